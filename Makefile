@@ -8,7 +8,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-cpp test-python lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-peers test-torch test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-cpp test-python lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-peers test-torch test-plain-cmake test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -44,13 +44,23 @@ test-python: setup-tests card
 	cd tests/python && MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) -m gpu .
 
 # Every cuDNN graph of the networks in tests/cudnn, planned for three cards by the full library (517 MB), without a card.
-test-cudnn: build-tests
-	test -d build/cudnn || $(PY) -m pip install -q --disable-pip-version-check --no-deps --target build/cudnn nvidia-cudnn-cu13==9.27.0.42
+build/cudnn/done: | setup-tests
+	rm -rf build/cudnn
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps --target build/cudnn nvidia-cudnn-cu13==9.27.0.42
+	touch $@
+
+test-cudnn: build-tests build/cudnn/done
 	ctest --test-dir $(BUILD) -C cudnn -L cudnn --output-on-failure -j $(JOBS)
+
+# Four processes over network namespaces: a slow network, a cut cable, a killed process. As root; elsewhere it skips, and says why.
+test-network: build
+	@tools/setup.sh test iproute2
+	cd tests/network && ../../$(PY) -m pytest -rs .
 
 lint: setup-tests
 	$(PY) -m ruff check python tests examples benchmarks tools docs
 	$(PY) -m mypy
+	$(PY) -m mypy examples
 	git ls-files '*.h' '*.cpp' '*.inl' | xargs .venv/bin/clang-format --dry-run -Werror
 
 bench: build
@@ -77,6 +87,10 @@ test-torch: build
 	.venv-bench/bin/python -m pip install -q --disable-pip-version-check pytest torchvision
 	MEGJIT_SITE="$$($(PY) -c 'import megengine, pathlib; print(pathlib.Path(megengine.__file__).parents[1])')" \
 		.venv-bench/bin/python -m pytest tests/torch
+
+# The core by CMake alone, without LLVM, Halide and root, in build/plain_cmake; and a traced function there, on the CPU and on an emulated GPU.
+test-plain-cmake:
+	JOBS=$(JOBS) tools/plain_cmake.sh
 
 # The site, and the pages of plans and graphs, in a headless Chromium (about 400 MB, for these tests alone). Leaves build/plan_page.png and graph_page.png.
 test-browser: docs
@@ -114,9 +128,10 @@ fuzz-files: build
 	cd build/fuzz && ./graph_file_fuzz -runs=$(FUZZ_FILES) -seed=$(FUZZ_SEED) -max_len=8192 -timeout=10 -rss_limit_mb=2048 corpus
 	cd build/fuzz && ../../$(PY) ../../tests/python/files/fuzzing.py --runs $(FUZZ_FILES) --seed $(FUZZ_SEED)
 
-# The C++ tests under sanitizers. `make sanitize SANITIZERS=asan_ubsan`: two in one build, of the five programs that test what a host computes.
+# The C++ tests under sanitizers, and those of plans, which ask the package for graphs. `make sanitize SANITIZERS=asan_ubsan`: two in one build, of the five programs that test what a host computes.
+# ASan and TSan hold their own locks across no fork: a child of a process with threads may wait for them forever. Tests named Fork run without them.
 SANITIZERS ?= asan ubsan tsan
-sanitize: setup-tests
+sanitize: setup-tests build
 	for kind in $(SANITIZERS); do \
 		cmake --preset $$kind >/dev/null && tools/with_progress.sh $$kind cmake --build --preset $$kind -j $(JOBS) && ctest --preset $$kind -LE "python|avx2" -j $(JOBS) || exit 1; \
 	done

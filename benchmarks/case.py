@@ -55,6 +55,7 @@ class Case:
     cache: "cold" gives every process an empty kernel cache, "warm" one that a first process filled.
     rounds: how many, and how many with --quick (0: left out). seconds: length of a round.
     beside_others: others are meant to use the cores, so that no round counts as disturbed.
+    device: where it computes, "cpu" or "gpu"; a run is of one of them.
     unit: "s", or "B" for a case whose ``run(1)`` returns bytes, "part" for one that returns a part of a whole.
     work: amounts done by a call ("bytes", "flops"), printed per second beside the limits.
     """
@@ -72,12 +73,13 @@ class Case:
     rounds: tuple[int, int] = (11, 5)
     seconds: float = 0.05
     beside_others: bool = False
+    device: str = "cpu"
     unit: str = "s"
     work: Mapping[str, float] = field(default_factory=dict)
 
 
-def load_cases(only: list[str]) -> list[tuple[str, str, Case]]:
-    """(module name, question, case) of every case whose name or file begins with one of ``only``."""
+def load_cases(only: list[str], device: str) -> list[tuple[str, str, Case]]:
+    """(module name, question, case) of every case of the device whose name or file begins with one of ``only``."""
     import importlib
     from pathlib import Path
 
@@ -89,6 +91,8 @@ def load_cases(only: list[str]) -> list[tuple[str, str, Case]]:
         question = (module.__doc__ or "").strip().splitlines()[0]
         for case in module.CASES:
             names = (case.name, path.stem)
-            if not only or any(name.startswith(prefix) for prefix in only for name in names):
+            if case.device == device and (
+                not only or any(name.startswith(prefix) for prefix in only for name in names)
+            ):
                 found.append((module.__name__, question, case))
     return found

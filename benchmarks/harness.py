@@ -57,9 +57,24 @@ class WorkerError(Exception):
 class Worker:
     """A process that holds one implementation of one case and answers one command at a time."""
 
-    def __init__(self, python: str, module: str, case: Case, implementation: str, cache: Path, bounds: dict, log):
+    def __init__(
+        self,
+        python: str,
+        module: str,
+        case: Case,
+        implementation: str,
+        cache: Path,
+        bounds: dict,
+        log,
+    ):
+        place = (
+            {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+            if case.device == "gpu"
+            else {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+        )
         environment = {
             **os.environ,
+            **place,
             **bounds,
             "OMP_NUM_THREADS": "2",
             "MKL_NUM_THREADS": "2",
@@ -69,8 +84,6 @@ class Worker:
                     bounds.get("XLA_FLAGS", ""),
                 ]
             ),
-            "JAX_PLATFORMS": "cpu",
-            "CUDA_VISIBLE_DEVICES": "",
             "MEGJIT_CACHE_DIR": str(cache / "megjit"),
             # Rounds time the compiled program; a first call is timed as users meet it, beside the compiler.
             "MEGJIT_COMPILE": "async" if case.fresh else "sync",
@@ -342,8 +355,11 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="fewer rounds, the longest left out")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="cases that begin so")
     parser.add_argument("--implementations", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="whose cases")
     parser.add_argument("--list", action="store_true", help="print names and questions, and stop")
-    parser.add_argument("--isa", choices=BOUNDS, help="a bound of the instruction set, for all alike")
+    parser.add_argument(
+        "--isa", choices=BOUNDS, help="a bound of the instruction set, for all alike"
+    )
     parser.add_argument("--json", default="build/bench.json", help="where all numbers go")
     parser.add_argument("--log", default=None, help="where the workers' stderr goes")
     parser.add_argument("--ours", default=".venv/bin/python", help="the Python that has megengine")
@@ -352,9 +368,15 @@ def arguments():
 
 def main() -> int:
     options = arguments()
-    cases = load_cases(options.only)
+    os.environ["BENCH_DEVICE"] = (
+        options.device
+    )  # the cases' sizes ask for it, here and in the workers
+    cases = load_cases(options.only, options.device)
     if not cases:
-        print(f"bench: no case begins with {' or '.join(options.only)}", file=sys.stderr)
+        print(
+            f"bench: no case of the {options.device} begins with {' or '.join(options.only)}",
+            file=sys.stderr,
+        )
         return 2
     if options.list:
         for _, question, case in cases:

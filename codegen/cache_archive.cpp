@@ -26,7 +26,7 @@ struct Header {
 
 [[noreturn]] void refuse(const fs::path& archive, std::string why) {
     runtime::user_error(
-        {.what = cat("cache import: ", archive.string(), " is no sound archive of kernels"),
+        {.what = cat("cache import: ", archive.string(), " is not a valid archive of kernels"),
          .why = std::move(why),
          .fix = "make it again with `python -m megengine cache export FILE`"});
 }
@@ -65,7 +65,7 @@ std::vector<CacheEntry> read_archive(const fs::path& archive) {
         std::optional<CacheEntry> entry = read_entry(file, left);
         if (!entry) refuse(archive, cat("entry ", entries.size(), " is cut or changed"));
         if (entry->key.find('\0') != std::string::npos || entry->object.empty())
-            refuse(archive, cat("entry ", entries.size(), " is no kernel"));
+            refuse(archive, cat("entry ", entries.size(), " is not a kernel"));
         left -= entry_bytes(entry->key, entry->object);
         entries.push_back(std::move(*entry));
     }

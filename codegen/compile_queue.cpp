@@ -1,8 +1,7 @@
 #include "codegen/compile_queue.h"
 
-#include <csignal>
-
 #include "runtime/interrupt.h"
+#include "runtime/quiet_thread.h"
 
 namespace megjit::codegen {
 
@@ -22,12 +21,7 @@ bool CompileQueue::add(Job job) {
 
 void CompileQueue::start() {
     if (worker_->thread.joinable()) return;
-    // Signals belong to the threads of the program.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    worker_->thread = std::thread([this, worker = worker_.get()] { run(*worker); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    worker_->thread = runtime::quiet_thread([this, worker = worker_.get()] { run(*worker); });
 }
 
 void CompileQueue::run(Worker& worker) {

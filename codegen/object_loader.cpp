@@ -58,7 +58,7 @@ public:
                                             ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
         if (std::memcmp(header.e_ident, kIdent, sizeof kIdent) != 0 || header.e_type != ET_REL ||
             header.e_machine != EM_X86_64)
-            refuse("it is no object code for x86-64");
+            refuse("it is not object code for x86-64");
         if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum > 1024)
             refuse("its sections are unusual");
         for (size_t i = 0; i < header.e_shnum; ++i)
@@ -76,18 +76,18 @@ public:
         return bytes_.substr(offset, size);
     }
     const Elf64_Shdr& section(uint64_t index) const {
-        if (index >= sections.size()) refuse("it names a section that there is not");
+        if (index >= sections.size()) refuse("it names a section that does not exist");
         return sections[index];
     }
     template <class T>
     T entry(const Elf64_Shdr& table, uint64_t index) const {
-        if (index >= table.sh_size / sizeof(T)) refuse("it names an entry that there is not");
+        if (index >= table.sh_size / sizeof(T)) refuse("it names an entry that does not exist");
         return at<T>(table.sh_offset + index * sizeof(T));
     }
     std::string_view name(const Elf64_Shdr& symbols, uint32_t offset) const {
         const Elf64_Shdr& table = section(symbols.sh_link);
         const std::string_view text = range(table.sh_offset, table.sh_size);
-        if (offset >= text.size()) refuse("it names a string that there is not");
+        if (offset >= text.size()) refuse("it names a string that does not exist");
         return text.substr(offset, text.substr(offset).find('\0'));
     }
 
@@ -160,7 +160,7 @@ public:
                     object_.name(symbols, symbol.st_name) != wanted)
                     continue;
                 if (!(object_.section(symbol.st_shndx).sh_flags & SHF_EXECINSTR))
-                    refuse("its function is no code");
+                    refuse("its function is not code");
                 std::byte* entry = address_of(symbol, symbols);
                 if (::mprotect(base_, bytes_, PROT_READ | PROT_EXEC) != 0)
                     refuse("this system does not let it run");

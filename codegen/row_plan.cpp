@@ -149,7 +149,7 @@ private:
         const auto at = static_cast<size_t>(id);
         const ScalarInst& inst = kernel_.program[id];
         if (levels_[at].per_row != per_row)
-            return cat("%", id, per_row ? " is no value of a row" : " is one value a row");
+            return cat("%", id, per_row ? " is not a value of a row" : " is one value a row");
         for (int k = 0; k < arity_of(inst.op); ++k)
             if (!known[static_cast<size_t>(inst.args[k])])
                 return cat("%", id, " needs %", inst.args[k], " before it");

@@ -109,7 +109,7 @@ void refuse_unknown_backend(std::string_view backend) {
 
 KernelCode GpuCompiler::code_of(const std::string& bytes) {
     std::optional<GpuImage> image = image_from_bytes(bytes);
-    if (!image) throw runtime::DeviceError(cat(name(), ": these are no bytes of an image"));
+    if (!image) throw runtime::DeviceError(cat(name(), ": these bytes are not an image"));
     return {.image = std::make_shared<const GpuImage>(std::move(*image))};
 }
 
@@ -308,15 +308,23 @@ std::string KernelService::compile_cuda(const std::string& text, CodeTarget targ
             if (compiler->is_for_gpus() && static_cast<GpuCompiler&>(*compiler).compiles_cuda())
                 found = compiler.get();
     }
-    if (!found || !found->available())
+    const std::lock_guard compiling(compile_mutex_);
+    const std::string name = found ? std::string(found->name()) : "NVRTC",
+                      begin = cat(name, "\n", name_of(target), " source\n"), end = "\n" + text;
+    if (!found || !found->available()) {
+        std::optional<std::string> imported;  // whatever version of the compiler made it
+        disk().each([&](const CacheEntry& entry) {
+            if (entry.key.starts_with(begin) && entry.key.ends_with(end)) imported = entry.object;
+        });
+        if (imported) return *imported;
         runtime::user_error(
             {.what = "operations of a GPU that no generated kernel serves need NVRTC",
              .why = found ? found->missing() : "this build has no backends/nvrtc",
-             .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"},
+             .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC, or import "
+                    "kernels: python -m megengine cache import FILE"},
             runtime::ErrorKind::runtime);
-    const std::lock_guard compiling(compile_mutex_);
-    const std::string key =
-        cat(found->name(), "\n", name_of(target), " source\n", found->version_key(), "\n", text);
+    }
+    const std::string key = cat(begin, found->version_key(), end);
     if (auto kept = disk().find(key)) return *kept;
     std::string code = static_cast<GpuCompiler&>(*found).compile_cuda(text, target);
     disk_->store(key, code);
@@ -408,7 +416,7 @@ CompileMode compile_mode() {
     if (mode.empty() || mode == "async") return CompileMode::async;
     if (mode == "sync") return CompileMode::sync;
     if (mode == "off") return CompileMode::off;
-    runtime::user_error({.what = cat("MEGJIT_COMPILE=", mode, " is no way of compiling"),
+    runtime::user_error({.what = cat("MEGJIT_COMPILE=", mode, " is not a way to compile"),
                          .why = "valid are async, sync and off",
                          .fix = "leave it unset, for async"});
 }

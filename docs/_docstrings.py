@@ -28,6 +28,7 @@ MODULES = {
     "megengine.data.dataset": "Datasets",
     "megengine.data.transform": "Transforms of images",
     "megengine.distributed": "Many processes",
+    "megengine.distributed.functional": "Collective operations",
     "megengine.amp": "Mixed precision",
     "megengine.device": "Devices",
     "megengine.random": "Random numbers",

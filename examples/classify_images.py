@@ -7,6 +7,7 @@ The images are scikit-learn's hand-written digits. `--half` computes products in
 """
 
 import argparse
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from megengine.data.transform import Compose, Normalize, RandomCrop, ToMode
 from megengine.jit import trace
 
 
-def loaders(batch_size, seed):
+def loaders(batch_size: int, seed: int) -> tuple[DataLoader, DataLoader]:
     """Batches for training, shuffled and shifted by up to a pixel, and for evaluation, as they are."""
     images, labels = load_digits(return_X_y=True)
     images = images.astype("float32").reshape(-1, 8, 8, 1)  # what transforms see is height, width, channels
@@ -43,24 +44,24 @@ def loaders(batch_size, seed):
 
 
 class Net(M.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.conv1, self.bn1 = M.Conv2d(1, 16, 3, padding=1), M.BatchNorm2d(16)
         self.conv2, self.bn2 = M.Conv2d(16, 32, 3, padding=1), M.BatchNorm2d(32)
         self.out = M.Linear(32 * 2 * 2, 10)
 
-    def forward(self, x):
+    def forward(self, x: mge.Tensor) -> mge.Tensor:
         x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 2)
         x = F.max_pool2d(F.relu(self.bn2(self.conv2(x))), 2)
         return self.out(F.flatten(x, 1))
 
 
-def make_step(half):
+def make_step(half: bool) -> Callable[..., mge.Tensor]:
     """The training step. float16 has few exponents: small gradients are kept by scaling the loss."""
     scaler = amp.GradScaler(init_scale=128.0, growth_interval=0)  # 0: the scale is fixed, so that the step reads no value
 
     @trace(symbolic=True, opt_level=3)
-    def step(image, label, *, net, optimizer, gm):
+    def step(image: mge.Tensor, label: mge.Tensor, *, net: Net, optimizer: optim.Optimizer, gm: GradManager) -> mge.Tensor:
         with gm, amp.autocast(enabled=half):
             loss = F.loss.cross_entropy(net(image), label, label_smooth=0.05)
             if half:
@@ -73,19 +74,19 @@ def make_step(half):
     return step
 
 
-def accuracy(net, batches):
+def accuracy(net: Net, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> float:
     net.eval()  # statistics of batch normalization stay as they are
     right = [F.argmax(net(mge.tensor(image)), axis=1).numpy() == label for image, label in batches]
     net.train()
     return float(np.concatenate(right).mean())
 
 
-def loss_picture(losses, width=640, height=240):
+def loss_picture(losses: list[list[float]], width: int = 640, height: int = 240) -> str:
     """The losses of all steps, and their mean by epoch, as an SVG picture."""
     top = max(max(epoch) for epoch in losses)
     steps = [loss for epoch in losses for loss in epoch]
 
-    def line(points, colour, thickness):
+    def line(points: list[tuple[float, float]], colour: str, thickness: int) -> str:
         text = " ".join(f"{x:.1f},{height - y / top * (height - 20):.1f}" for x, y in points)
         return f'<polyline points="{text}" fill="none" stroke="{colour}" stroke-width="{thickness}"/>'
 
@@ -99,7 +100,7 @@ def loss_picture(losses, width=640, height=240):
     )
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch", type=int, default=64)
@@ -116,7 +117,8 @@ def main():
     optimizer = optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.01)
     schedule = optim.MultiStepLR(optimizer, milestones=[6, 10])
     gm = GradManager().attach(net.parameters())
-    step, losses = make_step(args.half), []
+    step = make_step(args.half)
+    losses: list[list[float]] = []  # by epoch
 
     checkpoint = args.out / "last.pkl"
     if args.resume:

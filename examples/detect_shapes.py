@@ -22,12 +22,14 @@ from megengine.jit import trace
 KINDS = ("square", "disc", "triangle")
 SIDE, CELL = 64, 8  # pixels of a picture, and of a cell of the grid
 GRID = SIDE // CELL
+Found = tuple[np.ndarray, int, float]  # box, kind, score
 
 
-def draw(rng):
+def draw(rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(picture [3, 64, 64], boxes [n, 4] as x0, y0, x1, y1, kinds [n]); the objects have middles in different cells."""
     picture = rng.uniform(0, 60, (SIDE, SIDE, 3)).astype("uint8")
-    boxes, kinds, used = [], [], set()
+    boxes, kinds = [], []
+    used: set[tuple[int, int]] = set()
     for _ in range(rng.randint(1, 4)):
         radius = rng.randint(6, 12)
         x, y = rng.randint(radius, SIDE - radius, 2)
@@ -47,7 +49,7 @@ def draw(rng):
     return picture.transpose(2, 0, 1), np.array(boxes, "float32"), np.array(kinds)
 
 
-def targets_of(boxes, kinds):
+def targets_of(boxes: np.ndarray, kinds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For each cell: is a middle in it (or near), the kind, the distances from the cell's middle to the box's sides, in cells."""
     there, kind, sides = np.zeros((GRID, GRID), "float32"), np.zeros((GRID, GRID), "int32"), np.zeros((4, GRID, GRID), "float32")
     for (x0, y0, x1, y1), k in zip(boxes, kinds, strict=True):
@@ -58,7 +60,7 @@ def targets_of(boxes, kinds):
     return there, kind, sides
 
 
-def batch_of(rng, count):
+def batch_of(rng: np.random.RandomState, count: int) -> list[mge.Tensor]:
     pictures, rows = [], []
     for _ in range(count):
         picture, boxes, kinds = draw(rng)
@@ -69,22 +71,23 @@ def batch_of(rng, count):
 
 
 class Detector(M.Module):
-    def __init__(self, width):
+    def __init__(self, width: int) -> None:
         super().__init__()
-        layers, channels = [], 3
+        layers: list[M.Module] = []
+        channels = 3
         for i in range(3):  # each halves the picture: 64 pixels become 8 cells
             layers += [M.Conv2d(channels, width << i, 3, 2, 1), M.BatchNorm2d(width << i), M.ReLU()]
             channels = width << i
         layers += [M.Conv2d(channels, channels, 3, 1, 1), M.BatchNorm2d(channels), M.ReLU()]
         self.body, self.head = M.Sequential(*layers), M.Conv2d(channels, 1 + len(KINDS) + 4, 1)
 
-    def forward(self, x):
+    def forward(self, x: mge.Tensor) -> tuple[mge.Tensor, mge.Tensor, mge.Tensor]:
         """(score [n, g, g], kinds [n, 3, g, g], sides [n, 4, g, g])"""
         y = self.head(self.body(x))
         return y[:, 0], y[:, 1:4], F.exp(F.clip(y[:, 4:], -4.0, 4.0))
 
 
-def loss_of(net, picture, there, kind, sides):
+def loss_of(net: Detector, picture: mge.Tensor, there: mge.Tensor, kind: mge.Tensor, sides: mge.Tensor) -> mge.Tensor:
     score, kinds, found = net(picture)
     count = there.sum() + 1
     # Few cells have an object: what is there counts as much as what is not.
@@ -99,10 +102,10 @@ def loss_of(net, picture, there, kind, sides):
     return objectness + which + where
 
 
-def detect(net, picture, least=0.4):
-    """[(box, kind, score)] of one picture."""
-    score, kinds, sides = (y[0] for y in net(mge.tensor(picture[None].astype("float32") / 255)))
-    score, kinds, sides = F.sigmoid(score).numpy(), F.argmax(kinds, axis=0).numpy(), sides.numpy() * CELL
+def detect(net: Detector, picture: np.ndarray, least: float = 0.4) -> list[Found]:
+    """What is in one picture."""
+    of_cells, of_kinds, of_sides = (y[0] for y in net(mge.tensor(picture[None].astype("float32") / 255)))
+    score, kinds, sides = F.sigmoid(of_cells).numpy(), F.argmax(of_kinds, axis=0).numpy(), of_sides.numpy() * CELL
     rows, columns = np.nonzero(score > least)
     if not len(rows):
         return []
@@ -112,15 +115,15 @@ def detect(net, picture, least=0.4):
     return [(boxes[i], int(kinds[rows[i], columns[i]]), float(score[rows[i], columns[i]])) for i in kept]
 
 
-def overlap_of(a, b):
+def overlap_of(a: np.ndarray, b: np.ndarray) -> float:
     """Intersection over union."""
     width = min(a[2], b[2]) - max(a[0], b[0])
     height = min(a[3], b[3]) - max(a[1], b[1])
     both = max(width, 0) * max(height, 0)
-    return both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both)
+    return float(both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both))
 
 
-def drawn(picture, found):
+def drawn(picture: np.ndarray, found: list[Found]) -> np.ndarray:
     """The picture, three times as large, with a box and a name for each thing found."""
     image = cv2.resize(picture.transpose(1, 2, 0), None, fx=3, fy=3, interpolation=cv2.INTER_NEAREST)
     for box, kind, score in found:
@@ -130,7 +133,7 @@ def drawn(picture, found):
     return image
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--width", type=int, default=16, help="channels of the first layer")
@@ -144,7 +147,7 @@ def main():
     gm, optimizer = GradManager().attach(net.parameters()), optim.Adam(net.parameters(), lr=5e-3)
 
     @trace(symbolic=True, opt_level=3)
-    def step(picture, there, kind, sides):
+    def step(picture: mge.Tensor, there: mge.Tensor, kind: mge.Tensor, sides: mge.Tensor) -> mge.Tensor:
         with gm:
             loss = loss_of(net, picture, there, kind, sides)
             gm.backward(loss)

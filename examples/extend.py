@@ -17,7 +17,7 @@ from megengine.jit import trace
 # 1. An operation. Made of operations that are there, it needs nothing but a function: it is differentiated, traced and fused.
 
 
-def swish(x):
+def swish(x: mge.Tensor) -> mge.Tensor:
     return x * F.sigmoid(x)
 
 
@@ -25,21 +25,22 @@ def swish(x):
 
 
 class StraightRound(Function):
-    def forward(self, x):
+    def forward(self, x: mge.Tensor) -> mge.Tensor:
         return F.round(x)
 
-    def backward(self, dy):
+    def backward(self, dy: mge.Tensor) -> mge.Tensor:
         return dy
 
 
-def operation():
+def operation() -> None:
     x = mge.Parameter(np.array([0.4, 0.6, 1.6], "float32"))
     gm = GradManager().attach([x])
 
     @trace(symbolic=True, opt_level=3)
-    def step():
+    def step() -> tuple[mge.Tensor, mge.Tensor | None]:
         with gm:
             y = StraightRound()(swish(x * 4))
+            assert isinstance(y, mge.Tensor)  # a Function may have several results
             gm.backward(y.sum())
         return y, x.grad
 
@@ -51,8 +52,8 @@ def operation():
 # 2. A pass: a function from a module graph to a module graph. This one finds x * sigmoid(x), however it is written, and calls SiLU.
 
 
-def use_silu(gm):
-    def written(x):
+def use_silu(gm: fx.GraphModule) -> tuple[fx.GraphModule, int]:
+    def written(x: mge.Tensor) -> mge.Tensor:
         return x * F.sigmoid(x)
 
     matches = fx.replace_pattern(gm, written, lambda x: F.silu(x))
@@ -62,7 +63,7 @@ def use_silu(gm):
 # A pass may also walk the nodes: this one drops multiplications by one.
 
 
-def drop_times_one(gm):
+def drop_times_one(gm: fx.GraphModule) -> fx.GraphModule:
     for node in gm.graph.nodes:
         if node.op == "call_function" and node.target is operator.mul and 1 in node.args:
             node.replace_all_uses_with(next(arg for arg in node.args if isinstance(arg, fx.Node)))
@@ -72,13 +73,13 @@ def drop_times_one(gm):
     return gm
 
 
-def graph_pass():
+def graph_pass() -> None:
     class Net(M.Module):
-        def __init__(self):
+        def __init__(self) -> None:
             super().__init__()
             self.a, self.b = M.Linear(4, 4), M.Linear(4, 4)
 
-        def forward(self, x):
+        def forward(self, x: mge.Tensor) -> mge.Tensor:
             y = self.a(x) * 1
             y = F.sigmoid(y) * y
             return swish(self.b(y))
@@ -94,22 +95,22 @@ def graph_pass():
 
 
 class Scale(M.Module):
-    def __init__(self, factor):
+    def __init__(self, factor: float) -> None:
         super().__init__()
         self.factor = factor
 
-    def forward(self, x):
+    def forward(self, x: mge.Tensor) -> mge.Tensor:
         return x * self.factor
 
 
 class KeepScale(fx.Tracer):
     """Calls of Scale stay single nodes, instead of being traced into."""
 
-    def is_leaf_module(self, module, name):
+    def is_leaf_module(self, module: M.Module, name: str) -> bool:
         return isinstance(module, Scale) or super().is_leaf_module(module, name)
 
 
-def file():
+def file() -> None:
     net = M.Sequential(M.Linear(2, 2), Scale(3.0))
     fx.GraphModule(net, KeepScale().trace(net)).save("scaled.mge")
     loaded = fx.load("scaled.mge", trusted=[Scale])

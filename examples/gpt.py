@@ -2,6 +2,7 @@
 
     python examples/gpt.py                               # some minutes: text that looks like this documentation
     python examples/gpt.py --steps 60 --width 64 --layers 2   # seconds
+    python examples/gpt.py --text FILE...                # another text
 
 Sampling keeps keys and values of what was read (the KV cache), so that each further letter costs one row of the network. The
 cache has a fixed size, and a step writes at a place that is a tensor: all letters run through one compiled program.
@@ -21,12 +22,14 @@ from megengine.autodiff import GradManager
 from megengine.jit import trace
 
 ROOT = Path(__file__).resolve().parents[1]
+START = "A tensor "
+Cache = tuple[mge.Tensor, mge.Tensor]  # keys and values of one block
 
 
-def corpus():
-    """(letters of the documents of this repository as numbers, the alphabet)."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]))
-    alphabet = sorted(set(text))
+def corpus(files: list[Path]) -> tuple[np.ndarray, list[str]]:
+    """(letters of the files as numbers, the alphabet)."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    alphabet = sorted({*text, *START})
     number = {letter: i for i, letter in enumerate(alphabet)}
     return np.array([number[letter] for letter in text], "int32"), alphabet
 
@@ -34,30 +37,30 @@ def corpus():
 class Block(M.Module):
     """Attention and a two-layer network, each on the normalized input and added to it (Radford et al. 2019)."""
 
-    def __init__(self, width, heads):
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
         self.norm1, self.norm2 = M.LayerNorm(width), M.LayerNorm(width)
         self.qkv, self.mix = M.Linear(width, 3 * width), M.Linear(width, width)
         self.up, self.down = M.Linear(width, 4 * width), M.Linear(4 * width, width)
 
-    def split(self, x):
+    def split(self, x: mge.Tensor) -> tuple[mge.Tensor, mge.Tensor, mge.Tensor]:
         """[batch, letters, 3 * width] to queries, keys and values, each [batch, heads, letters, width / heads]."""
         batch, letters, width = x._tuple_shape
         parts = x.reshape(batch, letters, 3, self.heads, width // 3 // self.heads).transpose(2, 0, 3, 1, 4)
         return parts[0], parts[1], parts[2]
 
-    def attend(self, x, q, k, v, mask):
+    def attend(self, x: mge.Tensor, q: mge.Tensor, k: mge.Tensor, v: mge.Tensor, mask: mge.Tensor) -> mge.Tensor:
         scores = F.matmul(q, k, transpose_b=True) * q._tuple_shape[-1] ** -0.5
         weights = F.softmax(F.where(mask, scores, F.full_like(scores, -1e9)), axis=-1)
         y = F.matmul(weights, v).transpose(0, 2, 1, 3).reshape(*x._tuple_shape)
         x = x + self.mix(y)
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
-    def forward(self, x, mask):
+    def forward(self, x: mge.Tensor, mask: mge.Tensor) -> mge.Tensor:
         return self.attend(x, *self.split(self.qkv(self.norm1(x))), mask)
 
-    def extend(self, x, cache, here, mask):
+    def extend(self, x: mge.Tensor, cache: Cache, here: mge.Tensor, mask: mge.Tensor) -> tuple[mge.Tensor, Cache]:
         """One letter: its key and value are put into the cache where ``here`` is true."""
         q, k, v = self.split(self.qkv(self.norm1(x)))
         keys, values = (F.where(here, new + F.zeros_like(old), old) for new, old in zip((k, v), cache, strict=True))
@@ -65,7 +68,7 @@ class Block(M.Module):
 
 
 class GPT(M.Module):
-    def __init__(self, letters, context, width, heads, layers):
+    def __init__(self, letters: int, context: int, width: int, heads: int, layers: int) -> None:
         super().__init__()
         self.context, self.width, self.heads = context, width, heads
         self.letter = M.Embedding(letters, width)
@@ -73,7 +76,7 @@ class GPT(M.Module):
         self.blocks = [Block(width, heads) for _ in range(layers)]
         self.norm, self.out = M.LayerNorm(width), M.Linear(width, letters)
 
-    def forward(self, numbers):
+    def forward(self, numbers: mge.Tensor) -> mge.Tensor:
         n = numbers._tuple_shape[1]
         mask = mge.tensor(np.tril(np.ones((n, n), "bool")))
         x = self.letter(numbers) + self.place[:n]
@@ -81,7 +84,7 @@ class GPT(M.Module):
             x = block(x, mask)
         return self.out(self.norm(x))
 
-    def extend(self, number, place, caches):
+    def extend(self, number: mge.Tensor, place: mge.Tensor, caches: list[Cache]) -> tuple[mge.Tensor, list[Cache]]:
         """Scores of the letter after ``number``, which stands at ``place``; and the caches with it."""
         places = mge.tensor(np.arange(self.context, dtype="int32"))
         here = (places == place).reshape(1, 1, self.context, 1)
@@ -93,16 +96,16 @@ class GPT(M.Module):
             made.append(cache)
         return self.out(self.norm(x)).reshape(-1), made
 
-    def empty_caches(self):
+    def empty_caches(self) -> list[Cache]:
         shape = (1, self.heads, self.context, self.width // self.heads)
         return [(F.zeros(shape), F.zeros(shape)) for _ in self.blocks]
 
 
-def train(net, numbers, steps, batch):
+def train(net: GPT, numbers: np.ndarray, steps: int, batch: int) -> list[float]:
     gm, optimizer = GradManager().attach(net.parameters()), optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.01)
 
     @trace(symbolic=True, opt_level=3)
-    def step(inputs, targets):
+    def step(inputs: mge.Tensor, targets: mge.Tensor) -> mge.Tensor:
         with gm:
             logits = net(inputs)
             loss = F.loss.cross_entropy(logits.reshape(-1, logits._tuple_shape[-1]), targets.reshape(-1))
@@ -119,7 +122,7 @@ def train(net, numbers, steps, batch):
     return losses
 
 
-def write(net, alphabet, start, count, temperature=0.7):
+def write(net: GPT, alphabet: list[str], start: str, count: int, temperature: float = 0.7) -> tuple[str, trace]:
     """``start`` and up to ``count`` letters more, each drawn by its probability."""
     extend = trace(net.extend, symbolic=True, opt_level=3)
     caches, rng, text = net.empty_caches(), np.random.RandomState(0), list(start)
@@ -132,22 +135,26 @@ def write(net, alphabet, start, count, temperature=0.7):
     return "".join(text), extend
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
+    documents = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+    parser.add_argument("--text", type=Path, nargs="+", default=documents, help="files to learn from (the documents of this repository)")
     args = parser.parse_args()
 
     mge.random.seed(0)
-    numbers, alphabet = corpus()
+    numbers, alphabet = corpus(args.text)
+    if len(numbers) < args.context + 2:
+        parser.error(f"{len(numbers)} letters are too few for a context of {args.context}; name longer files with --text")
     net = GPT(len(alphabet), args.context, args.width, heads=4, layers=args.layers)
     losses = train(net, numbers, args.steps, args.batch)
     print(f"loss {losses[0]:.2f} at first, {np.mean(losses[-10:]):.2f} at last; guessing has {np.log(len(alphabet)):.2f}")
 
-    text, extend = write(net, alphabet, "A tensor ", 80)
+    text, extend = write(net, alphabet, START, 80)
     print("it writes:", repr(text))
     # With the cache and without it the network says the same.
     whole = net(mge.tensor([[alphabet.index(letter) for letter in text[:-1]]])).numpy()[0, -1]

@@ -23,23 +23,23 @@ from megengine.quantization import disable_observer, ema_fakequant_qconfig, quan
 class Net(M.Module):
     """Layers that can be joined are written as one: ConvBnRelu2d is a single integer operation later."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.quant, self.dequant = M.QuantStub(), M.DequantStub()
         self.conv1 = M.ConvBnRelu2d(1, 16, 3, padding=1)
         self.conv2 = M.ConvBnRelu2d(16, 32, 3, stride=2, padding=1)
         self.out = M.Linear(32 * 4 * 4, 10)
 
-    def forward(self, x):
+    def forward(self, x: mge.Tensor) -> mge.Tensor:
         x = self.conv2(self.conv1(self.quant(x)))
         return self.dequant(self.out(F.flatten(x, 1)))
 
 
-def train(net, images, labels, epochs, lr):
+def train(net: M.Module, images: np.ndarray, labels: np.ndarray, epochs: int, lr: float) -> None:
     gm, optimizer = GradManager().attach(net.parameters()), optim.Adam(net.parameters(), lr=lr)
 
     @trace(symbolic=True, opt_level=3)
-    def step(image, label):
+    def step(image: mge.Tensor, label: mge.Tensor) -> mge.Tensor:
         with gm:
             loss = F.loss.cross_entropy(net(image), label)
             gm.backward(loss)
@@ -56,7 +56,7 @@ def train(net, images, labels, epochs, lr):
     net.eval()
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--out", default="digits.onnx")
@@ -67,7 +67,7 @@ def main():
     test, test_labels = images[:360], labels[:360]
     images, labels = images[360:], labels[360:]
 
-    def accuracy(results):
+    def accuracy(results: np.ndarray) -> float:
         return float((np.argmax(results, axis=1) == test_labels).mean())
 
     mge.random.seed(0)
@@ -76,14 +76,15 @@ def main():
     print(f"float32             {accuracy(net(mge.tensor(test)).numpy()):.1%}")
 
     # Observers watch ranges while training goes on; then the ranges are fixed, and weights become integers.
-    net = quantize_qat(net, qconfig=ema_fakequant_qconfig)
-    train(net, images, labels, 2, lr=1e-3)
-    disable_observer(net)
-    net = quantize(net)
-    ours = net(mge.tensor(test)).numpy()
-    print(f"8 bits              {accuracy(ours):.1%}, weights are {net.conv2.weight.numpy().dtype}")
+    rounding = quantize_qat(net, qconfig=ema_fakequant_qconfig)
+    train(rounding, images, labels, 2, lr=1e-3)
+    disable_observer(rounding)
+    quantized = quantize(rounding)
+    ours = quantized(mge.tensor(test)).numpy()
+    weight = dict(quantized.named_tensors())["conv2.weight"]
+    print(f"8 bits              {accuracy(ours):.1%}, weights are {weight.dtype}")
 
-    megengine.onnx.export(net, mge.tensor(test[:1]), args.out, input_names=["image"], dynamic_axes={"image": {0: "batch"}})
+    megengine.onnx.export(quantized, mge.tensor(test[:1]), args.out, input_names=["image"], dynamic_axes={"image": {0: "batch"}})
     session = onnxruntime.InferenceSession(args.out, providers=["CPUExecutionProvider"])
     (theirs,) = session.run(None, {"image": test})
     same = float((np.argmax(theirs, axis=1) == np.argmax(ours, axis=1)).mean())

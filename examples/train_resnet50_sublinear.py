@@ -20,17 +20,17 @@ from megengine.autodiff import GradManager
 from megengine.jit import SublinearMemoryConfig, trace
 
 
-def conv_bn(cin, cout, size, stride=1):
+def conv_bn(cin: int, cout: int, size: int, stride: int = 1) -> M.Module:
     return M.Sequential(M.Conv2d(cin, cout, size, stride, size // 2, bias=False), M.BatchNorm2d(cout))
 
 
 class Bottleneck(M.Module):
-    def __init__(self, cin, width, stride):
+    def __init__(self, cin: int, width: int, stride: int) -> None:
         super().__init__()
         self.reduce, self.conv, self.widen = conv_bn(cin, width, 1), conv_bn(width, width, 3, stride), conv_bn(width, 4 * width, 1)
         self.short = M.Identity() if stride == 1 and cin == 4 * width else conv_bn(cin, 4 * width, 1, stride)
 
-    def forward(self, x):
+    def forward(self, x: mge.Tensor) -> mge.Tensor:
         y = self.widen(F.relu(self.conv(F.relu(self.reduce(x)))))
         return F.relu(y + self.short(x))
 
@@ -38,21 +38,22 @@ class Bottleneck(M.Module):
 class ResNet50(M.Module):
     """He et al. 2016, table 1; ``width`` is 64 there."""
 
-    def __init__(self, width, classes):
+    def __init__(self, width: int, classes: int) -> None:
         super().__init__()
         self.stem = M.Sequential(conv_bn(3, width, 7, 2), M.ReLU(), M.MaxPool2d(3, 2, 1))
-        blocks, cin = [], width
+        blocks: list[M.Module] = []
+        cin = width
         for stage, depth in enumerate((3, 4, 6, 3)):
             for i in range(depth):
                 blocks.append(Bottleneck(cin, width << stage, 2 if stage and not i else 1))
                 cin = 4 * width << stage
         self.blocks, self.head = M.Sequential(*blocks), M.Linear(cin, classes)
 
-    def forward(self, x):
+    def forward(self, x: mge.Tensor) -> mge.Tensor:
         return self.head(F.mean(self.blocks(self.stem(x)), axis=(2, 3)))
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--side", type=int, default=224, help="of the images, pixels")
@@ -65,7 +66,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def main():
+def main() -> None:
     args = parse_arguments()
     if args.cap:
         mge.device.set_memory_cap(args.cap)
@@ -76,7 +77,7 @@ def main():
     config = SublinearMemoryConfig() if args.sublinear else None
 
     @trace(symbolic=True, sublinear_memory_config=config, memory_limit=args.limit)
-    def step(images, labels):
+    def step(images: mge.Tensor, labels: mge.Tensor) -> mge.Tensor:
         with gm:
             loss = F.loss.cross_entropy(net(images), labels)
             gm.backward(loss)

@@ -159,15 +159,15 @@ ValueId GraphEditor::id_of(const TensorRef& tensor) {
                add_constant(tensor, tensor->is_constant ? "const" : "param", !tensor->is_constant);
 }
 
-Tensors GraphEditor::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
-                           runtime::Device&) {
+runtime::Results GraphEditor::on_op(const OpDef& op, const Attrs& attrs,
+                                    std::span<const TensorRef> inputs, runtime::Device&) {
     if (op.is_data_dependent())
         runtime::user_error(
             {.what = cat("network: the shape of ", op.name, "'s result depends on values"),
              .why = "a graph has static shapes"});
     std::vector<ValueId> ids;
     for (const TensorRef& input : inputs) ids.push_back(id_of(input));
-    Tensors results;
+    runtime::Results results;
     const std::vector<ValueId> made = add_op(op, attrs, std::move(ids));
     nodes_.back().node.where = runtime::user_line();
     for (ValueId id : made) results.push_back(placeholder(id));
@@ -362,7 +362,8 @@ void GraphEditor::set_operand(NodeId node, size_t operand, ValueId value) {
 void GraphEditor::set_constant(NodeId id, TensorRef tensor) {
     check_constant(*tensor);
     if (node(id).node.kind != NodeKind::constant)
-        runtime::user_error({.what = cat("network: node ", quoted(node(id)), " is no constant")});
+        runtime::user_error(
+            {.what = cat("network: node ", quoted(node(id)), " is not a constant")});
     runtime::Rematerializer::instance().keep(*tensor);
     all_or_nothing([&] {
         Node& node = nodes_.at(at(id)).node;

@@ -46,7 +46,7 @@ public:
     std::vector<ValueId> add_model(const Model& model);
 
     // Who computes with a placeholder calls these.
-    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+    runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
     TensorRef placeholder(ValueId value) const;  // linked to the value, of its present type

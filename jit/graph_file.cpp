@@ -252,18 +252,18 @@ std::string to_bytes(const Model& model) {
 }
 
 Model from_bytes(std::string_view bytes, std::string_view file_name, size_t* used) {
-    std::string why;
+    std::string why, fix;
     try {
         return read_container(bytes, used);
     } catch (const runtime::UserError& error) {
         why = error.message.what;
+        fix = error.message.fix;
     } catch (const std::exception& error) { why = error.what(); }
-    runtime::user_error(
-        {.what = cat("cannot read the model ", file_name),
-         .why = why,
-         .fix =
-             "the file is truncated, damaged or no model that dump() wrote: write or download it again"},
-        runtime::ErrorKind::runtime);
+    if (fix.empty())
+        fix =
+            "the file is truncated, damaged or not one that dump() wrote: write or download it again";
+    runtime::user_error({.what = cat("cannot read the model ", file_name), .why = why, .fix = fix},
+                        runtime::ErrorKind::runtime);
 }
 
 }  // namespace megjit::jit

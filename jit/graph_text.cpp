@@ -7,6 +7,7 @@
 #include "jit/graph.h"
 #include "runtime/dispatch.h"
 #include "runtime/error.h"
+#include "runtime/unknown_name.h"
 
 namespace megjit::jit {
 namespace {
@@ -92,9 +93,10 @@ class LineReader {
 public:
     LineReader(std::string_view line, int number) : line_(line), number_(number) {}
 
-    [[noreturn]] void fail(const std::string& why) const {
+    [[noreturn]] void fail(const std::string& why, std::string fix = {}) const {
         runtime::user_error({.what = cat("graph text, line ", number_, ": ", why),
-                             .why = cat("the line is '", line_, "'")});
+                             .why = cat("the line is '", line_, "'"),
+                             .fix = std::move(fix)});
     }
     void skip_spaces() {
         while (at_ < line_.size() && line_[at_] == ' ') ++at_;
@@ -267,7 +269,8 @@ private:
 
     Node application(LineReader& reader, const std::string& name) {
         const OpDef* op = runtime::find_op_or_null(name);
-        if (!op) reader.fail(cat("there is no op named '", name, "'"));
+        if (!op)
+            reader.fail(cat("there is no op named '", name, "'"), runtime::how_to_get_op(name));
         Node node{.kind = NodeKind::op, .op = op, .inputs = operands(reader)};
         for (const runtime::AttrSpec& spec : op->attrs) {
             reader.expect(node.attrs.empty() ? "{" : ",");

@@ -119,14 +119,15 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
 
 MemoryPlan plan_of(Graph graph, const Graph& recorded, const LoweringOptions& options) {
     const PreparedGraph prepared = prepare_to_plan(std::move(graph), options.kernels);
-    return report_of(prepared, plan_buffers(prepared, options.donatable, options.check), recorded,
-                     options);
+    return report_of(prepared,
+                     plan_buffers(prepared, options.donatable, options.replaces, options.check),
+                     recorded, options);
 }
 
 std::string megabytes(size_t bytes) {
     if (bytes < 10'000) return runtime::cat(bytes, " bytes");
-    return runtime::cat((bytes + 99'999) / 100'000 / 10, ".", (bytes + 99'999) / 100'000 % 10,
-                        " MB");
+    const size_t tenths = (10 * bytes + (1 << 20) - 1) >> 20;  // rounded up
+    return runtime::cat(tenths / 10, ".", tenths % 10, " MiB");
 }
 
 std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count) {

@@ -59,6 +59,7 @@ struct LoweringOptions {
     std::string function = "a compiled graph";  // "step (train.py:41)", for errors
     bool check = false;  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
     std::vector<bool> donatable = {};  // by slot: the caller gives its last reference
+    std::vector<int> replaces = {};  // by output: the slot whose value it is from then on, or -1
     std::vector<bool> is_parameter = {};  // by slot: from outside, and no argument
     bool profile = false;  // measure the time of each step
     std::vector<CurvePoint> curve = {};  // for the plan; bytes of the arena
@@ -76,6 +77,6 @@ MemoryPlan plan_of(Graph graph, const Graph& recorded, const LoweringOptions& op
 // model.py:41".
 std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count);
 
-std::string megabytes(size_t bytes);  // "1.5 MB"
+std::string megabytes(size_t bytes);  // "1.5 MiB"
 
 }  // namespace megjit::jit

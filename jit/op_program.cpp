@@ -13,7 +13,7 @@ class OpProgram final : public runtime::Executable {
 public:
     OpProgram(PreparedGraph prepared, runtime::Device& device)
         : prepared_(std::move(prepared)),
-          layout_(lay_out(prepared_, plan_buffers(prepared_, {}, false))) {
+          layout_(lay_out(prepared_, plan_buffers(prepared_, {}, {}, false))) {
         for (const ProgramLayout::Operand& operand : layout_.operands) {
             if (operand.place != memory::Place::kConstant) continue;
             TensorRef& constant = constants_[operand.source];

@@ -5,6 +5,7 @@
 #include "jit/passes/passes.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
+#include "runtime/unknown_name.h"
 
 namespace megjit::jit {
 namespace {
@@ -25,6 +26,8 @@ constexpr Pass kPipeline[] = {
      "before fuse: a value computed twice must not become two kernels"},
     {"drop_dead_again", 1, plain<drop_dead>, true, false,
      "after the rewrites: what they replaced must not reach a kernel"},
+    {"begin_exchanges", 1, plain<begin_exchanges>, true, false,
+     "before rematerialize, to which the order of exchanges is given"},
     {"offload", 0, offload, true, false,
      "before rematerialize, to which what was fetched is a value like others"},
     {"rematerialize", 0, rematerialize, true, false,
@@ -44,6 +47,8 @@ constexpr Pass kPipeline[] = {
      "after expand: of a normalization only what is element-wise runs again; before fuse, which makes kernels of it"},
     {"bind_weights", 3, bind_weights, false, false,
      "after fuse_relu: packing depends on the whole epilogue; before fuse: the prologue has no kernels"},
+    {"guard_updates", 0, guard_updates, true, false,
+     "after what moves ops: nothing that may fail comes later; before fuse, which makes it a part of the update"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
     {"drop_dead_last", 3, plain<drop_dead>, true, true,
      "after fuse: transposes and constants that kernels took in"},
@@ -57,6 +62,30 @@ void dump(const runtime::Debug& debug, std::string_view stage, const Graph& grap
     debug.dump(stage, {{".txt", [&] { return print(graph); }},
                        {".dot", [&] { return to_dot(graph); }},
                        {".html", [&] { return to_html(graph, stage); }}});
+}
+
+// UserError for a name that is not known: it would have no effect. what: the variable and what it
+// names.
+void check_names(std::string_view what, std::span<const std::string> names,
+                 std::span<const std::string_view> known) {
+    for (const std::string& name : names) {
+        if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+        const std::string_view meant = runtime::closest(name, known);
+        std::string all;
+        for (const std::string_view each : known) all.append(all.empty() ? "" : ", ").append(each);
+        runtime::user_error({.what = runtime::cat(what, " '", name, "'"),
+                             .why = "valid are " + all,
+                             .fix = meant.empty() ? "" : runtime::cat("write ", meant)});
+    }
+}
+
+void check_names(const runtime::Debug& debug) {
+    if (debug.skipped.empty() && debug.dumped.empty()) return;
+    std::vector<std::string_view> names;
+    for (const Pass& pass : kPipeline) names.push_back(pass.name);
+    check_names("MEGJIT_SKIP: there is no pass", debug.skipped, names);
+    names.insert(names.end(), {"trace", "kernel", "all"});
+    check_names("MEGJIT_DUMP: there is no stage", debug.dumped, names);
 }
 
 std::span<const Pass> before_plan() {
@@ -87,6 +116,7 @@ Graph run_passes(std::span<const Pass> passes, Graph graph, const PipelineOption
 std::span<const Pass> pipeline() { return kPipeline; }
 
 Graph run_passes_before_plan(Graph graph, const PipelineOptions& options) {
+    check_names(runtime::debug());
     dump(runtime::debug(), "trace", graph);
     return run_passes(before_plan(), std::move(graph), options);
 }

@@ -1,8 +1,7 @@
 #include "jit/plan_ladder.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
+#include <atomic>
 
 #include "runtime/interrupt.h"
 
@@ -25,25 +24,10 @@ constexpr double kFarFromSmallest = 1.25;
 // much as for the plain program.
 constexpr double kLeastOfExpected = 0.9;
 
-// On stderr, once a search takes long enough for somebody to wonder.
-class ProgressBar {
-public:
-    ~ProgressBar() {
-        if (is_shown_) std::fprintf(stderr, "\r%*s\r", kWidth + 40, "");
-    }
-    void show(double part) {
-        if (std::chrono::steady_clock::now() - start_ < std::chrono::seconds(2)) return;
-        is_shown_ = true;
-        const int full = static_cast<int>(part * kWidth);
-        std::fprintf(stderr, "\rplanning memory [%s%s] %d %%", std::string(full, '#').c_str(),
-                     std::string(kWidth - full, ' ').c_str(), static_cast<int>(part * 100));
-        std::fflush(stderr);
-    }
+std::atomic<double> searched = 0;
 
-private:
-    static constexpr int kWidth = 30;
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-    bool is_shown_ = false;
+struct Searching {
+    ~Searching() { searched = 0; }
 };
 
 std::string join(const std::vector<std::string>& parts) {
@@ -53,6 +37,8 @@ std::string join(const std::vector<std::string>& parts) {
 }
 
 }  // namespace
+
+double searched_part() { return searched; }
 
 PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
     if (is_wanted())
@@ -67,13 +53,13 @@ std::vector<uint32_t> PlanLadder::order(const memory::RematProblem& problem) {
 }
 
 void PlanLadder::search(const memory::RematProblem& problem) {
-    ProgressBar bar;
+    Searching until_the_end;
     memory::RematSearch search = options_.search;
     if (options_.is_sublinear && !options_.limit)
         search.most_cost = kMostCostWithoutLimit + kBeyond;
     search.watch = [&](double part) {
         runtime::check_interrupt();
-        bar.show(part);
+        searched = part;
     };
     plans_ = memory::rematerialize(problem, search);
     for (const memory::RematPlan& plan : plans_)

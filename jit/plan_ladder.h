@@ -22,6 +22,10 @@ public:
     using runtime::UserError::UserError;
 };
 
+// Of the search for plans that runs in this process: the part that is done, 0 to 1; 0 where none
+// runs. For whoever shows progress while another thread searches.
+double searched_part();
+
 class PlanLadder {
 public:
     explicit PlanLadder(const MemoryOptions& options) : options_(options) {}

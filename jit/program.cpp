@@ -4,6 +4,7 @@
 #include "runtime/error.h"
 #include "runtime/nvtx.h"
 #include "runtime/rematerializer.h"
+#include "runtime/side_stream.h"
 #include "runtime/user_line.h"
 
 namespace megjit::jit {
@@ -31,19 +32,23 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
       prepared_(prepare(std::move(graph), options.kernels, options.check)),
       device_(prepared_.graph.device()),
       is_profiled_(options.profile) {
-    const BufferPlan buffers = plan_buffers(prepared_, options.donatable, options.check);
+    const BufferPlan buffers =
+        plan_buffers(prepared_, options.donatable, options.replaces, options.check);
     plan_ = report_of(prepared_, buffers, recorded, options);
     layout_ = lay_out(prepared_, buffers);
-    if (!device_.stream().stops_at_failure()) find_parts();
-    parts_.push_back({layout_.steps.size()});
+    survives_.resize(layout_.results.size());
+    for (size_t k = 0; k < options.replaces.size(); ++k)
+        if (const auto [from, index] = layout_.outputs[k];
+            options.replaces[k] >= 0 && from == ProgramLayout::Output::From::result)
+            survives_[index] = true;
     if (is_profiled_) start_profile();
-    is_repeated_ = !is_profiled_ && !layout_.host_bytes;
-    past_.resize(layout_.host_bytes ? layout_.steps.size() : 0);
+    is_repeated_ = !is_profiled_ && !layout_.has_transfers;
+    past_.resize(layout_.has_transfers ? layout_.steps.size() : 0);
 }
 
 Program::~Program() {
     if (host_arena_) try {  // transfers that are queued use it
-            device_.copy_stream().synchronize();
+            beside().synchronize();
         } catch (...) {}
     if (!arena_) return;
     device_.live().remove(arena_);
@@ -104,27 +109,9 @@ void Program::resolve_operands() {
     operands_ = std::move(operands);
 }
 
-// A part begins where a step overwrites an input while an operation that checks values may still
-// fail.
-void Program::find_parts() {
-    bool may_fail = false;
-    for (size_t i = 0; i < layout_.steps.size(); ++i) {
-        const ProgramLayout::Step& step = layout_.steps[i];
-        const Node& node = prepared_.node(step.node);
-        const size_t outputs = step.is_copy ? 1 : node.outputs.size();
-        bool overwrites = false;
-        for (size_t k = 0; k < outputs; ++k) {
-            const auto& operand = layout_.operands[step.first_operand + step.inputs + k];
-            overwrites |= operand.place == memory::Place::kInput ||
-                          (operand.place == memory::Place::kOutput &&
-                           layout_.results[operand.source].is_donated);
-        }
-        if (overwrites && may_fail) {
-            parts_.push_back({i});
-            may_fail = false;
-        }
-        may_fail |= node.op && node.op->checks_values;
-    }
+// Where transfers run.
+runtime::Stream& Program::beside() const {
+    return device_.stream().is_inline() ? runtime::side_stream() : device_.copy_stream();
 }
 
 // ---- one run
@@ -184,7 +171,6 @@ void Program::take_results(Call& call) {
         if (!result.is_donated) continue;
         void* copy = call.results.back()->data();
         device_.stream().copy(copy, call.data[result.slot], graph().type(result.value).bytes());
-        call.results.back()->set_ready(device_.stream().record());
         call.data[result.slot] = copy;
     }
     // Temporary values may lie over an input too, if this call gave it away.
@@ -253,27 +239,25 @@ void Program::enqueue_named(const ProgramLayout::Step& step, runtime::Stream& st
 }
 
 // Transfers run beside the work, between what they depend on and what depends on them.
-void Program::enqueue_steps(size_t first, size_t last) {
-    runtime::Stream &stream = device_.stream(), &transfers = device_.copy_stream();
+void Program::enqueue_steps() {
+    runtime::Stream &stream = device_.stream(), &transfers = beside();
     const bool is_inline = stream.is_inline();
-    for (size_t i = first; i < last; ++i) {
+    for (size_t i = 0; i < layout_.steps.size(); ++i) {
         const ProgramLayout::Step& step = layout_.steps[i];
-        const bool is_beside = step.is_transfer && !is_inline;
-        runtime::Stream& on = is_beside ? transfers : stream;
-        if (is_beside) transfers.wait(stream, stream.record());
-        else if (!is_inline && step.waits_for != memory::kNone)
-            stream.wait(transfers, past_[step.waits_for]);
+        runtime::Stream& on = step.is_transfer ? transfers : stream;
+        if (step.is_transfer) transfers.wait(stream, stream.record());
+        else if (step.waits_for != memory::kNone) stream.wait(transfers, past_[step.waits_for]);
         if (is_profiled_) clock_.steps[i].first = on.record_time();
-        if (is_inline) enqueue(step, stream);
+        if (is_inline) enqueue(step, on);
         else enqueue_named(step, on);
         if (is_profiled_) clock_.steps[i].second = on.record_time();
-        if (is_beside) past_[i] = transfers.record();
+        if (step.is_transfer) past_[i] = transfers.record();
     }
 }
 
-void Program::enqueue_parts() {
-    runtime::Stream &stream = device_.stream(), &transfers = device_.copy_stream();
-    const bool has_transfers = layout_.host_bytes && !stream.is_inline();
+void Program::enqueue_all() {
+    runtime::Stream &stream = device_.stream(), &transfers = beside();
+    const bool has_transfers = layout_.has_transfers;
     if (is_profiled_) {
         clock_.begin = clock_.begin_of_transfers = stream.record_time();
         if (has_transfers) {
@@ -281,14 +265,8 @@ void Program::enqueue_parts() {
             clock_.begin_of_transfers = transfers.record_time();
         }
     }
-    size_t first = 0;
-    for (Part& part : parts_) {
-        if (first > 0) stream.synchronize();
-        const auto queue = [&] { enqueue_steps(first, part.last); };
-        if (is_repeated_) stream.repeat(part.kept, queue);
-        else queue();
-        first = part.last;
-    }
+    if (is_repeated_) stream.repeat(kept_, [this] { enqueue_steps(); });
+    else enqueue_steps();
     if (has_transfers) stream.wait(transfers, transfers.record());
     if (is_profiled_) clock_.end = stream.record_time();
 }
@@ -321,12 +299,18 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     take_inputs(call);
     take_results(call);
     patch(call);
-    enqueue_parts();
+    try {
+        enqueue_all();
+    } catch (...) {  // what runs beside it uses the arena, and what the call holds
+        if (layout_.has_transfers) try {
+                beside().synchronize();
+            } catch (...) {}
+        throw;
+    }
     if (is_profiled_) note_times();
-    // What lies on an input keeps the old value if the run fails, and is not lost then.
     const runtime::Ticket done = device_.stream().record();
     for (size_t i = 0; i < call.results.size(); ++i)
-        if (!layout_.results[i].is_donated) call.results[i]->set_ready(done);
+        if (!survives_[i]) call.results[i]->set_ready(done);
     return outputs_of(call);
 }
 
@@ -356,7 +340,7 @@ void Program::start_profile() {
 }
 
 void Program::note_times() {
-    runtime::Stream &stream = device_.stream(), &transfers = device_.copy_stream();
+    runtime::Stream &stream = device_.stream(), &transfers = beside();
     StepTimes& times = StepTimes::of(device_);
     stream.synchronize();
     for (size_t i = 0; i < layout_.steps.size(); ++i) {

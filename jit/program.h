@@ -60,7 +60,7 @@ private:
     void allocate_arenas();
     void resolve_operands();
     void start_profile();
-    void find_parts();
+    runtime::Stream& beside() const;
     void bind(std::span<const TensorRef> inputs);
     const TensorRef& input(const Call& call, size_t slot) const;
     void take_inputs(Call& call);
@@ -70,8 +70,8 @@ private:
     runtime::Ref<runtime::Storage> copy_of(const Type& type, const void* data);
     void enqueue(const ProgramLayout::Step& step, runtime::Stream& stream);
     void enqueue_named(const ProgramLayout::Step& step, runtime::Stream& stream);
-    void enqueue_steps(size_t first, size_t last);
-    void enqueue_parts();
+    void enqueue_steps();
+    void enqueue_all();
     void note_times();
     std::vector<TensorRef> outputs_of(const Call& call);
     const TensorRef& constant(uint32_t value);
@@ -83,14 +83,9 @@ private:
     runtime::Device& device_;
     std::vector<void*> operands_;  // as layout_.operands
     std::vector<Patch> input_patches_, output_patches_;
-    // Steps that run as one. Between two parts the host waits: the second overwrites what the
-    // caller keeps if the run fails, and the first may fail.
-    struct Part {
-        size_t last = 0;  // the step behind it
-        std::unique_ptr<runtime::Stream::Kept> kept = {};
-    };
-    std::vector<Part> parts_;
-    bool is_repeated_ = false;  // parts are on one stream, without a look at the clock
+    std::vector<bool> survives_;  // by result: it holds what it replaces if the run fails
+    std::unique_ptr<runtime::Stream::Kept> kept_;
+    bool is_repeated_ = false;  // all is on one stream, without a look at the clock
     std::vector<runtime::Ticket> past_;  // by step: of a transfer
     std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
     void* arena_ = nullptr;

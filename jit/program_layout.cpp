@@ -1,12 +1,17 @@
 #include "jit/program_layout.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
 #include <unordered_map>
 
 #include "jit/host_copy.h"
+#include "jit/passes/relister.h"
 #include "memory/aliasing_validator.h"
 #include "memory/validator.h"
 #include "runtime/error.h"
+#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 namespace {
@@ -18,7 +23,9 @@ constexpr size_t kAlign = 64;
 // The planner's problem: values, then one workspace value for each step that needs one.
 class ScheduleBuilder {
 public:
-    ScheduleBuilder(const Graph& graph, const std::vector<bool>& donatable) : graph_(graph) {
+    ScheduleBuilder(const Graph& graph, const std::vector<bool>& donatable,
+                    const std::vector<int>& replaces)
+        : graph_(graph), lies_in_(graph.value_count()) {
         for (size_t id = 0; id < graph.value_count(); ++id) {
             const auto value_id = static_cast<ValueId>(id);
             const Node& producer = graph.producer(value_id);
@@ -38,6 +45,14 @@ public:
             if (value.kind == memory::ValueKind::kInput)
                 value.donatable = false;  // handed back as it is
         }
+        std::iota(lies_in_.begin(), lies_in_.end(), 0u);
+        if (graph.device().stream().stops_at_failure()) return;
+        for (const Node& node : graph.nodes())
+            if (node.kind == NodeKind::input)
+                for (size_t k = 0; k < replaces.size(); ++k)
+                    if (replaces[k] == node.slot)
+                        updates_[static_cast<uint32_t>(at(node.outputs[0]))].insert(
+                            static_cast<uint32_t>(at(graph.outputs[k])));
     }
 
     // Returns the id of the step's workspace value, or kNone.
@@ -61,8 +76,10 @@ public:
                 step.writes.push_back(workspace);
             }
         }
+        leave_inputs_to_updates(step);
         schedule.steps.push_back(std::move(step));
-        checks_values_.push_back(node.op && node.op->checks_values);
+        may_fail_.push_back(node.op && runtime::may_fail(*node.op));
+        is_ordered_.push_back(prepared.is_ordered);
         return workspace;
     }
 
@@ -97,6 +114,19 @@ public:
         }
     }
 
+    // Where work behind a failure is not left out, an input that is to be replaced must be whole
+    // until its update, which sees the failure: nothing else may lie on it, or on a view of it.
+    void leave_inputs_to_updates(memory::Step& step) {
+        for (const memory::Alias& alias : step.aliases)
+            if (alias.kind == memory::AliasKind::kView || alias.kind == memory::AliasKind::kSlice)
+                lies_in_[alias.output] = lies_in_[alias.input];
+        std::erase_if(step.aliases, [&](const memory::Alias& alias) {
+            const auto found = updates_.find(lies_in_[alias.input]);
+            return alias.kind == memory::AliasKind::kInPlace && found != updates_.end() &&
+                   !found->second.contains(alias.output);
+        });
+    }
+
     // What the link has not yet moved to the host is still read, by the device's speeds.
     void keep_until_stored(const PreparedGraph& prepared) {
         const auto& nodes = graph_.nodes();
@@ -115,13 +145,40 @@ public:
         }
     }
 
-    // A step that checks values may fail, and what the body issued is then computed again from the
-    // inputs: until the last such step nothing lies over them. (A check comes before the step
-    // writes.)
+    // What runs beside other steps keeps its bytes until somebody waits for its result, but for an
+    // operand that the result may lie on.
+    void keep_until_exchanged(const PreparedGraph& prepared) {
+        for (size_t s = 0; s < prepared.nodes.size(); ++s) {
+            if (!prepared.nodes[s].is_ordered) continue;
+            const std::vector<ValueId>& results = prepared.node(s).outputs;
+            const ValueId operand = viewed_by(graph_, prepared.node(s).inputs[0]);
+            std::vector<uint32_t> kept = schedule.steps[s].writes;
+            if (!prepared.nodes[s].executable->may_alias(0, 0) ||
+                first_reader(prepared, s, {&operand, 1}))
+                kept.push_back(schedule.steps[s].reads[0]);
+            const size_t reader =
+                first_reader(prepared, s, results).value_or(prepared.nodes.size() - 1);
+            if (reader == s) continue;  // the last step
+            std::vector<uint32_t>& reads = schedule.steps[reader].reads;
+            for (const uint32_t value : kept)
+                if (std::find(reads.begin(), reads.end(), value) == reads.end())
+                    reads.push_back(value);
+        }
+    }
+
+    // A step may fail, and what the body issued is then computed again from the inputs, or they are
+    // all that is left: until the last such step nothing lies over them. (A check comes before the
+    // step writes; an exchange does not.) Where work goes on behind a failure, guard_updates has
+    // put the updates behind it.
     void keep_inputs_until_no_step_can_fail() {
+        if (!graph_.device().stream().stops_at_failure()) return;
         for (size_t s = schedule.steps.size(); s-- > 0;) {
-            if (!checks_values_[s]) continue;
+            if (!may_fail_[s]) continue;
             memory::Step& step = schedule.steps[s];
+            if (is_ordered_[s])
+                std::erase_if(step.aliases, [&](const memory::Alias& alias) {
+                    return schedule.values[alias.input].kind == memory::ValueKind::kInput;
+                });
             for (uint32_t id = 0; id < graph_.value_count(); ++id)
                 if (schedule.values[id].donatable &&
                     std::find(step.reads.begin(), step.reads.end(), id) == step.reads.end())
@@ -133,8 +190,21 @@ public:
     memory::Schedule schedule;
 
 private:
+    // The first step behind `after` that reads one of these, but for those that have an order.
+    std::optional<size_t> first_reader(const PreparedGraph& prepared, size_t after,
+                                       std::span<const ValueId> values) const {
+        for (size_t s = after + 1; s < prepared.nodes.size(); ++s) {
+            if (!prepared.nodes[s].executable || prepared.nodes[s].is_ordered) continue;
+            for (ValueId input : prepared.node(s).inputs)
+                if (std::ranges::count(values, viewed_by(graph_, input))) return s;
+        }
+        return {};
+    }
+
     const Graph& graph_;
-    std::vector<bool> checks_values_;  // by step
+    std::vector<bool> may_fail_, is_ordered_;  // by step
+    std::map<uint32_t, std::set<uint32_t>> updates_;  // by input: what alone may lie on it
+    std::vector<uint32_t> lies_in_;  // by value: what it may be a view of, or a slice
 };
 
 // Steps and their operands, from what memory/ decided.
@@ -153,9 +223,10 @@ public:
             if (prepared_.nodes[s].executable) add_step(s);  // a view: nothing runs
         }
         add_copies(static_cast<uint32_t>(prepared_.nodes.size()));
-        if (layout_.host_bytes) {
-            start_fetches_early();
+        if (layout_.has_transfers) {
+            start_early();
             wait_for_transfers();
+            keep_at_hand();
         }
         return std::move(layout_);
     }
@@ -229,10 +300,12 @@ private:
 
     void add_step(uint32_t s) {
         const Node& node = prepared_.node(s);
-        ProgramLayout::Step step{.node = s,
-                                 .first_operand = static_cast<uint32_t>(layout_.operands.size()),
-                                 .inputs = static_cast<uint32_t>(node.inputs.size()),
-                                 .is_transfer = is_host_copy(node)};
+        ProgramLayout::Step step{
+            .node = s,
+            .first_operand = static_cast<uint32_t>(layout_.operands.size()),
+            .inputs = static_cast<uint32_t>(node.inputs.size()),
+            .is_transfer = is_host_copy(node) || prepared_.nodes[s].is_ordered};
+        layout_.has_transfers |= step.is_transfer;
         for (ValueId input : node.inputs) add_operand(static_cast<uint32_t>(at(input)));
         for (ValueId output : node.outputs) add_operand(static_cast<uint32_t>(at(output)));
         if (plan_.workspaces[s] != memory::kNone)
@@ -280,7 +353,7 @@ private:
 
     // A transfer is queued right behind the last step that its place of the arena, or an earlier
     // transfer, has something to do with.
-    void start_fetches_early() {
+    void start_early() {
         std::vector<ProgramLayout::Step>& steps = layout_.steps;
         for (size_t i = 0; i < steps.size(); ++i) {
             if (!steps[i].is_transfer) continue;
@@ -292,8 +365,16 @@ private:
         }
     }
 
+    bool overwrites_input(const ProgramLayout::Step& step) const {
+        const std::vector<uint32_t>& writes = plan_.schedule.steps[step.node].writes;
+        return !step.is_copy && std::any_of(writes.begin(), writes.end(), [&](uint32_t value) {
+            return buffers_[plan_.aliasing.buffer_of[value]].place == memory::Place::kInput;
+        });
+    }
+
     // Each other step waits for the last transfer before it whose bytes it writes, or reads where
-    // the transfer wrote them. Those before that are over then, too.
+    // the transfer wrote them. Those before that are over then, too. Who overwrites an input waits
+    // for all: any of them may fail.
     void wait_for_transfers() {
         std::vector<ProgramLayout::Step>& steps = layout_.steps;
         std::vector<uint32_t> pending;
@@ -303,10 +384,31 @@ private:
                 continue;
             }
             for (size_t k = pending.size(); k-- > 0;) {
-                if (!meet(steps[pending[k]], steps[i])) continue;
+                if (!overwrites_input(steps[i]) && !meet(steps[pending[k]], steps[i])) continue;
                 steps[i].waits_for = pending[k];
                 pending.erase(pending.begin(),
                               pending.begin() + static_cast<std::ptrdiff_t>(k) + 1);
+                break;
+            }
+        }
+    }
+
+    // An exchange that the next step waits for runs where that waits.
+    void keep_at_hand() {
+        std::vector<ProgramLayout::Step>& steps = layout_.steps;
+        for (size_t i = steps.size(); i-- > 0;) {
+            if (!steps[i].is_transfer || is_host_copy(prepared_.node(steps[i].node))) continue;
+            const bool is_last = i + 1 == steps.size();
+            if (!is_last && steps[i + 1].waits_for != i) continue;
+            if (!is_last) steps[i + 1].waits_for = memory::kNone;
+            steps[i].is_transfer = false;
+            // Not before those that are still on their way.
+            size_t past = 0;
+            for (size_t k = i; k-- > past;) {
+                if (steps[k].waits_for != memory::kNone)
+                    past = std::max<size_t>(past, steps[k].waits_for + 1);
+                if (!steps[k].is_transfer) continue;
+                steps[i].waits_for = static_cast<uint32_t>(k);
                 break;
             }
         }
@@ -323,12 +425,13 @@ private:
 }  // namespace
 
 BufferPlan plan_buffers(const PreparedGraph& prepared, const std::vector<bool>& donatable,
-                        bool check) {
-    ScheduleBuilder builder(prepared.graph, donatable);
+                        const std::vector<int>& replaces, bool check) {
+    ScheduleBuilder builder(prepared.graph, donatable, replaces);
     BufferPlan plan;
     for (const PreparedNode& node : prepared.nodes) plan.workspaces.push_back(builder.add(node));
     builder.keep_inputs_until_no_step_can_fail();
     builder.keep_until_stored(prepared);
+    builder.keep_until_exchanged(prepared);
     plan.schedule = std::move(builder.schedule);
     plan.aliasing = memory::share_buffers(plan.schedule);
     plan.offsets.resize(plan.aliasing.buffers.size());

@@ -20,10 +20,11 @@ struct BufferPlan {
     size_t host_bytes = 0;
 };
 
-// `donatable`: by slot, the caller gives its last reference. `check`: InternalError when the
-// validators of memory/ find a fault.
+// `donatable`: by slot, the caller gives its last reference. `replaces`: by output, the slot whose
+// value it is from then on, or -1. `check`: InternalError when the validators of memory/ find a
+// fault.
 BufferPlan plan_buffers(const PreparedGraph& prepared, const std::vector<bool>& donatable,
-                        bool check);
+                        const std::vector<int>& replaces, bool check);
 
 struct ProgramLayout {
     // An operand's address: so far behind an arena's start, or behind what `source` names.
@@ -39,8 +40,9 @@ struct ProgramLayout {
         uint32_t first_operand = 0;  // inputs, then outputs
         uint32_t inputs = 0;
         size_t workspace = 0;  // offset in the arena
-        // Transfers run on the device's copy stream, behind what was queued before them. Others
-        // wait first for the transfer that this step names.
+        // Transfers, and on the host what is exchanged with other processes, run on the device's
+        // copy stream, behind what was queued before them. Others wait first for the transfer that
+        // this step names.
         bool is_transfer = false;
         uint32_t waits_for = memory::kNone;
     };
@@ -60,6 +62,7 @@ struct ProgramLayout {
     std::vector<Result> results;
     std::vector<Output> outputs;
     std::vector<uint32_t> overwritten;  // slots whose storage holds temporary values only
+    bool has_transfers = false;
     size_t arena_bytes = 0;
     size_t host_bytes = 0;
 };

@@ -41,7 +41,7 @@ bool Record::same_prefix(const Record& other, uint32_t count) const {
         } else if (a.kind == EventKind::backward) {
             const RecordedBackward &x = backwards[a.index], &y = other.backwards[b.index];
             if (!same_values(x.ys, y.ys) || !same_values(x.dys, y.dys) ||
-                !same_values(x.wanted, y.wanted))
+                !same_values(x.wanted, y.wanted) || x.groups != y.groups)
                 return false;
         }
     }

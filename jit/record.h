@@ -47,6 +47,7 @@ struct RecordedOp {
 // A backward pass is replayed as one event: its ops follow from those before it.
 struct RecordedBackward {
     std::vector<RecordId> ys = {}, dys = {}, wanted = {};
+    std::vector<std::string> groups = {};  // of processes that add up gradients, by `wanted`
     std::vector<int64_t> grads = {};  // RecordId, or -1 for none
     uint32_t end_event = 0;  // the event behind the last one that it issued
     uint32_t end_op = 0;

@@ -108,8 +108,8 @@ void Recorder::check_device(const OpDef& op, const runtime::Device& device) cons
                              .at = where_()});
 }
 
-Tensors Recorder::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
-                        runtime::Device& device) {
+runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
+                                 std::span<const TensorRef> inputs, runtime::Device& device) {
     if (op.is_data_dependent()) return compute_outside(op, attrs, inputs, device);
     check_device(op, device);
     RecordedOp recorded{.op = &op,
@@ -127,7 +127,7 @@ Tensors Recorder::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
         small += input->type().bytes();
     }
     is_static = is_static && small <= kMostStaticBytes;
-    const Tensors outputs = results_of(op, attrs, inputs, device, is_static);
+    Tensors outputs = results_of(op, attrs, inputs, device, is_static);
     Record& rec = record();
     for (const TensorRef& output : outputs) {
         const auto id = static_cast<RecordId>(rec.values.size());
@@ -149,8 +149,9 @@ Tensors Recorder::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
 
 std::optional<Tensors> Recorder::begin_backward(std::span<const TensorRef> ys,
                                                 std::span<const TensorRef> dys,
-                                                std::span<const TensorRef> wanted) {
-    RecordedBackward backward;
+                                                std::span<const TensorRef> wanted,
+                                                const std::vector<std::string>& groups) {
+    RecordedBackward backward{.groups = groups};
     for (const TensorRef& y : ys) backward.ys.push_back(record_id_of(y));
     for (const TensorRef& dy : dys) backward.dys.push_back(record_id_of(dy));
     for (const TensorRef& tensor : wanted) backward.wanted.push_back(record_id_of(tensor));

@@ -18,13 +18,14 @@ public:
 
     static Recorder* running() { return dynamic_cast<Recorder*>(runtime::context().tracer); }
 
-    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+    runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
     void enter_excluded() override;
     std::optional<runtime::Tensors> begin_backward(std::span<const TensorRef> ys,
                                                    std::span<const TensorRef> dys,
-                                                   std::span<const TensorRef> wanted) override;
+                                                   std::span<const TensorRef> wanted,
+                                                   const std::vector<std::string>& groups) override;
     void end_backward(std::span<const TensorRef> grads) override;
     void note_open_backward() override { record().needs_tapes = true; }
     void end_recompute(std::span<const TensorRef> results) override;

@@ -9,6 +9,7 @@
 namespace megjit::jit {
 
 using runtime::cat;
+using runtime::Results;
 using runtime::Tensor;
 using runtime::Tensors;
 
@@ -35,12 +36,11 @@ std::string recorded_at(const RecordedOp& recorded) {
 
 }  // namespace
 
-Replayer::Fit Replayer::fit(const Record& rec, RecordId expected, const TensorRef& tensor) const {
+Replayer::Fit Replayer::fit_of_other(const Record& rec, RecordId expected,
+                                     const TensorRef& tensor) const {
     const RecordedValue& value = rec.values[expected];
-    if (is_placeholder(*tensor)) {
-        if (value.origin != Origin::op) return Fit::outside_now_intermediate;
-        return tensor->trace.value == expected ? Fit::yes : Fit::other_intermediate;
-    }
+    if (is_placeholder(*tensor))
+        return value.origin == Origin::op ? Fit::other_intermediate : Fit::outside_now_intermediate;
     if (value.origin == Origin::op) return Fit::intermediate_now_outside;
     if (value.origin == Origin::constant) {
         if (value.tensor == tensor) return Fit::yes;
@@ -60,68 +60,65 @@ Replayer::Fit Replayer::fit(const Record& rec, RecordId expected, const TensorRe
     return bound_[value.slot]->id() == tensor->id() ? Fit::yes : Fit::other_tensor;
 }
 
-Replayer::Mismatch Replayer::mismatch(const Record& rec, const OpDef& op, const Attrs& attrs,
-                                      std::span<const TensorRef> inputs,
-                                      const runtime::Device& device) const {
+Replayer::Difference Replayer::difference(const Record& rec, const OpDef& op, const Attrs& attrs,
+                                          std::span<const TensorRef> inputs,
+                                          const runtime::Device& device) const {
     const Event* event = event_of(rec);
-    if (!event) return {cat("one more op, ", op.name, ", than was recorded")};
-    if (event->kind == EventKind::barrier)
-        return {cat("op ", op.name, " comes where the host read a value")};
-    if (event->kind == EventKind::backward)
-        return {cat("op ", op.name, " comes where a backward pass began")};
+    if (!event) return {Fit::no_event};
+    if (event->kind == EventKind::barrier) return {Fit::barrier};
+    if (event->kind == EventKind::backward) return {Fit::backward};
     const RecordedOp& recorded = rec.ops[event->index];
-    if (recorded.op != &op)
-        return {cat("op ", op.name, " in place of ", recorded.op->name, recorded_at(recorded))};
-    if (const runtime::Device& then = *rec.values[recorded.outputs[0]].device; &then != &device)
-        return {cat("op ", op.name, " computes on ", device.name(), ", not ", then.name(),
-                    recorded_at(recorded)),
-                true};
-    if (recorded.inputs.size() != inputs.size())
-        return {cat("op ", op.name, " has ", inputs.size(), " inputs, not ", recorded.inputs.size(),
-                    recorded_at(recorded))};
-    if (!runtime::same(recorded.attrs, attrs)) {
-        for (size_t i = 0; i < attrs.size(); ++i)
-            if (!runtime::same(attrs[i], recorded.attrs[i]))
-                return {cat("op ", op.name, " has ", op.attrs[i].name, " = ",
-                            runtime::to_string(attrs[i]), ", not ",
-                            runtime::to_string(recorded.attrs[i]), recorded_at(recorded))};
-    }
+    if (recorded.op != &op) return {Fit::other_op};
+    if (rec.values[recorded.outputs[0]].device != &device) return {Fit::other_device};
+    if (recorded.inputs.size() != inputs.size()) return {Fit::other_count};
+    for (size_t i = 0; i < attrs.size(); ++i)
+        if (!runtime::same(attrs[i], recorded.attrs[i])) return {Fit::other_attribute, i};
     for (size_t i = 0; i < inputs.size(); ++i)
         if (const Fit how = fit(rec, recorded.inputs[i], inputs[i]); how != Fit::yes)
-            return misfit(rec, recorded, i, how, inputs[i]);
+            return {how, i};
     return {};
 }
 
-Replayer::Mismatch Replayer::misfit(const Record& rec, const RecordedOp& recorded, size_t input,
-                                    Fit how, const TensorRef& tensor) const {
-    const RecordedValue& value = rec.values[recorded.inputs[input]];
+Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, const Attrs& attrs,
+                                      std::span<const TensorRef> inputs,
+                                      const runtime::Device& device) const {
+    const auto [how, i] = difference;
+    if (how == Fit::no_event) return {cat("one more op, ", op.name, ", than was recorded")};
+    if (how == Fit::barrier) return {cat("op ", op.name, " comes where the host read a value")};
+    if (how == Fit::backward) return {cat("op ", op.name, " comes where a backward pass began")};
+    const RecordedOp& recorded = record().ops[next_event()->index];
     const std::string at = recorded_at(recorded);
-    const std::string& op = recorded.op->name;
-    switch (how) {
-        case Fit::yes: break;
-        case Fit::other_type:
-            return {cat("an outside tensor of op ", op, " is ", to_string(tensor->type()), " on ",
-                        tensor->device().name(), ", not ", to_string(value.type), " on ",
-                        value.device->name(), at),
-                    true};
-        case Fit::other_tensor:
-            return {cat("two operands of op ", op, " that were one tensor are two now", at), true};
-        case Fit::other_constant:
-            return {cat("a constant of op ", op, " has another value", at,
-                        value.origin == Origin::outside ? "; it was a tensor" : "")};
-        // Code outside of the trace may have replaced it.
-        case Fit::intermediate_now_outside:
-            return {cat("input ", input, " of op ", op,
-                        " comes from outside now, it was computed inside", at),
-                    segment_ > 0};
-        case Fit::outside_now_intermediate:
-            return {cat("input ", input, " of op ", op,
-                        " is computed inside now, it came from outside", at),
-                    segment_ > 0};
-        case Fit::other_intermediate:
-            return {cat("input ", input, " of op ", op, " is another intermediate value", at)};
-    }
-    return {};
+    if (how == Fit::other_op) return {cat("op ", op.name, " in place of ", recorded.op->name, at)};
+    if (how == Fit::other_device)
+        return {cat("op ", op.name, " computes on ", device.name(), ", not ",
+                    record().values[recorded.outputs[0]].device->name(), at),
+                true};
+    if (how == Fit::other_count)
+        return {cat("op ", op.name, " has ", inputs.size(), " inputs, not ", recorded.inputs.size(),
+                    at)};
+    if (how == Fit::other_attribute)
+        return {cat("op ", op.name, " has ", op.attrs[i].name, " = ", runtime::to_string(attrs[i]),
+                    ", not ", runtime::to_string(recorded.attrs[i]), at)};
+    const RecordedValue& value = record().values[recorded.inputs[i]];
+    if (how == Fit::other_type)
+        return {cat("an outside tensor of op ", op.name, " is ", to_string(inputs[i]->type()),
+                    " on ", inputs[i]->device().name(), ", not ", to_string(value.type), " on ",
+                    value.device->name(), at),
+                true};
+    if (how == Fit::other_tensor)
+        return {cat("two operands of op ", op.name, " that were one tensor are two now", at), true};
+    if (how == Fit::other_constant)
+        return {cat("a constant of op ", op.name, " has another value", at,
+                    value.origin == Origin::outside ? "; it was a tensor" : "")};
+    if (how == Fit::other_intermediate)
+        return {cat("input ", i, " of op ", op.name, " is another intermediate value", at)};
+    // Code outside of the trace may have replaced it.
+    return {
+        cat("input ", i, " of op ", op.name,
+            how == Fit::intermediate_now_outside ? " comes from outside now, it was computed inside"
+                                                 : " is computed inside now, it came from outside",
+            at),
+        segment_ > 0};
 }
 
 void Replayer::raise_mismatch(const std::string& what, const std::string& fix) {
@@ -156,7 +153,7 @@ TensorRef Replayer::placeholder(RecordId id) {
 bool Replayer::follow_another(const OpDef& op, const Attrs& attrs,
                               std::span<const TensorRef> inputs, const runtime::Device& device) {
     auto other = function_.find_alternative(*version_, cursor_, [&](const Version& version) {
-        return mismatch(version.record, op, attrs, inputs, device).why.empty();
+        return difference(version.record, op, attrs, inputs, device).how == Fit::yes;
     });
     if (!other) return false;
     version_ = std::move(other);
@@ -172,24 +169,24 @@ Session& Replayer::go_on_recording(std::string reason) {
     return *successor_;
 }
 
-Tensors Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                         runtime::Device& device) {
     if (op.is_data_dependent()) return compute_outside(op, attrs, inputs, device);
     if (failed_) raise_mismatch("an earlier op of this call already differed");
-    if (const Mismatch found = mismatch(record(), op, attrs, inputs, device);
-        !found.why.empty() && !follow_another(op, attrs, inputs, device)) {
-        if (found.retypes) return go_on_recording(found.why).on_op(op, attrs, inputs, device);
+    if (const Difference found = difference(record(), op, attrs, inputs, device);
+        found.how != Fit::yes && !follow_another(op, attrs, inputs, device)) {
+        const Mismatch mismatch = in_words(found, op, attrs, inputs, device);
+        if (mismatch.retypes) return go_on_recording(mismatch.why).on_op(op, attrs, inputs, device);
         // An op that cannot be is the user's error, as without a trace; the body may expect it.
         std::vector<Type> types;
         for (const TensorRef& input : inputs) types.push_back(input->type());
         runtime::infer({op, attrs, types});
-        raise_mismatch(found.why);
+        raise_mismatch(mismatch.why);
     }
     const RecordedOp& recorded = record().ops[next_event()->index];
     ++cursor_;
     for (size_t i = 0; i < inputs.size(); ++i) bind(recorded.inputs[i], inputs[i]);
-    Tensors outputs;
-    outputs.reserve(recorded.outputs.size());
+    Results outputs;
     for (RecordId id : recorded.outputs) outputs.push_back(placeholder(id));
     return outputs;
 }
@@ -205,7 +202,8 @@ void Replayer::match_backward(const std::vector<RecordId>& expected,
 
 std::optional<Tensors> Replayer::begin_backward(std::span<const TensorRef> ys,
                                                 std::span<const TensorRef> dys,
-                                                std::span<const TensorRef> wanted) {
+                                                std::span<const TensorRef> wanted,
+                                                const std::vector<std::string>& groups) {
     const Event* event = next_event();
     if (!event || event->kind != EventKind::backward)
         raise_mismatch("a backward pass begins where none was recorded");
@@ -213,6 +211,8 @@ std::optional<Tensors> Replayer::begin_backward(std::span<const TensorRef> ys,
     match_backward(recorded.ys, ys, "results");
     match_backward(recorded.dys, dys, "gradients of results");
     match_backward(recorded.wanted, wanted, "attached tensors");
+    if (recorded.groups != groups)
+        raise_mismatch("backward adds up other gradients over processes than recorded");
     for (size_t i = 0; i < ys.size(); ++i) bind(recorded.ys[i], ys[i]);
     for (size_t i = 0; i < dys.size(); ++i) bind(recorded.dys[i], dys[i]);
     for (size_t i = 0; i < wanted.size(); ++i) bind(recorded.wanted[i], wanted[i]);

@@ -12,17 +12,26 @@ public:
     Replayer(TraceFunction& function, std::shared_ptr<Version> version, CallKey key,
              std::span<const TensorRef> arguments, std::function<std::string()> where);
 
-    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+    runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
     void enter_excluded() override { run_to_barrier(); }
     std::optional<runtime::Tensors> begin_backward(std::span<const TensorRef> ys,
                                                    std::span<const TensorRef> dys,
-                                                   std::span<const TensorRef> wanted) override;
+                                                   std::span<const TensorRef> wanted,
+                                                   const std::vector<std::string>& groups) override;
 
 private:
     enum class Fit : uint8_t {
         yes,
+        no_event,
+        barrier,
+        backward,
+        other_op,
+        other_device,
+        other_count,
+        other_attribute,
+        // Of an operand:
         other_type,
         other_tensor,
         other_constant,
@@ -30,18 +39,27 @@ private:
         outside_now_intermediate,
         other_intermediate
     };
+    // How an op fits its event; `at`: which attribute or operand does not.
+    struct Difference {
+        Fit how = Fit::yes;
+        size_t at = 0;
+    };
     struct Mismatch {
-        std::string why = {};  // an op does not fit its event; "": it does
+        std::string why = {};
         bool retypes = false;  // for this a further version is recorded
     };
     void complete() override;
     const Event* event_of(const Record& record) const;  // at the place where this call is
     const Event* next_event() const { return event_of(record()); }
-    Fit fit(const Record& record, RecordId expected, const TensorRef& tensor) const;
-    Mismatch mismatch(const Record& record, const OpDef& op, const Attrs& attrs,
+    Fit fit(const Record& record, RecordId expected, const TensorRef& tensor) const {
+        const bool is_made_here = is_placeholder(*tensor) && tensor->trace.value == expected;
+        return is_made_here ? Fit::yes : fit_of_other(record, expected, tensor);
+    }
+    Fit fit_of_other(const Record& record, RecordId expected, const TensorRef& tensor) const;
+    Difference difference(const Record& record, const OpDef& op, const Attrs& attrs,
+                          std::span<const TensorRef> inputs, const runtime::Device& device) const;
+    Mismatch in_words(Difference difference, const OpDef& op, const Attrs& attrs,
                       std::span<const TensorRef> inputs, const runtime::Device& device) const;
-    Mismatch misfit(const Record& record, const RecordedOp& recorded, size_t input, Fit how,
-                    const TensorRef& tensor) const;
     void match_backward(const std::vector<RecordId>& expected, std::span<const TensorRef> tensors,
                         std::string_view what);
     [[noreturn]] void raise_mismatch(const std::string& what, const std::string& fix = "");

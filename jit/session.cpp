@@ -5,6 +5,8 @@
 #include "jit/recorder.h"
 #include "jit/replayer.h"
 #include "runtime/error.h"
+#include "runtime/host_lock.h"
+#include "runtime/ops/ordered.h"
 #include "runtime/user_line.h"
 
 namespace megjit::jit {
@@ -53,8 +55,9 @@ std::vector<RecordId> Session::live_values() const {
     return live;
 }
 
-Tensors Session::compute_outside(const OpDef& op, const Attrs& attrs,
-                                 std::span<const TensorRef> inputs, runtime::Device& device) {
+runtime::Results Session::compute_outside(const OpDef& op, const Attrs& attrs,
+                                          std::span<const TensorRef> inputs,
+                                          runtime::Device& device) {
     bool any = false;
     for (const TensorRef& input : inputs) any = any || is_placeholder(*input);
     if (any) enter_excluded();
@@ -84,7 +87,14 @@ void Session::run_segment(uint32_t index) {
     if (!missing.empty()) compute_now(missing);
     const bool is_last = index + 1 == record().segments;
     Tensors read_again = is_last ? Tensors() : bound_;  // by the segments behind this one
-    const Tensors outputs = compiled.run(record(), is_last ? bound_ : read_again, values_);
+    Tensors outputs;
+    try {
+        const runtime::WithoutHostLock release;  // which others need to tell why they fail
+        outputs = compiled.run(record(), is_last ? bound_ : read_again, values_);
+    } catch (...) {
+        run_has_failed_ = true;
+        throw;
+    }
     for (size_t i = 0; i < outputs.size(); ++i)
         if (const TensorRef& tensor = values_[compiled.segment->outputs[i]])
             tensor->materialize(outputs[i]->storage());
@@ -111,7 +121,7 @@ void Session::compute_now(const std::vector<RecordId>& wanted, bool waits) {
     for (const RecordedOp& op : rec.ops) {
         bool any = false;
         for (RecordId output : op.outputs) any = any || needed[output];
-        if (!any) continue;
+        if (!any || (run_has_failed_ && runtime::is_ordered(*op.op))) continue;
         Tensors inputs;
         for (RecordId input : op.inputs) {
             inputs.push_back(data_of(input));

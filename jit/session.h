@@ -36,11 +36,11 @@ public:
     // Ops are about to run outside of the trace: every live placeholder gets its data.
     virtual void enter_excluded() = 0;
 
-    // A backward pass begins. Where it is replayed as one event: its gradients, and no op is
-    // issued.
-    virtual std::optional<runtime::Tensors> begin_backward(std::span<const TensorRef> ys,
-                                                           std::span<const TensorRef> dys,
-                                                           std::span<const TensorRef> wanted) = 0;
+    // A backward pass begins (Tape::backward). Where it is replayed as one event: its gradients,
+    // and no op is issued.
+    virtual std::optional<runtime::Tensors> begin_backward(
+        std::span<const TensorRef> ys, std::span<const TensorRef> dys,
+        std::span<const TensorRef> wanted, const std::vector<std::string>& groups) = 0;
     virtual void end_backward(std::span<const TensorRef> /*grads*/) {}
     // What backward will do cannot be told from the recorded ops alone: Python code runs in it, or
     // values on its way were computed outside of the trace.
@@ -76,7 +76,7 @@ protected:
     const Record& record() const { return version_->record; }
     // Where the result has a shape that only data can tell: computed now, it comes back from
     // outside.
-    runtime::Tensors compute_outside(const OpDef& op, const Attrs& attrs,
+    runtime::Results compute_outside(const OpDef& op, const Attrs& attrs,
                                      std::span<const TensorRef> inputs, runtime::Device& device);
     void run_segment(uint32_t index);
     // Computes record values now, by eager kernels.
@@ -97,6 +97,7 @@ protected:
     struct {
         uint32_t depth = 0, calls = 0, segment = 0;
     } recompute_;
+    bool run_has_failed_ = false;  // what it has exchanged is not exchanged a second time
     // It is not to run: the memory limit is too low, or only a plan is wanted.
     bool is_refused_ = false;
     std::unique_ptr<Session> successor_;

@@ -20,19 +20,19 @@ uint32_t first_same(std::span<const TensorRef> arguments, size_t index) {
 
 CallKey key_of(std::span<const TensorRef> arguments) {
     CallKey key;
-    for (size_t i = 0; i < arguments.size(); ++i) {
-        key.types.push_back(arguments[i]->type());
-        key.devices.push_back(&arguments[i]->device());
-        key.same_as.push_back(first_same(arguments, i));
-    }
+    key.arguments.reserve(arguments.size());
+    for (size_t i = 0; i < arguments.size(); ++i)
+        key.arguments.push_back(
+            {arguments[i]->type(), &arguments[i]->device(), first_same(arguments, i)});
     return key;
 }
 
-bool CallKey::describes(std::span<const TensorRef> arguments) const {
-    if (arguments.size() != types.size()) return false;
-    for (size_t i = 0; i < arguments.size(); ++i)
-        if (!(arguments[i]->type() == types[i]) || &arguments[i]->device() != devices[i] ||
-            first_same(arguments, i) != same_as[i])
+bool CallKey::describes(std::span<const TensorRef> others) const {
+    if (others.size() != arguments.size()) return false;
+    for (size_t i = 0; i < others.size(); ++i)
+        if (!(others[i]->type() == arguments[i].type) ||
+            &others[i]->device() != arguments[i].device ||
+            first_same(others, i) != arguments[i].same_as)
             return false;
     return true;
 }
@@ -71,7 +71,32 @@ LoweringOptions Version::lowering_of(const Segment& segment, bool is_last,
             lowering.donatable.push_back(is_outside && value.slot < donatable.size() &&
                                          donatable[value.slot]);
     }
+    if (is_last)
+        for (RecordId output : segment.outputs)
+            lowering.replaces.push_back(replaced_by(output, segment));
     return lowering;
+}
+
+// The input of the segment that the update holds if the call fails, or -1.
+int Version::replaced_by(RecordId output, const Segment& segment) const {
+    for (const Update& update : updates_) {
+        if (update.value != output) continue;
+        const RecordId old = record.outside[update.slot];
+        const auto input = std::find(segment.inputs.begin(), segment.inputs.end(), old);
+        const Type& type = record.values[output].type;
+        if (input != segment.inputs.end() && type == record.values[old].type &&
+            type.dtype != runtime::DType::c64)
+            return static_cast<int>(input - segment.inputs.begin());
+    }
+    return -1;
+}
+
+void Version::set_updates(std::vector<Update> updates) {
+    const std::lock_guard lock(mutex_);
+    if (updates == updates_) return;
+    updates_ = std::move(updates);
+    if (!slots_.empty()) slots_.back() = {};
+    ++drops_;
 }
 
 void Version::begin(uint32_t index, const TraceOptions& options,
@@ -90,6 +115,7 @@ void Version::begin(uint32_t index, const TraceOptions& options,
                 std::min(passes.memory.limit - 1, slots_[other].program->plan().arena_bytes);
     passes.device = &segment->graph.device();
     passes.donatable = lowering.donatable;
+    passes.replaces = lowering.replaces;
     for (size_t i = 0; i < lowering.is_parameter.size(); ++i)
         passes.fixed.push_back(lowering.is_parameter[i] &&
                                !(i < lowering.donatable.size() && lowering.donatable[i]));
@@ -175,17 +201,17 @@ Record Version::prefix(uint32_t events) const {
 std::string TraceFunction::reason_for(const CallKey& key) const {
     const std::lock_guard lock(mutex_);
     if (versions_.empty()) return "it was the first call";
-    const CallKey& last = versions_.front()->key;
-    if (last.types.size() != key.types.size())
-        return runtime::cat("the call has ", key.types.size(), " tensors, not ", last.types.size());
-    for (size_t i = 0; i < key.types.size(); ++i)
-        if (!(key.types[i] == last.types[i]))
-            return runtime::cat("argument ", i, " is ", to_string(key.types[i]), ", not ",
-                                to_string(last.types[i]));
-    for (size_t i = 0; i < key.devices.size(); ++i)
-        if (key.devices[i] != last.devices[i])
-            return runtime::cat("argument ", i, " is on ", key.devices[i]->name(), ", not on ",
-                                last.devices[i]->name());
+    const auto &now = key.arguments, &last = versions_.front()->key.arguments;
+    if (last.size() != now.size())
+        return runtime::cat("the call has ", now.size(), " tensors, not ", last.size());
+    for (size_t i = 0; i < now.size(); ++i)
+        if (!(now[i].type == last[i].type))
+            return runtime::cat("argument ", i, " is ", to_string(now[i].type), ", not ",
+                                to_string(last[i].type));
+    for (size_t i = 0; i < now.size(); ++i)
+        if (now[i].device != last[i].device)
+            return runtime::cat("argument ", i, " is on ", now[i].device->name(), ", not on ",
+                                last[i].device->name());
     return "two arguments are one tensor, or no longer are";
 }
 
@@ -257,22 +283,31 @@ std::vector<CompiledSegment> TraceFunction::compiled() const {
     return version->all_compiled(options);
 }
 
+namespace {
+
+// "1 op", "2 ops".
+std::string counted(uint64_t count, std::string_view what) {
+    return runtime::cat(count, " ", what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
 std::string TraceFunction::explain() const {
     const std::lock_guard lock(mutex_);
-    std::string text =
-        runtime::cat(versions_.size(), versions_.size() == 1 ? " version" : " versions");
+    std::string text = counted(versions_.size(), "version");
     if (dropped_)
         text += runtime::cat(" (", dropped_, " older ones were dropped; at most ",
                              options.max_versions, " are kept)");
     text += "\n";
     for (const auto& version : versions_) {
         std::string types;
-        for (const Type& type : version->key.types)
-            types += (types.empty() ? "" : ", ") + to_string(type);
-        text += runtime::cat("  (", types, "): ", version->record.ops.size(), " ops, ",
-                             version->record.segments, " segment(s), ", version->calls,
-                             " replays, compiled in ", static_cast<int>(version->compile_ms),
-                             " ms; recorded because ", version->reason, "\n");
+        for (const CallKey::Argument& argument : version->key.arguments)
+            types += (types.empty() ? "" : ", ") + to_string(argument.type);
+        text += runtime::cat("  (", types, "): ", counted(version->record.ops.size(), "op"), ", ",
+                             counted(version->record.segments, "segment"), ", ",
+                             counted(version->calls, "replay"), ", compiled in ",
+                             static_cast<int>(version->compile_ms), " ms; recorded because ",
+                             version->reason, "\n");
     }
     return text;
 }

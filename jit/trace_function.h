@@ -33,11 +33,15 @@ struct TraceOptions {
 // What a call is looked up by: the types of its positional tensors, and which of them are one
 // tensor.
 struct CallKey {
-    std::vector<Type> types;
-    std::vector<const runtime::Device*> devices;
-    std::vector<uint32_t> same_as;  // index of the first argument that is this very tensor
+    struct Argument {
+        Type type = {};
+        const runtime::Device* device = nullptr;
+        uint32_t same_as = 0;  // index of the first argument that is this very tensor
+        bool operator==(const Argument&) const = default;
+    };
+    std::vector<Argument> arguments = {};
     bool operator==(const CallKey&) const = default;
-    bool describes(std::span<const TensorRef> arguments) const;  // are they such a call's?
+    bool describes(std::span<const TensorRef> others) const;  // are they such a call's?
 };
 CallKey key_of(std::span<const TensorRef> arguments);
 
@@ -51,6 +55,13 @@ struct CompiledSegment {
     // when the run fails.
     std::vector<TensorRef> run(const Record& record, std::vector<TensorRef>& bound,
                                const std::vector<TensorRef>& made = {}) const;
+};
+
+// A value that takes the place of what a slot had: its handle is rebound, or its gradient.
+struct Update {
+    RecordId value = 0;
+    uint32_t slot = 0;
+    bool operator==(const Update&) const = default;
 };
 
 // One record and its programs. Several threads may call it at once: they take programs out, which
@@ -79,6 +90,9 @@ public:
     // These values are results from here on, because a call keeps them. False, and nothing done,
     // where another segment than the last would have to give one.
     bool add_outputs(std::span<const RecordId> values);
+    // What the call at hand rebinds, each value once. Calls do alike, or the last segment is
+    // compiled again.
+    void set_updates(std::vector<Update> updates);
     // The record's first events, as another version begins that goes on differently.
     Record prefix(uint32_t events) const;
 
@@ -89,7 +103,9 @@ private:
     void begin(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock);
     LoweringOptions lowering_of(const Segment& segment, bool is_last,
                                 const TraceOptions& options) const;
+    int replaced_by(RecordId output, const Segment& segment) const;
     std::vector<Slot> slots_;  // by segment
+    std::vector<Update> updates_;
     uint64_t drops_ = 0;  // of programs: what was being made meanwhile is of yesterday
     // Never wait for the Python lock while holding it.
     mutable std::mutex mutex_;

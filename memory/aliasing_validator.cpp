@@ -169,7 +169,7 @@ private:
     bool fault_in_copy(const Step& step, const Copy& copy) {
         const Alias* view = view_of(step, copy.to);
         if (view == nullptr || view->input != copy.from || view->offset != copy.offset)
-            return fails_in_step(copy.to, "is copied, but is no such view");
+            return fails_in_step(copy.to, "is copied, but is not such a view");
         if (!is_whole(copy.from)) return fails_in_step(copy.from, "is copied after its end");
         content_[copy.to] = viewed(*view);
         write(copy.to);

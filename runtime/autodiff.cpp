@@ -88,6 +88,10 @@ private:
 }  // namespace
 
 Grads gradients_of_expansion(const GradCall& g) {
+    return build::gradients_through(g, g.call.op.expand);
+}
+
+Grads build::gradients_through(const GradCall& g, MadeOf made_of) {
     Tape tape;
     Tensors inputs, outputs, out_grads;
     for (const TensorRef& input : g.inputs) {  // two operands may be one tensor
@@ -101,7 +105,7 @@ Grads gradients_of_expansion(const GradCall& g) {
             ~Restore() { context().tapes = outer; }
         } const restore{outer};
         context().tapes.push_back(TapeRef(&tape));
-        outputs = g.call.op.expand(g.call, inputs);
+        outputs = made_of(g.call, inputs);
     }
     Tensors used;
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -157,8 +161,24 @@ void Tape::record_custom(std::span<const TensorRef> inputs, std::span<const Tens
     entries_.push_back(std::move(entry));
 }
 
+// A gradient is complete when the first entry that reads its tensor has run.
+std::vector<WantedSum> Tape::sums_of(std::span<const TensorRef> wanted,
+                                     std::span<const std::string> groups) const {
+    std::vector<WantedSum> sums;
+    std::unordered_map<uint64_t, size_t> first_reader;
+    if (!groups.empty())
+        for (size_t e = 0; e < entries_.size(); ++e)
+            for (const uint64_t id : entries_[e].in_ids) first_reader.emplace(id, e);
+    for (size_t i = 0; i < groups.size(); ++i) {
+        const auto found = first_reader.find(wanted[i]->id());
+        sums.push_back({wanted[i]->type(), &wanted[i]->device(), groups[i],
+                        found == first_reader.end() ? entries_.size() : found->second});
+    }
+    return sums;
+}
+
 Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys,
-                       std::span<const TensorRef> wanted) {
+                       std::span<const TensorRef> wanted, std::span<const std::string> groups) {
     OnlyOuterTapes scope(this);
     std::unordered_map<uint64_t, TensorRef> grads;
     const auto accumulate = [&grads](uint64_t id, const TensorRef& grad) {
@@ -168,7 +188,16 @@ Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef>
     for (size_t i = 0; i < ys.size(); ++i)
         if (tracks(*ys[i])) accumulate(ys[i]->id(), dys[i]);
 
+    // What the rest of backward reads as well stays.
+    const GradientSums::Take take = [&](size_t position) -> TensorRef {
+        const uint64_t id = wanted[position]->id();
+        const auto found = grads.find(id);
+        if (found == grads.end()) return {};
+        return made_.contains(id) ? found->second : grads.extract(found).mapped();
+    };
+    GradientSums sums(sums_of(wanted, groups));
     for (size_t e = entries_.size(); e-- > 0;) {
+        sums.begin(e + 1, take);
         Entry& entry = entries_[e];
         Tensors out_grads;
         bool any = false;
@@ -199,11 +228,13 @@ Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef>
                 grads.erase(id);  // its gradient is complete and not asked for
         entry = {};  // what this entry kept is free from here
     }
+    sums.begin(0, take);
     Tensors result;
     for (const TensorRef& tensor : wanted) {
         auto found = grads.find(tensor->id());
         result.push_back(found == grads.end() ? TensorRef{} : found->second);
     }
+    sums.finish(result);
     clear();
     return result;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/dispatch.h"
+#include "runtime/gradient_sums.h"
 
 namespace megjit::runtime {
 
@@ -32,9 +33,10 @@ public:
                        CustomBackward backward);
 
     // Gradients of the watched `wanted` (null: y does not depend on it); the history is freed.
-    // While it runs, only the tapes outside of this one stay open.
+    // While it runs, only the tapes outside of this one stay open. `groups`, by position in
+    // `wanted`: over which processes a gradient is added up ("": over none; may end early).
     Tensors backward(std::span<const TensorRef> ys, std::span<const TensorRef> dys,
-                     std::span<const TensorRef> wanted);
+                     std::span<const TensorRef> wanted, std::span<const std::string> groups = {});
     void clear();
     // A closed tape records nothing, also where a list of open tapes that was set aside still names
     // it.
@@ -43,6 +45,8 @@ public:
     uint64_t group = 0;
 
 private:
+    std::vector<WantedSum> sums_of(std::span<const TensorRef> wanted,
+                                   std::span<const std::string> groups) const;
     struct Entry {
         const OpDef* op = nullptr;
         Attrs attrs = {};

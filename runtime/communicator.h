@@ -1,5 +1,5 @@
-// runtime/communicator.h -- Communicator: how the processes of a group exchange bytes, without
-// knowing by what. A backend gives one for its device's memory (backends/sockets for the host's).
+// runtime/communicator.h -- Communicator: how the processes of a group exchange bytes of the host's
+// memory, without knowing by what (backends/sockets), and stay in step where others move bytes.
 //
 // Calls that belong together meet in the order in which each process makes them. Members that make
 // different calls get an error which names both; so does who waits for a process that is gone.
@@ -14,6 +14,8 @@
 #include "runtime/dtype.h"
 
 namespace megjit::runtime {
+
+class Device;
 
 enum class Combine : uint8_t { sum, prod, max, min };
 
@@ -60,7 +62,34 @@ public:
     // All at once; parts for one peer arrive in order. Nothing is sent to oneself.
     virtual void exchange(const Call& call, std::span<const OutgoingBytes> sends,
                           std::span<const IncomingBytes> receives) = 0;
+
+    // For who moves bytes in a way of its own, in calls that meet() here first.
+    // "rank 1 is gone", or why the group has ended; empty while all is well. Does not wait. `peer`:
+    // who else counts, or kAll.
+    static constexpr int kAll = -1;
+    virtual std::string lost(int peer) = 0;
+    // Ends the group in this call, and tells the others; throws what the user is told.
+    [[noreturn]] virtual void give_up(const Call& call, std::string what, std::string why) = 0;
+    virtual double seconds() const = 0;  // after which who says nothing hangs
 };
+
+// Nobody goes on before all members make this call.
+void meet(Communicator& members, const CommunicatorCall& call);
+
+// The device of this process whose tensors go to those of others by themselves; null: none, all go
+// through the host. All processes have one, or none has.
+void set_exchanging_device(const Device* device);
+const Device* exchanging_device();
+
+// About how many bytes of gradients are added up at once (gradient_sums.h): the same in all
+// processes.
+struct BucketSizes {
+    size_t first = size_t{1} << 20;  // small: the first exchange begins early, and the last, which
+                                     // is as small, ends soon
+    size_t others = size_t{25} << 20;
+};
+void set_bucket_sizes(BucketSizes sizes);
+BucketSizes bucket_sizes();
 
 // By the group's key: its ranks in the world, "0,1,2". Null takes a group away.
 void set_communicator(const std::string& group, std::shared_ptr<Communicator> communicator);

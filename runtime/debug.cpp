@@ -14,27 +14,29 @@ namespace {
 
 constexpr Switch kSwitches[] = {
     {"MGB_JIT_BACKEND",
-     "compiler of fused kernels: MLIR, HALIDE or NVRTC; default: what serves the device best"},
+     "compiler of fused kernels: MLIR, HALIDE or NVRTC; default: the best for the device"},
     {"MEGJIT_COMPILE",
-     "async (default): calls run without the kernels that are being compiled; sync: they wait for them; off: none are compiled"},
+     "async (default): calls run without the kernels that are being compiled; sync: they wait for them; off: no kernels are compiled"},
     {"MEGJIT_COMPILE_BUDGET",
-     "seconds until a traced function goes on without the kernels that are not compiled yet; default: 60"},
+     "seconds after which a traced function stops waiting for kernels that are not compiled yet; default: 60"},
     {"MEGJIT_DUMP",
-     "stages to print, separated by commas: trace, a pass's name, kernel, or all; `all@folder` writes files"},
+     "stages to print, separated by commas: trace, a pass's name, kernel, or all; `all@folder` or `@folder` writes files"},
     {"MEGJIT_SKIP",
-     "passes to leave out, separated by commas: the first thing to try on a wrong answer"},
+     "passes to leave out, separated by commas: the first thing to try if a result is wrong"},
     {"MEGJIT_CHECK",
-     "1: verify the graph after every pass, judge every memory plan, compare every kernel with the interpreter"},
+     "1: verify the graph after every pass, check every memory plan, compare every kernel with the interpreter"},
     {"MEGJIT_MEMORY_CAP",
-     "bytes, or a text such as 11GB: no more memory is taken from the system (megengine.device.set_memory_cap)"},
+     "bytes, or text such as 11GB: the most memory that is taken from the system (megengine.device.set_memory_cap)"},
     {"MEGJIT_MEMORY_LIMIT",
-     "bytes, or a text such as 6GB: memory_limit of traced functions without one of their own"},
+     "bytes, or text such as 6GB: memory_limit of traced functions without one of their own"},
     {"MGB_SUBLINEAR_MEMORY_THRESH_NR_TRY",
      "SublinearMemoryConfig.thresh_nr_try of all traced functions that have a config"},
     {"MGB_SUBLINEAR_MEMORY_GENETIC_NR_ITER", "likewise genetic_nr_iter"},
     {"MGB_SUBLINEAR_MEMORY_GENETIC_POOL_SIZE", "likewise genetic_pool_size"},
     {"MGB_SUBLINEAR_MEMORY_LOWER_BOUND_MB", "likewise lb_memory_mb"},
     {"MGB_SUBLINEAR_MEMORY_WORKERS", "likewise num_worker"},
+    {"MEGJIT_PROGRESS",
+     "0: long calls show no progress; default: they show it where stderr is a terminal"},
     {"MEGJIT_CACHE_DIR",
      "folder of compiled kernels; default: megjit/kernels under the XDG cache home; empty: no cache"},
     {"MEGJIT_PLUGIN_DIR",
@@ -45,15 +47,17 @@ constexpr Switch kSwitches[] = {
      "path of libcudnn.so.9; default: the loader's path, the nvidia-cudnn-cu13 package, /usr/local/cuda*"},
     {"MEGJIT_CUBLASLT",
      "path of libcublasLt.so; default: the loader's path, the nvidia-cublas package, /usr/local/cuda*"},
+    {"MEGJIT_NCCL",
+     "path of libnccl.so.2; default: the loader's path, the nvidia-nccl-cu13 package, /usr/local/cuda*"},
     {"MEGJIT_ISA",
      "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
     {"MEGJIT_EMULATED_GPUS",
-     "for tests: so many devices gpu0, gpu1, ... that compute on the host, later and apart"},
+     "for tests: number of emulated devices gpu0, gpu1, ..., which compute on the host, asynchronously and in memory of their own"},
     {"MEGJIT_CARD_ARCH",
-     "for tests: what an emulated card says it is: 80, 90 (default) or 100; backends/card reads it, and MEGJIT_EMULATED_GPUS"},
+     "for tests: compute capability of an emulated card: 80, 90 (default) or 100; backends/card reads it, and MEGJIT_EMULATED_GPUS"},
     {"MEGJIT_CUDA_DRIVER", "path of the CUDA driver library; default: libcuda.so.1"},
     {"OMP_NUM_THREADS",
-     "threads of the host at most, within the container's CPU quota and the cores that the process may use; megengine.device.set_num_threads goes before all three"},
+     "largest number of threads on the host, within the container's CPU quota and the cores that the process may use; megengine.device.set_num_threads overrides all three"},
 };
 
 std::string read(const char* name) {
@@ -83,6 +87,7 @@ Debug load() {
     debug.nvrtc = read("MEGJIT_NVRTC");
     debug.cudnn = read("MEGJIT_CUDNN");
     debug.cublaslt = read("MEGJIT_CUBLASLT");
+    debug.nccl = read("MEGJIT_NCCL");
     debug.cuda_driver = read("MEGJIT_CUDA_DRIVER");
     debug.isa = read("MEGJIT_ISA");
     debug.omp_threads = std::atoi(read("OMP_NUM_THREADS").c_str());  // of a list, "4,2", the first
@@ -91,7 +96,7 @@ Debug load() {
     std::string dump = read("MEGJIT_DUMP");
     if (const size_t sign = dump.find('@'); sign != std::string::npos) {
         debug.dump_dir = dump.substr(sign + 1);
-        dump.resize(sign);
+        dump = sign == 0 ? "all" : dump.substr(0, sign);
     }
     debug.dumped = split(dump);
     return debug;
@@ -137,10 +142,14 @@ void Debug::dump(std::string_view stage, std::initializer_list<Form> forms) cons
     std::filesystem::create_directories(dump_dir, ignored);
     char number[16];
     std::snprintf(number, sizeof number, "%03d-", serial++);
-    for (const Form& form : forms)
-        std::ofstream(std::filesystem::path(dump_dir) /
-                      (number + std::string(stage) + std::string(form.extension)))
-            << form.text();
+    for (const Form& form : forms) {
+        const std::filesystem::path path =
+            std::filesystem::path(dump_dir) /
+            (number + std::string(stage) + std::string(form.extension));
+        static std::atomic<bool> is_told{false};
+        if (!(std::ofstream(path) << form.text() << std::flush) && !is_told.exchange(true))
+            std::fprintf(stderr, "megjit: MEGJIT_DUMP: %s cannot be written\n", path.c_str());
+    }
 }
 
 }  // namespace megjit::runtime

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 #include <unordered_map>
 
 #include "runtime/autodiff.h"
@@ -127,8 +126,7 @@ EditedGraphs& edited_graphs() {
     return instance;
 }
 
-Tracer* edited_graph_of(const Tensor& tensor) {
-    if (!tensor.trace.is_edited()) return nullptr;
+Tracer& edited_graph_of(const Tensor& tensor) {
     const std::lock_guard lock(edited_graphs().mutex);
     const auto found = edited_graphs().by_session.find(tensor.trace.session);
     if (found == edited_graphs().by_session.end())
@@ -136,13 +134,15 @@ Tracer* edited_graph_of(const Tensor& tensor) {
                                 " belongs to a network that is gone"),
                     .fix = "keep the Network"},
                    ErrorKind::runtime);
-    return found->second;
+    return *found->second;
 }
 
-Tracer* tracer_for(std::span<const TensorRef> inputs) {
+// The graph that one of them is a variable of, or null.
+Tracer* edited_graph_of(std::span<const TensorRef> inputs) {
     for (const TensorRef& input : inputs)
-        if (Tracer* graph = edited_graph_of(*input)) return graph;
-    return context().tracer;
+        if (input->trace.is_edited()) [[unlikely]]
+            return &edited_graph_of(*input);
+    return nullptr;
 }
 
 bool is_laid_out(std::span<const TensorRef> inputs) {
@@ -201,8 +201,13 @@ void note_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> i
 }  // namespace
 
 Context& context() {
-    thread_local Context instance;
-    return instance;
+    // A plain pointer: where a thread's object is made, each use asks twice.
+    thread_local constinit Context* here = nullptr;
+    if (!here) [[unlikely]] {
+        thread_local Context instance;
+        here = &instance;
+    }
+    return *here;
 }
 
 namespace {
@@ -229,7 +234,7 @@ TensorRef constant_on(Device& device, const TensorRef& constant) {
 }
 
 // Operands lie as the op knows it.
-Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> given,
+Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> given,
             Device& device) try {
     std::span<const TensorRef> inputs = given;
     bool are_here = true;
@@ -251,10 +256,9 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     thread_local PreparedCalls cache;
     const PreparedCall& prepared = cache.find(op, attrs, inputs, device);
     if (prepared.outputs.size() > 8) throw InternalError(cat(op.name, " has more than 8 results"));
-    if (op.is_view) return {make_tensor(prepared.outputs[0], inputs[0]->storage())};
+    if (op.is_view) return make_tensor(prepared.outputs[0], inputs[0]->storage());
 
-    Tensors outputs;
-    outputs.reserve(prepared.outputs.size());
+    Results outputs;
     constexpr size_t kFew = 8;
     void* few_in[kFew];
     void* few_out[kFew];
@@ -284,16 +288,15 @@ Tensors run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     const bool is_logged = CallLog::is_on();
     const auto begin = is_noted || is_logged ? std::chrono::steady_clock::now()
                                              : std::chrono::steady_clock::time_point();
-    {
-        std::string where;
-        std::optional<AtUserLine> at;
-        if (prepared.is_ordered) [[unlikely]] {
-            where = user_line();
-            at.emplace(where);
-        }
-        const WithoutHostLock others_run(prepared.takes_a_while);
+    const auto enqueue = [&, takes_a_while = prepared.takes_a_while] {
+        const WithoutHostLock others_run(takes_a_while);
         executable->enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
-    }
+    };
+    if (prepared.is_ordered) [[unlikely]] {
+        const std::string where = user_line();
+        const AtUserLine at(where);
+        enqueue();
+    } else enqueue();
     for (const TensorRef& output : outputs) {
         if (is_queued) output->storage()->set_ready(stream.record());
         if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
@@ -326,7 +329,7 @@ Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wa
     return device ? *device : wanted ? *wanted : host_device();
 }
 
-Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+Results compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                 Device* wanted) {
     Tensors converted;
     if (is_laid_out(inputs)) [[unlikely]]
@@ -334,7 +337,7 @@ Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
     return run(op, attrs, inputs, device_of(op, inputs, wanted));
 }
 
-Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
               Device* wanted) {
     Tensors converted;
     check_input_count(op, inputs.size());
@@ -345,10 +348,12 @@ Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
     }
     if (is_laid_out(inputs)) [[unlikely]]
         lay_out_operands(op, inputs, converted, apply);
-    Tracer* tracer = tracer_for(inputs);
-    Tensors outputs =
+    const Context& here = context();
+    Tracer* graph = edited_graph_of(inputs);
+    Tracer* tracer = graph ? graph : here.tracer;
+    Results outputs =
         tracer ? tracer->on_op(op, attrs, inputs, device) : run(op, attrs, inputs, device);
-    for (const TapeRef& tape : context().tapes) tape->record(op, attrs, inputs, outputs);
+    for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
     return outputs;
 }
 
@@ -369,8 +374,8 @@ TensorRef row_major(const TensorRef& tensor) {
 
 void require_data(Tensor& tensor) {
     if (tensor.has_data()) return;
-    Tracer* graph = edited_graph_of(tensor);
-    if (Tracer* tracer = graph ? graph : context().tracer) {
+    Tracer* tracer = tensor.trace.is_edited() ? &edited_graph_of(tensor) : context().tracer;
+    if (tracer) {
         const WithoutHostLock others_run;  // a program may be waited for
         tracer->on_read(tensor);
     }

@@ -2,6 +2,7 @@
 //   apply -> (trace running: record or match) or (compute now) -> tapes
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -13,12 +14,39 @@ namespace megjit::runtime {
 
 using Tensors = std::vector<TensorRef>;
 
+// What an op gives. Most give one tensor, for which no memory is asked.
+class Results {
+public:
+    Results() = default;
+    Results(TensorRef one) : one_(std::move(one)) {}
+    Results(Tensors many) : many_(std::make_unique<Tensors>(std::move(many))) {}
+    operator Tensors() && { return many_ ? std::move(*many_) : Tensors(begin(), end()); }
+
+    void push_back(TensorRef tensor) {
+        if (!many_ && !one_) {
+            one_ = std::move(tensor);
+            return;
+        }
+        if (!many_) many_ = std::make_unique<Tensors>(1, std::exchange(one_, {}));
+        many_->push_back(std::move(tensor));
+    }
+    size_t size() const { return many_ ? many_->size() : one_ ? 1 : 0; }
+    const TensorRef* begin() const { return many_ ? many_->data() : &one_; }
+    const TensorRef* end() const { return begin() + size(); }
+    TensorRef& operator[](size_t i) { return many_ ? (*many_)[i] : one_; }
+    const TensorRef& operator[](size_t i) const { return begin()[i]; }
+
+private:
+    TensorRef one_;  // null where there are none, or several
+    std::unique_ptr<Tensors> many_;
+};
+
 // A running trace, seen from below. jit/ implements it.
 class Tracer {
 public:
     virtual ~Tracer() = default;
     // Returns placeholders (or, in a value trace, computed tensors that are linked to the record).
-    virtual Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+    virtual Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                           Device& device) = 0;
     // A placeholder's data are wanted on the host. Runs what is needed, or throws.
     virtual void on_read(Tensor& tensor) = 0;
@@ -61,11 +89,11 @@ Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wa
 
 // `inputs` are promoted as the op asks, and copied where they lie in an order of memory that it
 // does not know. `wanted`: see device_of. Throws UserError.
-Tensors apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
               Device* wanted = nullptr);
 
 // Computes now, unseen by tapes and traces. Inputs must have data; they are copied as by apply().
-Tensors compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+Results compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                 Device* wanted = nullptr);
 
 // The tensor with its elements in row-major order; itself where they lie so. Unseen by tapes and

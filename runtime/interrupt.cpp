@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "runtime/side_stream.h"
+
 namespace megjit::runtime {
 namespace {
 
@@ -12,6 +14,7 @@ std::atomic<void (*)()> the_check{nullptr};
 void set_interrupt_check(void (*check)()) { the_check = check; }
 
 void check_interrupt() {
+    if (is_side_thread()) return check_side_interrupt();
     if (auto* check = the_check.load()) check();
 }
 

@@ -74,7 +74,7 @@ struct Entry {
     Version (*version)(void* library);
     int oldest = 0;
     std::string_view oldest_text;
-    std::string Debug::* variable = nullptr;
+    std::string Debug::* variable;
 };
 
 const Entry& entry(Library library) {
@@ -118,7 +118,7 @@ const Entry& entry(Library library) {
          nccl_version,
          21800,
          "2.18",
-         nullptr},
+         &Debug::nccl},
     }};
     return table[static_cast<size_t>(library)];
 }
@@ -174,8 +174,7 @@ static bool is_emulated(Library library) {
 
 std::vector<fs::path> candidates_of(Library library) {
     const Entry& known = entry(library);
-    if (known.variable)
-        if (const std::string& named = debug().*known.variable; !named.empty()) return {named};
+    if (const std::string& named = debug().*known.variable; !named.empty()) return {named};
     if (is_emulated(library)) return {plugin_path("libmegjit_card.so")};
     const fs::path packages = package_folder().parent_path();  // ours and others
     std::vector<fs::path> paths;

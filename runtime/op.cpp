@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "runtime/leaf_mutex.h"
+#include "runtime/unknown_name.h"
 
 namespace megjit::runtime {
 namespace {
@@ -109,7 +110,7 @@ const OpDef* find_op_or_null(std::string_view name) {
 
 const OpDef& find_op(std::string_view name) {
     if (const OpDef* op = find_op_or_null(name)) return *op;
-    user_error({.what = cat("there is no op named '", name, "'")});
+    user_error({.what = cat("there is no op named '", name, "'"), .fix = how_to_get_op(name)});
 }
 
 std::vector<const OpDef*> all_ops() {

@@ -1,7 +1,6 @@
 #include "runtime/parallel.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <array>
 #include <atomic>
@@ -11,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/quiet_thread.h"
 #include "runtime/thread_limits.h"
 
 namespace megjit::runtime {
@@ -165,12 +165,8 @@ private:
     // not asked for again.
     int start_threads(int wanted) {
         while (started_ + 1 < wanted && !refused_.load(std::memory_order_relaxed)) {
-            sigset_t all, before;
-            sigfillset(&all);
-            pthread_sigmask(SIG_SETMASK, &all,
-                            &before);  // signals are for the program's own threads
             try {
-                std::thread([this, me = started_, rings = bells_[started_].rings.load()] {
+                quiet_thread([this, me = started_, rings = bells_[started_].rings.load()] {
                     help(me, rings);
                 }).detach();
                 ++started_;
@@ -178,7 +174,6 @@ private:
                 refused_.store(true, std::memory_order_relaxed);
                 wanted_.store(started_ + 1, std::memory_order_relaxed);
             }
-            pthread_sigmask(SIG_SETMASK, &before, nullptr);
         }
         return std::min(wanted, started_ + 1);
     }

@@ -59,7 +59,7 @@ public:
     virtual void name_next(std::string_view op, const std::string& where) { (void)op, (void)where; }
 
     // Is what was queued behind a failure left out? If not it runs, on wrong values, and is lost
-    // all the same: who overwrites what must survive waits first for what may fail.
+    // all the same: who overwrites what must survive looks first whether something has failed.
     virtual bool stops_at_failure() const { return true; }
 
     // Queues a look at the clock; once both are past, the seconds between two of them.

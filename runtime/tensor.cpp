@@ -108,11 +108,9 @@ void Storage::drop() const {
 uint64_t Tensor::next_id() {
     // Each thread takes ids from a block of its own, so that making a tensor shares no cache line.
     static std::atomic<uint64_t> blocks{0};
-    thread_local uint64_t next = 0, last = 0;
-    if (next == last) {
-        next = blocks.fetch_add(1, std::memory_order_relaxed) * 4096 + 1;
-        last = next + 4095;
-    }
+    constexpr uint64_t kBlock = 4096;
+    thread_local uint64_t next = 0;
+    if (next % kBlock == 0) next = blocks.fetch_add(1, std::memory_order_relaxed) * kBlock + 1;
     return next++;
 }
 

@@ -28,7 +28,7 @@ _Variable = TypeVar("_Variable", bound=Tensor)
 KINDS = {"int": "int", "float": "float", "ints": "int | Sequence[int]", "str": "str"}
 # Ops with more than one result; the registry learns their number only from infer().
 SEVERAL = {
-    "attention", "attention_grad",
+    "attention", "attention_grad", "lstm", "lstm_grad", "gru", "gru_grad",
     "batch_norm", "batch_norm_grad", "batch_norm_grad_sums", "batch_norm_stats", "layer_norm", "layer_norm_grad", "mask_select", "sort", "svd", "topk",
     "all_gather", "all_reduce_max", "all_reduce_min", "all_reduce_prod", "all_reduce_sum", "all_to_all", "broadcast_from_root", "receive_from",
     "reduce_scatter_sum", "scatter_from_root",
@@ -43,8 +43,9 @@ EXACT = {
     "promote_dtype(arg0: object, arg1: object, /) -> object:": "promote_dtype(arg0: object, arg1: object, /) -> numpy.dtype:",
     "operands: list, index: int, attributes: dict)": "operands: list[Any], index: int, attributes: dict[str, Any])",
     "stop_call_log() -> list:": "stop_call_log() -> list[tuple[str, str, int, int, int, int, str]]:",
+    "load_library_ops(path: str) -> list:": "load_library_ops(path: str) -> list[tuple[str, Callable[..., Any], dict[str, str]]]:",
     "op_table() -> list:": f"op_table() -> {ROWS}:",
-    "wanted: object) -> list:": "wanted: object) -> list[_Tensor | None]:",
+    "groups: Sequence[str]) -> list:": "groups: Sequence[str]) -> list[_Tensor | None]:",
     "open_group(arg: list, /)": "open_group(arg: list[Tape], /)",
     "backward: Callable) -> list:": "backward: Callable[[list[_Tensor | None]], Sequence[_Tensor | None]]) -> list[_Tensor]:",
     "key(self, device: object | None = None) -> object:": "key(self, device: str | None = None) -> _Tensor:",

@@ -37,7 +37,7 @@ if [ -n "$missing" ]; then
         exit 1
     fi
     # shellcheck disable=SC2086
-    tools/with_progress.sh apt-install $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing ||
+    tools/with_progress.sh apt-install $sudo env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $missing ||
         { echo "setup: apt-get could not install:$missing" >&2; exit 1; }
 fi
 

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <array>
 #include <atomic>
 
 namespace megjit::card {
@@ -18,11 +19,12 @@ Handles& handles() {
     return all;
 }
 
-// Never destroyed: programs call the driver while a thread, or the process, takes itself down.
-std::vector<Context*>& stack_of_thread() {
-    thread_local auto* const stack = new std::vector<Context*>;
-    return *stack;
-}
+// Without a destructor: programs call the driver while a thread, or the process, takes itself down.
+struct ContextStack {
+    std::array<Context*, 64> contexts;
+    size_t size;
+};
+constinit thread_local ContextStack stack_of_thread{};
 
 }  // namespace
 
@@ -44,7 +46,7 @@ void expect(const void* handle, Kind kind) {
                                       "graph", "node",   "executable graph", "stream"};
     if (!is_known(handle, kind))
         throw Fault(Result::invalid_handle,
-                    text("%p is no live %s", handle, kNames[static_cast<int>(kind)]));
+                    text("%p is not a live %s", handle, kNames[static_cast<int>(kind)]));
 }
 
 void initialise() {
@@ -65,36 +67,38 @@ void check_initialised() {
 }
 
 Context* current_context() {
-    const std::vector<Context*>& stack = stack_of_thread();
-    return stack.empty() ? nullptr : stack.back();
+    const ContextStack& stack = stack_of_thread;
+    return stack.size == 0 ? nullptr : stack.contexts[stack.size - 1];
 }
 void set_current_context(Context* context) {
-    std::vector<Context*>& stack = stack_of_thread();
-    if (!stack.empty()) stack.pop_back();
-    if (context) stack.push_back(context);
+    if (stack_of_thread.size > 0) --stack_of_thread.size;
+    if (context) push_context(context);
 }
-bool push_context(Context* context) {
-    stack_of_thread().push_back(context);
-    return true;
+void push_context(Context* context) {
+    ContextStack& stack = stack_of_thread;
+    if (stack.size == stack.contexts.size())
+        throw Fault(Result::out_of_memory, "64 contexts lie on the thread's stack already");
+    stack.contexts[stack.size++] = context;
 }
 Context* pop_context() {
-    std::vector<Context*>& stack = stack_of_thread();
-    if (stack.empty()) throw Fault(Result::invalid_context, "no context is current");
-    Context* top = stack.back();
-    stack.pop_back();
-    return top;
+    ContextStack& stack = stack_of_thread;
+    if (stack.size == 0) throw Fault(Result::invalid_context, "no context is current");
+    return stack.contexts[--stack.size];
 }
 
 Context* primary_context(Card& card) {
-    static auto& contexts = *new std::array<Context, 16>;
-    contexts[static_cast<size_t>(card.ordinal())].card = &card;
+    static auto& contexts = []() -> std::array<Context, 16>& {
+        auto& all = *new std::array<Context, 16>;
+        for (Card* each : cards()) all[static_cast<size_t>(each->ordinal())].card = each;
+        return all;
+    }();
     return &contexts[static_cast<size_t>(card.ordinal())];
 }
 
 Context* checked(Context* context) {
     for (Card* card : cards())
         if (context == primary_context(*card) && card->context_uses > 0) return context;
-    throw Fault(Result::invalid_context, "that is no context that was retained");
+    throw Fault(Result::invalid_context, "that is not a context that was retained");
 }
 
 Card& current_card() {

@@ -1,6 +1,7 @@
 // backends/card/calls.h -- what every function of the driver's ABI begins with.
 #pragma once
 
+#include <atomic>
 #include <new>
 #include <unordered_map>
 
@@ -36,7 +37,7 @@ void expect(const void* handle, Kind kind);
 // ---- state of the calling thread
 Context* current_context();
 void set_current_context(Context* context);
-bool push_context(Context* context);
+void push_context(Context* context);
 Context* pop_context();
 Context* primary_context(Card& card);
 Context* checked(Context* context);  // throws invalid_context
@@ -54,6 +55,7 @@ void initialise();
 void check_not_capturing(const char* call);
 // Queues work, or records it in the stream's capture.
 void submit(Stream& stream, std::shared_ptr<Work> work);
+inline std::atomic<uint64_t> launches = 0;  // of kernels and graphs, since they were asked for
 
 enum class Needs : uint8_t { nothing, init, context };
 

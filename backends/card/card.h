@@ -46,6 +46,9 @@ void megjit_card_spend(double nanoseconds);
 // Allocations of the driver's user that were not freed, over all cards; their bytes.
 size_t megjit_card_live_allocations(size_t* bytes);
 
+// Since the last call: launches of kernels and graphs, over all cards. A graph's kernels are none.
+uint64_t megjit_card_launches();
+
 // Since the last call: how many instructions of threads all kernels ran, over all cards.
 uint64_t megjit_card_thread_instructions();
 }

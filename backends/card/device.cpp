@@ -242,7 +242,7 @@ std::byte* on_host(Card& card, Address address, uint64_t bytes, const char* what
                         owner->memory.describe(address));
     }
     (void)card;
-    throw Fault(Result::illegal_address, text("%s: 0x%llx is no address of a card", what,
+    throw Fault(Result::illegal_address, text("%s: 0x%llx is not an address of a card", what,
                                               static_cast<unsigned long long>(address)));
 }
 

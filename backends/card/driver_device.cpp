@@ -41,6 +41,8 @@ size_t megjit_card_live_allocations(size_t* bytes) {
     return count;
 }
 
+uint64_t megjit_card_launches() { return launches.exchange(0); }
+
 uint64_t megjit_card_thread_instructions() { return ptx::take_thread_instructions(); }
 
 namespace {
@@ -230,7 +232,7 @@ MEGJIT_CARD_API cuCtxEnablePeerAccess(Context* peer, unsigned flags) {
     return call(Needs::context, [&] {
         Card &card = current_card(), &other = *checked(peer)->card;
         if (flags) throw Fault(Result::invalid_value, "cuCtxEnablePeerAccess takes no flags");
-        if (&card == &other) throw Fault(Result::invalid_device, "a card is no peer of itself");
+        if (&card == &other) throw Fault(Result::invalid_device, "a card is not a peer of itself");
         if (card.reaches(other)) throw Fault(Result::peer_access_already_enabled);
         card.peers_ |= 1u << other.ordinal();
     });

@@ -49,7 +49,7 @@ void list(const std::vector<T>& items, T* to, size_t* count) {
 int kernel_params(Node* node, KernelParams* params, bool v2) {
     return call(Needs::init, [&] {
         const auto* work = dynamic_cast<const KernelWork*>(checked(node).work.get());
-        if (!work) throw Fault(Result::invalid_value, "the node is no kernel");
+        if (!work) throw Fault(Result::invalid_value, "the node is not a kernel");
         const LaunchRequest& launch = work->launch;
         // Pointers into the node, as the driver gives.
         thread_local std::vector<void*> pointers;
@@ -106,6 +106,7 @@ MEGJIT_CARD_API cuGraphLaunch(GraphExec* exec, Stream* stream) {
     return call(Needs::context, [&] {
         Stream& on = stream_of(stream);
         if (on.capture) throw Fault(Result::not_supported, "a graph in a graph");
+        ++launches;
         submit(on, checked(exec).launch());
     });
 }
@@ -202,7 +203,7 @@ MEGJIT_CARD_API cuGraphExecKernelNodeSetParams_v2(GraphExec* exec, Node* node,
 MEGJIT_CARD_API cuGraphMemsetNodeGetParams(Node* node, FillParams* params) {
     return call(Needs::init, [&] {
         const auto* work = dynamic_cast<const FillWork*>(checked(node).work.get());
-        if (!work) throw Fault(Result::invalid_value, "the node is no fill");
+        if (!work) throw Fault(Result::invalid_value, "the node is not a fill");
         out(params) = {work->to,
                        work->rows.pitch,
                        work->value,

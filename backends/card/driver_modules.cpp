@@ -133,6 +133,7 @@ int launch(void* handle, Dim3 grid, Dim3 block, unsigned shared_bytes, Stream* s
                              request.function->module->card.ordinal(), on.card.ordinal()));
         request.parameters = gather_parameters(*request.function, parameters, extra);
         check_launch(request);
+        if (!on.capture) ++launches;
         submit(on, std::make_shared<KernelWork>(std::move(request)));
     });
 }

@@ -22,9 +22,11 @@ void refuse_capturing(const Stream& stream, const char* call) {
                 std::string(call) + " on a stream that is being captured");
 }
 
-void refuse_captured(const Event& event) {
-    if (!event.capture) return;
-    event.capture->invalidated = true;
+// Where the event stands, outside of captures.
+Event::Record outside_captures(const Event& event) {
+    Event::Record record = event.last();
+    if (!record.capture) return record;
+    record.capture->invalidated = true;
     throw Fault(Result::captured_event, "the event was recorded in a capture: nothing ran");
 }
 
@@ -97,7 +99,7 @@ MEGJIT_CARD_API cuStreamQuery(Stream* stream) {
 MEGJIT_CARD_API cuStreamWaitEvent(Stream* stream, Event* handle, unsigned) {
     return call(Needs::context, [&] {
         Stream& on = stream_of(stream);
-        Event& event = checked(handle);
+        const Event::Record event = checked(handle).last();
         check_stream_for_work(on);
         if (event.capture && event.capture->ended)
             throw Fault(Result::captured_event,
@@ -118,7 +120,7 @@ MEGJIT_CARD_API cuStreamWaitEvent(Stream* stream, Event* handle, unsigned) {
         if (on.capture)
             throw Fault(Result::capture_isolation,
                         "a captured stream waits for an event that was recorded outside");
-        if (event.recorded) on.card.queue(on, nullptr, {event.point});
+        if (event.is_there) on.card.queue(on, nullptr, {event.point});
     });
 }
 MEGJIT_CARD_API cuLaunchHostFunc(Stream* stream, void (*function)(void*), void* data) {
@@ -135,12 +137,7 @@ MEGJIT_CARD_API cuEventCreate(Event** event, unsigned flags) {
         constexpr unsigned kBlockingSync = 1, kDisableTiming = 2;
         if (flags & ~(kBlockingSync | kDisableTiming))
             throw Fault(Result::invalid_value, text("event flags %u", flags));
-        out(event) = new Event{.card = &current_card(),
-                               .timed = !(flags & kDisableTiming),
-                               .recorded = false,
-                               .point = {},
-                               .capture = {},
-                               .frontier = {}};
+        out(event) = new Event(current_card(), !(flags & kDisableTiming));
         remember(*event, Kind::event);
     });
 }
@@ -155,14 +152,13 @@ MEGJIT_CARD_API cuEventRecord(Event* handle, Stream* stream) {
     return call(Needs::context, [&] {
         Stream& on = stream_of(stream);
         Event& event = checked(handle);
-        if (event.card != &on.card)
+        if (&event.card != &on.card)
             throw Fault(Result::invalid_handle, "the event was made for another card");
         check_stream_for_work(on);
-        event.capture = on.capture;
-        event.frontier = on.frontier;
-        if (on.capture) return;
-        event.point = on.card.queue(on, nullptr);
-        event.recorded = true;
+        event.set({.is_there = true,
+                   .point = on.capture ? Timeline::Point() : on.card.queue(on, nullptr),
+                   .capture = on.capture,
+                   .frontier = on.frontier});
     });
 }
 MEGJIT_CARD_API cuEventRecordWithFlags(Event* event, Stream* stream, unsigned flags) {
@@ -171,26 +167,26 @@ MEGJIT_CARD_API cuEventRecordWithFlags(Event* event, Stream* stream, unsigned fl
 }
 MEGJIT_CARD_API cuEventQuery(Event* handle) {
     return call(Needs::context, [&] {
-        Event& event = checked(handle);
-        refuse_captured(event);
-        if (!event.point.reached()) throw Fault(Result::not_ready);
-        see(*event.card, event.point);
+        const Event& event = checked(handle);
+        const Timeline::Point point = outside_captures(event).point;
+        if (!point.reached()) throw Fault(Result::not_ready);
+        see(event.card, point);
     });
 }
 MEGJIT_CARD_API cuEventSynchronize(Event* handle) {
     return call(Needs::context, [&] {
-        Event& event = checked(handle);
-        refuse_captured(event);
-        event.point.wait();
-        see(*event.card, event.point);
+        const Event& event = checked(handle);
+        const Timeline::Point point = outside_captures(event).point;
+        point.wait();
+        see(event.card, point);
     });
 }
 static int elapsed(float* ms, Event* from, Event* to) {
     return call(Needs::context, [&] {
-        Event &a = checked(from), &b = checked(to);
-        refuse_captured(a);
-        refuse_captured(b);
-        if (!a.timed || !b.timed || !a.recorded || !b.recorded || a.card != b.card)
+        const Event &first = checked(from), &second = checked(to);
+        const Event::Record a = outside_captures(first), b = outside_captures(second);
+        if (!first.timed || !second.timed || !a.is_there || !b.is_there ||
+            &first.card != &second.card)
             throw Fault(Result::invalid_handle,
                         "elapsed time needs two timed, recorded events of one card");
         if (!a.point.reached() || !b.point.reached()) throw Fault(Result::not_ready);

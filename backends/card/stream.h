@@ -1,6 +1,8 @@
 // backends/card/stream.h -- streams and events, and what is known of them while they are captured.
 #pragma once
 
+#include <mutex>
+
 #include "backends/card/device.h"
 
 namespace megjit::card {
@@ -28,14 +30,33 @@ public:
     std::vector<Node*> frontier;  // what the next node comes after
 };
 
-struct Event {
-    Card* card = nullptr;
-    bool timed = true;
-    bool recorded = false;
-    Timeline::Point point;
-    // Recorded in a capture:
-    std::shared_ptr<Capture> capture;
-    std::vector<Node*> frontier;
+// One thread may record again what another waits for: that one waits for what it saw when it began.
+class Event {
+public:
+    struct Record {
+        bool is_there = false;
+        Timeline::Point point = {};
+        // In a capture:
+        std::shared_ptr<Capture> capture = {};
+        std::vector<Node*> frontier = {};
+    };
+
+    Event(Card& card, bool timed) : card(card), timed(timed) {}
+    void set(Record record) {
+        const std::lock_guard lock(mutex_);
+        last_ = std::move(record);
+    }
+    Record last() const {
+        const std::lock_guard lock(mutex_);
+        return last_;
+    }
+
+    Card& card;
+    const bool timed;
+
+private:
+    mutable std::mutex mutex_;
+    Record last_;
 };
 
 }  // namespace megjit::card

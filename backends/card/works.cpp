@@ -45,7 +45,7 @@ CopyWork::CopyWork(Card& card, Side to, Side from, size_t width, size_t height, 
         check_range("the source of a copy", from.address, span(from.pitch, width, height));
     for (const Side& side : {to, from})
         if (!side.on_card && (!side.address || card_of(side.address)))
-            throw Fault(Result::invalid_value, text("0x%llx is no address of the host",
+            throw Fault(Result::invalid_value, text("0x%llx is not an address of the host",
                                                     static_cast<unsigned long long>(side.address)));
     const size_t bytes = span(from.pitch, width, height);
     if (stage && !from.on_card && PinnedMemory::instance().find(from.address, bytes).begin == 0) {

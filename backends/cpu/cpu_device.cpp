@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backends/cpu/vm/vm.h"
+#include "runtime/leaf_mutex.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {
@@ -28,15 +29,25 @@ void register_relayout_kernels();
 void register_matmul_kernels();
 void register_norm_kernels();
 void register_pool_kernels();
+void register_recurrent_kernels();
 void register_softmax_kernels();
 
 namespace {
 
 using namespace runtime;
 
-std::map<std::string, Prepare, std::less<>>& kernels() {
-    static std::map<std::string, Prepare, std::less<>> table;
+struct Kernels {
+    LeafMutex mutex;  // a program may load a library of ops at any time
+    std::map<std::string, Prepare, std::less<>> by_op;
+};
+Kernels& kernels() {
+    static Kernels table;
     return table;
+}
+Prepare kernel_of(std::string_view op) {
+    const std::lock_guard lock(kernels().mutex);
+    const auto found = kernels().by_op.find(op);
+    return found == kernels().by_op.end() ? nullptr : found->second;
 }
 
 std::map<std::string, Packing, std::less<>>& packings() {
@@ -59,6 +70,7 @@ void register_all_kernels() {
     register_matmul_kernels();
     register_norm_kernels();
     register_pool_kernels();
+    register_recurrent_kernels();
     register_softmax_kernels();
 }
 
@@ -162,7 +174,8 @@ private:
 }  // namespace
 
 void register_kernel(std::string_view op, Prepare prepare) {
-    kernels().insert_or_assign(std::string(op), prepare);
+    const std::lock_guard lock(kernels().mutex);
+    kernels().by_op.insert_or_assign(std::string(op), prepare);
 }
 
 void register_packing(std::string_view op, Packing packing) {
@@ -194,8 +207,8 @@ std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call,
         const codegen::BoundKernel bound = codegen::elementwise_kernel(call, outputs[0]);
         return prepare_vm(bound.kernel, bound.launch);
     }
-    if (const auto found = kernels().find(call.op.name); found != kernels().end())
-        if (auto executable = found->second(call, outputs)) return executable;
+    if (const Prepare prepare = kernel_of(call.op.name))
+        if (auto executable = prepare(call, outputs)) return executable;
     if (expand_ && call.op.expand)
         if (auto executable = expand_(*this, call)) return executable;
     user_error({.what = cat(call.op.name, ": the CPU has no kernel for ", to_string(call.inputs)),

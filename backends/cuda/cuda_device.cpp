@@ -11,6 +11,7 @@
 namespace megjit::cuda {
 
 // One line a file of kernels.
+void register_collective_kernels();
 void register_copy_kernels();
 void register_index_kernels();
 void register_linalg_kernels();
@@ -31,6 +32,7 @@ std::map<std::string, Prepare, std::less<>>& kernels() {
 }
 
 void register_all_kernels() {
+    register_collective_kernels();
     register_copy_kernels();
     register_index_kernels();
     register_linalg_kernels();

@@ -70,9 +70,11 @@ void CudaStream::enter() const {
         const Functions& call = gpu_.driver().call();
         gpu_.driver().check(call.create_stream(&handle_, kNonBlockingStream), "cuStreamCreate");
         void* faults = nullptr;
-        gpu_.driver().check(call.allocate_host(&faults, kFaults * sizeof(Fault), 0),
+        gpu_.driver().check(call.allocate_host(&faults, kFaults * sizeof(Fault) + sizeof *flag_, 0),
                             "cuMemHostAlloc");
         faults_ = static_cast<Fault*>(faults);
+        flag_ = reinterpret_cast<int32_t*>(faults_ + kFaults);
+        *flag_ = 0;
         for (int i = kFaults; i-- > 0;) free_faults_.push_back(i);
     });
 }
@@ -86,7 +88,7 @@ CudaStream::~CudaStream() try {
     for (const Marker& marker : markers_) call.destroy_event(marker.event);
     for (Event event : spare_events_) call.destroy_event(event);
     for (const auto& [ticket, event] : times_) call.destroy_event(event);
-    if (scratch_) call.free(scratch_);
+    for (const Address memory : scratches_) call.free(memory);
     call.free_host(faults_);
     call.destroy_stream(handle_);
 } catch (const DeviceError&) {}  // a child of fork() leaves all to the parent
@@ -162,7 +164,10 @@ void CudaStream::call(std::function<void()> work) {
             }
             try {
                 task->work();
-            } catch (...) { task->stream->fail(task->name, std::current_exception()); }
+            } catch (...) {
+                *task->stream->flag_ = 1;
+                task->stream->fail(task->name, std::current_exception());
+            }
         }, task.get());
         if (result == 0) static_cast<void>(task.release());
         return result;
@@ -184,6 +189,24 @@ void CudaStream::run_library(const Product* product, std::span<const Address> in
     });
 }
 
+void CudaStream::run_by(const std::function<void(StreamHandle)>& queue_work) {
+    enter();
+    {
+        const std::lock_guard lock(mutex_);
+        refuse_dead();
+        if (graph_) throw runtime::InternalError("a CUDA graph is made of what cannot be repeated");
+    }
+    queue_work(handle_);
+    const std::lock_guard lock(mutex_);
+    note(next);
+}
+
+void CudaStream::lose(Ticket first, const std::exception_ptr& error) {
+    enter();
+    *flag_ = 1;
+    fail({.ticket = first}, error);
+}
+
 Address CudaStream::fault_of_next(Tell tell) {
     enter();
     std::unique_lock lock(mutex_);
@@ -197,7 +220,7 @@ Address CudaStream::fault_of_next(Tell tell) {
     if (next.fault < 0) {
         next.fault = free_faults_.back();
         free_faults_.pop_back();
-        faults_[next.fault] = {};
+        faults_[next.fault] = no_fault();
     }
     return at(&faults_[next.fault]);
 }
@@ -212,19 +235,21 @@ void CudaStream::clear(Address address, size_t bytes) {
 
 CudaStream::Scratch CudaStream::scratch(size_t zeros, size_t rest) {
     constexpr size_t kAlign = 256;
+    const std::lock_guard lock(mutex_);
     zeros = (zeros + kAlign - 1) / kAlign * kAlign;
     if (zeros > scratch_zeros_ || rest > scratch_rest_) {
-        wait_until_idle();
-        if (scratch_) gpu_.free(std::exchange(scratch_, 0));
-        scratch_zeros_ = std::max(zeros, scratch_zeros_);
-        scratch_rest_ = std::max(rest, scratch_rest_);
-        scratch_ = gpu_.allocate(scratch_zeros_ + scratch_rest_);
-        if (!scratch_)
-            throw DeviceError(cat(device_, ": out of memory: ", scratch_zeros_ + scratch_rest_,
+        const size_t more_zeros = std::max(zeros, 2 * scratch_zeros_),
+                     more_rest = std::max(rest, 2 * scratch_rest_);
+        const Address memory = gpu_.allocate(more_zeros + more_rest);
+        if (!memory)
+            throw DeviceError(cat(device_, ": out of memory: ", more_zeros + more_rest,
                                   " bytes for what blocks of a kernel share"));
-        clear(scratch_, scratch_zeros_);
+        scratches_.push_back(memory);
+        scratch_zeros_ = more_zeros;
+        scratch_rest_ = more_rest;
+        clear(memory, scratch_zeros_);
     }
-    return {scratch_, scratch_ + scratch_zeros_};
+    return {scratches_.back(), scratches_.back() + scratch_zeros_};
 }
 
 void CudaStream::name_next(std::string_view op, const std::string& where) {
@@ -318,7 +343,7 @@ void CudaStream::retire(Ticket ticket) {
         const Work work = std::move(works_.front());
         works_.pop_front();
         if (work.fault < 0) continue;
-        const Fault fault = std::exchange(faults_[work.fault], {});
+        const Fault fault = std::exchange(faults_[work.fault], no_fault());
         if (!work.is_of_graph) free_faults_.push_back(work.fault);
         if (fault.kind == 0) continue;
         try {
@@ -329,7 +354,7 @@ void CudaStream::retire(Ticket ticket) {
 
 void CudaStream::fail(const Work& work, const std::exception_ptr& error) {
     const std::lock_guard lock(lost_mutex_);
-    if (has_failed_) return;  // a consequence of what failed before
+    if (has_failed_ || range_of(work.ticket)) return;  // a consequence of what failed before
     has_failed_ = true;
     lost_.push_back(
         {work.ticket, std::numeric_limits<Ticket>::max(), named(error, work.op, work.where)});
@@ -379,11 +404,25 @@ void CudaStream::synchronize(Ticket ticket) {
         if (result != 0) refuse(result, "cuEventSynchronize");
         retire(ticket);
     }
-    const std::lock_guard failing(lost_mutex_);
-    if (!has_failed_ || lost_.back().first > ticket) return;
-    has_failed_ = false;
-    lost_.back().last = queued_;
-    std::rethrow_exception(lost_.back().error);
+    std::exception_ptr error;
+    {
+        const std::lock_guard failing(lost_mutex_);
+        if (!has_failed_ || lost_.back().first > ticket) return;
+        has_failed_ = false;
+        lost_.back().last = queued_;
+        error = lost_.back().error;
+    }
+    // Behind what is lost with it.
+    const Result result = gpu_.driver().call().launch_host(
+        handle_, [](void* flag) { *static_cast<int32_t*>(flag) = 0; }, flag_);
+    if (result != 0) refuse(result, "cuLaunchHostFunc");
+    std::rethrow_exception(error);
+}
+
+// From pinned memory: the driver reads it when the work before has run.
+void CudaStream::tell_failure(void* to) {
+    enter();
+    upload(to, flag_, 1, true);
 }
 
 void CudaStream::wait_until_idle() noexcept try {

@@ -26,11 +26,13 @@ struct LaunchSize {
     bool operator==(const LaunchSize&) const = default;
 };
 
-// What a kernel that checks values writes where one is wrong: kind 0 is right.
+// What a kernel that checks values writes where one is wrong: kind 0 is right. It sets the stream's
+// flag, too.
 struct Fault {
     int32_t kind = 0;
     int32_t axis = 0;
     int64_t value = 0;
+    Address has_failed = 0;
 };
 // Throws the error that the fault means.
 using Tell = std::function<void(const Fault&)>;
@@ -55,12 +57,20 @@ public:
     void run_library(const Product* product, std::span<const Address> inputs,
                      std::span<const Address> outputs, Address workspace,
                      const std::function<void(LibraryStream&)>& queue);
+    // The same without a lock of ours, by a function that may wait: work of other threads may come
+    // between. Belongs to no graph.
+    void run_by(const std::function<void(StreamHandle)>& queue);
+    // What was queued from `first` on has failed; told as other failures are.
+    void lose(Ticket first, const std::exception_ptr& error);
     // Where the kernel that is launched next writes a Fault, in memory of the host that the GPU
     // sees; `tell` is asked when that kernel has run.
     Address fault_of_next(Tell tell);
     void clear(Address address, size_t bytes);
+    // Queues one byte to `to`: not 0 where work before it has failed and nobody was told.
+    void tell_failure(void* to);
     // Memory of all kernels of this stream, one after the other; the first `zeros` bytes are 0
-    // before each, which leaves them so.
+    // before each, which leaves them so. Another thread may ask for more before the kernel is
+    // queued: what was given stays as long as the stream.
     struct Scratch {
         Address zeros = 0, rest = 0;
     };
@@ -125,6 +135,7 @@ private:
     [[noreturn]] void refuse(Result result, const char* call);
     void fail(const Work& work, const std::exception_ptr& error);
     const Lost* range_of(Ticket ticket) const;
+    Fault no_fault() const { return {.has_failed = reinterpret_cast<Address>(flag_)}; }
 
     Gpu& gpu_;
     std::string device_;
@@ -139,10 +150,11 @@ private:
     std::vector<Event> spare_events_;
     std::map<Ticket, Event> times_;
     mutable Fault* faults_ = nullptr;  // pinned: the GPU writes here
+    mutable int32_t* flag_ = nullptr;  // behind them: work has failed, and nobody was told
     mutable std::vector<int> free_faults_;
     std::unique_ptr<LibraryStream> libraries_;  // made at the first use
     std::exception_ptr dead_;  // the GPU does no more work
-    Address scratch_ = 0;
+    std::vector<Address> scratches_;  // the last one is in use; each at least twice the one before
     size_t scratch_zeros_ = 0, scratch_rest_ = 0;
     mutable std::mutex lost_mutex_;  // of the two below; the driver's thread takes it, no other one
     std::vector<Lost> lost_;

@@ -54,6 +54,7 @@ struct GraphUpdate {
     X(cuDeviceGetName, device_name, (char* name, int bytes, DeviceId)) \
     X(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, DeviceId)) \
     X(cuDeviceTotalMem_v2, total_memory, (size_t* bytes, DeviceId)) \
+    X(cuDeviceGetUuid_v2, device_uuid, (char* sixteen_bytes, DeviceId)) \
     X(cuDevicePrimaryCtxRetain, retain_context, (Context*, DeviceId)) \
     X(cuCtxSetCurrent, set_context, (Context)) \
     X(cuStreamCreate, create_stream, (StreamHandle*, unsigned flags)) \

@@ -70,6 +70,16 @@ Gpu::Gpu(const CudaDriver& driver, int ordinal)
     driver.check(driver.call().device(&device_, ordinal), "cuDeviceGet");
 }
 
+std::string Gpu::identity() const {
+    constexpr char kDigits[] = "0123456789abcdef";
+    char bytes[16] = {};
+    driver_.check(driver_.call().device_uuid(bytes, device_), "cuDeviceGetUuid");
+    std::string text = "GPU-";
+    for (const char byte : bytes)
+        text += {kDigits[static_cast<uint8_t>(byte) >> 4], kDigits[byte & 15]};
+    return driver_.emulation() ? cat(text, " of process ", getpid()) : text;
+}
+
 runtime::Speeds Gpu::speeds() const {
     constexpr double kFlopsPerClock = 256;  // f32 of a multiprocessor: 128 lanes that multiply-add
     const CardDescription& card = description_;

@@ -42,6 +42,8 @@ public:
     int ordinal() const { return ordinal_; }
     const CardDescription& description() const { return description_; }
     const std::string& name() const { return description_.name; }
+    // No other GPU of any machine has it; of emulated ones, no other process's.
+    std::string identity() const;
     // 90 is sm_90. An emulated card takes PTX only.
     runtime::CodeTarget target() const {
         return {description_.arch, driver_.emulation() != nullptr};

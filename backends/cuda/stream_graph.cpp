@@ -22,11 +22,12 @@ void CudaStream::repeat(std::unique_ptr<Kept>& kept, const std::function<void()>
 }
 
 CudaStream::Graph::~Graph() {
+    const Ticket last = stream_.record();  // others may queue more while this waits
     stream_.wait_until_idle();
     try {
         const std::lock_guard lock(stream_.mutex_);
         stream_.enter();
-        stream_.retire(stream_.queued_);
+        stream_.retire(last);
         release_faults();
         const Functions& call = stream_.gpu_.driver().call();
         if (exec_) call.destroy_exec(exec_);

@@ -5,6 +5,7 @@
 
 #include "backends/sockets/combine.h"
 #include "runtime/error.h"
+#include "runtime/side_stream.h"
 
 namespace megjit::sockets {
 
@@ -47,13 +48,17 @@ struct Parts {
 
 }  // namespace
 
+// Processes meet in one order: what was queued to run beside the calling thread goes first.
+std::mutex& in_turn(World& world) {
+    if (!runtime::is_side_thread()) runtime::side_stream().synchronize();
+    return world.mutex();
+}
+
 // What one call of a member does. Peers are ranks of the group here.
 class SocketCommunicator::Operation {
 public:
     Operation(const SocketCommunicator& group, const Call& call)
-        : group_(group),
-          call_{runtime::cat(call.what, " in the group ", group.key_), call.where},
-          lock_(group.world_->mutex()) {}
+        : group_(group), call_(group.named(call)), lock_(in_turn(*group.world_)) {}
 
     int rank() const { return group_.rank_; }
     int size() const { return group_.size(); }
@@ -129,6 +134,19 @@ SocketCommunicator::SocketCommunicator(std::shared_ptr<World> world, std::vector
       key_(key_of(members_)),
       rank_(static_cast<int>(std::find(members_.begin(), members_.end(), world_->rank()) -
                              members_.begin())) {}
+
+SocketCommunicator::Call SocketCommunicator::named(const Call& call) const {
+    return {runtime::cat(call.what, " in the group ", key_), call.where};
+}
+
+std::string SocketCommunicator::lost(int peer) {
+    const std::span<const int> members = members_;
+    return world_->lost(peer == kAll ? members : members.subspan(static_cast<size_t>(peer), 1));
+}
+
+void SocketCommunicator::give_up(const Call& call, std::string what, std::string why) {
+    world_->give_up(named(call), std::move(what), std::move(why));
+}
 
 void SocketCommunicator::all_reduce(const Call& call, const void* in, void* out, int64_t count,
                                     DType dtype, Combine by) {

@@ -28,8 +28,12 @@ public:
     void broadcast(const Call& call, const void* in, void* out, size_t bytes, int root) override;
     void exchange(const Call& call, std::span<const runtime::OutgoingBytes> sends,
                   std::span<const runtime::IncomingBytes> receives) override;
+    std::string lost(int peer) override;
+    [[noreturn]] void give_up(const Call& call, std::string what, std::string why) override;
+    double seconds() const override { return world_->seconds(); }
 
 private:
+    Call named(const Call& call) const;
     class Operation;
     std::shared_ptr<World> world_;
     std::vector<int> members_;

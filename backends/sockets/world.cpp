@@ -12,6 +12,7 @@
 
 #include "runtime/error.h"
 #include "runtime/interrupt.h"
+#include "runtime/side_stream.h"
 
 namespace megjit::sockets {
 
@@ -35,7 +36,10 @@ uint64_t hash_of(std::string_view text) {  // FNV-1a: the same in every process
 }  // namespace
 
 World::World(int rank, std::vector<int> sockets, WorldOptions options)
-    : rank_(rank), peers_(sockets.size()), options_(std::move(options)) {
+    : rank_(rank),
+      peers_(sockets.size()),
+      options_(std::move(options)),
+      seconds_(options_.seconds) {
     for (size_t i = 0; i < sockets.size(); ++i)
         if (static_cast<int>(i) != rank) peers_[i].socket = sockets[i];
 }
@@ -73,16 +77,41 @@ void World::lose(const Peer& peer, int error) {
              peer.last_call.empty() ? "" : "; the last call of both was " + peer.last_call));
 }
 
-// ---- one exchange
-
-void World::exchange(const runtime::CommunicatorCall& call,
-                     std::span<const runtime::OutgoingBytes> sends,
-                     std::span<const runtime::IncomingBytes> receives) {
+void World::refuse_ended(const runtime::CommunicatorCall& call) const {
     if (!failure_.empty())
         runtime::user_error({.what = cat(call.what, ": this process group has ended"),
                              .why = failure_,
                              .at = call.where},
                             runtime::ErrorKind::runtime);
+}
+
+// ---- for engines that move bytes in other ways
+
+std::string World::lost(std::span<const int> ranks) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return {};
+    if (!failure_.empty()) return failure_;
+    for (const int rank : ranks) {
+        if (rank == rank_) continue;
+        pollfd polled{peers_[static_cast<size_t>(rank)].socket, POLLRDHUP, 0};
+        if (poll(&polled, 1, 0) > 0) return cat("rank ", rank, " is gone");
+    }
+    return {};
+}
+
+void World::give_up(const runtime::CommunicatorCall& call, std::string what, std::string why) {
+    const std::lock_guard lock(mutex_);
+    refuse_ended(call);
+    call_ = &call;
+    fail(cat(what, " while rank ", rank_, " waits in ", here()), std::move(why));
+}
+
+// ---- one exchange
+
+void World::exchange(const runtime::CommunicatorCall& call,
+                     std::span<const runtime::OutgoingBytes> sends,
+                     std::span<const runtime::IncomingBytes> receives) {
+    refuse_ended(call);
     call_ = &call;
     hash_ = hash_of(call.what);
     text_ = here();
@@ -95,6 +124,8 @@ void World::exchange(const runtime::CommunicatorCall& call,
     };
     for (const auto& part : sends) expect(part.peer).sends.push_back(part);
     for (const auto& part : receives) expect(part.peer).receives.push_back(part);
+    // Beside a thread that computes, not even that.
+    const auto spin = runtime::is_side_thread() ? Clock::duration(0) : Clock::duration(kSpin);
     try {
         auto moved = Clock::now();
         while (true) {
@@ -110,11 +141,11 @@ void World::exchange(const runtime::CommunicatorCall& call,
             if (waiting.empty()) return;
             const auto now = Clock::now();
             if (any) moved = now;
-            else if (now - moved < kSpin) sched_yield();
-            else if (now - moved < std::chrono::duration<double>(options_.seconds)) sleep(waiting);
+            else if (now - moved < spin) sched_yield();
+            else if (now - moved < std::chrono::duration<double>(seconds_)) sleep(waiting);
             else {
                 const Peer& peer = peers_[static_cast<size_t>(waiting.front())];
-                fail(cat("rank ", waiting.front(), " has not answered for ", options_.seconds,
+                fail(cat("rank ", waiting.front(), " has not answered for ", seconds(),
                          " s, which rank ", rank_, " waits for in ", here()),
                      cat("it hangs, or did not come here",
                          peer.last_call.empty() ? "" : "; the last call of both was ",

@@ -8,6 +8,7 @@
 // (benchmarks/README.md, "Collectives").
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <span>
@@ -35,7 +36,8 @@ public:
 
     int rank() const { return rank_; }
     int size() const { return static_cast<int>(peers_.size()); }
-    void set_seconds(double seconds) { options_.seconds = seconds; }
+    void set_seconds(double seconds) { seconds_ = seconds; }
+    double seconds() const { return seconds_; }
 
     // One operation at a time: who makes one holds this.
     std::mutex& mutex() { return mutex_; }
@@ -45,6 +47,12 @@ public:
                   std::span<const runtime::OutgoingBytes> sends,
                   std::span<const runtime::IncomingBytes> receives);
     void close();
+    // Why the world is closed, or which of these ranks is gone. Empty also while an operation is
+    // under way, which finds out by itself.
+    std::string lost(std::span<const int> ranks);
+    // As an operation does that fails in this call.
+    [[noreturn]] void give_up(const runtime::CommunicatorCall& call, std::string what,
+                              std::string why);
 
 private:
     struct Header {
@@ -78,10 +86,12 @@ private:
     std::string here() const;  // the call at hand, for errors
     [[noreturn]] void fail(std::string what, std::string why = {});
     [[noreturn]] void lose(const Peer& peer, int error);
+    void refuse_ended(const runtime::CommunicatorCall& call) const;
 
     int rank_ = 0;
     std::vector<Peer> peers_;  // by rank
     WorldOptions options_;
+    std::atomic<double> seconds_;  // also read by who watches a GPU
     std::mutex mutex_;
     const runtime::CommunicatorCall* call_ = nullptr;
     uint64_t hash_ = 0;

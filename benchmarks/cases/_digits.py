@@ -1,5 +1,7 @@
 """The CNN of examples/train_digits.py and its training step in four frameworks."""
 
+from functools import partial
+
 import numpy as np
 from cases import _frameworks as on
 
@@ -127,7 +129,7 @@ def torch(dropout=DROPOUT):
     return on.training_torch(step, batches, lambda: _now_torch(p, running))
 
 
-def torch_compile(dropout=DROPOUT):
+def torch_compile(dropout=DROPOUT, mode=None):
     """The whole step as one compiled function, running statistics included."""
     import torch
     import torch.nn.functional as F
@@ -152,7 +154,7 @@ def torch_compile(dropout=DROPOUT):
         x = F.dropout(x, dropout)
         return F.cross_entropy(F.linear(x, p["fc2.weight"], p["fc2.bias"]), y), statistics
 
-    @torch.compile
+    @partial(torch.compile, mode=mode)
     def step(p, v, running, x, y):
         grads, (loss, statistics) = torch.func.grad_and_value(loss_of, has_aux=True)(p, x, y)
         for name in p:
@@ -179,9 +181,9 @@ def _running_torch():
 
 
 def _now_torch(p, running):
-    return {name: p[name].detach().numpy() for name in COMPARED} | {
-        "mean": running["mean2"].numpy(),
-        "var": running["var2"].numpy(),
+    return {name: on.numpy_of_torch(p[name]) for name in COMPARED} | {
+        "mean": on.numpy_of_torch(running["mean2"]),
+        "var": on.numpy_of_torch(running["var2"]),
     }
 
 

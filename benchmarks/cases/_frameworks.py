@@ -1,9 +1,20 @@
 """What all cases share about the frameworks: threads, devices, training loops that end in a wait."""
 
+import os
+
 import numpy as np
 from case import Subject
 
 CHECKED_STEPS = 3
+# Where everything computes, by the harness: "cpu", or "gpu" for the machine's first.
+ON_GPU = os.environ.get("BENCH_DEVICE") == "gpu"
+# An emulated card interprets its code: what runs there shows that a case works, and no more.
+IS_EMULATED = ON_GPU and bool(os.environ.get("MEGJIT_EMULATED_GPUS"))
+
+
+def size(on_card, emulated):
+    """An extent of a case: the one that is measured, or one that an emulated card finishes soon."""
+    return emulated if IS_EMULATED else on_card
 
 
 def by_backend(backend, builder):
@@ -21,7 +32,8 @@ def by_backend(backend, builder):
 def setup_megjit():
     import megengine as mge
 
-    mge.set_default_device("cpux")
+    mge.set_default_device("gpu0" if ON_GPU else "cpux")
+    mge.config.tf32 = ON_GPU  # as XLA does by default, and torch below
 
 
 def setup_torch():
@@ -30,7 +42,28 @@ def setup_torch():
     import torch
 
     torch.set_num_threads(2)
+    if ON_GPU:
+        torch.set_default_device("cuda")
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+        torch.backends.cudnn.benchmark = True
     logging.disable(logging.WARNING)
+
+
+def torch_of(array):
+    import torch
+
+    return torch.from_numpy(array).to(torch.get_default_device())
+
+
+def numpy_of_torch(tensor):
+    return tensor.detach().cpu().numpy()
+
+
+def wait_for_torch(_):
+    if ON_GPU:
+        import torch
+
+        torch.cuda.synchronize()
 
 
 def arena_of_megjit(plan, batch):
@@ -91,15 +124,15 @@ def calling_megjit(function, arrays, **trace_options):
 
     traced = trace(function, **{"symbolic": True, "opt_level": 3, **trace_options})
     inputs = [mge.tensor(array) for array in arrays]
-    return _calling(traced, inputs, lambda y: y.numpy(), lambda outputs: outputs[0].shape)
+    return _calling(traced, inputs, lambda y: y.numpy(), lambda outputs: mge._full_sync())
 
 
 def calling_torch(function, arrays, compiled=False):
     import torch
 
     function = torch.compile(function) if compiled else function
-    inputs = [torch.from_numpy(array) for array in arrays]
-    return _calling(function, inputs, lambda y: y.detach().numpy(), lambda outputs: None)
+    inputs = [torch_of(array) for array in arrays]
+    return _calling(function, inputs, numpy_of_torch, wait_for_torch)
 
 
 def calling_jax(function, arrays):
@@ -134,14 +167,12 @@ def training_megjit(step, batches, now):
 
 
 def training_torch(step, batches, now, prepare=lambda tensor: tensor):
-    import torch
-
     def convert(array):
-        tensor = torch.from_numpy(array)
+        tensor = torch_of(array)
         return tensor.long() if array.dtype == np.int32 else prepare(tensor)
 
     batches = [tuple(convert(array) for array in batch) for batch in batches]
-    return _training(step, batches, now, lambda loss: float(loss.detach()), lambda loss: None)
+    return _training(step, batches, now, lambda loss: float(loss.detach()), wait_for_torch)
 
 
 def training_jax(step, batches, now):

@@ -108,7 +108,7 @@ def movement(weights, trained):
     return {f"moved {name}": trained[name] - weights[name] for name in trained}
 
 
-def megjit(net, batch, size, traced=True, only_plan=False, **trace_options):
+def megjit(net, batch, size, traced=True, only_plan=False, callbacks=(), **trace_options):
     import megengine as mge
     import megengine.functional as F
     import megengine.module as M
@@ -157,7 +157,7 @@ def megjit(net, batch, size, traced=True, only_plan=False, **trace_options):
     model.fc.weight[...] = mge.tensor(weights["fc.weight"])
     model.fc.bias[...] = mge.tensor(weights["fc.bias"])
     optimizer = SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
-    gm = GradManager().attach(model.parameters())
+    gm = GradManager().attach(model.parameters(), callbacks=callbacks)
     model.train()
 
     def step(image, label, *, model, optimizer, gm):
@@ -198,7 +198,7 @@ def torch(net, batch, size, compiled=False, channels_last=False, checkpointed=Fa
         return tensor.contiguous(memory_format=torch.channels_last) if last else tensor
 
     p = {
-        name: arranged(torch.from_numpy(array)).clone().requires_grad_()
+        name: arranged(on.torch_of(array)).clone().requires_grad_()
         for name, array in weights.items()
     }
     running = {
@@ -248,8 +248,8 @@ def torch(net, batch, size, compiled=False, channels_last=False, checkpointed=Fa
         return loss
 
     def now():
-        arrays = {name: p[name].detach().numpy() for name in (*net.compared, "fc.weight")}
-        return movement(weights, arrays) | {"mean": running[net.last()][0].numpy()}
+        arrays = {name: on.numpy_of_torch(p[name]) for name in (*net.compared, "fc.weight")}
+        return movement(weights, arrays) | {"mean": on.numpy_of_torch(running[net.last()][0])}
 
     return on.training_torch(step, batches, now, prepare=arranged)
 

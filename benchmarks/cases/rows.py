@@ -7,7 +7,7 @@ import numpy as np
 from case import Case, Subject, Target
 from cases import _frameworks as on
 
-ROWS, COLUMNS = 4096, 1024
+ROWS, COLUMNS = on.size(65536, 16) if on.ON_GPU else 4096, 1024
 PEERS = ("torch", "torch_compile", "jax")
 # Arrays read and written of the size of x: what can be fused reads and writes no more.
 PASSES = {"layer_norm": 2, "layer_norm_grad": 3, "softmax": 2, "softmax_grad": 3}
@@ -60,7 +60,7 @@ def torch(norm, grad, compiled=False):
 
     if not grad:
         return on.calling_torch(lambda *xs: (forward(*xs),), arrays, compiled)
-    values = [torch.from_numpy(array).requires_grad_() for array in arrays]
+    values = [on.torch_of(array).requires_grad_() for array in arrays]
     forward = torch.compile(forward) if compiled else forward
     return on.calling_torch(lambda dy: torch.autograd.grad(forward(*values), values, dy), [dy])
 

@@ -7,9 +7,6 @@ from cases import _frameworks as on
 from cases import _transformer
 
 PEERS = ("torch", "torch_compile", "jax")
-# Multiply-adds a token and block: four projections, the two of the MLP, and twice the attention.
-FORWARD = 12 * _transformer.WIDTH**2 + 2 * _transformer.TOKENS * _transformer.WIDTH
-FLOPS = 2 * 3 * FORWARD * _transformer.BLOCKS * _transformer.TOKENS * _transformer.BATCH
 
 CASES = [
     Case(
@@ -29,6 +26,6 @@ CASES = [
         atol=1e-4,
         rounds=(5, 2),
         seconds=0.5,
-        work={"flops": FLOPS},
+        work={"flops": _transformer.BLOCKS.flops},
     )
 ]

@@ -36,12 +36,12 @@ public:
         return found->second;
     }
 
-    runtime::Tensors on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+    runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device&) override {
         Node node{.kind = NodeKind::op, .op = &op, .attrs = attrs, .where = where_, .role = role_};
         for (const TensorRef& input : inputs) node.inputs.push_back(value_of(input));
         const std::vector<Type> types = graph_.types(node.inputs);
-        runtime::Tensors outputs;
+        runtime::Results outputs;
         for (ValueId output : graph_.add(std::move(node), runtime::infer({op, attrs, types})))
             outputs.push_back(placeholder(output));
         return outputs;

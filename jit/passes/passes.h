@@ -36,6 +36,7 @@ struct PipelineOptions {
     bool measured_costs =
         false;  // recomputation costs what profiled runs took, where that is known
     std::vector<bool> donatable = {};  // by slot: the caller gives its last reference
+    std::vector<int> replaces = {};  // by output: the slot whose value it is from then on, or -1
     std::vector<bool> fixed =
         {};  // by slot: from outside, no argument and not updated: the same tensor in most calls
     // Which steps run, and which of them again. None, or nothing: as recorded.
@@ -57,6 +58,10 @@ Graph dedup(const Graph& graph);
 
 // Leaves out nodes that no output needs.
 Graph drop_dead(const Graph& graph);
+
+// Begins collective operations as soon as their operands are there: so that they run beside what is
+// computed after these. Keeps the bits.
+Graph begin_exchanges(const Graph& graph);
 
 // Where the device's memory is apart from the host's: what jit.offload marks waits in the host's
 // memory between forward and backward. Keeps the bits.
@@ -91,6 +96,10 @@ Graph fold_scales(const Graph& graph, const PipelineOptions& options);
 // prologue, with all that they are computed from. Not under a limit of memory: the packed weights
 // stay beside the others.
 Graph bind_weights(const Graph& graph, const PipelineOptions& options);
+
+// Where work behind a failure is not left out: what replaces an input keeps the old value if
+// something has failed.
+Graph guard_updates(const Graph& graph, const PipelineOptions& options);
 
 // Joins element-wise nodes, reductions and what stands before and after them into kernels; the stop
 // conditions stand in words in fuse.cpp.

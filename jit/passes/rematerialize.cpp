@@ -152,7 +152,7 @@ private:
     // As the planner has it: nothing lies over an input that a failing call must give back.
     void keep_inputs_until_no_step_can_fail() {
         const auto last = std::find_if(nodes.rbegin(), nodes.rend(), [](const Node* node) {
-            return node->op && node->op->checks_values;
+            return node->op && runtime::may_fail(*node->op);
         });
         if (last == nodes.rend()) return;
         std::vector<uint32_t>& reads =
@@ -210,8 +210,11 @@ std::vector<uint32_t> worthwhile_order(const memory::RematProblem& problem) {
 }
 
 Graph order_for_peak(const Graph& graph, const PipelineOptions& options) {
-    // Transfers stand where they overlap with work.
-    if (std::any_of(graph.nodes().begin(), graph.nodes().end(), is_host_copy)) return graph;
+    // Transfers, and what is exchanged, stand where they overlap with work.
+    const auto overlaps = [](const Node& node) {
+        return is_host_copy(node) || (node.op && runtime::is_ordered(*node.op));
+    };
+    if (std::any_of(graph.nodes().begin(), graph.nodes().end(), overlaps)) return graph;
     PipelineOptions without_scratch = options;  // asking for it takes most of the time
     without_scratch.device = nullptr;
     if (worthwhile_order(Problem(graph, without_scratch, Repeats::anything).problem).empty())

@@ -5,6 +5,7 @@ namespace megjit::jit {
 namespace {
 
 using runtime::Access;
+using runtime::DType;
 
 class Simplifier {
 public:
@@ -35,8 +36,7 @@ private:
     bool is_number(const Node& node, size_t i, double value) const {
         const Node& p = producer(node, i);
         return p.kind == NodeKind::constant && p.constant->type().numel() == 1 &&
-               p.constant->dtype() != runtime::DType::c64 &&
-               runtime::item_as_double(*p.constant) == value;
+               p.constant->dtype() != DType::c64 && runtime::item_as_double(*p.constant) == value;
     }
     ValueId operand(const Node& node, size_t i) const { return rewrite_.map(node.inputs[i]); }
 
@@ -55,7 +55,7 @@ private:
     std::optional<ValueId> replacement(const Node& node) {
         const Type& type = rewrite_.from.type(node.outputs[0]);
         switch (node.op->access) {
-            case Access::same:
+            case Access::same: return simpler_cast(node);
             case Access::broadcast: return operand(node, 0);  // where it has that type already
             case Access::reshaped:
                 if (made_by(node, 0, *node.op) && !same_type(operand(node, 0), type))
@@ -84,6 +84,18 @@ private:
             op.access == Access::same ||
             !same_type(operand(node, x), rewrite_.from.type(node.outputs[0]));  // run() says no
         return is_it ? operand(node, x) : make(op, {operand(node, x)}, {}, node);
+    }
+
+    // A half that went through float32 is cast from what it was: mixed precision casts to and fro.
+    ValueId simpler_cast(const Node& node) {
+        const ValueId wide = operand(node, 0);
+        if (!made_by(node, 0, ops::cast()) || rewrite_.to.type(wide).dtype != DType::f32)
+            return wide;
+        const ValueId half = producer(node, 0).inputs[0];
+        const DType dtype = rewrite_.to.type(half).dtype;
+        if (dtype != DType::f16 && dtype != DType::bf16) return wide;
+        if (same_type(half, rewrite_.from.type(node.outputs[0]))) return half;
+        return make(*node.op, {half}, node.attrs, node);
     }
 
     std::optional<ValueId> simpler_transpose(const Node& node) {

@@ -1,5 +1,7 @@
 #include "runtime/autodiff.h"
 
+#include <nanobind/stl/vector.h>
+
 #include <algorithm>
 #include <atomic>
 
@@ -55,21 +57,22 @@ public:
                       [](const runtime::TapeRef& other) { return other->is_closed; });
     }
     bool is_open() const { return !tape->is_closed; }
-    nb::list backward(nb::handle ys_list, nb::handle dys_list, nb::handle wanted_list) {
+    nb::list backward(nb::handle ys_list, nb::handle dys_list, nb::handle wanted_list,
+                      const std::vector<std::string>& groups) {
         const Tensors ys = values_of(ys_list), dys = values_of(dys_list),
                       wanted = values_of(wanted_list);
         if (ys.size() != dys.size())
             runtime::user_error({.what = runtime::cat("backward: ", ys.size(), " tensors y but ",
                                                       dys.size(), " gradients dy")});
         jit::Session* session = jit::Session::running();
-        if (!session) return list_from(tape->backward(ys, dys, wanted));
-        if (auto replayed = session->begin_backward(ys, dys, wanted)) {
+        if (!session) return list_from(tape->backward(ys, dys, wanted, groups));
+        if (auto replayed = session->begin_backward(ys, dys, wanted, groups)) {
             tape->clear();
             return list_from(*replayed);
         }
         Tensors grads;
         try {
-            grads = tape->backward(ys, dys, wanted);
+            grads = tape->backward(ys, dys, wanted, groups);
         } catch (...) {
             // The body may catch this and go on: replayed calls run this backward op by op.
             session->now().note_open_backward();
@@ -129,7 +132,8 @@ void bind_autodiff(nb::module_& m) {
         .def("close", &PyTape::close)
         .def("clear", [](PyTape& self) { self.tape->clear(); })
         .def_prop_ro("is_open", &PyTape::is_open)
-        .def("backward", &PyTape::backward, nb::arg("ys"), nb::arg("dys"), nb::arg("wanted"))
+        .def("backward", &PyTape::backward, nb::arg("ys"), nb::arg("dys"), nb::arg("wanted"),
+             nb::arg("groups"))
         .def_static("open_group", [](nb::list tapes) {
         static std::atomic<uint64_t> next{1};
         const uint64_t group = next++;

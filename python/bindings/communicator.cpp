@@ -2,11 +2,23 @@
 // (runtime/communicator.h).
 #include "runtime/communicator.h"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+
+#include <numeric>
 
 #include "python/bindings/handle.h"
 #include "runtime/autodiff.h"
+#include "runtime/gradient_sums.h"
+#include "runtime/host_lock.h"
 #include "runtime/user_line.h"
+#ifdef MEGJIT_WITH_CUDA
+#include "backends/cuda/cuda_device.h"
+#include "backends/cuda/kernels/collective.h"
+#include "backends/cuda/nccl/group.h"
+#endif
 #ifdef MEGJIT_WITH_SOCKETS
 #include "backends/sockets/socket_communicator.h"
 #endif
@@ -39,6 +51,23 @@ public:
             key, std::make_shared<sockets::SocketCommunicator>(world_, std::move(members)));
         groups_.push_back(key);
     }
+    // What each process says of itself, by rank.
+    std::vector<std::string> gather(const std::string& text) {
+        constexpr size_t kMost = 512;
+        const auto size = static_cast<size_t>(world_->size());
+        std::vector<int> members(size);
+        std::iota(members.begin(), members.end(), 0);
+        sockets::SocketCommunicator all(world_, std::move(members));
+        std::string own = text, texts(size * kMost, '\0');
+        own.resize(kMost);
+        const runtime::WithoutHostLock others_run;
+        all.all_gather({"the exchange of places", runtime::user_line()}, own.data(), texts.data(),
+                       kMost);
+        std::vector<std::string> by_rank;
+        for (size_t rank = 0; rank < size; ++rank)
+            by_rank.emplace_back(texts.substr(rank * kMost, kMost).c_str());
+        return by_rank;
+    }
     void set_seconds(double seconds) { world_->set_seconds(seconds); }
     void close() { world_->close(); }
 
@@ -50,17 +79,27 @@ private:
 
 // Nobody goes on before all of the group are here.
 void barrier(const std::string& group) {
-    const auto members = runtime::find_communicator(group);
-    const runtime::CommunicatorCall call{"group_barrier", runtime::user_line()};
-    std::vector<runtime::OutgoingBytes> sends;
-    std::vector<runtime::IncomingBytes> receives;
-    for (int peer = 0; peer < members->size(); ++peer)
-        if (peer != members->rank()) {
-            sends.push_back({peer});
-            receives.push_back({peer});
-        }
-    const runtime::WithoutHostLock others_run;
-    members->exchange(call, sends, receives);
+    runtime::meet(*runtime::find_communicator(group), {"group_barrier", runtime::user_line()});
+}
+
+// What this process needs for NCCL on its GPU, and why it cannot: one of the two is empty.
+std::pair<std::string, std::string> nccl_place([[maybe_unused]] const std::string& device) {
+    std::string place, why_not = "this build has no GPUs";
+#ifdef MEGJIT_WITH_CUDA
+    if (auto* gpu = dynamic_cast<cuda::CudaDevice*>(&device_named(device)))
+        place = cuda::nccl::place_of(gpu->gpu(), &why_not);
+    else why_not = "it is no GPU";
+#endif
+    return {place, place.empty() ? why_not : ""};
+}
+
+bool exchanged_by_nccl([[maybe_unused]] const std::string& op,
+                       [[maybe_unused]] const std::string& dtype) {
+#ifdef MEGJIT_WITH_CUDA
+    return cuda::exchanged_by_nccl(op, runtime::dtype_from_name(dtype));
+#else
+    return false;
+#endif
 }
 
 }  // namespace
@@ -71,11 +110,39 @@ void bind_communicator(nb::module_& m) {
         .def(nb::init<int, std::vector<int>, double, nb::callable>(), nb::arg("rank"),
              nb::arg("sockets"), nb::arg("seconds"), nb::arg("on_failure"))
         .def("add_group", &PyWorld::add_group, nb::arg("key"), nb::arg("members"))
+        .def("gather", &PyWorld::gather, nb::arg("text"), "What each process gave, by rank.")
         .def("set_seconds", &PyWorld::set_seconds, nb::arg("seconds"))
         .def("close", &PyWorld::close);
 #endif
+    m.def("set_bucket_sizes", [](size_t first, size_t others) {
+        runtime::set_bucket_sizes({first, others});
+    }, nb::arg("first"), nb::arg("others"), "Bytes of the buckets of gradients.");
+    m.def("bucket_sizes", [] {
+        const runtime::BucketSizes sizes = runtime::bucket_sizes();
+        return std::pair(sizes.first, sizes.others);
+    }, "(first, others), as they were set.");
+    m.def("gradient_buckets",
+          [](const std::vector<int64_t>& bytes, size_t first, size_t others) {
+        std::vector<runtime::WantedSum> wanted;
+        for (const int64_t each : bytes)
+            wanted.push_back({.type = {DType::u8, {each}}, .group = "any"});
+        std::vector<std::vector<size_t>> members;
+        for (const auto& bucket : runtime::gradient_buckets(wanted, {first, others}))
+            members.push_back(bucket.members);
+        return members;
+    }, nb::arg("bytes"), nb::arg("first"), nb::arg("others"),
+          "Which gradients travel together, in the order in which backward has them.");
+    m.def("set_exchanging_device",
+          [](const std::optional<std::string>& device) {
+        runtime::set_exchanging_device(device ? &device_named(*device) : nullptr);
+    }, nb::arg("device").none(),
+          "The GPU whose tensors go by NCCL; None: all go through the host.");
     m.def("group_barrier", &barrier, nb::arg("group"),
           "Waits until all processes of the group are here.");
+    m.def("nccl_place", &nccl_place, nb::arg("device"),
+          "(version and GPU, why not): what all processes of a group must have for NCCL.");
+    m.def("exchanged_by_nccl", &exchanged_by_nccl, nb::arg("op"), nb::arg("dtype"),
+          "Whether NCCL serves the op on tensors of the dtype.");
     m.def("is_tracked", [](const Handle& tensor) {
         for (const runtime::TapeRef& tape : runtime::context().tapes)
             if (tape->tracks(*tensor.value())) return true;

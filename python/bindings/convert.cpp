@@ -16,6 +16,16 @@ PyTypeObject* result_class = nullptr;
 PyTypeObject* base_class = nullptr;
 PyObject* variables = nullptr;
 
+// Tensors that nobody holds any more: the next results come to life in them, for nanobind takes
+// 400 instructions to make an object and to let it go. To nanobind they are alive, without a value.
+struct Dead {
+    static constexpr int kMost = 128;
+    PyObject* objects[kMost];
+    int count = 0;
+    Py_ssize_t dict = 0, weak_references = 0;  // where an object has them
+    destructor free = nullptr;  // nanobind's own
+} dead;
+
 nb::object numpy() { return nb::module_::import_("numpy"); }
 
 // np.dtype objects by DType; made at first use and kept for the life of the process.
@@ -82,6 +92,13 @@ runtime::Device& device_named(const std::string& name) {
 void set_tensor_class(nb::handle type) {
     result_class = reinterpret_cast<PyTypeObject*>(type.inc_ref().ptr());
     base_class = reinterpret_cast<PyTypeObject*>(nb::type<Handle>().ptr());
+    dead.free = reinterpret_cast<destructor>(PyType_GetSlot(
+        reinterpret_cast<PyTypeObject*>(nb::type<jit::TraceOptions>().ptr()), Py_tp_dealloc));
+    dead.dict = nb::cast<Py_ssize_t>(type.attr("__dictoffset__"));
+    dead.weak_references = nb::cast<Py_ssize_t>(type.attr("__weakrefoffset__"));
+#ifndef Py_LIMITED_API
+    result_class->tp_dealloc = slot_dealloc;  // Tensor adds nothing that a class statement's frees
+#endif
     user_location();  // finds the package's folder once, before threads could wait for each other
                       // there
 }
@@ -102,14 +119,12 @@ const TensorRef& value_of(PyObject* object) {
                  runtime::cat("a Tensor is wanted, not a ",
                               nb::cast<std::string>(nb::steal(PyType_GetName(Py_TYPE(object)))))},
             runtime::ErrorKind::type);
-    // Instances of the base alone begin as raw memory; those of Python classes as zeros.
-    static const Handle none;
-    const bool is_made = Py_TYPE(object) != base_class || nb::inst_ready(nb::handle(object));
-    return (is_made ? handle_of(object) : none).value();
+    return handle_of(object).value();
 }
 
 Tensors values_of(nb::handle list) {
     Tensors result;
+    result.reserve(nb::len(list));
     for (nb::handle item : list) result.push_back(value_of(item.ptr()));
     return result;
 }
@@ -123,6 +138,12 @@ PyObject* wrap_new(TensorRef value) {
 }
 
 PyObject* wrap_as(PyTypeObject* type, TensorRef value) {
+    if (type == result_class && dead.count > 0) {
+        PyObject* object = PyObject_Init(dead.objects[--dead.count], type);
+        handle_of(object).set(std::move(value));
+        PyObject_GC_Track(object);
+        return object;
+    }
     PyObject* object =
         nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(type))).release().ptr();
     new (nb::inst_ptr<Handle>(nb::handle(object))) Handle{std::move(value)};
@@ -130,9 +151,23 @@ PyObject* wrap_as(PyTypeObject* type, TensorRef value) {
     return object;
 }
 
+void slot_dealloc(PyObject* tensor) {
+    const auto holds = [tensor](Py_ssize_t offset) {
+        return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(tensor) + offset) != nullptr;
+    };
+    if (Py_TYPE(tensor) != result_class || dead.count == Dead::kMost || holds(dead.dict) ||
+        holds(dead.weak_references) || handle_of(tensor).is_empty())
+        return dead.free(tensor);
+    PyObject_GC_UnTrack(tensor);
+    handle_of(tensor).set({});  // may run other Python code
+    if (dead.count == Dead::kMost) return dead.free(tensor);
+    dead.objects[dead.count++] = tensor;
+    Py_DECREF(result_class);
+}
+
 nb::object wrap(TensorRef value) { return nb::steal(wrap_new(std::move(value))); }
 
-nb::object wrap_all(const Tensors& values) {
+nb::object wrap_all(std::span<const TensorRef> values) {
     if (values.size() == 1) return wrap(values[0]);
     nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
     for (size_t i = 0; i < values.size(); ++i)
@@ -249,34 +284,31 @@ TensorRef cast_now(const TensorRef& value, DType dtype) {
     return result;
 }
 
-void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op, Tensors& result) {
+void operands_from(PyObject* const* args, const runtime::OpDef& op, std::span<TensorRef> result) {
+    const size_t count = result.size();
     if (Capture* capture = Capture::current())
         for (size_t i = 0; i < count; ++i)
             if (is_tensor(args[i])) capture->note_operand(args[i]);
-    bool any_number = false, any_tensor = false;
-    DType dtype = DType::f32;
-    const auto meet = [&](const TensorRef& tensor) {
-        dtype = any_tensor ? runtime::promote(dtype, tensor->dtype()) : tensor->dtype();
-        any_tensor = true;
-    };
+    bool any_number = false;
     for (size_t i = 0; i < count; ++i) {
         PyObject* arg = args[i];
-        if (is_tensor(arg)) {
-            result.push_back(value_of(arg));
-            if (op.promotion != runtime::Promotion::none) meet(result.back());
-        } else if (is_number(arg)) {
-            any_number = true;
-            result.emplace_back();
-        } else {
-            result.push_back(tensor_from(nb::handle(arg), true, runtime::host_device()));
-            if (op.promotion != runtime::Promotion::none) meet(result.back());
-        }
+        if (is_tensor(arg)) result[i] = handle_of(arg).value();
+        else if (is_number(arg)) any_number = true;
+        else result[i] = tensor_from(nb::handle(arg), true, runtime::host_device());
     }
     if (!any_number) return;
     // A Python scalar only matters when its category ranks above every tensor's.
+    bool any_tensor = false;
+    DType dtype = DType::f32;
     runtime::Category highest = runtime::Category::boolean;
-    for (size_t i = 0; i < count; ++i)
-        if (!result[i]) highest = std::max(highest, category_of_number(args[i]));
+    for (size_t i = 0; i < count; ++i) {
+        if (!result[i]) {
+            highest = std::max(highest, category_of_number(args[i]));
+        } else if (op.promotion != runtime::Promotion::none) {
+            dtype = any_tensor ? runtime::promote(dtype, result[i]->dtype()) : result[i]->dtype();
+            any_tensor = true;
+        }
+    }
     if (op.promotion == runtime::Promotion::none || !any_tensor || highest > info(dtype).category) {
         const DType numbers = default_dtype(highest);
         dtype = any_tensor && op.promotion != runtime::Promotion::none

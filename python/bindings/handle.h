@@ -38,6 +38,7 @@ public:
             wait_for_value();
         return value_;
     }
+    bool is_empty() const { return !value_; }
     void set(TensorRef value) { value_ = std::move(value); }
 
 private:
@@ -70,9 +71,10 @@ void rebind(PyObject* tensor, TensorRef value);
 nb::object wrap(TensorRef value);  // a new megengine.Tensor
 PyObject* wrap_new(TensorRef value);  // the same, for slots
 PyObject* wrap_as(PyTypeObject* type, TensorRef value);  // an instance of a subclass
+void slot_dealloc(PyObject* tensor);  // of one that nobody holds any more
 // `of_link(graph, value)` gives the object for a result that belongs to an edited graph.
 void set_variables(nb::object of_link);
-nb::object wrap_all(const Tensors& values);  // one Tensor, or a tuple
+nb::object wrap_all(std::span<const TensorRef> values);  // one Tensor, or a tuple
 
 // Any Python value as a tensor of the default dtype for it (int -> int32, float -> float32, bool;
 // float64 -> float32, int64 -> int32). `constant`: a trace bakes it in.
@@ -84,9 +86,11 @@ TensorRef host_row_major(TensorRef tensor);
 nb::object to_numpy(TensorRef value);  // copies
 TensorRef cast_now(const TensorRef& value, DType dtype);  // eager, unseen by traces
 
-// The operands of one op: tensors as they are, Python scalars in the dtype that promotion gives.
-void operands_from(PyObject* const* args, size_t count, const runtime::OpDef& op, Tensors& result);
+// The operands of one op, one an argument: tensors as they are, Python scalars in the dtype that
+// promotion gives.
+void operands_from(PyObject* const* args, const runtime::OpDef& op, std::span<TensorRef> result);
 
+nb::object op_function(const runtime::OpDef& op);  // op(*tensors, **attributes), a C function
 nb::object python_value(const runtime::Attr& attr);  // a number, a str or a tuple of ints
 DType dtype_from(nb::handle dtype);  // np.dtype, type, name
 nb::object numpy_dtype(DType dtype);
@@ -97,6 +101,7 @@ std::string user_location();
 void bind_errors(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_ops(nb::module_& m);
+void bind_library_ops(nb::module_& m);
 void bind_autodiff(nb::module_& m);
 void bind_trace(nb::module_& m);
 void bind_model(nb::module_& m);

@@ -147,6 +147,7 @@ NB_MODULE(_core, m) {
     bind_errors(m);
     bind_tensor(m);
     bind_ops(m);
+    bind_library_ops(m);
     bind_autodiff(m);
     bind_model(m);
     bind_network(m);

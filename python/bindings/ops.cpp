@@ -113,16 +113,19 @@ Attrs attrs_from(const OpDef& op, PyObject* const* values, PyObject* names,
 PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
     return guard([&]() -> PyObject* {
         const auto& op = *static_cast<const OpDef*>(PyCapsule_GetPointer(self, nullptr));
-        Tensors operands;
-        operands.reserve(static_cast<size_t>(count));
-        operands_from(args, static_cast<size_t>(count), op, operands);
+        constexpr Py_ssize_t kFew = 4;
+        TensorRef few[kFew];
+        Tensors many(static_cast<size_t>(count > kFew ? count : 0));
+        const std::span<TensorRef> operands(count > kFew ? many.data() : few,
+                                            static_cast<size_t>(count));
+        operands_from(args, op, operands);
         runtime::Device* place = &default_device();
         const Attrs attrs =
             op.attrs.empty() && !names ? Attrs{} : attrs_from(op, args + count, names, &place);
         if (op.is_data_dependent())
             if (Capture* capture = Capture::current())
                 capture->note_unrepeatable(runtime::cat("the body runs ", op.name, " at once"));
-        Tensors results = runtime::apply(op, attrs, operands, place);
+        runtime::Results results = runtime::apply(op, attrs, operands, place);
         if (results.size() == 1) return wrap_new(std::move(results[0]));
         return wrap_all(results).release().ptr();
     });
@@ -176,7 +179,8 @@ std::string doc_with_signature(const OpDef& op) {
     }
     std::string list;
     for (const std::string& part : parts) list += (list.empty() ? "" : ", ") + part;
-    return runtime::cat(op.name, "(", list, ")\n--\n\n", op.doc);
+    const std::string name = op.name.substr(op.name.rfind('.') + 1);  // as CPython wants it
+    return runtime::cat(name, "(", list, ")\n--\n\n", op.doc);
 }
 
 std::string_view python_type(AttrKind kind) {
@@ -213,20 +217,21 @@ nb::object python_value(const Attr& attr) {
     return std::visit([](const auto& value) -> nb::object { return nb::cast(value); }, attr);
 }
 
-void bind_ops(nb::module_& m) {
+nb::object op_function(const OpDef& op) {
     static std::deque<PyMethodDef> methods;  // functions keep pointers into it
     static std::deque<std::string> docs;
+    docs.push_back(doc_with_signature(op));
+    methods.push_back({op.name.c_str(),
+                       reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_op)),
+                       METH_FASTCALL | METH_KEYWORDS, docs.back().c_str()});
+    nb::object capsule = nb::steal(PyCapsule_New(const_cast<OpDef*>(&op), nullptr, nullptr));
+    return nb::steal(PyCFunction_NewEx(&methods.back(), capsule.ptr(), nullptr));
+}
+
+void bind_ops(nb::module_& m) {
     nb::module_ ops =
         m.def_submodule("ops", "Every registered op: ops.<name>(*tensors, **attributes).");
-    for (const OpDef* op : runtime::all_ops()) {
-        docs.push_back(doc_with_signature(*op));
-        methods.push_back({op->name.c_str(),
-                           reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_op)),
-                           METH_FASTCALL | METH_KEYWORDS, docs.back().c_str()});
-        nb::object capsule = nb::steal(PyCapsule_New(const_cast<OpDef*>(op), nullptr, nullptr));
-        ops.attr(op->name.c_str()) =
-            nb::steal(PyCFunction_NewEx(&methods.back(), capsule.ptr(), nullptr));
-    }
+    for (const OpDef* op : runtime::all_ops()) ops.attr(op->name.c_str()) = op_function(*op);
     m.def("_pack_operand", &pack_operand, nb::arg("op"), nb::arg("operands"), nb::arg("index"),
           nb::arg("attributes"),
           "Let operand `index` of that call lie as the kernel reads it best; its value stays.");

@@ -23,10 +23,11 @@ PyObject* apply_slot(const runtime::OpDef& op, PyObject* const* args, size_t cou
                                         runtime::ErrorKind::type);
                 Py_RETURN_NOTIMPLEMENTED;
             }
-        Tensors operands;
-        operands.reserve(count);
-        operands_from(args, count, op, operands);
-        return wrap_new(runtime::apply(op, {}, operands, &default_device())[0]);
+        static const runtime::Attrs kNoAttrs;
+        TensorRef two[2];
+        const std::span<TensorRef> operands(two, count);
+        operands_from(args, op, operands);
+        return wrap_new(std::move(runtime::apply(op, kNoAttrs, operands, &default_device())[0]));
     });
 }
 
@@ -118,6 +119,7 @@ PyType_Slot kSlots[] = {
     {Py_nb_inplace_rshift, reinterpret_cast<void*>(in_place<slot_rshift>)},
     {Py_tp_richcompare, reinterpret_cast<void*>(slot_compare)},
     {Py_tp_hash, reinterpret_cast<void*>(slot_hash)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(slot_dealloc)},
     {0, nullptr},
 };
 
@@ -197,10 +199,10 @@ nb::tuple shape_of(runtime::Shape shape) {
 // An op's result with the dtype that the tensor's own values have.
 nb::object convert_inputs(nb::args args) {
     static const runtime::OpDef& like = op_named("add");
-    Tensors operands;
     std::vector<PyObject*> raw;
     for (nb::handle arg : args) raw.push_back(arg.ptr());
-    operands_from(raw.data(), raw.size(), like, operands);
+    Tensors operands(raw.size());
+    operands_from(raw.data(), like, operands);
     if (operands.empty()) return nb::list();
     DType dtype = operands[0]->dtype();
     for (const TensorRef& operand : operands) dtype = runtime::promote(dtype, operand->dtype());
@@ -219,7 +221,8 @@ nb::object convert_inputs(nb::args args) {
 }  // namespace
 
 void bind_tensor(nb::module_& m) {
-    nb::class_<Handle>(m, "Tensor", nb::type_slots(kSlots),
+    nb::class_<Handle>(m, "Tensor", nb::type_slots(kSlots), nb::dynamic_attr(),
+                       nb::is_weak_referenceable(),
                        "Base of megengine.Tensor: a handle to an immutable value.")
         .def("__init__",
              [](Handle* self, nb::handle data, nb::handle dtype, nb::handle device, bool is_const,

@@ -5,6 +5,7 @@
 
 #include <nanobind/stl/shared_ptr.h>
 
+#include "jit/plan_ladder.h"
 #include "jit/recorder.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/direct_call.h"
@@ -232,6 +233,8 @@ void bind_trace(nb::module_& m) {
         if (Session* session = Session::running()) session->end_recompute(values_of(results));
     }, nb::arg("results"));
     m.def("is_recording", [] { return Recorder::running() != nullptr; });
+    m.def("searched_part", &jit::searched_part,
+          "Of the search for memory plans that runs: the part that is done, 0 to 1; else 0.");
 }
 
 }  // namespace megjit::python

@@ -1,5 +1,9 @@
 #include "python/bindings/traced_call.h"
 
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "python/bindings/loan.h"
@@ -49,6 +53,30 @@ std::vector<Handle*> Rebound::handles() const {
     for (const Entry& entry : entries_)
         if (!entry.is_grad) result.push_back(&handle_of(entry.object.ptr()));
     return result;
+}
+
+std::vector<jit::Update> Rebound::updates(const Session& session) const {
+    // Where work behind a failure is left out nobody asks, and each call of a program comes by
+    // here.
+    const auto may_ask = [](const TensorRef& tensor) {
+        return tensor && !tensor->device().stream().stops_at_failure();
+    };
+    if (entries_.empty() || std::ranges::none_of(session.bound(), may_ask)) return {};
+    std::unordered_map<uint64_t, uint32_t> slots;  // by the tensor's id
+    for (uint32_t slot = 0; slot < session.bound().size(); ++slot)
+        if (const TensorRef& tensor = session.bound()[slot]) slots.emplace(tensor->id(), slot);
+    std::map<jit::RecordId, std::set<uint32_t>> replaced;
+    for (const Entry& entry : entries_) {
+        const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
+        const auto slot = slots.find(entry.id);
+        if (holder.is_none() || slot == slots.end()) continue;
+        const TensorRef& value = handle_of(holder.ptr()).value();
+        if (session.is_placeholder(*value)) replaced[value->trace.value].insert(slot->second);
+    }
+    std::vector<jit::Update> updates;
+    for (const auto& [value, of] : replaced)
+        if (of.size() == 1) updates.push_back({value, *of.begin()});
+    return updates;
 }
 
 void Rebound::let_go_of(const Session& session) {
@@ -112,6 +140,7 @@ TracedCall* TracedCall::running() {
 
 void TracedCall::finish() {
     const bool is_planned = session().function().options.only_plan;
+    session().version()->set_updates(rebound.updates(session()));
     rebound.let_go_of(session());
     try {
         const Loan loan(rebound.handles());

@@ -21,6 +21,8 @@ public:
     void note(PyObject* tensor, const jit::Session& session);
     void note_grad(PyObject* tensor, const jit::Session& session);  // its .grad is about to change
     std::vector<Handle*> handles() const;
+    // Which values take the place of which inputs; none that would take two.
+    std::vector<jit::Update> updates(const jit::Session& session) const;
     // Before the program runs: inputs are held by the session alone, so that it may work in place.
     void let_go_of(const jit::Session& session);
     // After a failure, or a call that was only planned: what has no value goes back to what it was.

@@ -1,6 +1,7 @@
 """megjit: a JIT-compiling static-graph runtime for deep learning, with the megengine API."""
 
 import importlib as _importlib
+import sys as _sys
 import typing as _typing
 
 from . import _core  # noqa: F401  (first: everything else stands on it)
@@ -25,6 +26,7 @@ from . import quantization as quantization
 from . import random as random
 from . import utils as utils
 from ._installation import check_misc as check_misc
+from .core import torch_words as _torch_words
 from .core._imperative_rt.core2 import full_sync as _full_sync
 from .device import *  # noqa: F403
 from .logger import enable_debug_log as enable_debug_log
@@ -42,13 +44,15 @@ if _typing.TYPE_CHECKING:
     from . import hub as hub
     from . import traced_module as traced_module
 
+_torch_words.explain_arguments()
+
 _LAZY = ("data", "fx", "hub", "traced_module")  # worker processes, graphs, downloads: loaded when first named
 
 
 def __getattr__(name: str) -> _typing.Any:
     if name in _LAZY:
         return _importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _torch_words.missing_name(f"module {__name__!r}", name, _torch_words.PACKAGE, _sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

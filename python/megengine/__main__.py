@@ -2,6 +2,7 @@
 the graph of a saved module."""
 
 import argparse
+import os
 import platform
 import sys
 from collections.abc import Callable
@@ -78,7 +79,7 @@ def kernels(arguments: argparse.Namespace) -> int:
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    from megengine import _plan_report
+    from megengine import _plan_report, _world_report
 
     # Options may follow the script's name; what follows -- is the script's alone.
     own, script_only = arguments.arguments, []
@@ -87,8 +88,14 @@ def plan(arguments: argparse.Namespace) -> int:
         own, script_only = own[:at], own[at + 1 :]
     options = argparse.ArgumentParser(prog="python -m megengine plan", add_help=False, allow_abbrev=False)
     add_plan_options(options)
-    options.set_defaults(limit=arguments.limit, html=arguments.html, repeats=arguments.repeats)
+    options.set_defaults(**{name: vars(arguments)[name] for name in vars(options.parse_args([]))})
     found, rest = options.parse_known_args(own)
+    if found.world is not None:
+        if found.bandwidth is None or found.limit or found.html:
+            raise ValueError("--world needs a --bandwidth, and neither --limit nor --html go with it")
+        return _world_report.run(
+            arguments.script, rest + script_only, found.world, found.bandwidth, found.latency, found.json, found.repeats
+        )
     return _plan_report.run(arguments.script, rest + script_only, found.limit, found.html, found.repeats)
 
 
@@ -101,7 +108,14 @@ def graph(arguments: argparse.Namespace) -> int:
 def add_plan_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--limit", help="bytes of a call, such as 6GB, for every traced function")
     to.add_argument("--html", metavar="FILE", help="write the plan as a page; a second plan goes to FILE-2, and so on")
-    to.add_argument("--repeats", type=int, default=10, help="end the script after so many calls that bring no new plan (10)")
+    words = "end the script after so many calls that bring no new plan, or are measured (10)"
+    to.add_argument("--repeats", type=int, default=10, help=words)
+    words = "run the script's training steps here, and tell what they would take in a world of so many processes"
+    to.add_argument("--world", type=int, metavar="PROCESSES", help=words)
+    to.add_argument("--bandwidth", type=float, metavar="BYTES", help="of --world: bytes a second of a process's link, such as 25e9")
+    words = "of --world: seconds of a message beside its bytes (10e-6)"
+    to.add_argument("--latency", type=float, metavar="SECONDS", default=10e-6, help=words)
+    to.add_argument("--json", action="store_true", help="of --world: print JSON")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -125,7 +139,8 @@ def parser() -> argparse.ArgumentParser:
     script = add(commands, "kernels", kernels, "run a script and print what each kernel of its traced functions cost")
     script.add_argument("script")
     script.add_argument("arguments", nargs=argparse.REMAINDER)
-    words = "plan the memory of a script's traced functions, whose calls then compute nothing; its arguments stand behind its name"
+    words = "plan the memory of a script's traced functions, whose calls then compute nothing; or, with --world, the time of its "
+    words += "training steps in a world of many processes; its arguments stand behind its name"
     script = add(commands, "plan", plan, words)
     add_plan_options(script)
     script.add_argument("script")
@@ -145,7 +160,12 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     arguments = parser().parse_args()
     try:
-        return arguments.run(arguments)
+        status = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader has seen enough, as in `info | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python's last flush goes
+        return 0
     except (OSError, ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -230,6 +230,11 @@ def op_table() -> list[dict[str, Any]]:
     One row an op: name, doc, number of inputs, attributes with their kind, sample inputs.
     """
 
+def load_library_ops(path: str) -> list[tuple[str, Callable[..., Any], dict[str, str]]]:
+    """
+    Ops of a shared library (megjit/custom_op.h) join the registry. Of each: its name, its function, and the kinds of its attributes by name; reals are given as text.
+    """
+
 class Tape:
     """What a GradManager records."""
 
@@ -248,7 +253,7 @@ class Tape:
     @property
     def is_open(self) -> bool: ...
 
-    def backward(self, ys: object, dys: object, wanted: object) -> list[_Tensor | None]: ...
+    def backward(self, ys: object, dys: object, wanted: object, groups: Sequence[str]) -> list[_Tensor | None]: ...
 
     @staticmethod
     def open_group(arg: list[Tape], /) -> None: ...
@@ -683,6 +688,11 @@ def end_recompute(results: list[Any]) -> None: ...
 
 def is_recording() -> bool: ...
 
+def searched_part() -> float:
+    """
+    Of the search for memory plans that runs: the part that is done, 0 to 1; else 0.
+    """
+
 def copy_bandwidth(device: str = '') -> float: ...
 
 def compile_kernel(text: str) -> tuple[str, str]: ...
@@ -714,12 +724,37 @@ class World:
 
     def add_group(self, key: str, members: Sequence[int]) -> None: ...
 
+    def gather(self, text: str) -> list[str]:
+        """What each process gave, by rank."""
+
     def set_seconds(self, seconds: float) -> None: ...
 
     def close(self) -> None: ...
 
+def set_bucket_sizes(first: int, others: int) -> None:
+    """Bytes of the buckets of gradients."""
+
+def bucket_sizes() -> tuple[int, int]:
+    """(first, others), as they were set."""
+
+def gradient_buckets(bytes: Sequence[int], first: int, others: int) -> list[list[int]]:
+    """
+    Which gradients travel together, in the order in which backward has them.
+    """
+
+def set_exchanging_device(device: str | None) -> None:
+    """The GPU whose tensors go by NCCL; None: all go through the host."""
+
 def group_barrier(group: str) -> None:
     """Waits until all processes of the group are here."""
+
+def nccl_place(device: str) -> tuple[str, str]:
+    """
+    (version and GPU, why not): what all processes of a group must have for NCCL.
+    """
+
+def exchanged_by_nccl(op: str, dtype: str) -> bool:
+    """Whether NCCL serves the op on tensors of the dtype."""
 
 def is_tracked(tensor: Tensor) -> bool:
     """Whether an open tape differentiates what is computed from it."""

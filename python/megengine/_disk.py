@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import stat
 import threading
@@ -17,9 +19,21 @@ def cache_dir(*parts: str) -> str:
 
 
 @contextlib.contextmanager
+def one_process_at_a_time(name: str) -> Iterator[None]:
+    """Who comes to a block of this name, in any process of the user on this machine, waits until nobody is in it."""
+    path = cache_dir("locks", name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed, or the process ends
+        yield
+
+
+@contextlib.contextmanager
 def replaced(path: str | os.PathLike[str]) -> Iterator[str]:
     """A path to write to, which takes the place of ``path`` when the block ends without an error; else it is removed."""
     target = os.path.realpath(path)
+    if not os.path.isdir(os.path.dirname(target)):
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder to write into", os.path.dirname(target))
     partial = f"{target}.{os.getpid()}.{threading.get_ident()}.part"
     try:
         yield partial

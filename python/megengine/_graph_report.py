@@ -30,7 +30,7 @@ def zeros(text: str) -> Tensor:
         return Tensor(np.zeros(extents, np.dtype(dtype or "float32")))
     except (ValueError, TypeError):
         raise ValueError(
-            f"{text!r} is no shape\n  fix: write extents and dtype like 1,3,224,224:float32"
+            f"{text!r} is not a shape\n  fix: write extents and dtype like 1,3,224,224:float32"
         ) from None
 
 

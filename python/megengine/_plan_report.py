@@ -90,7 +90,7 @@ def run(script: str, arguments: list[str], limit: str | None, page: str | None, 
     """Runs the script; where it calls a traced function the call is planned instead, and printed.
 
     Returns 0 when there was such a call, 1 when there was none, and when no plan fits the limit. Raises OSError when
-    there is no such script, ValueError for a limit that is no size.
+    there is no such script, ValueError for a limit that is not a size.
     """
     with open(script, "rb"):
         pass

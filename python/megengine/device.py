@@ -502,7 +502,7 @@ def set_num_threads(count: int | None) -> None:
     count: 1 or more, the calling thread included; None: as many as the process is granted. Granted
         are, at least one, the least of: the CPU quota of the container (cgroup v1 or v2; half a CPU
         more is a thread more), the cores that the process may run on (its affinity), and
-        ``OMP_NUM_THREADS`` where it is set. A count given here goes before all three.
+        ``OMP_NUM_THREADS`` where it is set. A count given here overrides all three.
 
     Compiled functions keep the parts that they were cut into; they run on the new number as well. A
     forked child computes on one thread until it calls this. Where the system refuses threads, those

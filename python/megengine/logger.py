@@ -85,7 +85,7 @@ class MegEngineLogFormatter(logging.Formatter):
             self.log_fout.write(self.date_full % full + mark + body + "\n")
             self.log_fout.flush()
         head, color = self.date % fields, self._COLORS.get(record.levelno)
-        if not _stderr_is_terminal():
+        if not stderr_is_terminal():
             return head + mark + body
         text = f"\x1b[{color}m{mark}{body}\x1b[0m" if color else mark + body
         return f"\x1b[32m{head}\x1b[0m{text}"
@@ -114,7 +114,8 @@ class MegBrainLogFormatter(MegEngineLogFormatter):
     date = "%(asctime)s[mgb] "
 
 
-def _stderr_is_terminal() -> bool:
+def stderr_is_terminal() -> bool:
+    """Does what is written to ``sys.stderr`` now go to a terminal?"""
     try:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):  # replaced or closed by the program

@@ -121,11 +121,24 @@ def _load_from(
         except _DAMAGE as error:
             if allow_pickle and not isinstance(error, (EOFError, pickle.UnpicklingError)):
                 raise  # an error of the author's code
-            raise RuntimeError(
-                f"cannot read {name}: {type(error).__name__}: {error}; the file is truncated, damaged, or not a "
-                "file that megengine.save wrote; write or download it again; files of traced_module and fx have a load of their own, "
-                "models of trace.dump are read by utils.network.Network.load"
-            ) from error
+            why = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise RuntimeError(f"cannot read {name}: {why}\n  fix: {_way_out(file)}") from error
+
+
+def _way_out(file: IO[bytes]) -> str:
+    """What to do about a file that is not a pickle, by how it begins."""
+    begin = b""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        file.seek(0)
+        begin = file.read(9)
+    if begin[:4] == b"PK\x03\x04":
+        return "this is a zip archive, as torch.save writes: read it with torch, and load its tensors as NumPy arrays"
+    if begin[8:] == b"{":
+        return "this is a model file: read it with traced_module.load or fx.load"
+    return (
+        "the file is truncated, damaged, or not a file that megengine.save wrote: write or download it again; "
+        "a file of trace.dump is read by utils.network.Network.load"
+    )
 
 
 # What unpickling random bytes may raise.

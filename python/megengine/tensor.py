@@ -9,12 +9,14 @@ from numpy.typing import ArrayLike, DTypeLike
 from . import _core
 from ._core import Tensor as _Tensor
 from ._core import apply_const, symbolic_shape_active
+from ._deprecation import deprecated
 from .core import ops
 from .core.no_effect import no_effect
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
-from .core.tensor.host_names import named
+from .core.tensor.host_names import name_as, named
 from .core.tensor.shapes import in_order_of
+from .core.torch_words import TENSOR, explain_names
 from .device import Device, device_of, shown_name
 
 if TYPE_CHECKING:
@@ -74,9 +76,11 @@ class Tensor(ArrayMethodMixin):
             device = _core.find_device(str(device))
         if isinstance(data, Tensor):
             if device is None and data._host_name:
-                self._host_name = data._host_name
+                name_as(self, data._host_name)
             if format == "default":
                 format = data.format
+        elif data is None:
+            raise TypeError("Tensor: data is None\n  fix: pass numbers, a list or an array; F.zeros(shape) makes zeros")
         elif dtype is not None:
             dtype = dtype_name(dtype)
             if dtype == "complex64":
@@ -195,16 +199,22 @@ class Tensor(ArrayMethodMixin):
         """Returns a tensor of the same value, through which no gradient flows."""
         return in_order_of(self, super().detach())
 
+    def _dev_tensor(self) -> "Tensor":
+        """What programs give to inputs of ``core.tensor.megbrain_graph``: the value by itself."""
+        return self.detach()
+
     def value_id(self) -> int:
         """Returns the number of the value that the handle holds now; in-place writes change it."""
         return self._value_id()
 
+    @deprecated("Tensor.set_value")
     def set_value(self, value: Any) -> None:
-        """Replaces all elements. Deprecated: write ``x[...] = value``."""
+        """Replaces all elements by ``value``, which is broadcast."""
         self[...] = value
 
+    @deprecated("Tensor.reset_zero")
     def reset_zero(self) -> None:
-        """Sets all elements to 0. Deprecated: write ``x[...] = 0``."""
+        """Sets all elements to 0."""
         self._reset(ops.full(shape=self._tuple_shape, value=0.0, dtype=self.dtype.name, device=self))
 
     def to(self, device: str | Device, *, _borrow: bool = False) -> "Tensor":
@@ -224,6 +234,17 @@ class Tensor(ArrayMethodMixin):
         except (ValueError, RuntimeError):  # a placeholder of a trace
             values = f"<shape {list(self._tuple_shape)}>"
         return f"{type(self).__name__}({values}{piece}, device={shown_name(self.device)})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is, above its values."""
+        import html  # slow to import
+
+        try:
+            values = np.array2string(self.numpy(), precision=4, suppress_small=True, threshold=200)
+        except (ValueError, RuntimeError):  # as above
+            values = "no value yet"
+        kind = f"{type(self).__name__} {self.dtype}{list(self._tuple_shape)}, {shown_name(self.device)}"
+        return f"<code>{html.escape(kind)}</code><pre>{html.escape(values)}</pre>"
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return (
@@ -275,3 +296,4 @@ class Parameter(Tensor):
 
 
 _core._set_tensor_class(Tensor)
+explain_names(Tensor, TENSOR)

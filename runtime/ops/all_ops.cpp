@@ -26,6 +26,7 @@ std::vector<OpDef> conv_ops();
 std::vector<OpDef> matmul_ops();
 std::vector<OpDef> norm_ops();
 std::vector<OpDef> pool_ops();
+std::vector<OpDef> recurrent_ops();
 std::vector<OpDef> softmax_ops();
 // of several processes
 std::vector<OpDef> collective_ops();
@@ -35,9 +36,9 @@ void register_all_ops() {
     std::call_once(once, [] {
         using Family = std::vector<OpDef> (*)();
         constexpr Family kFamilies[] = {
-            arithmetic_ops, math_ops, logic_ops,   activation_ops, shape_ops,      index_ops,
-            reduce_ops,     sort_ops, random_ops,  linalg_ops,     conv_ops,       matmul_ops,
-            norm_ops,       pool_ops, softmax_ops, attention_ops,  collective_ops,
+            arithmetic_ops, math_ops, logic_ops,   activation_ops, shape_ops,     index_ops,
+            reduce_ops,     sort_ops, random_ops,  linalg_ops,     conv_ops,      matmul_ops,
+            norm_ops,       pool_ops, softmax_ops, attention_ops,  recurrent_ops, collective_ops,
         };
         for (const Family family : kFamilies)
             for (OpDef& op : family()) register_op(std::move(op));

@@ -46,4 +46,8 @@ inline TensorRef zeros_like(const TensorRef& x) {
 // Sums over the axes along which `shape` was broadcast to x's shape: the gradient of broadcasting.
 TensorRef reduce_to(const TensorRef& x, const Shape& shape);
 
+// Gradients of a call, to any order, through what `made_of` writes for it: the same in other ops.
+using MadeOf = Tensors (*)(const OpCall&, std::span<const TensorRef> inputs);
+Grads gradients_through(const GradCall& g, MadeOf made_of);
+
 }  // namespace megjit::runtime::build

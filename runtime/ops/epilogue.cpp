@@ -16,7 +16,7 @@ constexpr std::string_view kWords[] = {"bias", "add", "relu"};  // by kind
 Kind kind_of(const OpCall& call, const std::string& word) {
     const auto found = std::find(std::begin(kWords), std::end(kWords), word);
     if (found == std::end(kWords))
-        refuse(call, cat("epilogue E2: '", word, "' is no step"), "use bias, add and relu");
+        refuse(call, cat("epilogue E2: '", word, "' is not a step"), "use bias, add and relu");
     return static_cast<Kind>(found - std::begin(kWords));
 }
 

@@ -76,7 +76,7 @@ std::vector<Type> infer_index_write(const OpCall& call) {
     const Shape shape = indexed_shape(call, 2);
     if (!(value.shape == shape) || value.dtype != x.dtype)
         refuse(call,
-               cat(call.op.name, " I3: these places need a value of ",
+               cat(call.op.name, " I3: the selected elements need a value of ",
                    to_string(Type{x.dtype, shape}), ", not ", to_string(value)),
                "broadcast and cast the value first");
     if (call.op.name == "index_add" && x.dtype == DType::b8)
@@ -381,7 +381,7 @@ std::vector<OpDef> by_index() {
     return {
         {.name = "index_get",
          .doc =
-             "x at index tensors on `axes`, whole along the others, as NumPy's advanced indexing: the places stand where the axes stood when these are neighbours, else in front.",
+             "x at index tensors on `axes`, whole along the others, as NumPy's advanced indexing: the axes of the result of indexing stand where the indexed axes stood if these are adjacent, else in front.",
          .inputs = {"x", "index"},
          .variadic = true,
          .attrs = axes,
@@ -394,7 +394,7 @@ std::vector<OpDef> by_index() {
          .cost = moves},
         {.name = "index_set",
          .doc =
-             "x with `value` written at those places; of several writes to one place the last wins.",
+             "x with `value` written at those indices; of several writes to one element the last wins.",
          .inputs = {"x", "value", "index"},
          .variadic = true,
          .attrs = axes,
@@ -407,7 +407,7 @@ std::vector<OpDef> by_index() {
          .cost = moves},
         {.name = "index_add",
          .doc =
-             "x with `value` added at those places, repeated places too, always in the same order.",
+             "x with `value` added at those indices, once for each time an index is repeated, always in the same order.",
          .inputs = {"x", "value", "index"},
          .variadic = true,
          .attrs = axes,
@@ -455,7 +455,7 @@ std::vector<OpDef> by_index() {
          .access = Access::written},
         {.name = "checked_index",
          .doc =
-             "The index with negative places counted from the end. A place out of range is an IndexError that names axis and op.",
+             "The index with negative values counted from the end. A value out of range is an IndexError that names axis and op.",
          .inputs = {"index"},
          .attrs = {{"axis", AttrKind::integer},
                    {"extent", AttrKind::integer},
@@ -477,7 +477,8 @@ std::vector<OpDef> by_index() {
 std::vector<OpDef> by_value() {
     return {
         {.name = "mask_select",
-         .doc = "The elements of x where mask is true, and their int32 places in row-major order.",
+         .doc =
+             "The elements of x where mask is true, and their int32 indices in row-major order, counted in the flattened tensor.",
          .inputs = {"x", {"mask", OperandKind::mask}},
          .grad = grad_mask_select,
          .direct = run_mask_select},
@@ -510,13 +511,14 @@ std::vector<OpDef> by_value() {
 void refuse_place(std::string_view op, int64_t value, int64_t axis, int64_t extent) {
     user_error({.what = cat(op, ": index ", value, " is out of range for axis ", axis,
                             " of extent ", extent),
-                .why = cat("places go from ", -extent, " to ", extent - 1)},
+                .why = extent ? cat("valid indices are ", -extent, " to ", extent - 1)
+                              : "the axis is empty"},
                ErrorKind::index);
 }
 
 void refuse_label(int64_t label, int64_t classes) {
     user_error({.what = cat("one_hot: label ", label, " is out of range for ", classes, " classes"),
-                .why = cat("labels go from 0 to ", classes - 1)},
+                .why = cat("valid labels are 0 to ", classes - 1)},
                ErrorKind::index);
 }
 

@@ -13,10 +13,13 @@ namespace megjit::runtime::ops {
     }
 
 MEGJIT_KNOWN_OP(add)
+MEGJIT_KNOWN_OP(all_reduce_sum)
 MEGJIT_KNOWN_OP(cast)
+MEGJIT_KNOWN_OP(concat)
 MEGJIT_KNOWN_OP(conv)
 MEGJIT_KNOWN_OP(conv_epilogue)
 MEGJIT_KNOWN_OP(coordinates)
+MEGJIT_KNOWN_OP(copy_to)
 MEGJIT_KNOWN_OP(exp)
 MEGJIT_KNOWN_OP(fma3)
 MEGJIT_KNOWN_OP(full)
@@ -29,9 +32,11 @@ MEGJIT_KNOWN_OP(mul)
 MEGJIT_KNOWN_OP(neg)
 MEGJIT_KNOWN_OP(relayout)
 MEGJIT_KNOWN_OP(reshape)
+MEGJIT_KNOWN_OP(slice)
 MEGJIT_KNOWN_OP(slice_set)
 MEGJIT_KNOWN_OP(square)
 MEGJIT_KNOWN_OP(transpose)
+MEGJIT_KNOWN_OP(where)
 
 #undef MEGJIT_KNOWN_OP
 

@@ -123,7 +123,7 @@ std::vector<OpDef> max_ops() {
          .cost = cost_pool},
         {.name = "max_pool_pick",
          .doc =
-             "The elements of v at the places that max_pool takes from x: the gradient of max_pool_grad for dy.",
+             "The elements of v at the positions that max_pool takes from x: the gradient of max_pool_grad for dy.",
          .inputs = {"x", "v"},
          .attrs = {kKernel, kStride, kPadding},
          .infer = [](const OpCall& call) -> std::vector<Type> {
@@ -158,7 +158,7 @@ std::vector<OpDef> max_ops() {
          .keeps = Keeps::inputs,
          .cost = cost_pool},
         {.name = "adaptive_max_pool_pick",
-         .doc = "The elements of v at the places that adaptive_max_pool takes from x.",
+         .doc = "The elements of v at the positions that adaptive_max_pool takes from x.",
          .inputs = {"x", "v"},
          .attrs = {kOutput},
          .infer = [](const OpCall& call) -> std::vector<Type> {

@@ -54,7 +54,7 @@ std::vector<OpDef> sort_ops() {
     return {
         {.name = "sort",
          .doc =
-             "Values in order along an axis and their int32 places; equal elements keep their order, NaN counts as the largest.",
+             "Values in order along an axis and their int32 indices; equal elements keep their order, NaN counts as the largest.",
          .inputs = {"x"},
          .attrs = {{"axis", AttrKind::integer, Attr{int64_t{-1}}},
                    {"descending", AttrKind::integer, Attr{int64_t{0}}}},
@@ -64,7 +64,7 @@ std::vector<OpDef> sort_ops() {
          .cost = cost_sort},
         {.name = "topk",
          .doc =
-             "The k smallest (descending: largest) elements along an axis in order, and their int32 places.",
+             "The k smallest (descending: largest) elements along an axis in order, and their int32 indices.",
          .inputs = {"x"},
          .attrs = {{"k", AttrKind::integer},
                    {"axis", AttrKind::integer, Attr{int64_t{-1}}},

@@ -2,6 +2,10 @@
 // failures.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+#include <thread>
+
 #include "backends/cuda/source_kernel.h"
 #include "tests/backends/cuda_testing.h"
 
@@ -99,6 +103,30 @@ TEST_F(LostWork, WhatCameBeforeAndWhatComesAfterIsWhole) {
     EXPECT_EQ(values_of(build::add(x, 1.0))[4], 9.0f);
 }
 
+TEST_F(LostWork, IsSeenByWhatIsQueuedBehindItUntilSomebodyIsTold) {
+    auto& stream = dynamic_cast<CudaStream&>(gpu().stream());
+    const TensorRef x = counted(gpu(), 10), seen = empty_tensor(gpu(), {DType::u8, {3}});
+    const auto look = [&](int at) { stream.tell_failure(static_cast<char*>(seen->data()) + at); };
+    look(0);
+    const TensorRef lost = out_of_range(x);
+    look(1);
+    EXPECT_THROW(values_of(lost), UserError);
+    look(2);
+    const HostView view(seen);
+    EXPECT_EQ(view.as<uint8_t>()[0], 0);
+    EXPECT_NE(view.as<uint8_t>()[1], 0);
+    EXPECT_EQ(view.as<uint8_t>()[2], 0);
+}
+
+TEST_F(LostWork, ThatFailsTooIsNotToldASecondTime) {
+    const TensorRef x = counted(gpu(), 10), lost = out_of_range(x);
+    const Ticket ticket = gpu().stream().record();
+    const TensorRef lost_too = out_of_range(x);
+    EXPECT_THROW(gpu().stream().synchronize(ticket), UserError);
+    EXPECT_EQ(values_of(build::add(x, 1.0))[4], 5.0f);
+    EXPECT_THROW(values_of(lost_too), UserError);
+}
+
 TEST_F(CudaDeviceTest, AChildOfAForkIsToldThatItCannotUseIt) {
     const TensorRef x = counted(gpu(), 10);
     EXPECT_EXIT(
@@ -146,6 +174,30 @@ TEST_F(Repeated, TakesOtherWorkToo) {
         });
         EXPECT_EQ(values_of(sum)[99], 99.0f * (2 + i % 2)) << i;
     }
+}
+
+// Found by eight threads: work that was queued while a graph's end waited for its own was taken for
+// done, and what it wrote to the host came late.
+TEST_F(Repeated, TheEndOfOneIsNotTheEndOfWhatOthersQueue) {
+    using std::chrono::milliseconds;
+    auto& stream = dynamic_cast<CudaStream&>(gpu().stream());
+    one_ = counted(gpu(), 1);
+    const TensorRef x = counted(gpu(), 10);
+    for (int i = 0; i < 2; ++i) step(x, one_);
+    const auto wait_for = [](std::shared_future<void> opened) {
+        return [opened] { opened.wait_for(std::chrono::seconds(10)); };
+    };
+    std::promise<void> first, second;
+    stream.call(wait_for(first.get_future().share()));
+    std::thread end([&] { kept_ = nullptr; });
+    std::this_thread::sleep_for(milliseconds(20));  // now it waits; if not, this proves nothing
+    stream.call(wait_for(second.get_future().share()));
+    const Ticket behind = stream.record();
+    first.set_value();
+    end.join();
+    const std::future<void> done = std::async([&] { stream.synchronize(behind); });
+    EXPECT_EQ(done.wait_for(milliseconds(20)), std::future_status::timeout);
+    second.set_value();
 }
 
 // ---- failures of the GPU

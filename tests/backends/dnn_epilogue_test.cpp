@@ -141,7 +141,8 @@ std::string refusal(const std::vector<Values>& more, const std::string& epilogue
 
 TEST(Epilogue, RefusesWhatItsRulesForbid) {
     const Values bias = random(Shape{3}, 3), rows = random(Shape{4, 1}, 3);
-    EXPECT_NE(refusal({bias}, "scale").find("epilogue E2: 'scale' is no step"), std::string::npos);
+    EXPECT_NE(refusal({bias}, "scale").find("epilogue E2: 'scale' is not a step"),
+              std::string::npos);
     EXPECT_NE(refusal({bias, bias}, "bias bias").find("epilogue E2: 'bias' stands twice"),
               std::string::npos);
     EXPECT_NE(refusal({bias}, "relu").find("epilogue E3: 'relu' takes 0 operands, and there are 1"),

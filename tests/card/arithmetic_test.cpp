@@ -135,8 +135,8 @@ TYPED_TEST(Integers, SumsProductsAndQuotients) {
         return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
     });
     this->two("mul.hi", t, v, [](T a, T b) {
-        return static_cast<T>((static_cast<__int128>(a) * static_cast<__int128>(b)) >>
-                              (8 * sizeof(T)));
+        using Wide = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
+        return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b) >> (8 * sizeof(T)));
     });
     this->two("min", t, v, [](T a, T b) { return std::min(a, b); });
     this->two("max", t, v, [](T a, T b) { return std::max(a, b); });

@@ -72,7 +72,7 @@ TEST_F(Faults, MemoryOfTheHostIsReachedOnlyWhenPinned) {
 }
 TEST_F(Faults, AMisalignedAddressIsNoticed) {
     EXPECT_EQ(result_of(reader(), {1}, {64}, allocate(64), uint64_t{2}), kMisaligned);
-    expect_fault({"is no multiple of 4", "thread (37, 0, 0)"});
+    expect_fault({"is not a multiple of 4", "thread (37, 0, 0)"});
 }
 TEST_F(Faults, TheHostCannotTouchDeviceMemory) {
     const Address p = allocate(64);

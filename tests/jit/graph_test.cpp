@@ -44,6 +44,17 @@ TEST_F(GraphText, AnUnknownOpIsRefusedWithItsLine) {
     }
 }
 
+TEST_F(GraphText, AnUnknownCustomOpSaysHowToLoadIt) {
+    try {
+        parse_graph("%0: f32[2] = input 0\n%1: f32[2] = custom.Scale %0\nreturn %1\n");
+        FAIL() << "an unknown op must be refused";
+    } catch (const runtime::UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("fix: load the library that defines it first"),
+                  std::string::npos)
+            << error.what();
+    }
+}
+
 TEST_F(GraphText, AValueThatIsNotDefinedIsRefused) {
     EXPECT_THROW(parse_graph("%0: f32[2] = input 0\n%1: f32[2] = neg %7\nreturn %1\n"),
                  runtime::UserError);

@@ -119,7 +119,7 @@ TEST_F(Products, AreTransferredOnce) {
 
 TEST_F(Products, TransfersRunBesideThem) {
     const PreparedGraph prepared = prepare_to_plan(training(true), std::nullopt);
-    const ProgramLayout layout = lay_out(prepared, plan_buffers(prepared, {}, true));
+    const ProgramLayout layout = lay_out(prepared, plan_buffers(prepared, {}, {}, true));
     std::vector<size_t> transfers, waits;
     for (size_t i = 0; i < layout.steps.size(); ++i) {
         if (layout.steps[i].is_transfer) transfers.push_back(i);

@@ -77,6 +77,17 @@ TEST_F(Simplify, ASquareIsNoPower) {
         "%0: f32[2] = input 0\n%1: f32[2] = square %0\nreturn %1\n");
 }
 
+TEST_F(Simplify, AHalfThatWentThroughFloat32IsCastFromWhatItWas) {
+    EXPECT_EQ(
+        after(
+            simplify_and_drop,
+            "%0: bf16[2] = input 0\n%1: f32[2] = cast %0 {dtype=\"float32\"}\n%2: bf16[2] = cast %1 {dtype=\"bfloat16\"}\n%3: f16[2] = cast %1 {dtype=\"float16\"}\nreturn %2 %3\n"),
+        "%0: bf16[2] = input 0\n%1: f16[2] = cast %0 {dtype=\"float16\"}\nreturn %0 %1\n");
+    constexpr std::string_view rounds =
+        "%0: f32[2] = input 0\n%1: bf16[2] = cast %0 {dtype=\"bfloat16\"}\n%2: f32[2] = cast %1 {dtype=\"float32\"}\nreturn %2\n";
+    EXPECT_EQ(after(simplify_and_drop, rounds), rounds);
+}
+
 TEST_F(Simplify, AScalarTimesOneThatBroadcastsStays) {
     constexpr std::string_view text =
         "%0: f32[] = input 0\n%1: f32[2] = const 1 1\n%2: f32[2] = mul %0 %1\nreturn %2\n";

@@ -357,8 +357,6 @@ TEST(Threads, ABlockMayBeReleasedByAnotherThread) {
     EXPECT_EQ(a.stats().in_use, 0);
 }
 
-// ThreadSanitizer does not follow a fork of a process with several threads.
-#if !defined(__SANITIZE_THREAD__)
 TEST(Fork, ChildMayAllocateWhileOtherThreadsOfTheParentWereAllocating) {
     CachingAllocator a;
     std::atomic<bool> stop = false;
@@ -380,6 +378,5 @@ TEST(Fork, ChildMayAllocateWhileOtherThreadsOfTheParentWereAllocating) {
     stop = true;
     busy.join();
 }
-#endif
 
 }}  // namespace megjit::memory

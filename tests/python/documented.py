@@ -13,7 +13,7 @@ own, and a page can write files and run commands.
     ```sh          what a test cannot run (it installs or builds); test_documents.py says which pages may have one
     ```text        a picture or a form
 
-A python block that begins with ``# file: train.py`` is written there instead of being run.
+A python block that begins with ``# file: train.py``, or a cpp block with ``// file: op.cpp``, is written there instead of being run.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ def page_as_it_runs(text):
         follower = blocks[i + 1] if i + 1 < len(blocks) else None
         if block.kind == "console":
             shown = f"```console{block.words}\n{run_commands(block.body, block.words)}```"
-        elif block.kind == "python" and (file := re.match(r"# file: (\S+)\n", block.body)):
+        elif block.kind in ("python", "cpp") and (file := re.match(r"(?:#|//) file: (\S+)\n", block.body)):
             Path(file[1]).write_text(block.body, encoding="utf-8")
         elif block.kind == "python":
             got, want, words = run_python(block.body, names), "", ""

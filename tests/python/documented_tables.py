@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from megengine import _core
+from megengine._deprecation import DEPRECATED
 from megengine.core import _config
 from megengine.jit import dump
 
@@ -42,7 +43,7 @@ def without_effect():
             if isinstance(where, ast.Constant) and isinstance(why, ast.Constant) and names:
                 rows.append([f"`{where.value}`", ", ".join(f"`{name}`" for name in names), why.value])
     layouts = ", ".join(f"`{name}`" for name in sorted(dump.LAYOUT_OPTIONS))
-    rows.append(["`dump`", layouts, "programs choose layouts by themselves when they are loaded"])
+    rows.append(["`dump`", layouts, "programs choose layouts when they are loaded"])
     return rows_as_text(["function", "parameters", "why they change nothing"], sorted(rows))
 
 
@@ -52,7 +53,12 @@ def switches():
     return rows_as_text(["variable", "meaning"], rows)
 
 
-TABLES = {table.__name__: table for table in (settings, without_effect, switches)}
+def deprecated():
+    """What goes away, when, and what to write instead."""
+    return rows_as_text(["name", "until", "instead"], [[f"`{name}`", *row] for name, row in DEPRECATED.items()])
+
+
+TABLES = {table.__name__: table for table in (settings, without_effect, switches, deprecated)}
 
 
 def with_tables(text):

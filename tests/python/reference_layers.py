@@ -72,6 +72,84 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
+def _in_time(steps, reverse):
+    return range(steps)[:: -1 if reverse else 1]
+
+
+def rnn(gates, w_hh, h, function=np.tanh, reverse=False):
+    """h of all steps; gates: what the inputs give to them, [steps, n, hidden]."""
+    y = np.zeros((*gates.shape[:2], w_hh.shape[1]))
+    for t in _in_time(len(gates), reverse):
+        y[t] = h = function(gates[t] + h @ w_hh.T)
+    return y
+
+
+def rnn_grad(y, w_hh, dy, reverse=False):
+    """Of tanh: the gradient of the gates."""
+    dgates, after = np.zeros_like(y), 0
+    for t in _in_time(len(y), not reverse):
+        dgates[t] = (dy[t] + after) * (1 - y[t] ** 2)
+        after = dgates[t] @ w_hh
+    return dgates
+
+
+def lstm(gates, w_hh, h, c, reverse=False):
+    """h and c of all steps, and the gates behind their functions."""
+    y, cs = (np.zeros((*gates.shape[:2], w_hh.shape[1])) for _ in range(2))
+    activations = np.zeros_like(gates)
+    for t in _in_time(len(gates), reverse):
+        i, f, g, o = np.split(gates[t] + h @ w_hh.T, 4, axis=-1)
+        i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
+        cs[t] = c = f * c + i * g
+        y[t] = h = o * np.tanh(c)
+        activations[t] = np.concatenate([i, f, g, o], -1)
+    return y, cs, activations
+
+
+def lstm_grad(activations, w_hh, c_first, c, dy, dc, reverse=False):
+    """The gradients of the gates and of the first c."""
+    dgates, dh, carried = np.zeros_like(activations), 0, 0
+    order = list(_in_time(len(c), reverse))
+    for place, t in reversed(list(enumerate(order))):
+        i, f, g, o = np.split(activations[t], 4, axis=-1)
+        before, squashed = c[order[place - 1]] if place else c_first, np.tanh(c[t])
+        dh = dy[t] + dh
+        total = dc[t] + carried + dh * o * (1 - squashed**2)
+        of_gates = total * g * i * (1 - i), total * before * f * (1 - f), total * i * (1 - g**2), dh * squashed * o * (1 - o)
+        dgates[t] = np.concatenate(of_gates, -1)
+        dh, carried = dgates[t] @ w_hh, total * f
+    return dgates, carried
+
+
+def gru(gates, w_hh, h, b_hh, reverse=False):
+    """h of all steps, the gates r, z, n behind their functions, and what r scales."""
+    y, scaled = (np.zeros((*gates.shape[:2], w_hh.shape[1])) for _ in range(2))
+    activations = np.zeros_like(gates)
+    for t in _in_time(len(gates), reverse):
+        (gr, gz, gn), (qr, qz, qn) = (np.split(part, 3, axis=-1) for part in (gates[t], h @ w_hh.T + b_hh))
+        r, z = sigmoid(gr + qr), sigmoid(gz + qz)
+        n = np.tanh(gn + r * qn)
+        y[t] = h = (1 - z) * n + z * h
+        activations[t], scaled[t] = np.concatenate([r, z, n], -1), qn
+    return y, activations, scaled
+
+
+def gru_grad(activations, w_hh, h_first, y, scaled, dy, reverse=False):
+    """The gradients of the gates, of h w_hh' + b_hh, and of the first h but for its product."""
+    dgates, dproduct = np.zeros_like(activations), np.zeros_like(activations)
+    dh, order = 0, list(_in_time(len(y), reverse))
+    for place, t in reversed(list(enumerate(order))):
+        r, z, n = np.split(activations[t], 3, axis=-1)
+        before = y[order[place - 1]] if place else h_first
+        dh = dy[t] + dh
+        dn = dh * (1 - z) * (1 - n**2)
+        dr, dz = dn * scaled[t] * r * (1 - r), dh * (before - n) * z * (1 - z)
+        dgates[t], dproduct[t] = np.concatenate([dr, dz, dn], -1), np.concatenate([dr, dz, dn * r], -1)
+        carried = dh * z
+        dh = dproduct[t] @ w_hh + carried
+    return dgates, dproduct, carried
+
+
 def lstm_cell(x, h, c, w_ih, w_hh, b_ih, b_hh):
     i, f, g, o = np.split(x @ w_ih.T + b_ih + h @ w_hh.T + b_hh, 4, axis=-1)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)

@@ -436,3 +436,10 @@ def test_functions_copy_and_pickle():
 def test_parameters_can_be_attached_like_tensors():
     w = Parameter(np.float32([2]))
     assert grad_of(lambda w: w * 3, w)[0] == 3
+
+
+def test_backward_warns_when_nothing_is_attached():
+    w, gm = Parameter([2.0]), GradManager()
+    with pytest.warns(UserWarning, match="no tensor is attached"), gm:
+        gm.backward(w * w)
+    assert w.grad is None

@@ -117,7 +117,7 @@ def test_classes_of_the_program_are_read_where_it_has_imported_them(tmp_path):
 
 def test_functions_of_the_program_and_classes_of_libraries_are_refused():
     for thing in (numbers_of, subprocess.Popen):
-        with pytest.raises(RuntimeError, match=f"build {thing.__module__}.{thing.__qualname__}"):
+        with pytest.raises(RuntimeError, match=f"the file names {thing.__module__}.{thing.__qualname__}"):
             mge.load(io.BytesIO(pickle.dumps(thing)))
 
 

@@ -3,10 +3,10 @@
 The processes are started once: each runs every check, in order, and says what came of it.
 """
 
-import traceback
 
 import numpy as np
 import pytest
+import world_checks
 
 import megengine as mge
 import megengine.distributed as dist
@@ -302,6 +302,41 @@ def traced_steps_give_the_bits_of_eager_ones(rank):
 
 
 @check
+def buckets_give_the_bits_of_separate_reductions(rank):
+    """Of several sizes, whole lines or not; one gradient is there twice, one waits for the result of another."""
+    shapes = [(7,), (16, 4), (3, 5), (64,), (1,), (33, 2), (16, 16)]
+    weights = [np.random.RandomState(k).normal(size=shape).astype("float32") for k, shape in enumerate(shapes)]
+
+    def run(wrap):
+        params = [mge.Parameter(weight) for weight in weights]
+        gm = GradManager().attach(params, callbacks=[dist.make_allreduce_cb("mean")])
+        optimizer = mge.optimizer.Adam(params, lr=0.01)
+
+        @wrap
+        def step(x):
+            with gm:
+                loss = sum(F.mean(F.tanh(param * x) ** 2) for param in params)
+                gm.backward(loss)
+            optimizer.step().clear_grad()
+            twice = DF.all_reduce_sum(DF.all_reduce_sum(x))
+            return DF.all_reduce_max(loss), twice, DF.all_reduce_sum(F.concat([x, x + rank])[:0])
+
+        for k in range(3):
+            results = step(Tensor([rank + 0.25 * k]))
+        return [tensor.numpy() for tensor in (*results, *params)]
+
+    expected = run(lambda step: step)
+    try:
+        for sizes in ((1, 1), (64, 256), (1 << 20, 25 << 20)):
+            dist.set_bucket_sizes(*sizes)
+            for options in ({"opt_level": 0}, {"opt_level": 2}, {"opt_level": 3, "numerics": "exact"}):
+                for got, wanted in zip(run(trace(symbolic=True, **options)), expected, strict=True):
+                    np.testing.assert_array_equal(got, wanted, err_msg=f"{sizes} {options}")
+    finally:
+        dist.set_bucket_sizes()
+
+
+@check
 def data_parallel_training_is_that_of_one_process(rank):
     """Each takes a third of the batch; statistics of the normalization are those of the whole one."""
     images = np.random.RandomState(0).normal(size=(5, 12, 2, 4, 4)).astype("float32")
@@ -367,23 +402,11 @@ def messages_in_traces(rank):
 # ------------------------------------------------------------------------------------------------------
 
 
-def run_checks():
-    results = {}
-    for name, function in CHECKS.items():
-        try:
-            function(dist.get_rank())
-            results[name] = None
-        except BaseException:
-            results[name] = traceback.format_exc()
-    return results
-
-
 @pytest.fixture(scope="module")
 def results():
-    return dist.launcher(run_checks, n_gpus=SIZE, timeout=120.0)()
+    return world_checks.run(CHECKS, SIZE)
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_in_three_processes(results, name):
-    failures = [f"rank {rank}: {result[name]}" for rank, result in enumerate(results) if result[name]]
-    assert not failures, "\n".join(failures)
+    world_checks.expect_passed(results, name)

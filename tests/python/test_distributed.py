@@ -60,6 +60,11 @@ def test_what_needs_a_group_says_so(act):
         act()
 
 
+def test_only_tensors_are_sent():
+    with pytest.raises(TypeError, match="remote_send: \\[1.0\\] is not a Tensor"):
+        dist.functional.remote_send([1.0], 1)
+
+
 def test_the_backend_can_be_set_and_overridden():
     before = dist.backend
     try:
@@ -200,6 +205,27 @@ def test_samplers_share_out_by_rank():
 
     first, second = in_world(2, worker)
     assert sorted(first + second) == list(range(10))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_gives_each_process_its_share(workers):
+    """Shuffled alike without a seed, by processes of its own that are in no group; each epoch anew."""
+
+    def worker():
+        from megengine.data import DataLoader, RandomSampler
+        from megengine.data.dataset import ArrayDataset
+
+        data = ArrayDataset(np.arange(12), np.arange(12) * 10)
+        loader = DataLoader(data, sampler=RandomSampler(data, batch_size=3), num_workers=workers)
+        epochs = [[np.stack(batch) for batch in loader] for _ in range(2)]
+        dist.group_barrier()
+        return [np.concatenate(batches, axis=1).tolist() for batches in epochs], len(loader)
+
+    (first, length), (second, _) = in_world(2, worker)
+    assert length == 2
+    for (x0, y0), (x1, y1) in zip(first, second, strict=True):
+        assert sorted(x0 + x1) == list(range(12)) and [10 * x for x in x0 + x1] == y0 + y1
+    assert first[0] != first[1]
 
 
 # -------------------------------------------------------------------------------------------- RPC pair

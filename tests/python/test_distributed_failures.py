@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -174,6 +175,95 @@ def test_a_killed_process_ends_all_and_leaves_no_orphan(tmp_path):
         assert not lives((tmp_path / str(rank)).read_text())
 
 
+# ---- traced steps, whose exchanges run beside the rest
+
+
+def traced_step(without_host=False, differs=False):
+    """(step, parameters): of four layers, with a bucket for each gradient."""
+    import megengine as mge
+    import megengine.functional as F
+    from megengine.autodiff import GradManager
+    from megengine.jit import trace
+
+    dist.set_bucket_sizes(1, 1)
+    layers = [mge.module.Linear(16, 16) for _ in range(4)]
+    params = [param for layer in layers for param in layer.parameters()]
+    dist.bcast_list_(params)
+    gm = GradManager().attach(params, callbacks=[dist.make_allreduce_cb("mean")])
+    optimizer = mge.optimizer.SGD(params, lr=0.1, momentum=0.9)
+
+    @trace(symbolic=True, without_host=without_host)
+    def step(x):
+        with gm:
+            y = x
+            for layer in layers:
+                y = F.tanh(layer(y))
+            gm.backward(F.mean(y**2))
+        optimizer.step().clear_grad()
+        return DF.all_reduce_min(y) if differs else DF.all_reduce_max(y)
+
+    return step, params
+
+
+def bits(params):
+    return [param.numpy().tobytes() for param in params]
+
+
+@pytest.mark.parametrize("without_host", [False, True])
+def test_parameters_stay_as_they_were_when_a_process_is_gone(without_host):
+    def body(rank):
+        step, params = traced_step(without_host)
+        x = Tensor(np.ones((4, 16), "float32"))
+        for _ in range(3):
+            step(x).numpy()
+        if rank == 1:
+            return ""
+        before = bits(params)
+        try:
+            step(x)
+        finally:
+            assert bits(params) == before
+
+    text = told(2, body, timeout=600.0)[0]
+    assert "rank 1 is gone, which rank 0 waits for in all_reduce_sum of f32[" in text
+    assert "test_distributed_failures.py:" in text
+
+
+def test_a_call_that_differs_behind_the_buckets_leaves_parameters_as_they_were():
+    def body(rank):
+        step, params = traced_step(differs=rank == 1)
+        before = bits(params)
+        try:
+            step(Tensor(np.ones((4, 16), "float32")))
+        finally:
+            assert bits(params) == before
+
+    for text in told(2, body, timeout=600.0):
+        assert "all_reduce_min of f32[4, 16]" in text and "all_reduce_max of f32[4, 16]" in text
+
+
+def test_an_error_of_this_process_alone_exchanges_nothing_twice():
+    """A wrong label: what was exchanged before it is not exchanged again by whoever computes the rest."""
+    import megengine.functional as F
+    from megengine.jit import trace
+
+    def body(rank):
+        @trace(symbolic=True)
+        def step(x, index):
+            total = DF.all_reduce_sum(x)
+            return F.nn.one_hot(index, 3) * 2, total
+
+        for k in range(2):
+            step(Tensor([1.0]), Tensor(np.int32([k])))
+        try:
+            step(Tensor([1.0]), Tensor(np.int32([7 if rank else 1])))
+        except (IndexError, ValueError, RuntimeError):
+            assert rank == 1
+        return DF.all_reduce_sum(Tensor([3.0])).item()
+
+    assert told(2, body, timeout=600.0) == [6.0, 6.0]
+
+
 # ---- processes that nobody launched
 
 
@@ -201,6 +291,35 @@ JOIN = """
     dist.init_process_group({arguments})
     print(dist.get_rank(), dist.functional.all_reduce_sum(mge.Tensor([1.0 + dist.get_rank()])).item())
 """
+
+
+def world_by_variables(port):
+    """As torchrun says it to two processes."""
+    return [{"MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank)} for rank in range(2)]
+
+
+def test_parameters_stay_as_they_were_when_a_process_is_killed(tmp_path):
+    source = f"""
+        import os, signal, sys
+        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        import numpy as np, megengine as mge, megengine.distributed as dist
+        from test_distributed_failures import bits, traced_step
+        dist.init_process_group()
+        step, params = traced_step()
+        x = mge.Tensor(np.ones((4, 16), "float32"))
+        for _ in range(3):
+            step(x).numpy()
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        before = bits(params)
+        try:
+            step(x)
+        except RuntimeError as error:
+            print(bits(params) == before, error)
+    """
+    (_, output), (code, _) = script_processes(tmp_path, source, world_by_variables(dist.get_free_ports(1)[0]))
+    assert code == -signal.SIGKILL
+    assert output.startswith("True rank 1 is gone, which rank 0 waits for in all_reduce_sum of f32["), output
 
 
 @pytest.mark.parametrize(
@@ -284,6 +403,25 @@ def test_processes_that_do_not_fit_are_told_all_of_them(calls, words):
     assert all(words in text for text in joined(calls))
 
 
+def test_who_comes_to_a_complete_world_by_mistake_is_no_failure_of_it():
+    server = dist.Server(token="secret")
+    clients = [dist.Client("localhost", server.py_server_port, "secret") for _ in range(3)]
+    member = threading.Thread(target=clients[0]._join, args=(0, 2, "1", ["", 0], 30))
+    member.start()
+    clients[1]._join(1, 2, "1", ["", 1], 30)
+    member.join()
+    for rank, size in ((1, 2), (2, 3)):
+        with pytest.raises(RuntimeError, match="another world has this server's port"):
+            clients[2]._join(rank, size, "1", ["", 2], 30)
+        assert clients[2]._fail(rank, "it is not where it should be") == ""
+    clients[1].user_set("key", 7)
+    assert clients[0].user_get("key") == 7  # its members are told of no failure
+    clients[0]._fail(0, "a failure of its own")
+    with pytest.raises(RuntimeError, match="rank 0 failed: a failure of its own"):
+        clients[1].user_get("what nobody sets")
+    server._close()
+
+
 def test_addresses_come_by_rank():
     assert joined([(1, 2, "1"), (0, 2, "1")]) == [[["", 1], ["", 0]]] * 2
 
@@ -301,6 +439,33 @@ def test_a_client_without_the_token_is_turned_away():
     with pytest.raises(RuntimeError, match="another token; set MEGENGINE_DISTRIBUTED_TOKEN"):
         dist.Client("localhost", server.py_server_port, "guessed")
     server._close()
+
+
+@pytest.mark.parametrize(
+    "answer, seconds, words",
+    [(b"", 0.5, "no server answers at 127.0.0.1"), (b"SSH-2.0-x\r\n", 60, "is not a distributed.Server")],
+    ids=["silent", "another protocol"],
+)
+def test_a_port_that_another_program_has_is_an_error_in_each_process(tmp_path, answer, seconds, words):
+    def serve():
+        while True:
+            try:
+                kept.append(listener.accept()[0])
+            except OSError:  # closed
+                return
+            kept[-1].sendall(answer)
+
+    kept = []
+    source = f"import megengine.distributed.server as server\nserver._CONNECT_SECONDS = server._ANSWER_SECONDS = {seconds}\n"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        port = listener.getsockname()[1]
+        results = script_processes(tmp_path, source + textwrap.dedent(JOIN.format(arguments="")), world_by_variables(port))
+        listener.shutdown(socket.SHUT_RDWR)
+    (code0, first), (code1, second) = results
+    assert (code0, code1) == (1, 1)
+    assert f"cannot listen on 127.0.0.1:{port}" in first and "choose another port" in first
+    assert words in second
 
 
 def test_a_barrier_of_the_server_has_a_time_limit():

@@ -8,6 +8,7 @@ import megengine.module as M
 from megengine import Tensor, random
 from megengine.distributions import Distribution, Exponential
 from megengine.experimental import get_scaled_model
+from megengine.jit import trace
 
 
 def test_the_moments_of_an_exponential():
@@ -28,6 +29,17 @@ def test_icdf_inverts_cdf_and_log_prob_is_its_slope():
     np.testing.assert_allclose(d.cdf(d.icdf(p)).numpy(), p.numpy(), rtol=1e-5)
     slope = (d.cdf(Tensor(0.5 + 1e-2)) - d.cdf(Tensor(0.5 - 1e-2))) / 2e-2
     np.testing.assert_allclose(F.exp(d.log_prob(Tensor(0.5))).item(), slope.item(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("rate", [-1.0, 0.0, [1.0, -2.0], float("nan")])
+def test_a_rate_that_is_not_positive_is_refused(rate):
+    with pytest.raises(AssertionError, match="Exponential: rate must be positive"):
+        Exponential(Tensor(rate))
+
+
+def test_a_trace_makes_a_distribution_of_an_argument():
+    mean = trace(lambda rate: Exponential(rate).mean, symbolic=True)
+    assert [mean(Tensor([2.0])).item() for _ in range(3)] == [0.5] * 3
 
 
 def test_expand_broadcasts_the_parameters():

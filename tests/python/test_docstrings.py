@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from docstring_parts import methods, missing_parts
 
 import megengine
 
@@ -22,13 +23,18 @@ WITH_EXAMPLES = sorted(
 
 
 def wrappers(module):
-    """The functions that doctest takes for another module's, because a decorator made them, or `unary` of an op."""
+    """What doctest takes for another module's: functions that a decorator made, or `unary` of an op, and errors with a public name."""
     return {
         name: found
         for name, found in vars(module).items()
         if inspect.isfunction(found)
         and found.__module__ == module.__name__
         and found.__globals__ is not vars(module)
+        or inspect.isclass(found)
+        and issubclass(found, Exception)
+        and found.__module__ != module.__name__
+        and found.__module__.startswith("megengine.")
+        and f"class {name}(" in inspect.getsource(module)
     }
 
 
@@ -88,6 +94,44 @@ def test_every_public_name_says_what_it_does_and_shows_it():
             text = inspect.getdoc(found) or ""
             first = text.split("\n\n")[0]
             assert first.rstrip().endswith((".", ":", ";")) and ">>> " in text, f"{name}.{each}"
+
+
+def test_every_public_name_tells_arguments_results_and_errors():
+    docstrings = _writer_of_the_reference()
+    modules = map(importlib.import_module, docstrings.MODULES)
+    published = [(each, getattr(module, each)) for module in modules for each in docstrings.public_names(module)]
+    public, missing = dict(published), {}
+    for each, found in published:
+        if not callable(found) or not str(found.__module__).startswith("megengine"):
+            continue
+        missing[f"{found.__module__}.{each}"] = missing_parts(found, public)
+        for name, method in methods(found) if inspect.isclass(found) else ():
+            missing[f"{found.__module__}.{each}.{name}"] = missing_parts(method, public, found)
+    told_badly = [f"{name}: {', '.join(parts)}" for name, parts in missing.items() if parts]
+    assert len(missing) > 500 and not told_badly, "\n".join(told_badly)
+
+
+def test_what_a_docstring_lacks_is_found():
+    def measure(x, unit) -> tuple[float, str]:
+        """Measures `x`, as `Other` does."""
+
+    class Other:
+        """Arguments are those of `Base`."""
+
+    class Base:
+        """unit: of the length."""
+
+    def raises(x):
+        """Takes x."""
+        if x:
+            raise ValueError(x)
+        raise KeyError
+
+    assert missing_parts(measure, {}) == ["argument unit", "the result, tuple"]
+    assert missing_parts(measure, {"Other": Other, "Base": Base}) == ["argument unit", "the result, tuple"]
+    Other.measure = measure
+    assert missing_parts(measure, {"Other": Other, "Base": Base}, Other) == ["the result, tuple"]
+    assert missing_parts(raises, {}) == ["error KeyError", "error ValueError"]
 
 
 def test_the_readme_runs(capsys, tmp_path, monkeypatch):

@@ -49,13 +49,13 @@ def test_only_known_pages_have_blocks_that_no_test_runs(page):
     kinds = {block.kind for block in blocks_of(TEXT[page])}
     if page.parent == ROOT:  # README.md: test_docstrings.py
         kinds -= {"python"}
-    assert kinds <= {"python", "output", "console", "text", "{toctree}", "{include}", "{literalinclude}", *(["sh"] if page in WITH_COMMANDS else [])}
+    assert kinds <= {"python", "output", "console", "text", "{toctree}", "{include}", "{literalinclude}", "cpp", *(["sh"] if page in WITH_COMMANDS else [])}
 
 
 def test_code_stands_in_fences_but_on_known_pages():
-    """Blocks that are only indented run nowhere: diagrams, and calls that need several machines."""
+    """Blocks that are only indented run nowhere: diagrams."""
     indented = {page.name for page, text in TEXT.items() if re.search(r"^(?! |\* |- )[^\n]*\n\n {4,}\S", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)}
-    assert indented <= {"architecture.md", "distributed.md", "README.md"}
+    assert indented <= {"architecture.md", "README.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -106,6 +106,18 @@ def test_every_example_has_a_page_that_runs_it():
     for script in (ROOT / "examples").glob("*.py"):
         assert f"$ python examples/{script.name}" in pages and f"{{literalinclude}} ../../examples/{script.name}" in pages
         assert ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
+
+
+def test_the_page_of_an_example_names_what_it_needs_beside_the_package():
+    brings = {"sklearn": "scikit-learn", "cv2": "megjit[vision]", "megengine.onnx": "megjit[onnx]"}  # others have the names of their packages
+    for page, text in TEXT.items():
+        for script in re.findall(r"^In the repository: `(examples/\w+\.py)`", text, re.MULTILINE):
+            imports = [node for node in ast.walk(ast.parse((ROOT / script).read_text(encoding="utf-8"))) if isinstance(node, (ast.Import, ast.ImportFrom))]
+            modules = {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports}
+            for module in modules:
+                top = module.partition(".")[0]
+                if module in brings or top not in {*sys.stdlib_module_names, "megengine", "numpy", "tqdm"}:
+                    assert brings.get(module, brings.get(top, top)) in text, f"{page.name}: {module}"
 
 
 def table_of_support():

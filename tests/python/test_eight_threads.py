@@ -1,6 +1,7 @@
 """Eight threads at once: eager ops, backward, traced functions of all and of each, new shapes, DTR. Same bits as one."""
 
 import gc
+import os
 import sys
 import threading
 
@@ -12,7 +13,8 @@ import megengine.functional as F
 from megengine import dtr, jit
 from megengine.autodiff import GradManager
 
-THREADS, ROUNDS = 8, 40
+THREADS = 8
+ROUNDS = 10 if os.environ.get("MEGJIT_EMULATED_GPUS") else 40  # an emulated card interprets its code
 
 
 def tensor(seed, *shape):

@@ -1,5 +1,7 @@
 """What cannot be is refused with the documented class, in words that name the function and the value."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -53,8 +55,9 @@ REFUSED = {
     "one_hot of a list": (lambda: F.one_hot([1], 3), TypeError, "list is not a Tensor"),
     "gather rank": (lambda: F.gather(X, 0, Tensor([0])), ValueError, "index has 1 axes"),
     "gather by floats": (lambda: F.gather(X, 0, X), TypeError, "index is float32"),
+    "roi_align of no samples": (lambda: F.vision.roi_align(F.ones((1, 1, 2, 2)), F.ones((1, 5)), 2, sample_points=0), ValueError, "takes no samples"),
     "repeat counts": (lambda: F.repeat(X, [1, 2, 3], axis=0), ValueError, "3 counts"),
-    "linspace of none": (lambda: F.linspace(0, 1, 0), ValueError, "num 0"),
+    "linspace of none": (lambda: F.linspace(0, 1, -1), ValueError, "num -1"),
     "arange without step": (lambda: F.arange(0, 1, 0), ValueError, "step is 0"),
     "negative shape": (lambda: F.zeros((2, -1)), ValueError, "negative extent"),
     "shape of text": (lambda: F.zeros("ab"), TypeError, "'ab'"),
@@ -96,3 +99,14 @@ def test_it_is_refused(case):
     with pytest.raises(kind, match=words) as error:
         call()
     assert len(str(error.value).splitlines()) <= 6
+
+
+def test_float_labels_of_cross_entropy_are_cut_with_a_warning():
+    """As the original cuts them, which says nothing."""
+    with pytest.warns(UserWarning, match=r"cross_entropy: .* float32 labels are truncated .* label.astype\('int32'\)") as caught:
+        loss = F.loss.cross_entropy(X, Tensor([0.6, 1.9]))
+    assert loss.item() == F.loss.cross_entropy(X, Tensor([0, 1])).item() and caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for dtype in ("int32", "uint8", "bool"):
+            F.loss.cross_entropy(X, Tensor([0, 1], dtype=dtype))

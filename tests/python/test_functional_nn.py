@@ -242,6 +242,13 @@ def test_dropout_is_the_identity_in_inference_and_keeps_the_mean_in_training():
         F.dropout(x, 1.0)
 
 
+def test_dropout_of_integers_is_refused_as_its_factor_would_be_cut_off():
+    x = F.ones((10,)).astype("int32")
+    with pytest.raises(TypeError, match=r"int32 cannot be scaled by 1.333\n  fix: astype"):
+        F.dropout(x, 0.25)
+    assert F.dropout(x, 0.25, training=False) is x
+
+
 def test_attention_without_projections_is_its_formula():
     q, k, v = normal(2, 3, 8), normal(2, 5, 8), normal(2, 5, 8)
     out, weights = F.nn.multi_head_attention(

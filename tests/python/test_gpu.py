@@ -5,6 +5,7 @@ What takes several GPUs, and what is best judged in a process of its own, is in 
 
 import os
 
+import emulated
 import numpy as np
 import pytest
 
@@ -111,6 +112,99 @@ def test_a_repeated_step_sees_other_operands():
     first = kept[0].numpy()
     f(mge.tensor(normal(32, 32)), mge.tensor(normal(32, 32))).numpy()
     np.testing.assert_array_equal(kept[0].numpy(), first)
+
+
+class Classifier(M.Module):
+    """An embedding and a loss with labels: both check places."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm, self.out = M.Embedding(7, 8), M.BatchNorm1d(8), M.Linear(8, 5)
+
+    def forward(self, words):
+        return self.out(self.norm(self.table(words).mean(axis=1)))
+
+
+LEVELS = {"level 2": {}, "level 3": {"opt_level": 3}, "without host": {"opt_level": 3, "without_host": True}}
+
+
+def trained(options, optimizer=optim.Adam):
+    """A traced training step, and everything that it updates."""
+    net = Classifier()
+    gm, opt = autodiff.GradManager().attach(net.parameters()), optimizer(net.parameters(), lr=0.1)
+
+    @jit.trace(**{"symbolic": True, **options})
+    def step(words, labels):
+        with gm:
+            loss = F.nn.cross_entropy(net(words), labels)
+            gm.backward(loss)
+        opt.step().clear_grad()
+        return loss
+
+    def state():
+        return [t.numpy() for t in (*net.parameters(), *net.buffers())] + [
+            t.numpy() for s in opt._state.values() for t in s.values()
+        ]
+
+    return step, state
+
+
+WORDS = RNG.integers(0, 7, (6, 3)).astype("int32")
+LABELS = RNG.integers(0, 5, 6).astype("int32")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_step_that_checks_values_is_one_graph(level):
+    launches = emulated.launches()
+    step, _ = trained(LEVELS[level])
+    words, labels = mge.tensor(WORDS), mge.tensor(LABELS)
+    for _ in range(3):
+        step(words, labels).numpy()
+    for _ in range(3):
+        launches()
+        loss = step(words, labels)
+        assert launches() == 1
+    assert np.isfinite(loss.item())
+
+
+@pytest.mark.parametrize("wrong", ["words", "labels"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_failed_step_leaves_everything_as_it_was(level, wrong):
+    step, state = trained(LEVELS[level])
+    words, labels = mge.tensor(WORDS), mge.tensor(LABELS)
+    bad = {"words": words, "labels": labels}
+    bad[wrong] = mge.tensor(np.full_like(bad[wrong].numpy(), 99))
+    for _ in range(3):
+        step(words, labels).numpy()
+    for reads_state in (False, True):  # who is told
+        before = state()
+        lost, behind = step(**bad), step(words, labels)
+        with pytest.raises(IndexError, match=r"99.*\n(.*\n)*.*test_gpu.py:\d+"):
+            (state if reads_state else lost.numpy)()
+        for kept, now in zip(before, state(), strict=True):
+            np.testing.assert_array_equal(kept, now)
+        for loss in (lost, behind):
+            with pytest.raises(IndexError):
+                loss.numpy()
+        assert np.isfinite(step(words, labels).item())
+        assert any((kept != now).any() for kept, now in zip(before, state(), strict=True))
+
+
+def test_what_takes_the_place_of_two_values_is_lost_and_neither_of_them():
+    a, b = mge.Parameter([1.0, 2.0]), mge.Parameter([3.0, 4.0])
+
+    @jit.trace(symbolic=True)
+    def step(index):
+        mean = (a + b)[index] / 2
+        a._reset(mean), b._reset(mean)
+
+    step(mge.tensor([1, 9]))
+    for p in (a, b, a, b):
+        with pytest.raises(IndexError):
+            p.numpy()
+    a.set_value([1.0, 2.0]), b.set_value([3.0, 4.0])
+    step(mge.tensor([1, 0]))
+    assert a.numpy().tolist() == b.numpy().tolist() == [3, 2]
 
 
 # ---- offload

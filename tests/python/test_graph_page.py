@@ -308,7 +308,7 @@ def test_the_command_prints_a_saved_graph_and_writes_pages(face, tmp_path, capsy
     assert str(saved.graph) in text and (face == "fx" or str(saved.first.graph) in text)
     assert _graph_report.run(file, str(page), file, ["1,3,8,8"]) == 0
     assert statuses(page.read_text())["changed"] == 0 and "median of 5 runs" in page.read_text()
-    with pytest.raises(ValueError, match="'1,x' is no shape"):
+    with pytest.raises(ValueError, match="'1,x' is not a shape"):
         _graph_report.run(file, str(page), None, ["1,x"])
     with pytest.raises(ValueError, match="add --html PAGE"):
         _graph_report.run(file, None, file, [])

@@ -1,12 +1,16 @@
 """Repositories by name and by folder; weights by address, with their hash."""
 
+import functools
 import hashlib
 import os
+import shutil
+import time
 import zipfile
 
 import numpy as np
 import pytest
 
+import megengine.distributed as dist
 from megengine import hub
 from megengine.hub import exceptions, fetcher
 from megengine.hub import hub as implementation
@@ -93,6 +97,32 @@ def test_an_archive_is_fetched_unpacked_and_kept(home, tmp_path, monkeypatch):
         "github.com_owner_name_dev_x",
         "gitlab.com_owner_name_master_abcdef12",
     ]
+
+
+def fetched_by_three(home, monkeypatch, module, content, load):
+    """What three processes of a world load that nobody has yet; how often it was fetched."""
+
+    def download(url, path):
+        with open(home.parent / "asked", "a") as file:
+            file.write("x")
+        time.sleep(0.2)  # the others come while it is under way, or find it there
+        shutil.copy(content, path)
+
+    monkeypatch.setattr(module, "download_from_url", download)
+    return dist.launcher(load, n_gpus=3)(), len((home.parent / "asked").read_text())
+
+
+def test_one_process_fetches_a_repository_for_all(home, tmp_path, monkeypatch):
+    folder = write_repository(tmp_path / "name-abc", "shared", 2)
+    archive = shutil.make_archive(str(tmp_path / "archive"), "zip", tmp_path, folder.name)
+    assert fetched_by_three(home, monkeypatch, fetcher, archive, lambda: hub.load("owner/name", "net")) == ([3, 3, 3], 1)
+
+
+def test_one_process_downloads_weights_for_all(home, tmp_path, monkeypatch):
+    save([1, 2], tmp_path / "weights.pkl")
+    url = "https://example.org/weights.pkl"
+    load = functools.partial(hub.load_serialized_obj_from_url, url)
+    assert fetched_by_three(home, monkeypatch, implementation, tmp_path / "weights.pkl", load) == ([[1, 2]] * 3, 1)
 
 
 def test_a_failed_download_is_a_pull_error_and_leaves_nothing(home, monkeypatch):

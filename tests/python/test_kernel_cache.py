@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from emulated import gpus
 
 PROGRAM = """
 import numpy as np, megengine as mge
@@ -94,3 +95,15 @@ def test_a_folder_that_others_can_write_is_refused(cache, tmp_path):
 
 def test_unknown_actions_are_refused(cache):
     assert "invalid choice" in cache("burn", status=2)
+
+
+def test_kernels_written_for_gpus_travel_too(cache, tmp_path, monkeypatch):
+    """Sorting has a kernel of ours in CUDA C++, which NVRTC compiles where there is one."""
+    program = "import megengine as mge, megengine.functional as F\nprint(F.sort(mge.tensor([3.0, 1, 2], device='gpu0'))[0].tolist())"
+    assert run("-c", program, **gpus()) == "[1.0, 2.0, 3.0]\n"
+    cache("export", tmp_path / "archive")
+    monkeypatch.setenv("MEGJIT_CACHE_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("MEGJIT_NVRTC", "/nowhere")
+    assert "need NVRTC" in run("-c", program, status=1, **gpus())
+    cache("import", tmp_path / "archive")
+    assert run("-c", program, **gpus()) == "[1.0, 2.0, 3.0]\n"

@@ -107,12 +107,37 @@ def test_the_graph_is_drawn_with_its_fusion_groups(traced):
     assert page.startswith("<!doctype html>") and "fused: exp mul add" in page
 
 
-def test_stages_are_dumped_to_files(tmp_path):
-    environment = {**os.environ, "MEGJIT_DUMP": f"all@{tmp_path}", "MEGJIT_CACHE_DIR": ""}
+@pytest.mark.parametrize("stages", ["all", ""])
+def test_stages_are_dumped_to_files(tmp_path, stages):
+    environment = {**os.environ, "MEGJIT_DUMP": f"{stages}@{tmp_path}", "MEGJIT_CACHE_DIR": ""}
     program = "import megengine as m; from megengine.jit import trace; trace(lambda x: x * 2 + 1, symbolic=True, opt_level=3)(m.tensor([1.0]))"
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
     names = {path.name.split("-", 1)[1] for path in tmp_path.iterdir()}
     assert {"trace.txt", "fuse.txt", "fuse.html", "fuse.dot", "kernel.txt"} <= names
+
+
+def test_a_folder_for_dumps_that_cannot_be_written_is_told_once(tmp_path):
+    (tmp_path / "file").touch()
+    program = "import megengine as m; from megengine.jit import trace; trace(lambda x: x * 2, symbolic=True)(m.tensor([1.0]))"
+    environment = {**os.environ, "MEGJIT_DUMP": f"@{tmp_path}/file"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"megjit: MEGJIT_DUMP: .*/file/000-trace.txt cannot be written\n", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "names", "message"),
+    [
+        ("MEGJIT_SKIP", "fuse,dedupp", "MEGJIT_SKIP: there is no pass 'dedupp'\n  why: valid are drop_dead, .*\n  fix: write dedup\n"),
+        ("MEGJIT_SKIP", "kernel", "MEGJIT_SKIP: there is no pass 'kernel'\n  why: valid are "),
+        ("MEGJIT_DUMP", "fuze@{}", "MEGJIT_DUMP: there is no stage 'fuze'\n  why: valid are .*, trace, kernel, all\n  fix: write fuse\n"),
+    ],
+)
+def test_names_that_nothing_has_are_refused(tmp_path, variable, names, message):
+    program = "import megengine as m; from megengine.jit import trace; trace(lambda x: x * 2, symbolic=True)(m.tensor([1.0]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, variable: names.format(tmp_path)}, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and re.search(message, done.stderr)
 
 
 def test_copy_bandwidth_is_plausible():

@@ -9,7 +9,7 @@ import megengine.functional as F
 from megengine import Tensor
 from megengine.core.tensor import megbrain_graph as G
 from megengine.jit import trace
-from megengine.utils.comp_graph_tools import GraphInference
+from megengine.utils.comp_graph_tools import GraphInference, get_dep_vars
 
 X = np.float32([[-1, 2], [3, -4]])
 
@@ -51,8 +51,19 @@ def test_inputs_are_set_before_each_run():
     assert attr.get_value().shape == (2, 2) and attr.get_value().dtype == np.float32
     with pytest.raises(RuntimeError, match="set_value"):
         run.execute()
-    with pytest.raises(ValueError, match="shape"):
-        G.InputNode(dtype="float32", graph=graph)
+    for known in ({"dtype": "float32"}, {"shape": (2, 2)}):
+        with pytest.raises(ValueError, match="shape and dtype"):
+            G.InputNode(**known, graph=graph)
+
+
+def test_an_input_is_made_for_the_graph_of_a_variable(file):
+    (data,) = get_dep_vars(G.load_graph(file).output_vars_list, "Host2DeviceCopy")
+    image = G.InputNode(dtype="float32", shape=(1, 2), graph=data.graph)
+    y = G.OutputNode(image.outputs[0] * 2)
+    run = image.graph.compile(*y.outputs)
+    image.set_value(Tensor(X[:1])._dev_tensor())
+    run.execute().wait()
+    assert y.get_value().tolist() == [[-2, 4]] and image.graph is G.Graph.of(data)
 
 
 def test_values_come_from_a_callback():

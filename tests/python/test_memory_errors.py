@@ -267,7 +267,7 @@ def test_an_arena_that_does_not_fit_is_named_by_its_function():
     f, x = trace(wide_step, symbolic=True), large(8)
     with Cap(MB):
         text = refuses(lambda: f(x))
-    assert re.search(rf"the arena of wide_step \({re.escape(__file__)}:\d+\) with [\d.]+ MB .* needs \d+ bytes", text), text
+    assert re.search(rf"the arena of wide_step \({re.escape(__file__)}:\d+\) with [\d.]+ MiB .* needs \d+ bytes", text), text
     assert len(text.splitlines()) <= 6
     assert np.isfinite(f(x).item())
 

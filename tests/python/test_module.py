@@ -360,11 +360,10 @@ def test_stubs_are_identities_in_float_models():
     assert M.QuantStub()(x) is x and M.DequantStub()(x) is x and M.Identity()(x) is x
 
 
-def test_zero_grad_is_deprecated_and_zeroes():
+def test_zero_grad_zeroes():
     module = Inner()
     module.weight.grad = Tensor([1.0, 2.0])
-    with pytest.warns(DeprecationWarning):
-        module.zero_grad()
+    module.zero_grad()
     np.testing.assert_array_equal(module.weight.grad.numpy(), [0, 0])
 
 

@@ -139,7 +139,7 @@ def test_channels_that_groups_do_not_divide_are_a_value_error():
 
 
 def test_a_kernel_of_a_wrong_rank_is_a_value_error():
-    with pytest.raises(ValueError, match="kernel_size: 2 values"):
+    with pytest.raises(ValueError, match="kernel_size: give one int or 2 values"):
         M.Conv2d(3, 4, (3, 3, 3))
 
 

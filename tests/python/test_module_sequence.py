@@ -63,6 +63,30 @@ def test_lstm_cell():
     close(cell(Tensor(x))[1], R.lstm_cell(x, zeros, zeros, *parts(cell))[1])
 
 
+def test_gru_cell():
+    cell, x, h = M.GRUCell(4, 3), array(2, 4), array(2, 3, seed=1)
+    w_ih, w_hh, b_ih, b_hh = parts(cell)
+    for state, first in ((Tensor(h), h), (None, 0 * h)):
+        close(cell(Tensor(x), state), R.gru((x @ w_ih.T + b_ih)[None], w_hh, first, b_hh)[0][0])
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_gru(bidirectional):
+    net, x = M.GRU(4, 3, num_layers=2, bidirectional=bidirectional), array(5, 2, 4)
+    output, last = net(Tensor(x))
+    lasts = []
+    for layer in net.cells:
+        outputs = []
+        for backwards, cell in enumerate(layer):
+            w_ih, w_hh, b_ih, b_hh = parts(cell)
+            outputs.append(R.gru(x @ w_ih.T + b_ih, w_hh, np.zeros((2, 3)), b_hh, backwards)[0])
+            lasts.append(outputs[-1][0 if backwards else -1])
+        x = np.concatenate(outputs, -1)
+    close(output, x)
+    close(last, np.stack(lasts))
+    close(net(Tensor(array(5, 2, 4)), net.init_hidden(2))[0], x)
+
+
 def test_parameters_start_within_one_over_root_of_hidden_size():
     for parameter in M.LSTM(10, 16, num_layers=2).parameters():
         assert np.abs(parameter.numpy()).max() <= 0.25
@@ -120,12 +144,14 @@ def test_a_projection_makes_the_state_smaller():
     zeros = np.zeros((5, 2)), np.zeros((5, 6))
     want, _ = R.lstm_cell(x.numpy()[0], *zeros, *parts(cell))
     close(cell(x[0])[0], want @ cell.weight_hr.numpy().T)
-    with pytest.raises(ValueError, match="proj_size"):
-        M.RNN(4, 6, proj_size=2)
+    for other in (M.RNN, M.GRU):
+        with pytest.raises(ValueError, match=f"{other.__name__}: proj_size"):
+            other(4, 6, proj_size=2)
 
 
-def test_gradients_of_an_lstm_agree_with_finite_differences():
-    net, x = M.LSTM(3, 4), Tensor(array(4, 2, 3))
+@pytest.mark.parametrize("make", [M.LSTM, M.GRU])
+def test_gradients_agree_with_finite_differences(make):
+    net, x = make(3, 4), Tensor(array(4, 2, 3))
     weight = net.cells[0][0].weight_hh
     with GradManager().attach([x, weight]) as gm:
         gm.backward((net(x)[0] ** 2).sum())

@@ -11,6 +11,7 @@ import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
 from megengine import Tensor
+from megengine.amp import autocast
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 
@@ -52,6 +53,19 @@ def train(make, data, optimizer, steps, **tracing):
     x, label = (Tensor(v) for v in data)
     losses = [float(step(x, label).numpy()) for _ in range(steps)]
     return losses, model.state_dict()
+
+
+@pytest.mark.parametrize("tracing", [{}, {"symbolic": True, "opt_level": 3}], ids=["eager", "level3"])
+@pytest.mark.parametrize("low", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", CASES)
+def test_losses_of_mixed_precision_stay_beside_those_of_float32(name, low, tracing):
+    model, data = CASES[name]
+    expected, _ = train(model, data, "adam", 10)
+    with autocast(low_prec_dtype=low):
+        losses, state = train(model, data, "adam", 10, **tracing)
+    np.testing.assert_allclose(losses, expected, rtol=0.05, atol=0.01)
+    assert losses != expected
+    assert {value.dtype for value in state.values()} == {np.dtype("float32")}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import ml_dtypes
 import numpy as np
 import pytest
+import reference_layers as R
 
 import megengine as mge
 from megengine import _core
@@ -288,6 +289,18 @@ OTHERS = [
     Row("attention", lambda *qkv: attended(*qkv, True), (normal(1, 2, 3, 4), normal(1, 2, 5, 4), normal(1, 2, 5, 6)), {"scale": 0.5, "causal": 1}, (0, 1, 2), smooth=True),
     Row("attention_grad", attended_grad, (normal(1, 2, 3, 4), normal(1, 2, 5, 4), normal(1, 2, 5, 6), normal(1, 2, 3, 6), between(1, 2, 1, 2, 3), normal(1, 2, 3, 6, seed=1)),
         {"scale": 0.5, "causal": 1}, (0, 1, 2, 3, 4, 5), tolerance=1e-5),
+    Row("rnn", R.rnn, (normal(3, 2, 5), normal(5, 5), normal(2, 5)), {}, (0, 1, 2), smooth=True),
+    Row("rnn", lambda *x: R.rnn(*x, lambda p: np.maximum(p, 0), True), (normal(3, 2, 5), normal(5, 5), normal(2, 5)), {"nonlinearity": "relu", "reverse": 1}, (0, 1, 2)),
+    Row("rnn_grad", R.rnn_grad, (between(-0.9, 0.9, 3, 2, 5), normal(5, 5), normal(3, 2, 5)), {}, (0, 1, 2), tolerance=1e-5),
+    Row("lstm", R.lstm, (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {}, (0, 1, 2, 3), smooth=True),
+    Row("lstm", lambda *x: R.lstm(*x, True), (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {"reverse": 1}, (1, 0, 2, 3), smooth=True),
+    Row("lstm_grad", lambda *x: R.lstm_grad(*x, True), (between(0.1, 0.9, 3, 2, 20), normal(20, 5), normal(2, 5), normal(3, 2, 5), normal(3, 2, 5, seed=1), normal(3, 2, 5, seed=2)),
+        {"reverse": 1}, (0, 1, 2, 3, 4, 5), tolerance=1e-5),
+    Row("lstm_grad", lambda *x: R.lstm_grad(*x, 0 * x[3]), (between(0.1, 0.9, 3, 2, 20), normal(20, 5), normal(2, 5), normal(3, 2, 5), normal(3, 2, 5, seed=1)), tolerance=1e-5),
+    Row("gru", R.gru, (normal(3, 2, 15), normal(15, 5), normal(2, 5), normal(15)), {}, (0, 1, 2, 3), smooth=True),
+    Row("gru", lambda *x: R.gru(*x, True), (normal(3, 2, 15), normal(15, 5), normal(2, 5), normal(15)), {"reverse": 1}, (0, 1, 2, 3), smooth=True),
+    Row("gru_grad", lambda *x: R.gru_grad(*x, True), (between(0.1, 0.9, 3, 2, 15), normal(15, 5), normal(2, 5), normal(3, 2, 5), normal(3, 2, 5, seed=1), normal(3, 2, 5, seed=2)),
+        {"reverse": 1}, (0, 1, 2, 3, 4, 5), tolerance=1e-5),
     Row("softmax", softmax, (X,), {"axis": 1}, (0,), smooth=True), Row("log_softmax", lambda x: np.log(softmax(x)), (X,), {"axis": 1}, (0,), smooth=True),
 ]  # fmt: skip
 

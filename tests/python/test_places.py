@@ -526,6 +526,29 @@ def test_functions_keep_their_signatures_where_names_of_cpus_are_followed():
     run("""
     import inspect
     before = inspect.signature(F.dropout)
-    assert F.relu(mge.tensor([1.0], device="cpu1")).device == "cpu1:0"
+    y = F.relu(mge.tensor([1.0], device="cpu1"))
+    assert y.device == "cpu1:0"
     assert inspect.signature(F.dropout) == before
+    """)
+
+
+def test_names_of_cpus_are_followed_as_long_as_a_tensor_has_one():
+    """Functions stayed exchanged for the rest of the process once a tensor had been put on cpu1."""
+    run("""
+    def is_exchanged():
+        return (F.relu.__code__ is not own, "__add__" in vars(mge.Tensor))
+
+    own = F.relu.__code__
+    assert is_exchanged() == (False, False)
+    x = mge.tensor([1.0], device="cpu1")
+    y = F.relu(x) + 1
+    del x
+    assert is_exchanged() == (True, True) and (y * 2).device == "cpu1:0"
+    z = mge.tensor(y)
+    del y
+    assert is_exchanged() == (True, True) and F.relu(z).device == "cpu1:0"
+    del z
+    assert is_exchanged() == (False, False)
+    x = mge.tensor([1.0], device="cpu2")
+    assert F.relu(x).device == "cpu2:0"
     """)

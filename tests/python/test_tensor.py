@@ -1,7 +1,9 @@
 """Tensor: construction, dtypes and promotion, methods, host protocols."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -280,3 +282,42 @@ def test_dlpack_exchanges_values():
     assert from_dlpack(np.arange(3, dtype=np.int32)).tolist() == [0, 1, 2]
     with pytest.raises(TypeError, match="ndarray"):
         to_dlpack(np.zeros(1))
+
+
+def test_a_tensor_without_axes_is_formatted_as_its_number():
+    mean, vector = mge.tensor(2.0) / 3, mge.tensor([1.0])
+    assert f"{mean:.2f} {mge.tensor(7):3d}" == "0.67   7"
+    assert f"{vector}" == str(vector)
+    with pytest.raises(TypeError, match="format"):
+        f"{vector:.2f}"
+
+
+# ---- results take over the objects of tensors that nobody holds any more
+
+
+def test_a_result_has_no_attributes_and_no_weak_references_of_a_dead_one():
+    x = Tensor([1.0])
+    for _ in range(3):
+        y = x + 1
+        assert not hasattr(y, "note")
+        assert weakref.getweakrefcount(y) == 0
+        y.note = "mine"
+        link = weakref.ref(y)
+        del y
+        assert link() is None
+
+
+def test_a_result_in_a_cycle_is_collected():
+    y = Tensor([1.0]) + 1
+    y.itself, link = y, weakref.ref(y)
+    del y
+    gc.collect()
+    assert link() is None
+
+
+def test_many_results_live_and_die_in_turn():
+    x = Tensor(0)
+    results = [x + i for i in range(300)]
+    del results[::2]
+    results += [x + i for i in range(0, 300, 2)]
+    assert sorted(result.item() for result in results) == list(range(300))

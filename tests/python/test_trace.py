@@ -374,6 +374,22 @@ def test_a_tensor_kept_only_later_still_gets_its_value(symbolic):
 
 
 @pytest.mark.parametrize("symbolic", MODES)
+def test_a_tensor_that_the_first_call_alone_kept_is_let_go_by_others(symbolic):
+    kept = []
+
+    @trace(symbolic=symbolic, without_host=False)
+    def f(x):
+        y = x * 3
+        if not kept:
+            kept.append(y)
+        y = y + 1
+        return y * 2
+
+    assert [f(t(i)).item() for i in range(4)] == [2, 8, 14, 20]
+    assert kept[0].item() == 0
+
+
+@pytest.mark.parametrize("symbolic", MODES)
 def test_gradients_stay_on_the_parameters_when_the_optimizer_is_outside(symbolic):
     net = MLP()
     gm = GradManager().attach(net.parameters())

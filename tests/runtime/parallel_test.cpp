@@ -174,7 +174,6 @@ int in_child(const Body& body) {
     return status;
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which does not follow a fork of a process with threads
 TEST(ParallelForkTest, AChildComputesAloneAndOnThreadsOfItsOwn) {
     set_thread_count(4);
     visits(1000, 1, 1);
@@ -220,6 +219,5 @@ TEST(ParallelForkTest, AForkInTheMidstOfAnotherThreadsRegions) {
     other.join();
     set_thread_count(0);
 }
-#endif
 
 }}  // namespace megjit::runtime

@@ -16,6 +16,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 from megengine import fx
+from megengine.fx import torch_import
 from megengine.fx.experimental.optimization import fuse, optimize_for_inference, remove_dropout
 
 # -- the documents' example ------------------------------------------------------------------------
@@ -41,6 +42,22 @@ def test_resnet18_is_optimized_for_inference(resnet):
     optimized = optimize_for_inference(fx.from_torch(resnet))
     assert any("mkldnn" in type(layer).__name__.lower() for layer in optimized.modules())
     assert_agree(resnet, optimized, x)
+
+
+def test_long_conversions_show_how_far_they_are(monkeypatch):
+    seen = []
+
+    class Noted(torch_import.Progress):
+        def __init__(self, what, total, **options):
+            super().__init__(what, total, **options)
+            seen.append(total)
+
+        def update(self, count=1):
+            seen[0] -= count
+
+    monkeypatch.setattr(torch_import, "Progress", Noted)
+    fx.from_torch(nn.Sequential(nn.Linear(3, 2), nn.ReLU()))
+    assert seen == [0]
 
 
 def test_dropout_is_removed_from_a_network_that_has_some():

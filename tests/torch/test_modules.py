@@ -63,6 +63,7 @@ LAYERS = [
     (nn.RNN(9, 5, 2), LINE, None), (nn.RNN(9, 5, nonlinearity="relu", bias=False), LINE, None),
     (nn.LSTM(9, 5, 2, batch_first=True, bidirectional=True), LINE, None), (nn.LSTM(9, 5, proj_size=3), LINE, None),
     (nn.GRU(9, 5, 2, bidirectional=True), LINE, None), (nn.GRU(4, 5), ROWS, None),
+    (nn.GRU(9, 5, bias=False, batch_first=True), LINE, None), (nn.GRUCell(4, 5), ROWS, M.GRUCell),
     (nn.LSTMCell(4, 5), ROWS, M.LSTMCell), (nn.RNNCell(4, 5), ROWS, M.RNNCell),
     (nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), (2, 5, 4), None),
     (nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, activation="gelu", norm_first=True), 2, nn.LayerNorm(4)), (5, 2, 4), None),
@@ -181,7 +182,7 @@ def test_a_transformer_gives_torchs_results():
 
 RECURRENT = [
     nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True), nn.LSTM(4, 5, bias=False), nn.LSTM(4, 5, proj_size=2),
-    nn.GRU(4, 5, 2), nn.RNN(4, 5), nn.RNN(4, 5, nonlinearity="relu"),
+    nn.GRU(4, 5, 2, bidirectional=True), nn.RNN(4, 5), nn.RNN(4, 5, nonlinearity="relu"),
 ]  # fmt: skip
 
 

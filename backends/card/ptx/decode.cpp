@@ -261,7 +261,7 @@ bool Decoder::is_predicate(const Operand& operand) const {
 uint32_t Decoder::predicate(const std::string& name) {
     const auto& known = registers_[function_];
     const auto it = known.find(name);
-    if (it == known.end() || it->second.type != Type::pred) refuse(name + " is no predicate");
+    if (it == known.end() || it->second.type != Type::pred) refuse(name + " is not a predicate");
     return it->second.offset;
 }
 
@@ -273,7 +273,7 @@ uint32_t Decoder::dest(const Operand& operand, uint32_t bytes) {
     if (operand.name == "_") return nowhere_;
     const auto& known = registers_[function_];
     const auto it = known.find(operand.name);
-    if (it == known.end()) refuse(operand.name + " is no register");
+    if (it == known.end()) refuse(operand.name + " is not a register");
     if (register_bytes(it->second.type) != bytes)
         refuse(text("%s has %u bits, the result %u", operand.name.c_str(),
                     8 * register_bytes(it->second.type), 8 * bytes));
@@ -294,7 +294,7 @@ bool Decoder::symbol(const std::string& name, Space& space, uint64_t& value) con
 
 uint32_t Decoder::local_offset(const FunctionText& function, const std::string& variable) const {
     const auto it = locals_.find({&function, variable});
-    if (it == locals_.end()) refuse(variable + " is no variable of .param");
+    if (it == locals_.end()) refuse(variable + " is not a variable of .param");
     return it->second;
 }
 uint32_t Decoder::local_offset(const std::string& variable) const {

@@ -77,7 +77,7 @@ void locate(Warp& w, const Inst& in, uint32_t m, uint32_t bytes, uint32_t alignm
     if (bits & (alignment - 1)) {
         const uint32_t wrong = m & vote([&](int i) { return (address[i] & (alignment - 1)) != 0; });
         stop(w, wrong, Result::misaligned_address,
-             text("0x%llx is no multiple of %u",
+             text("0x%llx is not a multiple of %u",
                   static_cast<unsigned long long>(address[first_lane(wrong)]), alignment));
     }
     const auto from = static_cast<uint64_t>(low), to = static_cast<uint64_t>(high) + bytes;

@@ -5,6 +5,8 @@
 #include "backends/cpu/elements.h"
 #include "runtime/communicator.h"
 #include "runtime/error.h"
+#include "runtime/part_exchange.h"
+#include "runtime/side_stream.h"
 #include "runtime/user_line.h"
 
 namespace megjit::cpu {
@@ -15,21 +17,31 @@ using runtime::Combine;
 using runtime::Communicator;
 using runtime::IncomingBytes;
 using runtime::OutgoingBytes;
+using runtime::PartExchange;
 
 // Calls run(communicator, call, x, y); the number for `after` is the last result.
+// `in_place`: y may be x.
 template <class Run>
-Prepared collective(const OpCall& call, std::span<const Type> outputs, std::string what, Run run) {
-    return executable([group = call.text("group"), what = std::move(what), results = outputs.size(),
-                       run](void* const* in, void* const* out, void*) {
-        const std::shared_ptr<Communicator> members = runtime::find_communicator(group);
-        run(*members, Communicator::Call{what, runtime::user_line()}, in[0],
-            results > 1 ? out[0] : nullptr);
-        *static_cast<float*>(out[results - 1]) = 0;
-    });
+Prepared collective(const OpCall& call, std::span<const Type> outputs, std::string what, Run run,
+                    bool in_place = false) {
+    return runtime::function_executable(
+        [group = call.text("group"), what = std::move(what), results = outputs.size(), run](
+            runtime::Stream& stream, void* const* in, void* const* out, void*) {
+        runtime::run_on_host(stream, [run, members = runtime::find_communicator(group),
+                                      as = Communicator::Call{what, runtime::user_line()},
+                                      x = in[0], y = results > 1 ? out[0] : nullptr,
+                                      after = static_cast<float*>(out[results - 1])] {
+            run(*members, as, x, y);
+            *after = 0;
+        });
+    },
+        0, in_place);
 }
 template <class Run>
-Prepared collective(const OpCall& call, std::span<const Type> outputs, Run run) {
-    return collective(call, outputs, cat(call.op.name, " of ", to_string(call.inputs[0])), run);
+Prepared collective(const OpCall& call, std::span<const Type> outputs, Run run,
+                    bool in_place = false) {
+    return collective(call, outputs, cat(call.op.name, " of ", to_string(call.inputs[0])), run,
+                      in_place);
 }
 
 template <Combine by>
@@ -37,7 +49,8 @@ Prepared prepare_all_reduce(const OpCall& call, std::span<const Type> outputs) {
     return collective(call, outputs,
                       [dtype = call.inputs[0].dtype, n = call.inputs[0].numel()](
                           Communicator& group, const Communicator::Call& as, const void* x,
-                          void* y) { group.all_reduce(as, x, y, n, dtype, by); });
+                          void* y) { group.all_reduce(as, x, y, n, dtype, by); },
+                      /*in_place=*/true);
 }
 
 Prepared prepare_reduce(const OpCall& call, std::span<const Type> outputs) {
@@ -68,52 +81,26 @@ Prepared prepare_all_gather(const OpCall& call, std::span<const Type> outputs) {
                           void* y) { group.all_gather(as, x, y, bytes); });
 }
 
-// Each process sends part k of x to process k and puts what it got from process k into part k of y;
-// what lies in parts of `stride` 0 is one for all. Others than the root may have nothing to send,
-// or to get.
-struct Exchange {
-    size_t bytes = 0;  // of a part
-    size_t from_stride = 0, to_stride = 0;
-    bool root_alone_sends = false, root_alone_receives = false;
-
-    void operator()(Communicator& group, const Communicator::Call& as, const void* x,
-                    void* y) const {
-        const auto* from = static_cast<const std::byte*>(x);
-        auto* to = static_cast<std::byte*>(y);
-        const int rank = group.rank();
-        std::vector<OutgoingBytes> sends;
-        std::vector<IncomingBytes> receives;
-        const auto sends_to = [&](int sender, int receiver) {
-            return (sender == 0 || !root_alone_sends) && (receiver == 0 || !root_alone_receives);
-        };
-        for (int peer = 0; peer < group.size(); ++peer) {
-            const auto k = static_cast<size_t>(peer);
-            if (peer != rank && sends_to(rank, peer))
-                sends.push_back({peer, from + k * from_stride, bytes});
-            if (peer != rank && sends_to(peer, rank))
-                receives.push_back({peer, to + k * to_stride, bytes});
-        }
-        group.exchange(as, sends, receives);
-        const auto own = static_cast<size_t>(rank);
-        if (bytes && sends_to(rank, rank))
-            std::memcpy(to + own * to_stride, from + own * from_stride, bytes);
-    }
-};
+Prepared exchange(const OpCall& call, std::span<const Type> outputs, const PartExchange& parts) {
+    return collective(
+        call, outputs,
+        [parts](Communicator& group, const Communicator::Call& as, const void* x, void* y) {
+        const int rank = group.rank(), size = group.size();
+        group.exchange(as, parts.sends(rank, size, x), parts.receives(rank, size, y));
+        if (parts.bytes && parts.sends_to(rank, rank))
+            std::memcpy(parts.to(y, rank), parts.from(x, rank), parts.bytes);
+    });
+}
 
 Prepared prepare_gather(const OpCall& call, std::span<const Type> outputs) {
-    const size_t bytes = call.inputs[0].bytes();
-    return collective(call, outputs,
-                      Exchange{.bytes = bytes, .to_stride = bytes, .root_alone_receives = true});
+    return exchange(call, outputs, PartExchange::gather(call.inputs[0].bytes()));
 }
 Prepared prepare_scatter(const OpCall& call, std::span<const Type> outputs) {
-    const size_t bytes = outputs[0].bytes();
-    return collective(call, outputs,
-                      Exchange{.bytes = bytes, .from_stride = bytes, .root_alone_sends = true});
+    return exchange(call, outputs, PartExchange::scatter(outputs[0].bytes()));
 }
 Prepared prepare_all_to_all(const OpCall& call, std::span<const Type> outputs) {
-    const size_t bytes = outputs[0].bytes() / static_cast<size_t>(call.integer("size"));
-    return collective(call, outputs,
-                      Exchange{.bytes = bytes, .from_stride = bytes, .to_stride = bytes});
+    const size_t members = static_cast<size_t>(call.integer("size"));
+    return exchange(call, outputs, PartExchange::all_to_all(outputs[0].bytes() / members));
 }
 
 Prepared prepare_send(const OpCall& call, std::span<const Type> outputs) {

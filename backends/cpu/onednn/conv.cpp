@@ -160,6 +160,14 @@ bool is_packed_for_groups(const ConvProblem& p) {
                p.w);
 }
 
+// oneDNN 3.2 has float16 for CPUs that compute in it, but of gradients many are its reference
+// loops: all filters, and data where steps are 2 or there are groups (200 to 500 times float32's
+// time).
+bool computes_natively(const ConvProblem& p, Role role) {
+    return dnn::computes_natively(p.x.dtype) &&
+           (p.x.dtype != runtime::DType::f16 || role == Role::forward);
+}
+
 // Weights in row-major order or packed, and a dtype that this CPU computes in.
 template <Role role>
 Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
@@ -168,7 +176,7 @@ Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     if (role == Role::forward && dnn::is_winograd(p.w.layout) && takes_winograd(p))
         return prepare_winograd(p);
     if (!is_packed_for_groups(p)) return dnn::unpacking(call, outputs, prepare_conv<role>);
-    if (!dnn::computes_natively(p.x.dtype)) return in_float32(call, outputs, prepare_conv<role>);
+    if (!computes_natively(p, role)) return in_float32(call, outputs, prepare_conv<role>);
     if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return make_zeros(outputs);
     return prepare(call, Convolution(p), role);
 }

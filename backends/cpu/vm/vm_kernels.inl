@@ -12,40 +12,6 @@ namespace {
 
 namespace math = megjit::runtime::math;
 
-// kLanes elements, or the first n of them (the others 0, and untouched by a store).
-template <class T>
-T load(const void* from) {
-    T x;
-    std::memcpy(&x, from, sizeof x);
-    return x;
-}
-template <class T>
-void store(void* to, T x) {
-    std::memcpy(to, &x, sizeof x);
-}
-
-#ifdef __AVX512F__
-template <class T>
-T load_some(const void* from, int n) {
-    return std::bit_cast<T>(_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1u << n) - 1), from));
-}
-template <class T>
-void store_some(void* to, T x, int n) {
-    _mm512_mask_storeu_epi32(to, static_cast<__mmask16>((1u << n) - 1), std::bit_cast<__m512i>(x));
-}
-#else
-template <class T>
-T load_some(const void* from, int n) {
-    return std::bit_cast<T>(
-        _mm256_maskload_epi32(static_cast<const int*>(from), (__m256i)first_lanes(n)));
-}
-template <class T>
-void store_some(void* to, T x, int n) {
-    _mm256_maskstore_epi32(static_cast<int*>(to), (__m256i)first_lanes(n),
-                           std::bit_cast<__m256i>(x));
-}
-#endif
-
 template <class T>
 const T* at(const void* base, int64_t i) {
     return static_cast<const T*>(base) + i;

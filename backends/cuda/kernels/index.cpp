@@ -311,6 +311,13 @@ Prepared prepare_one_hot(CudaDevice& device, const OpCall& call, std::span<const
     });
 }
 
+// A pass makes this op: updates of parameters look at it (jit/passes/guard_updates.cpp).
+Prepared prepare_has_failed(CudaDevice&, const OpCall&, std::span<const Type>) {
+    return executable([](CudaStream& stream, void* const*, void* const* out, void*) {
+        stream.tell_failure(out[0]);
+    });
+}
+
 }  // namespace
 
 void register_index_kernels() {
@@ -323,6 +330,7 @@ void register_index_kernels() {
     register_kernel("checked_index", prepare_checked_index);
     register_kernel("coordinates", prepare_coordinates);
     register_kernel("one_hot", prepare_one_hot);
+    register_kernel("has_failed", prepare_has_failed);
 }
 
 }  // namespace megjit::cuda

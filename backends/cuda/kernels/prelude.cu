@@ -62,9 +62,11 @@ __device__ __forceinline__ INDEX all_threads() { return (INDEX)gridDim.x * block
 struct Fault {
     i32 kind, axis;
     u64 value;
+    i32* has_failed;
 };
 __device__ __forceinline__ void tell(Fault* fault, u32 operand, u64 place, i32 value) {
     const u64 last = (1u << 28) - 1, back = last - (place < last ? place : last);
     atomicMax(&fault->value, (u64)(7 - operand) << 60 | back << 32 | (u32)value);
     fault->kind = 1;
+    *fault->has_failed = 1;
 }

@@ -47,6 +47,8 @@ class ModelFileError(ValueError):
     cannot read BytesIO: it has 5 bytes
     """
 
+    __module__ = "megengine.fx"  # where programs import it from, which tracebacks print
+
 
 class Damaged(Exception):
     """What is wrong with a file; callers add its name."""
@@ -94,7 +96,7 @@ def _decoded(text: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError as error:
-        raise Damaged(f"its header is no JSON: {error}") from None
+        raise Damaged(f"its header is not JSON: {error}") from None
 
 
 def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(text: str) -> Any:
-    raise Damaged(f"its header holds {text}, which is no JSON")
+    raise Damaged(f"its header holds {text}, which is not JSON")
 
 
 def parse(text: str) -> Any:
@@ -115,7 +117,7 @@ def parse(text: str) -> Any:
     except RecursionError:
         raise Damaged("its header is nested too deeply") from None
     except ValueError as error:  # also numbers of too many digits
-        raise Damaged(f"its header is no JSON: {error}") from None
+        raise Damaged(f"its header is not JSON: {error}") from None
 
 
 def is_count(value: Any) -> bool:

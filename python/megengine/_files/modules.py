@@ -143,7 +143,7 @@ class _Writer:
     def _described(self, name: str, value: Tensor | np.ndarray) -> dict[str, Any]:
         kind = type(value)
         if _CLASSES.get(kind.__name__) is not kind:
-            raise Damaged(f"{name} is a {kind.__name__}, which is no class of tensors that files hold")
+            raise Damaged(f"{name} is a {kind.__name__}, which is not a tensor class that files can hold")
         array = value if isinstance(value, np.ndarray) else value.numpy()
         told: dict[str, Any] = {"class": kind.__name__}
         if is_quantize(array.dtype):
@@ -171,7 +171,7 @@ def _of(what: str) -> Iterator[None]:
 
 # -- reading -------------------------------------------------------------------------------------
 
-# What checked data may still raise, such as a device that does not exist or a graph that is no graph.
+# What checked data may still raise, such as a device that does not exist or a damaged graph.
 _WRONG = (
     Damaged, ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, OverflowError, RuntimeError,
     SyntaxError, MemoryError,

@@ -29,6 +29,8 @@ from . import admitted
 class RefusedClassError(pickle.UnpicklingError, RuntimeError):
     """The file names a class or function that ``load`` does not build by itself."""
 
+    __module__ = "megengine.serialization"  # where programs import it from, which tracebacks print
+
 
 # Exact names only: a dotted name such as "Tensor.__init__.__globals__" never matches.
 _PLAIN: dict[str, frozenset[str]] = {
@@ -109,9 +111,10 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
             return own, issubclass(own, enum.Enum)
         if found is None:
             raise RefusedClassError(
-                f"the file wants to build {module}.{name}, which load() does not do by itself: it could run code. "
-                f"If it is yours, load(file, trusted=[{name}]); if you trust where the file comes from, load it with "
-                "allow_pickle=True; else save a state_dict instead of the whole object"
+                f"the file names {module}.{name}, which load() does not admit\n"
+                "  why: building it could run code\n"
+                f"  fix: if it is yours, load(file, trusted=[{name}]); if you trust the source of the file, load(file, allow_pickle=True); "
+                "or save a state_dict instead of the whole object"
             )
         return found, False
 

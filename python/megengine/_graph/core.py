@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from .._page import rows_table
 from .page import diff_page, graph_page
 from .rows import Row, each_row
 from .text import dot, table
 from .tree import freeze, map_leaves, map_values, values_in
 from .value import Value
+
+_COLUMNS = ("kind", "value", "call", "module", "type")
+_MOST_LINES = 200  # of a table in a notebook
 
 
 class GraphError(RuntimeError):
@@ -228,13 +232,20 @@ class Graph:
             return graph_page(title, rows, note)
         return diff_page(title, before._rows(inputs, runs), rows, note)
 
+    def _lines(self) -> Iterator[tuple[str, ...]]:
+        for depth, row in each_row(self._rows((), 0)):
+            yield row.kind, "  " * depth + row.name, row.call, row.about, row.types
+
     def tabular(self) -> str:
         """A table: a line for each call, those inside of a module indented."""
-        lines = (
-            (row.kind, "  " * depth + row.name, row.call, row.about, row.types)
-            for depth, row in each_row(self._rows((), 0))
-        )
-        return table(("kind", "value", "call", "module", "type"), lines)
+        return table(_COLUMNS, self._lines())
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the same table, or its begin; `html` shows all."""
+        lines = list(self._lines())
+        more = len(lines) - _MOST_LINES
+        note = f"<p>and {more} more lines, which html() shows</p>" if more > 0 else ""
+        return rows_table([[cell.replace("  ", "\u2003") for cell in line] for line in lines[:_MOST_LINES]], _COLUMNS) + note
 
     def print_tabular(self) -> None:
         """Print the table."""

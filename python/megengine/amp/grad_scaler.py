@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import _core
 from ..core import ops
+from ..core.tensor.shapes import default_gradient
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ class GradScaler:
     multiplied by growth_factor (2); 0 fixes the scale. backoff_factor: what it is multiplied by
     (0.5) at a gradient that is infinite or nan; all gradients of that step become None, so that the
     optimizer skips it.
+
+    `unscale` reads whether the gradients are finite, so in a traced step use ``symbolic=False``, or
+    growth_interval=0, which reads nothing.
 
     Source: Micikevicius et al. 2018, "Mixed Precision Training".
 
@@ -128,7 +132,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore ``state``, what `state_dict` returned."""
         for name in self.state_dict():
             setattr(self, name, state[name])
 
@@ -137,7 +141,7 @@ def _backward(gm: "GradManager", y: Any, dy: Any, scale: Any) -> None:
     """``gm.backward(y, dy)`` with dy, ones where it is None, times ``scale``."""
     ys, dys = _as_list(y), _as_list(dy)
     if dy is None:
-        dys = [ops.full(shape=v._tuple_shape, value=1.0, dtype=v.dtype.name, device=v) for v in ys]
+        dys = [default_gradient(v) for v in ys]
     gm.backward(y=ys, dy=[ops.mul(d, scale) for d in dys])
 
 

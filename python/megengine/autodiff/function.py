@@ -29,7 +29,7 @@ class Function:
     """
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
-        """Compute the result, one Tensor or a sequence of them; not recorded by GradManagers."""
+        """Compute the result, one Tensor or a sequence of them; not recorded by GradManagers. TypeError unless a subclass defines it."""
         raise TypeError(f"{type(self).__name__} does not define forward(self, *inputs)")
 
     if TYPE_CHECKING:  # subclasses have one argument for each output
@@ -42,7 +42,7 @@ class Function:
         def backward(self, *output_grads: Tensor | None) -> Tensor | None | Sequence[Tensor | None]:
             """From one gradient per output (None: the output was not used) to one gradient, or None, per input.
 
-            What it computes is recorded by outer GradManagers.
+            What it computes is recorded by outer GradManagers. TypeError unless a subclass defines it.
             """
             raise TypeError(f"{type(self).__name__} does not define backward(self, *output_grads)")
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from .. import _core
 from ..core import ops
+from ..core.tensor.host_names import name_as
+from ..core.tensor.shapes import default_gradient
 from ..tensor import Tensor
 
 __all__ = ["AttachSpec", "GradManager", "GradManagerGroup", "get_backwarding_grad_manager"]
@@ -40,6 +43,20 @@ def note_remote(sent: Tensor) -> None:
 def get_backwarding_grad_manager() -> GradManager | None:
     """The manager whose `GradManager.backward` runs now, seen from callbacks and from Function.backward."""
     return _backwarding.get()
+
+
+@runtime_checkable
+class _ProcessSum(Protocol):
+    """A callback that begins with a gradient's sum over processes: ``distributed.make_allreduce_cb``.
+
+    Where one is the first callback of a tensor, backward itself adds up the gradient, in buckets, beside what is left of it.
+    """
+
+    def _group_key(self) -> str:
+        """Which processes; "" for this one alone."""
+
+    def _of_sum(self, total: Tensor) -> Tensor:
+        """The gradient that the callback makes of the sum."""
 
 
 class AttachSpec:
@@ -84,7 +101,7 @@ class GradManager:
         self._remote: list[Tensor] = []  # numbers whose gradient is another process's matter
 
     def attached_tensors(self) -> list[Tensor]:
-        """The attached tensors that are still alive."""
+        """Returns the attached tensors that are still alive."""
         tensors = (spec.tensor() for spec in self._attach_specs.values())
         return [tensor for tensor in tensors if tensor is not None]
 
@@ -96,8 +113,9 @@ class GradManager:
         """Ask for gradients with respect to these tensors; allowed at any time. Returns self.
 
         tensors: one or several, of dtype float32, float16 or bfloat16 (AssertionError), held weakly.
-        callbacks: called with (tensor, gradient) when a gradient is complete, in order; a result other than None
-            replaces the gradient. Attaching a tensor again appends callbacks.
+        callbacks: called with (tensor, gradient) when gradients are complete, in order; a result other than None
+            replaces the gradient. Attaching a tensor again appends callbacks. The sum of ``distributed.make_allreduce_cb`` is
+            made beside the rest of backward where that comes first.
         """
         callbacks = _as_list(callbacks, callable, "callbacks", "functions of (tensor, gradient)")
         given = _as_list(tensors, lambda x: isinstance(x, Tensor), "attach", "Tensors")
@@ -195,7 +213,7 @@ class GradManager:
     ) -> None:
         """Add the gradients of ``y`` to ``.grad`` of the attached tensors, and end the recording.
 
-        y: a Tensor of any shape, several, or None for none but what went to other processes. dy: gradient of the sought quantity with respect to
+        y: a Tensor of any shape, several, or None if all results went to other processes. dy: gradient of the sought quantity with respect to
             each y, of its shape; ones by default.
         A tensor that y does not depend on keeps its grad. RuntimeError unless recording; ValueError when the
         numbers or shapes of y and dy differ.
@@ -203,7 +221,12 @@ class GradManager:
         if not self._recording:
             raise RuntimeError(
                 "backward: this GradManager is not recording\n"
-                "  fix: compute y and call backward inside 'with gm:', and backward only once a recording"
+                "  fix: compute y and call backward inside 'with gm:', and backward only once in it"
+            )
+        if not self._attach_specs and not self._remote:
+            warnings.warn(
+                "backward: no tensor is attached to this GradManager, so none gets a gradient; call attach(model.parameters()) first",
+                stacklevel=2,
             )
         outside = _backwarding.set(self)
         try:
@@ -212,12 +235,14 @@ class GradManager:
             ys = ys + self._remote
             dys = dys + [ops.full(shape=(), value=0.0, dtype="float32", device=sent) for sent in self._remote]
             watched = [spec for spec in self._watched if spec.tensor() is not None]
-            grads = self._tape.backward(ys, dys, [spec.snapshot for spec in watched]) if ys else ()
+            groups = [_group_of(spec) for spec in watched]
+            wanted = [spec.snapshot for spec in watched]
+            grads = self._tape.backward(ys, dys, wanted, groups if any(groups) else []) if ys else ()
             self.release()
-            for spec, grad in zip(watched, grads, strict=False):
+            for spec, group, grad in zip(watched, groups, grads, strict=False):
                 tensor = spec.tensor()
                 if grad is not None and tensor is not None:
-                    _deliver(spec, tensor, grad)
+                    _deliver(spec, tensor, grad, group)
         finally:
             _backwarding.reset(outside)
             self.release()
@@ -271,20 +296,31 @@ class GradManagerGroup:
             manager.release()
 
 
-def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor) -> None:
-    for callback in spec.callbacks:
+def _group_of(spec: AttachSpec) -> str:
+    """Over which processes backward adds up the gradient; "": none."""
+    first = spec.callbacks[0] if spec.callbacks else None
+    return first._group_key() if isinstance(first, _ProcessSum) else ""
+
+
+def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None:
+    """group: of the processes whose gradients are in ``grad`` already."""
+    callbacks = spec.callbacks
+    if group:
+        first, *callbacks = callbacks
+        grad = first._of_sum(grad)  # type: ignore[attr-defined]  # _group_of has looked
+    for callback in callbacks:
         changed = callback(tensor, grad)
         if changed is not None:
             grad = changed
     _core.note_grad(tensor)
     tensor.grad = grad if tensor.grad is None else tensor.grad + grad
     if tensor._host_name:
-        tensor.grad._host_name = tensor._host_name
+        name_as(tensor.grad, tensor._host_name)
 
 
 def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:
     if dy is None:
-        return [ops.full(shape=y._tuple_shape, value=1.0, dtype=y.dtype.name, device=y) for y in ys]
+        return [default_gradient(y) for y in ys]
     dys = _as_list(dy, lambda x: isinstance(x, Tensor), "backward: dy", "Tensors")
     if len(dys) != len(ys):
         raise ValueError(f"backward: {len(ys)} tensors y but {len(dys)} gradients dy")
@@ -309,5 +345,6 @@ def _as_list(value: Any, fits: Callable[[Any], bool], who: str, wanted: str) -> 
         items = [value]
     for item in items:
         if not fits(item):
-            raise TypeError(f"{who} takes {wanted}, got a {type(item).__name__}")
+            fix = "\n  fix: pass model.parameters()" if hasattr(item, "parameters") else ""
+            raise TypeError(f"{who} takes {wanted}, got a {type(item).__name__}{fix}")
     return items

@@ -9,7 +9,7 @@ from .. import _core
 from .no_effect import no_effect
 
 _HERE = "core/_config.py"
-_NO_WORKER = "eager calls have no worker that could be told so"
+_NO_WORKER = "eager calls have no worker thread"
 
 
 class Option(NamedTuple):
@@ -28,7 +28,7 @@ OPTIONS: dict[str, Option] = {
     "max_recompute_time": Option(1, "MEGENGINE_MAX_RECOMP_TIME", ignored="megengine.dtr weighs the time of recomputing by itself"),
     "catch_worker_execption": Option(1, "MEGENGINE_CATCH_WORKER_EXEC", ignored=_NO_WORKER),  # spelled so in the API
     "enable_host_compute": Option(1, "MEGENGINE_HOST_COMPUTE", ignored="a value is computed where its operands lie"),
-    "disable_memory_forwarding": Option(0, "MEGENGINE_DISABLE_MEMORY_FORWARDING", ignored="tensors never change, so that sharing memory shows nowhere"),
+    "disable_memory_forwarding": Option(0, "MEGENGINE_DISABLE_MEMORY_FORWARDING", ignored="tensors never change, so sharing memory has no visible effect"),
     "enable_dtr_auto_drop": Option(0, "MEGENGINE_DTR_AUTO_DROP", ignored="use megengine.dtr.enable()"),
     "enable_dtr_sqrt_sampling": Option(0, "MEGENGINE_DTR_SQRT_SAMPLING", ignored="megengine.dtr looks at every candidate"),
     "dtr_eviction_threshold": Option(0, "MEGENGINE_DTR_EVICTION_THRESHOLD", reader="dtr/dtr.py"),

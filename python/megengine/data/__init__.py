@@ -1,6 +1,6 @@
-"""Input pipeline: dataset -> sampler (which indices) -> transform -> collator (a batch) -> loader.
+"""Loading data: a dataset gives samples, a sampler chooses them, transforms change them, a collator makes batches, a loader runs it all.
 
-In: indexable or iterable data on the host. Out: batches as NumPy arrays, or tensors with ``preload``.
+Samples and batches are NumPy arrays on the host; a `DataLoader` with ``preload`` gives tensors.
 """
 
 from .collator import Collator as Collator

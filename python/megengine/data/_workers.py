@@ -37,7 +37,7 @@ _worker_info: WorkerInfo | None = None
 
 
 class WorkerInfo:
-    """What a worker process knows of itself: ``idx``, ``worker_num``, ``seed``; read only."""
+    """What a worker process knows about itself, read only: ``idx`` (its number), ``worker_num`` (how many there are), ``seed``."""
 
     idx: int
     worker_num: int
@@ -57,12 +57,12 @@ class WorkerInfo:
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Information on this worker process of a data loader; None in any other process."""
+    """Returns the `WorkerInfo` of this worker process; None in any other process."""
     return _worker_info
 
 
 class ManagerWatchdog:
-    """Tells a worker whether the process that started it is still there."""
+    """Tells a worker whether the process that started it still runs."""
 
     def __init__(self) -> None:
         self.manager_pid = os.getppid()
@@ -79,7 +79,7 @@ class RemoteError(Exception):
 
 
 class EndOfStream:
-    """Reply of a worker whose stream has no more samples."""
+    """A worker's reply when its stream has no more samples."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Merge a list of samples into one batch."""
+"""Merging a list of samples into one batch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import numpy as np
 
 
 class Collator:
-    """Merges the samples of a batch: stacks equal parts along a new first axis.
+    """Merges samples into a batch: stacks equal parts along a new first axis.
 
-    Arrays (H, W, C) become (N, H, W, C) of the same dtype; int becomes int32 (N,), float float32
-    (N,), bool bool (N,); NumPy scalars keep their dtype; str and bytes become lists; tuples, lists
-    and mappings are merged part by part; tensors become arrays on the host.
+    * arrays (H, W, C) and tensors become an array (N, H, W, C) of the same dtype on the host
+    * int becomes int32 (N,), float becomes float32 (N,), bool becomes bool (N,); NumPy scalars keep their dtype
+    * str and bytes become a list
+    * tuples, lists and mappings are merged part by part
+
+    Subclasses that define ``apply`` merge in other ways.
 
     >>> import numpy as np
     >>> images, labels = Collator().apply([(np.zeros((4, 6)), 0), (np.ones((4, 6)), 1)])
@@ -22,10 +25,11 @@ class Collator:
     """
 
     def apply(self, inputs: Sequence[Any]) -> Any:
-        """Returns the batch of ``inputs``, a non-empty list of samples of one structure.
+        """Returns the batch of some samples.
 
-        Raises TypeError for parts that cannot be merged, ValueError for samples that differ in
-        shape or length.
+        inputs: a non-empty sequence of samples of the same structure.
+
+        Raises TypeError for parts that cannot be merged, ValueError for no samples, or for samples that differ in shape or length.
         """
         if len(inputs) == 0:
             raise ValueError("cannot merge an empty list of samples into a batch")

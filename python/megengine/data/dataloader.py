@@ -1,4 +1,4 @@
-"""Iterate over batches of a dataset, in this process or with worker processes.
+"""Iterating over batches of a dataset, in this process or with worker processes.
 
 In: dataset, sampler, transform, collator. Out: batches (NumPy arrays; tensors with ``preload``), always in
 the sampler's order. No process outlives its iterator.
@@ -11,12 +11,12 @@ import os
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from .._deprecation import warn_of
 from ..logger import get_logger
 from ._workers import GLOBAL_TIMEOUT as GLOBAL_TIMEOUT
 from ._workers import EndOfStream, WorkerPool, ordered_results
@@ -34,35 +34,36 @@ _logger = get_logger(__name__)
 def get_monitor_time_stats(
     func: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> tuple[float, Any]:
-    """Call ``func``; (seconds it took, its result)."""
+    """Calls ``func`` and returns the tuple (seconds it took, its result)."""
     start = time.perf_counter()
     result = func(*args, **kwargs)
     return time.perf_counter() - start, result
 
 
 def raise_timeout_error() -> None:
-    """Raise the RuntimeError of a batch that took longer than the loader's ``timeout``."""
+    """Raises the RuntimeError for a batch that took longer than the loader's ``timeout``."""
     raise RuntimeError(
         "no batch within the timeout of the data loader; make the dataset faster or raise the timeout"
     )
 
 
 class DataLoader:
-    """Iterates over a dataset in batches.
+    """Iterates over a dataset in batches; each ``iter(loader)`` is a new pass.
 
-    dataset: a Dataset with length and index access, or a StreamDataset.
-    sampler: which samples make up a batch; by default one by one in order.
-    transform: applied to the samples of a batch; none by default.
-    collator: merges the samples; by default ``Collator()``.
-    num_workers: processes that load; 0, the default, loads in this one.
-    timeout: seconds to wait for a batch; 0, the default, for ever.
-    preload: give tensors, with the next batch already on its way to the device; else arrays.
-    parallel_stream: every worker reads a stream of its own (``get_worker_info()`` tells it which);
-        otherwise one worker reads a StreamDataset, so that no sample comes twice.
+    dataset: a `Dataset`, with length and access by index, or a `StreamDataset`.
+    sampler: chooses the samples of each batch; default: one sample a batch, in order.
+    transform: applied to the samples of a batch; default: none.
+    collator: merges the samples; default: ``Collator()``.
+    num_workers: number of worker processes; 0, the default, loads in this process.
+    timeout: seconds to wait for a batch; 0, the default, waits without limit.
+    preload: give tensors on the default device and load one batch ahead; default False: NumPy arrays.
+    parallel_stream: each worker reads its own part of a StreamDataset, which asks ``get_worker_info()`` for its number; default False:
+    a single worker reads it, so that no sample comes twice.
+    divide: deprecated; workers always make whole batches.
 
-    Raises ValueError for negative counts, TypeError for a wrong dataset or transform,
-    AssertionError for a sampler of the wrong kind. Iterating raises what the dataset raised, in
-    whichever process; RuntimeError when a worker was killed or the time was up.
+    Raises ValueError for negative numbers, TypeError for a wrong dataset, transform or collator, AssertionError for a sampler of the
+    wrong kind. Iterating raises what the dataset raises, whichever process it runs in, and RuntimeError when a worker is killed or the
+    timeout passes.
 
     >>> import numpy as np
     >>> from megengine.data.dataset import ArrayDataset
@@ -89,11 +90,7 @@ class DataLoader:
         if timeout < 0:
             raise ValueError(f"timeout must not be negative, got {timeout}")
         if divide:
-            warnings.warn(
-                "divide is gone: every worker makes whole batches now",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+            warn_of("data.DataLoader(divide=True)")
         self.datakind = "stream" if isinstance(dataset, StreamDataset) else "map"
         if self.datakind == "map" and not (
             hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
@@ -127,14 +124,13 @@ class DataLoader:
         )
 
     def __len__(self) -> int:
-        """Number of batches. Raises TypeError for streams and infinite samplers."""
+        """Number of batches in a pass. Raises TypeError for streams and infinite samplers."""
         return len(self.sampler)  # type: ignore[arg-type]  # whose TypeError this is
 
     def check_memory_rationality(self) -> None:
-        """Warns when the batches that workers hold ready hardly fit into free memory.
+        """Logs a warning when the batches that workers keep ready take more than half of the free memory.
 
-        Loads one sample to see how large it is. Does nothing for streams, or where free memory is
-        unknown.
+        Loads one sample to see how large it is. Does nothing for streams, or where the free memory is unknown.
         """
         free = _free_memory_bytes()
         if self.datakind == "stream" or free is None or len(self.dataset) == 0:
@@ -152,7 +148,7 @@ class DataLoader:
 
 
 class PreLoader:
-    """Iterator over the batches of a loader; with ``preload`` over tensors, one batch ahead."""
+    """Iterator over the batches of a loader; with ``preload`` it gives tensors and loads one batch ahead."""
 
     def __init__(self, loader: DataLoader, preload: bool) -> None:
         self.dataset = loader.dataset
@@ -269,7 +265,7 @@ def map_fetcher(
     parallel_stream: bool,
     batch_size: int,
 ) -> Any:
-    """Batch of the samples with indices ``place_holder``."""
+    """Returns the batch of the samples with the indices ``place_holder``."""
     return collate.apply(transform.apply_batch([dataset[index] for index in place_holder]))
 
 
@@ -281,7 +277,7 @@ def stream_fetcher(
     parallel_stream: bool,
     batch_size: int,
 ) -> Any:
-    """Batch of the next ``batch_size`` samples; fewer at the end. Raises StopIteration when there is none."""
+    """Returns the batch of the next ``batch_size`` samples; fewer at the end. Raises StopIteration when there are none."""
     samples: list[Any] = []
     for sample in dataset_iter:
         samples.append(sample)

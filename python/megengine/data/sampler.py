@@ -1,6 +1,6 @@
-"""Which samples make up which batch.
+"""Samplers: which samples make up which batch.
 
-In: the length of a dataset, and the place of this process among ``world_size`` processes. Out: lists
+In: the length of a dataset, and the rank of this process among ``world_size`` processes. Out: lists
 of indices, one list per batch. Map samplers know the length; a stream sampler only the batch size.
 """
 
@@ -16,7 +16,7 @@ import numpy.random  # noqa: F401  -- else loaded at the first draw, and its imp
 
 
 class Sampler(ABC):  # noqa: B024  -- what it must have depends on the kind
-    """The base class of all samplers; iterating gives one list of indices per batch.
+    """The base class of all samplers; iterating gives a list of indices for each batch.
 
     `MapSampler` is for datasets with a length, `StreamSampler` for streams.
 
@@ -31,11 +31,15 @@ class Sampler(ABC):  # noqa: B024  -- what it must have depends on the kind
 class MapSampler(Sampler):
     """The base class of samplers for datasets with a length; subclasses define ``sample``.
 
-    dataset: only its length is used. batch_size: samples per batch. drop_last: leave out a last
-    batch that is not full. num_samples: take only that many. world_size, rank: share out the
-    samples among processes (by default those of ``megengine.distributed``); the tail is filled with
-    the first samples so that all get equally many. seed: of the random generator; must be equal in
-    all processes. Raises ValueError and TypeError for values that make no sense.
+    dataset: anything with a length; nothing else of it is used.
+    batch_size: samples per batch, default 1.
+    drop_last: leave out the last batch if it is not full, default False.
+    num_samples: samples in one pass, default: as many as ``sample`` gives; at least batch_size.
+    world_size, rank: the processes that share the samples, and which of them this is; default: those of ``megengine.distributed``. All
+    get the same number of samples: the first ones are used again where needed.
+    seed: of the random order, 0 to 2**32 - 1; default: a random one, on which the processes agree.
+
+    Raises ValueError for values out of range, TypeError for indices or weights that are not sequences.
 
     >>> class EveryOther(MapSampler):
     ...     def sample(self):
@@ -72,20 +76,21 @@ class MapSampler(Sampler):
         return self.batch()
 
     def __len__(self) -> int:
-        """Number of batches of this process."""
+        """Number of batches that this process gets in one pass."""
         mine = -(-self.num_samples // self.world_size)
         return mine // self.batch_size if self.drop_last else -(-mine // self.batch_size)
 
     def sample(self) -> Sequence[int]:
-        """Returns the indices in the order in which they are to be used, before they are shared
-        out.
-        """
+        """Returns the indices of one pass in order, before processes share them. Subclasses define it; TypeError otherwise."""
         raise TypeError(
             f"{type(self).__name__} does not say which samples to take; define sample() in it"
         )
 
     def scatter(self, indices: Sequence[int]) -> list[int]:
-        """Returns the part of ``indices`` for this rank: every ``world_size``-th one."""
+        """Returns this process's part of some indices, a list: every ``world_size``-th one, beginning with the ``rank``-th.
+
+        indices: those of all processes; the first ones are repeated until their number is a multiple of ``world_size``.
+        """
         indices = list(indices)
         missing = -len(indices) % self.world_size
         while missing and indices:  # more processes than samples: go round more than once
@@ -95,7 +100,7 @@ class MapSampler(Sampler):
         return indices[self.rank :: self.world_size]
 
     def batch(self) -> Iterator[list[int]]:
-        """Gives lists of indices, each of ``batch_size`` but perhaps the last."""
+        """Iterates over the batches of one pass: lists of ``batch_size`` indices; the last one may be shorter."""
         indices = [int(index) for index in self.sample()]
         if self.num_samples is not None:
             indices = indices[: self.num_samples]
@@ -108,9 +113,9 @@ class MapSampler(Sampler):
 
 
 class StreamSampler(Sampler):
-    """Tells a DataLoader the batch size for a dataset without length.
+    """Sets the batch size for a `StreamDataset`, which has no indices.
 
-    batch_size: samples per batch; the last one of a stream may hold fewer.
+    batch_size: samples per batch, default 1; the last batch of a stream may hold fewer. ValueError below 1.
 
     >>> from megengine.data import DataLoader
     >>> from megengine.data.dataset import StreamDataset
@@ -129,23 +134,24 @@ class StreamSampler(Sampler):
         return self.batch()
 
     def batch(self) -> Iterator[list[int]]:
-        """Gives lists of placeholders without end; the stream itself says when it ends."""
+        """Iterates without end over lists of placeholders, one list per batch; the stream itself ends the pass."""
         while True:
             yield self.sample()
 
     def sample(self) -> list[int]:
-        """Returns the placeholders of one batch."""
+        """Returns the placeholders of one batch, a list."""
         return list(range(self.batch_size))
 
 
 class SequentialSampler(MapSampler):
     """Takes all samples in order.
 
-    indices: only these, in their order. Other arguments as of `MapSampler`.
+    indices: take these samples only, in this order; default: all.
+    Other arguments as of `MapSampler`.
 
     >>> list(SequentialSampler(range(5), batch_size=2))
     [[0, 1], [2, 3], [4]]
-    >>> list(SequentialSampler(range(5), 2, world_size=2, rank=1))  # 0 fills up the tail
+    >>> list(SequentialSampler(range(5), 2, world_size=2, rank=1))  # 5 samples for 2 processes: sample 0 is used twice
     [[1, 3], [0]]
     """
 
@@ -164,14 +170,15 @@ class SequentialSampler(MapSampler):
             self.num_samples = len(self.indices)
 
     def sample(self) -> list[int]:
-        """Returns the indices in order."""
+        """Returns the indices in order, a list."""
         return list(range(self.num_samples)) if self.indices is None else list(self.indices)
 
 
 class RandomSampler(MapSampler):
-    """Takes all samples once per epoch, in a new random order each time.
+    """Takes all samples once per pass, each time in a new random order.
 
-    indices: only these. Other arguments as of `MapSampler`.
+    indices: take these samples only; default: all.
+    Other arguments as of `MapSampler`.
 
     >>> sampler = RandomSampler(range(5), batch_size=2, seed=1)
     >>> list(sampler), list(sampler)
@@ -194,7 +201,7 @@ class RandomSampler(MapSampler):
             self.num_samples = len(self.indices)
 
     def sample(self) -> list[int]:
-        """Returns a new permutation of the indices."""
+        """Returns the indices in a new random order, a list."""
         order = self.rng.permutation(self.num_samples)
         if self.indices is None:
             return order.tolist()
@@ -202,10 +209,11 @@ class RandomSampler(MapSampler):
 
 
 class ReplacementSampler(MapSampler):
-    """Draws samples independently, with replacement.
+    """Draws samples at random with replacement.
 
-    num_samples: draws per epoch; by default as many as samples. weights: relative probability of
-    each sample, (len(dataset),), not negative. Other arguments as of `MapSampler`.
+    num_samples: draws in one pass, default: as many as there are samples.
+    weights: relative probability of each sample, a sequence of len(dataset) numbers, not negative and not all 0; default: all equal.
+    Other arguments as of `MapSampler`.
 
     >>> list(ReplacementSampler(range(3), batch_size=2, num_samples=4, weights=[0, 1, 0]))
     [[1, 1], [1, 1]]
@@ -226,7 +234,7 @@ class ReplacementSampler(MapSampler):
         self.weights = None if weights is None else _check_weights(weights, len(dataset))
 
     def sample(self) -> list[int]:
-        """Returns the drawn indices."""
+        """Returns the drawn indices, a list."""
         count = len(self.dataset)
         if self.weights is None:
             return self.rng.randint(0, count, size=self.num_samples).tolist()
@@ -235,9 +243,11 @@ class ReplacementSampler(MapSampler):
 
 
 class Infinite(MapSampler):
-    """Starts another sampler again whenever it ends. Has no length.
+    """Repeats a sampler without end, for training by steps instead of passes. It has no length.
 
-    sampler: a MapSampler.
+    sampler: a `MapSampler`; each round is a new pass of it.
+
+    Raises TypeError for its length, RuntimeError when the sampler gives no batch at all.
 
     >>> import itertools
     >>> list(itertools.islice(Infinite(SequentialSampler(range(3), batch_size=2)), 4))
@@ -249,7 +259,7 @@ class Infinite(MapSampler):
         self.sampler_iter = iter(sampler)
 
     def sample(self) -> Sequence[int]:
-        """Returns one round of the wrapped sampler."""
+        """Returns the indices of one pass of the wrapped sampler."""
         return self.sampler.sample()
 
     def __iter__(self) -> Iterator[list[int]]:

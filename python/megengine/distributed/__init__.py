@@ -1,7 +1,7 @@
-"""Several processes that train together: groups, collective operations, a launcher, a key-value server.
+"""Training by several processes: groups, collective operations, a launcher, a key-value server.
 
-In one process, without ``init_process_group``, the rank is 0, the world has size 1 and every collective operation
-gives its input back: a program written for many processes runs unchanged as one.
+Without ``init_process_group`` the rank is 0, the world has one process, and every collective operation returns its input: a program
+written for many processes runs unchanged as one.
 """
 
 import importlib as _importlib
@@ -30,6 +30,7 @@ from .helper import get_free_ports as get_free_ports
 from .helper import group_end as group_end
 from .helper import group_start as group_start
 from .helper import make_allreduce_cb as make_allreduce_cb
+from .helper import set_bucket_sizes as set_bucket_sizes
 from .helper import synchronized as synchronized
 from .launcher import launcher as launcher
 

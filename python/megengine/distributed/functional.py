@@ -1,8 +1,11 @@
-"""Collective operations on tensors. In a group of one process each gives its input back.
+"""Collective operations: tensors that all processes of a group exchange.
 
-All are ops (runtime/ops/collective.cpp): autodiff and traces see them like others, and each has a gradient. The root is
-the group's first process. A process that has no result still has a part in the backward pass: it calls
-``gm.backward()``, without y if it computed nothing else.
+All take part in autodiff and in traces, and each has a gradient (runtime/ops/collective.cpp). The root is the first process of the
+group. In a group of one process every operation returns its input. A process that gets no result still takes part in the backward
+pass: it calls ``gm.backward()``, without an argument if it computed nothing else.
+
+All processes of the group must call the same operations in the same order. RuntimeError if they do not, if their shapes or dtypes
+differ, or if one of them failed or is gone.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from . import _nccl
 from .group import WORLD, Group, _need_group, _sd, get_client, get_rank
 
 if TYPE_CHECKING:
@@ -34,60 +38,139 @@ __all__ = [
 def reduce_sum(
     inp: Tensor, group: Group | None = WORLD, device: str | None = None
 ) -> Tensor | None:
-    """Sum over the processes, shape and dtype like ``inp``, in the root; None in the others.
+    """Sums a tensor over the processes of a group; only the root gets the sum.
 
-    device: where the result goes, default: where ``inp`` is.
+    inp: a tensor of equal shape and dtype in every process.
+    group: the processes that take part, default: all; None means all, too.
+    device: where the result goes, such as "gpu0"; default: where ``inp`` is.
+
+    Returns the sum, shape and dtype as of ``inp``, in the root, and None in the other processes.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> dist.functional.reduce_sum(tensor([1.0, 2.0])).numpy()  # [2., 4.] in the root of two such processes
+    array([1., 2.], dtype=float32)
     """
     return collective_comm(inp, "reduce_sum", group, device)
 
 
 def broadcast(inp: Tensor, group: Group | None = WORLD, device: str | None = None) -> Tensor:
-    """The root's tensor, in every process. Of the others' ``inp`` only shape and dtype count, which are the root's."""
+    """Copies the root's tensor to every process of a group.
+
+    inp: a tensor of equal shape and dtype in every process; its values count in the root alone.
+    group, device: as of `reduce_sum`.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> dist.functional.broadcast(tensor([1.0, 2.0])).numpy()  # the root's values
+    array([1., 2.], dtype=float32)
+    """
     return collective_comm(inp, "broadcast", group, device)
 
 
 def all_gather(
     inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
 ) -> Tensor:
-    """The tensors of all processes, joined along ``axis``, in every process."""
+    """Concatenates the tensors of all processes, in the order of their ranks; every process gets the whole.
+
+    inp: a tensor of equal shape and dtype in every process.
+    group, device: as of `reduce_sum`.
+    axis: the axis to concatenate along, default 0; ValueError if there is no such axis.
+
+    Returns a tensor whose extent along ``axis`` is that of ``inp`` times the number of processes.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> dist.functional.all_gather(tensor([1.0, 2.0])).numpy()  # [1., 2., 1., 2.] in two such processes
+    array([1., 2.], dtype=float32)
+    """
     return collective_comm(inp, "all_gather", group, device, axis)
 
 
 def reduce_scatter_sum(
     inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
 ) -> Tensor:
-    """The sum over the processes, cut along ``axis`` into equal parts: the i-th process gets the i-th."""
+    """Sums a tensor over the processes and splits the sum: the i-th process gets the i-th part.
+
+    inp: a tensor of equal shape and dtype in every process.
+    group, device: as of `reduce_sum`.
+    axis: the axis to split along, default 0; ValueError if its extent is not a multiple of the number of processes.
+
+    Returns a tensor whose extent along ``axis`` is that of ``inp`` divided by the number of processes.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> dist.functional.reduce_scatter_sum(tensor([1.0, 2.0])).numpy()  # [2.] and [4.] in two such processes
+    array([1., 2.], dtype=float32)
+    """
     return collective_comm(inp, "reduce_scatter_sum", group, device, axis)
 
 
 def all_reduce_sum(inp: Tensor, group: Group | None = WORLD, device: str | None = None) -> Tensor:
-    """Sum over the processes, in every process; shape and dtype like ``inp``."""
+    """Sums a tensor over the processes of a group; every process gets the sum.
+
+    inp: a tensor of equal shape and dtype in every process.
+    group, device: as of `reduce_sum`.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> loss = tensor(2.0)
+    >>> (dist.functional.all_reduce_sum(loss) / dist.get_world_size()).item()  # the mean over the processes
+    2.0
+    """
     return collective_comm(inp, "all_reduce_sum", group, device)
 
 
 def all_reduce_max(inp: Tensor, group: Group | None = WORLD, device: str | None = None) -> Tensor:
-    """Largest value over the processes, elementwise, in every process."""
+    """Takes the element-wise maximum over the processes of a group; every process gets it.
+
+    inp: a tensor of equal shape and dtype in every process.
+    group, device: as of `reduce_sum`.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> dist.functional.all_reduce_max(tensor([1.0, 2.0])).numpy()
+    array([1., 2.], dtype=float32)
+    """
     return collective_comm(inp, "all_reduce_max", group, device)
 
 
 def all_reduce_min(inp: Tensor, group: Group | None = WORLD, device: str | None = None) -> Tensor:
-    """Smallest value over the processes, elementwise, in every process."""
+    """Takes the element-wise minimum over the processes of a group; every process gets it.
+
+    inp: a tensor of equal shape and dtype in every process.
+    group, device: as of `reduce_sum`.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> dist.functional.all_reduce_min(tensor([1.0, 2.0])).numpy()
+    array([1., 2.], dtype=float32)
+    """
     return collective_comm(inp, "all_reduce_min", group, device)
 
 
 def gather(
     inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
 ) -> Tensor | None:
-    """The tensors of all processes, joined along ``axis``, in the root; None in the others."""
+    """Concatenates the tensors of all processes, in the order of their ranks; only the root gets the whole.
+
+    inp, axis: as of `all_gather`.
+    group, device: as of `reduce_sum`.
+
+    Returns the whole in the root, and None in the other processes.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> dist.functional.gather(tensor([1.0, 2.0])).numpy()  # [1., 2., 1., 2.] in the root of two such processes
+    array([1., 2.], dtype=float32)
+    """
     return collective_comm(inp, "gather", group, device, axis)
 
 
 def scatter(
     inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
 ) -> Tensor:
-    """The root's tensor, cut along ``axis`` into equal parts: the i-th process gets the i-th.
+    """Splits the root's tensor along an axis: the i-th process gets the i-th part.
 
-    Of the others' ``inp`` only shape and dtype count, which are the root's.
+    inp: a tensor of equal shape and dtype in every process; its values count in the root alone.
+    group, device: as of `reduce_sum`.
+    axis: the axis to split along, default 0; ValueError if its extent is not a multiple of the number of processes.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> dist.functional.scatter(tensor([1.0, 2.0])).numpy()  # [1.] and [2.] in two processes
+    array([1., 2.], dtype=float32)
     """
     return collective_comm(inp, "scatter", group, device, axis)
 
@@ -99,33 +182,67 @@ def all_to_all(
     split_axis: int = 0,
     concat_axis: int = 0,
 ) -> Tensor:
-    """Each process cuts its tensor along ``split_axis`` and sends the i-th part to the i-th process, which joins what
-    it got along ``concat_axis``."""
+    """Exchanges parts of tensors: each process splits its own, sends the i-th part to the i-th process, and concatenates what it receives.
+
+    inp: a tensor of equal shape and dtype in every process.
+    group, device: as of `reduce_sum`.
+    split_axis: the axis to split along, default 0; ValueError if its extent is not a multiple of the number of processes.
+    concat_axis: the axis to concatenate along, default 0.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> dist.functional.all_to_all(tensor([1.0, 2.0])).numpy()  # [1., 1.] and [2., 2.] in two such processes
+    array([1., 2.], dtype=float32)
+    """
     return collective_comm(inp, "all_to_all", group, device, split_axis, concat_axis)
 
 
 def remote_send(inp: Tensor, dest_rank: int) -> None:
-    """Send a tensor to the process of that rank, which calls ``remote_recv``.
+    """Sends a tensor to another process, which calls `remote_recv`.
 
-    If a GradManager records ``inp``, its gradient comes back from the other process when both call ``backward``.
+    inp: the tensor. If a GradManager records it, its gradient comes back from the other process when both call ``backward``.
+    dest_rank: rank of the other process in the world; ValueError if there is none or it is this one.
+
+    Raises RuntimeError outside of a process group.
+
+    >>> from megengine import distributed as dist, tensor
+    >>> @dist.launcher(n_gpus=2, device_type="cpu")
+    ... def main():
+    ...     if dist.get_rank() == 0:
+    ...         dist.functional.remote_send(tensor([1.0, 2.0]), dest_rank=1)
+    ...     else:
+    ...         return dist.functional.remote_recv(src_rank=0).numpy()
     """
     from .. import _core
+    from ..core.tensor.array_method import require_tensors
 
+    require_tensors("remote_send", inp)
     _need_group("remote_send")
-    _check_peer(dest_rank)
+    _check_peer("dest_rank", dest_rank)
     wants_gradient = _core.is_tracked(inp)
     key = _message_key(get_rank(), dest_rank)
-    get_client().user_set(key, [list(inp._tuple_shape), inp.dtype.name, wants_gradient])
+    by_nccl = _sd.sends_by_nccl and _nccl.serves("send_to", inp, WORLD)
+    get_client().user_set(key, [list(inp._tuple_shape), inp.dtype.name, wants_gradient, by_nccl])
     _run("send_to", inp, WORLD, peer=dest_rank)
 
 
 def remote_recv(
     src_rank: int, device: str | None = None, inp: Tensor | None = None, **shape_and_dtype: Any
 ) -> Tensor:
-    """Wait for the next tensor from the process of that rank.
+    """Waits for the next tensor that another process sends by `remote_send`, and returns it.
 
-    device: where it goes, default: the default device. inp: not needed; it only orders this call after its making.
-    ``shape`` and ``dtype``, which old programs give, are those of the tensor that was sent in any case.
+    src_rank: rank of the other process in the world; ValueError if there is none or it is this one.
+    device: where the tensor goes, default: this process's GPU where it comes by NCCL, else the host.
+    inp: not needed; a tensor that must be computed before this call.
+
+    The shape and dtype are those of the tensor that was sent. Programs for MegEngine pass them as ``shape`` and ``dtype``; both are
+    accepted, and TypeError is raised for any other keyword. Raises RuntimeError outside of a process group.
+
+    >>> from megengine import distributed as dist
+    >>> try:
+    ...     dist.functional.remote_recv(src_rank=0)
+    ... except RuntimeError as error:
+    ...     print(error)
+    remote_recv needs a process group; call init_process_group first, or use the launcher
     """
     unknown = set(shape_and_dtype) - {"shape", "dtype"}
     if unknown:
@@ -134,9 +251,9 @@ def remote_recv(
     from ..tensor import Tensor
 
     _need_group("remote_recv")
-    _check_peer(src_rank)
-    shape, dtype, wants_gradient = get_client().user_pop(_message_key(src_rank, get_rank()))
-    gradient_way = Tensor(0.0, device="cpu0")
+    _check_peer("src_rank", src_rank)
+    shape, dtype, wants_gradient, by_nccl = get_client().user_pop(_message_key(src_rank, get_rank()))
+    gradient_way = Tensor(0.0, device=_sd.gpu if by_nccl else "cpu0")
     if wants_gradient:
         _core.track(gradient_way)
     result: Any = _run("receive_from", gradient_way, WORLD, peer=src_rank, shape=shape, dtype=dtype)
@@ -151,9 +268,9 @@ def collective_comm(
     axis: int = 0,
     concat_axis: int = 0,
 ) -> Any:
-    """The collective operation ``mode``, the name of a function of this module.
+    """Calls the collective operation with the name ``mode``; the other arguments are those of that function.
 
-    Raises RuntimeError when shapes or operations do not fit together, or when a process of the group is gone.
+    Raises RuntimeError when shapes or operations do not match, or when a process of the group is gone.
     """
     group = WORLD if group is None else group
     if group.size == 1:
@@ -215,12 +332,12 @@ def _run(name: str, inp: Tensor, group: Group, **attributes: Any) -> Tensor | No
     if name in _NEED_ROOT:
         attributes["is_root"] = group.rank == 0
     place = str(inp.device)
-    on_host = place.startswith("cpu")
-    results = getattr(ops, name)(inp if on_host else inp.to("cpu0"), group=group.key, **attributes)
+    as_is = place.startswith("cpu") or _nccl.serves(name, inp, group)
+    results = getattr(ops, name)(inp if as_is else inp.to("cpu0"), group=group.key, **attributes)
     if not isinstance(results, tuple):  # only what orders operations
         note_remote(results)
         return None
-    return results[0] if on_host else results[0].to(place)
+    return results[0] if as_is else results[0].to(place)
 
 
 _NEED_SIZE = frozenset(
@@ -268,6 +385,6 @@ def _message_key(source: int, target: int) -> str:
     return f"{key} {count}"
 
 
-def _check_peer(rank: int) -> None:
+def _check_peer(what: str, rank: int) -> None:
     if not isinstance(rank, int) or not 0 <= rank < WORLD.size or rank == get_rank():
-        raise ValueError(f"rank must name another process of {WORLD.size}, got {rank!r}")
+        raise ValueError(f"{what} must name another process of {WORLD.size}, got {rank!r}")

@@ -1,7 +1,8 @@
-"""Groups of processes, and this process's place in the world."""
+"""Groups of processes, and the place of this process in the world."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -34,13 +35,20 @@ class StaticData:
     world: Any = None  # the connections, of _core
     seconds: float = 600.0  # how long an operation waits for what others do
     messages: dict[str, int] | None = None  # how many went each way between two processes
+    sends_by_nccl: bool = False  # messages, too
+    gpu: str | None = None  # "gpu0": on which this process exchanges tensors by NCCL
+    places: dict[int, str] | None = None  # by rank: its NCCL and its GPU, or why it has none
 
 
 _sd = StaticData()
 
 
 class Group:
-    """Processes that take part in collective operations together. proc_ranks: their ranks in the world.
+    """A group of processes that take part in collective operations together.
+
+    proc_ranks: their ranks in the world, ints without repetition; the first one is the root.
+
+    Raises TypeError and ValueError as `check` does.
 
     >>> from megengine import distributed as dist
     >>> group = dist.Group([0])
@@ -55,14 +63,20 @@ class Group:
             self.reset(proc_ranks)
 
     def reset(self, proc_ranks: Sequence[int]) -> None:
-        """Make it a group of these ranks."""
+        """Replaces the members of the group by the processes of these ranks.
+
+        proc_ranks: as of `Group`.
+        """
         self.check(proc_ranks)
         self.proc_ranks = [int(rank) for rank in proc_ranks]
         if _sd.world is not None and len(self.proc_ranks) > 1 and get_rank() in self.proc_ranks:
             _sd.world.add_group(self.key, self.proc_ranks)
 
     def check(self, proc_ranks: Sequence[int]) -> None:
-        """Raise TypeError or ValueError unless these are different ranks of the world."""
+        """Raises TypeError unless the ranks are ints, ValueError unless they are different ranks of the world, at least one.
+
+        proc_ranks: as of `Group`.
+        """
         ranks = list(proc_ranks)
         if not ranks:
             raise ValueError("a group needs at least one rank")
@@ -77,17 +91,17 @@ class Group:
 
     @property
     def size(self) -> int:
-        """Number of processes."""
+        """Number of processes in the group."""
         return max(1, len(self.proc_ranks))
 
     @property
     def key(self) -> str:
-        """The ranks joined by commas: the same in every process."""
+        """The ranks joined by commas: a name of the group that is the same in every process."""
         return ",".join(map(str, self.proc_ranks))
 
     @property
     def rank(self) -> int:
-        """Place of this process in the group. Raises ValueError when it is not in it."""
+        """Position of this process in the group. Raises ValueError when it is not a member."""
         if not self.proc_ranks:
             return 0
         if get_rank() not in self.proc_ranks:
@@ -101,7 +115,7 @@ class Group:
 
     @property
     def is_single_machine(self) -> bool:
-        """Whether all processes run on this machine."""
+        """Whether all processes of the group run on this machine."""
         return _sd.machine_ranks is None or set(self.proc_ranks) <= set(_sd.machine_ranks)
 
 
@@ -118,16 +132,23 @@ def init_process_group(
     device_type: str = "xpu",
     timeout: float = 600.0,
 ) -> None:
-    """Enter the world: call it once in every process, before any collective operation.
+    """Joins the world of processes; every process calls it once, before any collective operation.
 
-    master_ip, port: where the ``Server`` is; not contacted in a world of one process. rank: of this process.
-    device: number of its GPU, if there are GPUs. Without these five, they are what the launcher of the processes says by
-    its variables: ``megengine.distributed.run``, torchrun, mpiexec or SLURM; rank 0 starts the server then.
-    backend: kept and returned by ``get_backend``; data go through sockets whatever it is. timeout: how many seconds an
-    operation waits for a process that says nothing.
+    master_ip: IP address of the `Server`, a str. A world of one process does not contact it.
+    port: port of the `Server`, an int.
+    world_size: number of processes in the world, at least 1.
+    rank: number of this process, from 0 to world_size - 1.
+    device: number of the GPU that this process uses, if there are GPUs.
+    backend: "auto", the default, or "nccl": tensors of GPUs go by NCCL where every process has the library and a GPU of its own; "nccl"
+        warns where not. With any other name they go through the host, as all tensors of CPUs do.
+    device_type: "cpu", "gpu", or "xpu", the default: GPUs where there are any.
+    timeout: seconds that an operation waits for a process that does not answer, default 600.
 
-    Raises TypeError and ValueError for wrong arguments; RuntimeError for a second call, when processes do not fit
-    together, or when one does not come in time.
+    Give all of the first five or none. Without them they come from the environment variables of the launcher:
+    ``megengine.distributed.run``, torchrun, mpiexec or SLURM; rank 0 then starts the server.
+
+    Returns when all processes have joined. Raises TypeError and ValueError for wrong arguments; RuntimeError when it is called twice,
+    when the processes do not match (world size, version), or when one does not join in time.
 
     >>> from megengine import distributed as dist
     >>> try:
@@ -169,7 +190,12 @@ def init_process_group(
         _sd.machine_ranks = list(range(place.world_size))
         WORLD.reset(range(place.world_size))
         _use_device(device_type, place.device)
-        group_barrier()
+        if _sd.world is not None:  # all wait here for each other
+            from . import _nccl
+
+            _sd.gpu, own_place = _nccl.own_place()
+            _sd.places = dict(enumerate(_sd.world.gather(own_place)))
+            _nccl.connect()
     except BaseException:
         _report_failure(traceback.format_exc())
         _forget()
@@ -177,10 +203,12 @@ def init_process_group(
 
 
 def set_timeout(seconds: float) -> None:
-    """From here on an operation waits for so many seconds for a process that says nothing.
+    """Sets how long operations wait for a process that does not answer.
+
+    seconds: from now on; `init_process_group` sets 600 by default.
 
     >>> from megengine import distributed as dist
-    >>> dist.set_timeout(30)  # instead of 600
+    >>> dist.set_timeout(30)
     >>> dist.set_timeout(600)
     """
     _sd.seconds = seconds
@@ -235,7 +263,16 @@ def _install_hooks() -> None:
         show(kind, error, trace)
 
     sys.excepthook = tell
+    atexit.register(_finish)
     os.register_at_fork(after_in_child=lambda: _sd.world is not None and _sd.world.close())
+
+
+def _finish() -> None:
+    """What others still need of this process's GPU has been done."""
+    if _sd.gpu is not None:
+        from .. import _core
+
+        _core.synchronize()
 
 
 def _use_device(device_type: str, device: int) -> None:
@@ -248,6 +285,10 @@ def _use_device(device_type: str, device: int) -> None:
 
 def _forget() -> None:
     """Be a single process again."""
+    if _sd.sends_by_nccl:
+        from .. import _core
+
+        _core.set_exchanging_device(None)
     if _sd.world is not None:
         _sd.world.close()
     if _sd.server is not None:
@@ -259,7 +300,9 @@ def _forget() -> None:
 
 @contextlib.contextmanager
 def override_backend(new_backend: str) -> Iterator[None]:
-    """Use another backend's name inside a ``with`` block.
+    """Returns a context manager that changes the backend inside a ``with`` block, and gives None.
+
+    new_backend: "auto", "nccl", ...: see `init_process_group`; the same in all processes. ValueError for an unknown name.
 
     >>> from megengine import distributed as dist
     >>> with dist.override_backend("nccl"):
@@ -287,7 +330,7 @@ def _check_backend(name: str) -> None:
 
 
 def is_distributed() -> bool:
-    """Whether ``init_process_group`` was called in this process.
+    """Tells whether this process has joined a world by `init_process_group`.
 
     >>> from megengine import distributed as dist
     >>> dist.is_distributed()
@@ -297,7 +340,7 @@ def is_distributed() -> bool:
 
 
 def get_rank() -> int:
-    """Rank of this process in the world; 0 outside of a process group.
+    """Returns the rank of this process in the world; 0 outside of a process group.
 
     >>> from megengine import distributed as dist
     >>> if dist.get_rank() == 0:  # one process writes
@@ -308,7 +351,7 @@ def get_rank() -> int:
 
 
 def get_local_device_id() -> int:
-    """Number of this process's device; 0 outside of a process group.
+    """Returns the number of the device that this process uses; 0 outside of a process group.
 
     >>> from megengine import distributed as dist
     >>> dist.get_local_device_id()
@@ -318,17 +361,17 @@ def get_local_device_id() -> int:
 
 
 def get_world_size() -> int:
-    """Number of processes in the world; 1 outside of a process group.
+    """Returns the number of processes in the world; 1 outside of a process group.
 
     >>> from megengine import distributed as dist
-    >>> 64 // dist.get_world_size()  # of a batch
+    >>> 64 // dist.get_world_size()  # this process's share of a batch of 64
     64
     """
     return _sd.world_size if _sd.world_size is not None else 1
 
 
 def get_backend() -> str:
-    """Name of the backend; "auto" unless one was asked for.
+    """Returns the name of the backend: what `init_process_group` was given, "auto" by default.
 
     >>> from megengine import distributed as dist
     >>> dist.get_backend()
@@ -338,7 +381,9 @@ def get_backend() -> str:
 
 
 def get_py_server_addr() -> tuple[str, int]:
-    """(IP, port) of the key-value server. Raises RuntimeError outside of a process group.
+    """Returns the address of the key-value server, a tuple (IP, port).
+
+    Raises RuntimeError outside of a process group.
 
     >>> from megengine import distributed as dist
     >>> try:
@@ -352,7 +397,9 @@ def get_py_server_addr() -> tuple[str, int]:
 
 
 def get_mm_server_addr() -> tuple[str, int]:
-    """(IP, port) of the server for collective operations. Raises RuntimeError outside of a process group.
+    """Returns the address by which the processes of collective operations find each other, a tuple (IP, port).
+
+    Raises RuntimeError outside of a process group.
 
     >>> from megengine import distributed as dist
     >>> try:
@@ -368,7 +415,9 @@ def get_mm_server_addr() -> tuple[str, int]:
 
 
 def get_client() -> Client:
-    """Client of the key-value server, connected. Raises RuntimeError outside of a process group.
+    """Returns a connected `Client` of the key-value server, for small values that processes share.
+
+    Raises RuntimeError outside of a process group.
 
     >>> from megengine import distributed as dist
     >>> @dist.launcher(n_gpus=2, device_type="cpu")
@@ -394,7 +443,9 @@ def _need_group(what: str) -> None:
 
 
 def new_group(proc_ranks: Sequence[int]) -> Group:
-    """A group of some ranks of the world.
+    """Returns a `Group` of some processes of the world.
+
+    proc_ranks: their ranks, a sequence of ints. Every process of the world makes the same groups in the same order.
 
     >>> from megengine import distributed as dist
     >>> dist.new_group([0]).size
@@ -404,10 +455,12 @@ def new_group(proc_ranks: Sequence[int]) -> Group:
 
 
 def group_barrier(group: Group | None = WORLD) -> None:
-    """Wait until all processes of the group are here.
+    """Waits until all processes of a group have called it.
+
+    group: default: all processes. ValueError if this process is not a member; RuntimeError if another one failed or does not come in time.
 
     >>> from megengine import distributed as dist
-    >>> dist.group_barrier()  # alone: at once
+    >>> dist.group_barrier()  # one process: returns at once
     """
     group = WORLD if group is None else group
     if group.size > 1:

@@ -1,4 +1,4 @@
-"""Helpers of data-parallel training: average gradients, share parameters, wait for each other."""
+"""Helpers for data-parallel training: averaging gradients, sharing parameters, waiting for each other."""
 
 from __future__ import annotations
 
@@ -8,19 +8,30 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..utils.deprecation import deprecated_func
+from .._deprecation import deprecated
 from ..utils.future import Future
+from . import _nccl
 from .functional import all_reduce_sum, broadcast
-from .group import WORLD, Group, _check_backend, group_barrier, override_backend
+from .group import WORLD, Group, _check_backend, _sd, group_barrier, override_backend
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-get_device_count_by_fork = deprecated_func("1.5", "megengine.device", "get_device_count", False)
+@deprecated("distributed.helper.get_device_count_by_fork")
+def get_device_count_by_fork(device_type: str) -> int:
+    """Returns the number of devices of a type.
+
+    device_type: "cpu" or "gpu".
+    """
+    from ..device import get_device_count
+
+    return get_device_count(device_type)
 
 
 def get_free_ports(num: int) -> list[int]:
-    """``num`` different ports of this machine that nobody listens on now.
+    """Returns different TCP ports of this machine on which nothing listens at the moment, a list of ints.
+
+    num: how many.
 
     >>> from megengine import distributed as dist
     >>> first, second = dist.get_free_ports(2)
@@ -35,7 +46,7 @@ def get_free_ports(num: int) -> list[int]:
 
 
 def group_start() -> None:
-    """Begin a batch of collective operations. Here each runs at once, so there is nothing to begin.
+    """Begins a group of collective operations. It does nothing, because here each operation starts at once.
 
     >>> from megengine import distributed as dist
     >>> dist.group_start()
@@ -44,7 +55,7 @@ def group_start() -> None:
 
 
 def group_end() -> None:
-    """End a batch of collective operations.
+    """Ends a group of collective operations that `group_start` began. It does nothing, either.
 
     >>> from megengine import distributed as dist
     >>> dist.group_start()
@@ -53,7 +64,7 @@ def group_end() -> None:
 
 
 def get_offsets(shapes: Iterable[Sequence[int]]) -> list[int]:
-    """Where tensors of these shapes begin and end in one flat tensor: [begin, end, begin, end, ...], in elements."""
+    """Returns where tensors of these shapes begin and end in one flat tensor: [begin, end, begin, end, ...], in elements."""
     offsets, position = [], 0
     for shape in shapes:
         size = math.prod(int(edge) for edge in shape)
@@ -65,7 +76,7 @@ def get_offsets(shapes: Iterable[Sequence[int]]) -> list[int]:
 def param_pack_split(
     inp: Tensor, offsets: Sequence[int], shapes: Sequence[Sequence[int]]
 ) -> list[Tensor]:
-    """Cut a flat tensor into tensors of these shapes; offsets as of ``get_offsets``."""
+    """Splits a flat tensor into a list of tensors of these shapes; offsets as of ``get_offsets``."""
     if len(offsets) != 2 * len(shapes):
         raise ValueError(f"{len(shapes)} shapes need {2 * len(shapes)} offsets, got {len(offsets)}")
     return [
@@ -75,7 +86,7 @@ def param_pack_split(
 
 
 def param_pack_concat(inps: Sequence[Tensor], offsets: Any, offsets_val: Sequence[int]) -> Tensor:
-    """Join tensors into one flat tensor; the inverse of ``param_pack_split``. The offsets are those of the shapes."""
+    """Joins tensors into one flat tensor, the inverse of ``param_pack_split``. ``offsets`` is not used; ``offsets_val`` is checked."""
     from ..core import ops
 
     if offsets_val[-1] != sum(math.prod(inp._tuple_shape) for inp in inps):
@@ -86,7 +97,7 @@ def param_pack_concat(inps: Sequence[Tensor], offsets: Any, offsets_val: Sequenc
 def pack_allreduce_split(
     pack_list: Sequence[Tensor], shapes: Sequence[Sequence[int]], group: Group, reduce_method: str
 ) -> list[Tensor]:
-    """Sum or average tensors over the group in one operation. shapes: those of the tensors."""
+    """Sums or averages tensors over a group in one operation. shapes: those of the tensors."""
     offsets = get_offsets(shapes)
     total = all_reduce_sum(param_pack_concat(pack_list, offsets, offsets), group)
     if reduce_method == "mean":
@@ -95,7 +106,7 @@ def pack_allreduce_split(
 
 
 class TensorFuture(Future):
-    """A tensor that is not there yet; asking for anything but ``get()`` is an error."""
+    """A tensor that is still being computed; anything but ``get()`` raises RuntimeError."""
 
     def device(self) -> Any:
         """Raises RuntimeError: take the tensor with ``get()`` first."""
@@ -120,14 +131,16 @@ class TensorFuture(Future):
 
 
 def synchronized(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: after the function, every process waits for all others.
+    """Decorator: after each call of the function, every process waits until all have finished theirs.
+
+    func: any function; its result is returned.
 
     >>> from megengine import distributed as dist
     >>> @dist.synchronized
     ... def download():
-    ...     return "once a machine"
+    ...     return "done in every process"
     >>> download()
-    'once a machine'
+    'done in every process'
     """
 
     @functools.wraps(func)
@@ -140,11 +153,14 @@ def synchronized(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bcast_list_(inps: Iterable[Tensor], group: Group = WORLD) -> None:
-    """Give all tensors, in place, the values that they have in the group's first process.
+    """Overwrites tensors, in place, with their values in the first process of a group.
+
+    inps: the tensors, in the same order in every process.
+    group: default: all processes.
 
     >>> from megengine import distributed as dist, module
     >>> net = module.Linear(2, 3)
-    >>> dist.bcast_list_(net.parameters())  # every process starts with the first one's weights
+    >>> dist.bcast_list_(net.parameters())  # every process starts with the same weights
     """
     if group.size == 1:
         return
@@ -152,10 +168,39 @@ def bcast_list_(inps: Iterable[Tensor], group: Group = WORLD) -> None:
         inp[...] = broadcast(inp.detach(), group)
 
 
-class AllreduceCallback:
-    """Callback for ``GradManager.attach``: gradients become their sum or mean over the group.
+def set_bucket_sizes(first: int = 1 << 20, others: int = 25 << 20) -> None:
+    """Sets how many bytes of gradients are summed over the processes at once.
 
-    reduce_method: "sum" or "mean". backend: use another backend's name. In a group of one process gradients stay.
+    Backward collects gradients in buckets, in the order in which it computes them, and sums each bucket while it goes on. A traced
+    function keeps the buckets that it was recorded with.
+
+    first: bytes of the first bucket, default 1 MiB: small, so that the exchange begins early. The last bucket is no larger, so that it
+    ends soon.
+    others: bytes of those between, default 25 MiB.
+
+    Takes effect at the next backward pass. All processes need the same sizes. Raises ValueError for sizes below 1.
+
+    >>> from megengine import distributed as dist
+    >>> dist.set_bucket_sizes(first=1 << 20, others=8 << 20)
+    >>> dist.set_bucket_sizes()  # the defaults
+    """
+    from .. import _core
+
+    for name, size in (("first", first), ("others", others)):
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"set_bucket_sizes: {name} must be a number of bytes, at least 1, got {size!r}")
+    _core.set_bucket_sizes(first, others)
+
+
+class AllreduceCallback:
+    """Callback for ``GradManager.attach`` that replaces each gradient by its sum or mean over the processes of a group.
+
+    reduce_method: "sum" or "mean"; ValueError for others.
+    group: the processes, default: all.
+    backend: a name for `override_backend` during the call, default: unchanged.
+
+    Where this is the first callback of a tensor, backward reduces its gradient in a bucket beside the rest of backward (see
+    `set_bucket_sizes`); behind another callback it is reduced by itself. In a group of one process the gradients stay as they are.
 
     >>> from megengine import autodiff, distributed as dist, module
     >>> net = module.Linear(2, 3)
@@ -178,12 +223,21 @@ class AllreduceCallback:
         if self._group.size == 1:
             return grad
         if self._backend is None:
-            return self._reduced(grad)
+            return self._of_sum(all_reduce_sum(grad, self._group))
         with override_backend(self._backend):
-            return self._reduced(grad)
+            return self._of_sum(all_reduce_sum(grad, self._group))
 
-    def _reduced(self, grad: Tensor) -> Tensor:
-        total = all_reduce_sum(grad, self._group)
+    # Backward calls these two instead, where it makes the sum itself (autodiff.grad_manager).
+
+    def _group_key(self) -> str:
+        if self._group.size == 1:
+            return ""
+        self._group.rank  # noqa: B018  -- raises unless this process is a member
+        if _sd.sends_by_nccl and not _nccl.is_chosen(self._group, self._backend):
+            return ""  # backward itself sums where the gradients lie
+        return self._group.key
+
+    def _of_sum(self, total: Tensor) -> Tensor:
         return total / self._group.size if self._reduce_method == "mean" else total
 
 

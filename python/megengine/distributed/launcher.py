@@ -1,4 +1,4 @@
-"""Run a function in several processes, one per device, as one world."""
+"""Runs a function in several processes that form one world, usually one per device."""
 
 from __future__ import annotations
 
@@ -23,21 +23,30 @@ _LAST_WORDS_SECONDS = 3.0  # so long, after one process failed, the others may s
 
 
 class launcher:
-    """Decorator: calling the function runs it in processes of one world; the call gives the list of their results.
+    """Decorator: a call of the function runs it in several processes and returns the list of their results, by rank.
 
-    n_gpus: processes on this machine, default: the number of GPUs, or 1 without any. world_size: processes on all
-    machines, default n_gpus. rank_start: rank of the first process here. master_ip, port: of the server, which this
-    call starts unless master_ip is another machine; 0 is any free port. device_type, backend, timeout: see
-    ``init_process_group``. Usable as ``@launcher``, ``@launcher(n_gpus=2)`` and ``launcher(f, n_gpus=2)``.
+    func: the function; without it, ``launcher(...)`` returns a decorator.
+    n_gpus: number of processes on this machine, default: the number of GPUs, or 1 if there are none.
+    world_size: number of processes on all machines, default: ``n_gpus``.
+    rank_start: rank of the first process on this machine, default 0.
+    master_ip: address of the machine with rank 0, default "localhost".
+    port: port of its server, default 0: any free one. Several machines need a fixed port.
+    device_type, backend, timeout: as of `init_process_group`; here backend is "nccl" by default.
 
-    Raises AssertionError with the worker's traceback when a process fails; the others are ended.
+    The machine with ``rank_start=0`` starts the server. Usable as ``@launcher``, ``@launcher(n_gpus=2)`` and ``launcher(f, n_gpus=2)``.
+    Results must be picklable.
+
+    Raises ValueError for numbers and ranks that do not fit together, TypeError if what it decorates is not a function. A call raises
+    AssertionError with the traceback of the process that failed; the other processes are ended.
 
     >>> from megengine import distributed as dist
     >>> @dist.launcher(n_gpus=2, device_type="cpu")
     ... def main(batch):
     ...     return dist.get_rank(), batch // dist.get_world_size()
-    >>> # main(64) is [(0, 32), (1, 32)]
+    >>> # main(64) returns [(0, 32), (1, 32)]
     """
+
+    _runs_here = False  # ``plan --world``: the function runs in the process that calls it, as a world of one
 
     def __init__(
         self,
@@ -89,6 +98,8 @@ class launcher:
                 self.backend,
                 self.timeout,
             )
+        if launcher._runs_here:
+            return [_in_this_process(functools.partial(self.func, *args, **kwargs))]
         from ._token import new_token
         from .server import Server
 
@@ -105,6 +116,16 @@ class launcher:
             if self.server is not None:
                 self.server._close()
                 self.server = None
+
+
+def _in_this_process(func: Callable[[], Any]) -> Any:
+    from .group import _forget, init_process_group
+
+    init_process_group("127.0.0.1", 0, world_size=1, rank=0, device=0)
+    try:
+        return func()
+    finally:
+        _forget()
 
 
 class _Worker:
@@ -166,7 +187,7 @@ def _run(
     kwargs: dict[str, Any],
 ) -> None:
     """Body of a worker process."""
-    from .group import _forget, _report_failure, init_process_group
+    from .group import _finish, _forget, _report_failure, init_process_group
 
     end_with_parent()
     _forget()  # a forked child of a process group is not in it
@@ -178,6 +199,7 @@ def _run(
             True,
             pickle.dumps(run_in_fresh_thread(functools.partial(func, *args, **kwargs))),
         )
+        _finish()
     except Exception:
         trace = traceback.format_exc()
         _report_failure(trace)

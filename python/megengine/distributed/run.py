@@ -166,7 +166,7 @@ def main() -> int:
     given = parser.parse_args()
     size = given.world_size or given.processes
     if given.processes < 1 or given.rank_start < 0 or given.rank_start + given.processes > size:
-        parser.error(f"ranks {given.rank_start} to {given.rank_start + given.processes - 1} are no part of a world of {size}")  # fmt: skip
+        parser.error(f"ranks {given.rank_start} to {given.rank_start + given.processes - 1} are not part of a world of {size}")  # fmt: skip
     if size > given.processes and not given.port:
         parser.error("several machines need a --port to meet at")
     command = [sys.executable, *(["-m"] if given.is_module else []), given.script, *given.arguments]

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import hmac
+import http.client
+import secrets
 import threading
 import time
 import xmlrpc.client
 from collections.abc import Callable
+from dataclasses import dataclass
 from socketserver import ThreadingMixIn
 from typing import Any
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
@@ -21,7 +24,18 @@ from ._environment import TOKEN
 from ._token import shared_token
 
 _CONNECT_SECONDS = 30.0  # how long a client waits for its server to come up
+_ANSWER_SECONDS = 5.0  # how long for answers that wait for nobody: the server may be out of reach, or another program
 SECONDS = 600.0  # how long a call waits for what others do
+
+
+@dataclass
+class _Member:
+    """What a process says when it joins. process: a name that it alone has."""
+
+    size: int
+    version: str
+    address: list[Any]
+    process: str
 
 
 class Methods:
@@ -38,7 +52,7 @@ class Methods:
         self.dict_barrier_event: dict[str, threading.Event] = {}
         self.user_dict: dict[str, Any] = {}
         self.bcast_dict: dict[str, list[Any]] = {}  # key -> [value, how many have it]
-        self.members: dict[int, list[Any]] = {}  # rank -> what it said when it joined
+        self.members: dict[int, _Member] = {}  # by rank
         self.failures: list[tuple[int, str]] = []  # (rank, why), the first one first
 
     def connect(self) -> bool:
@@ -53,42 +67,53 @@ class Methods:
         """The server's own address, where its world's processes listen, too; "0.0.0.0" is every one of its machine."""
         return self.host
 
-    def join(self, rank: int, size: int, version: str, address: list[Any], seconds: float) -> list[Any]:
-        """Wait until all of the world have joined; the addresses of all, by rank.
+    def join(self, rank: int, member: list[Any], seconds: float) -> list[Any]:
+        """Wait until all of the world have joined; the addresses of all, by rank. member: what `_Member` has.
 
-        Every process gets the error when one does not fit.
+        While the world is not complete, every process gets the error when one does not fit; then only who comes to the wrong world.
         """
+        joining = _Member(*member)
         with self.lock:
-            wrong = self._misfit(rank, size, version)
+            wrong = self._misfit(rank, joining)
+            if wrong and self._is_complete():
+                raise RuntimeError(f"another world has this server's port, and all of its processes are there: {wrong}")
             if wrong:
                 self.failures.append((rank, wrong))
             elif rank not in self.members:
-                self.members[rank] = [size, version, address]
+                self.members[rank] = joining
             self.lock.notify_all()
-            self._wait(lambda: len(self.members) == size, seconds, lambda: (
-                f"rank {sorted(set(range(size)) - set(self.members))[0]} did not join the world of {size}"
+            self._wait(lambda: len(self.members) == joining.size, seconds, lambda: (
+                f"rank {sorted(set(range(joining.size)) - set(self.members))[0]} did not join the world of {joining.size}"
             ))  # fmt: skip
-            return [self.members[each][2] for each in range(size)]
+            return [self.members[each].address for each in range(joining.size)]
 
-    def _misfit(self, rank: int, size: int, version: str) -> str:
+    def _is_complete(self) -> bool:
+        return any(member.size == len(self.members) for member in self.members.values())
+
+    def _misfit(self, rank: int, joining: _Member) -> str:
         if rank in self.members:
             return f"two processes joined the world as rank {rank}; give each a rank of its own"
-        for other, (their_size, their_version, _) in self.members.items():
-            if their_size != size:
+        for other, member in self.members.items():
+            if member.size != joining.size:
                 return (
-                    f"rank {rank} has a world of {size} processes, rank {other} one of {their_size}; "
+                    f"rank {rank} has a world of {joining.size} processes, rank {other} one of {member.size}; "
                     "give all the same world_size"
                 )
-            if their_version != version:
+            if member.version != joining.version:
                 return (
-                    f"rank {rank} runs megjit {version}, rank {other} megjit {their_version}; "
+                    f"rank {rank} runs megjit {joining.version}, rank {other} megjit {member.version}; "
                     "install one version everywhere"
                 )
         return ""
 
-    def fail(self, rank: int, why: str) -> str:
-        """Say that a process gives up, and why; what the first one said that did, "" if this is the first."""
+    def fail(self, rank: int, process: str, why: str) -> str:
+        """Say that a process gives up, and why; what the first one said that did, "" if this is the first.
+
+        Whoever comes to a complete world by mistake gives up nothing of it.
+        """
         with self.lock:
+            if self._is_complete() and process not in (member.process for member in self.members.values()):
+                return ""
             first = next((f"rank {other} failed: {text}" for other, text in self.failures if other != rank), "")
             self.failures.append((rank, why))
             self.lock.notify_all()
@@ -193,11 +218,13 @@ class ThreadXMLRPCServer(ThreadingMixIn, SimpleXMLRPCServer):
 
 
 class Server:
-    """Serves one world from threads of this process, until it is deleted or the process ends.
+    """A key-value server for the processes of one world; it runs in threads of this process until it is deleted.
 
-    port: of the key-value server, 0 for any; see ``py_server_port``. host: address to listen on; "0.0.0.0" lets other
-    machines in. token: what clients must have, default: ``MEGENGINE_DISTRIBUTED_TOKEN``, or this user's own. Raises
-    OSError when the port is taken.
+    port: the port to listen on, default 0: any free one, which ``py_server_port`` tells.
+    host: the address to listen on, default "127.0.0.1": this machine alone; "0.0.0.0" admits other machines.
+    token: the secret that clients must show, default: the environment variable ``MEGENGINE_DISTRIBUTED_TOKEN``, else this user's own.
+
+    Raises OSError when the port is taken.
     """
 
     def __init__(self, port: int = 0, host: str = "127.0.0.1", token: str | None = None) -> None:
@@ -250,17 +277,35 @@ class Server:
             self._close()
 
 
-class Client:
-    """Calls the server of a world. token: as of ``Server``.
+class _Transport(xmlrpc.client.Transport):
+    """Shows the token, and waits for ``seconds`` at most; None: for as long as the call does."""
 
-    Raises RuntimeError when no server answers within 30 seconds, when it has another token, when a process of the world
-    failed, or when what a call waits for has not come within 10 minutes.
+    def __init__(self, token: str, seconds: float | None) -> None:
+        super().__init__(use_builtin_types=True, headers=[("Authorization", f"Bearer {token}")])
+        self._seconds = seconds
+
+    def make_connection(self, host: Any) -> http.client.HTTPConnection:
+        connection = super().make_connection(host)
+        connection.timeout = self._seconds
+        return connection
+
+
+class Client:
+    """A client of a world's `Server`.
+
+    master_ip: address of the server, a str.
+    port: its port, an int.
+    token: the secret, as of `Server`.
+
+    Raises RuntimeError when no server answers within 30 seconds or its token differs. A call raises RuntimeError when a process of the
+    world has failed, or when what it waits for does not come within 10 minutes.
     """
 
     def __init__(self, master_ip: str, port: int, token: str | None = None) -> None:
         self.master_ip = master_ip
         self.port = port
         self._token = shared_token() if token is None else token
+        self._process = secrets.token_hex(8)  # what tells it from who comes to this server by mistake
         self.bcast_dict: dict[str, int] = {}  # key -> how many messages came under it
         self._local = threading.local()
         self.connect()
@@ -268,14 +313,21 @@ class Client:
     def _call(self, method: str, *args: Any) -> Any:
         """A connection for each thread: one that waits does not hold up the others."""
         if not hasattr(self._local, "proxy"):
-            self._local.proxy = xmlrpc.client.ServerProxy(
-                f"http://{self.master_ip}:{self.port}",
-                allow_none=True,
-                use_builtin_types=True,
-                headers=[("Authorization", f"Bearer {self._token}")],
-            )
+            self._local.proxy = self._proxy(None)
+        return self._answer(self._local.proxy, method, *args)
+
+    def _call_in_time(self, method: str, *args: Any) -> Any:
+        """On a connection of its own. Raises OSError when no answer comes."""
+        with self._proxy(_ANSWER_SECONDS) as proxy:
+            return self._answer(proxy, method, *args)
+
+    def _proxy(self, seconds: float | None) -> xmlrpc.client.ServerProxy:
+        url = f"http://{self.master_ip}:{self.port}"
+        return xmlrpc.client.ServerProxy(url, _Transport(self._token, seconds), allow_none=True)
+
+    def _answer(self, proxy: xmlrpc.client.ServerProxy, method: str, *args: Any) -> Any:
         try:
-            return getattr(self._local.proxy, method)(*args)
+            return getattr(proxy, method)(*args)
         except xmlrpc.client.Fault as fault:
             raise RuntimeError(fault.faultString.partition(":")[2]) from None
         except xmlrpc.client.ProtocolError as error:
@@ -287,11 +339,11 @@ class Client:
             ) from None
 
     def connect(self) -> None:
-        """Wait for the server to answer."""
+        """Waits until the server answers. Raises RuntimeError after 30 seconds, or if something else answers."""
         deadline = time.monotonic() + _CONNECT_SECONDS
         while True:
             try:
-                self._call("connect")
+                self._call_in_time("connect")
                 return
             except OSError as error:
                 if time.monotonic() > deadline:
@@ -300,9 +352,14 @@ class Client:
                         "start a distributed.Server there first"
                     ) from error
                 time.sleep(0.1)
+            except (http.client.HTTPException, xmlrpc.client.Error) as error:
+                raise RuntimeError(
+                    f"what answers at {self.master_ip}:{self.port} is not a distributed.Server: {error!r}; "
+                    "choose another port"
+                ) from error
 
     def get_mm_server_port(self) -> int:
-        """Port of the server for collective operations."""
+        """Returns the port by which the processes of collective operations find each other."""
         return self._call("get_mm_server_port")
 
     def _listens_on(self) -> str:
@@ -311,55 +368,62 @@ class Client:
 
     def _join(self, rank: int, size: int, version: str, address: list[Any], seconds: float) -> list[Any]:
         """Wait for the world; the addresses of all processes, by rank."""
-        return self._call("join", rank, size, version, address, seconds)
+        return self._call("join", rank, [size, version, address, self._process], seconds)
 
     def _fail(self, rank: int, why: str) -> str:
-        """Say that this process gives up; what the first one said that did. On a connection of its own: what was
-        under way on this thread's may have been cut off."""
-        self._local.__dict__.pop("proxy", None)
+        """Say that this process gives up; what the first one said that did. In time: the server may be what it lost."""
         # XML knows no control characters.
-        return self._call("fail", rank, "".join(c if c.isprintable() or c == "\n" else "?" for c in why))
+        return self._call_in_time("fail", rank, self._process, "".join(c if c.isprintable() or c == "\n" else "?" for c in why))
 
     def set_is_grad(self, key: str, is_grad: bool) -> None:
-        """Say whether the tensor sent under ``key`` wants a gradient."""
+        """Tells the receiver of the tensor sent under ``key`` whether it needs a gradient: ``is_grad``."""
         self._call("set_is_grad", key, is_grad)
 
     def check_is_grad(self, key: str) -> bool:
-        """Wait for ``set_is_grad`` and take its answer."""
+        """Waits for `set_is_grad` with this ``key``, and returns its value."""
         return self._call("check_is_grad", key)
 
     def set_remote_tracer(self, key: str, tracer_set: Any) -> None:
-        """Say which tracers recorded the tensor sent under ``key``."""
+        """Tells the receiver of the tensor sent under ``key`` which tracers recorded it: ``tracer_set``."""
         self._call("set_remote_tracer", key, tracer_set)
 
     def check_remote_tracer(self, key: str) -> Any:
-        """Wait for ``set_remote_tracer`` and take its answer."""
+        """Waits for `set_remote_tracer` with this ``key``, and returns its value."""
         return self._call("check_remote_tracer", key)
 
     def group_barrier(self, key: str, size: int, seconds: float = SECONDS) -> None:
-        """Wait until ``size`` processes called it with this key; RuntimeError when they have not within ``seconds``."""
+        """Waits until ``size`` processes have called it with this ``key``. Raises RuntimeError after ``seconds``, default 600."""
         self._call("group_barrier", key, size, seconds)
 
     def user_set(self, key: str, val: Any) -> None:
-        """Store a value: a number (32-bit int, float), string, bytes, bool, None, or lists and dicts of them."""
+        """Stores a value under a key.
+
+        key: a str.
+        val: a 32-bit int, float, str, bytes, bool, None, or lists and dicts of these.
+        """
         self._call("user_set", key, val)
 
     def user_get(self, key: str) -> Any:
-        """Wait for a value under the key; it stays there."""
+        """Waits until there is a value under ``key``, and returns it."""
         return self._call("user_get", key)
 
     def user_pop(self, key: str) -> Any:
-        """Wait for a value under the key; it is removed."""
+        """Waits until there is a value under ``key``, removes it, and returns it."""
         return self._call("user_pop", key)
 
     def bcast_val(self, val: Any, key: str, size: int) -> Any:
-        """The value that one of ``size`` processes gives; the others give None."""
+        """Sends a value from one process to others; each of them calls it and gets the value.
+
+        val: the value, in the process that has it; None in the others.
+        key: a str, the same in all.
+        size: the number of processes that call it.
+        """
         count = self.bcast_dict[key] = self.bcast_dict.get(key, 0) + 1
         return self._call("bcast_val", val, f"{key}#{count}", size)
 
 
 def main(port: int = 0, verbose: bool = True) -> None:
-    """Serve until interrupted. port: 0 for any."""
+    """Serves until interrupted. port: 0 means any free one; verbose: print it."""
     server = Server(port)
     if verbose:
         print(f"serving on port {server.py_server_port}")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import functional as F
+from .._core import is_tracing
 from ..random import uniform
 from ..tensor import Tensor
 from .distribution import Distribution
@@ -13,7 +14,7 @@ from .distribution import Distribution
 class Exponential(Distribution):
     """Exponential distribution: the density is ``rate * exp(-rate * x)`` for x >= 0.
 
-    rate: above 0, a number or a Tensor, which makes a batch of distributions.
+    rate: above 0 (AssertionError), a number or a Tensor, which makes a batch of distributions. A trace does not look at it.
 
     >>> import megengine as mge
     >>> from megengine.distributions import Exponential
@@ -26,6 +27,8 @@ class Exponential(Distribution):
 
     def __init__(self, rate: float | Tensor) -> None:
         self.rate = rate if isinstance(rate, Tensor) else Tensor(np.asarray(rate, np.float32))
+        if not is_tracing():
+            assert bool((self.rate.numpy() > 0).all()), f"Exponential: rate must be positive, not {rate}"
         super().__init__(self.rate._tuple_shape)
 
     @property

@@ -8,7 +8,9 @@ running statistics of `batch_norm`.
 import sys as _sys
 from collections.abc import Iterator as _Iterator
 from types import FunctionType as _FunctionType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ..core import torch_words as _torch_words
 from . import debug_param as debug_param
 from . import distributed as distributed
 from . import external as external
@@ -47,3 +49,7 @@ def _recorded() -> _Iterator[_FunctionType]:
             if isinstance(found, _FunctionType) and not name.startswith("_"):
                 if found.__module__.startswith(__name__):
                     yield found
+
+
+if not _TYPE_CHECKING:
+    __getattr__ = _torch_words.module_getattr(__name__, _torch_words.FUNCTIONS)

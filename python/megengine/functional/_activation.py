@@ -224,7 +224,7 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
 
     inp: any shape, float dtype. Returns the same shape and dtype; ``inp`` itself unless training.
     The mask is drawn from the generator that `megengine.random.seed` seeds.
-    AssertionError unless 0 <= drop_prob < 1.
+    AssertionError unless 0 <= drop_prob < 1, TypeError for numbers that cannot be scaled: integers and bool.
     Source: Srivastava et al., 2014, "Dropout: A Simple Way to Prevent Neural Networks from
     Overfitting".
 
@@ -239,6 +239,8 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     assert 0 <= drop_prob < 1, f"dropout: drop_prob {drop_prob} is not in [0, 1)"
     if not training or drop_prob == 0:
         return inp
+    if inp.dtype.name not in ("float32", "float16", "bfloat16"):
+        raise TypeError(f"dropout: {inp.dtype.name} cannot be scaled by {1 / (1 - drop_prob):.4g}\n  fix: astype('float32') before")
     mask = ops.dropout_mask(
         default_random_state().key(inp._device_name), shape=inp._tuple_shape, drop_prob=float(drop_prob)
     )

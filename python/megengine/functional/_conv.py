@@ -23,7 +23,7 @@ _add = ops.add
 
 def _check_modes(conv_mode: str, compute_mode: str) -> None:
     if conv_mode.lower() != "cross_correlation":
-        raise ValueError(f"conv: conv_mode {conv_mode!r}; only 'cross_correlation' is possible")
+        raise ValueError(f"conv: conv_mode {conv_mode!r}; only 'cross_correlation' is supported")
     check_compute_mode("conv", compute_mode)
 
 
@@ -87,7 +87,8 @@ def conv1d(
 
     inp: [n, c, l], float dtype. weight: [out, c, k], or [groups, out / groups, c / groups, k] if
     groups > 1. bias: None, or a tensor that broadcasts to the result, such as [1, out, 1]. stride,
-    padding, dilation: in elements; padding adds zeros at both ends.
+    padding, dilation: in elements; padding adds zeros at both ends. conv_mode: "cross_correlation",
+    the only one.
     compute_mode: "default" or "float32"; both accumulate in float32.
     Returns [n, out, ol], ``ol = (l + 2 * padding - dilation * (k - 1) - 1) // stride + 1``.
     ValueError for shapes that do not fit.
@@ -279,7 +280,7 @@ def local_conv2d(
     dilation: IntPair = 1,
     conv_mode: str = "cross_correlation",
 ) -> Tensor:
-    """Convolves images with a separate kernel for each place of the result (a locally connected
+    """Convolves images with a separate kernel for each position of the result (a locally connected
     layer).
 
     inp: [n, c, h, w]. weight: [groups, oh, ow, c / groups, kh, kw, out / groups]. bias: None, or a
@@ -327,7 +328,8 @@ def region_restricted_conv(
 
     inp: [n, c, h, w]. weight, bias, stride, padding, dilation, groups, compute_mode: as in
     `conv2d`. rin: [n, h, w], the number of the region that each input pixel lies in. rout: [n, oh,
-    ow], the same for each output pixel. Returns [n, out, oh, ow].
+    ow], the same for each output pixel. conv_mode: "cross_correlation", the only one. Returns [n,
+    out, oh, ow]. ValueError for shapes that do not fit.
 
     >>> from megengine import Tensor, functional as F
     >>> regions = Tensor([[[1, 1, 2, 2]]])  # the left half and the right half

@@ -74,8 +74,8 @@ def zeros(
 ) -> Tensor:
     """Makes a tensor of zeros.
 
-    shape: an int, or a sequence of ints and integer tensors. device: None means the default device.
-    ValueError for a negative extent.
+    shape: an int, or a sequence of ints and integer tensors. dtype: of the result. device: None
+    means the default device. ValueError for a negative extent.
 
     >>> from megengine import functional as F
     >>> F.zeros((2, 2), dtype="int32").numpy()
@@ -90,8 +90,8 @@ def ones(
 ) -> Tensor:
     """Makes a tensor of ones.
 
-    shape: an int, or a sequence of ints and integer tensors. device: None means the default device.
-    ValueError for a negative extent.
+    shape: an int, or a sequence of ints and integer tensors. dtype: of the result. device: None
+    means the default device. ValueError for a negative extent.
 
     >>> from megengine import functional as F
     >>> F.ones(3).numpy()
@@ -144,8 +144,8 @@ def eye(
 ) -> Tensor:
     """Makes a matrix with ones on the diagonal and zeros elsewhere.
 
-    N: rows, or the pair (rows, columns). M: columns; None means as many as rows. device: None means
-    the default device.
+    N: rows, or the pair (rows, columns). M: columns; None means as many as rows. dtype: of the
+    result. device: None means the default device.
 
     >>> from megengine import functional as F
     >>> F.eye(2, 3).numpy()
@@ -202,23 +202,23 @@ def arange(
 def linspace(
     start: int | float | Tensor,
     stop: int | float | Tensor,
-    num: int | Tensor,
+    num: int | float | Tensor,
     *,
     dtype: DTypeLike = "float32",
     device: str | Device | None = None,
 ) -> Tensor:
     """Makes a vector of ``num`` evenly spaced values from ``start`` to ``stop``, both included.
 
-    start, stop: numbers, or 0-d tensors, through which gradients flow. device: None means the
-    default device. ValueError for num < 1.
+    start, stop: numbers, or 0-d tensors, through which gradients flow. dtype: of the result. device: None means the
+    default device. num: a float without a fraction will do. ValueError for num < 0.
 
     >>> from megengine import functional as F
     >>> F.linspace(0, 1, 5).numpy()
     array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
-    count = as_int(num, "linspace: num")
-    if count < 1:
-        raise ValueError(f"linspace: num {count} is below 1")
+    count = int(num) if isinstance(num, float) and num.is_integer() else as_int(num, "linspace: num")
+    if count < 0:
+        raise ValueError(f"linspace: num {count} is below 0")
     if isinstance(start, Tensor) or isinstance(
         stop, Tensor
     ):  # stays differentiable, and live in a trace
@@ -229,7 +229,7 @@ def linspace(
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:
-    """Makes complex64 numbers of their real and imaginary parts.
+    """Makes complex64 numbers from their real and imaginary parts.
 
     real, imag: shapes that broadcast; they are cast to float32.
 
@@ -245,6 +245,8 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
 def real(complex: Tensor) -> Tensor:
     """Returns the real part of a complex64 tensor, in float32.
 
+    complex: any shape, which the result has too.
+
     >>> from megengine import Tensor, functional as F
     >>> F.real(F.complex(Tensor([1.0]), Tensor([2.0]))).numpy()
     array([1.], dtype=float32)
@@ -255,6 +257,8 @@ def real(complex: Tensor) -> Tensor:
 def imag(complex: Tensor) -> Tensor:
     """Returns the imaginary part of a complex64 tensor, in float32.
 
+    complex: any shape, which the result has too.
+
     >>> from megengine import Tensor, functional as F
     >>> F.imag(F.complex(Tensor([1.0]), Tensor([2.0]))).numpy()
     array([2.], dtype=float32)
@@ -263,7 +267,7 @@ def imag(complex: Tensor) -> Tensor:
 
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
-    """Makes complex64 numbers of their magnitudes and angles, ``abs * exp(1j * angle)``.
+    """Makes complex64 numbers from their magnitudes and angles, ``abs * exp(1j * angle)``.
 
     abs, angle: float32, shapes that broadcast; angle is in radians.
 

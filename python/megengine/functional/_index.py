@@ -13,7 +13,8 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
     axis.
 
     inp: any shape, integer dtype, which the result keeps. Returns [*inp.shape, num_classes].
-    IndexError for an index outside of the classes, ValueError for another dtype.
+    IndexError for an index outside of the classes, ValueError for another dtype, TypeError for what
+    is not a Tensor.
 
     >>> from megengine import Tensor, functional as F
     >>> F.one_hot(Tensor([0, 2]), 3).numpy()
@@ -58,10 +59,11 @@ def embedding(
 
 
 def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:
-    """Picks one element of ``src`` for each place along ``axis``.
+    """Picks one element of ``src`` along ``axis`` at each position of the other axes.
 
     src: any shape. index: integers, of src's shape without axis. keepdims: leaves axis in the
-    result with size 1. IndexError for an index that the axis does not have.
+    result with size 1. IndexError for an index that the axis does not have, TypeError for what is
+    not a Tensor.
 
     >>> from megengine import Tensor, functional as F
     >>> scores = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])

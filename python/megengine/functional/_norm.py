@@ -19,7 +19,10 @@ def _channels(x: Tensor | None, c: int, fallback: float, near: Tensor) -> Tensor
     if x is None:
         return ops.full(shape=(c,), value=fallback, dtype="float32", device=near)
     if x.size != c:
-        raise ValueError(f"batch_norm: a term of shape {list(x._tuple_shape)} for {c} channels")
+        raise ValueError(
+            f"batch_norm: the input has {c} channels, but a parameter or a statistic has shape {list(x._tuple_shape)}\n"
+            "  fix: make num_features of the layer the number of channels, which are axis 1"
+        )
     return x if x._tuple_shape == (c,) else ops.reshape(x, shape=(c,))
 
 
@@ -311,7 +314,7 @@ def group_norm(
     """Normalizes each of ``num_groups`` groups of channels of each sample.
 
     inp: [n, c, ...], float dtype. affine: whether to multiply by weight and add bias, c elements
-    each. ValueError where the channels do not split into num_groups equal parts, AssertionError
+    each. eps: added to the variance. ValueError where the channels do not split into num_groups equal parts, AssertionError
     where affine lacks weight or bias.
     Source: Wu and He, 2018, "Group Normalization".
 
@@ -345,7 +348,7 @@ def instance_norm(
     """Normalizes each channel of each sample by itself.
 
     inp: [n, c, ...], float dtype. affine: whether to multiply by weight and add bias, c elements
-    each. AssertionError where affine lacks weight or bias.
+    each. eps: added to the variance. AssertionError where affine lacks weight or bias.
     Source: Ulyanov et al., 2016, "Instance Normalization: The Missing Ingredient for Fast
     Stylization".
 

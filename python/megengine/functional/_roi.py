@@ -4,7 +4,7 @@ rois: [m, 5], each (batch index, x1, y1, x2, y2) in image units; feature map uni
 scale.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -53,14 +53,14 @@ def roi_align(
     aligned: bool = True,
 ) -> Tensor:
     """Resamples boxes of feature maps to ``output_shape``: each bin is the mean of bilinear
-    samples.
+    samples. Around the map there is 0.
 
     inp: [n, c, h, w], float dtype. rois: [m, 5], each (index in the batch, x1, y1, x2, y2) in
     pixels of the image. output_shape: (ph, pw), or one number for both. mode: "average", or "max"
     of the samples. spatial_scale: pixels of the feature map per pixel of the image. sample_points:
-    samples per bin along (y, x), or one number for both. aligned: shifts boxes by half a pixel, so
+    samples per bin along (y, x), or one number for both; at least 1. aligned: shifts boxes by half a pixel, so
     that the centre of the first pixel is (0.5, 0.5).
-    Returns [m, c, ph, pw]; no gradient flows to rois. ValueError for an unknown mode.
+    Returns [m, c, ph, pw]; no gradient flows to rois. ValueError for an unknown mode or no samples.
     Source: He et al., 2017, "Mask R-CNN".
 
     >>> from megengine import Tensor, functional as F
@@ -69,11 +69,24 @@ def roi_align(
     array([[[[ 2.5,  4.5],
              [10.5, 12.5]]]], dtype=float32)
     """
+    return aligned_boxes(inp, rois, output_shape, mode, spatial_scale, sample_points, aligned, _faded_sample)
+
+
+def aligned_boxes(
+    inp: Tensor, rois: Tensor, output_shape: IntPair, mode: str, spatial_scale: float, sample_points: IntPair, aligned: bool,
+    sample_at: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
+) -> Tensor:  # fmt: skip
+    """`roi_align` where ``sample_at(inp, y, x, image)`` says what there is at the border of the map."""
     require_tensors("roi_align", inp, rois)
     if mode.lower() not in ("max", "average"):
         raise ValueError(f"roi_align: mode {mode!r} is neither 'max' nor 'average'")
     ph, pw = as_pair(output_shape, "roi_align: output_shape")
     sh, sw = as_pair(sample_points, "roi_align: sample_points")
+    if min(sh, sw) < 1:
+        raise ValueError(
+            f"roi_align: sample_points {sample_points!r} takes no samples\n"
+            "  fix: give the pixels per bin of the largest box, such as 2"
+        )
     batch, x1, y1, x2, y2 = (cut(rois.detach(), 1, i, i + 1) for i in range(5))
     shift = 0.5 if aligned else 0.0
     x1, y1, x2, y2 = (ops.sub(ops.mul(v, float(spatial_scale)), shift) for v in (x1, y1, x2, y2))
@@ -85,7 +98,7 @@ def roi_align(
     m = rois._tuple_shape[0]
     y = ops.broadcast_to(ops.reshape(y, shape=(m, ph * sh, 1)), shape=(m, ph * sh, pw * sw))
     x = ops.broadcast_to(ops.reshape(x, shape=(m, 1, pw * sw)), shape=(m, ph * sh, pw * sw))
-    values = _clamped_sample(inp, y, x, ops.reshape(ops.cast(batch, dtype="int32"), shape=(m,)))
+    values = sample_at(inp, y, x, ops.reshape(ops.cast(batch, dtype="int32"), shape=(m,)))
     c = inp._tuple_shape[1]
     values = ops.reshape(values, shape=(m, ph, sh, pw, sw, c))
     reduce = ops.reduce_max if mode.lower() == "max" else ops.reduce_mean
@@ -100,7 +113,12 @@ def _bin_samples(start: Tensor, extent: Tensor, bins: int, points: int) -> Tenso
     return ops.add(start, ops.mul(extent, apply_const(share.astype(np.float32))))
 
 
-def _clamped_sample(images: Tensor, y: Tensor, x: Tensor, batch: Tensor) -> Tensor:
+def _faded_sample(images: Tensor, y: Tensor, x: Tensor, batch: Tensor) -> Tensor:
+    """Bilinear, with 0 around the image."""
+    return sample(images, y, x, "constant", batch=batch)
+
+
+def clamped_sample(images: Tensor, y: Tensor, x: Tensor, batch: Tensor) -> Tensor:
     """Bilinear, clamped to the image, and 0 more than one pixel outside of it."""
     h, w = images._tuple_shape[2:]
     inside_y = ops.logical_and(ops.greater_equal(y, -1.0), ops.less_equal(y, float(h)))

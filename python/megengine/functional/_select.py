@@ -68,7 +68,7 @@ def triangle(x: Tensor, diagonal: int, upper: bool) -> Tensor:
 
 
 def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Picks the elements of ``x`` where the mask is true, and says where they are.
+    """Picks the elements of ``x`` where the mask is true, and returns their indices.
 
     mask: bool, of x's shape. Returns (values, places), both 1-d; places are int32 indices into the
     flattened x. TypeError unless both are Tensors, ValueError for another dtype or shape of the
@@ -136,7 +136,7 @@ def _check_index(inp: Tensor, index: Tensor, axis: int, op: str) -> None:
 
 def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     """Picks elements along ``axis``: ``out[i][j] = inp[index[i][j]][j]`` for axis 0, and likewise
-    for others.
+    for other axes.
 
     index: integers, as many axes as inp, and along other axes than ``axis`` no larger. Returns
     index's shape and inp's dtype. IndexError for an index that the axis does not have, ValueError
@@ -157,7 +157,7 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
 
 def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     """Returns ``inp`` with elements replaced along ``axis``: ``out[index[i][j]][j] = source[i][j]``
-    for axis 0, and likewise for others.
+    for axis 0, and likewise for other axes.
 
     index: integers, as many axes as inp, and along other axes than ``axis`` no larger; where an
     index occurs twice, the last one wins. source: at least of index's shape; cast to inp's dtype.

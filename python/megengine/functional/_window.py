@@ -124,7 +124,7 @@ def sliding_window(
     stride: IntPair = 1,
     dilation: IntPair = 1,
 ) -> Tensor:
-    """Collects the window of each place of images: [n, c, h, w] becomes [n, c, oh, ow, kh, kw].
+    """Collects the window at each position of images: [n, c, h, w] becomes [n, c, oh, ow, kh, kw].
 
     kernel_size, padding, stride, dilation: one int, or one each for height and width; padding adds
     zeros, and extents follow as in `conv2d`. ValueError for other shapes, or windows that do not
@@ -263,7 +263,7 @@ def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Te
 
 @keeps_quantized_dtype
 def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
-    """Takes the mean of each of oh by ow parts of images of any size.
+    """Averages images of any size over a grid of oh by ow parts.
 
     inp: [n, c, h, w], float dtype. oshp: (oh, ow), or one number for both. Part i covers the rows
     from ``floor(i * h / oh)`` to ``ceil((i + 1) * h / oh)``, so parts may overlap by a row.
@@ -309,7 +309,7 @@ def local_response_norm(
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     """Moves channels into space: [..., c * r * r, h, w] becomes [..., c, h * r, w * r].
 
-    upscale_factor: r. ValueError where the channels are not a multiple of r * r.
+    inp: three axes or more. upscale_factor: r. ValueError where the channels are not a multiple of r * r.
     Source: Shi et al., 2016, "Real-Time Single Image and Video Super-Resolution Using an Efficient
     Sub-Pixel Convolutional Neural Network".
 

@@ -3,6 +3,7 @@
 import os
 from enum import IntFlag
 
+from .._deprecation import deprecated
 from ..core import _config
 from ..core.no_effect import no_effect
 
@@ -59,7 +60,7 @@ def set_execution_strategy(option: Strategy | str) -> None:
     strategy = _parse(option)
     no_effect(
         "set_execution_strategy",
-        "no kernel is faster for being told so",
+        "kernels are optimized in any case",
         OPTIMIZED=bool(strategy & Strategy.OPTIMIZED),
     )
     _others = strategy & (Strategy.HEURISTIC | Strategy.OPTIMIZED)
@@ -74,11 +75,13 @@ if _strategy := (
     set_execution_strategy(_strategy)
 
 
+@deprecated("functional.debug_param.get_conv_execution_strategy")
 def get_conv_execution_strategy() -> Strategy:
-    """Deprecated: `get_execution_strategy`."""
+    """The strategy in force."""
     return get_execution_strategy()
 
 
+@deprecated("functional.debug_param.set_conv_execution_strategy")
 def set_conv_execution_strategy(option: Strategy | str) -> None:
-    """Deprecated: `set_execution_strategy`."""
+    """Sets the strategy to ``option``, as `set_execution_strategy` takes it."""
     set_execution_strategy(option)

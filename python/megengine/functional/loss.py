@@ -1,8 +1,12 @@
 """Losses. ``reduction`` is "mean", "sum" or "none"; others are a ValueError."""
 
+import warnings as _warnings
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 import numpy as np
 
 from ..core import ops
+from ..core import torch_words as _torch_words
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import normalize_axis
@@ -69,7 +73,7 @@ def cross_entropy(
     """Computes ``-log p[label]``, where p is the softmax of ``pred`` along ``axis``.
 
     pred: [n, classes, ...], logits, or probabilities unless with_logits. label: class indices, a
-    tensor or an array of integers of pred's shape without axis. label_smooth: a share s in [0, 1]
+    tensor or an array of integers of pred's shape without axis; floats are cut to integers, with a warning. label_smooth: a share s in [0, 1]
     that goes to all classes evenly: ``-(1 - s) * log p[label] - s * mean(log p)``.
     reduction: "mean" and "sum" give a 0-d tensor, "none" label's shape. ValueError for another one
     or a label of another rank, IndexError for a label that is not a class.
@@ -87,10 +91,16 @@ def cross_entropy(
     shape = pred._tuple_shape
     if axis < 0 or axis >= len(shape):
         axis = normalize_axis(axis, len(shape), "cross_entropy")
-    if label.ndim != len(shape) - 1:
+    if label._tuple_shape != shape[:axis] + shape[axis + 1 :]:
         raise ValueError(
             f"cross_entropy: label has shape {list(label._tuple_shape)}, pred {list(shape)}\n"
             f"  fix: label must be pred's shape without axis {axis}, of class indices"
+        )
+    if label.dtype.name.startswith(("float", "bfloat")):
+        _warnings.warn(
+            f"cross_entropy: labels are class indices, so {label.dtype.name} labels are truncated to integers; "
+            "pass label.astype('int32')",
+            stacklevel=2,
         )
     pred = _to_high(pred)
     logp = ops.log_softmax(pred, axis=axis) if with_logits else ops.log(pred)
@@ -149,3 +159,7 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "
     if norm == "L2":
         loss = ops.square(loss)
     return _reduce(ops.reduce_sum(loss, axes=(1,), keepdims=False), reduction)
+
+
+if not _TYPE_CHECKING:
+    __getattr__ = _torch_words.module_getattr(__name__, _torch_words.FUNCTIONS)

@@ -279,7 +279,7 @@ def argsort(inp: Tensor, descending: bool = False) -> Tensor:
 def topk(
     inp: Tensor, k: int, descending: bool = True, kth_only: bool = False, no_sort: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Finds the ``k`` largest elements of the last axis, sorted, and where they are.
+    """Finds the ``k`` largest elements of the last axis, sorted, and their indices.
 
     inp: at least one axis. k: all elements are returned where there are fewer. descending: False
     finds the smallest ones, in rising order. kth_only: returns the k-th alone, without the axis.
@@ -340,8 +340,8 @@ def matmul(
     inp1: [..., m, k]. inp2: [..., k, n]; leading axes broadcast. A 1-d inp1 counts as a row, a 1-d
     inp2 as a column, and the result lacks that axis. transpose_a, transpose_b: whether the last two
     axes of inp1 and of inp2 are exchanged first. compute_mode: "default" or "float32"; both
-    accumulate in float32. Returns [..., m, n]. ValueError for sizes that do not fit or a 0-d
-    operand.
+    accumulate in float32. Returns [..., m, n], int32 of int8. ValueError for sizes that do not fit
+    or a 0-d operand.
 
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])

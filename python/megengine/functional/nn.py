@@ -1,5 +1,8 @@
 """Functions of neural networks."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ..core import torch_words as _torch_words
 from ._activation import (
     dropout,
     gelu,
@@ -60,3 +63,7 @@ __all__ = [
     "sliding_window_transpose", "silu", "softmax", "softplus", "sync_batch_norm", "warp_affine",
     "warp_perspective", "pixel_shuffle", "region_restricted_conv", "multi_head_attention",
 ]  # fmt: skip
+
+
+if not _TYPE_CHECKING:
+    __getattr__ = _torch_words.module_getattr(__name__, _torch_words.FUNCTIONS)

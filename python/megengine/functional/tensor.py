@@ -73,7 +73,7 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
 
 
 def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> Tensor:
-    """Joins tensors of one shape along a new axis.
+    """Joins tensors of equal shape along a new axis.
 
     inps: their dtypes are promoted. axis: place of the new axis in the result. device: where the
     result goes; None leaves it. ValueError for no tensors or different shapes.
@@ -97,7 +97,7 @@ def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> T
 
 
 def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Cuts a tensor into pieces along ``axis``.
+    """Cuts ``inp`` into pieces along ``axis``.
 
     nsplits_or_sections: how many pieces, whose sizes differ by one at most, the larger ones first;
     or a sequence of the places where to cut. Returns a list. ValueError for a count or places that
@@ -136,7 +136,7 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
 
 
 def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
-    """Puts the axes in another order.
+    """Puts the axes of ``inp`` in another order.
 
     pattern: each axis once, negative ones count from the end; the string "x" makes a new axis of
     size 1. ValueError for a pattern that lacks an axis or repeats one.
@@ -168,7 +168,7 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
 
 @keeps_quantized_dtype
 def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
-    """Returns the same elements, in row-major order, in another shape.
+    """Returns the elements of ``inp``, in row-major order, in another shape.
 
     target_shape: ints and integer tensors; one extent may be -1, which stands for what remains.
     ValueError when the numbers of elements differ.
@@ -184,7 +184,7 @@ def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
 
 @keeps_quantized_dtype
 def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """Joins the axes from ``start_axis`` to ``end_axis``, both included, into one.
+    """Joins the axes of ``inp`` from ``start_axis`` to ``end_axis``, both included, into one.
 
     Negative axes count from the end. A 0-d tensor becomes a vector of one element.
 
@@ -199,7 +199,7 @@ def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     """Inserts axes of size 1.
 
-    axis: one or several places in the result; negative ones count from the end of the result.
+    inp: any shape. axis: one or several places in the result; negative ones count from the end of the result.
 
     >>> from megengine import functional as F
     >>> F.expand_dims(F.ones((2, 3)), (0, -1)).shape
@@ -216,7 +216,7 @@ def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
 def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """Removes axes of size 1.
 
-    axis: one or several; None removes all of size 1. ValueError for an axis of another size.
+    inp: any shape. axis: one or several; None removes all of size 1. ValueError for an axis of another size.
 
     >>> from megengine import functional as F
     >>> x = F.ones((1, 2, 1))
@@ -295,7 +295,7 @@ def meshgrid(*inputs: Tensor, indexing: str = "xy") -> list[Tensor]:
 
 
 def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Tensor:
-    """Repeats each element along ``axis``.
+    """Repeats each element of ``inp`` along ``axis``.
 
     repeats: a count, or one for each element of the axis. axis: None repeats the flattened tensor.
     ValueError for negative counts, or not as many as the axis has elements.
@@ -327,7 +327,7 @@ def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Te
 def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
     """Repeats the whole tensor along each axis.
 
-    reps: how often, one int for each axis; where there are fewer ints than axes they are for the
+    inp: any shape. reps: how often, one int for each axis; where there are fewer ints than axes they are for the
     last axes, where there are more the tensor gets new axes in front.
 
     >>> from megengine import Tensor, functional as F
@@ -360,7 +360,7 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
 def roll(
     inp: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor:
-    """Moves elements along ``axis``; those pushed out at one end come in at the other.
+    """Moves the elements of ``inp`` along ``axis``; those pushed out at one end come in at the other.
 
     shift: places to move by, towards the end if positive; one int, or one for each axis. axis: an
     int, several, or None for the flattened tensor, whose shape is restored. ValueError unless there

@@ -27,7 +27,7 @@ def remap(
     scalar: float = 0.0,
     interp_mode: str = "linear",
 ) -> Tensor:
-    """Reads images at given places: ``out[n, c, i, j] = inp[n, c, y, x]`` for (x, y) = map_xy[n, i,
+    """Samples images at given positions: ``out[n, c, i, j] = inp[n, c, y, x]`` for (x, y) = map_xy[n, i,
     j].
 
     inp: [n, c, h, w]; integer images are rounded and clipped to their dtype. map_xy: [n, oh, ow,

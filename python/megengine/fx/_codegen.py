@@ -195,7 +195,7 @@ class _Writer:
                     raise GraphError(self.graph._why_not_made(node, value))
             made.add(node)
             if not _is_word(node.name):
-                raise GraphError(f"{node.describe()} is no name of a variable")
+                raise GraphError(f"{node.describe()} is not a name of a variable")
             if node.op == "placeholder":
                 lines += self.placeholder(node)
                 continue
@@ -221,7 +221,7 @@ class _Writer:
         if len(stars) == 1:
             self.kind = kinds.KEYWORD_ONLY
         if node.all_input_nodes:
-            raise GraphError(f"the default of the input {node.describe()} is no constant")
+            raise GraphError(f"the default of the input {node.describe()} is not a constant")
         default = f" = {self.text(node.args[0])}" if node.args else ""
         self.inputs.append(f"{stars}{target}{default}")
         if stars and (default or any(other.kind is kind for other in self.parameters)):
@@ -237,7 +237,7 @@ def python_code(graph: Any, root_module: str = "self") -> PythonCode:
     try:
         inspect.Signature(writer.parameters)
     except ValueError as error:
-        raise GraphError(f"the inputs {', '.join(writer.inputs)} are no parameters: {error}") from None
+        raise GraphError(f"the inputs {', '.join(writer.inputs)} are not parameters: {error}") from None
     imports = "".join(f"import {name}\n" for name in sorted(writer.imports))
     if imports:
         imports += "\n"

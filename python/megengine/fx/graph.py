@@ -120,14 +120,15 @@ class Graph(_graph.Graph):
         """Makes an input, at the insertion point; ``*name`` and ``**name`` take the remaining
         arguments.
 
-        default_value: makes the input optional.
+        default_value: makes the input optional. type_expr: its annotation.
         """
         args = () if default_value is _MISSING else (default_value,)
         return self.create_node("placeholder", name, args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
-        """Makes a node that reads an attribute, such as a parameter, at a dotted path from the
-        module.
+        """Makes a node that reads an attribute of the module, such as a parameter.
+
+        qualified_name: its dotted path. type_expr: as of `Node`.
         """
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
@@ -138,7 +139,7 @@ class Graph(_graph.Graph):
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Makes a node that calls a function.
+        """Makes a node that calls ``the_function``. args, kwargs, type_expr: as of `Node`.
 
         >>> import megengine.functional as F
         >>> from megengine import fx
@@ -160,8 +161,8 @@ class Graph(_graph.Graph):
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Makes a node that calls the method ``method_name`` of ``args[0]`` with the other
-        arguments.
+        """Makes a node that calls the method ``method_name`` of ``args[0]`` with the others of args
+        and kwargs. type_expr: as of `Node`.
         """
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
 
@@ -172,11 +173,11 @@ class Graph(_graph.Graph):
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Makes a node that calls the module at a dotted path."""
+        """Makes a node that calls the module at the dotted path ``module_name``. args, kwargs, type_expr: as of `Node`."""
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
 
     def output(self, result: Argument, type_expr: Any = None) -> Node:
-        """Makes the node that returns ``result``: a node, a constant, or a container of them."""
+        """Makes the node that returns ``result``: a node, a constant, or a container of them. type_expr: as of `Node`."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     @property
@@ -205,7 +206,7 @@ class Graph(_graph.Graph):
     # -- edits -----------------------------------------------------------------------------------
 
     def erase_node(self, to_erase: Node) -> None:
-        """Take a node out. GraphError, naming the users, while another node reads it."""
+        """Take the node ``to_erase`` out. GraphError, naming the users, while another node reads it."""
         following = self.following(to_erase) if to_erase.graph is self else None
         self.erase(to_erase)
         self._names.drop(to_erase.name)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from .. import module as M
+from ..core.wrong_key import WrongKey
 from .graph import Graph, attribute_at
 
 __all__ = ["GraphModule"]
@@ -38,6 +39,7 @@ class GraphModule(M.Module):
     root: a module, or a dict from dotted paths to modules and tensors. What the graph names is taken from it,
         at the same paths, and shared with it; the modules on the way are new, plain ones.
     graph: belongs to the new module afterwards. After edits of it call `recompile`.
+    class_name: of the class that stands in generated code.
     ``gm.graph = other`` installs another graph and recompiles.
 
     >>> import megengine.functional as F
@@ -79,7 +81,7 @@ class GraphModule(M.Module):
             return
         if isinstance(root, Mapping):
             if node.target not in root:
-                raise KeyError(f"{node.describe()} names {node.target!r}, which root does not give")
+                raise WrongKey(f"{node.describe()} names {node.target!r}, which root does not give")
             found = root[node.target]
         else:
             try:
@@ -171,7 +173,7 @@ class GraphModule(M.Module):
     # -- submodules ------------------------------------------------------------------------------
 
     def add_submodule(self, target: str, m: M.Module) -> bool:
-        """Put a module at a dotted path; False, and nothing is done, when something else is in the way."""
+        """Put the module ``m`` at the dotted path ``target``; False, and nothing is done, when something else is in the way."""
         holder: Any = self
         for step in target.split(".")[:-1]:
             below = holder.__dict__.get(step) if isinstance(holder, M.Module) else None
@@ -184,7 +186,7 @@ class GraphModule(M.Module):
         return True
 
     def delete_submodule(self, target: str) -> bool:
-        """Delete the module at a dotted path; False when there is none."""
+        """Delete the module at the dotted path ``target``; False when there is none."""
         path, _, last = target.rpartition(".")
         holder = attribute_at(self, path, default=None)
         if not isinstance(holder, M.Module) or not isinstance(holder.__dict__.get(last), M.Module):
@@ -210,7 +212,7 @@ class GraphModule(M.Module):
     # -- copies and files ------------------------------------------------------------------------
 
     def save(self, f: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Writes graph, modules and tensors to a path or an open binary file, for
+        """Writes graph, modules and tensors to ``f``, a path or an open binary file, for
         `megengine.fx.load`.
 
         The file is data without code, in the safetensors format (docs/files.md). A path gets its

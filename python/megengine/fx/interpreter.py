@@ -20,11 +20,14 @@ _NONE_GIVEN = object()
 class Interpreter:
     """Runs the graph of ``module`` node by node.
 
-    Override `run_node`, or the method of an opcode, to watch or change it.
+    Override `run_node`, or the method of an opcode, to watch or change it. n: the node that runs.
+    target, args, kwargs: what it has, with values in place of nodes.
 
     garbage_collect_values: forget values after their last use.
     graph: another graph to run on the module's attributes.
     submodules: dotted path -> module.
+
+    Raises TypeError for a module without a graph.
 
     >>> import megengine.functional as F, megengine as mge
     >>> from megengine import fx
@@ -160,7 +163,8 @@ class _TransformerTracer(Tracer):
 class Transformer(Interpreter):
     """An Interpreter that makes a new graph: its methods take and return proxies.
 
-    An overridden method may leave a node out (return one of its arguments), or record others.
+    module: a `GraphModule`. An overridden method may leave a node out (return one of its
+    arguments), or record others.
 
     >>> import megengine.functional as F
     >>> from megengine import fx

@@ -96,8 +96,11 @@ class Node(Call, Value):
         attribute or module, the method's name, "output".
     args, kwargs: the arguments; trees of tuples, lists, dicts and slices with nodes and constants.
     name: the variable of the value in generated code, unique in the graph.
+    type_expr: the annotation of the value, kept as ``type``.
     users: dict whose keys are the nodes that read this one.
     meta: a dict for passes; travels with copies.
+
+    Raises ValueError for an unknown opcode, and for a target of the wrong kind.
 
     >>> import megengine.functional as F
     >>> from megengine import fx
@@ -148,6 +151,7 @@ class Node(Call, Value):
         self._op = op
 
     def set_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Replace all arguments. GraphError for a node of another graph among them."""
         super().set_arguments(args, kwargs)
         for node in self._inputs:
             if getattr(node, "_maker", None) is not self._maker:
@@ -212,7 +216,7 @@ class Node(Call, Value):
         self.replace_input(old_input, new_input)
 
     def update_arg(self, idx: int, arg: Argument) -> None:
-        """Replace the positional argument ``idx``."""
+        """Replace the positional argument ``idx`` by ``arg``. IndexError when there is none."""
         args = list(self.args)
         try:
             args[idx] = arg
@@ -223,11 +227,11 @@ class Node(Call, Value):
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Argument) -> None:
-        """Put a positional argument before ``idx``."""
+        """Put the positional argument ``arg`` before ``idx``."""
         self.args = (*self.args[:idx], arg, *self.args[idx:])
 
     def update_kwarg(self, key: str, arg: Argument) -> None:
-        """Set the keyword argument ``key``."""
+        """Set the keyword argument ``key`` to ``arg``."""
         self.kwargs = {**self.kwargs, key: arg}
 
     def is_impure(self) -> bool:

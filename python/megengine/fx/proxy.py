@@ -29,6 +29,8 @@ class TraceError(ValueError):
     True
     """
 
+    __module__ = "megengine.fx"  # where programs import it from, which tracebacks print
+
 
 def unknown(proxy: Proxy, asked: str, fix: str) -> TraceError:
     """The error for asking a proxy for its value."""

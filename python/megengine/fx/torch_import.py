@@ -9,6 +9,7 @@ from typing import Any
 
 from .._graph import map_leaves
 from .._graph.redirect import original_of
+from .._progress import Progress
 from ..module import Module
 from ..tensor import Tensor
 from . import _intercept
@@ -42,7 +43,7 @@ def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None
     Layers are those of `megengine.module` where there is one, so that passes know them, and weights
     have their shapes. 64-bit dtypes become 32-bit ones; num_batches_tracked is left out. Writes in
     place become new values: an input is not written. Raises ValueError that lists all nodes that
-    cannot be converted, and why; ImportError without torch.
+    cannot be converted, and why; TypeError for another kind of model; ImportError without torch.
 
     >>> import importlib.util, megengine.functional as F
     >>> from megengine import fx
@@ -93,9 +94,11 @@ class _Import(Tracer):
         self.graph = Graph()
         take = self.graph._names.take
         self._names = {node: take(node.name) for node in self._gm.graph.nodes}
-        with _intercept.tracing(self):
-            for node in self._gm.graph.nodes:
+        nodes = self._gm.graph.nodes
+        with _intercept.tracing(self), Progress("converting from torch", len(nodes), unit="node") as progress:
+            for node in nodes:
                 self._env[node] = self._convert(node)
+                progress.update()
         if self._refused:
             raise ValueError(
                 f"from_torch: {len(self._refused)} of {len(self._env)} nodes cannot be converted\n  "

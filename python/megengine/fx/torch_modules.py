@@ -310,7 +310,7 @@ MODULES = {
     "TransformerDecoder": _transformer(layers.TransformerDecoder),
     "Transformer": lambda m, take: layers.Transformer(build(m.encoder, take), build(m.decoder, take)),
     "RNN": _recurrent, "LSTM": _recurrent, "GRU": _recurrent,
-    "RNNCell": _cell(M.RNNCell, "nonlinearity"), "LSTMCell": _cell(M.LSTMCell),
+    "RNNCell": _cell(M.RNNCell, "nonlinearity"), "LSTMCell": _cell(M.LSTMCell), "GRUCell": _cell(M.GRUCell),
 }  # fmt: skip
 
 

@@ -100,13 +100,13 @@ class Tracer:
         return node.op == "get_attr" and node is not value.node and node.target == path
 
     def path_of_module(self, mod: M.Module) -> str:
-        """Returns the dotted path of a module from the root. NameError when the root does not hold
+        """Returns the dotted path of the module ``mod`` from the root. NameError when the root does not hold
         it.
         """
         path = self._modules.get(id(mod))
         if path is None:
             raise NameError(
-                f"{type(mod).__name__} is called, but is no submodule of {type(self.root).__name__}\n"
+                f"{type(mod).__name__} is called, but is not a submodule of {type(self.root).__name__}\n"
                 "  fix: keep it in an attribute of a module\n"
                 f"  at:  {users_line()}"
             )
@@ -123,7 +123,7 @@ class Tracer:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Makes a node; called with arguments in which nodes stand for proxies."""
+        """Makes a node. kind: its opcode. The others are those of `Node`, with nodes in place of proxies."""
         made = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         made.meta[node.MODULE] = self._inside
         return made
@@ -141,7 +141,7 @@ class Tracer:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Proxy:
-        """Record a node from arguments with proxies; returns its proxy."""
+        """Record a node; returns its proxy. kind: its opcode. The others are those of `Node`, with proxies."""
         args, kwargs = self.create_arg((args, kwargs))
         return self.proxy(self.create_node(kind, target, args, kwargs, name, type_expr))
 
@@ -177,7 +177,7 @@ class Tracer:
     # -- questions that only a run could answer --------------------------------------------------
 
     def to_bool(self, obj: Proxy) -> bool:
-        """Answers a condition on a proxy. TraceError here; a subclass may answer."""
+        """Answers a condition on the proxy ``obj``. TraceError here; a subclass may answer."""
         raise unknown(
             obj,
             "the truth",
@@ -186,7 +186,7 @@ class Tracer:
         )
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
-        """Answers a loop over a proxy. TraceError here; a subclass may answer."""
+        """Answers a loop over the proxy ``obj``. TraceError here; a subclass may give the items."""
         raise unknown(
             obj,
             "a loop over the items",
@@ -194,7 +194,7 @@ class Tracer:
         )
 
     def keys(self, obj: Proxy) -> Any:
-        """Answers ``**proxy``. TraceError here; a subclass may answer."""
+        """Answers ``**obj`` of a proxy. TraceError here; a subclass may answer."""
         raise unknown(obj, "the keys", "name the arguments")
 
     # -- running ---------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Tracer:
     def trace(
         self, root: M.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None
     ) -> Graph:
-        """Returns the graph of a module or function, which runs once, on proxies.
+        """Returns the graph of ``root``, a module or function, which runs once, on proxies.
 
         concrete_args: argument name -> value with which the program is traced; the graph takes the
             argument still, but refuses other values.
@@ -268,12 +268,12 @@ class Tracer:
 def _taking_a_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with its ``*args`` as one last parameter, and all others given by position, keyword-only ones last.
 
-    TypeError for what is no plain Python function.
+    TypeError unless it is a plain Python function.
     """
     plain = inspect.unwrap(function) is function and getattr(function, "__func__", function)
     if not isinstance(plain, types.FunctionType):
         raise TypeError(
-            f"forward takes *args and is no plain function: {function!r}\n"
+            f"forward takes *args and is not a plain function: {function!r}\n"
             "  fix: trace a function that calls it with as many arguments as you want"
         )
     code = plain.__code__

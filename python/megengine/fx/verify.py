@@ -31,6 +31,8 @@ class VerificationError(AssertionError):
     the edit changed the result: off by 1, where the largest element is 2
     """
 
+    __module__ = "megengine.fx"  # where programs import it from, which tracebacks print
+
 
 def computes(node: Any, original: Node) -> None:
     """Note that ``node`` makes the value that ``original`` made before an edit, for `verify_same`."""

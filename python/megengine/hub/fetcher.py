@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import zipfile
 
-from .._disk import cache_dir
+from .._disk import cache_dir, one_process_at_a_time
 from ..logger import get_logger
 from ..utils.http_download import HTTPDownloadError, download_from_url
 from .const import DEFAULT_BRANCH_NAME, HTTP_READ_TIMEOUT
@@ -33,6 +33,14 @@ _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 def hub_dir() -> str:
     """Folder of the fetched repositories."""
     return cache_dir("hub")
+
+
+def _identity(path: str) -> int | None:
+    """Of the folder that is there now: another one after it was fetched again. None where there is none."""
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None
 
 
 class RepoFetcherBase:
@@ -61,15 +69,19 @@ class RepoFetcherBase:
             raise InvalidRepo(f"commit must be 4 to 40 hexadecimal digits, got {commit!r}")
         parts = [git_host, owner, name, branch.replace("/", "_")] + ([commit] if commit else [])
         target = os.path.join(hub_dir(), "_".join(parts).replace(":", "_"))
-        if use_cache and os.path.isdir(target):
+        before = None if use_cache else _identity(target)
+        if _identity(target) != before:
             _logger.debug("%s is in the cache: %s", repo_info, target)
             return target
-        os.makedirs(hub_dir(), exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=hub_dir(), prefix=".fetch-") as workspace:
-            fetched = cls._download(git_host, owner, name, branch, commit, workspace, silent)
-            if os.path.isdir(target):
-                shutil.rmtree(target)
-            os.rename(fetched, target)
+        with one_process_at_a_time(os.path.basename(target)):
+            if _identity(target) != before:  # another process has fetched it for all that waited here
+                return target
+            os.makedirs(hub_dir(), exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=hub_dir(), prefix=".fetch-") as workspace:
+                fetched = cls._download(git_host, owner, name, branch, commit, workspace, silent)
+                if os.path.isdir(target):
+                    shutil.rmtree(target)
+                os.rename(fetched, target)
         return target
 
     @classmethod

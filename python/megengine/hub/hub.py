@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from .._disk import cache_dir, replaced
+from .._disk import cache_dir, one_process_at_a_time, replaced
 from ..logger import get_logger
 from ..serialization import load as _load_serialized
 from ..utils.http_download import download_from_url
@@ -234,15 +234,22 @@ def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | N
     if not name:
         raise ValueError(f"the address names no file: {url!r}")
     path = os.path.join(folder, name)
-    if not os.path.exists(path):
-        os.makedirs(folder, exist_ok=True)
-        _logger.info("downloading %s to %s", url, path)
-        with replaced(path) as unchecked:
-            download_from_url(url, unchecked)
-            _check_hash(unchecked, name, f"what {url} sent")
-    else:
+    if os.path.exists(path):
         _check_hash(path, name, path)
+    else:
+        with one_process_at_a_time(name):
+            _download(url, path)
     return _load_serialized(path, map_location=_default_device())
+
+
+def _download(url: str, path: str) -> None:
+    if os.path.exists(path):  # another process has downloaded it for all that waited
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    _logger.info("downloading %s to %s", url, path)
+    with replaced(path) as unchecked:
+        download_from_url(url, unchecked)
+        _check_hash(unchecked, os.path.basename(path), f"what {url} sent")
 
 
 def _default_device() -> str:

@@ -24,7 +24,7 @@ def _environment_int(name: str, value: int) -> int:
 
 
 def memory_limit_bytes(given: int | str | None) -> int:
-    """Of trace's memory_limit, else of ``MEGJIT_MEMORY_LIMIT``; 0 is no limit."""
+    """Of trace's memory_limit, else of ``MEGJIT_MEMORY_LIMIT``; 0 means no limit."""
     text = os.environ.get("MEGJIT_MEMORY_LIMIT", "")
     value, what = (text or None, "MEGJIT_MEMORY_LIMIT") if given is None else (given, "memory_limit")
     if value is None:
@@ -38,15 +38,15 @@ def memory_limit_bytes(given: int | str | None) -> int:
 class SublinearMemoryConfig:
     """Tells `trace` to search for a plan that recomputes values instead of keeping them.
 
-    thresh_nr_try: number of thresholds that are tried; 10 by default.
-    genetic_nr_iter: rounds of the genetic search; 0, the default, is none.
-    genetic_pool_size: plans kept in a round.
+    thresh_nr_try: number of thresholds to try; 10 by default.
+    genetic_nr_iter: rounds of the genetic search; 0 (the default) for none.
+    genetic_pool_size: number of plans kept in a round.
     lb_memory_mb: memory in MiB below which nothing more is dropped.
     num_worker: threads of the search; by default half the cores.
 
-    The variable ``MGB_SUBLINEAR_MEMORY_<FIELD>`` goes before what the program gives; the last two
-    are called ``LOWER_BOUND_MB`` and ``WORKERS`` there. Raises AssertionError for a value below its
-    minimum (0, or 1 worker), TypeError for what is not an int. The idea: Chen et al. 2016,
+    The variable ``MGB_SUBLINEAR_MEMORY_<FIELD>`` overrides the value in the program; for the last
+    two it ends in ``LOWER_BOUND_MB`` and ``WORKERS``. Raises AssertionError for a value below its
+    minimum (0, or 1 worker), TypeError for a value that is not an int. The idea: Chen et al. 2016,
     "Training Deep Nets with Sublinear Memory Cost".
 
     >>> import megengine.functional as F
@@ -97,18 +97,17 @@ class SublinearMemoryConfig:
 
 
 class DTRConfig:
-    """Tells `trace` to recompute values until a call holds less than a threshold (tensor
+    """Tells `trace` to recompute values so that a call holds less than a threshold (tensor
     rematerialization).
 
-    eviction_threshold: bytes, positive (AssertionError). Recomputation goes no further than is
-        needed to bring what a call holds between its operations below it. A threshold that cannot
-        be reached is approached as far as recomputation goes; ``memory_limit`` is a contract
-        instead.
+    eviction_threshold: in bytes, positive (AssertionError). Recomputation goes only as far as
+        needed to bring the memory that a call holds between its operations below it. If that is
+        impossible, it goes as far as it can; for a guaranteed limit use ``memory_limit``.
     evictee_minimum_size, recomp_memory_factor, recomp_time_factor: warn that they have no effect:
         the search weighs size against time by itself.
 
-    A trace knows before it runs what will be needed, so what is dropped is decided once, by the
-    search that serves `SublinearMemoryConfig`. For tensors outside of traced functions there is
+    A trace is known before it runs, so the values to drop are chosen once, by the same
+    search as for `SublinearMemoryConfig`. For tensors outside of traced functions use
     `megengine.dtr`. The idea: Kirisame et al. 2021, "Dynamic Tensor Rematerialization".
 
     >>> import megengine.functional as F

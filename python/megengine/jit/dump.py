@@ -53,7 +53,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, bool]:
             f"dump: unknown options {', '.join(unknown)}\n  fix: valid are {', '.join(sorted(known))}"
         )
     layouts = {name: value for name, value in options.items() if name in LAYOUT_OPTIONS}
-    no_effect("dump", "programs choose layouts by themselves when they are loaded", **layouts)
+    no_effect("dump", "programs choose layouts when they are loaded", **layouts)
     return {name: bool(value) for name, value in options.items()}
 
 
@@ -290,7 +290,7 @@ class Dumping:
         """
         no_effect(
             "dump",
-            "the file is a container of our own",
+            "the file has its own format",
             keep_opr_priority=keep_opr_priority,
             model_version=model_version != 2,
             compat_older_version=compat_older_version,
@@ -333,7 +333,8 @@ class Dumping:
     def _version_to_dump(self) -> _core.Version:
         if not self._capture_as_const:
             raise ValueError(
-                "dump: the function is traced without capture_as_const=True, so that its parameters are inputs"
+                "dump: the function is traced without capture_as_const=True, so that its parameters are inputs\n"
+                "  fix: trace(..., capture_as_const=True), and call it once"
             )
         if self._results is None or self._function.version is None:
             raise ValueError(

@@ -180,7 +180,7 @@ def _is_quiet_builtin(name: str, value: Any) -> bool:
 
 
 def _stores(instruction: dis.Instruction, code: types.CodeType) -> bool:
-    """Does it write something that is no local variable?"""
+    """Does it write something that is not a local variable?"""
     name = instruction.opname
     if not name.startswith(("STORE_", "DELETE_")) or name.startswith(("STORE_FAST", "DELETE_FAST", "STORE_NAME")):
         return False

@@ -12,11 +12,11 @@ from ..utils.module_utils import tensors_in
 
 
 def keep(x: Tensor) -> Tensor:
-    """Marks a tensor that a plan never drops to compute again; returns ``x`` itself.
+    """Marks a tensor that no memory plan may recompute; returns ``x`` itself.
 
-    Outside of a traced function it does nothing. Raises TypeError for what is not a Tensor, and
+    Outside of a traced function it does nothing. Raises TypeError if ``x`` is not a Tensor, and
     inside a traced function ValueError for a tensor that the function does not compute: inputs and
-    parameters stay anyway.
+    parameters are kept anyway.
 
     >>> import megengine.functional as F
     >>> from megengine import jit, tensor
@@ -30,11 +30,11 @@ def keep(x: Tensor) -> Tensor:
 
 
 def offload(x: Tensor) -> Tensor:
-    """Marks a tensor that waits for backward in the host's memory; returns ``x`` itself.
+    """Marks a tensor to be kept in host memory until backward needs it; returns ``x`` itself.
 
-    That is so on a device with memory of its own: the transfers are steps of the plan, whose
-    ``host_bytes`` and ``transferred_bytes`` count them. A CPU's memory is the host's: there the
-    mark changes nothing. Neither does it where backward does not read ``x``, or ``x`` is a result.
+    This applies to devices with their own memory: the transfers are steps of the plan, whose
+    ``host_bytes`` and ``transferred_bytes`` count them. A CPU computes in host memory, so there the
+    mark has no effect; nor has it any if backward does not read ``x``, or if ``x`` is a result.
     Raises TypeError and ValueError as `keep` does.
 
     >>> import megengine.functional as F
@@ -49,12 +49,12 @@ def offload(x: Tensor) -> Tensor:
 
 
 def recompute(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function or module so that its intermediate values are computed again and not kept.
+    """Wraps a function or module so that its intermediate values are recomputed instead of kept.
 
-    What reads them later, such as backward, computes them again. Arguments and results are kept as
-    ever. Inside a traced function ``fn`` must not read values of tensors (ValueError); outside of
-    one, the wrapped function is ``fn``. Raises TypeError when ``fn`` cannot be called. Known as
-    gradient checkpointing.
+    They are computed again for whatever reads them later, such as backward. Arguments and results
+    are kept as usual. Inside a traced function ``fn`` must not read values of tensors (ValueError);
+    outside of one, the wrapped function behaves like ``fn``. Raises TypeError if ``fn`` cannot be
+    called. Also known as gradient checkpointing.
 
     >>> import megengine.functional as F
     >>> from megengine import Parameter, autodiff, jit

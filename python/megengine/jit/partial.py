@@ -23,13 +23,14 @@ def partial_trace(
     trace_gmcallback: bool = True,
     **trace_options: Any,
 ) -> Any:
-    """Traces a forward function that is differentiated outside of it.
+    """Traces a forward function whose gradients are computed outside of it.
 
-    Inside an open GradManager the function runs eagerly, so that backward finds its history;
-    elsewhere it is a `trace` with these options, and ``without_host`` by default.
+    Inside an open GradManager the function runs eagerly, so that its operations are recorded for
+    backward; elsewhere it is a `trace` with these options, and ``without_host`` by default.
 
-    backend: "default" or "xla" (ValueError for others); our own compiler does the work in any case.
-    trace_gmcallback: taken for compatibility.
+    func: the function; without it a decorator is returned.
+    backend: "default" or "xla" (ValueError for others); megjit's compiler is used in either case.
+    trace_gmcallback: accepted for compatibility.
 
     >>> import megengine.functional as F
     >>> from megengine import Parameter, autodiff, jit
@@ -54,7 +55,7 @@ def partial_trace(
 
 
 class xla_trace(trace):
-    """A `trace` with the defaults of the XLA interface; our own compiler does the work.
+    """A `trace` with the defaults of MegEngine's XLA interface, compiled by megjit itself.
 
     These are ``symbolic=True``, ``opt_level=3``, ``without_host=True`` and
     ``symbolic_shape=False``.
@@ -115,5 +116,5 @@ class xla_trace(trace):
         return [tensor.numpy() for tensor in tensors_in(tensors)]
 
     def to_dlpack(self, x: Tensor, take_ownership: bool = True) -> Any:
-        """Returns a DLPack capsule of a copy of the value, which the receiver owns in any case."""
+        """Returns a DLPack capsule of a copy of ``x``, which the receiver owns, whatever take_ownership says."""
         return to_dlpack(x)

@@ -33,14 +33,25 @@ def _beside_measured(plan: MemoryPlan) -> str:
 
 
 def _key() -> str:
-    return '<p class="key">' + "".join(f'<span style="background:{c}">{use}</span>' for use, c in COLOURS.items() if use != "constant") + "</p>"
+    uses = (f'<span style="background:{colour}">{use}</span>' for use, colour in COLOURS.items() if use != "constant")
+    return f'<p class="key">{" ".join(uses)}</p>'
 
 
 def _kernel_table(kernels: Sequence[GeneratedKernel]) -> str:
     rows = [
         (", ".join(k.ops), str(len(k.ops)), k.backend, f"{k.compile_ms:.1f}", "yes" if k.cached else "no") for k in kernels
     ]
-    return "<h2>Generated kernels</h2>" + rows_table(rows, ("ops", "count", "backend", "compile ms", "cached"))
+    return rows_table(rows, ("ops", "count", "backend", "compile ms", "cached"))
+
+
+def plan_cell(plan: MemoryPlan) -> str:
+    """The figures and the live bytes, as a part of a page that is not ours."""
+    return f"{_bytes_table(plan)}{_key()}{live_picture(plan)}"
+
+
+def kernels_cell(kernels: Sequence[GeneratedKernel]) -> str:
+    """A table of kernels, likewise."""
+    return _kernel_table(kernels) if kernels else "<p>no generated kernels</p>"
 
 
 def plan_page(
@@ -60,7 +71,7 @@ def plan_page(
     parts.append(f"<h2>Buffers: steps from left to right, offsets upwards</h2>{arena_picture(plan)}")
     parts.append("<p>Below the dashed line: the arena. Above it: what has storage of its own.</p>")
     if kernels:
-        parts.append(_kernel_table(kernels))
+        parts.append("<h2>Generated kernels</h2>" + _kernel_table(kernels))
     return page(
         title,
         "\n".join(parts),

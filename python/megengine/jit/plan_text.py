@@ -1,11 +1,15 @@
-"""A memory plan as text: a table of its bytes, the largest values of its fullest step, and the curve of plans."""
+"""A memory plan as text: a table of its bytes, the largest values of its fullest step, and the curve of plans. Kernels as text."""
 
 from __future__ import annotations
 
-from .report import CurvePoint, MemoryPlan
+import textwrap
+from collections.abc import Sequence
+
+from .report import CurvePoint, GeneratedKernel, MemoryPlan
 
 _CURVE_ROWS, _BAR = 12, 40
 _LARGEST = 6
+_OPS_WIDTH = 60
 
 
 def bytes_text(count: int) -> str:
@@ -71,4 +75,16 @@ def plan_text(plan: MemoryPlan, name: str) -> str:
         lines += [f"    {bytes_text(b.bytes):>10}  {b.use:<11} {b.values[0]}" for b in largest]
     if len(plan.curve) > 1:
         lines.append(curve_text(plan))
+    return "\n".join(lines)
+
+
+def kernels_text(kernels: Sequence[GeneratedKernel]) -> str:
+    """A line for each kernel."""
+    if not kernels:
+        return "no generated kernels"
+    lines = [f"{'compiler':<9} {'compile ms':>10}  {'cached':<6} {'moves':>10}  ops  # line"]
+    for kernel in kernels:
+        ops = textwrap.shorten(", ".join(kernel.ops), _OPS_WIDTH, placeholder=f" ... ({len(kernel.ops)} ops)")
+        cached = "yes" if kernel.cached else "no"
+        lines.append(f"{kernel.backend:<9} {kernel.compile_ms:>10.1f}  {cached:<6} {bytes_text(kernel.bytes):>10}  {ops}  # {kernel.where}")
     return "\n".join(lines)

@@ -11,11 +11,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PlannedBuffer:
-    """One stretch of memory of a plan, and the values that share it.
+    """One block of memory in a plan, and the values that share it.
 
     place: "arena" (shared over time), "input", "output" or "constant"; ``offset`` counts from its
     start.
-    first_step, last_step: half-open: it is free again when ``last_step`` runs.
+    bytes: its size. first_step, last_step: its lifetime; it is free again when ``last_step`` runs.
+    use: that of its first value: "input", "parameter", "constant", "activation", "gradient",
+    "recomputed" or "workspace". values: their names.
 
     >>> import megengine.functional as F
     >>> from megengine import jit
@@ -35,10 +37,10 @@ class PlannedBuffer:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One plan that the search found: what a call takes, and for how long.
+    """One plan that the search found: the memory and time of a call.
 
-    bytes: of a call, before kernels join steps. seconds: estimated. is_chosen: whether the plan is
-    this one.
+    bytes: of a call, before steps are fused into kernels. seconds: estimated. is_chosen: whether
+    this is the plan in use.
 
     >>> import megengine.functional as F
     >>> from megengine import Parameter, autodiff, jit
@@ -59,9 +61,9 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What runs of a traced function took.
+    """The measured time and memory of runs of a traced function.
 
-    seconds: of one run on the average, transfers beside it included. step_seconds: of each step of
+    seconds: mean of a run, including overlapping transfers. step_seconds: of each step of
     the plan.
     allocator_peak_bytes: of the whole process.
 
@@ -79,19 +81,20 @@ class MeasuredRun:
     allocator_peak_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MemoryPlan:
-    """The memory of one call of a traced function, as `jit.trace.plan` and ``memory_plan`` return
-    it.
+    """The memory plan of one call of a traced function, as returned by `jit.trace.plan` and
+    ``memory_plan``.
 
-    unplanned_bytes: one buffer for each recorded value. planned_bytes: what the program uses,
-    inputs and state included. peak_live_bytes: the lower bound. arena_bytes: the part that is
-    shared over time.
-    workspace_bytes: the largest scratch memory of an operation. host_bytes: what waits in the
-    host's memory while the device has its own (`offload`), beside planned_bytes. transferred_bytes:
-    to the host and back in one call. recompute_flops_ratio: work done again to save memory. curve:
-    the plans among which the search chose, from the fastest to the smallest (empty where nothing
-    asked for a search). measured: what runs took, with ``profiling=True``.
+    unplanned_bytes: with one buffer for each recorded value. planned_bytes: what the program uses,
+    including inputs and state. peak_live_bytes: the lower bound. arena_bytes: the part that is
+    reused over time.
+    workspace_bytes: the largest scratch memory of an operation. host_bytes: values offloaded to
+    host memory (`offload`), in addition to planned_bytes. transferred_bytes: to the host
+    and back in one call. recompute_flops_ratio: the recomputed part of all flops. curve:
+    the plans that the search chose from, from the fastest to the smallest (empty unless something
+    asked for a search). measured: what runs took, with ``profiling=True``. buffers: a
+    `PlannedBuffer` for each block of memory. steps: the names of the steps, in order.
 
     >>> import megengine.functional as F
     >>> from megengine import jit
@@ -108,10 +111,10 @@ class MemoryPlan:
     host_bytes: int
     transferred_bytes: int
     recompute_flops_ratio: float
-    buffers: tuple[PlannedBuffer, ...] = field(repr=False)
-    steps: tuple[str, ...] = field(repr=False)
-    curve: tuple[CurvePoint, ...] = field(repr=False, default=())
-    measured: MeasuredRun | None = field(repr=False, default=None)
+    buffers: tuple[PlannedBuffer, ...]
+    steps: tuple[str, ...]
+    curve: tuple[CurvePoint, ...] = ()
+    measured: MeasuredRun | None = None
 
     def bytes_of(self, *uses: str) -> int:
         """Returns the bytes of all buffers outside of the arena with one of these uses.
@@ -143,7 +146,7 @@ class MemoryPlan:
         """Returns the plan as one self-contained HTML page.
 
         It shows live bytes over the steps, buffers at their offsets, and the plan beside the
-        measured run.
+        measured run. title: its heading.
 
         >>> from megengine import jit, tensor
         >>> @jit.trace
@@ -156,8 +159,19 @@ class MemoryPlan:
 
         return plan_page(self, title=title)
 
+    def __repr__(self) -> str:
+        from .plan_text import plan_text
 
-@dataclass(frozen=True)
+        return plan_text(self, "memory of a call")
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from .plan_html import plan_cell
+
+        return plan_cell(self)
+
+
+@dataclass(frozen=True, repr=False)
 class GeneratedKernel:
     """One compiled kernel: the operations it stands for, its code, and what compiling it cost.
 
@@ -177,10 +191,14 @@ class GeneratedKernel:
     ops: list[str]
     where: str
     bytes: int
-    ir: str = field(repr=False)
+    ir: str
     compile_ms: float
     cached: bool
-    _texts: tuple[Any, ...] = field(repr=False)
+    _texts: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        how = "cached" if self.cached else f"compiled in {self.compile_ms:.1f} ms"
+        return f"<kernel of {', '.join(self.ops)} by {self.backend}, {how}, from {self.where}>"
 
     @functools.cached_property
     def source(self) -> str:
@@ -199,6 +217,25 @@ class GeneratedKernel:
         """
         texts = (row.pop("source"), row.pop("assembly"))
         return cls(**row, _texts=texts)
+
+
+class Kernels(list[GeneratedKernel]):
+    """A list of kernels that is shown as a table, also in notebooks.
+
+    >>> from megengine.jit.report import Kernels
+    >>> Kernels()
+    no generated kernels
+    """
+
+    def __repr__(self) -> str:
+        from .plan_text import kernels_text
+
+        return kernels_text(self)
+
+    def _repr_html_(self) -> str:
+        from .plan_html import kernels_cell
+
+        return kernels_cell(self)
 
 
 def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -14,7 +15,9 @@ import numpy as np
 
 from .. import _core
 from .._disk import written_whole
+from .._progress import while_waiting
 from ..core.no_effect import no_effect
+from ..core.tensor.host_names import name_as
 from ..device import get_max_allocated_memory
 from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
@@ -29,6 +32,7 @@ from .dump import Dumping
 from .manual import ManualSteps
 from .report import (
     GeneratedKernel,
+    Kernels,
     MemoryPlan,
     measured_run,
     merge_plans,
@@ -48,10 +52,10 @@ def is_tracing() -> bool:
 
 
 def exclude_from_trace() -> _core.Excluded:
-    """Within this block operations run at once and are not recorded.
+    """Runs the operations of a ``with`` block eagerly, without recording them.
 
-    The block runs again in every call, so its control flow may differ from call to call. Traced
-    tensors can be read in it. Outside of a trace, or nested, it does nothing.
+    The block runs in every call, so its control flow may differ from call to call, and it may read
+    the values of traced tensors. Outside of a trace, or nested, it does nothing.
 
     >>> from megengine import jit, tensor
     >>> @jit.trace
@@ -90,7 +94,7 @@ class _Branch(NamedTuple):
 
 
 def _parts_of(value: Any) -> tuple[Callable[[list[Any]], Any], Iterable[Any]] | None:
-    """How to make a container of its parts, and these; None for what is no container."""
+    """How to make a container of its parts, and these; None for what is not a container."""
     kind = type(value)
     if kind in (list, tuple):
         return kind, value
@@ -129,7 +133,7 @@ def _unflatten(tree: Any, tensors: Iterator[Any]) -> Any:
         return tree.make([_unflatten(part, tensors) for part in tree.parts])
     if type(tree) is _Placed:
         result = next(tensors)
-        result._host_name = tree.host_name
+        name_as(result, tree.host_name)
         return result
     return tree
 
@@ -137,39 +141,40 @@ def _unflatten(tree: Any, tensors: Iterator[Any]) -> Any:
 class trace(ManualSteps, Dumping):
     """Compiles a function to a static graph; ``@trace`` and ``@trace(...)`` both work.
 
-    The first call records what the function does. Later calls run its Python body again, match each
-    operation against the record (a mismatch raises `TraceError`), and take the values from the
-    compiled program. Positional tensors are the inputs; keyword arguments (modules, optimizers,
-    gradient managers) are captured objects. New input shapes or dtypes record a further version.
+    The first call records the operations of the function. Later calls run its Python body again,
+    match each operation against the record (a mismatch raises `TraceError`), and take the values
+    from the compiled program. Positional tensors are the inputs; keyword arguments (modules,
+    optimizers, gradient managers) are captured objects. New input shapes or dtypes are recorded as
+    another version.
 
     symbolic: tensors are placeholders in the first call, which computes nothing until it returns;
         reading a value in it raises ValueError.
     capture_as_const: outside tensors other than arguments are stored as constants (for `dump`).
     record_only: compute nothing, for dumping without memory; implies symbolic and capture_as_const.
-    sublinear_memory_config: recompute instead of keeping, to lower the memory peak; a
-        `SublinearMemoryConfig`.
-    dtr_config: the same, down to its eviction_threshold; a `DTRConfig`.
+    sublinear_memory_config: a `SublinearMemoryConfig`: recompute values instead of keeping them, to
+        lower the memory peak.
+    dtr_config: a `DTRConfig`: the same, but only until its eviction_threshold is met.
     profiling: programs measure each step, for `get_profile`.
-    opt_level: 0 as recorded; 1 arithmetic rewriting; 2 (the default) whole-graph passes; 3 also
-        joins elementwise operations into generated kernels (compiler chosen by
-        ``MGB_JIT_BACKEND``).
-    graph_opt_config: what generated kernels may hold besides; a `GraphOptimizationConfig`.
+    opt_level: 0 runs the operations as recorded; 1 simplifies arithmetic; 2 (the default) optimizes
+        the whole graph; 3 also fuses operations into generated kernels (by the compiler that
+        ``MGB_JIT_BACKEND`` names).
+    graph_opt_config: a `GraphOptimizationConfig`: which operations may be fused into kernels.
     symbolic_shape: ``x.shape`` is a Tensor inside the function (the default).
-    without_host: after the first call the Python body does not run. "auto": only where all that it
-        reads is watched and nothing in it acts on the outside (print, logging, append, ...); else
-        it runs in each call, and `explain` says why.
+    without_host: calls after the first do not run the Python body. "auto": skip it only if
+        everything that it reads is guarded and it has no side effects (print, logging, append,
+        ...); otherwise it runs in each call, and `explain` says why.
     imperative: later calls run each operation eagerly, with the same checks.
-    numerics: "exact" keeps only those optimizations that give, bit for bit, what the function gives
-        without ``trace``; "fast" (the default) may add in another order and rewrite formulas.
-    memory_limit: bytes, or a text such as "6GB": what a call may take for inputs, parameters,
-        results and everything in between. The cheapest plan that fits is taken, by recomputing what
-        is not kept; when none fits, MemoryError names the least limit before anything runs. Implies
-        symbolic. The variable ``MEGJIT_MEMORY_LIMIT`` gives a limit to functions without one (and
-        implies nothing).
+    numerics: "exact" allows only optimizations whose results are bit-identical to those of the
+        function without ``trace``; "fast" (the default) may reorder additions and rewrite formulas.
+    memory_limit: in bytes, or as text such as "6GB": the memory that a call may take for inputs,
+        parameters, results and everything in between. The cheapest plan that fits is used, by
+        recomputing values that are not kept; if none fits, MemoryError names the smallest possible
+        limit before anything runs. Implies symbolic. The variable ``MEGJIT_MEMORY_LIMIT`` sets a
+        limit for functions without one (and does not imply symbolic).
 
     Inside another traced function, or in an open GradManager, a call runs the plain function, so
-    that the outer one sees everything. Raises TypeError for what cannot be called and for NumPy
-    arrays as positional arguments, ValueError for options out of range.
+    that the outer one sees everything. Raises TypeError if the function cannot be called and for
+    NumPy arrays as positional arguments, ValueError for options out of range.
 
     >>> from megengine import jit, tensor
     >>> @jit.trace(without_host=True)
@@ -248,6 +253,7 @@ class trace(ManualSteps, Dumping):
         self._imperative = imperative
         self._guards: Guards | None = None
         self._guard_reason: str | None = None
+        self._was_recorded = False  # by the last call
         self._options = trace_options(
             name=self._name_and_line(),
             symbolic=self._symbolic,
@@ -294,7 +300,7 @@ class trace(ManualSteps, Dumping):
             return trace._planned_by(self, args, kwargs)
         if self._without_host:
             return self.trace_without_host(*args, **kwargs)
-        return self.trace_normal(*args, **kwargs)
+        return self._run_body(self._function, args, kwargs)
 
     def trace_without_host(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one call without the Python body, once it was recorded and while its guards hold."""
@@ -305,7 +311,13 @@ class trace(ManualSteps, Dumping):
         if guards is not None:
             self._guard_reason = guards.reason(args, kwargs, leaves)
             if self._guard_reason is None:
-                flat = self._function.run_direct(leaves, guards.number)
+                run = self._function.run_direct
+                if self._was_recorded:
+                    self._was_recorded = False
+                    with self._compiling():
+                        flat = run(leaves, guards.number)
+                else:
+                    flat = run(leaves, guards.number)
                 if flat is not None:
                     return _unflatten(guards.result_tree, iter(flat))
         if self._trials is not None:
@@ -343,20 +355,26 @@ class trace(ManualSteps, Dumping):
         from .guards import Guards  # as above
 
         self._guards = None
+        self._was_recorded = True
         guards = Guards(self.__wrapped__, args, kwargs, leaves)
-        try:
-            self._function.begin_capture(leaves)
-            result = self._body(*args, **kwargs)
-            found: list[Tensor] = []
-            guards.result_tree = _flatten(result, found)
-        except BaseException:
-            self._function.abort(leaves)
-            raise
-        try:
-            unrepeatable = self._function.finish_capture(leaves, found, guards.number)
-        except RuntimeError:
-            if self._trials is None:
+        unrepeatable, reads_values = None, False
+        with self._compiling():
+            try:
+                self._function.begin_capture(leaves)
+                result = self._body(*args, **kwargs)
+                found: list[Tensor] = []
+                guards.result_tree = _flatten(result, found)
+            except BaseException:
+                self._function.abort(leaves)
                 raise
+            try:
+                unrepeatable = self._function.finish_capture(leaves, found, guards.number)
+            except BaseException as error:
+                self._function.abort(leaves)  # nothing where the call has ended
+                reads_values = self._trials is not None and isinstance(error, RuntimeError)
+                if not reads_values:
+                    raise
+        if reads_values:
             # Nothing has happened but that the body ran, which does nothing that could be seen twice.
             self._walk_from_now_on("the body reads values of tensors")
             return self.trace_normal(*args, **kwargs)
@@ -374,14 +392,28 @@ class trace(ManualSteps, Dumping):
     def _run_body(self, function: _core.TraceFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of the body, whose calls ``function`` records or matches."""
         leaves = self.flatten_inputs(*args, **kwargs)
-        try:
-            function.begin(leaves)  # in the try: Ctrl-C may come right behind it
-            result = self._body(*args, **kwargs)  # held: what nobody holds is not computed
+        try:  # all of it: Ctrl-C may come behind each line
+            function.begin(leaves)
+            records = _core.is_recording()
+            if records or self._was_recorded:
+                self._was_recorded = records
+                with self._compiling():
+                    result = self._body(*args, **kwargs)  # held: what nobody holds is not computed
+                    function.finish(leaves)
+            else:
+                result = self._body(*args, **kwargs)
+                function.finish(leaves)
         except BaseException:
-            function.abort(leaves)
+            function.abort(leaves)  # nothing where the call has ended
             raise
-        function.finish(leaves)
         return result
+
+    def _compiling(self) -> contextlib.AbstractContextManager[None]:
+        """Around what may plan and compile: a call that records, or the one behind it.
+
+        From before the body: to show something lets other threads run, and they should not meet what it rebinds.
+        """
+        return while_waiting(f"compiling {self._name_of_function()}", part=_core.searched_part)
 
     def flatten_inputs(self, *args: Any, **kwargs: Any) -> list[Tensor]:
         """Returns the tensors among the positional arguments, containers opened, in order.
@@ -420,8 +452,8 @@ class trace(ManualSteps, Dumping):
     # ---- what was made of it
 
     def memory_plan(self) -> MemoryPlan:
-        """Returns the plan of the version that ran last, with what its runs took under
-        ``profiling=True``.
+        """Returns the plan of the version that ran last, with the measured times and memory of its
+        runs under ``profiling=True``.
 
         Raises RuntimeError before the first call.
         """
@@ -433,9 +465,9 @@ class trace(ManualSteps, Dumping):
     def plan(self, *args: Any, **kwargs: Any) -> MemoryPlan:
         """Returns the memory plan that a call with these arguments would have; nothing is computed.
 
-        The body runs once, on placeholders: no memory is taken for what it would compute. Tensors
-        that it rebinds keep their values. Raises MemoryError like the call, when no plan fits the
-        limit.
+        The body runs once, on placeholders: no memory is allocated for values that it would
+        compute. Tensors that it rebinds keep their values. Raises MemoryError as the call does, if
+        no plan fits the limit.
 
         >>> import megengine.functional as F
         >>> from megengine import jit
@@ -448,7 +480,7 @@ class trace(ManualSteps, Dumping):
         return self._plan_call(args, kwargs)[0]
 
     def plan_with_curve(self, *args: Any, **kwargs: Any) -> MemoryPlan:
-        """Returns what `plan` returns, with the curve of what recomputation could save."""
+        """Returns the same as `plan`, with the curve of bytes that recomputation could save."""
         return self._plan_call(args, kwargs, with_curve=True)[0]
 
     def _plan_call(
@@ -471,13 +503,14 @@ class trace(ManualSteps, Dumping):
         """Returns the generated kernels of the version that ran last, in the order in which they
         run.
 
-        Waits for those that are being compiled; the next call uses them all. Empty where none were
-        generated, as below ``opt_level=3``.
+        Waits for kernels that are being compiled; the next call uses them all. Empty if none were
+        generated, as at ``opt_level`` 2 and below.
         """
-        return [GeneratedKernel.from_row(row) for row in self._function.kernels()]
+        with self._compiling():
+            return Kernels(GeneratedKernel.from_row(row) for row in self._function.kernels())
 
     def explain(self) -> str:
-        """Returns which versions were recorded and why, as text, a line each.
+        """Returns as text, one line each, which versions were recorded and why.
 
         >>> from megengine import jit, tensor
         >>> double = jit.trace(lambda x: x * 2)
@@ -494,8 +527,8 @@ class trace(ManualSteps, Dumping):
     def graph_text(self, optimized: bool = True) -> str:
         """Returns the graph of the version that ran last as text; one part for each segment.
 
-        optimized: after the passes (the default), or as recorded. Each operation ends with the
-        user's line.
+        optimized: after the passes (the default), or as recorded. The user's line follows each
+        operation.
 
         >>> from megengine import jit, tensor
         >>> double = jit.trace(lambda x: x * 2)
@@ -516,7 +549,8 @@ class trace(ManualSteps, Dumping):
         return "\n".join(self._function.graphs(optimized=True, html=True))
 
     def get_profile(self) -> dict[str, Any]:
-        """Returns what the steps of the version that ran last cost, summed over its profiled runs.
+        """Returns the cost of the steps of the version that ran last, summed over its profiled
+        runs.
 
         Needs ``profiling=True`` and one call that ran the compiled program, else RuntimeError.
         "profiler" holds "runs", total "seconds" and "bytes", and "steps": a dict each with "ops"
@@ -537,8 +571,8 @@ class trace(ManualSteps, Dumping):
     def save_timeline(self, path: str | os.PathLike[str]) -> None:
         """Writes a timeline of the last profiled run for Chrome's or Perfetto's viewer.
 
-        path: of the file, in Google's Trace Event Format; a row for each stream. Steps begin and
-        end by the device's clock. Needs what `get_profile` needs.
+        path: of the file, in Google's Trace Event Format, with a row for each stream. Times are
+        taken from the device's clock. Has the same requirements as `get_profile`.
         """
         text = timeline_of(merge_profiles(self._profiles()), self._name_of_function())
         with written_whole(path) as file:

@@ -1,5 +1,8 @@
 """Layers and models: `Module` and everything that is built on it."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from ..core import torch_words as _torch_words
 from . import init
 from .activation import GELU, LeakyReLU, PReLU, ReLU, Sigmoid, SiLU, Softmax
 from .adaptive_pooling import AdaptiveAvgPool2d, AdaptiveMaxPool2d
@@ -35,7 +38,7 @@ from .padding import Pad
 from .pixel_shuffle import PixelShuffle
 from .pooling import AvgPool2d, MaxPool2d
 from .quant_dequant import DequantStub, QuantStub
-from .rnn import LSTM, RNN, LSTMCell, RNNCell
+from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from .sequential import Sequential
 from .sliding_window import SlidingWindow, SlidingWindowTranspose
 from .vision import (
@@ -62,6 +65,7 @@ from .vision import (
 
 __all__ = [
     "GELU",
+    "GRU",
     "LSTM",
     "RNN",
     "ActiveBlur",
@@ -100,6 +104,7 @@ __all__ = [
     "Emboss",
     "FillPoly",
     "Flip",
+    "GRUCell",
     "GaussianBlur",
     "GeneralNorm",
     "GroupNorm",
@@ -140,3 +145,7 @@ __all__ = [
     "SyncBatchNorm",
     "init",
 ]
+
+
+if not _TYPE_CHECKING:
+    __getattr__ = _torch_words.module_getattr(__name__, _torch_words.LAYERS)

@@ -22,7 +22,7 @@ def _tuple_of(name: str, value: Size, rank: int) -> tuple[int, ...]:
         return (int(given),) * rank
     sizes = tuple(int(size) for size in given)
     if len(sizes) != rank:
-        raise ValueError(f"{name}: {rank} values wanted, or one int; got {value!r}")
+        raise ValueError(f"{name}: give one int or {rank} values, got {value!r}")
     return sizes
 
 
@@ -72,7 +72,7 @@ class _ConvNd(Weighted):
         if output_padding is not None:
             self.output_padding = _tuple_of("output_padding", output_padding, self._rank)
         if padding_mode is not None and padding_mode not in _PADDING_MODES:
-            raise ValueError(f"padding_mode {padding_mode!r} is none of {', '.join(_PADDING_MODES)}")
+            raise ValueError(f"padding_mode {padding_mode!r} is not one of {', '.join(_PADDING_MODES)}")
         modes = {"conv_mode": conv_mode, "compute_mode": compute_mode, "padding_mode": padding_mode}
         self.__dict__.update({name: mode for name, mode in modes.items() if mode is not None})
         self.weight = Parameter(np.zeros(self._infer_weight_shape(), np.float32))

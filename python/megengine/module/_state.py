@@ -11,8 +11,9 @@ import numpy as np
 
 from ..core.tensor.dtype import is_quantize
 from ..core.tensor.quantized import QuantizedTensor
+from ..core.wrong_key import WrongKey
 from ..tensor import Tensor
-from ._structure import _flatten, _is_tensor
+from ._structure import _flatten, _is_module, _is_tensor
 
 StateSource = Mapping[str, Any] | Callable[[str, Tensor], Any]
 
@@ -36,6 +37,11 @@ def collect(
 def load(module: Any, source: StateSource, strict: bool) -> None:
     """Write ``source`` into the tensors of ``module``; the contract is Module.load_state_dict's."""
     targets, flat = collect(module, None, "", keep_var=True)
+    if _is_module(source) or not (callable(source) or isinstance(source, Mapping)):
+        raise TypeError(
+            f"load_state_dict: state_dict must be a dict or a function, got a {type(source).__name__}\n"
+            "  fix: pass module.state_dict(), or megengine.load(path) of a file that holds one"
+        )
     if callable(source):
         for key, target in targets.items():
             value = source(key, target)
@@ -61,19 +67,10 @@ def _check_keys(given: Any, wanted: Any, strict: bool) -> None:
     if unused:
         text += f"\n  unused in the state dict: {_some(unused)}"
     if strict:
-        raise _WrongKeys(
+        raise WrongKey(
             text + "\n  fix: rename the keys, or pass strict=False to load those that fit"
         )
     warnings.warn(text, stacklevel=4)
-
-
-class _WrongKeys(KeyError):
-    """A KeyError that prints its lines: the class itself prints a repr, in which they are one."""
-
-    __module__, __qualname__ = "builtins", "KeyError"
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def _some(keys: list[str]) -> str:

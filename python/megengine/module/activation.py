@@ -122,8 +122,8 @@ class PReLU(Module):
             rank = inputs.ndim
             if rank < 2 or inputs._tuple_shape[1] != self.num_parameters:
                 raise ValueError(
-                    f"PReLU: an input of shape {inputs._tuple_shape} has not the {self.num_parameters} "
-                    "channels of the layer on axis 1"
+                    f"PReLU: the layer has {self.num_parameters} channels, "
+                    f"which axis 1 of an input of shape {inputs._tuple_shape} does not have"
                 )
             if rank != 4:
                 slope = slope.reshape(1, self.num_parameters, *(1,) * (rank - 2))

@@ -51,7 +51,7 @@ class _BatchNorm(_Norm):
         if freeze and not track_running_stats:
             raise AssertionError(
                 f"{type(self).__name__}: freeze=True needs track_running_stats=True: "
-                "the running statistics are what it is frozen to"
+                "a frozen layer normalizes by the running statistics"
             )
         shape = (1, num_features, 1, 1)
         self._make_affine(affine, shape)

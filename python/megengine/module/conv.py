@@ -80,7 +80,7 @@ class _PaddedConv(_ConvNd):
         return F.nn.pad(inp, self.get_pad_witdth(), self.padding_mode), (0,) * self._rank
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the convolution with the given weight and bias instead of the module's."""
+        """Return the convolution of ``inp`` with the given weight and bias instead of the module's."""
         inp, padding = self._padded(inp)
         windows: Any = (self.stride, padding, self.dilation)
         if self._rank == 1:
@@ -175,7 +175,7 @@ class Conv3d(_ConvNd):
         )
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the convolution with the given weight and bias instead of the module's."""
+        """Return the convolution of ``inp`` with the given weight and bias instead of the module's."""
         return F.conv3d(
             inp,
             weight,
@@ -244,7 +244,7 @@ class ConvTranspose2d(_ConvTransposeNd):
         )
 
     def calc_conv_transpose2d(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the transposed convolution with the given weight and bias."""
+        """Return the transposed convolution of ``inp`` with the given weight and bias."""
         return F.conv_transpose2d(
             inp,
             weight,

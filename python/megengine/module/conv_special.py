@@ -56,7 +56,7 @@ class DeformableConv2d(_ConvNd):
     def calc_conv(
         self, inp: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor | None
     ) -> Tensor:
-        """Return the convolution with the given weight and bias instead of the module's."""
+        """Return the convolution of ``inp``, as `forward` does, with the given weight and bias."""
         return F.deformable_conv2d(
             inp,
             weight,
@@ -133,7 +133,7 @@ class RegionRestrictedConv(_ConvNd):
     def calc_conv(
         self, inp: Tensor, weight: Tensor, rin: Tensor, rout: Tensor, bias: Tensor | None
     ) -> Tensor:
-        """Return the convolution with the given weight and bias instead of the module's."""
+        """Return the convolution of ``inp`` by the regions ``rin`` and ``rout``, with the given weight and bias."""
         padding = self.padding
         if self.padding_mode != "zeros":
             width, padding = self.get_pad_width(), (0, 0)

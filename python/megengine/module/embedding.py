@@ -88,7 +88,7 @@ class Embedding(Module):
         """
         shape = tuple(getattr(embeddings, "_tuple_shape", np.shape(embeddings)))
         if len(shape) != 2:
-            raise ValueError(f"Embedding.from_pretrained: a 2-D table is wanted, got shape {shape}")
+            raise ValueError(f"Embedding.from_pretrained: the table must be 2-D, got shape {shape}")
         return cls(
             *shape,
             initial_weight=embeddings,

@@ -7,10 +7,12 @@ Sources: Glorot & Bengio 2010, "Understanding the difficulty of training deep fe
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 import numpy as np
 
 from .. import random
+from ..core import torch_words as _torch_words
 from ..tensor import Tensor
 
 __all__ = [
@@ -242,3 +244,7 @@ def msra_normal_(
     """
     std = calculate_gain(nonlinearity, a) / math.sqrt(calculate_correct_fan(tensor, mode))
     normal_(tensor, 0.0, std)
+
+
+if not _TYPE_CHECKING:
+    __getattr__ = _torch_words.module_getattr(__name__, _torch_words.INITIALIZERS)

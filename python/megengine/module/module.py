@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from .._deprecation import deprecated
+from ..core.torch_words import MODULE, missing_name
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
 from ..utils.naming import AutoNaming
@@ -86,7 +88,7 @@ class Module(Holder):
     else:
 
         def forward(self, inputs: Any) -> Any:
-            """What the module computes; subclasses define it, with arguments of their own.
+            """What the module computes of ``inputs``; subclasses define it, with arguments of their own.
 
             TypeError in this base class.
             """
@@ -155,12 +157,14 @@ class Module(Holder):
     ) -> Iterable[tuple[str, Parameter]]:
         """Iterate over (dotted path, Parameter) in the order of `parameters`.
 
-        prefix: a path to put before all paths, None for none.
+        prefix: a path to put before all paths, None for none. recursive: also those of modules below.
         """
         return self._named(_is_parameter, recursive, prefix, kwargs)
 
     def buffers(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
         """Iterate over every Tensor that is not a Parameter, such as running statistics.
+
+        recursive: also those of modules below.
 
         >>> import megengine.module as M
         >>> [name for name, _ in M.BatchNorm2d(3).named_buffers()]
@@ -175,7 +179,7 @@ class Module(Holder):
         return self._named(_is_buffer, recursive, prefix, kwargs)
 
     def tensors(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
-        """Iterate over all Parameters and buffers."""
+        """Iterate over all Parameters and buffers; recursive: also those of modules below."""
         return self._listed(_is_tensor, recursive, None, kwargs)
 
     def named_tensors(
@@ -248,14 +252,12 @@ class Module(Holder):
         for module in list(self.modules()):
             fn(module)
 
+    @deprecated("Module.zero_grad")
     def zero_grad(self) -> None:
-        """Deprecated: `Optimizer.clear_grad`. Sets the gradients of all parameters to zero."""
-        warnings.warn(
-            "Module.zero_grad is deprecated, use Optimizer.clear_grad", DeprecationWarning, 2
-        )
+        """Sets the gradients of all parameters to zero."""
         for parameter in self.parameters():
             if parameter.grad is not None:
-                parameter.grad.reset_zero()
+                parameter.grad[...] = 0
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
         """Set ``training`` to ``mode`` here and, if recursive, in all modules below. Returns self.
@@ -283,10 +285,12 @@ class Module(Holder):
         for module in self.modules():
             module.quantize_disabled = value
 
+    @deprecated("Module.replace_param")
     def replace_param(self, params: Any, start_pos: int, seen: set[int] | None = None) -> int:
-        """Deprecated. Put ``params[start_pos]`` and following in the places of the parameters.
+        """Puts ``params[start_pos]`` and following in the places of the parameters.
 
-        params: a sequence, or a mapping by position. Returns how many were replaced.
+        params: a sequence, or a mapping by position. seen: ids of modules to leave out. Returns how
+        many were replaced.
         """
         from ..utils.module_utils import set_expand_structure
 
@@ -345,16 +349,15 @@ class Module(Holder):
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Module) or isinstance(value, _CONTAINERS):
             self._adopt(name, value)
+        elif isinstance(value, Tensor) and "_forward_hooks" not in self.__dict__:
+            raise _not_initialized(self, f"tensor {name!r}")
         object.__setattr__(self, name, value)
 
     def _adopt(self, attribute: str, value: Any) -> None:
         """Give the modules in ``value`` the names under which this module holds them."""
         modules = [found for found in _expand_structure(attribute, value) if _is_module(found[1])]
         if modules and "_forward_hooks" not in self.__dict__:
-            raise AttributeError(
-                f"{type(self).__name__}: cannot assign module {attribute!r} before Module.__init__()\n"
-                "  fix: call super().__init__() first"
-            )
+            raise _not_initialized(self, f"module {attribute!r}")
         for key, module in modules:
             held_as = module._short_name
             if held_as is None:
@@ -365,6 +368,13 @@ class Module(Holder):
                     "already; it keeps that name",
                     stacklevel=4,
                 )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in Module.__annotations__:
+                raise _not_initialized(self, "")
+            raise missing_name(f"{type(self).__name__!r} object", name, MODULE, self)
 
     def __delattr__(self, name: str) -> None:
         value = self.__dict__.get(name)
@@ -403,3 +413,12 @@ def _no_more(kwargs: dict[str, Any]) -> None:
     kwargs.pop("requires_grad", None)  # older releases filtered by it
     if kwargs:
         raise TypeError(f"unexpected keyword argument {next(iter(kwargs))!r}")
+
+
+def _not_initialized(module: Module, assigned: str) -> AttributeError:
+    """The error of a subclass whose ``__init__`` did not call that of Module, before ``assigned``."""
+    done = f"cannot assign {assigned}" if assigned else "cannot be used"
+    return AttributeError(
+        f"{type(module).__name__}: {done} before Module.__init__()\n"
+        "  fix: call super().__init__() first in the __init__ of the class"
+    )

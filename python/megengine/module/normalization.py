@@ -63,7 +63,7 @@ class GroupNorm(_Norm):
         super().__init__(**kwargs)
         if num_groups < 1 or num_channels % num_groups:
             raise ValueError(
-                f"GroupNorm: {num_channels} channels cannot be cut into {num_groups} equal groups\n"
+                f"GroupNorm: {num_channels} channels cannot be split into {num_groups} equal groups\n"
                 "  fix: choose num_groups among the divisors of num_channels"
             )
         self.num_groups = num_groups

@@ -2,7 +2,9 @@
 
 RNN: h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu. LSTM: Hochreiter & Schmidhuber 1997 with forget gates
 (Gers et al. 2000): i, f, o = sigmoid(...), g = tanh(...), c' = f c + i g, h' = o tanh(c'); gates are stored in the
-order input, forget, cell, output. All parameters start uniform within 1 / sqrt(hidden_size).
+order input, forget, cell, output. GRU: Cho et al. 2014 with the reset gate behind the product (Appleyard et al.
+2016): r, z = sigmoid(...), n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h' = (1 - z) n + z h; gates are stored in the
+order reset, update, new. All parameters start uniform within 1 / sqrt(hidden_size).
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ import numpy as np
 
 from .. import functional as F
 from ..autodiff import Function
+from ..functional._recurrent import recurrent_layer
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
 
-__all__ = ["LSTM", "LSTMCell", "RNN", "RNNCell"]
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
 
 Hidden: TypeAlias = Any  # a state: a Tensor; of an LSTM the pair (h, c)
 
@@ -54,10 +57,17 @@ class RNNCellBase(Module):
         """The input's part of the gates: (..., input) to (..., chunks * hidden)."""
         return F.nn.linear(x, self.weight_ih, self.bias_ih)
 
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+
+    def _held(self, h: Tensor) -> Tensor:
+        """The state's part of the gates."""
+        return F.nn.linear(h, self.weight_hh, self.bias_hh)
+
     def _gates(self, from_input: Tensor, h: Tensor | None) -> Tensor:
         """All of the gates; h None stands for zeros."""
         if h is not None:
-            return from_input + F.nn.linear(h, self.weight_hh, self.bias_hh)
+            return from_input + self._held(h)
         return from_input if self.bias_hh is None else from_input + self.bias_hh
 
     def _advance(self, from_input: Tensor, state: Hidden | None) -> Hidden:
@@ -136,6 +146,38 @@ class LSTMCell(RNNCellBase):
         return F.nn.sigmoid(o) * F.tanh(c), c
 
 
+class GRUCell(RNNCellBase):
+    """One step of gated recurrent units, as torch and cuDNN compute them.
+
+    ``r, z = sigmoid(...)``, each of ``W_ih x + b_ih + W_hh h + b_hh``;
+    ``n = tanh(W_in x + b_in + r * (W_hn h + b_hn))``; then ``h' = (1 - z) * n + z * h``.
+
+    input_size, hidden_size: sizes of input and state. bias: whether to add the two of them.
+
+    weight_ih (3 * hidden, input), weight_hh (3 * hidden, hidden), bias_ih and bias_hh (3 * hidden,)
+    hold the gates in the order r, z, n and start uniform within 1 / sqrt(hidden_size) of 0.
+
+    Source: Cho et al. 2014, "Learning Phrase Representations using RNN Encoder-Decoder"; r behind
+    the product: Appleyard et al. 2016, "Optimizing Performance of Recurrent Neural Networks on GPUs".
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.GRUCell(4, 8)(mge.functional.ones((2, 4))).shape
+    (2, 8)
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        super().__init__(input_size, hidden_size, bias, num_chunks=3)
+
+    def _advance(self, from_input: Tensor, state: Tensor | None) -> Tensor:
+        if state is None:
+            shape = (from_input._tuple_shape[0], self.hidden_size)
+            state = F.zeros(shape, dtype=self.weight_hh.dtype.name)
+        given, held = F.split(from_input, 3, axis=-1), F.split(self._held(state), 3, axis=-1)
+        r, z = F.nn.sigmoid(given[0] + held[0]), F.nn.sigmoid(given[1] + held[1])
+        n = F.tanh(given[2] + r * held[2])
+        return n + z * (state - n)
+
+
 class _ProjectedLSTMCell(LSTMCell):
     """LSTM cell whose h is weight_hr (proj_size, hidden) times the usual one: Sak et al. 2014."""
 
@@ -179,6 +221,8 @@ class RNNBase(Module):
     last. cells[layer][direction] are the cells. ValueError for an input that is not 3-D.
     """
 
+    _projects = True  # does it take proj_size?
+
     _repr_facts = (
         "{0.input_size}, {0.hidden_size}, num_layers={0.num_layers}, bias={0.bias}, "
         "batch_first={0.batch_first}, dropout={0.dropout}, bidirectional={0.bidirectional}, proj_size={0.proj_size}"
@@ -199,9 +243,11 @@ class RNNBase(Module):
         super().__init__(**kwargs)
         if not 0 <= dropout <= 1 or proj_size < 0 or num_layers < 1:
             raise ValueError(
-                f"{type(self).__name__}: wants num_layers >= 1, 0 <= dropout <= 1, proj_size >= 0; "
+                f"{type(self).__name__}: needs num_layers >= 1, 0 <= dropout <= 1, proj_size >= 0; "
                 f"got {num_layers}, {dropout}, {proj_size}"
             )
+        if proj_size and not self._projects:
+            raise ValueError(f"{type(self).__name__}: proj_size is for LSTM only, leave it at 0")
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers
@@ -248,9 +294,8 @@ class RNNBase(Module):
             outputs = []
             for direction, cell in enumerate(cells):
                 state = self._pick(hx, layer * self.num_directions + direction)
-                steps = _Unstack()(cell._gates_of(input))
-                output, state = self._run(cell, steps[:: 1 - 2 * direction], state)
-                outputs.append(F.stack(output[:: 1 - 2 * direction], 0))
+                output, state = self._run(cell, input, state, backwards=bool(direction))
+                outputs.append(output)
                 last.append(state)
             input = outputs[0] if len(outputs) == 1 else F.concat(outputs, -1)
             if self.dropout and self.training and layer + 1 < self.num_layers:
@@ -258,13 +303,21 @@ class RNNBase(Module):
         return input, self._join(last)
 
     def _run(
-        self, cell: RNNCellBase, steps: Any, state: Hidden | None
-    ) -> tuple[list[Tensor], Hidden]:
-        output = []
-        for step in steps:
+        self, cell: RNNCellBase, input: Tensor, state: Hidden | None, backwards: bool
+    ) -> tuple[Tensor, Hidden]:
+        """All steps of one cell: (outputs, last state)."""
+        mode = _mode_of(cell)
+        if mode is not None:
+            first = state if state is None or isinstance(state, tuple) else (state,)
+            outputs, last = recurrent_layer(
+                mode, input, first, *cell._weights(), backwards=backwards
+            )
+            return outputs, last if len(last) > 1 else last[0]
+        output, order = [], -1 if backwards else 1
+        for step in _Unstack()(cell._gates_of(input))[::order]:
             state = cell._advance(step, state)
             output.append(self.get_output_from_hidden(state))
-        return output, state
+        return F.stack(output[::order], 0), state
 
     def _pick(self, hx: Hidden | None, index: int) -> Hidden | None:
         return None if hx is None else hx[index]
@@ -291,6 +344,13 @@ class RNNBase(Module):
         return (F.transpose(output, (1, 0, 2)) if self.batch_first else output), hx
 
 
+def _mode_of(cell: RNNCellBase) -> str | None:
+    """How `recurrent_layer` names this cell; None for one with a projection or of a class of one's own: it goes step by step."""
+    if type(cell) is RNNCell:
+        return cell.nonlinearity
+    return {LSTMCell: "lstm", GRUCell: "gru"}.get(type(cell))
+
+
 class RNN(RNNBase):
     """Runs plain recurrent layers over sequences; `RNNCell` has the formula.
 
@@ -309,11 +369,11 @@ class RNN(RNNBase):
     ((3, 5, 16), (4, 3, 8))
     """
 
+    _projects = False
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.nonlinearity = kwargs.pop("nonlinearity", "tanh")
         super().__init__(*args, **kwargs)
-        if self.proj_size:
-            raise ValueError("RNN: proj_size is for LSTM only, leave it at 0")
 
     def create_cell(self, layer: int) -> RNNCell:
         """Return a new `RNNCell` for this layer, counted from 0."""
@@ -322,6 +382,24 @@ class RNN(RNNBase):
     def init_hidden(self, batch_size: int) -> Tensor:  # type: ignore[override]  # no default here
         """Return states of zeros, (num_layers * directions, batch_size, hidden_size)."""
         return super().init_hidden(batch_size)
+
+
+class GRU(RNNBase):
+    """Runs gated recurrent units over sequences; `GRUCell` has the formula.
+
+    Arguments are those of `RNN` except nonlinearity; ValueError for a proj_size, too.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> output, last = M.GRU(4, 8, bidirectional=True)(mge.functional.ones((5, 3, 4)))
+    >>> output.shape, last.shape
+    ((5, 3, 16), (2, 3, 8))
+    """
+
+    _projects = False
+
+    def create_cell(self, layer: int) -> GRUCell:
+        """Return a new `GRUCell` for this layer, counted from 0."""
+        return GRUCell(self._layer_input(layer), self.hidden_size, self.bias)
 
 
 class LSTM(RNNBase):

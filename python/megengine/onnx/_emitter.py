@@ -80,7 +80,7 @@ class Emitter:
         return name
 
     def constant(self, value: Any, dtype: Any = None) -> str:
-        """A tensor that is no parameter: a Constant, equal ones once; a large one is stored beside the parameters."""
+        """A tensor that is not a parameter: a Constant, equal ones once; a large one is stored beside the parameters."""
         array = np.asarray(value, dtype)
         if array.size > 64:
             return self.initializer(array, f"{self._base or 'graph'}.constant")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
+from .._progress import Progress
 from . import _to_onnx_arrays, _to_onnx_layers, _to_onnx_quantized  # noqa: F401  (they fill the tables)
 from ._combine import combine
 from ._dynamic import Dim, open_axes, record_open
@@ -63,11 +64,13 @@ def export(
     combine(recording)
     emit = Emitter(recording, opset)
     problems: dict[str, list[str]] = {}
-    for node in recording.nodes:
-        why = _convert(emit, node)
-        if why:
-            problems.setdefault(why, []).append(node.line)
-            emit.skip(node)
+    with Progress("writing ONNX", len(recording.nodes), unit="node") as progress:
+        for node in recording.nodes:
+            why = _convert(emit, node)
+            if why:
+                problems.setdefault(why, []).append(node.line)
+                emit.skip(node)
+            progress.update()
     refuse(problems)
     proto = emit.finish(getattr(model, "__name__", type(model).__name__))
     if path is not None:
@@ -81,7 +84,7 @@ def _convert(emit: Emitter, node: Node) -> str:
         return node.op
     try:
         emit.convert(node, CONVERTERS[node.op])
-    except TypeError:  # a Dim is no number
+    except TypeError:  # a Dim is not a number
         values = (*node.inputs, *node.outputs)
         if not any(isinstance(extent, Dim) for value in values for extent in emit.recording.types[value][1]):
             raise

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import fx
+from .._progress import Progress
 from ..jit import trace
 from ._builder import OPEN, Builder, Operand, array_of
 from ._folding import folded
@@ -94,15 +95,17 @@ class _Loader:
                 dtype = dtype_of(info.type.tensor_type.elem_type)
             except ValueError as error:
                 dtype = ""
-                self._lacks(str(error) if info.type.HasField("tensor_type") else "inputs that are no tensors", info.name)
+                self._lacks(str(error) if info.type.HasField("tensor_type") else "inputs that are not tensors", info.name)
             name = re.sub(r"\W+", "_", info.name).strip("_") or "x"
             node = self.builder.graph.placeholder(name if name.isidentifier() else f"x_{name}")
             self.values[info.name] = Operand(info.name, node)
             if dtype and info.type.tensor_type.HasField("shape"):
                 self.probes.add(node, dtype, info.type.tensor_type.shape.dim)
             self.probes.describe(self.values[info.name])
-        for node in self.graph.node:
-            self._add(node)
+        with Progress("reading ONNX", len(self.graph.node), unit="node") as progress:
+            for node in self.graph.node:
+                self._add(node)
+                progress.update()
 
     # -- nodes -----------------------------------------------------------------------------------
 

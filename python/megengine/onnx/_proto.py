@@ -23,6 +23,8 @@ class OnnxError(ValueError):
     refused
     """
 
+    __module__ = "megengine.onnx"  # where programs import it from, which tracebacks print
+
 
 def need_no_recording(what: str) -> None:
     """RuntimeError inside a traced function or a GradManager's block, where nothing else can be recorded."""

@@ -72,9 +72,9 @@ def _parsed(data: bytes, name: str) -> Any:
     try:
         model.ParseFromString(data)
     except Exception as error:
-        raise OnnxError(f"load: {name} is no ONNX model\n  why: {error}") from None
+        raise OnnxError(f"load: {name} is not an ONNX model\n  why: {error}") from None
     if not model.HasField("graph"):
-        raise OnnxError(f"load: {name} is no ONNX model: it has no graph")
+        raise OnnxError(f"load: {name} is not an ONNX model: it has no graph")
     return model
 
 
@@ -140,11 +140,11 @@ def _fetch(tensor: Any, folder: str | None, needed: int, what: str) -> None:
     root = os.path.realpath(folder)
     path = os.path.realpath(os.path.join(root, location))
     if not location or os.path.isabs(location) or os.path.commonpath([root, path]) != root or not os.path.isfile(path):
-        raise OnnxError(f"{what} lies in {location!r}, which is no file in the folder of the model")
+        raise OnnxError(f"{what} lies in {location!r}, which is not a file in the folder of the model")
     try:
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", needed))
     except ValueError:
-        raise OnnxError(f"{what}: offset or length in {location!r} is no number") from None
+        raise OnnxError(f"{what}: offset or length in {location!r} is not a number") from None
     if offset < 0 or length != needed or offset + length > os.path.getsize(path):
         raise OnnxError(
             f"{what} needs {needed} bytes; {length} from {offset} on were promised, and {location!r} has {os.path.getsize(path)}"

@@ -123,6 +123,50 @@ def _attention(emit: Emitter, call: Call) -> list[str]:
     return [emit("MatMul", shares, v), reduced(emit, "ReduceLogSumExp", scores, (3,), 0)]
 
 
+# -- recurrent layers -----------------------------------------------------------------------------
+
+
+@converts("rnn", "lstm", "gru")
+def _recurrent(emit: Emitter, call: Call) -> list[str]:
+    """Step by step: ONNX's own layers multiply the inputs themselves, which is done here. h and, of lstm, c of all steps."""
+    gates, weight, *state = operands(emit, call, call.dtype)
+    bias = [state.pop()] if call.op == "gru" else []
+    steps, hidden = call.shape[0], call.types[1][1][1]
+    transposed, first = emit("Transpose", weight, perm=[1, 0]), emit.ints([0])
+    results: list[list[str]] = [[""] * steps for _ in state]
+    for time in reversed(range(steps)) if call.attrs["reverse"] else range(steps):
+        now = emit("Gather", gates, emit.constant(time, np.int64), axis=0)
+        product = emit("MatMul", state[0], transposed)
+        if call.op == "gru":
+            state = [_gru_step(emit, now, emit("Add", product, *bias), state[0], hidden)]
+        elif call.op == "lstm":
+            state = _lstm_step(emit, emit("Add", now, product), state[1], hidden)
+        else:
+            function = {"tanh": "Tanh", "relu": "Relu"}[call.attrs["nonlinearity"]]
+            state = [emit(function, emit("Add", now, product))]
+        for parts, part in zip(results, state, strict=True):
+            parts[time] = emit("Unsqueeze", part, first)
+    return [emit("Concat", *parts, axis=0) for parts in results]
+
+
+def _lstm_step(emit: Emitter, now: str, c: str, hidden: int) -> list[str]:
+    i, f, g, o = _chunks(emit, now, 4, hidden)
+    entering = emit("Mul", emit("Sigmoid", i), emit("Tanh", g))
+    c = emit("Add", emit("Mul", emit("Sigmoid", f), c), entering)
+    return [emit("Mul", emit("Sigmoid", o), emit("Tanh", c)), c]
+
+
+def _gru_step(emit: Emitter, now: str, product: str, h: str, hidden: int) -> str:
+    given, held = _chunks(emit, now, 3, hidden), _chunks(emit, product, 3, hidden)
+    r, z = (emit("Sigmoid", emit("Add", given[k], held[k])) for k in range(2))
+    n = emit("Tanh", emit("Add", given[2], emit("Mul", r, held[2])))
+    return emit("Add", n, emit("Mul", z, emit("Sub", h, n)))
+
+
+def _chunks(emit: Emitter, x: str, count: int, size: int) -> list[str]:
+    return [emit("Slice", x, emit.ints([k * size]), emit.ints([(k + 1) * size]), emit.ints([1])) for k in range(count)]
+
+
 # -- normalization --------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Optimizers, learning-rate schedules and clipping of gradients."""
 
+from ._sharded import sharded
 from .adadelta import Adadelta
 from .adagrad import Adagrad
 from .adam import Adam
@@ -24,4 +25,5 @@ __all__ = [
     "Optimizer",
     "clip_grad_norm",
     "clip_grad_value",
+    "sharded",
 ]

@@ -34,6 +34,7 @@ class Adadelta(Counted):
     [8.0]
     """
 
+    _is_elementwise = True
     _states = ("square_avg", "acc_delta")
 
     def __init__(

@@ -35,6 +35,7 @@ class Adagrad(Counted):
     1.5
     """
 
+    _is_elementwise = True
     _states = ("square_avg",)
 
     def __init__(

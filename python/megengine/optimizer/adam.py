@@ -64,6 +64,7 @@ class Adam(Counted):
     1.5
     """
 
+    _is_elementwise = True
     _states = ("exp_avg", "exp_avg_sq")
     _decoupled = False  # weight_decay is beside the gradient, as in AdamW
 

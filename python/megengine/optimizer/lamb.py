@@ -36,6 +36,8 @@ class LAMB(Adam):
     3.0
     """
 
+    _is_elementwise = False  # norms of whole parameters
+
     def __init__(
         self,
         params: Iterable[Parameter] | Iterable[dict[str, Any]],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.wrong_key import WrongKey
 from .optimizer import Optimizer
 
 __all__ = ["LRScheduler"]
@@ -32,7 +33,7 @@ class LRScheduler:
     def __init__(self, optimizer: Optimizer, current_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
-                f"LRScheduler: an Optimizer is wanted, got a {type(optimizer).__name__}"
+                f"LRScheduler: optimizer must be an Optimizer, got a {type(optimizer).__name__}"
             )
         self.optimizer = optimizer
         self.current_epoch = current_epoch
@@ -40,7 +41,7 @@ class LRScheduler:
             if current_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
-                raise KeyError(
+                raise WrongKey(
                     f"LRScheduler: group {index} has no 'initial_lr', which resuming at epoch "
                     f"{current_epoch} needs; load the optimizer's state dict first"
                 )
@@ -56,7 +57,7 @@ class LRScheduler:
         self.__dict__.update(state_dict)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``."""
+        """Return the learning rate of each group in ``current_epoch``. TypeError unless a subclass defines it."""
         raise TypeError(f"{type(self).__name__} does not define get_lr()")
 
     def step(self, epoch: int | None = None) -> None:

@@ -38,7 +38,7 @@ class MultiStepLR(LRScheduler):
     ) -> None:
         milestones = list(milestones)
         if milestones != sorted(milestones):
-            raise ValueError(f"MultiStepLR: milestones must rise, got {milestones}")
+            raise ValueError(f"MultiStepLR: milestones must increase, got {milestones}")
         self.milestones = milestones
         self.gamma = gamma
         super().__init__(optimizer, current_epoch)

@@ -7,13 +7,13 @@ of the graph, and a schedule may change them between calls.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from .. import _core
+from .._deprecation import deprecated
 from ..core import ops
 from ..tensor import Parameter, Tensor
 
@@ -100,6 +100,8 @@ class Optimizer:
     >>> opt = opt.step().clear_grad()
     """
 
+    _is_elementwise = False  # an element's update hangs on its parameter, gradient and state alone
+
     def __init__(
         self,
         params: Iterable[Parameter] | Parameter | Iterable[dict[str, Any]] | dict[str, Any],
@@ -114,15 +116,16 @@ class Optimizer:
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, a dict with ``params`` and options, and make its state.
 
-        Errors are those of the constructor.
+        param_group: TypeError unless it is a dict with Parameters, ValueError where there are none
+        and where an option is missing, AssertionError for a Parameter that is in a group already.
         """
         if not isinstance(param_group, dict) or "params" not in param_group:
-            raise TypeError("add_param_group: a dict with an entry 'params' is wanted")
+            raise TypeError("add_param_group: param_group must be a dict with an entry 'params'")
         group = dict(param_group)
         given = group["params"]
         params = [given] if isinstance(given, Tensor) else list(given)
         if not params:
-            raise ValueError("optimizer: got an empty list of parameters")
+            raise _no_parameters()
         known = {id(other) for old in self.param_groups for other in old["params"]}
         for param in params:
             if not isinstance(param, Parameter):
@@ -148,9 +151,11 @@ class Optimizer:
         self._create_state(group)
 
     def _check_options(self, group: dict[str, Any]) -> None:
-        """ValueError for options that cannot be."""
+        """ValueError for options that cannot be, TypeError for a text in place of a number."""
         for name in ("lr", "weight_decay", "eps", "momentum", "lr_decay"):
             value = group.get(name, 0)
+            if isinstance(value, str):
+                raise TypeError(f"{type(self).__name__}: {name} must be a number, got {value!r}")
             if isinstance(value, (int, float)) and value < 0:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least 0, got {value}")
         for beta in group.get("betas", ()):
@@ -191,19 +196,19 @@ class Optimizer:
                 param.grad = None
         return self
 
+    @deprecated("Optimizer.zero_grad")
     def zero_grad(self) -> Optimizer:
-        """Deprecated: use `clear_grad`. Set all gradients to zero. Returns self."""
-        warnings.warn("Optimizer.zero_grad is deprecated, use clear_grad", DeprecationWarning, 2)
+        """Sets all gradients to zero. Returns self."""
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
-                    param.grad.reset_zero()
+                    param.grad[...] = 0
         return self
 
     def backward(self, loss: Tensor) -> None:
-        """Raise RuntimeError: gradients come from a `autodiff.GradManager`."""
+        """Raise RuntimeError whatever ``loss`` is: gradients come from an `autodiff.GradManager`."""
         raise RuntimeError(
-            "Optimizer.backward is gone\n"
+            "Optimizer.backward does not exist any more\n"
             "  fix: gm = GradManager().attach(model.parameters()); with gm: ...; gm.backward(loss)"
         )
 
@@ -281,6 +286,13 @@ def _loaded(
     return states
 
 
+def _no_parameters() -> ValueError:
+    return ValueError(
+        "optimizer: got an empty list of parameters\n"
+        "  fix: pass model.parameters(); a generator gives its items once, so keep list(...) to use them twice"
+    )
+
+
 def _groups_of(params: Any) -> list[dict[str, Any]]:
     """The groups that the argument of the constructor stands for."""
     if isinstance(params, Tensor):
@@ -291,10 +303,11 @@ def _groups_of(params: Any) -> list[dict[str, Any]]:
         items = list(params)
     except TypeError:
         raise TypeError(
-            f"optimizer: params must be Parameters or dicts, got a {type(params).__name__}"
+            f"optimizer: params must be Parameters or dicts, got a {type(params).__name__}\n"
+            "  fix: pass model.parameters()"
         ) from None
     if not items:
-        raise ValueError("optimizer: got an empty list of parameters")
+        raise _no_parameters()
     kinds = {isinstance(item, dict) for item in items}
     if len(kinds) == 2:
         raise TypeError("optimizer: params mixes dicts and Parameters; use one kind")

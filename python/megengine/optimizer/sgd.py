@@ -34,6 +34,8 @@ class SGD(Optimizer):
     [0.75]
     """
 
+    _is_elementwise = True
+
     def __init__(
         self,
         params: Iterable[Parameter] | Iterable[dict[str, Any]],

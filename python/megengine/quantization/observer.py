@@ -116,7 +116,7 @@ class MinMaxObserver(Observer):
         levels = self.qmax - self.qmin
         zero_point = None
         if self.mode == QuantMode.SYMMERTIC:
-            scale = F.maximum(F.maximum(-low, high) * (2.0 / levels), self.scale_limit)
+            scale = F.maximum(F.maximum(-low, high) / (levels / 2), self.scale_limit)
             if self.dtype.is_unsigned:
                 zero_point = Tensor(float(self.qmin + (levels + 1) // 2))
         else:

@@ -98,6 +98,11 @@ def quantize_qat(
     if not inplace:
         module = deepcopy(module)
     table = {**_FLOAT_TO_QAT, **(mapping or {})}
+    if qconfig is not None and not isinstance(qconfig, QConfig):
+        raise TypeError(
+            f"quantize_qat: qconfig must be a QConfig, got {qconfig!r}\n"
+            "  fix: pass one of megengine.quantization, such as ema_fakequant_qconfig"
+        )
     module = _converted(module, table, lambda cls, layer: cls.from_float_module(layer), {})
     propagate_qconfig(module, qconfig)
     return module
@@ -132,7 +137,7 @@ def _qat_modules(module: Module) -> Iterator[QATModule]:
 def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
     """Give every layer of `module.qat` in ``module`` new observers and fake quantizers.
 
-    What the old ones found is lost; `reset_qconfig` keeps it.
+    qconfig: a `QConfig`, says which. What the old ones found is lost; `reset_qconfig` keeps it.
 
     >>> import megengine.module as M, megengine.quantization as Q
     >>> model = Q.quantize_qat(M.Linear(4, 2))
@@ -148,7 +153,7 @@ def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Mod
     """Give every layer new observers and fake quantizers, with the parameters found so far.
 
     They are handed on to what takes them (`PassiveObserver`, `TQT`, `LSQ`) and has the same dtype.
-    inplace: change ``module`` (default); otherwise a copy. Returns the model.
+    qconfig: a `QConfig`, says which. inplace: change ``module`` (default); otherwise a copy. Returns the model.
 
     >>> import megengine.functional as F, megengine.module as M, megengine.quantization as Q
     >>> model = Q.quantize_qat(M.Linear(4, 2), qconfig=Q.calibration_qconfig)

@@ -127,7 +127,7 @@ def _read_node(data: Any, reader: ValueReader) -> Node:
     kind = _NODES.get(expect(data["kind"], str))
     name, qualname = expect(data["name"], str), expect(data["qualname"], str)
     if kind is None or not graphs.is_name(name):
-        raise Damaged(f"{name!r} is no name of a node, or it is of an unknown kind")
+        raise Damaged(f"{name!r} is not a name of a node, or it is of an unknown kind")
     if kind is ModuleNode:
         return ModuleNode(None, name, qualname)
     shape, dtype = data.get("shape"), data.get("dtype")
@@ -137,7 +137,7 @@ def _read_node(data: Any, reader: ValueReader) -> Node:
     node._device = expect(data.get("device"), (str, type(None)))
     node._qparams, node._value = reader(data.get("qparams")), reader(data.get("value"))
     if not isinstance(node._qparams, QParams | None) or not isinstance(node._value, Tensor | None):
-        raise Damaged(f"the node {name!r} has a value that is no tensor")
+        raise Damaged(f"the node {name!r} has a value that is not a tensor")
     return node
 
 
@@ -205,7 +205,7 @@ def check_step(expr: Expr) -> None:
     elif isinstance(expr, (GetAttr, Constant)):
         _check_attribute(expr, what)
     elif len(expr.outputs) != 1 or expr.args or expr.kwargs:
-        raise Damaged(f"{what} is no input")
+        raise Damaged(f"{what} is not an input")
 
 
 def _check_attribute(expr: GetAttr | Constant, what: str) -> None:

@@ -196,10 +196,10 @@ class Inserter(Recorder):
         return shape
 
     def made_from(self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Tensors that are no nodes are made as always."""
+        """Tensors that are not nodes are made as always."""
 
     def name_node(self, tensor: Tensor, name: str) -> None:
-        """Tensors that are no nodes are named as always."""
+        """Tensors that are not nodes are named as always."""
 
     def check_rebinding(self, module: Module, name: str, value: Any) -> None:
         """Children may be assigned while exprs are inserted."""

@@ -167,7 +167,7 @@ def tree_flatten(
     is_leaf: Callable[[Any], bool] = _is_leaf,
     is_const_leaf: Callable[[Any], bool] = _is_const_leaf,
 ) -> tuple[list[Any], TreeDef]:
-    """(leaves that are no constants, arrangement with the constants in it).
+    """(leaves that are not constants, arrangement with the constants in it).
 
     AssertionError for an object of a type that is neither a container nor a leaf.
     """

@@ -346,7 +346,7 @@ class TracedModule(Module):
         return copied
 
     def save(self, f: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Writes graphs, modules and tensors to a path or an open binary file, for
+        """Writes graphs, modules and tensors to ``f``, a path or an open binary file, for
         `traced_module.load`.
 
         The file is data without code, in the safetensors format (docs/files.md). A path gets its
@@ -512,7 +512,9 @@ def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
     """
     from .checking import traced_and_checked
 
-    assert isinstance(mod, Module), f"trace_module takes a Module, got {type(mod).__name__}"
+    assert isinstance(mod, Module), (
+        f"trace_module takes a Module, got {type(mod).__name__}; megengine.fx.symbolic_trace takes functions"
+    )
     for arg in (*args, *kwargs.values()):
         assert not isinstance(arg, Module), (
             "trace_module: arguments are tensors and constants, not modules"

@@ -61,7 +61,7 @@ def _fused(layer: Any, bn: Any, relu: M.Module | None) -> M.Module:
     bn_stays = bn is not None and layer.training
     kind = _FUSED.get((type(layer), bn_stays, relu is not None))
     if kind is None:
-        raise TypeError(f"{layer!r} is no Conv2d, ConvTranspose2d or Linear, and cannot be fused")
+        raise TypeError(f"{layer!r} is not a Conv2d, ConvTranspose2d or Linear, and cannot be fused")
     module = _empty(kind, layer)
     if bn_stays:
         part = next(name for name, child in module.named_children() if type(child) is type(layer))

@@ -11,7 +11,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core, serialization
+from .._progress import while_waiting
 from ..core.no_effect import no_effect
+from ..core.wrong_key import WrongKey
 from ..tensor import Tensor
 from .network_node import OpNode, VarNode, as_list
 
@@ -32,14 +34,18 @@ def load_model(file: str | os.PathLike[str] | IO[bytes]) -> _core.Model:
     if hasattr(file, "read"):
         stream: Any = file
         start = stream.tell() if hasattr(stream, "seekable") and stream.seekable() else None
-        model, used = _core.load_model(
-            stream.read(), str(getattr(file, "name", type(file).__name__))
-        )
+        model, used = _model_in(stream, str(getattr(file, "name", type(file).__name__)))
         if start is not None:
             stream.seek(start + used)
         return model
     with open(file, "rb") as stream:
-        return _core.load_model(stream.read(), os.path.basename(os.fspath(file)))[0]
+        return _model_in(stream, os.path.basename(os.fspath(file)))[0]
+
+
+def _model_in(stream: IO[bytes], name: str) -> tuple[_core.Model, int]:
+    """The model that begins where the stream stands, and how many bytes it takes."""
+    with while_waiting(f"loading {name}"):
+        return _core.load_model(stream.read(), name)
 
 
 def metadata_of(model: _core.Model) -> dict[str, Any] | None:
@@ -96,12 +102,13 @@ class GraphInference:
         )
         for name in self._outputs:
             if name not in held:
-                raise KeyError(
+                raise WrongKey(
                     f"GraphInference: the model has no output {name!r}; it has {', '.join(held)}"
                 )
-        self._program = self._model.program(
-            [held.index(name) for name in self._outputs], 3 if fuse else 2
-        )
+        with while_waiting("compiling the model"):
+            self._program = self._model.program(
+                [held.index(name) for name in self._outputs], 3 if fuse else 2
+            )
 
     def run(
         self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None
@@ -180,8 +187,8 @@ def get_owner_opr_type(var: VarNode) -> str:
 
 
 def get_opr_type(opr: OpNode) -> str:
-    """ "MatrixMul", "Elemwise" and the like. AssertionError for what is no operator."""
-    assert isinstance(opr, OpNode), f"{opr!r} is no operator"
+    """ "MatrixMul", "Elemwise" and the like. AssertionError unless it is an operator."""
+    assert isinstance(opr, OpNode), f"{opr!r} is not an operator"
     return opr.type
 
 

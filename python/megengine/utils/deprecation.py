@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib
-import warnings
 from collections.abc import Callable
 from typing import Any
+
+from .._deprecation import warn_once
 
 
 def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable[..., Any]:
@@ -18,11 +19,7 @@ def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable
     advice = "it will be removed" if tbd else f"use {origin}.{name} instead"
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        warnings.warn(
-            f"{name} is deprecated since version {version}: {advice}",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn_once(f"{name} is deprecated since version {version}: {advice}")
         return getattr(importlib.import_module(origin), name)(*args, **kwargs)
 
     forward.__name__ = forward.__qualname__ = name
@@ -42,11 +39,9 @@ def deprecated_kwargs_default(
         @functools.wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if len(args) <= kwargs_pos and kwargs_name not in kwargs:
-                warnings.warn(
+                warn_once(
                     f"the default of {kwargs_name} in {func.__name__} changes in version {version}; "
-                    f"pass {kwargs_name} to keep today's behaviour",
-                    DeprecationWarning,
-                    stacklevel=2,
+                    f"pass {kwargs_name} to keep today's behaviour"
                 )
             return func(*args, **kwargs)
 

@@ -6,9 +6,9 @@ import os
 import shutil
 import urllib.error
 import urllib.request
-from typing import Any
 
 from .._disk import replaced
+from .._progress import Progress
 
 CHUNK_SIZE = 1024
 HTTP_CONNECTION_TIMEOUT = 5  # seconds
@@ -21,27 +21,18 @@ class HTTPDownloadError(Exception):
 
 
 class Bar:
-    """Progress bar over bytes. total: expected bytes; 0 or None when unknown."""
+    """Progress bar over bytes, on a terminal alone. total: expected bytes; 0 or None when unknown."""
 
     def __init__(self, total: int | None = 100) -> None:
-        from tqdm import tqdm
-
-        self._bar: Any = tqdm(
-            total=total or None,
-            unit="B",
-            unit_scale=True,
-            unit_divisor=1024,
-            leave=False,
-            disable=None,
-        )
+        self._progress = Progress("download", total or None, unit="B", unit_scale=True, unit_divisor=1024)
 
     def __call__(self, bytes_num: int) -> None:
         """Note that ``bytes_num`` more bytes have come."""
-        self._bar.update(bytes_num)
+        self._progress.update(bytes_num)
 
     def close(self) -> None:
         """Take the bar off the screen."""
-        self._bar.close()
+        self._progress.close()
 
 
 def download_from_url(url: str, dst: str | os.PathLike[str]) -> None:

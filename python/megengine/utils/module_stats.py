@@ -149,6 +149,8 @@ def flops_convNd(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[T
     """Returns the operations of a convolution: one for each multiply-add and for each addition of
     the bias.
 
+    module: the layer. inputs, outputs: the tensors of a call of it.
+
     >>> import megengine.functional as F, megengine.module as M
     >>> conv, x = M.Conv2d(3, 8, 3), F.zeros((1, 3, 6, 6))
     >>> flops_convNd(conv, [x], [conv(x)]) == 8 * 4 * 4 * (3 * 3 * 3 + 1)
@@ -162,7 +164,7 @@ def flops_convNd(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[T
 def flops_convNdTranspose(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
     """Returns the operations of a transposed convolution, as `flops_convNd` counts them.
 
-    Every input element is spread over a window.
+    Every input element is spread over a window. Arguments are those of `flops_convNd`.
 
     >>> import megengine.functional as F, megengine.module as M
     >>> conv, x = M.ConvTranspose2d(3, 8, 2, stride=2, bias=False), F.zeros((1, 3, 4, 4))
@@ -178,6 +180,8 @@ def flops_norm(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Ten
     """Returns the operations of a normalization: seven for each element, for mean, variance and
     affine map.
 
+    module: the layer. inputs, outputs: the tensors of a call of it.
+
     >>> import megengine.functional as F, megengine.module as M
     >>> norm, x = M.LayerNorm(5), F.zeros((2, 5))
     >>> flops_norm(norm, [x], [norm(x)])
@@ -189,6 +193,8 @@ def flops_norm(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Ten
 @register_flops(_PoolNd)
 def flops_pool(module: M.AvgPool2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
     """Returns the operations of a pooling layer: one for each element of each window.
+
+    module: the layer. inputs, outputs: the tensors of a call of it.
 
     >>> import megengine.functional as F, megengine.module as M
     >>> pool, x = M.MaxPool2d(2), F.zeros((1, 3, 4, 4))
@@ -204,6 +210,8 @@ def flops_adaptivePool(
 ) -> int:
     """Returns the operations of adaptive pooling: one for each result.
 
+    module: the layer. inputs, outputs: the tensors of a call of it.
+
     >>> import megengine.functional as F, megengine.module as M
     >>> pool, x = M.AdaptiveAvgPool2d(1), F.zeros((1, 3, 4, 4))
     >>> flops_adaptivePool(pool, [x], [pool(x)])
@@ -216,6 +224,8 @@ def flops_adaptivePool(
 def flops_linear(module: M.Linear, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
     """Returns the operations of a linear layer: one for each multiply-add, and one for each element
     of the bias.
+
+    module: the layer. inputs, outputs: the tensors of a call of it.
 
     >>> import megengine.functional as F, megengine.module as M
     >>> linear, x = M.Linear(3, 4), F.zeros((2, 3))
@@ -232,6 +242,8 @@ def flops_batchmatmul(
     """Returns the operations of a batched product: one for each multiply-add and each addition of
     the bias.
 
+    module: the layer. inputs, outputs: the tensors of a call of it.
+
     >>> import megengine.functional as F, megengine.module as M
     >>> layer, x = M.BatchMatMulActivation(2, 3, 4, bias=False), F.zeros((2, 3, 5))
     >>> y = layer(x)
@@ -245,7 +257,8 @@ def flops_batchmatmul(
 
 
 def receptive_field_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Returns (field, stride) of a tensor while `module_stats` runs; None where it is not known.
+    """Returns (field, stride) of the tensor ``x`` while `module_stats` runs; None where it is not
+    known.
 
     That is so outside of a run, and where a function between layers made the tensor.
 
@@ -262,7 +275,8 @@ def preprocess_receptive_field(
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Returns the largest field and stride of a layer's inputs; None where they are not known.
 
-    This is what its results have if it only looks at one place.
+    This is what its results have if it only looks at one place. module: the layer. inputs, outputs:
+    the tensors of a call of it.
 
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([-1.0])
@@ -306,7 +320,7 @@ def _note_fields(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[T
 def get_op_stats(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Row | None:
     """Returns what one call of a layer costs; None for a class that nobody counts.
 
-    A dict of input_shapes, output_shapes and flops_num, and with `enable_receptive_field` of
+    module: the layer. inputs, outputs: the tensors of a call of it. A dict of input_shapes, output_shapes and flops_num, and with `enable_receptive_field` of
     receptive_field and stride.
 
     >>> import megengine.functional as F, megengine.module as M
@@ -338,7 +352,7 @@ def _bits(x: Tensor) -> Row:
 
 
 def get_param_stats(param: Tensor) -> Row:
-    """Returns the row of a parameter, a dict.
+    """Returns the row of ``param``, a parameter: a dict.
 
     Of dtype, shape, mean and std (as text), param_dim (elements), nbits (of one) and size (bytes).
 
@@ -352,7 +366,7 @@ def get_param_stats(param: Tensor) -> Row:
 
 
 def get_activation_stats(output: Tensor, has_input: bool = False) -> Row:
-    """Returns the row of a layer's result, a dict.
+    """Returns the row of ``output``, a layer's result: a dict.
 
     Of dtype, shape, act_dim (elements), nbits (of one) and size (bytes); with has_input also of
     mean and std.
@@ -373,6 +387,8 @@ def dict2table(list_of_dict: Iterable[Row], header: Sequence[str]) -> list[list[
     """Returns a table of dicts: the header, and below it the values of each, "" where there is
     none.
 
+    list_of_dict: a dict for each row. header: the keys that are shown.
+
     >>> dict2table([{"name": "conv", "flops": 8}, {"name": "relu"}], ["name", "flops"])
     [['name', 'flops'], ['conv', 8], ['relu', '']]
     """
@@ -380,7 +396,7 @@ def dict2table(list_of_dict: Iterable[Row], header: Sequence[str]) -> list[list[
 
 
 def sizeof_fmt(num: float, suffix: str = "B") -> str:
-    """Returns a number as text, with three decimals and a prefix.
+    """Returns the number ``num`` as text, with three decimals and a prefix.
 
     suffix: "B" counts in 1024 (KiB, MiB), others in 1000 (K, M).
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, MutableMapping, MutableSequence
 from typing import Any
 
 from .._graph import leaves
+from ..core.wrong_key import WrongKey
 from ..tensor import Tensor
 
 
@@ -58,13 +59,13 @@ def _child(obj: Any, step: str, key: str) -> Any:
             return obj[int(step)]
         return getattr(obj, step)
     except (KeyError, IndexError, AttributeError):
-        raise KeyError(
+        raise WrongKey(
             f"no {step!r} in a {type(obj).__name__}, on the way of key {key!r}"
         ) from None
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
-    """Returns the tensors in nested lists, tuples and dicts, in order.
+    """Returns the tensors in ``tree``, nested lists, tuples and dicts, in order.
 
     >>> import megengine as mge
     >>> x, y = mge.Tensor(1.0), mge.Tensor(2.0)
@@ -88,7 +89,7 @@ def kept_tensors(tensors: Iterable[Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def set_module_mode_safe(module: Any, training: bool = False) -> Iterator[Any]:
-    """``with set_module_mode_safe(m, training=False) as m:`` sets the mode of ``m`` and of all its
+    """``with set_module_mode_safe(module, training=False) as module:`` sets the mode of ``module`` and of all its
     submodules, and gives every one its own former mode back at the end."""
     saved = [(child, child.training) for child in module.modules()]
     module.train(training)

@@ -12,10 +12,21 @@ from .. import _core
 recording: ContextVar[bool] = ContextVar("naming", default=False)  # a call is recorded for dump: modules enter their scopes
 
 
-class AutoNaming:
-    """Process-wide register of scopes (a stack of strings), op names and names of variables."""
+_scopes: ContextVar[list[str] | None] = ContextVar("scopes", default=None)
 
-    scopes: list[str] = []
+
+class _Scopes(type):
+    @property
+    def scopes(cls) -> list[str]:
+        """The scopes that this thread, or context, is in; outermost first."""
+        if (found := _scopes.get()) is None:
+            _scopes.set(found := [])
+        return found
+
+
+class AutoNaming(metaclass=_Scopes):
+    """Register of scopes (a stack of strings, for each thread its own), and of the process's op names and names of variables."""
+
     c_ops: list[Any] = []
     name2ops: dict[str, list[Any]] = {}
     handle2names: dict[int, str] = {}
@@ -51,14 +62,14 @@ class AutoNaming:
     @classmethod
     def push_scope(cls, scope: str | None) -> None:
         """Enter a scope; an empty one is allowed and leaves names as they are."""
-        cls.scopes.append(scope or "")
+        _scopes.set([*cls.scopes, scope or ""])
 
     @classmethod
     def pop_scope(cls) -> None:
         """Leave the innermost scope. Raises RuntimeError when there is none."""
         if not cls.scopes:
             raise RuntimeError("pop_scope without a push_scope before it")
-        cls.scopes.pop()
+        _scopes.set(cls.scopes[:-1])
 
     @classmethod
     def get_scope(cls) -> str:

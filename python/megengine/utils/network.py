@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from .. import _core
 from ..core.no_effect import no_effect
 from ..core.tensor.host_names import named
+from ..core.wrong_key import WrongKey
 from ..tensor import Tensor
 from . import network_node
 from .comp_graph_tools import GraphInference, load_model, metadata_of
@@ -98,7 +99,7 @@ class Network:
     def _id_of(self, var: VarNode) -> int:
         if not isinstance(var, VarNode):
             raise TypeError(
-                f"Network: {type(var).__name__} is no variable; use make_const for values"
+                f"Network: {type(var).__name__} is not a variable; use make_const for values"
             )
         if var._network is not self:
             raise ValueError(f"Network: {var!r} belongs to another network")
@@ -136,9 +137,9 @@ class Network:
     def load(
         cls, model_path: str | os.PathLike[str] | IO[bytes], outspec: Sequence[str] | None = None
     ) -> Network:
-        """Reads the graph of a file, or of an open binary file, that ``dump`` wrote.
+        """Reads the graph of a file that ``dump`` wrote.
 
-        outspec: names of the variables that shall be the outputs; None: those of the file. KeyError
+        model_path: its path, or an open binary file. outspec: names of the variables that shall be the outputs; None: those of the file. KeyError
         for a name that no variable has, RuntimeError for a damaged file.
         """
         self = cls()
@@ -150,7 +151,7 @@ class Network:
             named = self.all_vars_dict
             missing = [name for name in outspec if name not in named]
             if missing:
-                raise KeyError(f"Network.load: no variable is called {', '.join(missing)}")
+                raise WrongKey(f"Network.load: no variable is called {', '.join(missing)}")
             self._set_roots([named[name].id for name in outspec], [])
         return self
 
@@ -179,7 +180,7 @@ class Network:
         compat_older_version: str | None = None,
         **kwargs: Any,
     ) -> DumpInfo:
-        """Writes the graph as ``trace.dump`` does, whose options these are; returns the same summary.
+        """Writes the graph as `trace.dump` does, whose options these are; returns the same summary.
 
         Inputs and outputs are called as their variables: arg_names and output_names are ignored.
         """
@@ -192,7 +193,7 @@ class Network:
                 )
         no_effect(
             "Network.dump",
-            "the file is a container of our own",
+            "the file has its own format",
             keep_opr_priority=keep_opr_priority,
             compat_older_version=compat_older_version,
         )
@@ -232,7 +233,8 @@ class Network:
     def infer(
         self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None
     ) -> OrderedDict[str, np.ndarray]:
-        """Returns the outputs by name, for arrays in the order of ``input_vars``, by name, or both.
+        """Returns the outputs by name, for arrays in the order of ``input_vars``, by name (inp_dict), or
+        both.
 
         The graph is compiled at the first call after an edit. Errors as for ``GraphInference.run``.
         """
@@ -261,7 +263,7 @@ class Network:
     def make_const(
         self, data: ArrayLike, name: str | None = None, device: str | None = None
     ) -> VarNode:
-        """Makes a constant of an array or number."""
+        """Makes a constant of ``data``, an array or number. name: None makes one. device: None means the default device."""
         value = data if isinstance(data, Tensor) else Tensor(data, device=device)
         if isinstance(value, VarNode):
             value = Tensor(value.numpy())
@@ -284,7 +286,7 @@ class Network:
             if self._id_of(var) in outputs:
                 outputs.remove(var.id)
             else:
-                warnings.warn(f"Network.remove_output: {var!r} is no output", stacklevel=2)
+                warnings.warn(f"Network.remove_output: {var!r} is not an output", stacklevel=2)
         self._set_roots(outputs, kept)
 
     def add_dep_oprs(self, *vars: VarNode) -> None:
@@ -297,8 +299,8 @@ class Network:
     # ---- edits
 
     def replace_vars(self, repl_dict: dict[VarNode, VarNode]) -> None:
-        """Makes what reads an old variable (a key) read the new one, but for operators that the new
-        one is made from.
+        """Makes what reads an old variable (a key of repl_dict) read the new one, but for operators
+        that the new one is made from.
 
         So ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well. A new variable of
         another network is copied with all that it is made of, its inputs too:
@@ -316,8 +318,8 @@ class Network:
         self._edit("replace", list(zip(map(self._id_of, repl_dict), new, strict=True)))
 
     def replace_oprs(self, repl_dict: dict[OpNode, OpNode]) -> None:
-        """Replaces the outputs of an old operator (a key) by those of the new one, as
-        ``replace_vars`` does.
+        """Replaces the outputs of an old operator (a key of repl_dict) by those of the new one, as
+        ``replace_vars`` does. ValueError unless both have as many.
         """
         vars: dict[VarNode, VarNode] = {}
         for old, new in repl_dict.items():
@@ -345,14 +347,14 @@ class Network:
         self._edit("reset_batch", [var.id for var in inputs], before, int(batchsize))
 
     def modify_opr_names(self, modifier: str | Callable[[str], str]) -> None:
-        """Renames operators: a text is put in front with a dot, a function gives the new name for the old one."""
+        """Renames operators. modifier: a text is put in front with a dot, a function gives the new name for the old one; TypeError for others."""
         if not isinstance(modifier, str) and not callable(modifier):
-            raise TypeError(f"Network.modify_opr_names: {modifier!r} is no text and no function")
+            raise TypeError(f"Network.modify_opr_names: {modifier!r} is neither a string nor a function")
         for opr in self.all_oprs:
             opr.name = modifier(opr.name) if callable(modifier) else f"{modifier}.{opr.name}"
 
     def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs: bool) -> list[VarNode]:
-        """Returns the same values after whole-graph passes, as new variables.
+        """Returns the values of ``dest_vars`` after whole-graph passes, as new variables.
 
         Put them in place with ``replace_vars``. kwargs: the ``enable_*`` options of dump, which
         warn that they have no effect here.
@@ -431,10 +433,10 @@ class Network:
         return self.opr_filter.data_provider()
 
     def get_opr_by_type(self, oprcls: type[OpNode], unique: bool = True) -> Any:
-        """Returns the operator of a class (AssertionError unless there is one); unique=False: a
+        """Returns the operator of the class ``oprcls`` (AssertionError unless there is one); unique=False: a
         list of all.
         """
-        assert isinstance(oprcls, type) and issubclass(oprcls, OpNode), f"{oprcls!r} is no operator"
+        assert isinstance(oprcls, type) and issubclass(oprcls, OpNode), f"{oprcls!r} is not an operator"
         return _found(self.opr_filter.type(oprcls), unique, oprcls.__name__)
 
     def get_opr_by_name(self, name: str, unique: bool = True) -> Any:
@@ -488,7 +490,7 @@ def set_symbolic_shape(option: bool) -> bool:
 
 
 def as_varnode(obj: VarNode | OpNode) -> VarNode:
-    """Returns a variable as it is, and for an operator its only output.
+    """Returns the variable ``obj`` as it is, and for an operator its only output.
 
     TypeError for other things, ValueError for several outputs.
 
@@ -499,20 +501,20 @@ def as_varnode(obj: VarNode | OpNode) -> VarNode:
     if isinstance(obj, VarNode):
         return obj
     if not isinstance(obj, OpNode):
-        raise TypeError(f"as_varnode: {type(obj).__name__} is no node of a network")
+        raise TypeError(f"as_varnode: {type(obj).__name__} is not a node of a network")
     if len(obj.outputs) != 1:
         raise ValueError(f"as_varnode: {obj!r} has {len(obj.outputs)} outputs")
     return obj.outputs[0]
 
 
 def as_oprnode(obj: VarNode | OpNode) -> OpNode:
-    """Returns an operator as it is, and for a variable the one that makes it. TypeError for other
-    things.
+    """Returns the operator ``obj`` as it is, and for a variable the one that makes it. TypeError
+    for other things.
 
     >>> x = Network().make_input_node((2,), "float32", name="x")
     >>> type(as_oprnode(x)).__name__
     'Host2DeviceCopy'
     """
     if not isinstance(obj, (VarNode, OpNode)):
-        raise TypeError(f"as_oprnode: {type(obj).__name__} is no node of a network")
+        raise TypeError(f"as_oprnode: {type(obj).__name__} is not a node of a network")
     return obj if isinstance(obj, OpNode) else obj.owner

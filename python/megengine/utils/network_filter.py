@@ -15,6 +15,7 @@ class NodeFilter:
     """Nodes of a network to iterate; each method selects those that it describes.
 
     Selections are lazy, and can be chained. `Network.opr_filter` and ``var_filter`` begin them.
+    node_iter: the nodes to select from.
 
     >>> import megengine.functional as F
     >>> from megengine.utils.network import Network
@@ -43,7 +44,7 @@ class NodeFilter:
         return iter(self._iter)
 
     def type(self, node_type: Any) -> NodeFilter:
-        """Selects instances of a class or several; of variables, those made by such operators."""
+        """Selects instances of ``node_type``, a class or several; of variables, those made by such operators."""
         return NodeFilterType(self, node_type)
 
     def check_type(self, node_type: Any) -> NodeFilter:
@@ -51,7 +52,7 @@ class NodeFilter:
         return NodeFilterCheckType(self, node_type)
 
     def not_type(self, node_type: Any) -> NodeFilter:
-        """Selects all but instances of a class or of several, the opposite of ``type``."""
+        """Selects all but instances of ``node_type``, a class or several, the opposite of ``type``."""
         return NodeFilterNotType(self, node_type)
 
     def param_provider(self) -> NodeFilter:
@@ -99,6 +100,8 @@ class NodeFilter:
 class NodeFilterType(NodeFilter):
     """A selection of instances of classes, as `NodeFilter.type` makes it.
 
+    node_type: a class of operators or variables, or several (TypeError for others).
+
     >>> from megengine.utils.network import Network
     >>> from megengine.utils.network_node import Host2DeviceCopy
     >>> net = Network()
@@ -112,7 +115,7 @@ class NodeFilterType(NodeFilter):
         self._classes = tuple(as_list(node_type))
         for wanted in self._classes:
             if not isinstance(wanted, type) or not issubclass(wanted, NetworkNode):
-                raise TypeError(f"NodeFilter: {wanted!r} is no class of network_node")
+                raise TypeError(f"NodeFilter: {wanted!r} is not a class of network_node")
 
     def _is_wanted(self, node: NetworkNode) -> bool:
         return isinstance(node, self._classes) or (
@@ -125,6 +128,8 @@ class NodeFilterType(NodeFilter):
 
 class NodeFilterNotType(NodeFilterType):
     """A selection of all but instances of classes, as `NodeFilter.not_type` makes it.
+
+    node_type: a class of operators or variables, or several (TypeError for others).
 
     >>> from megengine.utils.network import Network
     >>> from megengine.utils.network_node import Host2DeviceCopy
@@ -142,6 +147,8 @@ class NodeFilterCheckType(NodeFilterType):
     """All nodes, which must be instances of classes (TypeError), as `NodeFilter.check_type` makes
     it.
 
+    node_type: a class of operators or variables, or several.
+
     >>> from megengine.utils.network import Network
     >>> from megengine.utils.network_node import Host2DeviceCopy
     >>> net = Network()
@@ -155,12 +162,13 @@ class NodeFilterCheckType(NodeFilterType):
         for node in self._iter:
             if not self._is_wanted(node):
                 names = ", ".join(wanted.__name__ for wanted in self._classes)
-                raise TypeError(f"{node!r} is no {names}")
+                raise TypeError(f"{node!r} is not of class {names}")
             yield node
 
 
 class NodeFilterHasInput(NodeFilter):
-    """A selection of the operators that read a variable, as `NodeFilter.has_input` makes it.
+    """A selection of the operators that read the variable ``var``, as `NodeFilter.has_input` makes
+    it.
 
     >>> from megengine.utils.network import Network
     >>> net = Network()
@@ -177,13 +185,16 @@ class NodeFilterHasInput(NodeFilter):
     def __iter__(self) -> Iterator[Any]:
         for node in self._iter:
             if not isinstance(node, OpNode):
-                raise TypeError(f"has_input: {node!r} is no operator")
+                raise TypeError(f"has_input: {node!r} is not an operator")
             if node._network is self.var._network and self.var.id in node._input_ids:
                 yield node
 
 
 class NodeFilterName(NodeFilter):
     """A selection of nodes by name, as `NodeFilter.name` makes it.
+
+    pattern: of names, as a shell's (``*``, ``?``), or a compiled regular expression. ignorecase:
+    whether capitals count as small letters.
 
     >>> from megengine.utils.network import Network
     >>> net = Network()

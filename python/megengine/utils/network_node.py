@@ -19,6 +19,7 @@ from .. import functional as F
 from ..core.ops import builtin
 from ..core.ops.builtin import Registered
 from ..core.tensor import mesh_indexing
+from ..core.wrong_key import WrongKey
 from ..functional import quantized, vision
 from ..functional.utils import _assert_equal as assert_equal
 from ..tensor import Tensor
@@ -52,7 +53,7 @@ class VarNode(NetworkNode, Tensor):
     ) -> VarNode:
         if not isinstance(var, VarNode):
             raise TypeError(
-                f"VarNode: {type(var).__name__} is no variable of a network\n"
+                f"VarNode: {type(var).__name__} is not a variable of a network\n"
                 "  fix: use Network.make_input_node or Network.make_const"
             )
         if owner_opr is not None and owner_opr is not var.owner:
@@ -99,6 +100,11 @@ class VarNode(NetworkNode, Tensor):
     @property
     def graph(self) -> _core.GraphEditor:
         return self._network.graph
+
+    @property
+    def comp_node(self) -> Any:
+        """The device, as older programs call it."""
+        return self.device
 
     @property
     def shape(self) -> tuple[int, ...] | Tensor:
@@ -167,7 +173,7 @@ class _Params(dict[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in self:
-            raise KeyError(f"{self._opr!r} has no attribute {name!r}; there are {', '.join(self)}")
+            raise WrongKey(f"{self._opr!r} has no attribute {name!r}; there are {', '.join(self)}")
         super().__setitem__(name, value)
         self._opr._changed_params = self
 

@@ -48,7 +48,7 @@ def asks_of(path):
     spec = importlib.util.spec_from_file_location(name, path)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # where classes say that they are defined
     spec.loader.exec_module(module)
-    for key, ask in vars(module).items():
+    for key, ask in list(vars(module).items()):
         if key.startswith("ask_"):
             yield f"{name.removeprefix('cases_')}.{key[4:]}", ask
 

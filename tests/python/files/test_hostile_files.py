@@ -223,7 +223,7 @@ def test_empty_tensors_of_absurd_shapes_are_loaded_or_refused(shape):
         (struct.pack("<Q", 2) + b"[]", "does not begin like"),
         (struct.pack("<Q", 2) + b"{}", "tensors and no model"),
         (struct.pack("<Q", 2) + b"{}" + b"x", "its tensors take 0 bytes"),
-        (struct.pack("<Q", 4) + b"{\xff\xff}", "no JSON"),
+        (struct.pack("<Q", 4) + b"{\xff\xff}", "not JSON"),
         (struct.pack("<Q", 14) + b'{"a":1, "a":1}', "a key twice"),
         (struct.pack("<Q", 9) + b'{"a":NaN}', "NaN"),
     ],

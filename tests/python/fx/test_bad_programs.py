@@ -53,7 +53,7 @@ def test_what_needs_a_value_is_refused_with_node_and_line(program, asked):
 
 def test_modules_outside_the_root_are_refused():
     outside = M.Linear(2, 2)
-    with pytest.raises(NameError, match="Linear is called, but is no submodule"):
+    with pytest.raises(NameError, match="Linear is called, but is not a submodule"):
         fx.symbolic_trace(lambda x: outside(x))
 
 

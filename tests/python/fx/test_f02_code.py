@@ -56,7 +56,7 @@ def test_text_in_a_graph_is_never_run_as_code():
         *next(c for c in code.co_consts if hasattr(c, "co_names")).co_names,
     }
     x.name = "y; print()"
-    with pytest.raises(fx.GraphError, match="no name of a variable"):
+    with pytest.raises(fx.GraphError, match="not a name of a variable"):
         graph.python_code()
 
 
@@ -107,7 +107,7 @@ def test_a_default_is_a_constant():
     graph = fx.Graph()
     x = graph.placeholder("x")
     graph.placeholder("y", default_value=(1, x))
-    with pytest.raises(fx.GraphError, match="default of the input 'y'.* is no constant"):
+    with pytest.raises(fx.GraphError, match="default of the input 'y'.* is not a constant"):
         graph.python_code()
 
 

@@ -61,6 +61,23 @@ def test_attention_of_halves_computes_the_same(is_causal):
     assert "Softmax" in [node.op_type for node in proto.graph.node]
 
 
+@pytest.mark.parametrize("make", [M.LSTM, M.GRU, M.RNN, lambda *sizes, **options: M.RNN(*sizes, nonlinearity="relu", **options)])
+def test_recurrent_layers_compute_the_same(make):
+    net = make(4, 5, num_layers=2, bidirectional=True, batch_first=True)
+    x = np.random.default_rng(0).normal(size=(3, 6, 4)).astype(np.float32)
+
+    def joined(x):
+        output, last = net(x)
+        states = last if isinstance(last, tuple) else (last,)
+        return F.concat([F.flatten(part) for part in (output, *states)])
+
+    agrees(joined, x)
+    proto = export(lambda x: net(x)[0], mge.Tensor(x), dynamic_axes={"x": {0: "batch"}})
+    for size in (1, 4):
+        more = np.resize(x, (size, 6, 4))
+        np.testing.assert_allclose(run(proto, more)[0], net(mge.Tensor(more))[0].numpy(), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet_v2"])
 def test_a_network_of_full_size_computes_the_same(name):
     net = FULL_SIZE[name][0]()

@@ -15,7 +15,7 @@ from zoo import SMALL
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
-from megengine import fx
+from megengine import _core, fx
 from megengine.onnx import OnnxError, export, load
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
@@ -155,6 +155,39 @@ def test_names_that_would_hide_parts_of_a_module_are_changed():
     assert len(module.state_dict()) == len(names) and module.training is True
 
 
+LAYERS = {"RNN": (1, {}), "RNN of relu": (1, {"activations": ["Relu"]}), "LSTM": (4, {}), "GRU": (3, {"linear_before_reset": 1})}
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_recurrent_layer_is_one_op_a_direction(layer, direction):
+    rng, op = np.random.default_rng(0), layer.split()[0]
+    directions, (gates, options) = 1 + (direction == "bidirectional"), LAYERS[layer]
+    if "activations" in options:
+        options = {"activations": options["activations"] * directions}
+    shapes = {"w": (gates * 5, 4), "r": (gates * 5, 5), "b": (2 * gates * 5,), "h": (2, 5)}
+    values = {name: rng.normal(size=(directions, *shape)).astype(np.float32) for name, shape in shapes.items()}
+    x = mge.Tensor(rng.normal(size=(6, 2, 4)).astype(np.float32))
+
+    def outcome(lengths=None, **attrs):
+        inputs = ["x", "w", "r", "b", "" if lengths is None else "lengths", "h"]
+        node = helper.make_node(op, inputs, ["y", "last"], hidden_size=5, direction=direction, **options, **attrs)
+        given = values if lengths is None else {**values, "lengths": np.asarray(lengths, np.int32)}
+        module = load(model_of([node], {"x": (6, 2, 4)}, {"y": ("t", "d", "n", "h"), "last": ("d", "n", "h")}, given))
+        _core.start_call_log(False)
+        results = [part.numpy() for part in module(x)]
+        return results, [row[0].split()[0] for row in _core.stop_call_log()].count(op.lower())
+
+    stepwise, count = outcome(clip=1e4)  # which changes no value
+    assert count == 0
+    for lengths in (None, [6, 6]):
+        found, count = outcome(lengths)
+        assert count == directions
+        for a, b in zip(found, stepwise, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert outcome([6, 3])[1] == 0
+
+
 def test_older_opsets_are_brought_up():
     squeeze = model_of([helper.make_node("Squeeze", ["x"], ["y"], axes=[0])], {"x": (1, 3)}, {"y": (3,)}, opset=11)
     assert load(squeeze)(mge.Tensor(X[:1])).shape == (3,)
@@ -247,9 +280,9 @@ def with_tensor(**fields):
         (with_tensor(dims=[2**40, 2**40]), "needs .* bytes and has 12"),
         (with_tensor(dims=[4]), "needs 16 bytes and has 12"),
         (with_tensor(data_type=99), "tensors"),
-        (b"not a model at all", "no ONNX model"),
+        (b"not a model at all", "not an ONNX model"),
         (b"", "no graph"),
-        (one("Relu").SerializeToString()[:-7], "no ONNX model|no graph|not sound"),
+        (one("Relu").SerializeToString()[:-7], "not an ONNX model|no graph|not sound"),
     ],
 )
 def test_an_unsound_model_is_refused(proto, words):
@@ -296,14 +329,14 @@ def test_tensors_in_a_file_beside_the_model_are_read(tmp_path):
 @pytest.mark.parametrize(
     "entries, words",
     [
-        ({"location": "../secret"}, "no file in the folder"),
-        ({"location": "link"}, "no file in the folder"),
-        ({"location": "missing"}, "no file in the folder"),
-        ({"location": ""}, "no file in the folder"),
+        ({"location": "../secret"}, "not a file in the folder"),
+        ({"location": "link"}, "not a file in the folder"),
+        ({"location": "missing"}, "not a file in the folder"),
+        ({"location": ""}, "not a file in the folder"),
         ({"location": "w.bin", "offset": 8}, "needs 12 bytes"),
         ({"location": "w.bin", "offset": -4}, "needs 12 bytes"),
         ({"location": "w.bin", "length": 2**60}, "needs 12 bytes"),
-        ({"location": "w.bin", "offset": "x"}, "is no number"),
+        ({"location": "w.bin", "offset": "x"}, "is not a number"),
     ],
 )
 def test_tensors_that_lie_elsewhere_are_refused(tmp_path, entries, words):
@@ -317,7 +350,7 @@ def test_tensors_that_lie_elsewhere_are_refused(tmp_path, entries, words):
 
 def test_an_absolute_path_is_refused(tmp_path):
     (tmp_path / "secret").write_bytes(bytes(12))
-    with pytest.raises(OnnxError, match="no file in the folder"):
+    with pytest.raises(OnnxError, match="not a file in the folder"):
         load(external(tmp_path, location=tmp_path / "secret"))
     with pytest.raises(OnnxError, match="from its path"):
         load(external(tmp_path, location="w.bin").read_bytes())

@@ -193,6 +193,7 @@ def test_reset_qconfig_keeps_what_was_found():
 
 
 def test_easy_quant_finds_scales_at_least_as_good():
+    mge.random.seed(0)  # of 60 seeds 4 give weights for which the scales before were almost as good
     net = quantize_qat(M.Sequential(M.Conv2d(3, 8, 3), M.Conv2d(8, 4, 3)))
     net.eval()
     enable_observer(net)

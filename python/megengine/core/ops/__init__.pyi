@@ -28,7 +28,7 @@ def adaptive_max_pool_grad(x: object, dy: object, /, *, output: int | Sequence[i
     """Gradient of adaptive_max_pool."""
 
 def adaptive_max_pool_pick(x: object, v: object, /, *, output: int | Sequence[int]) -> _Tensor:
-    """The elements of v at the places that adaptive_max_pool takes from x."""
+    """The elements of v at the positions that adaptive_max_pool takes from x."""
 
 def add(x: object, y: object, /) -> _Tensor:
     """x + y."""
@@ -124,7 +124,7 @@ def celu(x: object, /, *, alpha: float = 1.0) -> _Tensor:
     """x, or alpha * (exp(x / alpha) - 1) where x is negative."""
 
 def checked_index(index: object, /, *, axis: int, extent: int, op: str) -> _Tensor:
-    """The index with negative places counted from the end. A place out of range is an IndexError that names axis and op."""
+    """The index with negative values counted from the end. A value out of range is an IndexError that names axis and op."""
 
 def complex(real: object, imag: object, /) -> _Tensor:
     """real + i imag."""
@@ -219,6 +219,12 @@ def greater(x: object, y: object, /) -> _Tensor:
 def greater_equal(x: object, y: object, /) -> _Tensor:
     """x >= y."""
 
+def gru(gates: object, w_hh: object, h: object, b_hh: object, /, *, reverse: int = 0) -> tuple[_Tensor, ...]:
+    """Gated recurrent units over all steps of gates [steps, n, 3 * hidden], in the order reset, update, new; reset scales the new gate's part of h w_hh' + b_hh: h of each step, the gates behind their functions, and what reset scales. reverse = 1: from the last step to the first."""
+
+def gru_grad(activations: object, w_hh: object, h_first: object, y: object, scaled: object, dy: object, /, *, reverse: int = 0) -> tuple[_Tensor, ...]:
+    """Gradients of gru's gates, of h w_hh' + b_hh of each step, and of the first h but for its product."""
+
 def hsigmoid(x: object, /) -> _Tensor:
     """relu6(x + 3) / 6."""
 
@@ -232,13 +238,13 @@ def imag(x: object, /) -> _Tensor:
     """Imaginary part of a complex tensor."""
 
 def index_add(x: object, value: object, /, *index: object, axes: int | Sequence[int]) -> _Tensor:
-    """x with `value` added at those places, repeated places too, always in the same order."""
+    """x with `value` added at those indices, once for each time an index is repeated, always in the same order."""
 
 def index_get(x: object, /, *index: object, axes: int | Sequence[int]) -> _Tensor:
-    """x at index tensors on `axes`, whole along the others, as NumPy's advanced indexing: the places stand where the axes stood when these are neighbours, else in front."""
+    """x at index tensors on `axes`, whole along the others, as NumPy's advanced indexing: the axes of the result of indexing stand where the indexed axes stood if these are adjacent, else in front."""
 
 def index_set(x: object, value: object, /, *index: object, axes: int | Sequence[int]) -> _Tensor:
-    """x with `value` written at those places; of several writes to one place the last wins."""
+    """x with `value` written at those indices; of several writes to one element the last wins."""
 
 def isfinite(x: object, /) -> _Tensor:
     """Is x neither infinite nor NaN?"""
@@ -297,8 +303,14 @@ def logical_xor(x: object, y: object, /) -> _Tensor:
 def logsigmoid(x: object, /) -> _Tensor:
     """log(sigmoid(x))."""
 
+def lstm(gates: object, w_hh: object, h: object, c: object, /, *, reverse: int = 0) -> tuple[_Tensor, ...]:
+    """Long short-term memory over all steps of gates [steps, n, 4 * hidden], in the order input, forget, cell, output: h and c of each step, and the gates behind their functions. reverse = 1: from the last step to the first."""
+
+def lstm_grad(activations: object, w_hh: object, c_first: object, c: object, dy: object, /, *dc: object, reverse: int = 0) -> tuple[_Tensor, ...]:
+    """Gradients of lstm's gates and first c from those of h and, unless it is left out, of c of each step."""
+
 def mask_select(x: object, mask: object, /) -> tuple[_Tensor, ...]:
-    """The elements of x where mask is true, and their int32 places in row-major order."""
+    """The elements of x where mask is true, and their int32 indices in row-major order, counted in the flattened tensor."""
 
 def matinv(x: object, /) -> _Tensor:
     """Inverse of each matrix. A singular matrix is an error when the op runs."""
@@ -316,7 +328,7 @@ def max_pool_grad(x: object, dy: object, /, *, kernel: int | Sequence[int], stri
     """Gradient of max_pool: adds each dy to the first largest element of its window."""
 
 def max_pool_pick(x: object, v: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0) -> _Tensor:
-    """The elements of v at the places that max_pool takes from x: the gradient of max_pool_grad for dy."""
+    """The elements of v at the positions that max_pool takes from x: the gradient of max_pool_grad for dy."""
 
 def maximum(x: object, y: object, /) -> _Tensor:
     """The larger one, or NaN."""
@@ -429,6 +441,12 @@ def reshape(x: object, /, *, shape: int | Sequence[int]) -> _Tensor:
 def right_shift(x: object, y: object, /) -> _Tensor:
     """x >> y, arithmetic; the count is taken modulo 32."""
 
+def rnn(gates: object, w_hh: object, h: object, /, *, nonlinearity: str = 'tanh', reverse: int = 0) -> _Tensor:
+    """h_t = tanh (or relu) of gates_t + h_{t-1} w_hh', for all steps of gates [steps, n, hidden]. reverse = 1: from the last step to the first."""
+
+def rnn_grad(y: object, w_hh: object, dy: object, /, *, nonlinearity: str = 'tanh', reverse: int = 0) -> _Tensor:
+    """Gradient of rnn's gates from that of its result."""
+
 def round(x: object, /) -> _Tensor:
     """Rounds to the nearest, halves away from 0."""
 
@@ -478,7 +496,7 @@ def softplus(x: object, /) -> _Tensor:
     """Smooth ReLU, log(1 + exp(x))."""
 
 def sort(x: object, /, *, axis: int = -1, descending: int = 0) -> tuple[_Tensor, ...]:
-    """Values in order along an axis and their int32 places; equal elements keep their order, NaN counts as the largest."""
+    """Values in order along an axis and their int32 indices; equal elements keep their order, NaN counts as the largest."""
 
 def sqrt(x: object, /) -> _Tensor:
     """Square root."""
@@ -499,7 +517,7 @@ def tanh(x: object, /) -> _Tensor:
     """Hyperbolic tangent."""
 
 def topk(x: object, /, *, k: int, axis: int = -1, descending: int = 0) -> tuple[_Tensor, ...]:
-    """The k smallest (descending: largest) elements along an axis in order, and their int32 places."""
+    """The k smallest (descending: largest) elements along an axis in order, and their int32 indices."""
 
 def transpose(x: object, /, *, perm: int | Sequence[int]) -> _Tensor:
     """Axis i of the result is axis perm[i] of x."""

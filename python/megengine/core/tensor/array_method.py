@@ -75,6 +75,11 @@ class ArrayMethodMixin(_Tensor):
         return self.item().__index__()
 
     def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"the truth value of a tensor of shape {list(self._tuple_shape)} is ambiguous: 'if', 'and' or 'not' needs one element\n"
+                "  fix: reduce it first, as in F.all(x > 0), or choose element by element with F.where"
+            )
         return bool(self.item())
 
     def __int__(self) -> int:
@@ -85,6 +90,9 @@ class ArrayMethodMixin(_Tensor):
 
     def __complex__(self) -> complex:
         return complex(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and not self._tuple_shape else super().__format__(spec)
 
     def __len__(self) -> int:
         shape = self._tuple_shape

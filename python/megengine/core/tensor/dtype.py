@@ -32,7 +32,10 @@ def dtype_name(dtype: Any) -> str:
     """
     if type(dtype) is str and dtype in _PLAIN:
         return dtype
-    name = getattr(dtype, "name", None) or (np.dtype(dtype).name if dtype is not None else "None")
+    try:
+        name = getattr(dtype, "name", None) or (np.dtype(dtype).name if dtype is not None else "None")
+    except TypeError:  # of NumPy, which knows no such dtype either
+        name = ""
     name = _NARROWED.get(name, name)
     if name not in _PLAIN:
         raise TypeError(f"dtype {dtype!r} is not supported; use one of {', '.join(sorted(_PLAIN))}")

@@ -1,14 +1,16 @@
 """Names of CPUs: one place, but a tensor is called as the program called its device ("cpu1:0"), and so are results.
 
-In: tensors that were put on such a device. Out: the same name on what is made of them. From the first such name on,
-calls of functions, operators and methods of tensors look at the names of their operands; until then nothing is exchanged.
-Operands of two names are no error here, for they lie in one place: the first name counts.
+In: tensors that were put on such a device. Out: the same name on what is made of them. As long as there is a tensor with
+such a name, calls of functions, operators and methods of tensors look at the names of their operands; else nothing is exchanged.
+Operands of two names are not an error here, for they lie in one place: the first name counts.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,17 +20,22 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 _Named = TypeVar("_Named", bound="Tensor")
-_following: list[Any] = []  # what is exchanged, once it is
-
 
 def named(x: _Named, device: str) -> _Named:
     """``x``, which the program put on ``device``."""
     from ...device import name_on_host
 
-    x._host_name = name_on_host(device)
-    if x._host_name and not _following:
-        _follow()
+    name_as(x, name_on_host(device))
     return x
+
+
+def name_as(x: Tensor, name: str | None) -> None:
+    """Name a tensor; as long as it lives, operands are looked at."""
+    if name and not x._host_name:
+        for exchange in _exchanges():
+            exchange.__enter__()
+            weakref.finalize(x, exchange.__exit__).atexit = False
+    x._host_name = name
 
 
 def _name_among(values: Iterable[Any]) -> str | None:
@@ -41,14 +48,14 @@ def _name_among(values: Iterable[Any]) -> str | None:
     return None
 
 
-def _call(result: Any, name: str) -> None:
+def _name_parts(result: Any, name: str) -> None:
     """Name the tensors of a result; those that the program put somewhere have theirs."""
     if isinstance(result, _Tensor):
         if result._host_name is None:  # type: ignore[attr-defined]  # as above
-            result._host_name = name  # type: ignore[attr-defined]  # as above
+            name_as(result, name)  # type: ignore[arg-type]  # as above
     elif isinstance(result, (tuple, list)):
         for part in result:
-            _call(part, name)
+            _name_parts(part, name)
 
 
 def _handle(
@@ -57,7 +64,7 @@ def _handle(
     result = original(*args, **kwargs)
     name = _name_among(itertools.chain(args, kwargs.values()))
     if name:
-        _call(result, name)
+        _name_parts(result, name)
     return result
 
 
@@ -93,12 +100,13 @@ def _taking_the_name(rebind: Callable[..., Any]) -> Callable[..., Any]:
     def operator(self: Tensor, other: Tensor) -> None:
         rebind(self, other)
         if other._host_name is not None:
-            self._host_name = other._host_name
+            name_as(self, other._host_name)
 
     return operator
 
 
-def _follow() -> None:
+@functools.cache
+def _exchanges() -> tuple[Any, Any]:
     from ..._graph.redirect import Exchange, Redirection
 
-    _following.extend((Redirection(_functions(), _handle).__enter__(), Exchange(_operators).__enter__()))
+    return Redirection(_functions(), _handle), Exchange(_operators)

@@ -20,9 +20,10 @@ from typing import IO, Any, Self
 
 import numpy as np
 
+from ..._core import GraphEditor
 from ...jit.dump import DumpInfo as CompGraphDumpResult
 from ...tensor import Tensor
-from ...utils.network import Network
+from ...utils.network import Network, _networks
 from ...utils.network_node import OpNode, VarNode
 
 __all__ = [
@@ -46,9 +47,12 @@ class Graph:
         self.network.__dict__["_megbrain_graph"] = self  # so that a variable leads here
 
     @staticmethod
-    def of(var: VarNode) -> Graph:
-        """The graph of a variable."""
-        network = var._network
+    def of(place: VarNode | Network | GraphEditor | Graph) -> Graph:
+        """The graph of a variable, of a network, or of what both have as their ``graph``."""
+        if isinstance(place, Graph):
+            return place
+        editor = place if isinstance(place, GraphEditor) else place.graph
+        network = _networks[editor.id]
         return network.__dict__.get("_megbrain_graph") or Graph(network)
 
     def make_const(
@@ -58,9 +62,11 @@ class Graph:
         return self.network.make_const(np.asarray(data, dtype=dtype), name, device)
 
     def make_h2d(self, *, dtype: Any, device: str | None = None, shape: Any = None, name: str | None = None) -> VarNode:
-        """An input. ValueError without a shape."""
-        if shape is None:
-            raise ValueError("an input needs its shape here: types of all variables are known\n  fix: InputNode(shape=...)")
+        """An input. ValueError without its type."""
+        if shape is None or dtype is None:
+            raise ValueError(
+                "an input needs its shape and dtype here: types of all variables are known\n  fix: InputNode(shape=..., dtype=...)"
+            )
         return self.network.make_input_node(shape, dtype, name, None if device is None else str(device))
 
     def compile(self, *outputs: Any) -> Self:
@@ -104,13 +110,12 @@ class InputNode:
         device: Any = None,
         dtype: Any = None,
         shape: Any = None,
-        graph: Graph | Network | None = None,
+        graph: Graph | Network | GraphEditor | None = None,
         use_static_shape: bool = False,
     ) -> None:
         del use_static_shape  # all shapes are static
-        if isinstance(graph, Network):
-            graph = graph.__dict__.get("_megbrain_graph") or Graph(graph)
-        self.graph = graph or (Graph.of(args[0]) if args else Graph())
+        place = args[0] if graph is None and args else graph
+        self.graph = Graph() if place is None else Graph.of(place)
         self.outputs = [self.graph.make_h2d(dtype=dtype, device=device, shape=shape)]
         self._value: Any = None
         self.graph._inputs.append(self)

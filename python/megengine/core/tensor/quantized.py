@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -82,11 +83,14 @@ def real_values(x: Tensor) -> Tensor:
 
 def keeps_quantized_dtype(function: _Function) -> _Function:
     """Let a function of real numbers take a QuantizedTensor first: the result gets its dtype."""
+    first = cast(FunctionType, function).__code__.co_varnames[0]
 
     @functools.wraps(function)
-    def wrapper(inp: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if not isinstance(inp, QuantizedTensor):
-            return function(inp, *args, **kwargs)
-        return convert(function(convert(inp, "float32"), *args, **kwargs), inp.dtype)
+    def wrapper(*args: Any, **kwargs: Any) -> Tensor:
+        if first in kwargs and not args:
+            args = (kwargs.pop(first),)
+        if not args or not isinstance(args[0], QuantizedTensor):
+            return function(*args, **kwargs)
+        return convert(function(convert(args[0], "float32"), *args[1:], **kwargs), args[0].dtype)
 
     return cast(_Function, wrapper)

@@ -1,4 +1,4 @@
-"""Datasets: where samples come from."""
+"""Datasets: base classes, arrays, and the published image datasets."""
 
 from .meta_dataset import ArrayDataset as ArrayDataset
 from .meta_dataset import ConcatDataset as ConcatDataset

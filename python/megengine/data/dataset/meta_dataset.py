@@ -1,4 +1,4 @@
-"""Kinds of datasets: by index, as a stream, from arrays, several in a row."""
+"""Kinds of datasets: by index, as a stream, from arrays, concatenated."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 class Dataset(ABC):
-    """Gives samples by index. Subclasses define ``__getitem__`` and ``__len__``.
+    """The base class of datasets with a length; subclasses define ``__getitem__`` and ``__len__``.
 
-    Samples hold NumPy arrays and numbers; a `DataLoader` merges them into batches.
+    A sample is a NumPy array, a number, a string, or a tuple, list or dict of these; a `DataLoader` merges samples into batches.
 
     >>> from megengine.data import DataLoader
     >>> class Squares(Dataset):
@@ -26,7 +26,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def __getitem__(self, index: int) -> Any:
-        """The sample with that index."""
+        """Returns the sample with an index, 0 to len(dataset) - 1."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -37,7 +37,9 @@ MapDataset = Dataset  # name of earlier releases
 
 
 class StreamDataset(Dataset):
-    """Gives samples one after the other, of unknown number. Subclasses define ``__iter__``.
+    """The base class of datasets that give samples one after the other, of unknown number; subclasses define ``__iter__``.
+
+    Raises TypeError for its length and for access by index.
 
     >>> class Lines(StreamDataset):
     ...     def __iter__(self):
@@ -48,7 +50,7 @@ class StreamDataset(Dataset):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
-        """A fresh iterator over the samples."""
+        """Returns a new iterator over the samples."""
 
     def __getitem__(self, idx: int) -> Any:
         raise TypeError("a StreamDataset has no index access; iterate over it, or use a Dataset")
@@ -58,10 +60,9 @@ class StreamDataset(Dataset):
 
 
 class ArrayDataset(Dataset):
-    """Takes samples from arrays (or tensors, or lists) of equal length.
+    """A dataset of arrays, tensors or lists of equal length: sample i is the tuple of their i-th elements.
 
-    Sample i is the tuple of the i-th parts. Raises TypeError for no array, ValueError for unequal
-    lengths.
+    Raises TypeError without any array, ValueError for different lengths.
 
     >>> dataset = ArrayDataset([[1, 2], [3, 4], [5, 6]], ["a", "b", "c"])
     >>> len(dataset), dataset[1]
@@ -84,9 +85,11 @@ class ArrayDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Gives the samples of several datasets in a row.
+    """Concatenates datasets: the samples of the first, then those of the second, and so on.
 
-    Raises ValueError for no dataset, TypeError for a StreamDataset among them.
+    datasets: an iterable of datasets with a length.
+
+    Raises ValueError if there are none, TypeError for a StreamDataset among them; IndexError for an index out of range.
 
     >>> both = ConcatDataset([ArrayDataset("ab"), ArrayDataset("xyz")])
     >>> len(both), both[1], both[2]

@@ -1,4 +1,4 @@
-"""Transforms of samples between dataset and collator."""
+"""Transforms of samples, between dataset and collator: augmentation, resizing, normalization. Images are NumPy arrays (H, W, C)."""
 
 from .meta_transform import CudaTransform as CudaTransform
 from .meta_transform import PseudoTransform as PseudoTransform

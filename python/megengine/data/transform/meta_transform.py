@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Transform(ABC):
-    """The base class of transforms of samples; subclasses define ``apply``.
+    """The base class of transforms; subclasses define ``apply`` for one sample.
 
     >>> class Double(Transform):
     ...     def apply(self, input):
@@ -20,19 +20,25 @@ class Transform(ABC):
     """
 
     def apply_batch(self, inputs: Sequence[Any]) -> Any:
-        """Transforms each of ``inputs``; returns a tuple of the same length."""
+        """Transforms several samples; returns a tuple of the same length.
+
+        inputs: the samples of a batch.
+        """
         return tuple(self.apply(sample) for sample in inputs)
 
     @abstractmethod
     def apply(self, input: Any) -> Any:
-        """Transforms one sample; returns it."""
+        """Transforms one sample and returns it.
+
+        input: the sample.
+        """
 
     def __repr__(self) -> str:
         return type(self).__name__
 
 
 class PseudoTransform(Transform):
-    """Leaves samples as they are.
+    """Does nothing: samples stay as they are.
 
     >>> PseudoTransform().apply("sample")
     'sample'
@@ -44,9 +50,9 @@ class PseudoTransform(Transform):
 
 
 class CudaTransform(Transform):
-    """Moves the arrays of samples to the device; the base of transforms that compute there.
+    """Turns the arrays of samples into tensors on the default device; the base class of transforms that compute there.
 
-    Use it in the main process (``num_workers=0``): tensors do not live in worker processes.
+    Needs a `DataLoader` with ``num_workers=0``: worker processes have no devices.
 
     >>> import numpy as np
     >>> image, label = CudaTransform().apply((np.zeros((2, 3), np.float32), 5))

@@ -42,7 +42,7 @@ class MklSubgraph:
 def use_mkl_length(graph: MklSubgraph) -> bool:
     """Tells whether a region has more than two nodes, so that it is worth two conversions.
 
-    The default heuristic of `optimize_for_inference`.
+    The default heuristic of `optimize_for_inference`. graph: the region.
 
     >>> from megengine import fx
     >>> from megengine.fx.experimental import optimization

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import module as M
+from ...core.wrong_key import WrongKey
 from ..graph import Graph
 from ..graph_module import GraphModule
 from ..node import Node
@@ -94,7 +95,7 @@ class UnionFind:
         root: Any = v
         while self.parent[root] != root:
             if self.parent[root] is None:
-                raise KeyError(f"{v} is in no set\n  fix: make_set({v})")
+                raise WrongKey(f"{v} is in no set\n  fix: make_set({v})")
             root = self.parent[root]
         while self.parent[v] != root:
             above: Any = self.parent[v]

@@ -58,7 +58,7 @@ def _scaled_sizes(spatial: Sequence[int], scale: Any, recompute: bool | None) ->
     scales = scale if isinstance(scale, (tuple, list)) else (scale,) * len(spatial)
     exact = [n * factor for n, factor in zip(spatial, scales, strict=True)]
     if not recompute and any(size != int(size) for size in exact):
-        raise ValueError(f"interpolate: {list(spatial)} times {list(scales)} are no whole sizes")
+        raise ValueError(f"interpolate: {list(spatial)} times {list(scales)} are not whole sizes")
     return [int(size) for size in exact]
 
 

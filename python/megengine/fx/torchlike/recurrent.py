@@ -1,7 +1,6 @@
 """Recurrent networks with the parameters of torch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, ..., _reverse.
 
-GRU: Cho et al. 2014, with the reset gate after the product (Appleyard et al. 2016); gates r, z, n. LSTM and plain ones as in
-`megengine.module.LSTM`.
+Formulas are those of `megengine.module.RNN`, `LSTM` and `GRU`.
 """
 
 from __future__ import annotations
@@ -11,34 +10,13 @@ from typing import Any
 
 from ... import functional as F
 from ... import module as M
+from ...functional._recurrent import recurrent_layer
 from ...tensor import Tensor
 from .._intercept import wrap
 
 State = tuple[Tensor, ...]
 
-
-def _lstm(x: Tensor, h: Tensor, state: State, part: Callable[..., Any]) -> State:
-    i, f, g, o = F.split(x + part(h), 4, axis=-1)
-    c = F.sigmoid(f) * state[1] + F.sigmoid(i) * F.tanh(g)
-    return F.sigmoid(o) * F.tanh(c), c
-
-
-def _gru(x: Tensor, h: Tensor, state: State, part: Callable[..., Any]) -> State:
-    xs, hs = F.split(x, 3, axis=-1), F.split(part(h), 3, axis=-1)
-    r, z = F.sigmoid(xs[0] + hs[0]), F.sigmoid(xs[1] + hs[1])
-    n = F.tanh(xs[2] + r * hs[2])
-    return ((1 - z) * n + z * h,)
-
-
-def _tanh(x: Tensor, h: Tensor, state: State, part: Callable[..., Any]) -> State:
-    return (F.tanh(x + part(h)),)
-
-
-def _relu(x: Tensor, h: Tensor, state: State, part: Callable[..., Any]) -> State:
-    return (F.relu(x + part(h)),)
-
-
-STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN_TANH": _tanh, "RNN_RELU": _relu}
+MODES = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "tanh", "RNN_RELU": "relu"}  # torch's, and `recurrent_layer`'s
 
 
 def run_direction(
@@ -49,14 +27,16 @@ def run_direction(
     weights: of input and state, their biases or None, and the projection of h or None. Returns (outputs, last state).
     """
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    entering = F.linear(x, w_ih, b_ih)
+    if w_hr is None:
+        return recurrent_layer(MODES[mode], x, state, w_ih, w_hh, b_ih, b_hh, backwards)
+    entering, (h, c) = F.linear(x, w_ih, b_ih), state  # an LSTM's; with a projection it is not one op
     outputs = []
     for time in range(x._tuple_shape[0])[:: -1 if backwards else 1]:
-        state = STEPS[mode](entering[time], state[0], state, lambda h: F.linear(h, w_hh, b_hh))
-        if w_hr is not None:
-            state = (F.linear(state[0], w_hr), *state[1:])
-        outputs.append(state[0])
-    return F.stack(outputs[:: -1 if backwards else 1]), state
+        i, f, g, o = F.split(entering[time] + F.linear(h, w_hh, b_hh), 4, axis=-1)
+        c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
+        h = F.linear(F.sigmoid(o) * F.tanh(c), w_hr)
+        outputs.append(h)
+    return F.stack(outputs[:: -1 if backwards else 1]), (h, c)
 
 
 def run_layers(
@@ -113,7 +93,7 @@ def _operator(mode: str) -> Callable[..., Any]:
     return run
 
 
-OPERATORS = {mode.lower(): _operator(mode) for mode in STEPS}
+OPERATORS = {mode.lower(): _operator(mode) for mode in MODES}
 
 
 class Recurrent(M.Module):

@@ -54,7 +54,7 @@ def check_border(mode: str) -> str:
     """The mode in lower case, without a leading "BORDER_". ValueError for an unknown one."""
     name = str(mode).lower().removeprefix("border_")
     if name not in _BORDERS:
-        raise ValueError(f"border mode {mode!r} is none of {', '.join(BORDER_MODES)}")
+        raise ValueError(f"border mode {mode!r} is not one of {', '.join(BORDER_MODES)}")
     return name
 
 

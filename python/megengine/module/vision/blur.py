@@ -52,7 +52,7 @@ class ActiveBlur(Module):
         return like(_filter(image, self.get_kernel(image, inp._tuple_shape[1]), "reflect_101"), inp)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Return kernels (N, kh, kw), or one (kh, kw), for images ``inp`` of c channels."""
+        """Return kernels (N, kh, kw), or one (kh, kw), for images ``inp`` of c channels. TypeError unless a subclass defines it."""
         raise TypeError(f"{type(self).__name__} does not define get_kernel(inp, c)")
 
 
@@ -235,7 +235,7 @@ class Dilation(Module):
         mask = kernel.numpy() if isinstance(kernel, Tensor) else np.asarray(kernel)
         if mask.ndim != 2 or not mask.any():
             raise ValueError(
-                f"Dilation: a kernel (kh, kw) with an element above 0 is wanted, got {mask}"
+                f"Dilation: mask must be a kernel (kh, kw) with an element above 0, got {mask}"
             )
         kh, kw = mask.shape
         height, width = inp._tuple_shape[2:]

@@ -47,7 +47,7 @@ class AdditiveElemwise(Module):
         return like(as_float(inp) + self.sample(size), inp)
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return noise of shape ``size``, float32."""
+        """Return noise of shape ``size``, float32. TypeError unless a subclass defines it."""
         raise TypeError(f"{type(self).__name__} does not define sample(size)")
 
     @property

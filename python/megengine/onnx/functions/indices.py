@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import functional as F
 from ...core import ops
+from ...functional._roi import aligned_boxes, clamped_sample
 from ...tensor import Tensor
 from ._table import axis_of, counterpart, ints, number
 
@@ -170,7 +171,7 @@ def roi_align(
     boxes = F.concat([F.expand_dims(batch.astype("float32"), 1), rois.astype("float32")], axis=1)
     size = (output_height, output_width)
     aligned = coordinate_transformation_mode == "half_pixel"
-    return F.vision.roi_align(x, boxes, size, "average", spatial_scale, sampling_ratio, aligned)
+    return aligned_boxes(x, boxes, size, "average", spatial_scale, sampling_ratio, aligned, clamped_sample)
 
 
 @counterpart("NonMaxSuppression", plain=(2, 3, 4))

@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM, one step after the other."""
+"""RNN, GRU and LSTM: one op a direction where ours computes the same, else one step after the other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import functional as F
 from ...core import ops
+from ...functional._recurrent import recurrent_layer
 from ...tensor import Tensor
 from ._table import counterpart, ints
 
@@ -28,6 +29,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
 _DEFAULTS = {"LeakyRelu": (0.01, 0.0), "ThresholdedRelu": (1.0, 0.0), "HardSigmoid": (0.2, 0.5), "Elu": (1.0, 0.0)}
 
 Step = Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
+Whole = tuple[str, tuple[Tensor, Tensor, Tensor | None, Tensor | None]]  # for `recurrent_layer`: mode, weights and biases
 
 
 def _activations(names: Any, alphas: Any, betas: Any, clip: float | None) -> list[Callable[[Tensor], Tensor]]:
@@ -54,10 +56,9 @@ def _directed(direction: str) -> list[bool]:
     return {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
 
 
-def _run(x: Tensor, state: tuple[Tensor, ...], lengths: Any, backward: bool, step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
+def _run(x: Tensor, state: tuple[Tensor, ...], limits: Any, backward: bool, step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
     """x: [t, n, size]. The hidden states of all steps, [t, n, hidden], and the last state; sequences may end early."""
     times = x.shape[0]
-    limits = None if lengths is None else np.asarray(ints(lengths))
     results: list[Tensor] = [x] * times
     for time in reversed(range(times)) if backward else range(times):
         fresh = step(x[time], state)
@@ -73,17 +74,25 @@ def _run(x: Tensor, state: tuple[Tensor, ...], lengths: Any, backward: bool, ste
 
 
 def _all_directions(
-    x: Tensor, direction: str, lengths: Any, initial: list[Tensor | None], hidden: int, layout: int, step_for: Callable[[int], Step]
-) -> tuple[Tensor, ...]:
-    """Y, and the last of each part of the state."""
+    x: Tensor, direction: str, lengths: Any, initial: list[Tensor | None], hidden: int, layout: int,
+    step_for: Callable[[int], Step], whole_for: Callable[[int], Whole | None],
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Y, and the last of each part of the state. whole_for: None for a direction that has to go step by step."""
     if layout:
         x = F.transpose(x, (1, 0, 2))
         initial = [part if part is None else F.transpose(part, (1, 0, 2)) for part in initial]
+    limits = None if lengths is None else np.asarray(ints(lengths))
+    if limits is not None and (limits >= x.shape[0]).all():
+        limits = None
     lines, ends = [], []
     for number, backward in enumerate(_directed(direction)):
         zero = F.zeros((x.shape[1], hidden)).astype(x.dtype)
         state = tuple(zero if part is None else part[number] for part in initial)
-        line, end = _run(x, state, lengths, backward, step_for(number))
+        whole = whole_for(number) if limits is None else None
+        if whole is not None:
+            line, end = recurrent_layer(whole[0], x, state, *whole[1], backwards=backward)
+        else:
+            line, end = _run(x, state, limits, backward, step_for(number))
         lines.append(line)
         ends.append(end)
     y = F.stack(lines, axis=1)  # [t, directions, n, hidden]
@@ -100,6 +109,23 @@ def _biases(b: Tensor | None, number: int, gates: int, hidden: int) -> tuple[Any
     return b[number][: gates * hidden], b[number][gates * hidden :]
 
 
+def _weights(order: tuple[int, ...], number: int, w: Tensor, r: Tensor, b: Tensor | None) -> Any:
+    """Weights and biases of a direction as `recurrent_layer` takes them. order: where its gates stand in ONNX's."""
+    size: Any = r.shape[-1]
+
+    def sorted_gates(rows: Tensor) -> Tensor:
+        return F.concat([rows[k * size : (k + 1) * size] for k in order]) if len(order) > 1 else rows
+
+    biases = (None, None) if b is None else _biases(b, number, len(order), size)
+    return tuple(part if part is None else sorted_gates(part) for part in (w[number], r[number], *biases))
+
+
+def _names(activations: Any, default: list[str], number: int) -> list[str]:
+    """Of the functions of one direction, in small letters."""
+    count = len(default)
+    return [name.lower() for name in (activations[number * count : (number + 1) * count] if activations else default)]
+
+
 @counterpart("RNN")
 def rnn(
     x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Any = None, h: Tensor | None = None, *,
@@ -113,7 +139,11 @@ def rnn(
         bw, br = _biases(b, number, 1, hidden)
         return lambda xt, state: (functions[number](F.nn.linear(xt, w[number]) + F.nn.linear(state[0], r[number]) + bw + br),)
 
-    return _all_directions(x, direction, lengths, [h], hidden, layout, step_for)
+    def whole_for(number: int) -> Whole | None:
+        (name,) = _names(activations, ["Tanh"], number)
+        return (name, _weights((0,), number, w, r, b)) if clip is None and name in ("tanh", "relu") else None
+
+    return _all_directions(x, direction, lengths, [h], hidden, layout, step_for, whole_for)
 
 
 @counterpart("GRU")
@@ -146,7 +176,11 @@ def gru(
 
         return step
 
-    return _all_directions(x, direction, lengths, [h], hidden, layout, step_for)
+    def whole_for(number: int) -> Whole | None:
+        usual = clip is None and _names(activations, ["Sigmoid", "Tanh"], number) == ["sigmoid", "tanh"]
+        return ("gru", _weights((1, 0, 2), number, w, r, b)) if usual and linear_before_reset else None
+
+    return _all_directions(x, direction, lengths, [h], hidden, layout, step_for, whole_for)
 
 
 @counterpart("LSTM")
@@ -177,4 +211,9 @@ def lstm(
 
         return step
 
-    return _all_directions(x, direction, lengths, [h, c], hidden, layout, step_for)
+    def whole_for(number: int) -> Whole | None:
+        usual = clip is None and p is None and not input_forget
+        usual = usual and _names(activations, ["Sigmoid", "Tanh", "Tanh"], number) == ["sigmoid", "tanh", "tanh"]
+        return ("lstm", _weights((0, 2, 3, 1), number, w, r, b)) if usual else None
+
+    return _all_directions(x, direction, lengths, [h, c], hidden, layout, step_for, whole_for)

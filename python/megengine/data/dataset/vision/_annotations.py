@@ -74,7 +74,10 @@ class AnnotatedImages(VisionDataset):
         return len(self.ids)
 
     def get_img_info(self, index: int) -> dict[str, Any]:
-        """What the annotation file says of an image: height, width, file_name, id."""
+        """Returns what the annotation file says about an image, a dict with height, width, file_name and id.
+
+        index: of the sample.
+        """
         return self.imgs[self.ids[index]]
 
     def _entries(self, number: Any) -> list[dict[str, Any]]:

@@ -14,13 +14,14 @@ from .utils import calculate_md5, load_raw_data_from_url, untargz
 
 
 class CIFAR10(DatasetInMemory):
-    """Small photographs of 10 classes, Krizhevsky 2009: samples (image, label).
+    """CIFAR-10 (Krizhevsky 2009): 60,000 small photographs of 10 classes; a sample is (image, label).
 
-    image: uint8 (32, 32, 3) in BGR. label: int32, 0 to 9.
+    image: uint8 (32, 32, 3), BGR. label: int32, 0 to 9.
 
-    root: folder with ``cifar-10-batches-py`` or its archive; default: the user's cache folder.
-    train: the 50,000 training samples, or the 10,000 test samples.
-    download: fetch the archive if it is missing. timeout: taken for compatibility.
+    root: the folder that holds ``cifar-10-batches-py`` or its archive; default: the user's cache folder.
+    train: True, the default, for the 50,000 training images; False for the 10,000 test images.
+    download: fetch the archive if it is missing, default True.
+    timeout: accepted for compatibility, and has no effect.
 
     Raises FileNotFoundError for missing files, RuntimeError for damaged ones.
 
@@ -39,8 +40,7 @@ class CIFAR10(DatasetInMemory):
     test_batch = ["test_batch"]
     meta_info = {"name": "batches.meta"}
 
-    _label_key = b"labels"
-    _names_key = b"label_names"
+    _label_keys: tuple[bytes, ...] = (b"labels",)
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class CIFAR10(DatasetInMemory):
         self.arrays = self.process()
 
     @property
-    def meta(self) -> list[str]:
-        """Names of the classes."""
-        return self._names(self._names_key)
+    def meta(self) -> dict[bytes, Any]:
+        """What the archive says of itself: ``meta[b"label_names"]`` are the names of the classes."""
+        return self._read(self.meta_info["name"])
 
     def download(self) -> None:
         """Fetches and unpacks the archive unless its folder is there."""
@@ -79,28 +79,29 @@ class CIFAR10(DatasetInMemory):
         self.untar(archive, str(self.root))
 
     def untar(self, file_path: str, dirs: str) -> None:
-        """Unpacks the archive ``file_path`` into the folder ``dirs``."""
+        """Unpacks an archive.
+
+        file_path: the archive.
+        dirs: the folder to unpack into.
+        """
         untargz(file_path, dirs)
 
     def bytes2array(self, filenames: Sequence[str]) -> tuple[np.ndarray, ...]:
-        """Returns (images, labels) of batch files, given by name."""
-        images, labels = [], []
-        for name in filenames:
-            batch = self._read(name)
-            images.append(np.asarray(batch[b"data"], dtype=np.uint8).reshape(-1, 3, 32, 32))
-            labels.extend(batch[self._label_key])
-        rgb = np.concatenate(images).transpose(0, 2, 3, 1)
-        return np.ascontiguousarray(rgb[..., ::-1]), np.array(labels, dtype=np.int32)
+        """Reads batch files; returns their images, and each kind of labels.
+
+        filenames: their names.
+        """
+        batches = [self._read(name) for name in filenames]
+        rgb = np.concatenate([np.asarray(batch[b"data"], np.uint8).reshape(-1, 3, 32, 32) for batch in batches])
+        labels = (np.concatenate([batch[key] for batch in batches]).astype(np.int32) for key in self._label_keys)
+        return np.ascontiguousarray(rgb.transpose(0, 2, 3, 1)[..., ::-1]), *labels
 
     def process(self) -> tuple[np.ndarray, ...]:
-        """Returns the arrays of the wanted part."""
+        """Returns the arrays of the chosen part: images, and each kind of labels."""
         return self.bytes2array(self.target_file)
 
     def _folder(self) -> str:
         return os.path.join(str(self.root), self.raw_file_dir)
-
-    def _names(self, key: bytes) -> list[str]:
-        return [name.decode() for name in self._read(self.meta_info["name"])[key]]
 
     def _read(self, name: str) -> dict[bytes, Any]:
         from ....serialization import load_python2
@@ -117,10 +118,12 @@ class CIFAR10(DatasetInMemory):
 
 
 class CIFAR100(CIFAR10):
-    """Small photographs of 100 classes, Krizhevsky 2009: samples (image, label).
+    """CIFAR-100 (Krizhevsky 2009): 60,000 small photographs of 100 classes; a sample is (image, label, superclass).
 
-    image: uint8 (32, 32, 3) in BGR. label: int32, 0 to 99, of the fine class; ``coarse_meta`` and
-    ``coarse_labels()`` give the 20 super-classes. Arguments and errors as of `CIFAR10`.
+    image: uint8 (32, 32, 3), BGR. label: int32, 0 to 99. superclass: int32, 0 to 19. ``meta[b"fine_label_names"]`` and
+    ``meta[b"coarse_label_names"]`` name them.
+
+    Arguments and errors as of `CIFAR10`.
 
     >>> try:
     ...     CIFAR100("photos", download=False)
@@ -137,17 +140,4 @@ class CIFAR100(CIFAR10):
     test_batch = ["test"]
     meta_info = {"name": "meta"}
 
-    _label_key = b"fine_labels"
-    _names_key = b"fine_label_names"
-
-    @property
-    def coarse_meta(self) -> list[str]:
-        """Names of the super-classes."""
-        return self._names(b"coarse_label_names")
-
-    def coarse_labels(self) -> np.ndarray:
-        """Returns the super-class of every sample, int32 (N,)."""
-        return np.array(
-            [label for name in self.target_file for label in self._read(name)[b"coarse_labels"]],
-            np.int32,
-        )
+    _label_keys = (b"fine_labels", b"coarse_labels")

@@ -36,16 +36,17 @@ _TRAIN_IDS = {
 
 
 class Cityscapes(VisionDataset):
-    """Street scenes with a class for each pixel, Cordts et al. 2016: samples with the parts of
-    ``order``.
+    """Cityscapes (Cordts et al. 2016): street scenes with a class for each pixel; a sample has the parts of ``order``.
 
-    root: has folders ``leftImg8bit`` and ``gtFine`` or ``gtCoarse``.
-    image_set: train, val or test; for gtCoarse train, train_extra or val. mode: gtFine or gtCoarse.
-    order: names of the parts, default ("image", "mask").
+    image: uint8 (H, W, 3), BGR. mask: uint8 (H, W, 1), an index of ``class_names``, or 255 for no class. info: [height, width, path of
+    the image].
 
-    image: uint8 BGR (H, W, 3); mask: uint8 (H, W, 1), number in ``class_names`` or 255 for no
-    class; info: [height, width, path of the image]. Raises ValueError for unknown sets,
-    FileNotFoundError for missing folders or masks.
+    root: the folder that holds ``leftImg8bit`` and ``gtFine`` or ``gtCoarse``.
+    image_set: "train", "val" or "test"; for gtCoarse "train", "train_extra" or "val".
+    mode: "gtFine" or "gtCoarse".
+    order: names of the parts of a sample, default ("image", "mask").
+
+    Raises ValueError for unknown sets, FileNotFoundError for missing folders or masks.
 
     >>> len(Cityscapes.class_names), Cityscapes.class_names[0]
     (19, 'road')

@@ -13,11 +13,15 @@ from .utils import is_img, read_image, require
 
 
 class ImageFolder(VisionDataset):
-    """Images in a folder for each class: samples (image, label) of ``root/<class>/.../<image>``.
+    """Images in one folder per class, ``root/<class>/.../<image>``; a sample is (image, label).
 
-    root: the folder; classes are numbered in order of their names. check_valid_func: takes a path
-    and says whether it is a sample; by default by file ending. class_name: the label is the class's
-    name, else its number. image: uint8 BGR (H, W, 3). Raises FileNotFoundError without any sample.
+    image: uint8 (H, W, 3), BGR. label: int, the number of the class; classes are numbered in the order of their names.
+
+    root: the folder.
+    check_valid_func: takes a path and tells whether it is a sample; default: by its file name extension.
+    class_name: give the name of the class instead of its number, default False.
+
+    Raises FileNotFoundError if there are no samples.
 
     >>> import pathlib, tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -49,7 +53,7 @@ class ImageFolder(VisionDataset):
             )
 
     def collect_class(self) -> dict[str, int]:
-        """Returns the number of each class by its folder's name."""
+        """Returns the number of each class by the name of its folder, a dict."""
         with os.scandir(str(self.root)) as entries:
             return {
                 name: i
@@ -57,7 +61,7 @@ class ImageFolder(VisionDataset):
             }
 
     def collect_samples(self) -> list[tuple[str, Any]]:
-        """Returns (path, label) of every image, sorted by class and path."""
+        """Returns (path, label) of every image, a list sorted by class and path."""
         samples: list[tuple[str, Any]] = []
         for name, number in self.class_dict.items():
             for folder, folders, files in os.walk(

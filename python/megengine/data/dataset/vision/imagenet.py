@@ -13,17 +13,15 @@ from .utils import calculate_md5, require, safe_extract, untar, untargz
 
 
 class ImageNet(ImageFolder):
-    """ImageNet's 1000 classes (ILSVRC 2012), Russakovsky et al. 2015: samples (image, label).
+    """ImageNet (ILSVRC 2012; Russakovsky et al. 2015): photographs of 1000 classes; a sample is (image, label).
 
-    image: uint8 BGR (H, W, 3). label: int, 0 to 999, in order of WordNet ids.
+    image: uint8 (H, W, 3), BGR. label: int, 0 to 999, in the order of the WordNet ids.
 
-    root: has folders ``train`` and ``val`` with one folder per class, or the archives named in
-        ``raw_file_meta``, which are unpacked on first use (the validation images need the devkit's
-        archive, too, and SciPy).
-    train: the training images, or the validation images.
+    root: the folder that holds ``train`` and ``val``, each with one folder per class, or the archives named in ``raw_file_meta``, which
+    are unpacked at the first use. The validation images need the archive of the devkit, too, and SciPy. Default: the user's cache folder.
+    train: True, the default, for the training images; False for the validation images.
 
-    Raises FileNotFoundError when neither is there; archives cannot be downloaded without an account
-    at image-net.org.
+    Raises FileNotFoundError when there are neither folders nor archives: image-net.org gives the archives to registered users only.
 
     >>> try:
     ...     ImageNet("photos", train=False)
@@ -57,7 +55,7 @@ class ImageNet(ImageFolder):
         super().__init__(self.target_folder, **kwargs)
 
     def check_raw_file(self) -> bool:
-        """Tells whether the archives that are needed are there and complete (reads all of them)."""
+        """Tells whether the archives that are needed are there and undamaged; it reads all of them."""
         names = ("train",) if self.train else ("val", "devkit")
         files = [
             (os.path.join(self._base(), self.raw_file_meta[name][0]), self.raw_file_meta[name][1])
@@ -67,14 +65,14 @@ class ImageNet(ImageFolder):
 
     @property
     def valid_ground_truth(self) -> list[int]:
-        """ILSVRC number (1..1000) of the class of each validation image, in order."""
+        """Returns the ILSVRC number (1 to 1000) of the class of each validation image, in order."""
         path = os.path.join(self.devkit_dir, "data", "ILSVRC2012_validation_ground_truth.txt")
         with open(require(path, "ground truth of the validation images")) as file:
             return [int(line) for line in file]
 
     @property
     def meta(self) -> tuple[dict[int, str], dict[str, tuple[str, ...]]]:
-        """(ILSVRC number -> WordNet id, WordNet id -> names), from the devkit."""
+        """Returns, from the devkit, the tuple (ILSVRC number -> WordNet id, WordNet id -> names)."""
         path = require(
             os.path.join(self.devkit_dir, "data", "meta.mat"), "description of the classes"
         )

@@ -12,11 +12,13 @@ from ..meta_dataset import Dataset
 
 
 class VisionDataset(Dataset):
-    """The base class of datasets in a folder; subclasses define ``__getitem__`` and ``__len__``.
+    """The base class of image datasets in a folder; subclasses define ``__getitem__`` and ``__len__``.
 
-    root: the folder; "~" is the user's. order: names of the parts of a sample, default ("image",).
-    supported_order: the names that there are. Raises ValueError for a name that is not supported or
-    comes twice.
+    root: the folder; "~" stands for the user's home.
+    order: names of the parts of a sample, default ("image",).
+    supported_order: the names that ``order`` may hold.
+
+    Raises ValueError for a name that is not supported or comes twice.
 
     >>> class Faces(VisionDataset):
     ...     supported_order = ("image", "boxes")

@@ -15,17 +15,15 @@ from .utils import load_raw_data_from_url
 
 
 class MNIST(DatasetInMemory):
-    """Handwritten digits, LeCun et al. 1998: 60,000 training and 10,000 test samples (image,
-    label).
+    """MNIST (LeCun et al. 1998): 70,000 handwritten digits; a sample is (image, label).
 
-    image: uint8 (28, 28, 1). label: int32, 0 to 9.
+    image: uint8 (28, 28, 1). label: int32, 0 to 9. Other data in the same format, such as Fashion-MNIST, can be read, too.
 
-    root: folder with the four ``*-ubyte.gz`` files (or unpacked ones); default: the user's cache
-    folder.
-    train: the training samples, or the test samples. download: fetch files that are missing.
+    root: the folder of the four ``*-ubyte.gz`` files, or of the unpacked ones; default: the user's cache folder.
+    train: True, the default, for the 60,000 training images; False for the 10,000 test images.
+    download: fetch the files that are missing, default True.
 
-    Reads other data in the same format, too (Fashion-MNIST). Raises FileNotFoundError for missing
-    files, ValueError for damaged ones.
+    Raises FileNotFoundError for missing files, ValueError for damaged ones.
 
     >>> import pathlib, struct, tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -67,17 +65,20 @@ class MNIST(DatasetInMemory):
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Numbers of the files, a dict of imgs, height, width, labels."""
+        """Numbers from the headers of the files, a dict with imgs, height, width and labels."""
         return self._meta
 
     def download(self) -> None:
-        """Fetches the files that are not there."""
+        """Fetches the files that are missing."""
         for name, md5 in zip(self.raw_file_name, self.raw_file_md5, strict=True):
             if self._path_of(name) is None:
                 load_raw_data_from_url(self.url_path + name, name, md5, str(self.root))
 
     def process(self, train: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
-        """Reads the training or the test part; returns ((images, labels), numbers of the files)."""
+        """Reads the files; returns the tuple ((images, labels), numbers from their headers). ValueError for a damaged file.
+
+        train: the training images, or else the test images.
+        """
         images_file, labels_file = self.raw_file_name[:2] if train else self.raw_file_name[2:]
         images = parse_idx3(self._require(images_file))
         labels = parse_idx1(self._require(labels_file))

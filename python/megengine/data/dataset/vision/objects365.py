@@ -6,11 +6,10 @@ from ._annotations import AnnotatedImages
 
 
 class Objects365(AnnotatedImages):
-    """Objects of 365 classes, Shao et al. 2019: samples with the parts of ``order``.
+    """Objects365 (Shao et al. 2019): scenes with boxes of objects of 365 classes; a sample has the parts of ``order``.
 
-    Arguments, parts and errors are those of `COCO`, but for keypoints, which there are not.
-    ``class_names`` are in the order of the second release of the data set; ``cats`` has what the
-    annotation file says.
+    Arguments, parts and errors as of `COCO`, without keypoints. ``class_names`` has the order of the second release of the dataset;
+    ``cats`` is what the annotation file says.
 
     >>> len(Objects365.class_names), Objects365.class_names[:3]
     (365, ('Person', 'Sneakers', 'Chair'))

@@ -26,7 +26,7 @@ def require(path: str, what: str) -> str:
 def read_image(path: str, color: bool = True) -> np.ndarray:
     """Image of a file as uint8: BGR (H, W, 3), or as it is stored with color=False.
 
-    Raises FileNotFoundError, and ValueError for a file that is no image.
+    Raises FileNotFoundError, and ValueError for a file that is not an image.
     """
     from ..._opencv import opencv
 

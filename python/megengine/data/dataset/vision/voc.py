@@ -26,19 +26,17 @@ def _palette(count: int) -> list[list[int]]:
 
 
 class PascalVOC(VisionDataset):
-    """Objects of 20 classes with boxes and masks, Everingham et al. 2010: samples with the parts of
-    ``order``.
+    """Pascal VOC (Everingham et al. 2010): scenes with boxes and masks of objects of 20 classes; a sample has the parts of ``order``.
 
-    root: a folder such as VOC2012, with JPEGImages, Annotations, SegmentationClass and ImageSets.
-    image_set: name of a list in ImageSets/Main (for boxes) or ImageSets/Segmentation (for masks):
-        train, val, trainval.
-    order: names of the parts, default ("image", "mask").
+    image: uint8 (H, W, 3), BGR. boxes: float32 (N, 4), x1, y1, x2, y2 in pixels. boxes_category: int32 (N,), the index in
+    ``class_names`` plus 1 (0 is the background). mask: uint8 (H, W, 1), such a number for each pixel, or 255 for borders. info: [height,
+    width, file name].
 
-    image: uint8 BGR (H, W, 3); boxes: float32 (N, 4), x1, y1, x2, y2 in pixels; boxes_category:
-    int32 (N,), position in ``class_names`` plus 1 (0 is the background); mask: uint8 (H, W, 1), 0
-    background, 255 border;
-    info: [height, width, file name]. Raises FileNotFoundError for missing files, ValueError for
-    unknown parts.
+    root: a folder such as VOC2012, which holds JPEGImages, Annotations, SegmentationClass and ImageSets.
+    image_set: name of a list in ImageSets/Main (for boxes) or ImageSets/Segmentation (for masks), such as "train", "val" or "trainval".
+    order: names of the parts of a sample, default ("image", "mask").
+
+    Raises FileNotFoundError for missing files, ValueError for unknown parts.
 
     >>> PascalVOC.class_names.index("cat") + 1  # in boxes_category and masks
     8
@@ -116,14 +114,21 @@ class PascalVOC(VisionDataset):
         return len(self.images)
 
     def get_img_info(self, index: int, image: np.ndarray | None = None) -> list[Any]:
-        """Returns [height, width, file name] of an image; ``image`` saves reading it again."""
+        """Returns [height, width, file name] of an image.
+
+        index: of the sample.
+        image: the image, if it was read before; default: read it.
+        """
         if index not in self.img_infos:
             image = read_image(self.images[index]) if image is None else image
             self.img_infos[index] = [*image.shape[:2], self.file_names[index] + ".jpg"]
         return self.img_infos[index]
 
     def parse_voc_xml(self, node: ElementTree.Element) -> dict[str, Any]:
-        """Returns an annotation as nested dicts; ``object`` is always a list."""
+        """Returns an annotation as nested dicts; ``object`` is always a list.
+
+        node: the element of the XML file.
+        """
         children = list(node)
         if not children:
             return {node.tag: (node.text or "").strip()}

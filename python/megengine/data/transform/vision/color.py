@@ -1,4 +1,4 @@
-"""Transforms that change colours: normalization, noise, jitter. Images are BGR, values 0 to 255."""
+"""Transforms that change colours: normalization, noise, jitter. Images are BGR with values from 0 to 255."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .vision_transform import ColorTransform, VisionTransform
 
 
 class Normalize(ColorTransform):
-    """Computes ``(image - mean) / std`` as float32.
+    """Normalizes images: ``(image - mean) / std``, as float32.
 
-    mean, std: one number or one per channel, on the image's scale. Raises ValueError for a std of
-    0.
+    mean: one number or one per channel, in the units of the image; default 0.
+    std: likewise, default 1; ValueError for 0.
 
     >>> import numpy as np
     >>> image = np.array([[[0, 100, 200]]], np.uint8)  # a pixel: blue, green, red
@@ -42,10 +42,10 @@ class Normalize(ColorTransform):
 
 
 class GaussianNoise(ColorTransform):
-    """Adds noise N(mean, std) to every value.
+    """Adds Gaussian noise to every value; the dtype stays, and integer images are clipped to its range.
 
-    mean, std: on the image's scale; by default 0 and 1. The dtype stays; integer images are clipped
-    to the range of their dtype. Raises ValueError for a negative std.
+    mean: of the noise, in the units of the image, default 0.
+    std: its standard deviation, default 1; ValueError if negative.
 
     >>> import numpy as np
     >>> GaussianNoise(mean=300.0, std=1.0).apply(np.zeros((1, 2, 1), np.uint8)).tolist()
@@ -88,9 +88,9 @@ class _Jitter(ColorTransform):
 
 
 class BrightnessTransform(_Jitter):
-    """Multiplies images by a random factor from [max(0, 1 - value), 1 + value].
+    """Changes the brightness: multiplies images by a random factor. Results are clipped to 0..255; the dtype stays.
 
-    value: 0 or more (ValueError). Results are clipped to 0..255; the dtype stays.
+    value: the factor is drawn from [max(0, 1 - value), 1 + value]; ValueError if negative.
 
     >>> import numpy as np
     >>> image = BrightnessTransform(0.5).apply(np.full((4, 4, 3), 100, np.uint8))
@@ -103,10 +103,9 @@ class BrightnessTransform(_Jitter):
 
 
 class ContrastTransform(_Jitter):
-    """Moves values away from or towards the mean brightness of the image.
+    """Changes the contrast: scales the distance of all values to the mean brightness by a random factor. Results are clipped to 0..255.
 
-    value: the random factor comes from [max(0, 1 - value), 1 + value]. Results are clipped to
-    0..255.
+    value: the factor is drawn from [max(0, 1 - value), 1 + value]; ValueError if negative.
 
     >>> import numpy as np
     >>> image = np.full((4, 4, 3), 100, np.uint8)  # all at the mean: nothing to change
@@ -122,10 +121,11 @@ class ContrastTransform(_Jitter):
 
 
 class SaturationTransform(_Jitter):
-    """Moves colours away from or towards gray.
+    """Changes the saturation: scales the distance of colours to their gray by a random factor. Results are clipped to 0..255.
 
-    value: the random factor comes from [max(0, 1 - value), 1 + value]. Results are clipped to
-    0..255. Gray is 0.114 blue + 0.587 green + 0.299 red (ITU-R BT.601).
+    value: the factor is drawn from [max(0, 1 - value), 1 + value]; ValueError if negative.
+
+    Gray is 0.114 blue + 0.587 green + 0.299 red (ITU-R BT.601).
 
     >>> import numpy as np
     >>> SaturationTransform(0.5).apply(np.zeros((4, 6, 3), np.uint8)).shape
@@ -137,10 +137,9 @@ class SaturationTransform(_Jitter):
 
 
 class HueTransform(_Jitter):
-    """Turns the hue by a random part of the circle, up to ``value`` either way.
+    """Rotates the hue by a random angle. Images without three channels stay as they are. Needs OpenCV.
 
-    value: 0 to 0.5 (ValueError); 0.5 reaches every hue. Images without three channels stay. Needs
-    OpenCV.
+    value: the largest angle, as a fraction of the circle, 0 to 0.5 (ValueError for others); 0.5 reaches every hue.
 
     >>> import importlib.util, numpy as np
     >>> gray = np.full((1, 1, 3), 100, np.uint8)  # has no hue
@@ -163,8 +162,8 @@ class HueTransform(_Jitter):
 class ColorJitter(ColorTransform):
     """Changes brightness, contrast, saturation and hue at random, in random order.
 
-    brightness, contrast, saturation, hue: as ``value`` of the transforms of these names; 0, the
-    default, leaves one out.
+    brightness, contrast, saturation, hue: as ``value`` of `BrightnessTransform`, `ContrastTransform`, `SaturationTransform` and
+    `HueTransform`; 0, the default, leaves one out.
 
     >>> import numpy as np
     >>> jitter = ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4)
@@ -199,10 +198,11 @@ class ColorJitter(ColorTransform):
 
 
 class Lighting(ColorTransform):
-    """Adds a random amount N(0, scale) of each principal colour of ImageNet.
+    """Adds one random colour to all pixels, along the principal components of ImageNet's colours. Results are clipped to 0..255.
 
-    scale: 0.1 in the paper. Results are clipped to 0..255. Source: Krizhevsky et al. 2012,
-    "ImageNet Classification with Deep Convolutional Neural Networks", section 4.1.
+    scale: standard deviation of the random factors, 0.1 in the paper; ValueError if negative.
+
+    Source: Krizhevsky et al. 2012, "ImageNet Classification with Deep Convolutional Neural Networks", section 4.1.
 
     >>> import numpy as np
     >>> image = Lighting(0.1).apply(np.full((4, 6, 3), 100, np.uint8))

@@ -1,4 +1,4 @@
-"""Functions of one image, an array (H, W, C) or (H, W). OpenCV is loaded by the first one that needs it."""
+"""Functions of one image, an array (H, W, C) or (H, W). The first one that needs OpenCV imports it."""
 
 from __future__ import annotations
 
@@ -29,27 +29,29 @@ def wrap_keepdims(func: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 @wrap_keepdims
 def to_gray(image: np.ndarray) -> np.ndarray:
-    """Brightness of a BGR image, (H, W, 3) -> (H, W, 1), same dtype (uint8, uint16 or float32)."""
+    """Converts a BGR image to gray, (H, W, 3) -> (H, W, 1), same dtype (uint8, uint16 or float32)."""
     return _opencv().cvtColor(image, _opencv().COLOR_BGR2GRAY)
 
 
 @wrap_keepdims
 def to_bgr(image: np.ndarray) -> np.ndarray:
-    """A gray image with its channel three times, (H, W, 1) -> (H, W, 3), same dtype."""
+    """Repeats a gray image in three channels, (H, W, 1) -> (H, W, 3), same dtype."""
     return _opencv().cvtColor(image, _opencv().COLOR_GRAY2BGR)
 
 
 @wrap_keepdims
 def pad(input: np.ndarray, size: int | Sequence[int], value: float | Sequence[float]) -> np.ndarray:
-    """Add a border.
+    """Adds a border.
 
     size: pixels on every side; or (bottom, right); or (top, bottom, left, right). value: one number or one
-    per channel. Raises ValueError for another number of sizes or negative ones.
+    per channel; if one is a float, the result is float32. Raises ValueError for another number of sizes or negative ones.
     """
     top, bottom, left, right = _pad_sides(size)
     height, width = input.shape[:2]
-    result = np.empty((height + top + bottom, width + left + right, *input.shape[2:]), input.dtype)
-    result[...] = np.asarray(value).astype(input.dtype)
+    filling = np.asarray(value)
+    dtype = np.float32 if filling.dtype.kind == "f" else input.dtype
+    result = np.empty((height + top + bottom, width + left + right, *input.shape[2:]), dtype)
+    result[...] = filling.astype(dtype)
     result[top : top + height, left : left + width] = input
     return result
 
@@ -69,7 +71,7 @@ def _pad_sides(size: int | Sequence[int]) -> tuple[int, int, int, int]:
 
 @wrap_keepdims
 def flip(image: np.ndarray, flipCode: int) -> np.ndarray:
-    """Mirror: ``flipCode`` 0 up-down, positive left-right, negative both. Returns a contiguous copy."""
+    """Mirrors an image: ``flipCode`` 0 upside down, positive left to right, negative both. Returns a contiguous copy."""
     if flipCode == 0:
         return np.ascontiguousarray(image[::-1])
     if flipCode > 0:
@@ -81,9 +83,9 @@ def flip(image: np.ndarray, flipCode: int) -> np.ndarray:
 def resize(
     input: np.ndarray, size: int | Sequence[int], interpolation: int = INTER_LINEAR
 ) -> np.ndarray:
-    """The image with ``size`` = (height, width), or one number for both; same dtype.
+    """Resizes an image to ``size`` = (height, width), or one number for both; same dtype.
 
-    interpolation: a number of OpenCV. Raises ValueError for sizes below 1.
+    interpolation: a constant of OpenCV. Raises ValueError for sizes below 1.
     """
     height, width = (size, size) if isinstance(size, (int, np.integer)) else size
     if height < 1 or width < 1:

@@ -16,8 +16,9 @@ from .vision_transform import VisionTransform
 class Pad(VisionTransform):
     """Adds a border.
 
-    size: in pixels; one number for all sides, (bottom, right) or (top, bottom, left, right).
-    value: of the image's border, one number or one per channel. mask_value: of the mask's.
+    size: its width in pixels: one number for all sides, (bottom, right) or (top, bottom, left, right); default 0.
+    value: of the image's border, one number or one per channel, default 0.
+    mask_value: of the mask's border, default 0.
 
     >>> import numpy as np
     >>> Pad((1, 0, 1, 1), value=9).apply(np.zeros((1, 2), np.uint8)).tolist()
@@ -75,12 +76,10 @@ class _Resizing(VisionTransform):
 
 
 class Resize(_Resizing):
-    """Resizes images; coordinates and masks follow.
+    """Resizes images; coordinates and masks follow. Needs OpenCV.
 
-    output_size: (height, width); one number is for the shorter edge, and the ratio of the edges
-    stays.
-    interpolation: a number of OpenCV's, by default INTER_LINEAR. Masks take the nearest value.
-    Needs OpenCV.
+    output_size: (height, width); or one number, the length of the shorter edge: the aspect ratio is kept then.
+    interpolation: a constant of OpenCV, default INTER_LINEAR; masks take the nearest value.
 
     >>> import importlib.util, numpy as np
     >>> image, boxes = np.zeros((4, 6, 3), np.uint8), np.array([[0, 0, 3, 2]])
@@ -109,12 +108,15 @@ class Resize(_Resizing):
 
 
 class ShortestEdgeResize(_Resizing):
-    """Resizes the shorter edge to a random size, but the longer one to at most ``max_size``.
+    """Resizes the shorter edge to a random length and keeps the aspect ratio; the longer edge has at most ``max_size`` pixels.
 
-    min_size: one number; (low, high) with sample_style "range" (both ends included); or the sizes
-        to pick from with "choice".
-    max_size: of the longer edge, in pixels; the ratio of the edges stays.
+    min_size: length of the shorter edge in pixels: one number; (low, high), both included, with sample_style "range"; or the lengths to
+    choose from with "choice".
+    max_size: of the longer edge, in pixels.
+    sample_style: "range", the default, or "choice".
     interpolation: as of `Resize`.
+
+    Raises ValueError for another style, and for a range that is not two numbers. Needs OpenCV.
 
     >>> import importlib.util, numpy as np
     >>> image = np.zeros((4, 8, 3), np.uint8)
@@ -152,8 +154,9 @@ class ShortestEdgeResize(_Resizing):
 
 
 class RandomResize(_Resizing):
-    """Scales both edges by one random factor from ``scale_range`` = (low, high).
+    """Scales both edges by one random factor. Needs OpenCV.
 
+    scale_range: (low, high), between which the factor is drawn.
     interpolation: as of `Resize`.
 
     >>> import importlib.util, numpy as np
@@ -194,10 +197,12 @@ class _Crop(VisionTransform):
 
 
 class RandomCrop(_Crop):
-    """Adds a border, then cuts out a part at a random place; a smaller image is filled up first.
+    """Adds a border, then crops at a random position; an image that is smaller than the crop is padded first.
 
-    output_size: (height, width) or one number. padding_size: as ``size`` of `Pad`. padding_value:
-    of the image's border, one number or one per channel. padding_maskvalue: of the mask's.
+    output_size: of the crop, (height, width), or one number for a square.
+    padding_size: width of the border, as ``size`` of `Pad`; default 0.
+    padding_value: of the image's border, one number or one per channel, default 0.
+    padding_maskvalue: of the mask's border, default 0.
 
     >>> import numpy as np
     >>> RandomCrop(32, padding_size=4).apply(np.zeros((32, 32, 3), np.uint8)).shape
@@ -221,7 +226,10 @@ class RandomCrop(_Crop):
         self._fill = (0, 0)  # rows below and columns to the right that are missing
 
     def apply(self, input: Any) -> Any:
-        """Transforms a sample; returns it cropped."""
+        """Crops a sample and returns it.
+
+        input: the sample.
+        """
         self.pad.order = self.order
         return super().apply(self.pad.apply(input))
 
@@ -242,12 +250,15 @@ class RandomCrop(_Crop):
 
 
 class RandomResizedCrop(VisionTransform):
-    """Cuts out a random part and resizes it.
+    """Crops a random part of random area and aspect ratio, and resizes it. Needs OpenCV.
 
-    output_size: (height, width) or one number. scale_range: share of the area. ratio_range: width /
-    height.
-    interpolation: as of `Resize`. Ten draws that do not fit end in a central part. Source: Szegedy
-    et al. 2015, "Going Deeper with Convolutions", section 6.
+    output_size: of the result, (height, width), or one number for a square.
+    scale_range: share of the image's area, default (0.08, 1).
+    ratio_range: width / height of the part, default (3/4, 4/3).
+    interpolation: as of `Resize`.
+
+    After ten draws that do not fit into the image it takes a part of its centre. Source: Szegedy et al. 2015, "Going Deeper with
+    Convolutions", section 6.
 
     >>> import importlib.util, numpy as np
     >>> image = np.zeros((375, 500, 3), np.uint8)
@@ -311,10 +322,9 @@ class RandomResizedCrop(VisionTransform):
 
 
 class CenterCrop(_Crop):
-    """Cuts a part out of the middle.
+    """Crops the centre of an image.
 
-    output_size: (height, width), or one number for a square. Raises ValueError when the image is
-    smaller.
+    output_size: of the crop, (height, width), or one number for a square; ValueError when the image is smaller.
 
     >>> import numpy as np
     >>> image = np.arange(16).reshape(4, 4)
@@ -371,7 +381,9 @@ class _RandomFlip(VisionTransform):
 
 
 class RandomHorizontalFlip(_RandomFlip):
-    """Mirrors left-right with probability ``prob``, by default 0.5.
+    """Mirrors images left to right at random.
+
+    prob: the probability, 0 to 1 (ValueError for others), default 0.5.
 
     >>> import numpy as np
     >>> flip = RandomHorizontalFlip(prob=1.0, order=("image", "boxes"))
@@ -383,7 +395,9 @@ class RandomHorizontalFlip(_RandomFlip):
 
 
 class RandomVerticalFlip(_RandomFlip):
-    """Mirrors up-down with probability ``prob``, by default 0.5.
+    """Mirrors images upside down at random.
+
+    prob: the probability, 0 to 1 (ValueError for others), default 0.5.
 
     >>> import numpy as np
     >>> RandomVerticalFlip(prob=1.0).apply(np.array([[1, 2], [3, 4]])).tolist()

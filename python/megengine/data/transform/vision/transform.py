@@ -56,10 +56,9 @@ __all__ = [
 
 
 class ToMode(VisionTransform):
-    """Sets the order of the axes.
+    """Sets the order of the axes of images; (H, W) gets a channel axis first. Masks are treated like images; coordinates stay.
 
-    mode: "CHW", the default, turns (H, W, C) into (C, H, W); "HWC" leaves it; (H, W) gets C = 1.
-    Masks are treated like images; coordinates stay.
+    mode: "CHW", the default, turns (H, W, C) into (C, H, W); "HWC" leaves it. ValueError for others.
 
     >>> import numpy as np
     >>> ToMode("CHW").apply(np.zeros((4, 6, 3))).shape
@@ -85,11 +84,14 @@ class ToMode(VisionTransform):
 
 
 class Compose(VisionTransform):
-    """Applies several transforms in a row.
+    """Applies several transforms one after the other.
 
-    order: becomes the order of all of them, whatever they had; ("image",) when not given.
-    shuffle_indices: groups of positions, counted from 1, whose transforms change places at random,
-        for example [(1, 2, 3)]; drawn per sample, or once per batch with batch_compose.
+    transforms: a sequence of `Transform`; TypeError for others.
+    batch_compose: apply each transform to the whole batch before the next one, default False: all transforms to one sample after the
+    other.
+    shuffle_indices: groups of positions, counted from 1 (ValueError for others), whose transforms change places at random, such as
+    [(1, 2, 3)]; drawn for each sample, or once per batch with ``batch_compose``.
+    order: names of the parts of a sample, which replaces that of each transform; default ("image",).
 
     >>> import numpy as np
     >>> transform = Compose([CenterCrop(2), Normalize(mean=1.0, std=2.0), ToMode()])
@@ -133,7 +135,10 @@ class Compose(VisionTransform):
                 transform.order = order
 
     def apply_batch(self, inputs: Sequence[Any]) -> Any:
-        """Transforms each of ``inputs``; returns the samples."""
+        """Transforms several samples; returns a tuple of the same length.
+
+        inputs: the samples of a batch.
+        """
         if not self.batch_compose:
             return tuple(self.apply(sample) for sample in inputs)
         for transform in self._shuffled():
@@ -141,7 +146,10 @@ class Compose(VisionTransform):
         return inputs
 
     def apply(self, input: Any) -> Any:
-        """Transforms one sample; returns it."""
+        """Transforms one sample and returns it.
+
+        input: the sample.
+        """
         for transform in self._shuffled():
             input = transform.apply(input)
         return input
@@ -157,11 +165,10 @@ class Compose(VisionTransform):
 
 
 class TorchTransformCompose(ColorTransform):
-    """Applies transforms of torchvision (or any functions of an image) in a row.
+    """Applies transforms of torchvision, or any functions of a PIL image, one after the other.
 
-    The image goes in as an RGB PIL image (ImportError without Pillow), and comes out as a BGR array
-    (H, W, C); a tensor result, as of ``ToTensor``, comes out as it is laid out, (C, H, W), with
-    blue first.
+    transforms: the functions. The first one gets an RGB PIL image (ImportError without Pillow); the result of the last becomes a BGR
+    array (H, W, C). A tensor, as ``ToTensor`` gives, keeps its layout (C, H, W), with blue first.
 
     >>> import importlib.util, numpy as np
     >>> turn = TorchTransformCompose([lambda image: image.rotate(180)])

@@ -1,4 +1,4 @@
-"""The base of vision transforms: which part of a sample is an image, which are boxes, and so on."""
+"""The base class of image transforms: which part of a sample is an image, which are boxes, and so on."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from ..meta_transform import Transform
 class VisionTransform(Transform):
     """The base class of transforms of images together with their annotations.
 
-    order: names of the parts of a sample, default ("image",). Parts after the named ones stay as
-    they are, so a sample (image, label) needs no order. Names:
+    order: names of the parts of a sample, default ("image",); ValueError unless it is a sequence of names. Parts after the named ones
+    stay as they are, so a sample (image, label) needs no order. The names:
 
     * "image": (H, W, C)
     * "coords": points (N, 2), x before y
     * "boxes": (N, 4), corners x1, y1, x2, y2
     * "mask": (H, W) or (H, W, 1)
-    * "keypoints": (N, K, 3): x, y and a label, for N instances of K points
-    * "polygons": list of point arrays (N_i, 2)
+    * "keypoints": (N, K, 3), x, y and a label, for N instances of K points
+    * "polygons": a list of point arrays (N_i, 2)
     * "category" and names that end with "_category": labels, unchanged
     * "info": anything, unchanged
 
-    A subclass defines ``_apply_image``, ``_apply_coords`` and ``_apply_mask`` (boxes, keypoints and
-    polygons follow from coords); it may define ``_apply_<name>`` for names of its own. Random ones
-    draw in ``_prepare``, so that all parts of one sample see the same draw.
+    A subclass defines ``_apply_image``, ``_apply_coords`` and ``_apply_mask``; boxes, keypoints and polygons follow from coords. It may
+    define ``_apply_<name>`` for names of its own. Random transforms draw in ``_prepare``, so that all parts of a sample see the same draw.
 
     >>> import numpy as np
     >>> class ShiftRight(VisionTransform):
@@ -53,7 +52,10 @@ class VisionTransform(Transform):
         self.order = order
 
     def apply(self, input: Any) -> Any:
-        """Transforms a sample; returns a tuple for a tuple, else one array."""
+        """Transforms a sample; returns a tuple if it is one, else an array. ValueError when it has fewer parts than ``order``.
+
+        input: the sample.
+        """
         single = not isinstance(input, (tuple, list))
         parts = (input,) if single else input
         if len(parts) < len(self.order):
@@ -125,7 +127,7 @@ class VisionTransform(Transform):
 
 
 class ColorTransform(VisionTransform):
-    """Base of transforms that change the image alone: coords and masks stay."""
+    """Base class of transforms that change the colours of the image alone: coordinates and masks stay."""
 
     def _apply_coords(self, coords: np.ndarray) -> np.ndarray:
         return coords

@@ -1,0 +1,75 @@
+// backends/cpu/kernels/recurrent_cells.h -- what stands between two products of a recurrent layer,
+// one loop over a step's rows: the gates' functions and states, and their gradients. Formulas and
+// names are those of runtime/ops/recurrent.cpp; functions have the bits of the element-wise ops.
+// Compiled once an instruction set.
+#pragma once
+
+#include <cstdint>
+
+namespace megjit::cpu {
+
+// Everything points to the first of `rows` rows. Activations may lie on gates, dgates on
+// activations.
+struct LstmStep {
+    int64_t rows, hidden;
+    const float *gates, *product;  // [rows, 4 * hidden]
+    const float* c_before;  // [rows, hidden], as the following
+    float *y, *c;
+    float* activations;  // [rows, 4 * hidden]
+};
+struct LstmGradStep {
+    int64_t rows, hidden;
+    const float* activations;  // [rows, 4 * hidden]
+    const float *c_before, *c, *dy;  // [rows, hidden], as the following
+    const float* dc;  // null: zeros
+    const float* product;  // dh from the step behind; null: there is none
+    float* carried;  // dc from the step behind, then that for the step before
+    float* dgates;  // [rows, 4 * hidden]
+};
+struct GruStep {
+    int64_t rows, hidden;
+    const float *gates, *product;  // [rows, 3 * hidden]
+    const float* bias;  // [3 * hidden]
+    const float* before;  // [rows, hidden], as the following
+    float *y, *scaled;
+    float* activations;  // [rows, 3 * hidden]
+};
+struct GruGradStep {
+    int64_t rows, hidden;
+    const float* activations;  // [rows, 3 * hidden]
+    const float *before, *scaled, *dy;  // [rows, hidden], as the following
+    const float* product;  // dh from the step behind; null: there is none
+    float* carried;  // what else dh has from there, then that for the step before
+    float *dgates, *dproduct;  // [rows, 3 * hidden]
+};
+// Of n elements; y may lie on gates, dgates on y.
+struct RnnStep {
+    int64_t n;
+    bool relu;
+    const float *gates, *product;
+    float* y;
+};
+struct RnnGradStep {
+    int64_t n;
+    bool relu;
+    const float *y, *dy, *product;
+    float* dgates;
+};
+
+struct RecurrentCells {
+    void (*lstm)(const LstmStep&);
+    void (*lstm_grad)(const LstmGradStep&);
+    void (*gru)(const GruStep&);
+    void (*gru_grad)(const GruGradStep&);
+    void (*rnn)(const RnnStep&);
+    void (*rnn_grad)(const RnnGradStep&);
+};
+
+namespace avx2 {
+RecurrentCells recurrent_cells();
+}
+namespace avx512 {
+RecurrentCells recurrent_cells();
+}
+
+}  // namespace megjit::cpu

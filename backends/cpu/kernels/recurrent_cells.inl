@@ -1,0 +1,152 @@
+// backends/cpu/kernels/recurrent_cells.inl -- the loops of recurrent_cells.h. It is compiled for
+// several instruction sets: nothing here may be an inline function that other files share.
+#include "backends/cpu/kernels/recurrent_cells.h"
+#include "backends/cpu/lanes.h"
+#include "runtime/scalar_math.h"
+
+namespace megjit::cpu::MEGJIT_LEVEL {
+namespace {
+
+namespace math = megjit::runtime::math;
+
+F32 get(const float* from, int count) {
+    return count == kLanes ? load<F32>(from) : load_some<F32>(from, count);
+}
+void put(float* to, F32 x, int count) {
+    if (count == kLanes) store(to, x);
+    else store_some(to, x, count);
+}
+
+// body(i, count): lanes i to i + count - 1 of n.
+template <class Body>
+void each_vector(int64_t n, const Body& body) {
+    for (int64_t i = 0; i < n; i += kLanes)
+        body(i, static_cast<int>(n - i < kLanes ? n - i : kLanes));
+}
+
+F32 sigmoid(F32 x) {  // `logistic` of runtime/ops/elementwise.h
+    const F32 e = math::exp(-abs(x));
+    return select(x < 0.0, e, splat(1.0f)) / (e + 1.0);
+}
+
+F32 through_sigmoid(F32 y, F32 dy) { return dy * y * (1.0 - y); }
+F32 through_tanh(F32 y, F32 dy) { return dy * (1.0 - y * y); }
+
+void lstm(const LstmStep& s) {
+    const int64_t hidden = s.hidden;
+    for (int64_t row = 0; row < s.rows; ++row) {
+        const int64_t state = row * hidden, four = 4 * state;
+        each_vector(hidden, [&](int64_t j, int count) {
+            F32 p[4];
+            for (int64_t k = 0; k < 4; ++k) {
+                const int64_t at = four + k * hidden + j;
+                p[k] = get(s.gates + at, count) + get(s.product + at, count);
+                p[k] = k == 2 ? math::tanh(p[k]) : sigmoid(p[k]);
+                put(s.activations + at, p[k], count);
+            }
+            const F32 c = p[1] * get(s.c_before + state + j, count) + p[0] * p[2];
+            put(s.c + state + j, c, count);
+            put(s.y + state + j, p[3] * math::tanh(c), count);
+        });
+    }
+}
+
+void lstm_grad(const LstmGradStep& s) {
+    const int64_t hidden = s.hidden;
+    for (int64_t row = 0; row < s.rows; ++row) {
+        const int64_t state = row * hidden, four = 4 * state;
+        each_vector(hidden, [&](int64_t j, int count) {
+            const int64_t at = state + j;
+            F32 a[4];
+            for (int64_t k = 0; k < 4; ++k)
+                a[k] = get(s.activations + four + k * hidden + j, count);
+            const F32 squashed = math::tanh(get(s.c + at, count));
+            F32 dh = get(s.dy + at, count);
+            if (s.product) dh = dh + get(s.product + at, count);
+            F32 dc = through_tanh(squashed, dh * a[3]);
+            if (s.dc) dc = get(s.dc + at, count) + dc;
+            dc = dc + get(s.carried + at, count);
+            const F32 dp[4] = {through_sigmoid(a[0], dc * a[2]),
+                               through_sigmoid(a[1], dc * get(s.c_before + at, count)),
+                               through_tanh(a[2], dc * a[0]), through_sigmoid(a[3], dh * squashed)};
+            for (int64_t k = 0; k < 4; ++k) put(s.dgates + four + k * hidden + j, dp[k], count);
+            put(s.carried + at, dc * a[1], count);
+        });
+    }
+}
+
+void gru(const GruStep& s) {
+    const int64_t hidden = s.hidden;
+    for (int64_t row = 0; row < s.rows; ++row) {
+        const int64_t state = row * hidden, three = 3 * state;
+        each_vector(hidden, [&](int64_t j, int count) {
+            const int64_t at = state + j;
+            F32 p[3], q[3];
+            for (int64_t k = 0; k < 3; ++k) {
+                p[k] = get(s.gates + three + k * hidden + j, count);
+                q[k] = get(s.product + three + k * hidden + j, count) +
+                       get(s.bias + k * hidden + j, count);
+            }
+            const F32 r = sigmoid(p[0] + q[0]), z = sigmoid(p[1] + q[1]),
+                      n = math::tanh(p[2] + r * q[2]), a[3] = {r, z, n};
+            for (int64_t k = 0; k < 3; ++k)
+                put(s.activations + three + k * hidden + j, a[k], count);
+            put(s.scaled + at, q[2], count);
+            put(s.y + at, n + z * (get(s.before + at, count) - n), count);
+        });
+    }
+}
+
+void gru_grad(const GruGradStep& s) {
+    const int64_t hidden = s.hidden;
+    for (int64_t row = 0; row < s.rows; ++row) {
+        const int64_t state = row * hidden, three = 3 * state;
+        each_vector(hidden, [&](int64_t j, int count) {
+            const int64_t at = state + j;
+            F32 a[3];
+            for (int64_t k = 0; k < 3; ++k)
+                a[k] = get(s.activations + three + k * hidden + j, count);
+            const F32 r = a[0], z = a[1], n = a[2];
+            F32 dh = get(s.dy + at, count);
+            if (s.product) dh = dh + get(s.product + at, count) + get(s.carried + at, count);
+            const F32 dn = through_tanh(n, dh * (1.0 - z)),
+                      dr = through_sigmoid(r, dn * get(s.scaled + at, count)),
+                      dz = through_sigmoid(z, dh * (get(s.before + at, count) - n)),
+                      dp[3] = {dr, dz, dn}, dq[3] = {dr, dz, dn * r};
+            for (int64_t k = 0; k < 3; ++k) {
+                put(s.dgates + three + k * hidden + j, dp[k], count);
+                put(s.dproduct + three + k * hidden + j, dq[k], count);
+            }
+            put(s.carried + at, dh * z, count);
+        });
+    }
+}
+
+void rnn(const RnnStep& s) {
+    each_vector(s.n, [&](int64_t i, int count) {
+        const F32 p = get(s.gates + i, count) + get(s.product + i, count);
+        put(s.y + i, s.relu ? max(p, splat(0.0f)) : math::tanh(p), count);
+    });
+}
+
+void rnn_grad(const RnnGradStep& s) {
+    each_vector(s.n, [&](int64_t i, int count) {
+        const F32 y = get(s.y + i, count);
+        F32 dh = get(s.dy + i, count);
+        if (s.product) dh = dh + get(s.product + i, count);
+        put(s.dgates + i, s.relu ? select(y > 0.0, dh, splat(0.0f)) : through_tanh(y, dh), count);
+    });
+}
+
+}  // namespace
+
+RecurrentCells recurrent_cells() {
+    return {.lstm = lstm,
+            .lstm_grad = lstm_grad,
+            .gru = gru,
+            .gru_grad = gru_grad,
+            .rnn = rnn,
+            .rnn_grad = rnn_grad};
+}
+
+}  // namespace megjit::cpu::MEGJIT_LEVEL

@@ -1,0 +1,2 @@
+// Compiled for AVX-512; see recurrent_cells.h.
+#include "backends/cpu/kernels/recurrent_cells.inl"

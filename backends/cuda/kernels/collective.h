@@ -1,0 +1,13 @@
+// backends/cuda/kernels/collective.h -- which collective operations NCCL computes.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/dtype.h"
+
+namespace megjit::cuda {
+
+// Of tensors of this dtype; the others go through the host.
+bool exchanged_by_nccl(std::string_view op, runtime::DType dtype);
+
+}  // namespace megjit::cuda

@@ -1,0 +1,69 @@
+// Begins what is exchanged with other processes as soon as its operands are there, and keeps the
+// order of exchanges, which is that of the program in every process.
+#include <algorithm>
+
+#include "jit/passes/passes.h"
+#include "jit/passes/relister.h"
+#include "runtime/ops/ordered.h"
+
+namespace megjit::jit {
+namespace {
+
+bool has_order(const Node& node) { return node.op && runtime::is_ordered(*node.op); }
+
+class EarlyExchanges {
+public:
+    explicit EarlyExchanges(const Graph& graph)
+        : graph_(graph), rewrite_(graph), is_there_(graph.value_count()) {}
+
+    Graph run() {
+        for (const Node& node : graph_.nodes())
+            if (has_order(node)) exchanges_.push_back(&node);
+        for (const Node& node : graph_.nodes()) {
+            if (has_order(node)) continue;
+            if (can_run(node)) copy(node);
+            else late_.push_back(&node);
+            begin_exchanges();
+        }
+        return rewrite_.finish();
+    }
+
+private:
+    bool can_run(const Node& node) const {
+        return std::all_of(node.inputs.begin(), node.inputs.end(),
+                           [&](ValueId input) { return is_there_[at(input)]; });
+    }
+
+    void copy(const Node& node) {
+        rewrite_.copy(node);
+        for (ValueId output : node.outputs) is_there_[at(output)] = true;
+    }
+
+    // All whose turn it is; then what stood before them and reads one of them.
+    void begin_exchanges() {
+        for (; next_ < exchanges_.size() && can_run(*exchanges_[next_]); ++next_) {
+            copy(*exchanges_[next_]);
+            std::erase_if(late_, [&](const Node* node) {
+                if (!can_run(*node)) return false;
+                copy(*node);
+                return true;
+            });
+        }
+    }
+
+    const Graph& graph_;
+    Rewriter rewrite_;
+    std::vector<bool> is_there_;  // in the new graph, by old value
+    std::vector<const Node*> exchanges_;  // in their order
+    size_t next_ = 0;
+    std::vector<const Node*> late_;
+};
+
+}  // namespace
+
+Graph begin_exchanges(const Graph& graph) {
+    if (std::none_of(graph.nodes().begin(), graph.nodes().end(), has_order)) return graph;
+    return EarlyExchanges(graph).run();
+}
+
+}  // namespace megjit::jit

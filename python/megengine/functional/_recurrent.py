@@ -1,0 +1,49 @@
+"""One layer of a recurrent network in one direction: a product over all steps, then one op."""
+
+from ..core import ops
+from ..core.tensor.amp import to_high as _to_high
+from ..tensor import Tensor
+from ._conv import linear
+
+
+def recurrent_layer(
+    mode: str,
+    x: Tensor,
+    state: tuple[Tensor, ...] | None,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor | None,
+    bias_hh: Tensor | None,
+    backwards: bool,
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Returns the outputs [time, batch, hidden] and the last state, (h, c) of "lstm", (h,) of "gru", "tanh" and "relu".
+
+    x: [time, batch, features]. state: the first one, None for zeros. weights: of `RNNCell`,
+    `LSTMCell` and `GRUCell`; both biases, or none. backwards: from the last step to the first.
+    Autocasting leaves the steps in the high precision.
+    """
+    bias = bias_ih
+    if mode != "gru" and bias_ih is not None and bias_hh is not None:
+        bias = ops.add(bias_ih, bias_hh)
+    gates, weight_hh = _to_high(linear(x, weight_ih, bias)), _to_high(weight_hh)
+    shape = (gates._tuple_shape[1], weight_hh._tuple_shape[1])
+
+    def zeros(*shape: int) -> Tensor:
+        return ops.full(shape=shape, value=0.0, dtype=gates.dtype.name, device=gates)
+
+    if state is None:
+        state = (zeros(*shape),) * (2 if mode == "lstm" else 1)
+    first = [
+        part if part._tuple_shape == shape else ops.broadcast_to(part, shape=shape)
+        for part in map(_to_high, state)
+    ]
+    if mode == "lstm":
+        steps = ops.lstm(gates, weight_hh, *first, reverse=int(backwards))[:2]
+    elif mode == "gru":
+        bias_hh = zeros(weight_hh._tuple_shape[0]) if bias_hh is None else _to_high(bias_hh)
+        steps = ops.gru(gates, weight_hh, first[0], bias_hh, reverse=int(backwards))[:1]
+    else:
+        y = ops.rnn(gates, weight_hh, *first, nonlinearity=mode, reverse=int(backwards))
+        steps = (y,)
+    end = 0 if backwards else gates._tuple_shape[0] - 1
+    return steps[0], tuple(part[end] for part in steps)

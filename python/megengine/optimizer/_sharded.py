@@ -1,0 +1,202 @@
+"""An optimizer whose state is divided among the processes of a group (ZeRO, stage 1: Rajbhandari et al. 2020).
+
+Each parameter is laid out flat and cut into as many equal parts as there are processes, the last one filled up with
+zeros. Each process adds up the gradients of its parts, updates these with its part of the state, and gives them to the
+others: element by element what every process would have computed of the whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .. import _core
+from ..core import ops
+from ..distributed.functional import all_gather, reduce_scatter_sum
+from ..distributed.group import WORLD, Group
+from ..tensor import Parameter, Tensor
+from .optimizer import Optimizer, write
+
+__all__ = ["sharded"]
+
+Bucket = list[tuple[Parameter, Tensor]]  # parameters and their gradients
+
+
+def sharded(
+    optimizer: Optimizer, group: Group = WORLD, reduce_method: str | None = "mean"
+) -> Optimizer:
+    """An optimizer like this one that holds its state only once in the group (ZeRO, stage 1).
+
+    optimizer: SGD, Adam, AdamW, Adagrad, Adadelta, or another one whose class says ``_is_elementwise = True``:
+    what it does to an element hangs on that element's parameter, gradient and state alone. It is used up: call the
+    result instead. reduce_method: "mean" or "sum" of the gradients over the processes, which ``step`` takes; attach
+    parameters without ``make_allreduce_cb``. None: they are the same in all processes already, which moves more bytes.
+
+    Parameters get the bits that they get by the optimizer itself from gradients of ``make_allreduce_cb``. All
+    processes call ``step``, ``state_dict`` and ``load_state_dict`` together. ``state_dict`` gives the whole state, which
+    groups of any size, and the optimizer itself, load. In a group of one process: the optimizer itself.
+    ValueError for an optimizer that needs whole parameters.
+    Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models".
+
+    >>> import megengine.module as M, megengine.optimizer as optim
+    >>> opt = optim.sharded(optim.Adam(M.Linear(3, 2).parameters(), lr=0.01))
+    >>> opt.param_groups[0]["lr"]
+    0.01
+    """
+    if reduce_method not in ("mean", "sum", None):
+        raise ValueError(f'reduce_method must be "mean", "sum" or None, got {reduce_method!r}')
+    if not optimizer._is_elementwise:
+        raise ValueError(
+            f"sharded: {type(optimizer).__name__} needs whole parameters (their norms, say), "
+            "and a process would have a part of each\n"
+            "  fix: use SGD, Adam, AdamW, Adagrad or Adadelta, or do not shard"
+        )
+    return optimizer if group.size == 1 else _Sharded(optimizer, group, reduce_method)
+
+
+class _Sharded(Optimizer):
+    """What `sharded` gives. ``_state`` is empty: `_inner` holds that of the parts."""
+
+    def __init__(self, optimizer: Optimizer, group: Group, reduce_method: str | None) -> None:
+        self._inner = optimizer
+        self._group = group
+        self._reduce_method = reduce_method
+        self._state = {}
+        self._defaults = optimizer._defaults
+        self.param_groups = optimizer.param_groups
+        self._parts: dict[Parameter, Parameter] = {}  # this process's, while a step runs
+        whole, optimizer._state = optimizer._state, {}
+        for each in self.param_groups:
+            self._divide(each, whole)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        parts, self._inner._state = self._inner._state, {}
+        self._inner.add_param_group(param_group)
+        whole, self._inner._state = self._inner._state, parts
+        self._divide(self.param_groups[-1], whole)
+
+    def _divide(self, group: dict[str, Any], whole: Mapping[Parameter, dict[str, Tensor]]) -> None:
+        """Keep this process's part of the state of a group's parameters."""
+        for param in group["params"]:
+            part = self._parts.setdefault(param, Parameter(0.0, device=param._device_name))
+            self._inner._state[part] = {
+                name: value if name == "step" else self._own(value) for name, value in whole[param].items()
+            }
+
+    def step(self) -> Optimizer:
+        buckets = list(self._buckets())
+        for param, part in self._parts.items():
+            part.grad = None
+        for bucket in buckets:
+            self._reduce(bucket)
+        before = [] if _core.is_tracing() else [(value, value.detach()) for value in self._state_tensors()]
+        try:
+            for group in self.param_groups:
+                parts = [self._parts[param] for param in group["params"]]
+                self._inner._updates(ChainMap({"params": parts}, group))  # type: ignore[arg-type]  # read alone
+            gathered = [self._gather(bucket) for bucket in buckets]
+        except BaseException:  # nothing is updated by half; a traced call sees to it by itself
+            for value, old in before:
+                value._reset(old)
+            raise
+        for bucket, rows in zip(buckets, gathered, strict=True):
+            self._spread(bucket, rows)
+        return self
+
+    def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
+        for param, part in self._parts.items():
+            self._state[param] = {
+                name: value if name == "step" else self._whole(all_gather(value, self._group), param)
+                for name, value in self._inner._state[part].items()
+            }
+        try:
+            return super().state_dict(keep_var)
+        finally:
+            self._state = {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        whole, self._state = self._state, {}
+        for param, states in whole.items():
+            self._divide({"params": [param]}, {param: states})
+
+    def _state_tensors(self) -> Iterator[Tensor]:
+        for states in self._inner._state.values():
+            yield from states.values()
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _rows(self, value: Tensor) -> Tensor:
+        """A row for each process."""
+        flat = value.reshape(-1)
+        missing = -flat._tuple_shape[0] % self._group.size
+        if missing:
+            zeros = ops.full(shape=(missing,), value=0.0, dtype=value.dtype.name, device=value)
+            flat = ops.concat(flat, zeros, axis=0)
+        return flat.reshape(self._group.size, -1)
+
+    def _own(self, value: Tensor) -> Tensor:
+        return self._rows(value)[self._group.rank]
+
+    def _whole(self, rows: Tensor, like: Tensor) -> Tensor:
+        return rows.reshape(-1)[: math.prod(like._tuple_shape)].reshape(like._tuple_shape)
+
+    def _buckets(self) -> Iterator[Bucket]:
+        """Parameters that have gradients, with these; the last ones first: so backward makes them."""
+        room, others = _core.bucket_sizes()
+        bucket: Bucket = []
+        for param in reversed(list(self._parts)):
+            grad = param.grad
+            if grad is None:
+                continue
+            if bucket and (room <= 0 or _kind(param, grad) != _kind(*bucket[0])):
+                yield bucket
+                bucket, room = [], others
+            bucket.append((param, grad))
+            room -= param.dtype.itemsize * math.prod(param._tuple_shape)
+        if bucket:
+            yield bucket
+
+    def _reduce(self, bucket: Bucket) -> None:
+        """The parts of a bucket's parameters, and of the gradients of all processes."""
+        if self._reduce_method is None:
+            grads = [self._own(grad) for _, grad in bucket]
+        else:
+            rows = [self._rows(grad) for _, grad in bucket]
+            total = reduce_scatter_sum(ops.concat(*rows, axis=1).reshape(-1), self._group)
+            if self._reduce_method == "mean":
+                total = total / self._group.size
+            grads = list(_cut(total, [each._tuple_shape[1] for each in rows]))
+        for (param, _), grad in zip(bucket, grads, strict=True):
+            part = self._parts[param]
+            part._reset(self._own(param))
+            part.grad = grad
+
+    def _gather(self, bucket: Bucket) -> Tensor:
+        """The new parts of all, a row for each process."""
+        parts = [self._parts[param] for param, _ in bucket]
+        return all_gather(ops.concat(*parts, axis=0), self._group).reshape(self._group.size, -1)
+
+    def _spread(self, bucket: Bucket, rows: Tensor) -> None:
+        """Parameters become what was gathered."""
+        parts = [self._parts[param] for param, _ in bucket]
+        counts = [part._tuple_shape[0] for part in parts]
+        for (param, _), part, columns in zip(bucket, parts, _cut(rows, counts), strict=True):
+            write(param, self._whole(columns, param))
+            part._reset(Tensor(0.0, device=param._device_name))
+            part.grad = None
+
+
+def _kind(param: Parameter, grad: Tensor) -> tuple[str, str, str]:
+    """What those of one bucket have in common."""
+    return param.dtype.name, grad.dtype.name, param._device_name
+
+
+def _cut(whole: Tensor, counts: list[int]) -> Iterator[Tensor]:
+    """Neighbouring pieces along the last axis."""
+    begin = 0
+    for count in counts:
+        yield whole[..., begin : begin + count]
+        begin += count

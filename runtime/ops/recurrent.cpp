@@ -1,0 +1,413 @@
+// runtime/ops/recurrent.cpp -- recurrent layers: all steps of one layer in one direction as one op.
+// What the inputs give to the gates, x_t W_ih' + b, is one product over all steps, made before:
+//   p_t = gates_t + h_{t-1} W'    (W is w_hh; before the first step stand the first states)
+//   rnn:   h_t = tanh(p_t), or relu(p_t)
+//   lstm:  i, f, o = sigmoid and g = tanh of the quarters of p_t, in the order i, f, g, o
+//          c_t = f * c_{t-1} + i * g      h_t = o * tanh(c_t)
+//   gru:   has a bias of its own in q_t = h_{t-1} W' + b, as r scales a part of that alone
+//          r, z = sigmoid of the first two thirds of gates_t + q_t
+//          n = tanh(g + r * u), of the last thirds g of gates_t and u of q_t
+//          h_t = n + z * (h_{t-1} - n)
+// Backward finds dp_t, of gru also dq_t, step by step; the gradient of W is then one product over
+// all steps.
+// Source: Elman 1990, "Finding Structure in Time"; Hochreiter & Schmidhuber 1997, "Long Short-Term
+// Memory"; Gers et al. 2000, "Learning to Forget"; Cho et al. 2014, "Learning Phrase
+// Representations using RNN Encoder-Decoder", with r behind the product: Appleyard et al. 2016,
+// "Optimizing Performance of Recurrent Neural Networks on GPUs".
+// Rules: L1 all operands have one floating dtype    L2 gates are [steps, n, chunks * hidden] and
+// w_hh is [chunks * hidden, hidden], chunks 1, 3 or 4    L3 there is a step    L4 a state is [n,
+// hidden], a bias [chunks * hidden], what has a value for each step is [steps, n, ...]    L5 the
+// nonlinearity is tanh or relu
+#include "runtime/ops/builders.h"
+#include "runtime/ops/window.h"
+
+namespace megjit::runtime {
+namespace {
+
+using build::Axes;
+using build::product;
+
+constexpr int64_t kLstmChunks = 4, kGruChunks = 3;
+constexpr size_t kLstmGradInputs = 6;  // with dc, which is left out where only h is used
+
+// --- types ---
+
+struct RecurrentShape {
+    Type gates, all, one;  // [steps, n, chunks * hidden], [steps, n, hidden], [n, hidden]
+    Type bias;  // [chunks * hidden]
+};
+
+// Of operands 0 and 1: gates (or what lies like them) and w_hh.
+RecurrentShape recurrent_shape(const OpCall& call, int64_t chunks) {
+    const Type &gates = call.inputs[0], &w = call.inputs[1];
+    for (const Type& input : call.inputs)
+        if (!is_floating(gates.dtype) || input.dtype != gates.dtype)
+            refuse(call, cat(call.op.name, " L1: all operands have one floating dtype"),
+                   "cast them", ErrorKind::type);
+    if (gates.rank() != 3 || w.rank() != 2 || w.shape[0] != chunks * w.shape[1] ||
+        gates.shape[2] != w.shape[0])
+        refuse(call, cat(call.op.name, " L2: gates are [steps, n, ", chunks,
+                         " * hidden] and w_hh [", chunks, " * hidden, hidden]"));
+    if (gates.shape[0] == 0) refuse(call, cat(call.op.name, " L3: there is no step"));
+    if (chunks == 1 && call.text("nonlinearity") != "tanh" && call.text("nonlinearity") != "relu")
+        refuse(call,
+               cat(call.op.name, " L5: the nonlinearity is \"", call.text("nonlinearity"), "\""),
+               "use \"tanh\" or \"relu\"");
+    const int64_t n = gates.shape[1], hidden = w.shape[1];
+    return {{gates.dtype, gates.shape},
+            {gates.dtype, {gates.shape[0], n, hidden}},
+            {gates.dtype, {n, hidden}},
+            {gates.dtype, {w.shape[0]}}};
+}
+
+void check_recurrent(const OpCall& call, size_t first, std::initializer_list<const Type*> wanted) {
+    for (const Type* type : wanted) {
+        const Type& got = call.inputs[first];
+        if (!(got.shape == type->shape))
+            refuse(call, cat(call.op.name, " L4: ", call.op.inputs[first].name, " is ",
+                             to_string(got), " and should be ", to_string(*type)));
+        ++first;
+    }
+}
+
+std::vector<Type> infer_rnn(const OpCall& call) {
+    const RecurrentShape s = recurrent_shape(call, 1);
+    check_recurrent(call, 2, {&s.one});
+    return {s.all};
+}
+
+std::vector<Type> infer_rnn_grad(const OpCall& call) {
+    const RecurrentShape s = recurrent_shape(call, 1);
+    check_recurrent(call, 2, {&s.all});
+    return {s.gates};
+}
+
+std::vector<Type> infer_lstm(const OpCall& call) {
+    const RecurrentShape s = recurrent_shape(call, kLstmChunks);
+    check_recurrent(call, 2, {&s.one, &s.one});
+    return {s.all, s.all, s.gates};
+}
+
+std::vector<Type> infer_lstm_grad(const OpCall& call) {
+    const RecurrentShape s = recurrent_shape(call, kLstmChunks);
+    check_recurrent(call, 2, {&s.one, &s.all, &s.all});
+    if (call.inputs.size() == kLstmGradInputs) check_recurrent(call, kLstmGradInputs - 1, {&s.all});
+    if (call.inputs.size() > kLstmGradInputs)
+        refuse(call, cat("it takes ", kLstmGradInputs, " tensors at most"), {}, ErrorKind::type);
+    return {s.gates, s.one};
+}
+
+std::vector<Type> infer_gru(const OpCall& call) {
+    const RecurrentShape s = recurrent_shape(call, kGruChunks);
+    check_recurrent(call, 2, {&s.one, &s.bias});
+    return {s.all, s.gates, s.all};
+}
+
+std::vector<Type> infer_gru_grad(const OpCall& call) {
+    const RecurrentShape s = recurrent_shape(call, kGruChunks);
+    check_recurrent(call, 2, {&s.one, &s.all, &s.all, &s.all});
+    return {s.gates, s.gates, s.one};
+}
+
+// --- step by step, in simpler ops ---
+
+TensorRef cut(const TensorRef& x, int axis, int64_t begin, int64_t end) {
+    Axes first(static_cast<size_t>(x->shape().rank()), 0),
+        last(x->shape().begin(), x->shape().end());
+    first[static_cast<size_t>(axis)] = begin, last[static_cast<size_t>(axis)] = end;
+    return build::op("slice", {x}, {first, last, Axes(first.size(), 1)});
+}
+
+TensorRef step_of(const TensorRef& x, int64_t t) {
+    return build::reshape(cut(x, 0, t, t + 1), {x->shape()[1], x->shape()[2]});
+}
+
+Tensors chunks_of(const TensorRef& x, int64_t count) {
+    const int64_t hidden = x->shape()[1] / count;
+    Tensors chunks;
+    for (int64_t k = 0; k < count; ++k) chunks.push_back(cut(x, 1, k * hidden, (k + 1) * hidden));
+    return chunks;
+}
+
+TensorRef joined(std::span<const TensorRef> parts, int64_t axis) {
+    return build::op_n("concat", parts, {axis})[0];
+}
+
+TensorRef as_step(const TensorRef& x) {
+    return build::reshape(x, {1, x->shape()[0], x->shape()[1]});
+}
+
+TensorRef all_steps(const Tensors& steps) {
+    Tensors parts;
+    for (const TensorRef& step : steps) parts.push_back(as_step(step));
+    return joined(parts, 0);
+}
+
+TensorRef one_minus(const TensorRef& x) { return build::add(build::neg(x), 1); }
+TensorRef through_tanh(const TensorRef& y, const TensorRef& dy) {
+    return build::mul(dy, one_minus(build::mul(y, y)));
+}
+TensorRef through_sigmoid(const TensorRef& y, const TensorRef& dy) {
+    return build::mul(build::mul(dy, y), one_minus(y));
+}
+
+// The k-th step in the order in which they depend on each other.
+int64_t place_of(const OpCall& call, int64_t k) {
+    return call.flag("reverse") ? call.inputs[0].shape[0] - 1 - k : k;
+}
+
+Tensors unrolled_rnn(const OpCall& call, std::span<const TensorRef> inputs) {
+    const int64_t steps = call.inputs[0].shape[0];
+    Tensors y(static_cast<size_t>(steps));
+    TensorRef h = inputs[2];
+    for (int64_t k = 0; k < steps; ++k) {
+        const int64_t t = place_of(call, k);
+        h = build::op(call.text("nonlinearity"),
+                      {build::add(step_of(inputs[0], t), product(h, inputs[1], false, true))});
+        y[static_cast<size_t>(t)] = h;
+    }
+    return {all_steps(y)};
+}
+
+Tensors unrolled_rnn_grad(const OpCall& call, std::span<const TensorRef> inputs) {
+    const int64_t steps = call.inputs[0].shape[0];
+    Tensors dgates(static_cast<size_t>(steps));
+    TensorRef dp;
+    for (int64_t k = steps; k-- > 0;) {
+        const int64_t t = place_of(call, k);
+        const TensorRef y = step_of(inputs[0], t);
+        TensorRef dh = step_of(inputs[2], t);
+        if (dp) dh = build::add(dh, product(dp, inputs[1]));
+        const TensorRef zero = build::number(0, y);
+        dp = call.text("nonlinearity") == "tanh"
+                 ? through_tanh(y, dh)
+                 : build::where(build::op("greater", {y, zero}), dh, zero);
+        dgates[static_cast<size_t>(t)] = dp;
+    }
+    return {all_steps(dgates)};
+}
+
+Tensors unrolled_lstm(const OpCall& call, std::span<const TensorRef> inputs) {
+    const int64_t steps = call.inputs[0].shape[0];
+    Tensors y(static_cast<size_t>(steps)), cells = y, gates = y;
+    TensorRef h = inputs[2], c = inputs[3];
+    for (int64_t k = 0; k < steps; ++k) {
+        const auto t = static_cast<size_t>(place_of(call, k));
+        Tensors a = chunks_of(build::add(step_of(inputs[0], static_cast<int64_t>(t)),
+                                         product(h, inputs[1], false, true)),
+                              kLstmChunks);
+        for (size_t chunk = 0; chunk < a.size(); ++chunk)
+            a[chunk] = build::op(chunk == 2 ? "tanh" : "sigmoid", {a[chunk]});
+        c = build::add(build::mul(a[1], c), build::mul(a[0], a[2]));
+        h = build::mul(a[3], build::op("tanh", {c}));
+        y[t] = h, cells[t] = c, gates[t] = joined(a, 1);
+    }
+    return {all_steps(y), all_steps(cells), all_steps(gates)};
+}
+
+Tensors unrolled_lstm_grad(const OpCall& call, std::span<const TensorRef> inputs) {
+    const int64_t steps = call.inputs[0].shape[0];
+    Tensors dgates(static_cast<size_t>(steps));
+    TensorRef dp, carried;  // of the step behind this one: of its gates, and of its c_{t-1}
+    for (int64_t k = steps; k-- > 0;) {
+        const int64_t t = place_of(call, k);
+        const Tensors a = chunks_of(step_of(inputs[0], t), kLstmChunks);
+        const TensorRef &i = a[0], &f = a[1], &g = a[2], &o = a[3];
+        const TensorRef before = k ? step_of(inputs[3], place_of(call, k - 1)) : inputs[2];
+        const TensorRef squashed = build::op("tanh", {step_of(inputs[3], t)});
+        TensorRef dh = step_of(inputs[4], t);
+        if (dp) dh = build::add(dh, product(dp, inputs[1]));
+        TensorRef dc = through_tanh(squashed, build::mul(dh, o));
+        if (inputs.size() == kLstmGradInputs) dc = build::add(step_of(inputs[5], t), dc);
+        if (carried) dc = build::add(dc, carried);
+        dp = joined(std::array{through_sigmoid(i, build::mul(dc, g)),
+                               through_sigmoid(f, build::mul(dc, before)),
+                               through_tanh(g, build::mul(dc, i)),
+                               through_sigmoid(o, build::mul(dh, squashed))},
+                    1);
+        carried = build::mul(dc, f);
+        dgates[static_cast<size_t>(t)] = dp;
+    }
+    return {all_steps(dgates), carried};
+}
+
+Tensors unrolled_gru(const OpCall& call, std::span<const TensorRef> inputs) {
+    const int64_t steps = call.inputs[0].shape[0];
+    Tensors y(static_cast<size_t>(steps)), gates = y, scaled = y;
+    TensorRef h = inputs[2];
+    for (int64_t k = 0; k < steps; ++k) {
+        const auto t = static_cast<size_t>(place_of(call, k));
+        const Tensors p = chunks_of(step_of(inputs[0], static_cast<int64_t>(t)), kGruChunks),
+                      q = chunks_of(build::add(product(h, inputs[1], false, true), inputs[3]),
+                                    kGruChunks);
+        const TensorRef r = build::op("sigmoid", {build::add(p[0], q[0])}),
+                        z = build::op("sigmoid", {build::add(p[1], q[1])}),
+                        n = build::op("tanh", {build::add(p[2], build::mul(r, q[2]))});
+        h = build::add(n, build::mul(z, build::sub(h, n)));
+        y[t] = h, gates[t] = joined(std::array{r, z, n}, 1), scaled[t] = q[2];
+    }
+    return {all_steps(y), all_steps(gates), all_steps(scaled)};
+}
+
+Tensors unrolled_gru_grad(const OpCall& call, std::span<const TensorRef> inputs) {
+    const int64_t steps = call.inputs[0].shape[0];
+    Tensors dgates(static_cast<size_t>(steps)), dproduct = dgates;
+    TensorRef dq, carried;  // of the step behind this one; carried: of its h_{t-1} but for dq
+    for (int64_t k = steps; k-- > 0;) {
+        const int64_t t = place_of(call, k);
+        const Tensors a = chunks_of(step_of(inputs[0], t), kGruChunks);
+        const TensorRef &r = a[0], &z = a[1], &n = a[2];
+        const TensorRef before = k ? step_of(inputs[3], place_of(call, k - 1)) : inputs[2];
+        TensorRef dh = step_of(inputs[5], t);
+        if (dq) dh = build::add(build::add(dh, product(dq, inputs[1])), carried);
+        const TensorRef dn = through_tanh(n, build::mul(dh, one_minus(z))),
+                        dr = through_sigmoid(r, build::mul(dn, step_of(inputs[4], t))),
+                        dz = through_sigmoid(z, build::mul(dh, build::sub(before, n)));
+        dq = joined(std::array{dr, dz, build::mul(dn, r)}, 1);
+        carried = build::mul(dh, z);
+        dgates[static_cast<size_t>(t)] = joined(std::array{dr, dz, dn}, 1);
+        dproduct[static_cast<size_t>(t)] = dq;
+    }
+    return {all_steps(dgates), all_steps(dproduct), carried};
+}
+
+// The host's kernels beat the steps written out; another device has those alone.
+template <Tensors (*unrolled)(const OpCall&, std::span<const TensorRef>)>
+Tensors expand_elsewhere(const OpCall& call, std::span<const TensorRef> inputs) {
+    return inputs[0]->device().is_host() ? Tensors() : unrolled(call, inputs);
+}
+template <Tensors (*unrolled)(const OpCall&, std::span<const TensorRef>)>
+Grads grad_of_unrolled(const GradCall& g) {
+    return build::gradients_through(g, unrolled);
+}
+
+// --- gradients ---
+
+// Of w_hh and the first h, from that of their product.
+void add_products(const GradCall& g, const TensorRef& dproduct, Grads& grads) {
+    const TensorRef &w = g.inputs[1], &h = g.inputs[2], &y = g.outputs[0];
+    const int64_t steps = y->shape()[0], n = y->shape()[1], hidden = y->shape()[2];
+    const bool reverse = g.call.flag("reverse");
+    if (g.needs[1]) {  // h_{t-1} of all steps
+        Tensors before{as_step(h)};
+        if (steps > 1)
+            before.insert(reverse ? before.begin() : before.end(),
+                          cut(y, 0, reverse ? 1 : 0, reverse ? steps : steps - 1));
+        grads[1] = product(build::reshape(dproduct, {steps * n, w->shape()[0]}),
+                           build::reshape(joined(before, 0), {steps * n, hidden}), true, false);
+    }
+    if (g.needs[2]) grads[2] = product(step_of(dproduct, place_of(g.call, 0)), w);
+}
+
+Grads grad_rnn(const GradCall& g) {
+    Grads grads(3);
+    grads[0] = build::op("rnn_grad", {g.outputs[0], g.inputs[1], g.out_grads[0]}, g.call.attrs);
+    add_products(g, grads[0], grads);
+    return grads;
+}
+
+Grads grad_lstm(const GradCall& g) {
+    if (g.out_grads[2]) return build::gradients_through(g, unrolled_lstm);  // of backward alone
+    const TensorRef &c = g.outputs[1], &dy = g.out_grads[0], &dc = g.out_grads[1];
+    Tensors inputs{g.outputs[2], g.inputs[1], g.inputs[3], c, dy ? dy : build::zeros_like(c)};
+    if (dc) inputs.push_back(dc);
+    const Tensors made = build::op_n("lstm_grad", inputs, g.call.attrs);
+    Grads grads(4);
+    grads[0] = made[0], grads[3] = made[1];
+    add_products(g, made[0], grads);
+    return grads;
+}
+
+Grads grad_gru(const GradCall& g) {
+    if (g.out_grads[1] || g.out_grads[2])  // of backward alone
+        return build::gradients_through(g, unrolled_gru);
+    const Tensors made = build::op_n("gru_grad",
+                                     std::array{g.outputs[1], g.inputs[1], g.inputs[2],
+                                                g.outputs[0], g.outputs[2], g.out_grads[0]},
+                                     g.call.attrs);
+    Grads grads(4);
+    grads[0] = made[0];
+    add_products(g, made[1], grads);
+    if (g.needs[2]) grads[2] = build::add(grads[2], made[2]);
+    if (g.needs[3]) grads[3] = build::reduce_sum(made[1], {0, 1}, false);
+    return grads;
+}
+
+Cost cost_recurrent(const OpCall& call, std::span<const Type> outputs) {
+    const auto hidden = static_cast<double>(call.inputs[1].shape[1]);
+    return {(2 * hidden + 16) * static_cast<double>(call.inputs[0].numel()),
+            bytes_of(call, outputs)};
+}
+
+}  // namespace
+
+std::vector<OpDef> recurrent_ops() {
+    const AttrSpec reverse{"reverse", AttrKind::integer, Attr{int64_t{0}}},
+        nonlinearity{"nonlinearity", AttrKind::text, Attr{std::string("tanh")}};
+    return {
+        {.name = "rnn",
+         .doc =
+             "h_t = tanh (or relu) of gates_t + h_{t-1} w_hh', for all steps of gates [steps, n, hidden]. "
+             "reverse = 1: from the last step to the first.",
+         .inputs = {"gates", "w_hh", "h"},
+         .attrs = {nonlinearity, reverse},
+         .promotion = Promotion::floating,
+         .infer = infer_rnn,
+         .grad = grad_rnn,
+         .expand = expand_elsewhere<unrolled_rnn>,
+         .cost = cost_recurrent},
+        {.name = "rnn_grad",
+         .doc = "Gradient of rnn's gates from that of its result.",
+         .inputs = {"y", "w_hh", "dy"},
+         .attrs = {nonlinearity, reverse},
+         .infer = infer_rnn_grad,
+         .grad = grad_of_unrolled<unrolled_rnn_grad>,
+         .expand = expand_elsewhere<unrolled_rnn_grad>,
+         .cost = cost_recurrent},
+        {.name = "lstm",
+         .doc =
+             "Long short-term memory over all steps of gates [steps, n, 4 * hidden], in the order input, forget, "
+             "cell, output: h and c of each step, and the gates behind their functions. reverse = 1: from the "
+             "last step to the first.",
+         .inputs = {"gates", "w_hh", "h", "c"},
+         .attrs = {reverse},
+         .promotion = Promotion::floating,
+         .infer = infer_lstm,
+         .grad = grad_lstm,
+         .expand = expand_elsewhere<unrolled_lstm>,
+         .cost = cost_recurrent},
+        {.name = "lstm_grad",
+         .doc =
+             "Gradients of lstm's gates and first c from those of h and, unless it is left out, of c of each step.",
+         .inputs = {"activations", "w_hh", "c_first", "c", "dy", "dc"},
+         .variadic = true,
+         .attrs = {reverse},
+         .infer = infer_lstm_grad,
+         .grad = grad_of_unrolled<unrolled_lstm_grad>,
+         .expand = expand_elsewhere<unrolled_lstm_grad>,
+         .cost = cost_recurrent},
+        {.name = "gru",
+         .doc =
+             "Gated recurrent units over all steps of gates [steps, n, 3 * hidden], in the order reset, update, new; "
+             "reset scales the new gate's part of h w_hh' + b_hh: h of each step, the gates behind their functions, "
+             "and what reset scales. reverse = 1: from the last step to the first.",
+         .inputs = {"gates", "w_hh", "h", "b_hh"},
+         .attrs = {reverse},
+         .promotion = Promotion::floating,
+         .infer = infer_gru,
+         .grad = grad_gru,
+         .expand = expand_elsewhere<unrolled_gru>,
+         .cost = cost_recurrent},
+        {.name = "gru_grad",
+         .doc =
+             "Gradients of gru's gates, of h w_hh' + b_hh of each step, and of the first h but for its product.",
+         .inputs = {"activations", "w_hh", "h_first", "y", "scaled", "dy"},
+         .attrs = {reverse},
+         .infer = infer_gru_grad,
+         .grad = grad_of_unrolled<unrolled_gru_grad>,
+         .expand = expand_elsewhere<unrolled_gru_grad>,
+         .cost = cost_recurrent},
+    };
+}
+
+}  // namespace megjit::runtime

@@ -1,0 +1,26 @@
+"""Checks that run in the processes of one world, which is started once for all of a file."""
+
+import traceback
+
+import megengine.distributed as dist
+
+
+def failures_here(checks):
+    """Each check with the rank of this process: the traceback of each one that failed, by name."""
+    failed = {}
+    for name, check in checks.items():
+        try:
+            check(dist.get_rank())
+        except BaseException:
+            failed[name] = traceback.format_exc()
+    return failed
+
+
+def run(checks, processes):
+    """failures_here in each process of a new world, by rank."""
+    return dist.launcher(lambda: failures_here(checks), n_gpus=processes, timeout=120.0)()
+
+
+def expect_passed(results, name):
+    failures = [f"rank {rank}: {failed[name]}" for rank, failed in enumerate(results) if name in failed]
+    assert not failures, "\n".join(failures)

@@ -1,0 +1,101 @@
+#!/bin/bash
+# gpu_check.sh [STEP...]: what only a GPU can tell, in ten minutes, from a copy of this tree; a report of files in
+# build/gpu_report. Without STEP all of: about tests programs sanitizer figures memory.
+# It takes the package of .venv, else what `gpu_check.sh pack [halide]` left in build/gpu_kit.tar.xz, for a machine that reaches no
+# registry and has Python 3.12 or later with NumPy, ml_dtypes, tqdm, pytest, pytest-xdist, hypothesis, SciPy, scikit-learn,
+# CUDA 13's libraries and, for ctest, CMake; else it builds. PyTorch and JAX are compared with where Python has them.
+# MEGJIT_EMULATED_GPUS=1: the same on an emulated card, with small sizes.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+kit=build/gpu_kit report=$PWD/build/gpu_report
+
+# The wheel with the stable ABI, the libraries that it asks for, the programs of ctest -L gpu: 28 MB. With Halide's library,
+# by `pack halide`, 73 MB.
+pack() {
+    set -e
+    make build-tests wheels
+    tests=$(ls -dt build/cp3*/tests | head -n 1)
+    rm -rf $kit && mkdir -p $kit/lib $kit/tests
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-compile --target $kit/site \
+        --python-version 3.12 --only-binary=:all: dist/megjit-*-abi3-*.whl
+    cp "$tests/gpu_tests" "$tests/graph_fuzz" $kit/tests/
+    cp "${tests%tests}"backends/card/libmegjit_card.so $kit/site/megengine/
+    # shellcheck disable=SC2046
+    cp -L $(ldd "$tests/gpu_tests" ${1:+.venv/lib/python3*/site-packages/megengine/libmegjit_halide.so} |
+        awk -v ours="$PWD/.venv/" 'index($3, ours) == 1 {print $3}' | sort -u) $kit/lib/
+    strip $kit/lib/*.so* $kit/tests/gpu_tests $kit/tests/graph_fuzz
+    sed "/^subdirs/d; s#$PWD/$tests#@tests@#g" "$tests/CTestTestfile.cmake" >$kit/tests/commands
+    find "$PWD/${tests%/tests}" -name 'libmegjit_mlir.so' -o -name 'libmegjit_halide.so' >$kit/tests/compilers
+    XZ_OPT=-T0 tar -C build -cJf $kit.tar.xz gpu_kit
+    ls -l $kit.tar.xz
+}
+
+# The programs were told at build time where the compilers of kernels lie.
+unpack() {
+    [ -d $kit ] || tar -C build -xJf $kit.tar.xz
+    export PYTHONPATH=$PWD/$kit/site LD_LIBRARY_PATH=$PWD/$kit/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    sed "s#@tests@#$PWD/$kit/tests#g" $kit/tests/commands >$kit/tests/CTestTestfile.cmake
+    while read -r plugin; do
+        [ -e "$plugin" ] || { mkdir -p "${plugin%/*}" && ln -s "$PWD/$kit/site/megengine/${plugin##*/}" "$plugin"; }
+    done <$kit/tests/compilers
+}
+
+choose_package() {
+    python=.venv/bin/python
+    if [ -e $kit.tar.xz ] && ! "$python" -c 'import megengine' 2>/dev/null; then
+        python=${PYTHON:-python3} tests=$kit/tests
+        unpack
+    else
+        { make build-tests && { [ -z "${MEGJIT_EMULATED_GPUS:-}" ] || make card; }; } >"$report/build.txt" 2>&1 ||
+            { tail -n 5 "$report/build.txt" >&2; exit 1; }
+        tests=$(ls -dt build/cp3*/tests | head -n 1)
+    fi
+    python=$(command -v "$python")
+    if [ -n "${MEGJIT_EMULATED_GPUS:-}" ]; then # the programs do not know the package's folder
+        MEGJIT_CUDA_DRIVER=$("$python" -c 'import megengine; print(megengine.__path__[0])')/libmegjit_card.so
+        export MEGJIT_CUDA_DRIVER
+    fi
+    "$python" -c 'import megengine as mge; mge.tensor(0, device="gpu0")' 2>"$report/build.txt" ||
+        { grep -A 9 "Error:" "$report/build.txt" >&2; exit 1; }
+}
+
+about() {
+    nvidia-smi
+    "$python" -m megengine info
+    "$python" -m pip list 2>/dev/null | grep -iE '^(megjit|numpy|torch|triton|jax|nvidia-)'
+    true
+}
+tests() { (cd tests/python && "$python" -m pytest -p no:cacheprovider -n "$processes" -m gpu .); }
+programs() { ctest --test-dir "$tests" -L gpu --output-on-failure -j "$processes"; }
+sanitizer() {
+    compute-sanitizer --version >/dev/null 2>&1 || { echo "left out: there is no compute-sanitizer"; return 0; }
+    (cd tests/python && compute-sanitizer --tool memcheck --error-exitcode 9 \
+        "$python" -m pytest -p no:cacheprovider -m gpu test_gpu.py)
+}
+figures() { "$python" benchmarks/harness.py --device gpu --quick --ours "$python" --json "$report/figures.json" --log "$report/figures.log"; }
+memory() { "$python" benchmarks/memory_on_card.py; }
+
+failed=0
+# step NAME SECONDS: its output is a file of the report; what counts is its last line.
+step() {
+    begin=$SECONDS
+    export -f "$1"
+    timeout -k 10 "$2" bash -c "$1" >"$report/$1.txt" 2>&1
+    code=$?
+    [ $code = 0 ] || failed=1
+    echo "$1: status $code after $((SECONDS - begin)) s: $(grep -v '^ *$' "$report/$1.txt" | tail -n 1)" | tee -a "$report/summary.txt"
+}
+
+[ "${1:-}" != pack ] || { pack "${2:-}"; exit; }
+mkdir -p "$report" && rm -f "$report/summary.txt"
+choose_package
+processes=$(($(nproc) < 8 ? $(nproc) : 8))
+export python tests processes report
+patience=$((${MEGJIT_EMULATED_GPUS:-0} > 0 ? 10 : 1))
+declare -A seconds=([about]=60 [tests]=200 [programs]=120 [sanitizer]=60 [figures]=240 [memory]=180)
+[ $# != 0 ] || set -- about tests programs sanitizer figures memory
+for name; do
+    [ -n "${seconds[$name]:-}" ] || { echo "gpu_check: no step $name; there are ${!seconds[*]}" >&2; exit 2; }
+    step "$name" "$((patience * ${seconds[$name]}))"
+done
+exit $failed
