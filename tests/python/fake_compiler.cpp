@@ -1,6 +1,6 @@
-// A kernel compiler for tests: what it does is in MEGJIT_FAKE. fail: no kernel compiles. slow: none
-// is ready before the file MEGJIT_FAKE_GATE is there. wrong: kernels store 7. All others compute 2
-// * x + 1 on one contiguous f32 operand.
+// A kernel compiler for tests: what it does are the words in MEGJIT_FAKE. fail: no kernel compiles.
+// slow: none is ready before the file MEGJIT_FAKE_GATE is there. wrong: kernels store 7. All others
+// compute 2 * x + 1 on one contiguous f32 operand.
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -13,7 +13,7 @@ namespace {
 
 bool is(const char* what) {
     const char* fake = std::getenv("MEGJIT_FAKE");
-    return fake && std::strcmp(fake, what) == 0;
+    return fake && std::strstr(fake, what);
 }
 
 void twice_plus_one(void* const* inputs, void* const* outputs, const int64_t*, const int64_t*,

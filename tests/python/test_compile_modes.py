@@ -75,10 +75,11 @@ call()
 def test_the_fused_program_takes_over_by_itself(environment, fake_compiler):
     program = """
 call()
+open_gate()
 while f(x).numpy()[0] != 7:  # what the wrong kernel stores
     time.sleep(0.01)
 """
-    run(program, with_fake(environment, fake_compiler, "wrong"))
+    run(program, with_fake(environment, fake_compiler, "slow, wrong"))
 
 
 def test_sync_waits_and_off_compiles_nothing(environment, fake_compiler):
