@@ -49,6 +49,8 @@ constexpr Switch kSwitches[] = {
      "path of libcublasLt.so; default: the loader's path, the nvidia-cublas package, /usr/local/cuda*"},
     {"MEGJIT_NCCL",
      "path of libnccl.so.2; default: the loader's path, the nvidia-nccl-cu13 package, /usr/local/cuda*"},
+    {"MEGJIT_CROSS_MEMORY",
+     "0: processes of one machine exchange all through sockets; default: they read large tensors from each other's memory, where the system permits it"},
     {"MEGJIT_ISA",
      "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
     {"MEGJIT_EMULATED_GPUS",
@@ -88,6 +90,7 @@ Debug load() {
     debug.cudnn = read("MEGJIT_CUDNN");
     debug.cublaslt = read("MEGJIT_CUBLASLT");
     debug.nccl = read("MEGJIT_NCCL");
+    debug.cross_memory = read("MEGJIT_CROSS_MEMORY") != "0";
     debug.cuda_driver = read("MEGJIT_CUDA_DRIVER");
     debug.isa = read("MEGJIT_ISA");
     debug.omp_threads = std::atoi(read("OMP_NUM_THREADS").c_str());  // of a list, "4,2", the first

@@ -5,7 +5,6 @@
 
 #include "backends/sockets/combine.h"
 #include "runtime/error.h"
-#include "runtime/side_stream.h"
 
 namespace megjit::sockets {
 
@@ -46,65 +45,21 @@ struct Parts {
     int64_t size(int member) const { return begin(member + 1) - begin(member); }
 };
 
-}  // namespace
-
-// Processes meet in one order: what was queued to run beside the calling thread goes first.
-std::mutex& in_turn(World& world) {
-    if (!runtime::is_side_thread()) runtime::side_stream().synchronize();
-    return world.mutex();
+// In what holds the others' vectors one after the other: the place of a peer's.
+std::byte* behind_others(const Operation& op, std::byte* others, int peer, size_t bytes) {
+    return others + static_cast<size_t>(peer - (peer > op.rank())) * bytes;
 }
 
-// What one call of a member does. Peers are ranks of the group here.
-class SocketCommunicator::Operation {
-public:
-    Operation(const SocketCommunicator& group, const Call& call)
-        : group_(group), call_(group.named(call)), lock_(in_turn(*group.world_)) {}
-
-    int rank() const { return group_.rank_; }
-    int size() const { return group_.size(); }
-
-    void send(int peer, const void* data, size_t bytes) {
-        sends_.push_back({group_.members_[static_cast<size_t>(peer)], data, bytes});
-    }
-    void receive(int peer, void* data, size_t bytes) {
-        receives_.push_back({group_.members_[static_cast<size_t>(peer)], data, bytes});
-    }
-    void run() {
-        group_.world_->exchange(call_, sends_, receives_);
-        sends_.clear(), receives_.clear();
-    }
-    template <class Fn>
-    void for_others(Fn&& fn) const {
-        for (int step = 1; step < size(); ++step) fn((rank() + step) % size());
-    }
-    std::byte* scratch(size_t bytes) {
-        scratch_.resize(std::max(scratch_.size(), bytes));
-        return scratch_.data();
-    }
-
-private:
-    const SocketCommunicator& group_;
-    const Call call_;
-    const std::lock_guard<std::mutex> lock_;
-    std::vector<OutgoingBytes> sends_;
-    std::vector<IncomingBytes> receives_;
-    std::vector<std::byte> scratch_;
-};
-
-namespace {
-
-// The vectors of all members in `own`'s place and in `others`, where they follow each other.
-std::vector<const void*> in_order(int rank, int size, const void* own, const std::byte* others,
+// The vectors of all members, in the order of ranks.
+std::vector<const void*> in_order(const Operation& op, const void* own, std::byte* others,
                                   size_t bytes) {
     std::vector<const void*> parts;
-    for (int member = 0; member < size; ++member)
-        parts.push_back(
-            member == rank ? own : others + static_cast<size_t>(member - (member > rank)) * bytes);
+    for (int member = 0; member < op.size(); ++member)
+        parts.push_back(member == op.rank() ? own : behind_others(op, others, member, bytes));
     return parts;
 }
 
 // Receives everybody's vector of `count` elements, and combines them into `out`.
-template <class Operation>
 struct Gathered {
     Operation& op;
     int64_t count;
@@ -116,31 +71,28 @@ struct Gathered {
           count(count),
           dtype(dtype),
           others(op.scratch(static_cast<size_t>(op.size() - 1) * bytes())) {
-        op.for_others([&](int peer) {
-            op.receive(peer, others + static_cast<size_t>(peer - (peer > op.rank())) * bytes(),
-                       bytes());
-        });
+        op.for_others(
+            [&](int peer) { op.receive(peer, behind_others(op, others, peer, bytes()), bytes()); });
     }
     void combine_into(void* out, const void* own, Combine by) const {
-        combine(in_order(op.rank(), op.size(), own, others, bytes()), out, count, dtype, by);
+        combine(in_order(op, own, others, bytes()), out, count, dtype, by);
     }
 };
 
 }  // namespace
 
 SocketCommunicator::SocketCommunicator(std::shared_ptr<World> world, std::vector<int> members)
-    : world_(std::move(world)),
-      members_(std::move(members)),
-      key_(key_of(members_)),
-      rank_(static_cast<int>(std::find(members_.begin(), members_.end(), world_->rank()) -
-                             members_.begin())) {}
+    : world_(std::move(world)), key_(key_of(members)), group_{*world_, std::move(members)} {
+    const auto own = std::ranges::find(group_.members, world_->rank());
+    group_.rank = static_cast<int>(own - group_.members.begin());
+}
 
 SocketCommunicator::Call SocketCommunicator::named(const Call& call) const {
     return {runtime::cat(call.what, " in the group ", key_), call.where};
 }
 
 std::string SocketCommunicator::lost(int peer) {
-    const std::span<const int> members = members_;
+    const std::span<const int> members = group_.members;
     return world_->lost(peer == kAll ? members : members.subspan(static_cast<size_t>(peer), 1));
 }
 
@@ -148,15 +100,54 @@ void SocketCommunicator::give_up(const Call& call, std::string what, std::string
     world_->give_up(named(call), std::move(what), std::move(why));
 }
 
+namespace {
+
+// Combines `count` elements that begin `at` bytes behind everybody's offers, `own` among them.
+void combine_offered(Operation& op, const Operation::Offers& offers, size_t at, const void* own,
+                     void* out, int64_t count, DType dtype, Combine by) {
+    op.for_pieces(static_cast<size_t>(count) * size_of(dtype), [&](size_t lo, size_t hi) {
+        std::vector<std::byte> others(static_cast<size_t>(op.size() - 1) * (hi - lo));
+        op.for_others([&](int peer) {
+            op.read_offer(offers, peer, at + lo, behind_others(op, others.data(), peer, hi - lo),
+                          hi - lo);
+        });
+        combine(in_order(op, behind(own, lo), others.data(), hi - lo), behind(out, lo),
+                static_cast<int64_t>((hi - lo) / size_of(dtype)), dtype, by);
+    });
+}
+
+void copy_offered(Operation& op, const Operation::Offers& offers, int peer, size_t at, void* to,
+                  size_t bytes) {
+    op.for_pieces(bytes, [&](size_t lo, size_t hi) {
+        op.read_offer(offers, peer, at + lo, behind(to, lo), hi - lo);
+    });
+}
+
+}  // namespace
+
 void SocketCommunicator::all_reduce(const Call& call, const void* in, void* out, int64_t count,
                                     DType dtype, Combine by) {
-    Operation op(*this, call);
+    Operation op(group_, named(call));
     const size_t element = size_of(dtype), bytes = static_cast<size_t>(count) * element;
     if (bytes <= kSmallBytes) {
         op.for_others([&](int peer) { op.send(peer, in, bytes); });
-        const Gathered<Operation> all(op, count, dtype);
+        const Gathered all(op, count, dtype);
         op.run();
         return all.combine_into(out, in, by);
+    }
+    if (op.reads_offers(bytes)) {
+        const Parts parts(count, size());
+        const auto at = [&](int member) {
+            return static_cast<size_t>(parts.begin(member)) * element;
+        };
+        combine_offered(op, op.offers(in), at(rank()), behind(in, at(rank())),
+                        behind(out, at(rank())), parts.size(rank()), dtype, by);
+        const Operation::Offers combined = op.offers(out);
+        op.for_others([&](int peer) {
+            copy_offered(op, combined, peer, at(peer), behind(out, at(peer)),
+                         at(peer + 1) - at(peer));
+        });
+        return op.meet();
     }
     // Each member combines its part of a slice; while the next slice's parts travel, so do the
     // results of the last one.
@@ -166,8 +157,8 @@ void SocketCommunicator::all_reduce(const Call& call, const void* in, void* out,
         const Parts parts(done, size());
         std::byte* at = behind(out, static_cast<size_t>(done_at) * element);
         op.for_others([&](int peer) {
-            op.send(peer, at + static_cast<size_t>(parts.begin(rank_)) * element,
-                    static_cast<size_t>(parts.size(rank_)) * element);
+            op.send(peer, at + static_cast<size_t>(parts.begin(rank())) * element,
+                    static_cast<size_t>(parts.size(rank())) * element);
             op.receive(peer, at + static_cast<size_t>(parts.begin(peer)) * element,
                        static_cast<size_t>(parts.size(peer)) * element);
         });
@@ -181,9 +172,9 @@ void SocketCommunicator::all_reduce(const Call& call, const void* in, void* out,
             op.send(peer, from + static_cast<size_t>(parts.begin(peer)) * element,
                     static_cast<size_t>(parts.size(peer)) * element);
         });
-        const Gathered<Operation> all(op, parts.size(rank_), dtype);
+        const Gathered all(op, parts.size(rank()), dtype);
         op.run();
-        const size_t own = static_cast<size_t>(at + parts.begin(rank_)) * element;
+        const size_t own = static_cast<size_t>(at + parts.begin(rank())) * element;
         all.combine_into(behind(out, own), behind(in, own), by);
         done_at = at, done = n;
     }
@@ -193,18 +184,23 @@ void SocketCommunicator::all_reduce(const Call& call, const void* in, void* out,
 
 void SocketCommunicator::reduce(const Call& call, const void* in, void* out, int64_t count,
                                 DType dtype, Combine by, int root) {
-    Operation op(*this, call);
+    Operation op(group_, named(call));
     const size_t element = size_of(dtype);
+    if (op.reads_offers(static_cast<size_t>(count) * element)) {
+        const Operation::Offers all = op.offers(in);
+        if (rank() == root) combine_offered(op, all, 0, in, out, count, dtype, by);
+        return op.meet();
+    }
     const auto slice = static_cast<int64_t>(kSliceBytes / element);
     for (int64_t at = 0; at == 0 || at < count; at += slice) {
         const int64_t n = std::min(slice, count - at);
         const std::byte* own = behind(in, static_cast<size_t>(at) * element);
-        if (rank_ != root) {
+        if (rank() != root) {
             op.send(root, own, static_cast<size_t>(n) * element);
             op.run();
             continue;
         }
-        const Gathered<Operation> all(op, n, dtype);
+        const Gathered all(op, n, dtype);
         op.run();
         all.combine_into(behind(out, static_cast<size_t>(at) * element), own, by);
     }
@@ -212,8 +208,13 @@ void SocketCommunicator::reduce(const Call& call, const void* in, void* out, int
 
 void SocketCommunicator::reduce_scatter(const Call& call, const void* in, void* out, int64_t count,
                                         DType dtype, Combine by) {
-    Operation op(*this, call);
-    const size_t element = size_of(dtype);
+    Operation op(group_, named(call));
+    const size_t element = size_of(dtype), bytes = static_cast<size_t>(count) * element;
+    if (op.reads_offers(bytes)) {
+        const size_t own = static_cast<size_t>(rank()) * bytes;
+        combine_offered(op, op.offers(in), own, behind(in, own), out, count, dtype, by);
+        return op.meet();
+    }
     const auto slice = static_cast<int64_t>(kSliceBytes / element);
     for (int64_t at = 0; at == 0 || at < count; at += slice) {
         const int64_t n = std::min(slice, count - at);
@@ -222,51 +223,64 @@ void SocketCommunicator::reduce_scatter(const Call& call, const void* in, void* 
         };
         op.for_others(
             [&](int peer) { op.send(peer, part(peer), static_cast<size_t>(n) * element); });
-        const Gathered<Operation> all(op, n, dtype);
+        const Gathered all(op, n, dtype);
         op.run();
-        all.combine_into(behind(out, static_cast<size_t>(at) * element), part(rank_), by);
+        all.combine_into(behind(out, static_cast<size_t>(at) * element), part(rank()), by);
     }
 }
 
 void SocketCommunicator::all_gather(const Call& call, const void* in, void* out, size_t bytes) {
-    Operation op(*this, call);
-    op.for_others([&](int peer) {
-        op.send(peer, in, bytes);
-        op.receive(peer, behind(out, static_cast<size_t>(peer) * bytes), bytes);
-    });
-    op.run();
-    copy(behind(out, static_cast<size_t>(rank_) * bytes), in, bytes);
+    Operation op(group_, named(call));
+    const auto place = [&](int member) { return behind(out, static_cast<size_t>(member) * bytes); };
+    if (op.reads_offers(bytes)) {
+        const Operation::Offers all = op.offers(in);
+        op.for_others([&](int peer) { copy_offered(op, all, peer, 0, place(peer), bytes); });
+        op.meet();
+    } else {
+        op.for_others([&](int peer) {
+            op.send(peer, in, bytes);
+            op.receive(peer, place(peer), bytes);
+        });
+        op.run();
+    }
+    copy(place(rank()), in, bytes);
 }
 
 void SocketCommunicator::broadcast(const Call& call, const void* in, void* out, size_t bytes,
                                    int root) {
-    Operation op(*this, call);
+    Operation op(group_, named(call));
+    if (op.reads_offers(bytes)) {
+        const Operation::Offers all = op.offers(in);
+        if (rank() == root) copy(out, in, bytes);
+        else copy_offered(op, all, root, 0, out, bytes);
+        return op.meet();
+    }
     if (bytes <= kSmallBytes || size() == 2) {
-        if (rank_ != root) op.receive(root, out, bytes);
+        if (rank() != root) op.receive(root, out, bytes);
         else op.for_others([&](int peer) { op.send(peer, in, bytes); });
         op.run();
-        if (rank_ == root) copy(out, in, bytes);
+        if (rank() == root) copy(out, in, bytes);
         return;
     }
     // Each member gets a part, and passes it on.
     const Parts parts(static_cast<int64_t>(bytes), size());
     const auto part = [&](int member) { return static_cast<size_t>(parts.begin(member)); };
     const auto length = [&](int member) { return static_cast<size_t>(parts.size(member)); };
-    if (rank_ != root) op.receive(root, behind(out, part(rank_)), length(rank_));
+    if (rank() != root) op.receive(root, behind(out, part(rank())), length(rank()));
     else op.for_others([&](int peer) { op.send(peer, behind(in, part(peer)), length(peer)); });
     op.run();
-    const void* own = rank_ == root ? in : out;
+    const void* own = rank() == root ? in : out;
     op.for_others([&](int peer) {
-        if (peer != root) op.send(peer, behind(own, part(rank_)), length(rank_));
-        if (rank_ != root) op.receive(peer, behind(out, part(peer)), length(peer));
+        if (peer != root) op.send(peer, behind(own, part(rank())), length(rank()));
+        if (rank() != root) op.receive(peer, behind(out, part(peer)), length(peer));
     });
     op.run();
-    if (rank_ == root) copy(out, in, bytes);
+    if (rank() == root) copy(out, in, bytes);
 }
 
 void SocketCommunicator::exchange(const Call& call, std::span<const OutgoingBytes> sends,
                                   std::span<const IncomingBytes> receives) {
-    Operation op(*this, call);
+    Operation op(group_, named(call));
     for (const OutgoingBytes& part : sends) op.send(part.peer, part.data, part.bytes);
     for (const IncomingBytes& part : receives) op.receive(part.peer, part.data, part.bytes);
     op.run();

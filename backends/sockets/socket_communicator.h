@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/sockets/world.h"
+#include "backends/sockets/operation.h"
 
 namespace megjit::sockets {
 
@@ -16,8 +16,8 @@ public:
     // `members`: ranks of the world, this process's among them.
     SocketCommunicator(std::shared_ptr<World> world, std::vector<int> members);
 
-    int rank() const override { return rank_; }
-    int size() const override { return static_cast<int>(members_.size()); }
+    int rank() const override { return group_.rank; }
+    int size() const override { return group_.size(); }
     void all_reduce(const Call& call, const void* in, void* out, int64_t count,
                     runtime::DType dtype, runtime::Combine combine) override;
     void reduce(const Call& call, const void* in, void* out, int64_t count, runtime::DType dtype,
@@ -34,11 +34,9 @@ public:
 
 private:
     Call named(const Call& call) const;
-    class Operation;
     std::shared_ptr<World> world_;
-    std::vector<int> members_;
     std::string key_;
-    int rank_ = 0;
+    Group group_;
 };
 
 }  // namespace megjit::sockets

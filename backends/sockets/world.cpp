@@ -48,6 +48,7 @@ World::~World() { close(); }
 
 void World::close() {
     if (failure_.empty()) failure_ = "the process group was closed";
+    seal_.break_up();
     for (Peer& peer : peers_) {
         if (peer.socket >= 0) ::close(peer.socket);
         peer.socket = -1;
@@ -85,7 +86,11 @@ void World::refuse_ended(const runtime::CommunicatorCall& call) const {
                             runtime::ErrorKind::runtime);
 }
 
-// ---- for engines that move bytes in other ways
+// ---- for who moves bytes in other ways
+
+bool World::is_near(int rank) const {
+    return rank == rank_ || sockets::is_near(peers_[static_cast<size_t>(rank)].socket);
+}
 
 std::string World::lost(std::span<const int> ranks) {
     const std::unique_lock lock(mutex_, std::try_to_lock);

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/sockets/near.h"
 #include "runtime/communicator.h"
 
 namespace megjit::sockets {
@@ -47,6 +48,11 @@ public:
                   std::span<const runtime::OutgoingBytes> sends,
                   std::span<const runtime::IncomingBytes> receives);
     void close();
+    // For large operations whose members are all near: as long as one is under way, the others may
+    // read what it offers. `lose`: that failed, so that the peer has ended its part.
+    bool is_near(int rank) const;
+    Offer offer(const void* data) const { return seal_.offer(data); }
+    [[noreturn]] void lose(int rank) { lose(peers_[static_cast<size_t>(rank)], 0); }
     // Why the world is closed, or which of these ranks is gone. Empty also while an operation is
     // under way, which finds out by itself.
     std::string lost(std::span<const int> ranks);
@@ -97,6 +103,7 @@ private:
     uint64_t hash_ = 0;
     std::string text_;  // as it is sent
     std::string failure_;  // why the world is closed
+    Seal seal_;  // broken then
 };
 
 }  // namespace megjit::sockets

@@ -69,6 +69,7 @@ def subject(processes):
     path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     threads = str(max(1, (os.cpu_count() or 1) // processes))
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": threads, "MEGJIT_COMPILE": "sync"}
+    environment["MEGJIT_CROSS_MEMORY"] = "0"  # as between machines
 
     def run(calls):
         output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout

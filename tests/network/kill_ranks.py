@@ -28,7 +28,7 @@ from megengine.jit import trace
 
 Path(sys.argv[1], os.environ["RANK"]).write_text(str(os.getpid()))
 dist.init_process_group()
-net = M.Sequential(M.Linear(64, 256), M.ReLU(), M.Linear(256, 10))
+net = M.Sequential(M.Linear(64, 1024), M.ReLU(), M.Linear(1024, 10))  # 300 kB of gradients
 dist.bcast_list_(net.parameters())
 optimizer = optim.SGD(net.parameters(), lr=1e-3)
 gm = GradManager().attach(net.parameters(), callbacks=[dist.make_allreduce_cb("mean")])

@@ -1,0 +1,101 @@
+#include "backends/sockets/operation.h"
+
+#include <algorithm>
+
+#include "runtime/debug.h"
+#include "runtime/parallel.h"
+#include "runtime/side_stream.h"
+
+namespace megjit::sockets {
+
+namespace {
+
+// Three small exchanges cost less than one copy of more bytes.
+constexpr size_t kOfferedBytes = 128 << 10;
+constexpr int64_t kPieceBytes = 128 << 10;
+
+// Processes meet in one order: what was queued to run beside the calling thread goes first.
+std::mutex& in_turn(World& world) {
+    if (!runtime::is_side_thread()) runtime::side_stream().synchronize();
+    return world.mutex();
+}
+
+}  // namespace
+
+Operation::Operation(Group& group, runtime::CommunicatorCall call)
+    : group_(group), call_(std::move(call)), lock_(in_turn(group.world)) {}
+
+void Operation::send(int peer, const void* data, size_t bytes) {
+    sends_.push_back({member(peer), data, bytes});
+}
+void Operation::receive(int peer, void* data, size_t bytes) {
+    receives_.push_back({member(peer), data, bytes});
+}
+void Operation::run() {
+    group_.world.exchange(call_, sends_, receives_);
+    sends_.clear(), receives_.clear();
+}
+
+void Operation::meet() {
+    for_others([&](int peer) { send(peer, nullptr, 0), receive(peer, nullptr, 0); });
+    run();
+}
+
+std::byte* Operation::scratch(size_t bytes) {
+    if (group_.scratch.size() < bytes) group_.scratch.resize(bytes);
+    return group_.scratch.data();
+}
+
+// ---- what lies in the memory of others
+
+bool Operation::reads_offers(size_t bytes) {
+    if (bytes < kOfferedBytes) return false;
+    if (!group_.reads) group_.reads = all_read();
+    return *group_.reads;
+}
+
+bool Operation::all_read() {
+    const bool wanted = runtime::debug().cross_memory;
+    if (wanted) permit_siblings();
+    const int probe = rank();
+    const Offers all = offers(&probe);
+    char good = wanted;
+    for_others([&](int peer) {
+        int theirs = -1;
+        good &= group_.world.is_near(member(peer)) &&
+                read_offered(all[static_cast<size_t>(peer)], 0, &theirs, sizeof theirs) &&
+                theirs == peer;
+    });
+    std::vector<char> verdicts(static_cast<size_t>(size()), good);
+    for_others([&](int peer) {
+        send(peer, &good, 1), receive(peer, &verdicts[static_cast<size_t>(peer)], 1);
+    });
+    run();
+    return std::ranges::all_of(verdicts, [](char each) { return each != 0; });
+}
+
+Operation::Offers Operation::offers(const void* data) {
+    const Offer own = group_.world.offer(data);
+    Offers all(static_cast<size_t>(size()), own);
+    for_others([&](int peer) {
+        send(peer, &own, sizeof own);
+        receive(peer, &all[static_cast<size_t>(peer)], sizeof own);
+    });
+    run();
+    return all;
+}
+
+void Operation::for_pieces(size_t bytes, const std::function<void(size_t lo, size_t hi)>& body) {
+    runtime::parallel_for(static_cast<int64_t>(bytes), kPieceBytes, kPieceBytes,
+                          [&](int64_t lo, int64_t hi) {
+        for (; lo < hi && gone_ < 0; lo += kPieceBytes)
+            body(static_cast<size_t>(lo), static_cast<size_t>(std::min(hi, lo + kPieceBytes)));
+    });
+    if (gone_ >= 0) group_.world.lose(member(gone_));
+}
+
+void Operation::read_offer(const Offers& offers, int peer, size_t at, void* to, size_t bytes) {
+    if (!read_offered(offers[static_cast<size_t>(peer)], at, to, bytes)) gone_ = peer;
+}
+
+}  // namespace megjit::sockets

@@ -1,0 +1,66 @@
+// backends/sockets/operation.h -- Operation: one call of one member of a group, while it lives.
+// Peers are ranks of the group here.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "backends/sockets/world.h"
+
+namespace megjit::sockets {
+
+// Who takes part, in the order of ranks.
+struct Group {
+    World& world;
+    std::vector<int> members;
+    int rank = 0;  // of this process
+    std::optional<bool> reads = {};  // do all members read what the others offer?
+    std::vector<std::byte> scratch = {};
+    int size() const { return static_cast<int>(members.size()); }
+};
+
+class Operation {
+public:
+    Operation(Group& group, runtime::CommunicatorCall call);
+
+    int rank() const { return group_.rank; }
+    int size() const { return group_.size(); }
+    template <class Fn>
+    void for_others(Fn&& fn) const {
+        for (int step = 1; step < size(); ++step) fn((rank() + step) % size());
+    }
+
+    // Messages are collected, and exchanged by run().
+    void send(int peer, const void* data, size_t bytes);
+    void receive(int peer, void* data, size_t bytes);
+    void run();
+    // Nobody goes on before all are here.
+    void meet();
+    std::byte* scratch(size_t bytes);
+
+    // Are vectors of so many bytes read where they lie, by all members? Found out once a group.
+    bool reads_offers(size_t bytes);
+    // What each member offers, until all meet.
+    using Offers = std::vector<Offer>;
+    Offers offers(const void* data);
+    // Runs body(lo, hi) over parts of [0, bytes) that stay in a cache, on several threads; `body`
+    // reads by read_offer, [lo, hi) of what a peer offers.
+    void for_pieces(size_t bytes, const std::function<void(size_t lo, size_t hi)>& body);
+    void read_offer(const Offers& offers, int peer, size_t at, void* to, size_t bytes);
+
+private:
+    bool all_read();
+    int member(int peer) const { return group_.members[static_cast<size_t>(peer)]; }
+
+    Group& group_;
+    const runtime::CommunicatorCall call_;
+    const std::lock_guard<std::mutex> lock_;
+    std::vector<runtime::OutgoingBytes> sends_;
+    std::vector<runtime::IncomingBytes> receives_;
+    std::atomic<int> gone_ = -1;  // whose offer could not be read
+};
+
+}  // namespace megjit::sockets
