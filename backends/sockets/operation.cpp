@@ -13,6 +13,7 @@ namespace {
 // Three small exchanges cost less than one copy of more bytes.
 constexpr size_t kOfferedBytes = 128 << 10;
 constexpr int64_t kPieceBytes = 128 << 10;
+constexpr int64_t kThreadBytes = 8 << 20;  // processes of one machine keep its cores busy already
 
 // Processes meet in one order: what was queued to run beside the calling thread goes first.
 std::mutex& in_turn(World& world) {
@@ -86,7 +87,7 @@ Operation::Offers Operation::offers(const void* data) {
 }
 
 void Operation::for_pieces(size_t bytes, const std::function<void(size_t lo, size_t hi)>& body) {
-    runtime::parallel_for(static_cast<int64_t>(bytes), kPieceBytes, kPieceBytes,
+    runtime::parallel_for(static_cast<int64_t>(bytes), kThreadBytes, kPieceBytes,
                           [&](int64_t lo, int64_t hi) {
         for (; lo < hi && gone_ < 0; lo += kPieceBytes)
             body(static_cast<size_t>(lo), static_cast<size_t>(std::min(hi, lo + kPieceBytes)));
