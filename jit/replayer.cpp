@@ -1,5 +1,6 @@
 #include "jit/replayer.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "jit/recorder.h"
@@ -53,6 +54,7 @@ Replayer::Fit Replayer::fit_of_other(const Record& rec, RecordId expected,
                    : Fit::other_constant;
     }
     if (tensor->is_constant) return Fit::other_constant;
+    if (tensor->trace.is_edited()) return Fit::other_tensor;  // its graph records the op
     if (!(tensor->type() == value.type) || &tensor->device() != value.device)
         return Fit::other_type;
     // Another version's slot may not be there in the one that was followed so far.
@@ -62,14 +64,14 @@ Replayer::Fit Replayer::fit_of_other(const Record& rec, RecordId expected,
 
 Replayer::Difference Replayer::difference(const Record& rec, const OpDef& op, const Attrs& attrs,
                                           std::span<const TensorRef> inputs,
-                                          const runtime::Device& device) const {
+                                          const runtime::Device* device) const {
     const Event* event = event_of(rec);
     if (!event) return {Fit::no_event};
     if (event->kind == EventKind::barrier) return {Fit::barrier};
     if (event->kind == EventKind::backward) return {Fit::backward};
     const RecordedOp& recorded = rec.ops[event->index];
     if (recorded.op != &op) return {Fit::other_op};
-    if (rec.values[recorded.outputs[0]].device != &device) return {Fit::other_device};
+    if (device && rec.values[recorded.outputs[0]].device != device) return {Fit::other_device};
     if (recorded.inputs.size() != inputs.size()) return {Fit::other_count};
     for (size_t i = 0; i < attrs.size(); ++i)
         if (!runtime::same(attrs[i], recorded.attrs[i])) return {Fit::other_attribute, i};
@@ -153,7 +155,7 @@ TensorRef Replayer::placeholder(RecordId id) {
 bool Replayer::follow_another(const OpDef& op, const Attrs& attrs,
                               std::span<const TensorRef> inputs, const runtime::Device& device) {
     auto other = function_.find_alternative(*version_, cursor_, [&](const Version& version) {
-        return difference(version.record, op, attrs, inputs, device).how == Fit::yes;
+        return difference(version.record, op, attrs, inputs, &device).how == Fit::yes;
     });
     if (!other) return false;
     version_ = std::move(other);
@@ -169,11 +171,21 @@ Session& Replayer::go_on_recording(std::string reason) {
     return *successor_;
 }
 
+// Operands of the recorded types, on the recorded devices: what was needed to prepare those was
+// recorded as ops of its own. Where constants alone are operands, the device depends on who calls.
+Results Replayer::follow(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
+    const auto is_constant = [](const TensorRef& input) { return input->is_constant; };
+    if (failed_ || std::ranges::all_of(inputs, is_constant) ||
+        difference(record(), op, attrs, inputs, nullptr).how != Fit::yes)
+        return {};
+    return advance(inputs);
+}
+
 Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                         runtime::Device& device) {
     if (op.is_data_dependent()) return compute_outside(op, attrs, inputs, device);
     if (failed_) raise_mismatch("an earlier op of this call already differed");
-    if (const Difference found = difference(record(), op, attrs, inputs, device);
+    if (const Difference found = difference(record(), op, attrs, inputs, &device);
         found.how != Fit::yes && !follow_another(op, attrs, inputs, device)) {
         const Mismatch mismatch = in_words(found, op, attrs, inputs, device);
         if (mismatch.retypes) return go_on_recording(mismatch.why).on_op(op, attrs, inputs, device);
@@ -183,6 +195,11 @@ Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
         runtime::infer({op, attrs, types});
         raise_mismatch(mismatch.why);
     }
+    return advance(inputs);
+}
+
+// Past the op that the call at hand fits.
+Results Replayer::advance(std::span<const TensorRef> inputs) {
     const RecordedOp& recorded = record().ops[next_event()->index];
     ++cursor_;
     for (size_t i = 0; i < inputs.size(); ++i) bind(recorded.inputs[i], inputs[i]);

@@ -12,6 +12,8 @@ public:
     Replayer(TraceFunction& function, std::shared_ptr<Version> version, CallKey key,
              std::span<const TensorRef> arguments, std::function<std::string()> where);
 
+    runtime::Results follow(const OpDef& op, const Attrs& attrs,
+                            std::span<const TensorRef> inputs) override;
     runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
@@ -56,8 +58,9 @@ private:
         return is_made_here ? Fit::yes : fit_of_other(record, expected, tensor);
     }
     Fit fit_of_other(const Record& record, RecordId expected, const TensorRef& tensor) const;
+    // `device`: null: it needs no comparison.
     Difference difference(const Record& record, const OpDef& op, const Attrs& attrs,
-                          std::span<const TensorRef> inputs, const runtime::Device& device) const;
+                          std::span<const TensorRef> inputs, const runtime::Device* device) const;
     Mismatch in_words(Difference difference, const OpDef& op, const Attrs& attrs,
                       std::span<const TensorRef> inputs, const runtime::Device& device) const;
     void match_backward(const std::vector<RecordId>& expected, std::span<const TensorRef> tensors,
@@ -68,6 +71,7 @@ private:
     bool follow_another(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                         const runtime::Device& device);
     Session& go_on_recording(std::string reason);
+    runtime::Results advance(std::span<const TensorRef> inputs);
     void bind(RecordId expected, const TensorRef& tensor);
     TensorRef placeholder(RecordId id);
     void run_to_barrier();  // the segment that ends here, if one does

@@ -339,6 +339,14 @@ Results compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> 
 
 Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
               Device* wanted) {
+    const Context& here = context();
+    const auto noted = [&](Results outputs) {
+        for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
+        return outputs;
+    };
+    if (here.tracer)
+        if (Results outputs = here.tracer->follow(op, attrs, inputs); outputs.size() > 0)
+            return noted(std::move(outputs));
     Tensors converted;
     check_input_count(op, inputs.size());
     Device& device = device_of(op, inputs, wanted);
@@ -348,13 +356,10 @@ Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
     }
     if (is_laid_out(inputs)) [[unlikely]]
         lay_out_operands(op, inputs, converted, apply);
-    const Context& here = context();
     Tracer* graph = edited_graph_of(inputs);
     Tracer* tracer = graph ? graph : here.tracer;
-    Results outputs =
-        tracer ? tracer->on_op(op, attrs, inputs, device) : run(op, attrs, inputs, device);
-    for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
-    return outputs;
+    return noted(tracer ? tracer->on_op(op, attrs, inputs, device)
+                        : run(op, attrs, inputs, device));
 }
 
 void add_edited_graph(uint64_t session, Tracer& graph) {

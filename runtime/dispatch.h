@@ -45,6 +45,9 @@ private:
 class Tracer {
 public:
     virtual ~Tracer() = default;
+    // What on_op gives, where it is plain that these operands need no preparation: they are those
+    // of a recorded call. Empty elsewhere.
+    virtual Results follow(const OpDef&, const Attrs&, std::span<const TensorRef>) { return {}; }
     // Returns placeholders (or, in a value trace, computed tensors that are linked to the record).
     virtual Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                           Device& device) = 0;
