@@ -192,6 +192,8 @@ class trace(ManualSteps, Dumping):
     """
 
     third_party_backend = False
+    # `jit.trace.enabled = False` lets every traced function run as if it were not traced, as before MegEngine 1.0.
+    enabled = True
     # `python -m megengine kernels` puts a list here: functions traced from then on are measured, and noted in it.
     _measured: list[trace] | None = None
     # `python -m megengine plan` puts a function here: it is given each call, which then does not run.
@@ -292,7 +294,7 @@ class trace(ManualSteps, Dumping):
         self._check_external = bool(flag)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _core.is_tracing() or _core.open_tapes():
+        if not trace.enabled or _core.is_tracing() or _core.open_tapes():
             # Inside another trace its recorder sees everything; inside an open GradManager the
             # intermediate values are needed for backward.
             return self.__wrapped__(*args, **kwargs)
