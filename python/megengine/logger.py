@@ -230,6 +230,7 @@ def enable_debug_log() -> None:
     >>> mge.get_logger("example").level  # logging.DEBUG
     10
     >>> mge.set_log_level(before)
+    10
     """
     set_log_level(logging.DEBUG)
     set_mgb_log_level(logging.DEBUG)
