@@ -24,10 +24,10 @@ def dumped():
 
 
 def ask_texts_of_strategies():
-    told = [str(debug_param.get_execution_strategy())]
+    told = []
     for words in ("PROFILE", "PROFILE_REPRODUCIBLE", "HEURISTIC_REPRODUCIBLE", "HEURISTIC"):
         debug_param.set_execution_strategy(words)
-        told.append(repr(debug_param.get_execution_strategy()))
+        told.append((str(debug_param.get_execution_strategy()), repr(debug_param.get_execution_strategy())))
     return told, str(debug_param.Strategy.HEURISTIC | debug_param.Strategy.PROFILE)
 
 
