@@ -3,8 +3,14 @@ import io
 import numpy as np
 
 import megengine as mge
+import megengine.functional as F
 from megengine import Tensor
+from megengine.core._imperative_rt import CompNode
+from megengine.core._imperative_rt.core2 import apply
+from megengine.core._trace_option import use_symbolic_shape
+from megengine.core.autodiff.grad import Function, Grad
 from megengine.core.tensor import megbrain_graph as G
+from megengine.core.tensor.utils import subgraph
 from megengine.functional import debug_param
 from megengine.jit import GraphOptimizationConfig, trace
 from megengine.utils import comp_graph_tools as cgtools
@@ -76,3 +82,42 @@ def ask_sizes_of_dtr():
         told.append(mge.dtr.eviction_threshold)
     mge.dtr.eviction_threshold = before
     return told
+
+
+@subgraph("fma", np.float32, CompNode("cpu0"), 3)
+def fma(inputs, f, c):
+    x, scale, shift = inputs[:3]
+    return (f("+", f("*", x, scale), shift),), (True,)
+
+
+def ask_an_op_composed_of_others():
+    x = Tensor(X)
+    return apply(fma(), x, x, x)
+
+
+def gradients(compute, *tensors):
+    found = []
+    with Grad() as grad:
+        grad.wrt(*tensors, callback=found.append)
+        y = compute()
+        grad(y, F.ones_like(y))
+    return found
+
+
+def ask_gradients_by_callbacks():
+    x, scale, unused = Tensor([1.0, 2.0]), Tensor([3.0]), Tensor([4.0])
+    return gradients(lambda: x * x * scale, x, scale, unused), x.grad, Grad("inner").wrt is not None, Function is mge.autodiff.Function
+
+
+def ask_second_derivatives_by_callbacks():
+    x = Tensor([2.0])
+    return gradients(lambda: gradients(lambda: x * x * x, x)[0], x)
+
+
+def ask_how_shapes_are_seen():
+    seen = [use_symbolic_shape()]
+    for options in ({"symbolic": True}, {}, {"symbolic": True, "symbolic_shape": False}):
+        traced = trace(lambda x: seen.append((use_symbolic_shape(), type(x.shape).__name__)) or x + 1, **options)
+        traced(Tensor(X))
+        traced(Tensor(X))
+    return seen
