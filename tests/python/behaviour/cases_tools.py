@@ -121,3 +121,19 @@ def ask_how_shapes_are_seen():
         traced(Tensor(X))
         traced(Tensor(X))
     return seen
+
+
+def traced_with_arrays(function, *arrays, **options):
+    traced, results = trace(function, **options), []
+    for array in arrays:
+        try:
+            results.append(traced(np.float32(array)))
+        except Exception as error:
+            results.append(type(error).__name__)
+    return results
+
+
+def ask_arrays_as_arguments_of_traces():
+    x = Tensor([1.0])
+    made = [traced_with_arrays(lambda a: Tensor(a) * 2, [1], [2], [3], symbolic=flag) for flag in (False, True)]
+    return made, traced_with_arrays(lambda a: x * a, [1], [1], [1], [2])
