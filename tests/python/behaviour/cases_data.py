@@ -41,3 +41,12 @@ def ask_drawn_colours():
         random.seed(seed)
         sums.append([int(transform.apply(image).sum()) for transform in (T.HueTransform(0.4), T.ColorJitter(0.4, 0.4, 0.4, 0.2))])
     return sums
+
+
+def ask_length_of_a_pass_that_has_begun():
+    data, lengths = ArrayDataset(np.arange(10)), []
+    for workers in (0, 1):
+        batches = iter(DataLoader(data, SequentialSampler(data, batch_size=3), num_workers=workers))
+        next(batches)
+        lengths.append(len(batches))
+    return lengths, len(list(DataLoader(data, SequentialSampler(data, batch_size=3))))
