@@ -69,6 +69,11 @@ class InternalGraph(Graph):
         return list(dict.fromkeys(values_in(self._result)))
 
     @property
+    def _exprs(self) -> list[Expr]:
+        """What runs, as converters of models read it: exprs without inputs."""
+        return [expr for expr in self if not isinstance(expr, Input)]
+
+    @property
     def top_graph(self) -> InternalGraph:
         """The outermost graph, in which this one is called; itself when it is that."""
         return self._top or self
@@ -340,7 +345,7 @@ class InternalGraph(Graph):
     def __format__(self, format_spec: str = "") -> str:
         """With "i" print the ids of nodes, with "p" the graph's name before theirs; "ip" does both."""
         inputs = ", ".join(format(node, format_spec) for node in self.inputs)
-        lines = [format(expr, format_spec) for expr in self if not isinstance(expr, Input)]
+        lines = [format(expr, format_spec) for expr in self._exprs]
         body = "\n\t".join([*lines, f"return {show(unpack(self._result), format_spec)}"])
         return f"{self.qualname}.Graph ({inputs}) {{\n\t{body}\n}}"
 

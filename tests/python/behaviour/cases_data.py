@@ -50,3 +50,8 @@ def ask_length_of_a_pass_that_has_begun():
         next(batches)
         lengths.append(len(batches))
     return lengths, len(list(DataLoader(data, SequentialSampler(data, batch_size=3))))
+
+
+def ask_dtypes_of_normalized_images():
+    transform = T.Normalize([2, 3], [4, 5])
+    return [transform.apply(np.full((1, 1, 2), 6, dtype)) for dtype in ("uint8", "int32", "float16", "float32", "float64")]

@@ -84,3 +84,7 @@ def ask_inserted_and_added_nodes():
     with graph.insert_exprs():
         y = F.relu(graph.outputs[0]) * 2
     return y.qualname, y.expr.inputs[0].qualname, y._id - y.expr.inputs[0]._id, graph.add_input_node((1, 2), name="more").qualname
+
+
+def ask_what_runs():
+    return [type(expr).__name__ for expr in TRACED.graph._exprs]

@@ -12,7 +12,7 @@ from .vision_transform import ColorTransform, VisionTransform
 
 
 class Normalize(ColorTransform):
-    """Normalizes images: ``(image - mean) / std``, as float32.
+    """Normalizes images: ``(image - mean) / std``, as float32, or float64 where the image is that or of wide integers.
 
     mean: one number or one per channel, in the units of the image; default 0.
     std: likewise, default 1; ValueError for 0.
@@ -37,7 +37,7 @@ class Normalize(ColorTransform):
             raise ValueError(f"std must not be 0, got {std!r}")
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
-        return (image.astype(np.float32) - self.mean) / self.std
+        return (image.astype(np.result_type(image.dtype, np.float32)) - self.mean) / self.std
 
 
 class GaussianNoise(ColorTransform):
