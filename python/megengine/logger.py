@@ -181,25 +181,26 @@ def set_log_file(fout: str | os.PathLike[str] | IO[str] | None, mode: str = "a")
     _owned_log_file = opened
 
 
-def set_log_level(level: int | str, update_existing: bool = True) -> None:
-    """Sets the level of loggers made from now on and, with ``update_existing``, of those there are.
+def set_log_level(level: int | str, update_existing: bool = True) -> int:
+    """Sets the level of loggers made from now on and, with ``update_existing``, of those there are; returns the level before.
 
     level: a ``logging`` number or one of DEBUG, INFO, WARN, ERROR. Raises ValueError for others.
     The variable ``MEGENGINE_LOGGING_LEVEL`` sets it from the start.
 
     >>> import megengine as mge
     >>> logger = mge.get_logger("example")
-    >>> before = logger.level
-    >>> mge.set_log_level("ERROR")
+    >>> before = mge.set_log_level("ERROR")
     >>> logger.level  # logging.ERROR
     40
     >>> mge.set_log_level(before)
+    40
     """
     global _default_level
-    _default_level = _as_level(level)
+    before, _default_level = _default_level, _as_level(level)
     if update_existing:
         for logger in _all_loggers:
             logger.setLevel(_default_level)
+    return before
 
 
 def set_mgb_log_level(level: int | str) -> int:
@@ -229,6 +230,7 @@ def enable_debug_log() -> None:
     >>> mge.get_logger("example").level  # logging.DEBUG
     10
     >>> mge.set_log_level(before)
+    10
     """
     set_log_level(logging.DEBUG)
     set_mgb_log_level(logging.DEBUG)

@@ -102,8 +102,7 @@ def test_an_infinite_sampler_starts_over_and_knows_the_batch_size():
     sampler = Infinite(SequentialSampler(range(3), batch_size=2))
     assert [next(sampler) for _ in range(3)] == [[0, 1], [2], [0, 1]]
     assert sampler.batch_size == 2 and isinstance(sampler, MapSampler)
-    with pytest.raises(TypeError, match="no length"):
-        len(sampler)
+    assert len(sampler) == len(DataLoader(range(3), sampler)) == sys.maxsize
 
 
 def test_an_infinite_sampler_of_nothing_is_an_error_and_not_an_endless_loop():

@@ -171,7 +171,7 @@ MISTAKES = {
     "other branch": (another_branch, TraceError, "trace: this call does not follow", True),
     "without_host read": (a_host_read_without_host, RuntimeError, "without_host", True),
     "trace option": (lambda: trace(lambda x: x, opt_level=9), ValueError, "opt_level.*9", False),
-    "trace of an array": (lambda: trace(lambda x: x)(np.ones(3)), TypeError, "positional argument 0", False),
+    "trace of an array": (lambda: trace(lambda x: x, without_host=True)(np.ones(3)), TypeError, "positional argument 0", False),
     "sublinear": (lambda: SublinearMemoryConfig(thresh_nr_try=-1), AssertionError, "thresh_nr_try.*-1", False),
     "dtype name": (lambda: X.astype("float99"), (TypeError, ValueError), "float99", False),
     "dtype of a number": (lambda: mge.Tensor(2, 3), TypeError, "dtype 3 is not supported", False),

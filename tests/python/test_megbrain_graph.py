@@ -9,7 +9,7 @@ import megengine.functional as F
 from megengine import Tensor
 from megengine.core.tensor import megbrain_graph as G
 from megengine.jit import trace
-from megengine.utils.comp_graph_tools import GraphInference, get_dep_vars
+from megengine.utils.comp_graph_tools import GraphInference, get_dep_vars, replace_vars
 
 X = np.float32([[-1, 2], [3, -4]])
 
@@ -81,3 +81,14 @@ def test_variables_are_dumped(file):
     np.testing.assert_allclose(GraphInference(io.BytesIO(data)).run(X)["out"], np.exp(np.maximum(X, 0) * 2), rtol=1e-5)
     assert G.load_graph(io.BytesIO(data)).metadata["user_info"] == {"author": "me"}
     assert [var.name for var in loaded.graph.network.output_vars] == ["y", "s"]
+
+
+def test_a_graph_with_other_inputs_is_compiled_by_its_variables(file):
+    outputs = G.load_graph(file).output_vars_list
+    (data,) = get_dep_vars(outputs, "Host2DeviceCopy")
+    image = G.InputNode(dtype=data.dtype, shape=data.shape, graph=data.graph)
+    nodes = [G.OutputNode(var) for var in replace_vars(outputs, {data: image.outputs[0]})]
+    run = nodes[0].outputs[0].graph.compile([node.outputs[0] for node in nodes])
+    image.set_value(Tensor(X + 1)._dev_tensor())
+    run.execute().wait()
+    assert nodes[0].get_value().tolist() == [[0, 6], [8, 0]] and nodes[1].get_value().item() == 4

@@ -42,7 +42,7 @@ def test_options_are_known_by_name():
 )
 def test_sizes_are_ints_or_texts(value, size):
     dtr.eviction_threshold = value
-    assert dtr.eviction_threshold == value and get_option("dtr_eviction_threshold") == size
+    assert dtr.eviction_threshold == get_option("dtr_eviction_threshold") == size
 
 
 def test_wrong_sizes_are_told_apart():

@@ -111,8 +111,8 @@ def test_any_nest_of_results_may_be_returned(symbolic):
         assert (text, number) == ("text", 7)
 
 
-def test_a_numpy_argument_is_refused_by_name():
-    @trace
+def test_a_numpy_argument_of_a_body_that_is_skipped_later_is_refused_by_name():
+    @trace(without_host=True)
     def f(image):
         return image * 2
 
@@ -506,3 +506,12 @@ def test_options_are_fields_and_others_are_refused():
         _core.PipelineOptions(level=3)
     with pytest.raises(TypeError):
         _core.TraceOptions(symbolic="yes")
+
+
+def test_tracing_is_switched_off_for_all(monkeypatch):
+    squared = trace(lambda x: (x * 2) * (x * 2).item(), symbolic=True)  # in a symbolic body that number is not there yet
+    monkeypatch.setattr(trace, "enabled", False)
+    assert squared(mge.Tensor(3.0)).item() == 36
+    monkeypatch.undo()
+    with pytest.raises(ValueError):
+        squared(mge.Tensor(3.0))

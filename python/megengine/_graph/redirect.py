@@ -36,6 +36,8 @@ class _Function:
         self.original.__kwdefaults__ = fn.__kwdefaults__
         self.original.__annotations__ = fn.__annotations__
         self._is_wrapper = hasattr(fn, "__wrapped__")
+        if self._is_wrapper:
+            self.original.__wrapped__ = fn.__wrapped__  # type: ignore[attr-defined]  # for inspect.signature
         self._handlers: tuple[Handler, ...] = ()
         code = _template.__code__
         marker = code.co_consts.index(

@@ -124,7 +124,7 @@ class DataLoader:
         )
 
     def __len__(self) -> int:
-        """Number of batches in a pass. Raises TypeError for streams and infinite samplers."""
+        """Number of batches in a pass; ``sys.maxsize`` with an infinite sampler. Raises TypeError for streams."""
         return len(self.sampler)  # type: ignore[arg-type]  # whose TypeError this is
 
     def check_memory_rationality(self) -> None:
@@ -171,6 +171,10 @@ class PreLoader:
 
     def __iter__(self) -> PreLoader:
         return self
+
+    def __len__(self) -> int:
+        """As of the loader: the batches of the whole pass, however many were given."""
+        return len(self.sampler)  # type: ignore[arg-type]  # whose TypeError this is
 
     def __next__(self) -> Any:
         if not self.preload:

@@ -243,11 +243,11 @@ class ReplacementSampler(MapSampler):
 
 
 class Infinite(MapSampler):
-    """Repeats a sampler without end, for training by steps instead of passes. It has no length.
+    """Repeats a sampler without end, for training by steps instead of passes. Its length is ``sys.maxsize``.
 
     sampler: a `MapSampler`; each round is a new pass of it.
 
-    Raises TypeError for its length, RuntimeError when the sampler gives no batch at all.
+    Raises RuntimeError when the sampler gives no batch at all.
 
     >>> import itertools
     >>> list(itertools.islice(Infinite(SequentialSampler(range(3), batch_size=2)), 4))
@@ -277,7 +277,7 @@ class Infinite(MapSampler):
         )
 
     def __len__(self) -> int:
-        raise TypeError("an Infinite sampler has no length; count the batches in the training loop")
+        return sys.maxsize
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in (

@@ -31,8 +31,8 @@ def _apply() -> None:
 
 def _size(field: str) -> property:
     def write(module: ModuleType, value: int | str) -> None:
-        setattr(options, f"dtr_{field}", to_bytes(value))
-        setattr(_settings, field, value)
+        setattr(_settings, field, to_bytes(value))
+        setattr(options, f"dtr_{field}", getattr(_settings, field))
         _apply()
 
     return property(lambda module: getattr(_settings, field), write)
@@ -52,8 +52,8 @@ def _switch(on: int) -> None:
 def enable() -> None:
     """Turn DTR on: evict values and compute them again, so that memory stays below a threshold.
 
-    ``dtr.eviction_threshold`` is that threshold, bytes in use on the device, as a number or a text
-    such as "5GB"; 0 (default) is none. Values below ``dtr.evictee_minimum_size`` bytes (1 MiB)
+    ``dtr.eviction_threshold`` is that threshold, bytes in use on the device, set as a number or a text
+    such as "5GB", read as a number; 0 (default) is none. Values below ``dtr.evictee_minimum_size`` bytes (1 MiB)
     stay. ``dtr.enable_sqrt_sampling`` looks at some candidates only when it chooses.
     Results keep every bit. MemoryError, with the bytes that are missing, when the threshold cannot
     be kept. Source: Kirisame et al. 2021, "Dynamic Tensor Rematerialization".

@@ -21,6 +21,12 @@ class Strategy(IntFlag):
     REPRODUCIBLE = 4
     OPTIMIZED = 8
 
+    def __str__(self) -> str:
+        """As programs have logged it: the enumeration is called by the first operator that had one."""
+        return " + ".join(f"BatchConvBias.Strategy.{word.name}" for word in self)
+
+    __repr__ = __str__
+
 
 def _parse(option: Strategy | str) -> Strategy:
     if isinstance(option, Strategy):

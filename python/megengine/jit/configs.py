@@ -158,7 +158,7 @@ class GraphOptimizationConfig:
     >>> config = jit.GraphOptimizationConfig()
     >>> config.jit_fuse_reduce = True
     >>> config
-    GraphOptimizationConfig { jit_fuse_dimshuffle = None, jit_fuse_reduce = True }
+    GraphOptimizationConfig { jit_fuse_dimshuffle = UNSET, jit_fuse_reduce = ON }
     >>> step = jit.trace(lambda x: (x * 2).sum(), graph_opt_config=config)
     """
 
@@ -182,10 +182,9 @@ class GraphOptimizationConfig:
         }
 
     def __repr__(self) -> str:
-        return (
-            f"GraphOptimizationConfig {{ jit_fuse_dimshuffle = {self.jit_fuse_dimshuffle}, "
-            f"jit_fuse_reduce = {self.jit_fuse_reduce} }}"
-        )
+        words = {None: "UNSET", True: "ON", False: "OFF"}
+        told = ", ".join(f"{field} = {words.get(value, value)}" for field, value in vars(self).items())
+        return f"GraphOptimizationConfig {{ {told} }}"
 
 
 def _memory_options(limit: int, sublinear: SublinearMemoryConfig | None, dtr: DTRConfig | None) -> _core.MemoryOptions:

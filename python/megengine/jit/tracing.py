@@ -173,8 +173,8 @@ class trace(ManualSteps, Dumping):
         limit for functions without one (and does not imply symbolic).
 
     Inside another traced function, or in an open GradManager, a call runs the plain function, so
-    that the outer one sees everything. Raises TypeError if the function cannot be called and for
-    NumPy arrays as positional arguments, ValueError for options out of range.
+    that the outer one sees everything. Raises TypeError if the function cannot be called, and with
+    without_host for NumPy arrays as positional arguments; ValueError for options out of range.
 
     >>> from megengine import jit, tensor
     >>> @jit.trace(without_host=True)
@@ -192,6 +192,8 @@ class trace(ManualSteps, Dumping):
     """
 
     third_party_backend = False
+    # `jit.trace.enabled = False` lets every traced function run as if it were not traced, as before MegEngine 1.0.
+    enabled = True
     # `python -m megengine kernels` puts a list here: functions traced from then on are measured, and noted in it.
     _measured: list[trace] | None = None
     # `python -m megengine plan` puts a function here: it is given each call, which then does not run.
@@ -292,7 +294,7 @@ class trace(ManualSteps, Dumping):
         self._check_external = bool(flag)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _core.is_tracing() or _core.open_tapes():
+        if not trace.enabled or _core.is_tracing() or _core.open_tapes():
             # Inside another trace its recorder sees everything; inside an open GradManager the
             # intermediate values are needed for backward.
             return self.__wrapped__(*args, **kwargs)
@@ -419,7 +421,7 @@ class trace(ManualSteps, Dumping):
         """Returns the tensors among the positional arguments, containers opened, in order.
 
         With capture_as_const those among the keyword arguments follow. Raises TypeError for NumPy
-        arrays.
+        arrays if later calls do not run the body.
         """
         if self._capture_as_const and not all(isinstance(a, Tensor) for a in args):
             raise AssertionError("trace with capture_as_const=True: positional arguments must be Tensors")
@@ -427,10 +429,10 @@ class trace(ManualSteps, Dumping):
         for position, value in enumerate(args):
             if isinstance(value, Tensor):
                 leaves.append(value)
-            elif isinstance(value, np.ndarray):
+            elif isinstance(value, np.ndarray) and self._without_host:
                 raise TypeError(
                     f"trace: positional argument {position} ({self._argument_name(position)}) is a NumPy array\n"
-                    "  why: an array would be baked into the graph as a constant\n"
+                    "  why: calls that do not run the body would compute with the first array\n"
                     "  fix: pass megengine.tensor(array), or make it a keyword argument"
                 )
             else:

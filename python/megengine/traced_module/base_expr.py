@@ -42,10 +42,19 @@ class Expr(Call):
     def set_args_kwargs(self, *args: Any, **kwargs: Any) -> None:
         """Replace all arguments; for a method or a module, the first is the object.
 
-        ValueError for a node that is made after this expr, or in another graph.
+        ValueError for a node that is made after this expr, or in another graph; TypeError for what the callee does not take.
         """
         self._check_made_before(values_in((args, kwargs)))
-        self.set_arguments(args, kwargs)
+        self.set_arguments(*self._arranged(args, kwargs))
+
+    def _arranged(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a function or method: by position where they can be, with the defaults of those left out."""
+        signature = self._parameters()
+        if signature is None:
+            return tuple(args), kwargs
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
 
     def replace_inputs(self, repl_dict: dict[Node, Node]) -> None:
         """Read the values of ``repl_dict`` in the places of its keys.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from .. import functional as F
 from .._graph.redirect import original_of
 from ..core.ops import builtin
 from ..module import Module
@@ -123,6 +124,9 @@ class CallMethod(Expr):
     def _is_module_call(self) -> bool:
         return isinstance(self.args[0], ModuleNode)
 
+    def _arranged(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (tuple(args), kwargs) if self._is_module_call else super()._arranged(args, kwargs)
+
     def _signature(self) -> TreeDef:
         """Under which the traced module keeps the graph of this call."""
         args, kwargs = unpack(self.args[1:]), unpack(dict(self.kwargs))
@@ -131,8 +135,11 @@ class CallMethod(Expr):
     def _parameters(self) -> inspect.Signature | None:
         if self._is_module_call:
             owner = self.args[0].owner
-            spec = getattr(owner, "argspec", None)
-            return spec if spec is not None else inspect.signature(type(owner).forward)
+            spec: inspect.Signature | None = getattr(owner, "argspec", None)
+            if spec is None:
+                return inspect.signature(type(owner).forward)
+            itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+            return spec.replace(parameters=[itself, *spec.parameters.values()])
         method = getattr(Tensor, self.method, None)
         try:
             return inspect.signature(method) if callable(method) else None
@@ -210,8 +217,19 @@ class CallFunction(Expr):
         return self.func(*args, **kwargs)
 
     def _called(self, spec: str) -> str:
-        module = (getattr(self.func, "__module__", None) or "").rpartition(".")[2]
-        return f"{module}.{self.func.__name__}({self._arguments(self.args, spec)})"
+        return f"{_home_of(self.func)}.{self.func.__name__}({self._arguments(self.args, spec)})"
+
+
+_HOMES = (F.elemwise, F.math, F.tensor, F.vision, F.nn)
+
+
+def _home_of(func: Callable[..., Any]) -> str:
+    """The module that programs take a function from, without the package; where it is defined need not be known."""
+    module = (getattr(func, "__module__", None) or "").rpartition(".")[2]
+    if not module.startswith("_"):
+        return module
+    homes = (home.__name__.rpartition(".")[2] for home in _HOMES if vars(home).get(func.__name__) is func)
+    return next(homes, module)
 
 
 class Apply(Expr):

@@ -14,7 +14,15 @@ from .expr import CallMethod, Constant, Expr, GetAttr, Input, is_call_module, ru
 from .internal_graph import InternalGraph
 from .node import ModuleNode, Node, TensorNode
 from .packing import unpack
-from .recorder import Recorder, function_expr, function_qualname, listed, method_base, suspended
+from .recorder import (
+    Recorder,
+    function_expr,
+    function_qualname,
+    listed,
+    method_base,
+    method_qualname,
+    suspended,
+)
 from .traced_module import TracedModule, is_builtin
 from .utils import assign_attr, get_subattr
 
@@ -135,7 +143,7 @@ class Inserter(Recorder):
             arguments,
             lambda args, kwargs: run_method(name, args, kwargs),
             method_base(name),
-            function_qualname(self._graph, name.strip("_")),
+            method_qualname(self._graph, name),
         )
 
     def get_attr(self, node: ModuleNode, name: str) -> Any:

@@ -69,13 +69,18 @@ class InternalGraph(Graph):
         return list(dict.fromkeys(values_in(self._result)))
 
     @property
+    def _exprs(self) -> list[Expr]:
+        """What runs, as converters of models read it: exprs without inputs."""
+        return [expr for expr in self if not isinstance(expr, Input)]
+
+    @property
     def top_graph(self) -> InternalGraph:
         """The outermost graph, in which this one is called; itself when it is that."""
         return self._top or self
 
     def exprs(self, recursive: bool = True) -> ExprFilter:
-        """Exprs in the order of execution, those of called graphs after the call; inputs are none."""
-        return ExprFilter(_Lazy(self._each_expr, recursive))
+        """Exprs in the order of execution, inputs first; those of called graphs after the call."""
+        return ExprFilter(_Lazy(lambda recursive: self._each_call(recursive, set()), recursive))
 
     def nodes(self, recursive: bool = True) -> NodeFilter:
         """Inputs and all results."""
@@ -100,9 +105,6 @@ class InternalGraph(Graph):
             inner = expr.graph if recursive and isinstance(expr, CallMethod) else None
             if inner is not None and inner not in seen:
                 yield from inner._each_call(True, seen)
-
-    def _each_expr(self, recursive: bool) -> Iterator[Expr]:
-        return (e for e in self._each_call(recursive, set()) if not isinstance(e, Input))
 
     def _each_node(self, recursive: bool) -> Iterator[Node]:
         return (node for expr in self._each_call(recursive, set()) for node in expr.outputs)
@@ -141,7 +143,7 @@ class InternalGraph(Graph):
         return self.nodes(recursive).name(name, ignorecase)
 
     def get_dep_exprs(self, nodes: Node | Sequence[Node]) -> list[Expr]:
-        """The exprs of this graph that ``nodes`` need, in order."""
+        """The exprs of this graph that ``nodes`` need, inputs among them, in order."""
         needed: set[Expr] = set()
         waiting = [node.expr for node in ([nodes] if isinstance(nodes, Node) else nodes)]
         while waiting:
@@ -149,7 +151,7 @@ class InternalGraph(Graph):
             if expr not in needed:
                 needed.add(expr)
                 waiting += [node.expr for node in expr.inputs]
-        return [expr for expr in self if expr in needed and not isinstance(expr, Input)]
+        return [expr for expr in self if expr in needed]
 
     # -- edits -----------------------------------------------------------------------------------
 
@@ -214,7 +216,7 @@ class InternalGraph(Graph):
     ) -> TensorNode:
         """A further tensor to call the module with, after the others. Only of the top graph."""
         self._must_be_top("add_input_node")
-        node = Input.make(TensorNode, name, f"{self.qualname}.{name}")
+        node = Input.make(TensorNode, name, f"{self.qualname}.[{name}]")
         node.shape, node.dtype = shape, dtype
         self._add(node.expr, after=self.inputs[-1].expr)
         self._module._add_parameter(self, node.name)
@@ -262,8 +264,7 @@ class InternalGraph(Graph):
         else:
             self.insert_after(expr, after)
         ids = self.top_graph._next_ids
-        if not isinstance(expr, Input):
-            expr._id, ids[0] = ids[0], ids[0] + 1
+        expr._id, ids[0] = ids[0], ids[0] + 1
         for node in expr.outputs:
             node._name = self._names.take(node._name)
             node._id, ids[1] = ids[1], ids[1] + 1
@@ -274,13 +275,12 @@ class InternalGraph(Graph):
         calls = list(self._each_call(True, graphs))
         for graph in graphs:
             graph._top = None if graph is self else self
-        exprs = [expr for expr in calls if not isinstance(expr, Input)]
-        for number, expr in enumerate(exprs):
+        for number, expr in enumerate(calls):
             expr._id = number
         nodes = [node for expr in calls for node in expr.outputs]
         for number, node in enumerate(nodes):
             node._id = number
-        self._next_ids = [len(exprs), len(nodes)]
+        self._next_ids = [len(calls), len(nodes)]
 
     def lint(self, for_inference: bool = False) -> list[str]:
         """GraphError, naming the expr, unless this graph and those that it calls are in order; see `linting`.
@@ -345,7 +345,7 @@ class InternalGraph(Graph):
     def __format__(self, format_spec: str = "") -> str:
         """With "i" print the ids of nodes, with "p" the graph's name before theirs; "ip" does both."""
         inputs = ", ".join(format(node, format_spec) for node in self.inputs)
-        lines = [format(expr, format_spec) for expr in self.exprs(recursive=False)]
+        lines = [format(expr, format_spec) for expr in self._exprs]
         body = "\n\t".join([*lines, f"return {show(unpack(self._result), format_spec)}"])
         return f"{self.qualname}.Graph ({inputs}) {{\n\t{body}\n}}"
 

@@ -76,10 +76,11 @@ class Node(Value, abc.ABC):
         base = path[0].partition(".")[2]
         if len(path) == 1:
             return base
-        maker = path[1].rstrip("]")
-        if maker == "out":
+        kind, _, name = path[1].rstrip("]").partition("_")
+        if kind == "out":
             return f"{base}_out"
-        return f"{base}.{maker}_out" if base else f"{maker}_out"
+        made = f"{name}_out" if kind in ("func", "method") else path[1].rstrip("]")  # an input or a constant
+        return f"{base}.{made}" if base else made
 
     @property
     def top_graph(self) -> InternalGraph | None:

@@ -89,7 +89,7 @@ class Recorder:
             made.append((leaf, node))
             return node
 
-        expr.set_arguments(*arguments)
+        expr.set_arguments(*expr._arranged(*arguments))
         expr._result = map_leaves(pack(result), node_for)
         expr._outputs = [node for _, node in made]
         expr.source = users_line()
@@ -100,8 +100,12 @@ def method_base(method: str) -> str:
     return f"{method.strip('_')}_out"
 
 
-def function_qualname(graph: InternalGraph, maker: str) -> str:
-    return f"{graph.qualname}.[{maker}]"
+def function_qualname(graph: InternalGraph, function: str) -> str:
+    return f"{graph.qualname}.[func_{function}]"
+
+
+def method_qualname(graph: InternalGraph, method: str) -> str:
+    return f"{graph.qualname}.[method_{method.strip('_')}]"
 
 
 def suspended() -> AbstractContextManager[Any]:

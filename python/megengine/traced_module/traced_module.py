@@ -82,10 +82,10 @@ class TracedModule(Module):
     >>> traced = tm.trace_module(net, mge.tensor([[1.0, 2.0]]))
     >>> print(traced.graph)  # doctest: +NORMALIZE_WHITESPACE
     Sequential.Graph (self, inp) {
-        %0: _0 = getattr(self, "0") -> (Linear)
-        %1: _0_out = _0(inp, )
-        %2: _1 = getattr(self, "1") -> (ReLU)
-        %3: _1_out = _1(_0_out, )
+        %2: _0 = getattr(self, "0") -> (Linear)
+        %3: _0_out = _0(inp, )
+        %4: _1 = getattr(self, "1") -> (ReLU)
+        %5: _1_out = _1(_0_out, )
         return _1_out
     }
     """
@@ -234,7 +234,7 @@ class TracedModule(Module):
         >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
         >>> x = mge.tensor([[1.0, 2.0]])
         >>> traced = tm.trace_module(M.Sequential(M.Linear(2, 3), M.ReLU()), x)
-        >>> linear = traced.graph.exprs().as_list()[1].outputs[0]  # getattr, call, getattr, call
+        >>> linear = traced.graph.get_method_by_type("__call__").as_list()[0].outputs[0]
         >>> traced.set_watch_points(linear)
         >>> y = traced(x)
         >>> traced.watch_node_value[linear].shape
@@ -451,8 +451,8 @@ def register_as_builtin(mod_cls: type[Module]) -> type[Module]:
     >>> traced = tm.trace_module(M.Sequential(Double()), mge.tensor(1.0))
     >>> print(traced.graph)  # doctest: +NORMALIZE_WHITESPACE
     Sequential.Graph (self, inp) {
-        %0: _0 = getattr(self, "0") -> (Double)
-        %1: _0_out = _0(inp, )
+        %2: _0 = getattr(self, "0") -> (Double)
+        %3: _0_out = _0(inp, )
         return _0_out
     }
     """
@@ -480,7 +480,7 @@ def wrap(func: Callable[..., Any]) -> Callable[..., Any]:
     >>> traced = tm.trace_module(Twice(), mge.tensor(1.0))
     >>> print(traced.graph)  # doctest: +ELLIPSIS +NORMALIZE_WHITESPACE
     Twice.Graph (self, x) {
-        %0: twice_out = ...twice(x, )
+        %2: twice_out = ...twice(x, )
         return twice_out
     }
     """

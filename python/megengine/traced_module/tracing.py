@@ -23,6 +23,7 @@ from .recorder import (
     has_tensor,
     listed,
     method_base,
+    method_qualname,
     suspended,
 )
 from .traced_module import TracedModule, is_builtin
@@ -120,7 +121,7 @@ class Tracer(Recorder):
         scope.know(scope.module, node)
         for name, value in graph._module._by_name(*canonical):
             for leaf in tree_flatten(value)[0]:
-                node = Input.make(TensorNode, name, f"{graph.qualname}.{name}")
+                node = Input.make(TensorNode, name, f"{graph.qualname}.[{name}]")
                 node._describe(leaf)
                 graph._add(node.expr)
                 if id(leaf) not in scope.nodes:
@@ -219,7 +220,7 @@ class Tracer(Recorder):
             expr.disable_remove()  # it is seen from outside
         graph = self._scopes[-1].graph
         self._add(
-            expr, arguments, result, method_base(name), function_qualname(graph, name.strip("_"))
+            expr, arguments, result, method_base(name), method_qualname(graph, name)
         )
 
     def shape_of(self, tensor: Tensor, shape: Any) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .network import Network
 
 __all__ = [
-    "GraphInference", "get_dep_vars", "get_opr_type", "get_oprs_seq", "get_owner_opr_inputs",
+    "GraphInference", "find_vars_by_name", "get_dep_vars", "get_opr_type", "get_oprs_seq", "get_owner_opr_inputs",
     "get_owner_opr_type", "graph_traversal", "replace_oprs", "replace_vars",
 ]  # fmt: skip
 
@@ -174,6 +174,14 @@ def get_dep_vars(
         if types is None or get_opr_type(opr) in types
         for out in opr.outputs
     ]
+
+
+def find_vars_by_name(dst: VarNode | Sequence[VarNode], names: Sequence[str]) -> list[VarNode]:
+    """The variables called ``names`` among all that ``dst`` is made of, in the order of the names. AssertionError for a name that none has."""
+    named = {var.name: var for var in get_dep_vars(dst)}
+    missing = [name for name in names if name not in named]
+    assert not missing, f"find_vars_by_name: no variable is called {', '.join(missing)}"
+    return [named[name] for name in names]
 
 
 def get_owner_opr_inputs(var: VarNode) -> list[VarNode]:

@@ -42,6 +42,7 @@ from .network_filter import (
 from .network_node import Host2DeviceCopy, OpNode, VarNode, class_of
 
 if TYPE_CHECKING:
+    from ..core.tensor.megbrain_graph import Graph
     from ..jit.dump import DumpInfo
 
 __all__ = [
@@ -51,6 +52,16 @@ __all__ = [
 
 _networks: weakref.WeakValueDictionary[int, Network] = weakref.WeakValueDictionary()
 _core._set_variables(lambda graph, number: _networks[graph]._var(number))
+
+
+class _Editor(_core.GraphEditor):
+    """The graph itself, which variables have as their ``graph``."""
+
+    def compile(self, *outputs: Any) -> Graph:
+        """Makes these variables runnable by hand, as ``core.tensor.megbrain_graph.Graph.compile`` does."""
+        from ..core.tensor.megbrain_graph import Graph
+
+        return Graph.of(self).compile(*outputs)
 
 
 class Network:
@@ -73,7 +84,7 @@ class Network:
     """
 
     def __init__(self) -> None:
-        self.graph = _core.GraphEditor()
+        self.graph = _Editor()
         self._metadata: dict[str, Any] | None = None
         self._runner: GraphInference | None = None
         self._vars: weakref.WeakValueDictionary[int, VarNode] = weakref.WeakValueDictionary()
@@ -334,9 +345,11 @@ class Network:
         """Gives all inputs the leading extent ``batchsize``, but for those in ``blacklist`` (names or variables).
 
         Reshapes and slices of the whole batch follow. ValueError that names the operator where others do not;
-        AssertionError unless the inputs have the same batch size now.
+        AssertionError unless the inputs have the same batch size now, and for what is no input in ``blacklist``.
         """
         skipped = {item.name if isinstance(item, VarNode) else item for item in blacklist}
+        unknown = skipped - {var.name for var in self.input_vars}
+        assert not unknown, f"Network.reset_batch_size: blacklist has no inputs {', '.join(sorted(map(str, unknown)))}"
         inputs = [var for var in self.input_vars if var.name not in skipped]
         batches = {var.partial_shape[:1] for var in inputs}
         assert len(batches) == 1 and batches != {()}, (

@@ -409,6 +409,8 @@ class AxisAddRemove(OpNode):
     opdef = builtin.AddAxis
 
 
+__all__ += [name for name, cls in list(vars().items()) if isinstance(cls, type) and issubclass(cls, OpNode) and name[0] != "_" and name not in __all__]
+
 _KINDS = {"input": Host2DeviceCopy, "constant": ImmutableTensor, "parameter": SharedDeviceTensor}
 _ELEMENTWISE = {row["name"] for row in _core.op_table() if row["elementwise"]} - {"cast"}
 

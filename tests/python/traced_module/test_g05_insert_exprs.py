@@ -45,12 +45,12 @@ def test_nodes_compute_only_while_exprs_are_inserted():
 
 def test_exprs_go_right_after_what_they_read_or_after_the_one_that_is_given():
     _, graph, x, out = affine()
-    first, second = graph.exprs(recursive=False)
+    *inputs, first, second = graph.exprs(recursive=False)
     with graph.insert_exprs():
         a = x + 2
         b = x + 3
     order = list(graph.exprs())
-    assert order == [a.expr, b.expr, first, second]
+    assert order == [*inputs, a.expr, b.expr, first, second]
     with graph.insert_exprs(second):
         c = x + 4
     assert list(graph.exprs())[-1] is c.expr
@@ -61,7 +61,7 @@ def test_exprs_go_right_after_what_they_read_or_after_the_one_that_is_given():
 
 def test_the_kinds_of_exprs_say_what_they_are():
     _, graph, x, out = affine()
-    exp, add = graph.exprs()
+    *_, exp, add = graph.exprs()
     assert isinstance(exp, CallFunction) and exp.func is F.exp
     assert isinstance(add, CallMethod) and add.method == "__add__" and add.args[1] == 1
     assert add.named_args and exp.named_args == {"x": x}

@@ -22,7 +22,7 @@ def test_flattening_inlines_and_keeps_names_and_results(traced):
     cat = flat.graph.get_function_by_type(F.concat).as_unique()
     assert [n.name for n in cat.inputs] == ["mul_out", "conv_bn_out"]
     assert [n._orig_name for n in cat.inputs] == ["mul_out", "conv_bn.1_out"]
-    assert [n.qualname for n in cat.inputs] == ["ConvNet.[mul]", "ConvNet.conv_bn.1.[out]"]
+    assert [n.qualname for n in cat.inputs] == ["ConvNet.[method_mul]", "ConvNet.conv_bn.1.[out]"]
     assert all(e.graph is None for e in flat.graph.get_method_by_type("__call__"))
     flat.graph.lint()
 
@@ -63,5 +63,5 @@ def test_the_inputs_of_a_concat_are_named_by_what_made_them():
 
     flat = tm.trace_module(Net(), tensor(1, 3, 4, 4)).flatten()
     cat = flat.graph.get_function_by_type(F.concat).as_unique()
-    assert repr(cat) == "%8:\tconcat_out = tensor.concat((bn_out, conv_bn_out), 1, )"
+    assert repr(cat) == "%10:\tconcat_out = tensor.concat((bn_out, conv_bn_out), 1, None, )"
     assert [node._orig_name for node in cat.inputs] == ["bn_out", "conv_bn.1_out"]

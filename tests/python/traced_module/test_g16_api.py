@@ -27,8 +27,8 @@ def traced():
 def test_graphs_print_as_text():
     assert repr(tm.trace_module(Scale(), tensor(2)).graph) == (
         "Scale.Graph (self, x) {\n"
-        "\t%0:\tmul_out = x.__mul__(8, )\n"
-        "\t%1:\ttruediv_out = mul_out.__truediv__(128, )\n"
+        "\t%2:\tmul_out = x.__mul__(8, )\n"
+        "\t%3:\ttruediv_out = mul_out.__truediv__(128, )\n"
         "\treturn truediv_out\n}"
     )
 
@@ -51,7 +51,7 @@ def test_graphs_print_as_tables(capsys):
 
 def test_formats_show_ids_and_graphs():
     graph = tm.trace_module(Scale(), tensor(2)).graph
-    assert f"{graph:i}".splitlines()[1] == "\t%0:\t%2_mul_out = %1_x.__mul__(8, )"
+    assert f"{graph:i}".splitlines()[1] == "\t%2:\t%2_mul_out = %1_x.__mul__(8, )"
     assert f"{graph.inputs[1]:p}" == "Scale_x"
     assert f"{graph.inputs[1]:ip}" == "%1_Scale_x"
 
@@ -84,13 +84,13 @@ def test_a_name_given_in_forward_names_the_node():
             return y * 2
 
     graph = tm.trace_module(Net(), tensor(2)).graph
-    assert graph.exprs().as_list()[0].outputs[0].name == "plus"
+    assert graph.exprs().as_list()[2].outputs[0].name == "plus"
 
 
 def test_the_exprs_that_a_node_needs(traced):
     node = traced.graph.get_node_by_name("ConvNet_bn_out").as_unique()
     assert [e.outputs[0].name for e in traced.graph.get_dep_exprs(node)] == [
-        "conv", "conv_out", "bn", "bn_out",
+        "self", "x", "conv", "conv_out", "bn", "bn_out",
     ]  # fmt: skip
 
 
@@ -192,7 +192,7 @@ class Raw(M.Module):
 
 def test_a_raw_operator_is_one_apply():
     traced = pickle.loads(pickle.dumps(tm.trace_module(Raw(), tensor(2))))
-    (expr,) = traced.graph.exprs()
+    (_, _, expr) = traced.graph.exprs()
     assert E.is_apply_def(expr, builtin.Elemwise)
     same(traced(tensor(2)), F.exp(tensor(2)))
 
@@ -261,3 +261,11 @@ def test_parameters_of_quantization_are_arguments_and_results():
     same(scaled, tensor(3) * 2)
     assert given == other
     assert other == tree_flatten(other)[1].unflatten(tree_flatten(other)[0])
+
+
+def test_arguments_of_a_traced_module_have_the_names_of_its_forward():
+    graph = tm.trace_module(M.Sequential(Scale()), tensor(2)).graph
+    (call,) = graph.get_method_by_type("__call__")
+    assert call.named_args == {"self": call.args[0], "x": graph.inputs[1]}
+    call.set_arg("x", graph.inputs[1])
+    assert call.args == (call.args[0], graph.inputs[1])

@@ -146,3 +146,25 @@ def subgraph_fn(
         return op
 
     return decorate
+
+
+def subgraph(
+    name: str,
+    dtype: Any,
+    device: Any,
+    nr_inputs: int,
+    gopt_level: int | None = None,
+    jit_fusion: bool = False,
+    custom_grad: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
+    """Decorator like `subgraph_fn`, for ``apply``: what it makes gives, without arguments, the op itself."""
+    from ..ops.builtin import OpDef  # which is made of this module
+
+    class Composed(OpDef):
+        function: Callable[..., Any]
+
+        def run(self, *inputs: Any) -> Any:
+            return self.function(*inputs)
+
+    make = subgraph_fn(name, dtype, device, nr_inputs, gopt_level, jit_fusion, custom_grad)
+    return lambda function: lambda: Composed(function=make(function))

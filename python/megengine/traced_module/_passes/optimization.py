@@ -41,8 +41,8 @@ def optimize(
     >>> fused = tm.optimize(tm.trace_module(net, F.ones((1, 3, 2, 2))))
     >>> print(fused.graph)  # doctest: +NORMALIZE_WHITESPACE
     Sequential.Graph (self, inp) {
-        %0: _0 = getattr(self, "0") -> (Conv2d)
-        %1: _1_out = _0(inp, )
+        %2: _0 = getattr(self, "0") -> (Conv2d)
+        %3: _1_out = _0(inp, )
         return _1_out
     }
     """

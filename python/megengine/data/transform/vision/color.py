@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from .vision_transform import ColorTransform, VisionTransform
 
 
 class Normalize(ColorTransform):
-    """Normalizes images: ``(image - mean) / std``, as float32.
+    """Normalizes images: ``(image - mean) / std``, as float32, or float64 where the image is that or of wide integers.
 
     mean: one number or one per channel, in the units of the image; default 0.
     std: likewise, default 1; ValueError for 0.
@@ -38,7 +37,7 @@ class Normalize(ColorTransform):
             raise ValueError(f"std must not be 0, got {std!r}")
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
-        return (image.astype(np.float32) - self.mean) / self.std
+        return (image.astype(np.result_type(image.dtype, np.float32)) - self.mean) / self.std
 
 
 class GaussianNoise(ColorTransform):
@@ -154,7 +153,7 @@ class HueTransform(_Jitter):
             return image
         cv2 = opencv()
         hsv = cv2.cvtColor(np.clip(image, 0, 255).astype(np.uint8), cv2.COLOR_BGR2HSV_FULL)
-        turn = int(round(np.random.uniform(-self.value, self.value) * 256))
+        turn = int(np.random.uniform(-self.value, self.value) * 255)
         hsv[..., 0] = (hsv[..., 0].astype(np.int16) + turn) % 256
         return cv2.cvtColor(hsv, cv2.COLOR_HSV2BGR_FULL).astype(image.dtype)
 
@@ -192,8 +191,8 @@ class ColorJitter(ColorTransform):
         ]
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
-        for transform in random.sample(self.transforms, len(self.transforms)):
-            image = transform._apply_image(image)
+        for i in np.random.permutation(len(self.transforms)):
+            image = self.transforms[i]._apply_image(image)
         return image
 
 

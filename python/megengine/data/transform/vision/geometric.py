@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,7 +77,8 @@ class _Resizing(VisionTransform):
 class Resize(_Resizing):
     """Resizes images; coordinates and masks follow. Needs OpenCV.
 
-    output_size: (height, width); or one number, the length of the shorter edge: the aspect ratio is kept then.
+    output_size: (height, width); or one number, the length of the shorter edge: the aspect ratio is kept then, the longer edge is cut
+        to whole pixels.
     interpolation: a constant of OpenCV, default INTER_LINEAR; masks take the nearest value.
 
     >>> import importlib.util, numpy as np
@@ -104,7 +104,8 @@ class Resize(_Resizing):
     def _target(self, height: int, width: int) -> tuple[int, int]:
         if not _is_int(self.output_size):
             return self.output_size
-        return _scaled(height, width, self.output_size / min(height, width))
+        scale = self.output_size / min(height, width)
+        return max(1, int(height * scale)), max(1, int(width * scale))
 
 
 class ShortestEdgeResize(_Resizing):
@@ -237,7 +238,8 @@ class RandomCrop(_Crop):
         height, width = self._image_size(parts)
         rows, columns = self.output_size
         self._fill = (max(rows - height, 0), max(columns - width, 0))
-        self._corner = (_random_start(height, rows), _random_start(width, columns))
+        left = _random_start(width, columns)
+        self._corner = (_random_start(height, rows), left)
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
         return super()._apply_image(self._filled(image, _value_for(image, self.padding_value)))
@@ -288,16 +290,12 @@ class RandomResizedCrop(VisionTransform):
     def _draw(self, height: int, width: int) -> tuple[int, int, int, int]:
         low, high = (math.log(ratio) for ratio in self.ratio_range)
         for _ in range(10):
-            area = height * width * random.uniform(*self.scale_range)
-            ratio = math.exp(random.uniform(low, high))
+            area = height * width * np.random.uniform(*self.scale_range)
+            ratio = math.exp(np.random.uniform(low, high))
             columns, rows = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < columns <= width and 0 < rows <= height:
-                return (
-                    random.randint(0, height - rows),
-                    random.randint(0, width - columns),
-                    rows,
-                    columns,
-                )
+                left = _random_start(width, columns)
+                return _random_start(height, rows), left, rows, columns
         ratio = min(max(width / height, self.ratio_range[0]), self.ratio_range[1])
         columns, rows = min(width, round(height * ratio)), min(height, round(width / ratio))
         rows, columns = max(rows, 1), max(columns, 1)
@@ -426,7 +424,7 @@ def _range(name: str, value: Sequence[float]) -> tuple[float, float]:
 
 
 def _scaled(height: int, width: int, scale: float) -> tuple[int, int]:
-    return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
+    return max(1, round(height * scale)), max(1, round(width * scale))
 
 
 def _random_start(length: int, part: int) -> int:

@@ -1,0 +1,1 @@
+"""Differentiation by the names of older programs; new ones use `megengine.autodiff`."""
