@@ -1,0 +1,1 @@
+"""Gradients below `megengine.autodiff`, by the names that older programs import."""
