@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from . import _core
 from ._core import Tensor as _Tensor
-from ._core import apply_const, symbolic_shape_active
+from ._core import apply_const
 from ._deprecation import deprecated
 from .core import ops
+from .core._trace_option import use_symbolic_shape
 from .core.no_effect import no_effect
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
@@ -117,7 +118,7 @@ class Tensor(ArrayMethodMixin):
         is recorded.
         """
         shape = self._tuple_shape
-        if shape and symbolic_shape_active():
+        if shape and use_symbolic_shape():
             return apply_const(np.array(shape, np.int32))
         return shape
 

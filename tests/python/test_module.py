@@ -207,7 +207,7 @@ def test_state_dict_holds_arrays_by_dotted_path():
         "z.weight",
     ]
     assert all(isinstance(value, np.ndarray) for value in state.values())
-    assert list(Inner().state_dict(prefix="p")) == ["p.count", "p.weight"]
+    assert list(Inner().state_dict(prefix="p.")) == ["p.count", "p.weight"]
 
 
 def test_state_dict_with_keep_var_holds_the_tensors_themselves():

@@ -156,12 +156,12 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
-    """Returns ``inp`` with elements replaced along ``axis``: ``out[index[i][j]][j] = source[i][j]``
-    for axis 0, and likewise for other axes.
+    """Replaces elements of ``inp`` along ``axis``, in place: ``inp[index[i][j]][j] = source[i][j]``
+    for axis 0, and likewise for other axes. Returns ``inp``.
 
     index: integers, as many axes as inp, and along other axes than ``axis`` no larger; where an
     index occurs twice, the last one wins. source: at least of index's shape; cast to inp's dtype.
-    inp itself stays as it is. IndexError for an index that the axis does not have, ValueError for
+    IndexError for an index that the axis does not have, ValueError for
     shapes that do not fit.
 
     >>> from megengine import Tensor, functional as F
@@ -187,7 +187,8 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
         )
     if source.dtype != inp.dtype:
         source = ops.cast(source, dtype=inp.dtype.name)
-    return ops.scatter(inp, index, source, axis=axis)
+    inp._reset(ops.scatter(inp, index, source, axis=axis))
+    return inp
 
 
 def diag(inp: Tensor, k: int = 0) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype
-from ..core.tensor.shapes import as_ints, as_pair, cut
+from ..core.tensor.shapes import Shape, as_ints, as_pair, cut
 from ..tensor import Tensor
 
 IntPair = int | Sequence[int]  # one for both axes, or one each
@@ -248,32 +248,52 @@ def avg_pool2d(
 
 @keeps_quantized_dtype
 def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
-    """Takes the largest element of each of oh by ow parts of images of any size.
+    """Takes the largest element of each of oh by ow windows of images of any size.
 
-    inp: [n, c, h, w], float dtype. oshp: (oh, ow), or one number for both. Part i covers the rows
-    from ``floor(i * h / oh)`` to ``ceil((i + 1) * h / oh)``, so parts may overlap by a row.
+    inp: [n, c, h, w], float dtype. oshp: (oh, ow), or one number for both. Windows are ``h // oh``
+    rows apart and ``h - (oh - 1) * (h // oh)`` rows high, so they overlap where oh does not divide
+    h; likewise for columns. Images smaller than oshp have parts from ``floor(i * h / oh)`` to
+    ``ceil((i + 1) * h / oh)``.
 
     >>> from megengine import functional as F
     >>> F.adaptive_max_pool2d(F.arange(5).reshape(1, 1, 1, 5), (1, 2)).numpy()
     array([[[[2., 4.]]]], dtype=float32)
     """
     require_tensors("adaptive_max_pool2d", inp)
-    return ops.adaptive_max_pool(inp, output=as_pair(oshp, "adaptive_max_pool2d: oshp"))
+    output = as_pair(oshp, "adaptive_max_pool2d: oshp")
+    windows = _windows_for(inp, output)
+    return ops.max_pool(inp, **windows) if windows else ops.adaptive_max_pool(inp, output=output)
 
 
 @keeps_quantized_dtype
 def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
-    """Averages images of any size over a grid of oh by ow parts.
+    """Averages images of any size over oh by ow windows.
 
-    inp: [n, c, h, w], float dtype. oshp: (oh, ow), or one number for both. Part i covers the rows
-    from ``floor(i * h / oh)`` to ``ceil((i + 1) * h / oh)``, so parts may overlap by a row.
+    inp: [n, c, h, w], float dtype. oshp: (oh, ow), or one number for both. Windows are those of
+    `adaptive_max_pool2d`.
 
     >>> from megengine import functional as F
     >>> F.adaptive_avg_pool2d(F.arange(5).reshape(1, 1, 1, 5), (1, 2)).numpy()
     array([[[[1., 3.]]]], dtype=float32)
     """
     require_tensors("adaptive_avg_pool2d", inp)
-    return ops.adaptive_avg_pool(inp, output=as_pair(oshp, "adaptive_avg_pool2d: oshp"))
+    output = as_pair(oshp, "adaptive_avg_pool2d: oshp")
+    windows = _windows_for(inp, output)
+    if windows:
+        return ops.avg_pool(inp, **windows, count_include_padding=False)
+    return ops.adaptive_avg_pool(inp, output=output)
+
+
+def _windows_for(inp: Tensor, output: Shape) -> dict[str, Any] | None:
+    """Overlapping windows that make images of size ``output``; None where the adaptive ops have the same ones, or
+    where images are smaller.
+    """
+    pairs = list(zip(inp._tuple_shape[2:], output, strict=False))
+    if len(pairs) != 2 or any(o < 1 or n < o for n, o in pairs) or all(n % o == 0 for n, o in pairs):
+        return None
+    stride = tuple(n // o for n, o in pairs)
+    kernel = tuple(n - (o - 1) * step for (n, o), step in zip(pairs, stride, strict=True))
+    return {"kernel": kernel, "stride": stride, "padding": (0, 0)}
 
 
 def local_response_norm(

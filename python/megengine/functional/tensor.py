@@ -96,11 +96,11 @@ def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> T
     return on(device, ops.concat(*(ops.reshape(x, shape=widened) for x in inps), axis=axis))
 
 
-def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
     """Cuts ``inp`` into pieces along ``axis``.
 
     nsplits_or_sections: how many pieces, whose sizes differ by one at most, the larger ones first;
-    or a sequence of the places where to cut. Returns a list. ValueError for a count or places that
+    or a sequence of the places where to cut. Returns a tuple. ValueError for a count or places that
     do not fit the axis.
 
     >>> from megengine import functional as F
@@ -132,14 +132,15 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
         sizes = [extent // n + (i < extent % n) for i in range(n)]
         cuts = tuple(np.cumsum(sizes)[:-1].tolist())
     bounds = (0,) + cuts + (extent,)
-    return [shapes.cut(inp, axis, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return tuple(shapes.cut(inp, axis, a, b) for a, b in zip(bounds, bounds[1:], strict=False))
 
 
 def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
     """Puts the axes of ``inp`` in another order.
 
     pattern: each axis once, negative ones count from the end; the string "x" makes a new axis of
-    size 1. ValueError for a pattern that lacks an axis or repeats one.
+    size 1; an axis of size 1 may be left out, and is removed. ValueError for a pattern that lacks
+    another axis or repeats one.
 
     >>> from megengine import functional as F
     >>> x = F.ones((2, 3, 5))
@@ -266,7 +267,7 @@ def cumsum(inp: Tensor, axis: int) -> Tensor:
     )
 
 
-def meshgrid(*inputs: Tensor, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(*inputs: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Makes grids of coordinates from vectors.
 
     inputs: 1-d tensors. indexing: "ij" gives grids of shape [len(first), len(second), ...], "xy"
@@ -291,7 +292,7 @@ def meshgrid(*inputs: Tensor, indexing: str = "xy") -> list[Tensor]:
     for x, place in zip(inputs, order, strict=False):
         line = ops.reshape(x, shape=tuple(x.size if i == place else 1 for i in range(n)))
         out.append(shapes.broadcast_to(line, tuple(extents)))
-    return out
+    return tuple(out)
 
 
 def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Tensor:

@@ -176,16 +176,18 @@ def _avg_pool(rank: int, cls: type[Any] | None = None) -> Callable[..., Any]:
     return build
 
 
-def _adaptive(cls: type[Module], rank: int, function: Callable[..., Any] | None = None) -> Callable[..., Any]:
+def _adaptive(function: Callable[..., Any], cls: type[Module] | None = None, **settings: Any) -> Callable[..., Any]:
+    """cls: our layer, whose windows overlap otherwise than torch's shares, but for one of all."""
+
     def build(m: Any, take: Take) -> Module:
         size = m.output_size
         if getattr(m, "return_indices", False):
             raise ValueError("return_indices=True: maxima are found without their places")
-        if rank == 2 and None not in (size if isinstance(size, tuple) else (size,)):
+        if cls and set(np.ravel(size)) == {1}:
             return cls(size)
-        if function is None:
+        if function is pooling.adaptive_max_pool2d and None in np.ravel(size):
             raise ValueError(f"output_size={size}")
-        return layers.Functional(function, {"rank": rank, "output_size": size})
+        return layers.Functional(function, {"output_size": size, **settings})
 
     return build
 
@@ -291,10 +293,10 @@ MODULES = {
     "MaxPool1d": _max_pool(1), "MaxPool2d": _max_pool(2, M.MaxPool2d),
     "MaxPool3d": _max_pool(3), "AvgPool1d": _avg_pool(1),
     "AvgPool2d": _avg_pool(2, M.AvgPool2d), "AvgPool3d": _avg_pool(3),
-    "AdaptiveAvgPool1d": _adaptive(M.AdaptiveAvgPool2d, 1, pooling.adaptive_avg_pool),
-    "AdaptiveAvgPool2d": _adaptive(M.AdaptiveAvgPool2d, 2, pooling.adaptive_avg_pool),
-    "AdaptiveAvgPool3d": _adaptive(M.AdaptiveAvgPool2d, 3, pooling.adaptive_avg_pool),
-    "AdaptiveMaxPool2d": _adaptive(M.AdaptiveMaxPool2d, 2), "Upsample": _upsample,
+    "AdaptiveAvgPool1d": _adaptive(pooling.adaptive_avg_pool, rank=1),
+    "AdaptiveAvgPool2d": _adaptive(pooling.adaptive_avg_pool, M.AdaptiveAvgPool2d, rank=2),
+    "AdaptiveAvgPool3d": _adaptive(pooling.adaptive_avg_pool, rank=3),
+    "AdaptiveMaxPool2d": _adaptive(pooling.adaptive_max_pool2d, M.AdaptiveMaxPool2d), "Upsample": _upsample,
     "UpsamplingNearest2d": _upsample, "UpsamplingBilinear2d": _upsample,
     "PixelShuffle": _simply(M.PixelShuffle, "upscale_factor"),
     "PixelUnshuffle": _functional(images.pixel_unshuffle, ("downscale_factor",)),

@@ -24,7 +24,8 @@ def collect(
     """The state dict of ``module``, and those of its keys whose entries are kept flat."""
     result: dict[str, Any] = OrderedDict() if rst is None else rst
     flat: set[str] = set()
-    for path, tensor, owner in _flatten(module, _is_tensor, prefix=prefix):
+    for path, tensor, owner in _flatten(module, _is_tensor):
+        path = prefix + path
         if owner._flat_state:
             flat.add(path)
         if keep_var:

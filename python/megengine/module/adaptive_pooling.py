@@ -12,7 +12,7 @@ __all__ = ["AdaptiveAvgPool2d", "AdaptiveMaxPool2d"]
 
 
 class _AdaptivePoolNd(Module):
-    """oshp: output height and width, an int or two; each output covers an equal share of the input."""
+    """oshp: output height and width, an int or two."""
 
     _repr_facts = "oshp={0.oshp}"
 
@@ -22,11 +22,11 @@ class _AdaptivePoolNd(Module):
 
 
 class AdaptiveMaxPool2d(_AdaptivePoolNd):
-    """Takes the maximum over even shares of an image: (N, C, H, W) to (N, C, *oshp).
+    """Takes the maximum over windows of an image: (N, C, H, W) to (N, C, *oshp).
 
-    oshp: output height and width, an int for both. Output i of n covers the rows from
-    floor(i * H / n) to ceil((i + 1) * H / n) - 1: any input size gives the same output size, and
-    shares overlap where n does not divide H.
+    oshp: output height and width, an int for both. The windows of n outputs are H // n rows apart
+    and H - (n - 1) * (H // n) rows high: any input size gives the same output size, and windows
+    overlap where n does not divide H.
 
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
@@ -40,9 +40,9 @@ class AdaptiveMaxPool2d(_AdaptivePoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptivePoolNd):
-    """Takes the mean over even shares of an image: (N, C, H, W) to (N, C, *oshp).
+    """Takes the mean over windows of an image: (N, C, H, W) to (N, C, *oshp).
 
-    oshp: output height and width, an int for both; 1 is global average pooling. Shares are those of
+    oshp: output height and width, an int for both; 1 is global average pooling. Windows are those of
     `AdaptiveMaxPool2d`.
 
     >>> import megengine as mge, megengine.module as M

@@ -306,8 +306,8 @@ class Module(Holder):
     ) -> dict[str, np.ndarray | Tensor]:
         """Return a dict from dotted path to ndarray, of all parameters and buffers.
 
-        rst: a dict to fill, and to return, instead of a new one. prefix: a path to put before all
-        paths.
+        rst: a dict to fill, and to return, instead of a new one. prefix: what to put before all
+        paths, with its dot if there shall be one.
         keep_var: give the Tensors themselves instead of arrays.
         Entries of batch, group, layer and instance normalization are 1-D.
 

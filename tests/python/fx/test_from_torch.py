@@ -53,3 +53,19 @@ def test_erfc_of_large_numbers_does_not_cancel():
 def test_threshold_replaces_infinity_and_keeps_nan():
     y = FUNCTIONS["threshold"](Tensor([-np.inf, np.nan, 1.0, 0.0]), 0.0, 7.0).numpy()
     np.testing.assert_array_equal(y, [7, np.nan, 1, 7])
+
+
+def test_adaptive_pools_take_torchs_shares():
+    # Those of `functional` overlap more: in 7 rows for 3 they are 3 high and 2 apart.
+    x = np.cos(np.arange(42, dtype=np.float32)).reshape(1, 1, 7, 6)
+    shares = [[x[..., rows, columns] for columns in (slice(0, 2), slice(1, 3), slice(3, 5), slice(4, 6))]
+              for rows in (slice(0, 3), slice(2, 5), slice(4, 7))]  # fmt: skip
+    for name, reduce in (("adaptive_avg_pool2d", np.mean), ("adaptive_max_pool2d", np.max)):
+        np.testing.assert_allclose(FUNCTIONS[name](Tensor(x), (3, 4)).numpy()[0, 0], [[reduce(s) for s in row] for row in shares], rtol=1e-6)
+
+
+def test_scatter_leaves_its_input():
+    x = Tensor(np.zeros((2, 3), np.float32))
+    y = FUNCTIONS["scatter"](x, 1, Tensor([[0], [2]]), Tensor([[5.0], [6.0]]))
+    np.testing.assert_array_equal(y.numpy(), [[5, 0, 0], [0, 0, 6]])
+    assert not x.numpy().any()

@@ -6,8 +6,12 @@ from contextlib import AbstractContextManager
 from ..._core import Tensor
 from .._config import get_option, options, set_option
 from ..ops.builtin import apply
+from ..tensor.utils import dtype_promotion, get_device
 
-__all__ = ["Tensor", "apply", "close", "config_async_level", "full_sync", "get_option", "pop_scope", "push_scope", "set_option", "sync"]
+__all__ = [
+    "Tensor", "apply", "close", "config_async_level", "dtype_promotion", "full_sync", "get_device", "get_option", "pop_scope",
+    "push_scope", "set_option", "sync",
+]  # fmt: skip
 
 
 def config_async_level(level: int) -> None:

@@ -2,7 +2,7 @@
 ``megengine.functional``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "AddAxis", "BatchedMatrixMul", "Broadcast", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
+    "AddAxis", "BatchedMatrixMul", "Broadcast", "Composed", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
     "FakeQuant", "IndexingMultiAxisVec", "InplaceAdd", "Linspace", "MatrixMul", "OpDef", "Padding", "Reduce", "Registered", "RemoveAxis", "Reshape", "Subtensor", "TypeCvt", "apply",
 ]  # fmt: skip
 
@@ -60,6 +60,16 @@ class Registered(OpDef):
     def run(self, *inputs: Any) -> Any:
         attrs = dict(vars(self))
         return getattr(ops, attrs.pop("op"))(*inputs, **attrs)
+
+
+class Composed(OpDef):
+    """An op of several others: ``function(*tensors)`` gives its outputs."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        super().__init__(name=name, function=function)
+
+    def run(self, *inputs: Any) -> Any:
+        return self.function(*inputs)  # type: ignore[attr-defined]  # a parameter
 
 
 class _Modes(type):

@@ -107,14 +107,17 @@ def _sequence(item: Sequence[Any]) -> "Tensor | np.ndarray":
 
 
 def _split(index: Any) -> list[Any]:
-    """The items of ``x[index]``. A list of anything but ints is a tuple of items."""
-    if type(index) is tuple:
-        return [_classify(i) for i in index]
-    if isinstance(index, list) and any(
-        i is None or i is Ellipsis or isinstance(i, slice) for i in index
-    ):
+    """The items of ``x[index]``. A list of anything but numbers is a tuple of items."""
+    if type(index) is tuple or (isinstance(index, list) and any(map(_is_item, index))):
         return [_classify(i) for i in index]
     return [_classify(index)]
+
+
+def _is_item(part: Any) -> bool:
+    """Whether a list that holds ``part`` is no list of numbers."""
+    if part is None or part is Ellipsis or isinstance(part, (slice, list, tuple, range)):
+        return True
+    return isinstance(part, (_Tensor, np.ndarray)) and part.ndim > 0
 
 
 def _expand_ellipsis(items: list[Any], ndim: int) -> list[Any]:

@@ -19,7 +19,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 def as_ints(values: IntsLike, what: str = "shape") -> Shape:
-    """Ints, 0-d and 1-d tensors or arrays, or a sequence that mixes them, as one tuple of ints."""
+    """Ints (or whole floats), 0-d and 1-d tensors or arrays, or a sequence that mixes them, as one tuple of ints."""
     if type(values) is tuple:
         for value in values:
             if type(value) is not int:
@@ -49,6 +49,8 @@ def as_int(value: object, what: str) -> int:
 
 
 def _as_int(value: Any, what: str) -> int:
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():  # what a division gives: size / 2
+        return int(value)
     try:
         return operator.index(value)
     except TypeError:
@@ -145,14 +147,16 @@ def in_order_of(x: _Tensor, y: "Tensor") -> "Tensor":
     return y.to_mkldnn() if x.is_mkldnn else y
 
 
-def permutation_of(pattern: Sequence[Any], ndim: int) -> tuple[Shape, Shape]:
-    """Splits a transpose pattern, where "x" makes a new axis, into (permutation, output positions
-    of "x").
+def permutation_of(pattern: Sequence[Any], shape: Shape) -> tuple[Shape, Shape]:
+    """Splits a transpose pattern, where "x" makes a new axis, into (axes in their new order, output positions
+    of "x"). Axes of extent 1 may be left out. ValueError for others that are, or for an axis named twice.
     """
+    ndim = len(shape)
     new_axes = tuple(i for i, p in enumerate(pattern) if isinstance(p, str) and p == "x")
     axes = [as_int(p, "transpose") for p in pattern if not (isinstance(p, str) and p == "x")]
     perm = tuple(a + ndim if a < 0 else a for a in axes)
-    if len(perm) != ndim or sorted(perm) != list(range(ndim)):
+    left_out = set(range(ndim)).difference(perm)
+    if len(perm) + len(left_out) != ndim or any(shape[axis] != 1 for axis in left_out):
         raise ValueError(
             f"transpose: pattern {list(pattern)} does not name each of {ndim} axes once"
         )
@@ -160,16 +164,17 @@ def permutation_of(pattern: Sequence[Any], ndim: int) -> tuple[Shape, Shape]:
 
 
 def transpose(x: _Tensor, pattern: Any) -> "Tensor":
-    """Axes of ``x`` in the order of ``pattern``; the string "x" stands for a new axis."""
+    """Axes of ``x`` in the order of ``pattern``; the string "x" stands for a new axis, an axis of extent 1 may be left out."""
     shape = x._tuple_shape
     if not isinstance(pattern, (tuple, list)):
         pattern = as_ints(pattern, "transpose")
     if all(type(p) is int and p >= 0 for p in pattern):
         if sorted(pattern) == list(range(len(shape))):
             return ops.transpose(x, perm=pattern)
-    perm, new_axes = permutation_of(pattern, len(shape))
-    y = ops.transpose(x, perm=perm)
-    if not new_axes:
+    perm, new_axes = permutation_of(pattern, shape)
+    left_out = tuple(axis for axis in range(len(shape)) if axis not in perm)
+    y = ops.transpose(x, perm=perm + left_out)
+    if not new_axes and not left_out:
         return y
     out = [shape[p] for p in perm]
     for position in new_axes:
@@ -239,9 +244,14 @@ def taken(x: _Tensor, axis: int, index: int) -> "Tensor":
 def reduce(
     x: _Tensor, op: Callable[..., "Tensor"], axis: IntsLike | None, keepdims: bool, name: str
 ) -> "Tensor":
-    """Applies the reduction op over ``axis``; None reduces all axes and then takes no keepdims."""
+    """Applies the reduction op over ``axis``; None reduces all axes and then takes no keepdims.
+
+    A 0-d tensor has one element to reduce, along axis 0 as NumPy has it.
+    """
     ndim = x.ndim
     if axis is None:
         assert not keepdims, f"{name}: keepdims needs an axis; give axis=list(range(x.ndim))"
         return op(x, axes=tuple(range(ndim)), keepdims=False)
+    if ndim == 0 and as_ints(axis, f"{name}: axis") in ((0,), (-1,)):
+        x, ndim = ops.reshape(x, shape=(1,)), 1
     return op(x, axes=normalize_axes(axis, ndim, name), keepdims=bool(keepdims))

@@ -11,11 +11,18 @@ from ..._core import apply_const
 from ..._core import convert_inputs as _convert_inputs
 from .. import ops
 from ..no_effect import no_effect
+from ..ops.builtin import Composed, OpDef
 from .dtype import dtype_name
 from .elemwise_modes import function_of
+from .shapes import as_ints as make_shape_tuple
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+
+__all__ = [
+    "astensor1d", "cast_tensors", "convert_inputs", "convert_single_value", "dtype_promotion", "get_convert_inputs", "get_device",
+    "isscalar", "make_shape_tuple", "result_type", "set_convert_inputs", "subgraph", "subgraph_fn",
+]  # fmt: skip
 
 _converting = True
 
@@ -61,6 +68,19 @@ def result_type(*args: Any) -> np.dtype:
     return _convert_inputs(*args)[0].dtype
 
 
+def dtype_promotion(operands: Sequence[Any]) -> np.dtype:
+    """dtype that these operands have in common."""
+    return result_type(*operands)
+
+
+def get_device(operands: Any) -> Any:
+    """Where the first tensor among ``operands`` is. TypeError where there is none."""
+    for x in [operands] if isinstance(operands, _Tensor) else operands:
+        if isinstance(x, _Tensor):
+            return x.device  # type: ignore[attr-defined]  # every tensor is a megengine.Tensor
+    raise TypeError("get_device: no tensor among the operands")
+
+
 def isscalar(x: Any) -> bool:
     """Whether ``x`` is a number or a 0-d tensor."""
     return x._tuple_shape == () if isinstance(x, _Tensor) else np.isscalar(x)
@@ -99,6 +119,17 @@ def _applied(dtype: str, device: Any) -> tuple[Callable[..., Any], Callable[...,
         return convert_single_value(value, dtype=dtype_of_it or dtype, device=device)
 
     return apply, constant
+
+
+def subgraph(name: str, *args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Callable[[], OpDef]]:
+    """As `subgraph_fn`, for ``apply``: what is decorated becomes a function of nothing that gives the op."""
+    decorate = subgraph_fn(name, *args, **kwargs)
+
+    def decorated(function: Callable[..., Any]) -> Callable[[], OpDef]:
+        op = Composed(name, decorate(function))
+        return lambda: op
+
+    return decorated
 
 
 def subgraph_fn(
@@ -146,25 +177,3 @@ def subgraph_fn(
         return op
 
     return decorate
-
-
-def subgraph(
-    name: str,
-    dtype: Any,
-    device: Any,
-    nr_inputs: int,
-    gopt_level: int | None = None,
-    jit_fusion: bool = False,
-    custom_grad: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
-    """Decorator like `subgraph_fn`, for ``apply``: what it makes gives, without arguments, the op itself."""
-    from ..ops.builtin import OpDef  # which is made of this module
-
-    class Composed(OpDef):
-        function: Callable[..., Any]
-
-        def run(self, *inputs: Any) -> Any:
-            return self.function(*inputs)
-
-    make = subgraph_fn(name, dtype, device, nr_inputs, gopt_level, jit_fusion, custom_grad)
-    return lambda function: lambda: Composed(function=make(function))

@@ -93,10 +93,10 @@ class MultiheadAttention(M.Module):
         """(weight, bias) for query, key and value."""
         weights: list[Any] = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
         if self.in_proj_weight is not None:
-            weights = F.split(self.in_proj_weight, 3)
+            weights = list(F.split(self.in_proj_weight, 3))
         biases: list[Any] = [None] * 3
         if self.in_proj_bias is not None:
-            biases = F.split(self.in_proj_bias, 3)
+            biases = list(F.split(self.in_proj_bias, 3))
         return list(zip(weights, biases, strict=True))
 
     def _heads(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import functional as F
+from ...core import ops
 from ...core.tensor.shapes import as_pair
 from ...functional import _moving_window as moving
 from ...tensor import Tensor
@@ -39,15 +40,6 @@ def _avg_pool(rank: int):
             mode = "average" if count_include_pad else "average_count_exclude_padding"
             return F.avg_pool2d(input, kernel_size, stride or kernel_size, padding, mode)
         return avg_pool(input, rank, kernel_size, stride, padding, ceil_mode, count_include_pad)
-
-    return pool
-
-
-def _adaptive_avg_pool(rank: int):
-    def pool(input, output_size):
-        if rank != 2 or None in np.ravel(output_size):
-            return adaptive_avg_pool(input, rank, output_size)
-        return F.adaptive_avg_pool2d(input, output_size)
 
     return pool
 
@@ -88,16 +80,20 @@ def avg_pool(
     return moving.avg_pool(input, _windows(input, rank, kernel_size, stride, padding, 1, ceil_mode), count_include_pad)
 
 
-def adaptive_max_pool2d(input, output_size, return_indices=False):
+@wrap
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+    """Maxima of equal shares of the last two axes, which overlap otherwise than `functional`'s windows."""
     if return_indices or None in np.ravel(output_size):
         raise ValueError("adaptive_max_pool2d with return_indices or a size of None")
-    return F.adaptive_max_pool2d(input, output_size)
+    return ops.adaptive_max_pool(input, output=as_pair(output_size, "adaptive_max_pool2d"))
 
 
 @wrap
 def adaptive_avg_pool(input: Tensor, rank: int, output_size: Any) -> Tensor:
     """Means of equal shares of the last ``rank`` axes; a size of None keeps an axis."""
     sizes = output_size if isinstance(output_size, (tuple, list)) else [output_size] * rank
+    if rank == 2 and None not in sizes:
+        return ops.adaptive_avg_pool(input, output=as_pair(sizes, "adaptive_avg_pool"))
     for axis, count in enumerate(sizes, input.ndim - rank):
         extent = input._tuple_shape[axis]
         count = extent if count is None else count
@@ -113,6 +109,8 @@ def adaptive_avg_pool(input: Tensor, rank: int, output_size: Any) -> Tensor:
 FUNCTIONS = {
     **{f"max_pool{rank}d": _max_pool(rank) for rank in (1, 2, 3)},
     **{f"avg_pool{rank}d": _avg_pool(rank) for rank in (1, 2, 3)},
-    **{f"adaptive_avg_pool{rank}d": _adaptive_avg_pool(rank) for rank in (1, 2, 3)},
+    "adaptive_avg_pool1d": lambda input, output_size: adaptive_avg_pool(input, 1, output_size),
+    "adaptive_avg_pool2d": lambda input, output_size: adaptive_avg_pool(input, 2, output_size),
+    "adaptive_avg_pool3d": lambda input, output_size: adaptive_avg_pool(input, 3, output_size),
     "adaptive_max_pool2d": adaptive_max_pool2d,
 }

@@ -300,7 +300,7 @@ FUNCTIONS = {
     "narrow": lambda input, dim, start, length: input[_along(dim, slice(start, start + length))],
     "index_select": lambda input, dim, index: input[_along(dim, index)],
     "gather": lambda input, dim, index, *, sparse_grad=False: F.gather(input, dim, index),
-    "scatter": lambda input, dim, index, src: F.scatter(input, dim, index, src),
+    "scatter": lambda input, dim, index, src: F.scatter(F.copy(input), dim, index, src),
     "copy": lambda input, src, non_blocking=False: F.broadcast_to(src.astype(input.dtype), input.shape),
     "split": split,
     "chunk": chunk,
