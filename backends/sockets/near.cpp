@@ -24,8 +24,11 @@ Seal::Seal() {
 }
 
 Offer Seal::offer(const void* data) const {
-    return {reinterpret_cast<uint64_t>(data), reinterpret_cast<uint64_t>(&number_), number_,
-            getpid()};
+    Offer offer{reinterpret_cast<uint64_t>(data), reinterpret_cast<uint64_t>(&number_), number_,
+                getpid()};
+    char first = 0;
+    if (!read_offered(offer, 0, &first, 1)) offer.address = 0;
+    return offer;
 }
 
 void permit_siblings() {

@@ -10,7 +10,7 @@ namespace megjit::sockets {
 
 // Where a process offers bytes. The seal says that it is that process, and that it still does.
 struct Offer {
-    uint64_t address = 0;
+    uint64_t address = 0;  // 0: they lie where no other process can read, as memory of a driver
     uint64_t seal_address = 0;
     uint64_t seal = 0;
     int64_t process = 0;

@@ -49,17 +49,23 @@ std::byte* Operation::scratch(size_t bytes) {
 
 // ---- what lies in the memory of others
 
-bool Operation::reads_offers(size_t bytes) {
-    if (bytes < kOfferedBytes) return false;
+std::optional<Operation::Offers> Operation::offers(size_t bytes, const void* data,
+                                                   const void* next) {
+    if (bytes < kOfferedBytes) return {};
     if (!group_.reads) group_.reads = all_read();
-    return *group_.reads;
+    if (!*group_.reads) return {};
+    Offer own = group_.world.offer(data);
+    if (next && group_.world.offer(next).address == 0) own.address = 0;
+    Offers all = exchanged(own);
+    if (std::ranges::any_of(all, [](const Offer& each) { return each.address == 0; })) return {};
+    return all;
 }
 
 bool Operation::all_read() {
     const bool wanted = runtime::debug().cross_memory;
     if (wanted) permit_siblings();
     const int probe = rank();
-    const Offers all = offers(&probe);
+    const Offers all = exchanged(group_.world.offer(&probe));
     char good = wanted;
     for_others([&](int peer) {
         int theirs = -1;
@@ -75,8 +81,7 @@ bool Operation::all_read() {
     return std::ranges::all_of(verdicts, [](char each) { return each != 0; });
 }
 
-Operation::Offers Operation::offers(const void* data) {
-    const Offer own = group_.world.offer(data);
+Operation::Offers Operation::exchanged(Offer own) {
     Offers all(static_cast<size_t>(size()), own);
     for_others([&](int peer) {
         send(peer, &own, sizeof own);

@@ -41,11 +41,10 @@ public:
     void meet();
     std::byte* scratch(size_t bytes);
 
-    // Are vectors of so many bytes read where they lie, by all members? Found out once a group.
-    bool reads_offers(size_t bytes);
-    // What each member offers, until all meet.
+    // What each member offers, until all meet. Nothing where vectors of so many bytes are better
+    // sent, or one member cannot read the others' `data`, or what it will offer next.
     using Offers = std::vector<Offer>;
-    Offers offers(const void* data);
+    std::optional<Offers> offers(size_t bytes, const void* data, const void* next = nullptr);
     // Runs body(lo, hi) over parts of [0, bytes) that stay in a cache, on several threads; `body`
     // reads by read_offer, [lo, hi) of what a peer offers.
     void for_pieces(size_t bytes, const std::function<void(size_t lo, size_t hi)>& body);
@@ -53,6 +52,7 @@ public:
 
 private:
     bool all_read();
+    Offers exchanged(Offer own);
     int member(int peer) const { return group_.members[static_cast<size_t>(peer)]; }
 
     Group& group_;

@@ -135,16 +135,16 @@ void SocketCommunicator::all_reduce(const Call& call, const void* in, void* out,
         op.run();
         return all.combine_into(out, in, by);
     }
-    if (op.reads_offers(bytes)) {
+    if (const auto given = op.offers(bytes, in, out)) {
         const Parts parts(count, size());
         const auto at = [&](int member) {
             return static_cast<size_t>(parts.begin(member)) * element;
         };
-        combine_offered(op, op.offers(in), at(rank()), behind(in, at(rank())),
-                        behind(out, at(rank())), parts.size(rank()), dtype, by);
-        const Operation::Offers combined = op.offers(out);
+        combine_offered(op, *given, at(rank()), behind(in, at(rank())), behind(out, at(rank())),
+                        parts.size(rank()), dtype, by);
+        const auto combined = op.offers(bytes, out);
         op.for_others([&](int peer) {
-            copy_offered(op, combined, peer, at(peer), behind(out, at(peer)),
+            copy_offered(op, combined.value(), peer, at(peer), behind(out, at(peer)),
                          at(peer + 1) - at(peer));
         });
         return op.meet();
@@ -186,9 +186,8 @@ void SocketCommunicator::reduce(const Call& call, const void* in, void* out, int
                                 DType dtype, Combine by, int root) {
     Operation op(group_, named(call));
     const size_t element = size_of(dtype);
-    if (op.reads_offers(static_cast<size_t>(count) * element)) {
-        const Operation::Offers all = op.offers(in);
-        if (rank() == root) combine_offered(op, all, 0, in, out, count, dtype, by);
+    if (const auto given = op.offers(static_cast<size_t>(count) * element, in)) {
+        if (rank() == root) combine_offered(op, *given, 0, in, out, count, dtype, by);
         return op.meet();
     }
     const auto slice = static_cast<int64_t>(kSliceBytes / element);
@@ -210,9 +209,9 @@ void SocketCommunicator::reduce_scatter(const Call& call, const void* in, void* 
                                         DType dtype, Combine by) {
     Operation op(group_, named(call));
     const size_t element = size_of(dtype), bytes = static_cast<size_t>(count) * element;
-    if (op.reads_offers(bytes)) {
+    if (const auto given = op.offers(bytes, in)) {
         const size_t own = static_cast<size_t>(rank()) * bytes;
-        combine_offered(op, op.offers(in), own, behind(in, own), out, count, dtype, by);
+        combine_offered(op, *given, own, behind(in, own), out, count, dtype, by);
         return op.meet();
     }
     const auto slice = static_cast<int64_t>(kSliceBytes / element);
@@ -232,9 +231,8 @@ void SocketCommunicator::reduce_scatter(const Call& call, const void* in, void* 
 void SocketCommunicator::all_gather(const Call& call, const void* in, void* out, size_t bytes) {
     Operation op(group_, named(call));
     const auto place = [&](int member) { return behind(out, static_cast<size_t>(member) * bytes); };
-    if (op.reads_offers(bytes)) {
-        const Operation::Offers all = op.offers(in);
-        op.for_others([&](int peer) { copy_offered(op, all, peer, 0, place(peer), bytes); });
+    if (const auto given = op.offers(bytes, in)) {
+        op.for_others([&](int peer) { copy_offered(op, *given, peer, 0, place(peer), bytes); });
         op.meet();
     } else {
         op.for_others([&](int peer) {
@@ -249,10 +247,9 @@ void SocketCommunicator::all_gather(const Call& call, const void* in, void* out,
 void SocketCommunicator::broadcast(const Call& call, const void* in, void* out, size_t bytes,
                                    int root) {
     Operation op(group_, named(call));
-    if (op.reads_offers(bytes)) {
-        const Operation::Offers all = op.offers(in);
+    if (const auto given = op.offers(bytes, rank() == root ? in : out)) {
         if (rank() == root) copy(out, in, bytes);
-        else copy_offered(op, all, root, 0, out, bytes);
+        else copy_offered(op, *given, root, 0, out, bytes);
         return op.meet();
     }
     if (bytes <= kSmallBytes || size() == 2) {
