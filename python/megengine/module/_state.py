@@ -49,12 +49,24 @@ def load(module: Any, source: StateSource, strict: bool) -> None:
             if value is not None:
                 _write(key, target, value, key in flat)
         return
+    source = _unpacked(module, source)
     _check_keys(source.keys(), targets.keys(), strict)
     fitting = [(key, target, source[key]) for key, target in targets.items() if key in source]
     for key, target, value in fitting:  # all are checked before the first is written
         _check_shape(key, target, value, key in flat)
     for key, target, value in fitting:
         _write(key, target, value, key in flat)
+
+
+def _unpacked(module: Any, source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``source`` with the parts of what MegEngine's layers keep in one array, instead of that."""
+    packed = [(path, owner) for path, owner in module.named_modules() if owner._packed_entry]
+    result = dict(source) if packed else source
+    for path, owner in packed:
+        prefix = f"{path}." if path else ""
+        if (array := result.pop(prefix + owner._packed_entry, None)) is not None:  # type: ignore[attr-defined]  # a dict
+            result.update((prefix + name, part) for name, part in owner._parts_of(array).items())  # type: ignore[attr-defined]
+    return result
 
 
 def _check_keys(given: Any, wanted: Any, strict: bool) -> None:
@@ -81,7 +93,7 @@ def _some(keys: list[str]) -> str:
 
 def _check_shape(key: str, target: Tensor, value: Any, flat: bool) -> None:
     have, want = tuple(_shape_of(value)), target._tuple_shape
-    if have == want or (flat and have == (int(np.prod(want)),)):
+    if have == want or (flat and max(have, default=1) == np.prod(have) == np.prod(want)):
         return
     raise ValueError(
         f"load_state_dict: {key} has shape {want}, the state dict has {have}\n"

@@ -62,6 +62,7 @@ class Module(Holder):
     _short_name: str | None  # the attribute path under which a parent holds this module
     _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _forward_hooks: OrderedDict[int, Callable[..., Any]]
+    _packed_entry = ""  # of state dicts of MegEngine: what holds several parameters, see RNNBase
     _flat_state = False  # entries of the state dict are 1-D, whatever the tensors' shapes
     _repr_prefix = ""  # before the class name in repr
     _repr_facts = ""  # key facts for repr, as str.format makes it of the module: "size={0.size}"

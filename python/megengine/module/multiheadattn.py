@@ -40,6 +40,8 @@ class MultiHeadAttention(Module):
     ((3, 5, 8), (3, 2, 5, 5))
     """
 
+    _flat_state = True  # MegEngine's is [1, n]
+
     _repr_facts = (
         "{0.embed_dim}, {0.num_heads}, attn_dropout={0.attn_dropout}, out_dropout={0.out_dropout}, "
         "bias={0.bias}, kdim={0.kdim}, vdim={0.vdim}"

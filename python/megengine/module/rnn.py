@@ -262,6 +262,27 @@ class RNNBase(Module):
             for layer in range(num_layers)
         ]
 
+    _packed_entry = "_flatten_weights"
+
+    def _parts_of(self, packed: Any) -> dict[str, np.ndarray]:
+        """Entries of the cells, from the array that MegEngine trains instead of them: the parameters of cell after cell."""
+        values = np.reshape(packed.numpy() if isinstance(packed, Tensor) else packed, -1)
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        own = {
+            f"cells.{layer}.{direction}.{name}": parameter._tuple_shape
+            for layer, cells in enumerate(self.cells)
+            for direction, cell in enumerate(cells)
+            for name, parameter in zip(names, cell._weights(), strict=True)
+            if parameter is not None
+        }
+        sizes = [math.prod(shape) for shape in own.values()]
+        if sum(sizes) != values.size:
+            raise ValueError(
+                f"load_state_dict: _flatten_weights has {values.size} elements, the cells of this {type(self).__name__} have {sum(sizes)}"
+            )
+        parts = np.split(values, np.cumsum(sizes)[:-1])
+        return {name: part.reshape(shape) for (name, shape), part in zip(own.items(), parts, strict=True)}
+
     def _layer_input(self, layer: int) -> int:
         if layer == 0:
             return self.input_size

@@ -119,3 +119,20 @@ def ask_elementwise_modes_of_gradients():
     found = [at(f"{mode}_GRAD", x, dy) for mode in two]
     found += [at("ACOSH_GRAD", [1.5, 2.0], [1.0, 2.0]), at("ATANH_GRAD", [0.5, -0.2], [1.0, 2.0]), at("PRELU_GRAD", x, dy, [0.25] * 6)]
     return found, at("SWITCH_GT0", x, dy), at("CLIP", x, [-1.0] * 6, [3.0] * 6), at("COND_LEQ_MOV", x, dy, dy), at("COND_LT_MOV", x, x, dy)
+
+
+def ask_states_of_packed_layers():
+    # The original trains `_flatten_weights`, and computes with it whatever its cells hold.
+    def numbers(*shape):
+        return np.cos(np.arange(np.prod(shape))).astype("float32").reshape(shape)
+
+    found = []
+    for cls, layers, columns in ((M.LSTM, 1, 7), (M.LSTM, 2, 36), (M.RNN, 2, 36)):
+        net = cls(2, 3, num_layers=layers, bidirectional=layers == 2)
+        state = {name: value for name, value in net.state_dict().items() if name != "_flatten_weights"}
+        net.load_state_dict({**state, "_flatten_weights": numbers(12 if cls is M.LSTM else 3, columns)})
+        found.append(net(Tensor(numbers(4, 1, 2)))[0])
+    attention = M.MultiHeadAttention(4, 2)
+    attention.load_state_dict({"io_weight_bias": numbers(1, 80)})
+    attention.eval()
+    return found, attention(*[Tensor(numbers(2, 3, 4))] * 3)[0]
