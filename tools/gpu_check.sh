@@ -41,7 +41,7 @@ unpack() {
 }
 
 choose_package() {
-    python=.venv/bin/python
+    python=$PWD/.venv/bin/python # steps change their folder
     if [ -e $kit.tar.xz ] && ! "$python" -c 'import megengine' 2>/dev/null; then
         python=${PYTHON:-python3} tests=$kit/tests
         unpack
