@@ -237,15 +237,28 @@ class Expr(Call):
     # -- text ------------------------------------------------------------------------------------
 
     def _called(self, spec: str) -> str:
-        return f"{type(self).__name__}({self._arguments(self.args, spec)})"
+        return f"{type(self).__name__}({self._arguments(spec)})"
 
     def _text(self, spec: str = "") -> str:
         result = show(self.return_val, spec)
         return f"{result} = {self._called(spec)}"
 
-    def _arguments(self, args: Sequence[Any], spec: str) -> str:
-        keywords = ", ".join(f"{key}={show(value, spec)}" for key, value in self.kwargs.items())
-        return f"{''.join(show(arg, spec) + ', ' for arg in args)}{keywords}"
+    def _arguments(self, spec: str, first: int = 0) -> str:
+        args, kwargs = self._shown()
+        keywords = ", ".join(f"{key}={show(value, spec)}" for key, value in kwargs.items())
+        return f"{''.join(show(arg, spec) + ', ' for arg in args[first:])}{keywords}"
+
+    def _shown(self) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The arguments that text shows: without keywords, and positions at the end, that hold the parameter's default."""
+        signature = self._parameters()
+        if signature is None:
+            return self.args, self.kwargs
+        default = {name: parameter.default for name, parameter in signature.parameters.items()}
+        names, count = list(default), len(self.args)
+        while 0 < count <= len(names) and _equal(self.args[count - 1], default[names[count - 1]]):
+            count -= 1
+        kwargs = {key: value for key, value in self.kwargs.items() if not _equal(value, default.get(key))}
+        return self.args[:count], kwargs
 
     def __repr__(self) -> str:
         return f"%{self._id}:\t{self._text()}"
@@ -258,3 +271,7 @@ class Expr(Call):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Expr:
         return memo[id(self)] if id(self) in memo else self.__copy__()
+
+
+def _equal(argument: Any, default: Any) -> bool:
+    return type(argument) is type(default) and bool(argument == default)

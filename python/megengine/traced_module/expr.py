@@ -127,6 +127,9 @@ class CallMethod(Expr):
     def _arranged(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (tuple(args), kwargs) if self._is_module_call else super()._arranged(args, kwargs)
 
+    def _shown(self) -> tuple[Sequence[Any], dict[str, Any]]:
+        return (self.args, self.kwargs) if self._is_module_call else super()._shown()
+
     def _signature(self) -> TreeDef:
         """Under which the traced module keeps the graph of this call."""
         args, kwargs = unpack(self.args[1:]), unpack(dict(self.kwargs))
@@ -154,7 +157,7 @@ class CallMethod(Expr):
         if self.method == "shape":
             return f"{head}.shape"
         head += "" if self.method == "__call__" else f".{self.method}"
-        return f"{head}({self._arguments(self.args[1:], spec)})"
+        return f"{head}({self._arguments(spec, 1)})"
 
 
 def run_method(method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -217,7 +220,7 @@ class CallFunction(Expr):
         return self.func(*args, **kwargs)
 
     def _called(self, spec: str) -> str:
-        return f"{_home_of(self.func)}.{self.func.__name__}({self._arguments(self.args, spec)})"
+        return f"{_home_of(self.func)}.{self.func.__name__}({self._arguments(spec)})"
 
 
 _HOMES = (F.elemwise, F.math, F.tensor, F.vision, F.nn)
@@ -247,7 +250,7 @@ class Apply(Expr):
         return builtin.apply(self.opdef, *args)
 
     def _called(self, spec: str) -> str:
-        return f"{self.opdef}({self._arguments(self.args, spec)})"
+        return f"{self.opdef}({self._arguments(spec)})"
 
 
 class Constant(Expr):

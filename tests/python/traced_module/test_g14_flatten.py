@@ -63,5 +63,6 @@ def test_the_inputs_of_a_concat_are_named_by_what_made_them():
 
     flat = tm.trace_module(Net(), tensor(1, 3, 4, 4)).flatten()
     cat = flat.graph.get_function_by_type(F.concat).as_unique()
-    assert repr(cat) == "%10:\tconcat_out = tensor.concat((bn_out, conv_bn_out), 1, None, )"
+    assert repr(cat) == "%10:\tconcat_out = tensor.concat((bn_out, conv_bn_out), 1, )"
+    assert cat.args[1:] == (1, None)  # held, though not given
     assert [node._orig_name for node in cat.inputs] == ["bn_out", "conv_bn.1_out"]
