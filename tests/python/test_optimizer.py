@@ -229,6 +229,29 @@ def test_parameters_without_gradient_are_left_alone_and_count_no_step():
     np.testing.assert_allclose(b.numpy(), before - 0.1, rtol=1e-4)
 
 
+@pytest.mark.parametrize("undone", ["a plan", "a limit that cannot hold"])
+@pytest.mark.parametrize("cls", [optim.Adadelta, optim.Adagrad, optim.Adam, optim.AdamW, optim.LAMB])
+def test_a_call_that_is_undone_leaves_the_count_of_steps(cls, undone):
+    used, unused = Parameter(array(64)), Parameter(array(64))
+    opt, gm = cls([used, unused], lr=0.1), GradManager().attach([used, unused])
+
+    def body(x):
+        with gm:
+            gm.backward(F.sum(used * x))
+        opt.step().clear_grad()
+
+    if undone == "a plan":
+        trace(body, symbolic=True).plan(Tensor(array(64)))
+    else:
+        with pytest.raises(MemoryError):
+            trace(body, symbolic=True, memory_limit=64)(Tensor(array(64)))
+    assert [float(state["step"]) for state in opt.state_dict()["state"].values()] == [0, 0]
+    step = trace(body, symbolic=True)
+    step(Tensor(array(64)))
+    step(Tensor(array(64)))
+    assert [float(state["step"]) for state in opt.state_dict()["state"].values()] == [2, 0]
+
+
 def test_steps_keep_handles_and_dtypes():
     w = Parameter(np.ones(4, np.float16))
     opt = optim.SGD([w], lr=0.1, momentum=0.9)

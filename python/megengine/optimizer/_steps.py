@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Parameter, Tensor
-from .optimizer import Optimizer
+from .optimizer import Optimizer, scalar
 
 
 def add_steps(states: dict[Parameter, dict[str, Tensor]], params: list[Parameter]) -> None:
@@ -47,11 +47,16 @@ def counted(
             together.setdefault(id(step), []).append(param)
     for key, active in together.items():
         step = states[active[0]]["step"]
-        following = step + 1.0
-        if len(active) == holders[key]:
-            step._reset(following)
-        else:  # the others keep the old count
-            step = following
+        if len(active) != holders[key]:  # the others keep the old count
+            step = _of_its_own(step)
             for param in active:
                 states[param]["step"] = step
+        step._reset(step + 1.0)
         yield step, active
+
+
+def _of_its_own(step: Tensor) -> Tensor:
+    """Another Tensor with the count so far. It is rebound, and so goes back to that count when a trace undoes its call."""
+    own = scalar(0.0, step)
+    own._reset(step)
+    return own
