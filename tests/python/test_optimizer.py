@@ -260,6 +260,39 @@ def test_steps_keep_handles_and_dtypes():
     np.testing.assert_allclose(w.numpy(), 0.9, rtol=1e-3)
 
 
+@pytest.mark.parametrize("gradient", [1e-4, 300.0])
+@pytest.mark.parametrize("cls", [optim.Adadelta, optim.Adagrad, optim.Adam, optim.AdamW, optim.LAMB])
+def test_squares_of_half_gradients_are_float32(cls, gradient):
+    """In float16 the square of 1e-4 is 0 and that of 300 infinite: the step would be infinite, or none."""
+    half, single = (Parameter(np.ones(4, dtype)) for dtype in (np.float16, np.float32))
+    for p in (half, single):
+        opt = cls([p], lr=0.125)
+        for _ in range(2):
+            p.grad = Tensor(np.full(4, gradient, np.float16).astype(p.dtype))
+            opt.step()
+    np.testing.assert_allclose(half.numpy(), single.numpy(), rtol=2e-3)
+
+
+def test_states_saved_as_halves_are_converted_when_loaded():
+    p = Parameter(np.ones(4, np.float16))
+    opt = optim.Adam([p], lr=0.5)
+    saved = opt.state_dict()
+    saved["state"][0]["exp_avg_sq"] = np.full(4, 0.25, np.float16)
+    opt.load_state_dict(saved)
+    loaded = opt.state_dict()["state"][0]["exp_avg_sq"]
+    assert loaded.dtype == np.float32 and (loaded == 0.25).all()
+
+
+def test_a_momentum_can_be_set_later():
+    p, q = Parameter(np.ones(4, np.float32)), Parameter(np.ones(4, np.float32))
+    late, early = optim.SGD([p], lr=0.1), optim.SGD([q], lr=0.1, momentum=0.9)
+    late.param_groups[0]["momentum"] = 0.9
+    for _ in range(3):
+        p.grad, q.grad = Tensor(np.ones(4, np.float32)), Tensor(np.ones(4, np.float32))
+        late.step(), early.step()
+    np.testing.assert_array_equal(p.numpy(), q.numpy())
+
+
 def test_lamb_fp16_keeps_a_float32_copy():
     w = Parameter(np.ones(4, np.float16))
     opt = optim.LAMBFp16([w], lr=1e-4)
@@ -341,6 +374,34 @@ def test_other_groups_cannot_be_loaded():
     state = optim.SGD([a, b], lr=1).state_dict()
     with pytest.raises(ValueError, match=r"\[1\] here and \[2\]"):
         optim.SGD([a], lr=1).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "text"),
+    [
+        (lambda state: state["state"][1].pop("exp_avg"), ValueError, "needs .*exp_avg"),
+        (lambda state: state["state"][1].update(momentum_buffer=np.zeros(3)), ValueError, "momentum_buffer"),
+        (lambda state: state["state"].pop(1), ValueError, "parameter 1"),
+        (lambda state: state["state"][1].update(exp_avg=np.zeros(5)), ValueError, r"\(5,\)"),
+        (lambda state: state["state"][1].update(exp_avg=np.array(["a"] * 3)), TypeError, "numbers"),
+        (lambda state: state["param_groups"][0].update(lr=-1), ValueError, "-1"),
+        (lambda state: state["param_groups"][0].update(lr=float("nan")), ValueError, "nan"),
+        (lambda state: state["param_groups"][0].update(betas=(0.9, 1.5)), ValueError, "1.5"),
+        (lambda state: state["param_groups"][0].update(betas=0.9), TypeError, "betas"),
+        (lambda state: state["param_groups"][0].update(lr="fast"), TypeError, "fast"),
+    ],
+)
+def test_a_state_that_does_not_fit_changes_nothing(spoil, error, text):
+    ps = [Parameter(array(2)), Parameter(array(3))]
+    opt = optim.Adam(ps, lr=0.1)
+    descend(opt, ps, 1)
+    state = opt.state_dict()
+    state["state"][0]["exp_avg"] = state["state"][0]["exp_avg"] + 1
+    spoil(state)
+    before = pickle.dumps(opt.state_dict())
+    with pytest.raises(error, match=text):
+        opt.load_state_dict(state)
+    assert pickle.dumps(opt.state_dict()) == before
 
 
 def test_a_copied_optimizer_is_independent():

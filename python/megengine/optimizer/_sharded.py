@@ -12,6 +12,8 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from .. import _core
 from ..core import ops
 from ..distributed.functional import all_gather, reduce_scatter_sum
@@ -121,6 +123,12 @@ class _Sharded(Optimizer):
         whole, self._state = self._state, {}
         for param, states in whole.items():
             self._divide({"params": [param]}, {param: states})
+
+    def _state_types(self, param: Parameter) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        return {
+            name: (() if name == "step" else param._tuple_shape, value.dtype)
+            for name, value in self._inner._state[self._parts[param]].items()
+        }
 
     def _state_tensors(self) -> Iterator[Tensor]:
         for states in self._inner._state.values():

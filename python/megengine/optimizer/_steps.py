@@ -23,14 +23,20 @@ def add_steps(states: dict[Parameter, dict[str, Tensor]], params: list[Parameter
 
 
 class Counted(Optimizer):
-    """An optimizer whose parameters have the states ``_states``, zero at first, and a step."""
+    """An optimizer whose parameters have the states ``_states``, zero at first, and a step.
+
+    Sums of squares (``_squares``) are float32 whatever the parameter is: in halves they would be 0 or infinite.
+    """
 
     _states: tuple[str, ...] = ()
+    _squares: tuple[str, ...] = ()
 
     def _create_state(self, param_group: dict[str, Any]) -> None:
         for param in param_group["params"]:
             for name in self._states:
                 self._add_state(param, name)
+            for name in self._squares:
+                self._add_state(param, name, np.zeros(param._tuple_shape, np.float32))
         add_steps(self._state, param_group["params"])
 
 

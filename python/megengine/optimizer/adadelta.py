@@ -8,7 +8,7 @@ from typing import Any
 from ..core import ops
 from ..tensor import Parameter
 from ._steps import Counted, counted
-from .optimizer import decayed, option, rates, write
+from .optimizer import decayed, option, rates, squared, write
 
 __all__ = ["Adadelta"]
 
@@ -35,7 +35,7 @@ class Adadelta(Counted):
     """
 
     _is_elementwise = True
-    _states = ("square_avg", "acc_delta")
+    _squares = ("square_avg", "acc_delta")
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Adadelta(Counted):
             for param in params:
                 states = self._state[param]
                 grad = decayed(param, decay, param.grad)
-                square = ops.fma3(states["square_avg"], rho, ops.square(grad) * rest)
+                square = ops.fma3(states["square_avg"], rho, squared(grad) * rest)
                 moved = states["acc_delta"]
                 delta = grad * ops.sqrt(moved + eps) / ops.sqrt(square + eps)
                 write(states["square_avg"], square)

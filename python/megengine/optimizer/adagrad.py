@@ -36,7 +36,7 @@ class Adagrad(Counted):
     """
 
     _is_elementwise = True
-    _states = ("square_avg",)
+    _squares = ("square_avg",)
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from .. import functional as F
 from ..core import ops
 from ..tensor import Parameter, Tensor
 from ._steps import Counted, counted
-from .optimizer import decayed, option, rates, write
+from .optimizer import decayed, option, rates, squared, write
 
 __all__ = ["Adam"]
 
@@ -31,7 +31,7 @@ class Moments:
     def update(self, states: dict[str, Tensor], grad: Tensor) -> tuple[Tensor, Tensor]:
         """Move ``exp_avg`` and ``exp_avg_sq`` towards the gradient and its square."""
         first = ops.fma3(states["exp_avg"], self.beta1, grad * self.rest1)
-        second = ops.fma3(states["exp_avg_sq"], self.beta2, ops.square(grad) * self.rest2)
+        second = ops.fma3(states["exp_avg_sq"], self.beta2, squared(grad) * self.rest2)
         write(states["exp_avg"], first)
         write(states["exp_avg_sq"], second)
         return first, second
@@ -52,7 +52,7 @@ class Adam(Counted):
     betas: (b1, b2), in [0, 1) (ValueError), (0.9, 0.999) by default. eps: 1e-8.
     weight_decay: 0; it is added to the gradient, g = grad + weight_decay * p; see `AdamW`.
 
-    State: ``exp_avg`` (m), ``exp_avg_sq`` (v), ``step``.
+    State: ``exp_avg`` (m), ``exp_avg_sq`` (v, float32 whatever the parameter is), ``step``.
 
     Source: Kingma & Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1.
 
@@ -65,7 +65,7 @@ class Adam(Counted):
     """
 
     _is_elementwise = True
-    _states = ("exp_avg", "exp_avg_sq")
+    _states, _squares = ("exp_avg",), ("exp_avg_sq",)
     _decoupled = False  # weight_decay is beside the gradient, as in AdamW
 
     def __init__(

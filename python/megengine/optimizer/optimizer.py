@@ -73,6 +73,11 @@ def decayed(param: Tensor, decay: Tensor | None, update: Any) -> Tensor:
     return update if decay is None else ops.fma3(param, decay, update)
 
 
+def squared(grad: Tensor) -> Tensor:
+    """``grad ** 2`` in float32: of a half beyond 255 it would be infinite, and 0 below 2e-4."""
+    return ops.square(grad if grad.dtype.itemsize == 4 else grad.astype("float32"))
+
+
 def write(target: Tensor, value: Tensor) -> None:
     """Make the handle hold ``value`` in its own dtype."""
     if value.dtype != target.dtype:
@@ -101,6 +106,7 @@ class Optimizer:
     """
 
     _is_elementwise = False  # an element's update hangs on its parameter, gradient and state alone
+    _later_states: tuple[str, ...] = ()  # that a parameter may have or not, by the options
 
     def __init__(
         self,
@@ -150,15 +156,18 @@ class Optimizer:
         self.param_groups.append(group)
         self._create_state(group)
 
-    def _check_options(self, group: dict[str, Any]) -> None:
+    def _check_options(self, group: Mapping[str, Any]) -> None:
         """ValueError for options that cannot be, TypeError for a text in place of a number."""
         for name in ("lr", "weight_decay", "eps", "momentum", "lr_decay"):
             value = group.get(name, 0)
             if isinstance(value, str):
                 raise TypeError(f"{type(self).__name__}: {name} must be a number, got {value!r}")
-            if isinstance(value, (int, float)) and value < 0:
+            if isinstance(value, (int, float)) and not value >= 0:  # nor NaN
                 raise ValueError(f"{type(self).__name__}: {name} must be at least 0, got {value}")
-        for beta in group.get("betas", ()):
+        betas = group.get("betas", (0, 0))
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise TypeError(f"{type(self).__name__}: betas must be a pair of numbers, got {betas!r}")
+        for beta in betas:
             if not 0 <= beta < 1:
                 raise ValueError(f"{type(self).__name__}: betas must lie in [0, 1), got {beta}")
 
@@ -249,7 +258,9 @@ class Optimizer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over options and state from what `state_dict` of an equal optimizer returned.
 
-        ValueError when the numbers of groups, or of Parameters in one, differ.
+        All of it is checked before anything changes. Floats are converted to the dtype of the state at hand.
+        ValueError when the numbers of groups, or of Parameters in one, differ, when a state is missing, unknown or has
+        another shape, and for options that cannot be; TypeError for a state or an option that is no number.
         """
         saved_groups = state["param_groups"]
         ours = [len(group["params"]) for group in self.param_groups]
@@ -259,25 +270,54 @@ class Optimizer:
                 "load_state_dict: the groups differ: "
                 f"parameters per group are {ours} here and {theirs} in the state dict"
             )
+        loaded = {}
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
+            self._check_options(saved)
             shared: dict[float, Tensor] = {}
             for param, number in zip(group["params"], saved["params"], strict=True):
-                if number in state["state"]:
-                    self._state[param] = _loaded(param, state["state"][number], shared)
-            for name, value in saved.items():
-                if name != "params":
-                    group[name] = value
+                arrays = self._checked_state(param, number, state["state"].get(number, {}))
+                loaded[param] = _loaded(param, arrays, shared)
+        for group, saved in zip(self.param_groups, saved_groups, strict=True):
+            group.update({name: value for name, value in saved.items() if name != "params"})
+        self._state.update(loaded)
+
+    def _state_types(self, param: Parameter) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of each state that the parameter has."""
+        return {name: (value._tuple_shape, value.dtype) for name, value in self._state.get(param, {}).items()}
+
+    def _checked_state(self, param: Parameter, number: Any, saved: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The arrays to load for a parameter, in the dtypes of what it has."""
+        types = {name: (param._tuple_shape, param.dtype) for name in self._later_states if name in saved}
+        types |= self._state_types(param)
+        missing = types.keys() - saved.keys() - set(self._later_states)
+        if missing or saved.keys() - types.keys():
+            raise ValueError(
+                f"load_state_dict: parameter {number} has the states {sorted(saved)}, and {type(self).__name__} "
+                f"needs {sorted(types)}\n  fix: load it into an optimizer of the class that saved it"
+            )
+        arrays = {}
+        for name, value in saved.items():
+            array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+            shape, dtype = types[name]
+            if array.dtype.kind not in "fiub":
+                raise TypeError(f"load_state_dict: {name} of parameter {number} holds no numbers, but {array.dtype}")
+            if name == "step":
+                array = array.reshape(()) if array.size == 1 else array
+            if array.shape != shape:
+                raise ValueError(
+                    f"load_state_dict: {name} of parameter {number} has the shape {array.shape}, and its parameter needs {shape}\n"
+                    "  fix: give the optimizer the parameters in the order in which they were saved"
+                )
+            arrays[name] = array.astype(dtype, copy=False)
+        return arrays
 
 
-def _loaded(
-    param: Parameter, saved: Mapping[str, Any], shared: dict[float, Tensor]
-) -> dict[str, Any]:
+def _loaded(param: Parameter, saved: Mapping[str, np.ndarray], shared: dict[float, Tensor]) -> dict[str, Any]:
     """The saved state of one parameter. Equal steps become one Tensor again, see _steps.py."""
     states = {}
-    for name, value in saved.items():
-        array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    for name, array in saved.items():
         if name == "step":
-            count = float(array.reshape(()))
+            count = float(array)
             if count not in shared:
                 shared[count] = Tensor(np.float32(count), device=str(param.device))
             states[name] = shared[count]

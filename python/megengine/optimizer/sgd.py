@@ -35,6 +35,7 @@ class SGD(Optimizer):
     """
 
     _is_elementwise = True
+    _later_states = ("momentum_buffer",)
 
     def __init__(
         self,
@@ -66,6 +67,8 @@ class SGD(Optimizer):
                 continue
             grad = decayed(param, decay, grad)
             if momentum is not None:
+                if "momentum_buffer" not in states.get(param, ()):
+                    self._add_state(param, "momentum_buffer")  # of a momentum that was set later
                 buffer = states[param]["momentum_buffer"]
                 velocity = fma(buffer, momentum, grad)
                 write(buffer, velocity)
