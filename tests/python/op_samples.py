@@ -56,105 +56,105 @@ def _sigmoid(x):
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def _unary(name, reference, x=X, **kwargs):
-    return Sample(name, getattr(F, name), reference, (x,), **kwargs)
+def _unary(function, reference, x=X, **kwargs):
+    return Sample(function.__name__, function, reference, (x,), **kwargs)
 
 
-def _binary(name, reference, x=X, y=_normal(1, 4) + 3, **kwargs):
-    return Sample(name, getattr(F, name), reference, (x, y), **kwargs)
+def _binary(function, reference, x=X, y=_normal(1, 4) + 3, **kwargs):
+    return Sample(function.__name__, function, reference, (x, y), **kwargs)
 
 
 UNARY = [
-    _unary("abs", np.abs),
-    _unary("acos", np.arccos, UNIT),
-    _unary("asin", np.arcsin, UNIT),
-    _unary("atan", np.arctan),
-    _unary("asinh", np.arcsinh),
-    _unary("acosh", np.arccosh, POSITIVE + 1.2),
-    _unary("atanh", np.arctanh, UNIT),
-    _unary("ceil", np.ceil, grad=()),
-    _unary("cos", np.cos),
-    _unary("cosh", np.cosh),
-    _unary("erf", _erf),
-    _unary("exp", np.exp),
-    _unary("expm1", np.expm1),
-    _unary("floor", np.floor, grad=()),
-    _unary("gelu", lambda x: x * 0.5 * (1 + _erf(x / np.sqrt(2)))),
-    _unary("hsigmoid", lambda x: np.clip(x + 3, 0, 6) / 6, 5 * X),
-    _unary("hswish", lambda x: x * np.clip(x + 3, 0, 6) / 6, 5 * X),
-    _unary("leaky_relu", lambda x: np.where(x > 0, x, 0.01 * x)),
-    _unary("log", np.log, POSITIVE),
-    _unary("log1p", np.log1p, POSITIVE),
-    _unary("logsigmoid", lambda x: -np.logaddexp(0, -x)),
-    _unary("neg", np.negative),
-    _unary("relu", lambda x: np.maximum(x, 0)),
-    _unary("relu6", lambda x: np.clip(x, 0, 6), 10 * X),
-    _unary("round", lambda x: np.trunc(x + np.copysign(0.5, x)), 3 * X, grad=()),
-    _unary("sigmoid", _sigmoid),
-    _unary("sign", np.sign, grad=()),
-    _unary("silu", lambda x: x * _sigmoid(x)),
-    _unary("sin", np.sin),
-    _unary("sinh", np.sinh),
-    _unary("softplus", lambda x: np.logaddexp(0, x)),
-    _unary("sqrt", np.sqrt, POSITIVE),
-    _unary("square", np.square),
-    _unary("tan", np.tan, UNIT),
-    _unary("tanh", np.tanh),
-    _unary("isnan", np.isnan, np.array([1, np.nan, np.inf], np.float32), grad=()),
-    _unary("isinf", np.isinf, np.array([1, np.nan, -np.inf], np.float32), grad=()),
-    _unary("logical_not", np.logical_not, X > 0, grad=()),
+    _unary(F.abs, np.abs),
+    _unary(F.acos, np.arccos, UNIT),
+    _unary(F.asin, np.arcsin, UNIT),
+    _unary(F.atan, np.arctan),
+    _unary(F.asinh, np.arcsinh),
+    _unary(F.acosh, np.arccosh, POSITIVE + 1.2),
+    _unary(F.atanh, np.arctanh, UNIT),
+    _unary(F.ceil, np.ceil, grad=()),
+    _unary(F.cos, np.cos),
+    _unary(F.cosh, np.cosh),
+    _unary(F.erf, _erf),
+    _unary(F.exp, np.exp),
+    _unary(F.expm1, np.expm1),
+    _unary(F.floor, np.floor, grad=()),
+    _unary(F.gelu, lambda x: x * 0.5 * (1 + _erf(x / np.sqrt(2)))),
+    _unary(F.hsigmoid, lambda x: np.clip(x + 3, 0, 6) / 6, 5 * X),
+    _unary(F.hswish, lambda x: x * np.clip(x + 3, 0, 6) / 6, 5 * X),
+    _unary(F.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x)),
+    _unary(F.log, np.log, POSITIVE),
+    _unary(F.log1p, np.log1p, POSITIVE),
+    _unary(F.logsigmoid, lambda x: -np.logaddexp(0, -x)),
+    _unary(F.neg, np.negative),
+    _unary(F.relu, lambda x: np.maximum(x, 0)),
+    _unary(F.relu6, lambda x: np.clip(x, 0, 6), 10 * X),
+    _unary(F.round, lambda x: np.trunc(x + np.copysign(0.5, x)), 3 * X, grad=()),
+    _unary(F.sigmoid, _sigmoid),
+    _unary(F.sign, np.sign, grad=()),
+    _unary(F.silu, lambda x: x * _sigmoid(x)),
+    _unary(F.sin, np.sin),
+    _unary(F.sinh, np.sinh),
+    _unary(F.softplus, lambda x: np.logaddexp(0, x)),
+    _unary(F.sqrt, np.sqrt, POSITIVE),
+    _unary(F.square, np.square),
+    _unary(F.tan, np.tan, UNIT),
+    _unary(F.tanh, np.tanh),
+    _unary(F.isnan, np.isnan, np.array([1, np.nan, np.inf], np.float32), grad=()),
+    _unary(F.isinf, np.isinf, np.array([1, np.nan, -np.inf], np.float32), grad=()),
+    _unary(F.logical_not, np.logical_not, X > 0, grad=()),
 ]
 
 BINARY = [
-    _binary("add", np.add, grad=(0, 1)),
-    _binary("sub", np.subtract, grad=(0, 1)),
-    _binary("mul", np.multiply, grad=(0, 1)),
-    _binary("div", np.divide, grad=(0, 1)),
-    _binary("pow", np.power, POSITIVE, grad=(0, 1)),
-    _binary("atan2", np.arctan2, grad=(0, 1)),
-    _binary("logaddexp", np.logaddexp, grad=(0, 1)),
-    _binary("maximum", np.maximum, grad=(0, 1)),
-    _binary("minimum", np.minimum, grad=(0, 1)),
-    _binary("mod", np.fmod, grad=()),
-    _binary("floor_div", np.floor_divide, grad=()),
-    _binary("prelu", lambda x, y: np.where(x > 0, x, x * y), grad=(0, 1)),
+    _binary(F.add, np.add, grad=(0, 1)),
+    _binary(F.sub, np.subtract, grad=(0, 1)),
+    _binary(F.mul, np.multiply, grad=(0, 1)),
+    _binary(F.div, np.divide, grad=(0, 1)),
+    _binary(F.pow, np.power, POSITIVE, grad=(0, 1)),
+    _binary(F.atan2, np.arctan2, grad=(0, 1)),
+    _binary(F.logaddexp, np.logaddexp, grad=(0, 1)),
+    _binary(F.maximum, np.maximum, grad=(0, 1)),
+    _binary(F.minimum, np.minimum, grad=(0, 1)),
+    _binary(F.mod, np.fmod, grad=()),
+    _binary(F.floor_div, np.floor_divide, grad=()),
+    _binary(F.prelu, lambda x, y: np.where(x > 0, x, x * y), grad=(0, 1)),
     Sample("mod_int", F.mod, np.mod, (INTS, np.int32(3) + 0 * INTS), ()),
     Sample("floor_div_int", F.floor_div, np.floor_divide, (INTS, np.int32(2) + 0 * INTS), ()),
     Sample("left_shift", F.left_shift, np.left_shift, (INTS, 1 + 0 * INTS), ()),
     Sample("right_shift", F.right_shift, np.right_shift, (INTS, 1 + 0 * INTS), ()),
     *(
-        Sample(name, getattr(F, name), reference, (INTS, INTS.T.reshape(2, 3)), ())
-        for name, reference in {
-            "equal": np.equal,
-            "not_equal": np.not_equal,
-            "less": np.less,
-            "less_equal": np.less_equal,
-            "greater": np.greater,
-            "greater_equal": np.greater_equal,
+        _binary(function, reference, INTS, INTS.T.reshape(2, 3), grad=())
+        for function, reference in {
+            F.equal: np.equal,
+            F.not_equal: np.not_equal,
+            F.less: np.less,
+            F.less_equal: np.less_equal,
+            F.greater: np.greater,
+            F.greater_equal: np.greater_equal,
         }.items()
     ),
-    *(
-        Sample(name, getattr(F, name), getattr(np, name), (INTS > 0, INTS > 2), ())
-        for name in ("logical_and", "logical_or", "logical_xor")
-    ),
+    _binary(F.logical_and, np.logical_and, INTS > 0, INTS > 2, grad=()),
+    _binary(F.logical_or, np.logical_or, INTS > 0, INTS > 2, grad=()),
+    _binary(F.logical_xor, np.logical_xor, INTS > 0, INTS > 2, grad=()),
     Sample("clip", lambda x: F.clip(x, -0.5, 0.5), lambda x: np.clip(x, -0.5, 0.5), (1.7 * X,)),
     Sample("clip_below", lambda x: F.clip(x, lower=0.0), lambda x: np.maximum(x, 0), (X,)),
 ]
 
 
-def _reduction(name, reference, x=X, **kwargs):
+def _reduction(function, reference, x=X, **kwargs):
+    name = function.__name__
     return [
-        Sample(name, getattr(F, name), reference, (x,), **kwargs),
+        Sample(name, function, reference, (x,), **kwargs),
         Sample(
             f"{name}_axis",
-            lambda x: getattr(F, name)(x, axis=-1),
+            lambda x: function(x, axis=-1),
             lambda x: reference(x, axis=-1),
             (x,),
             **kwargs,
         ),
         Sample(
             f"{name}_keepdims",
-            lambda x: getattr(F, name)(x, axis=(0, 1), keepdims=True),
+            lambda x: function(x, axis=(0, 1), keepdims=True),
             lambda x: reference(x, axis=(0, 1), keepdims=True),
             (x,),
             **kwargs,
@@ -167,13 +167,13 @@ def _logsumexp(x, axis=1):
 
 
 REDUCTIONS = [
-    *_reduction("sum", np.sum),
-    *_reduction("prod", np.prod, POSITIVE),
-    *_reduction("mean", np.mean),
-    *_reduction("max", np.max),
-    *_reduction("min", np.min),
-    *_reduction("var", np.var),
-    *_reduction("std", np.std),
+    *_reduction(F.sum, np.sum),
+    *_reduction(F.prod, np.prod, POSITIVE),
+    *_reduction(F.mean, np.mean),
+    *_reduction(F.max, np.max),
+    *_reduction(F.min, np.min),
+    *_reduction(F.var, np.var),
+    *_reduction(F.std, np.std),
     Sample("norm_2", lambda x: F.norm(x, axis=1), lambda x: np.linalg.norm(x, axis=1), (X,)),
     Sample("norm_3", lambda x: F.norm(x, 3, 1), lambda x: np.linalg.norm(x, 3, 1), (X,)),
     Sample(

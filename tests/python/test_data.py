@@ -19,6 +19,7 @@ from megengine.data import (
     MapSampler,
     RandomSampler,
     ReplacementSampler,
+    Sampler,
     SequentialSampler,
     StreamSampler,
 )
@@ -416,3 +417,10 @@ def running(pid):
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_sampler_is_one_of_two_kinds():
+    for kind in (SequentialSampler, RandomSampler, StreamSampler):
+        assert issubclass(kind, Sampler)
+    with pytest.raises(AssertionError, match="Numbers needs a MapSampler, got object"):
+        DataLoader(Numbers(3), sampler=object())

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from megengine import Tensor
 from megengine.data import transform as T
 from megengine.data.transform.vision import functional as F
 
@@ -289,3 +290,9 @@ def test_functions_of_torchvision_kind_see_rgb():
     new = T.TorchTransformCompose([lambda pil: seen.append(np.array(pil)) or pil]).apply(picture)
     np.testing.assert_array_equal(seen[0], picture[..., ::-1])
     np.testing.assert_array_equal(new, picture)
+
+
+def test_a_transform_on_the_device_makes_tensors_of_arrays_in_any_structure():
+    picture = image()
+    found, (boxes, label) = T.CudaTransform().apply((picture, [np.float32([1, 2]), 7]))
+    assert isinstance(found, Tensor) and found.numpy().tobytes() == picture.tobytes() and boxes.tolist() == [1, 2] and label == 7

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import megengine as mge
+import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
 from megengine import _deprecation, data
@@ -26,15 +27,11 @@ def with_gradient():
     return layer
 
 
-def strategy(name, *args):
-    return getattr(importlib.import_module("megengine.functional.debug_param"), name)(*args)
-
-
 USES = {
     "data.DataLoader(divide=True)": lambda: data.DataLoader(data.dataset.ArrayDataset(np.zeros(2)), divide=True),
     "distributed.helper.get_device_count_by_fork": lambda: mge.distributed.helper.get_device_count_by_fork("cpu"),
-    "functional.debug_param.get_conv_execution_strategy": lambda: strategy("get_conv_execution_strategy"),
-    "functional.debug_param.set_conv_execution_strategy": lambda: strategy("set_conv_execution_strategy", "HEURISTIC"),
+    "functional.debug_param.get_conv_execution_strategy": F.debug_param.get_conv_execution_strategy,
+    "functional.debug_param.set_conv_execution_strategy": lambda: F.debug_param.set_conv_execution_strategy("HEURISTIC"),
     "Module.replace_param": lambda: with_gradient().replace_param([mge.Parameter([[1.0]])], 0),
     "Module.zero_grad": lambda: with_gradient().zero_grad(),
     "Optimizer.zero_grad": lambda: optim.SGD(with_gradient().parameters(), lr=1).zero_grad(),

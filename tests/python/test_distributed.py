@@ -274,3 +274,22 @@ def test_a_taken_port_is_told(server):
 
 def test_free_ports_are_different():
     assert len(set(dist.get_free_ports(5))) == 5
+
+
+def test_a_group_is_ranks_of_the_world():
+    group = dist.Group([0])
+    assert (group.size, group.rank, group.key, group.is_single_machine) == (1, 0, "0", True)
+    with pytest.raises(ValueError, match="1"):
+        dist.Group([1])  # the world has one process
+    with pytest.raises(ValueError):
+        dist.Group([0, 0])
+    with pytest.raises(TypeError):
+        dist.Group(["0"])
+
+
+def test_operations_between_group_start_and_end_are_as_outside():
+    x = Tensor([1.0, 2.0])
+    dist.group_start()
+    y = DF.all_reduce_sum(x)
+    dist.group_end()
+    assert y.tolist() == [1, 2]

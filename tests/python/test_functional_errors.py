@@ -90,6 +90,11 @@ REFUSED = {
         RuntimeError,
         "TensorRT runtime",
     ),
+    "a model of Atlas": (lambda: F.external.atlas_runtime_opr([X], data=b""), RuntimeError, "no Atlas runtime"),
+    "a model of Cambricon": (lambda: F.external.cambricon_runtime_opr(X, b"", "main", False), RuntimeError, "no Cambricon runtime"),
+    "a model of MagicMind": (lambda: F.external.magicmind_runtime_opr([X], b""), RuntimeError, "no MagicMind runtime"),
+    "a model of a loader": (lambda: F.external.extern_opr_subgraph([X], [(1,)], "mine", b""), RuntimeError, "no loader 'mine' runtime"),
+    "a model on no tensor": (lambda: F.external.atlas_runtime_opr([3], data=b""), TypeError, "Atlas: input 3 is not a Tensor"),
 }
 
 

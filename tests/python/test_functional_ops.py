@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from op_samples import SAMPLES
 
+import megengine.functional as F
 from megengine import Tensor, autodiff, jit
 
 WITH_GRADIENT = [s for s in SAMPLES if s.grad]
@@ -61,3 +62,52 @@ def test_a_traced_call_gives_what_an_eager_one_gives(sample, symbolic):
     traced = jit.trace(sample.call, symbolic=symbolic)
     for _ in range(3):
         np.testing.assert_allclose(traced(*inputs).numpy(), want, rtol=1e-5, atol=1e-6)
+
+
+COMPLEX = np.array([[1 + 2j, -0.5j], [3, -1 - 1j]], np.complex64)
+
+
+def test_complex_numbers_are_numpys():
+    z = Tensor(COMPLEX)
+    assert F.real(z).numpy().tobytes() == COMPLEX.real.tobytes() and F.imag(z).numpy().tobytes() == COMPLEX.imag.tobytes()
+    assert F.complex(Tensor(COMPLEX.real.copy()), Tensor(COMPLEX.imag.copy())).numpy().tobytes() == COMPLEX.tobytes()
+    radius, angle = Tensor(np.abs(COMPLEX)), Tensor(np.angle(COMPLEX))
+    np.testing.assert_allclose(F.polar(radius, angle).numpy(), COMPLEX, rtol=1e-6, atol=1e-6)
+    assert F.polar(radius, angle).dtype == np.complex64
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8"])
+def test_full_like_has_the_shape_and_dtype_of_its_model(dtype):
+    model = np.zeros((2, 0, 3) if dtype == "uint8" else (2, 3), dtype)
+    got = F.full_like(Tensor(model), 7).numpy()
+    assert got.dtype == dtype and got.tobytes() == np.full_like(model, 7).tobytes() and got.shape == model.shape
+
+
+def test_non_zero_gives_places_as_rows_or_by_axis():
+    x = np.array([[[0.0, 1.0], [2.0, 0.0]], [[0.0, 0.0], [np.nan, -0.0]]], np.float32)
+    np.testing.assert_array_equal(F.non_zero(Tensor(x)).numpy(), np.argwhere(x))
+    by_axis = F.non_zero(Tensor(x), as_tuple=True)
+    for got, want in zip(by_axis, np.nonzero(x), strict=True):
+        np.testing.assert_array_equal(got.numpy().ravel(), want)
+    assert F.non_zero(Tensor(np.zeros((3, 2)))).numpy().shape == (0, 2)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_conv_transpose3d_is_the_adjoint_of_conv3d(groups):
+    """<conv3d(x, w), y> = <x, conv_transpose3d(y, w)> for any x and y."""
+    rng = np.random.default_rng(2)
+    x = Tensor(rng.normal(size=(2, 4, 5, 6, 7)).astype(np.float32))
+    shape = (6, 4, 3, 2, 3) if groups == 1 else (2, 3, 2, 3, 2, 3)
+    w = Tensor(rng.normal(size=shape).astype(np.float32))
+    options = {"stride": (2, 1, 2), "padding": (1, 0, 1), "dilation": (1, 2, 1), "groups": groups}
+    forth = F.conv3d(x, w, **options)
+    y = Tensor(rng.normal(size=forth.shape).astype(np.float32))
+    back = F.conv_transpose3d(y, w, **options).numpy()
+    assert back.shape == x._tuple_shape  # each stride divides what is left of the window
+    left, right = (forth.numpy().astype(float) * y.numpy()).sum(), (x.numpy().astype(float) * back).sum()
+    np.testing.assert_allclose(left, right, rtol=1e-4)
+    bias = Tensor(rng.normal(size=(1, 4, 1, 1, 1)).astype(np.float32))
+    np.testing.assert_allclose(F.conv_transpose3d(y, w, bias, **options).numpy(), back + bias.numpy(), rtol=1e-5, atol=1e-5)
+    longer = F.conv_transpose3d(y, w, **{**options, "output_padding": (1, 0, 1)}).numpy()
+    np.testing.assert_allclose(longer[:, :, :5, :, :7], back, rtol=1e-5, atol=1e-5)
+    assert longer.shape == (2, 4, 6, 6, 8)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from megengine import check_misc, enable_debug_log
 from megengine import logger as mge_logger
 
 
@@ -91,3 +92,48 @@ def test_importing_prints_nothing():
         [sys.executable, "-c", "import megengine.logger, megengine.data"], capture_output=True
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_lines_of_the_native_runtime_are_marked():
+    record = logging.LogRecord("megbrain", logging.WARNING, __file__, 1, "low on %s", ("memory",), None)
+    assert "[mgb] " in (line := mge_logger.MegBrainLogFormatter().format(record)) and line.endswith("low on memory")
+    assert "[mgb]" not in mge_logger.MegEngineLogFormatter().format(record)
+
+
+def test_colours_are_for_terminals(monkeypatch):
+    class Stream:
+        def __init__(self, answer):
+            self.isatty = answer
+
+    record = logging.LogRecord("a", logging.ERROR, __file__, 1, "broken", (), None)
+    for answer, wanted in ((lambda: True, True), (lambda: False, False), (None, False)):
+        monkeypatch.setattr(sys, "stderr", Stream(answer) if answer else object())
+        assert mge_logger.stderr_is_terminal() is wanted
+        assert ("\x1b[" in mge_logger.MegEngineLogFormatter().format(record)) is wanted
+
+
+def test_debug_messages_can_be_switched_on():
+    log = mge_logger.get_logger("of_debug")
+    before, native = log.level, mge_logger.set_mgb_log_level(logging.ERROR)
+    try:
+        assert not log.isEnabledFor(logging.DEBUG)
+        enable_debug_log()
+        assert log.isEnabledFor(logging.DEBUG)
+        assert mge_logger.set_mgb_log_level(native) == logging.DEBUG
+    finally:
+        mge_logger.set_log_level(before)
+        mge_logger.set_mgb_log_level(native)
+
+
+def test_what_makes_programs_slow_is_logged(monkeypatch):
+    from megengine import _core
+
+    said = []
+    log = mge_logger.get_logger("megengine._installation")
+    monkeypatch.setattr(log, "warning", lambda text, *values: said.append(text % values))
+    check_misc()
+    assert not said
+    monkeypatch.setattr(_core, "backends", lambda: [])
+    monkeypatch.setattr(_core, "thread_count", lambda: 4096)
+    check_misc()
+    assert ["no kernel compiler" in said[0], "4096 threads" in said[1]] == [True, True]

@@ -106,3 +106,100 @@ def test_linear_layers_are_fused_and_others_refused():
         fuse_conv_bn_relu_module(M.ReLU(), None, None)
     with pytest.raises(ValueError, match="statistics"):
         fuse_linear_bn_relu_module(linear, M.BatchNorm1d(6, track_running_stats=False).eval(), None)
+
+
+def ran(layer, *shape):
+    """The layer with the inputs and outputs of a call, as counters take them."""
+    x = Tensor(np.random.default_rng(1).normal(size=shape).astype(np.float32))
+    y = layer(x)
+    return layer, [x], [y]
+
+
+def test_counters_count_multiply_adds():
+    """By hand: each output element of a convolution reads its window in the channels of its group; a bias adds one."""
+    x = 2 * 6 * 3 * 3
+    assert S.flops_convNd(*ran(M.Conv2d(4, 6, 3, groups=2), 2, 4, 5, 5)) == x * (2 * 9 + 1)
+    assert S.flops_convNd(*ran(M.Conv2d(4, 6, 3, groups=2, bias=False), 2, 4, 5, 5)) == x * 2 * 9
+    assert S.flops_convNdTranspose(*ran(M.ConvTranspose2d(4, 6, 3), 2, 4, 5, 5)) == 2 * 4 * 25 * 6 * 9 + 2 * 6 * 49
+    assert S.flops_linear(*ran(M.Linear(3, 4), 5, 3)) == 5 * 4 * 3 + 4
+    assert S.flops_linear(*ran(M.Linear(3, 4, bias=False), 5, 3)) == 5 * 4 * 3
+    assert S.flops_batchmatmul(*ran(M.BatchMatMulActivation(2, 3, 4), 2, 3, 5)) == 2 * 4 * 5 * (3 + 1)
+    assert S.flops_norm(*ran(M.BatchNorm2d(3), 2, 3, 4, 4)) == 7 * 2 * 3 * 16
+    assert S.flops_pool(*ran(M.AvgPool2d((3, 2), 1), 2, 3, 5, 4)) == 2 * 3 * 3 * 3 * 6
+    assert S.flops_adaptivePool(*ran(M.AdaptiveAvgPool2d((2, 3)), 2, 3, 6, 6)) == 2 * 3 * 2 * 3
+
+
+def test_a_row_says_what_one_call_costs():
+    layer, inputs, outputs = ran(M.Linear(3, 4), 5, 3)
+    assert S.get_op_stats(layer, inputs, outputs) == {"input_shapes": [(5, 3)], "output_shapes": [(5, 4)], "flops_num": 64}
+    assert S.get_op_stats(M.ReLU(), inputs, outputs) is None
+    values = layer.weight.numpy().astype(np.float64)
+    row = S.get_param_stats(layer.weight)
+    assert (row["shape"], row["param_dim"], row["nbits"], row["size"]) == ((4, 3), 12, 32, 48)
+    assert (row["mean"], row["std"]) == (f"{values.mean():.3g}", f"{values.std():.3g}")
+    half = outputs[0].astype("float16")
+    assert S.get_activation_stats(half) == {"dtype": np.float16, "shape": (5, 4), "act_dim": 20, "nbits": 16, "size": 40}
+    seen = S.get_activation_stats(outputs[0], has_input=True)
+    assert seen["mean"] == f"{outputs[0].numpy().astype(np.float64).mean():.3g}"
+
+
+def test_sums_add_shares_bars_and_totals():
+    rows = [{"name": "a", "flops_num": 300, "output_shapes": [(1, 5)]}, {"name": "b", "flops_num": 100, "output_shapes": [(1, 2)]}]
+    total, rows = S.sum_op_stats(rows, bar_length_max=6)
+    assert total == 400 and [row["bar"] for row in rows[:2]] == ["######", "##"]
+    assert [row["percentage"] for row in rows[:2]] == ["75.00%", "25.00%"] and rows[1]["flops_cum"] == "400.000 OPs"
+    assert rows[2] == {"name": "total", "flops": "400.000 OPs", "output_shapes": 7}
+    for sum_of, name in ((S.sum_param_stats, "param_dim"), (S.sum_activations_stats, "act_dim")):
+        dims, size, rows = sum_of([{"name": "a", name: 6, "size": 1536}, {"name": "b", name: 2, "size": 512}], bar_length_max=3)
+        assert (dims, size) == (8, 2048) and [row["size_bar"] for row in rows[:2]] == ["###", "#"]
+        assert rows[-1] == {"name": "total", name: 8, "size": "2.000 KiB"} and rows[0]["percentage"] == "75.00%"
+
+
+def test_tables_are_logged_with_their_columns(monkeypatch):
+    lines = []
+    monkeypatch.setattr(S.logger, "info", lambda text, *values: lines.append(text % values))
+    flops = S.sum_op_stats([{"name": "fc", "flops_num": 3000, "output_shapes": [(1, 10)]}])[1]
+    S.print_op_stats(flops)
+    S.print_param_stats(S.sum_param_stats([{"name": "fc-w", "param_dim": 256, "size": 1024}])[2])
+    activations = S.sum_activations_stats([{"name": "fc", "act_dim": 256, "size": 1024, "mean": "0.25"}])[2]
+    S.print_activations_stats(activations)
+    S.print_activations_stats(activations, has_input=True)
+    S.print_summary(total_flops="3 OPs", batch=2)
+    assert lines[0].startswith("flops stats") and "3.000 KOPs" in lines[0] and "receptive_field" not in lines[0]
+    assert lines[1].startswith("param stats") and "fc-w" in lines[1] and "1.000 KiB" in lines[1]
+    assert "mean" not in lines[2] and "mean" in lines[3] and "0.25" in lines[3]
+    assert lines[4].startswith("summary") and [line.split() for line in lines[4].splitlines()[3:5]] == [["total_flops", "3", "OPs"], ["batch", "2"]]
+
+
+def test_results_are_named_tuples():
+    total, details = S.module_stats(M.Linear(3, 4), input_shapes=[(2, 3)], logging_to_stdout=False)
+    assert isinstance(total, S.total_stats) and isinstance(details, S.stats)
+    assert total == S.total_stats(param_size=64, param_dims=16, flops=28, act_size=32, act_dims=8)
+
+
+def test_a_field_of_ones_own_reaches_the_layers_behind():
+    class Shift(M.Module):
+        """Looks one pixel further to each side."""
+
+        def forward(self, x):
+            return x * 1
+
+    @S.register_flops(Shift)
+    def flops_of_shift(module, inputs, outputs):
+        return 0
+
+    @S.register_receptive_field(Shift)
+    def field_of_shift(module, inputs, outputs):
+        before = S.receptive_field_of(inputs[0])
+        assert before == S.preprocess_receptive_field(module, inputs, outputs)
+        return tuple(size + 2 * stride for size, stride in zip(*before)), before[1]
+
+    S.register_hook_module(Shift)
+    S.enable_receptive_field()
+    try:
+        rows = flops_of(M.Sequential(M.Conv2d(2, 2, 3, 2), Shift(), M.Conv2d(2, 2, 3)), (1, 2, 32, 32))
+    finally:
+        S.disable_receptive_field()
+        S.hook_modules.remove(Shift)
+    assert [row["receptive_field"] for row in rows[:-1]] == [(3, 3), (7, 7), (11, 11)]
+    assert S.receptive_field_of(Tensor(1.0)) is None

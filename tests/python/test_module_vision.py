@@ -173,3 +173,32 @@ def test_fill_poly_paints_the_inside_and_the_edge():
     want[2:6, 2:6] = 1
     for channel in range(3):
         np.testing.assert_array_equal(got[0, channel], want * (channel + 1))
+
+
+def test_a_kernel_of_ones_own_filters_each_image():
+    class Weighted(M.ActiveBlur):
+        def get_kernel(self, inp, c):
+            return Tensor(np.float32([[[0.25, 0.5, 0.25]], [[0, 0, 2]]]))  # one for each image
+
+    x = Tensor(image(2, 3, 4, 5))
+    padded = np.pad(x.numpy(), ((0, 0), (0, 0), (0, 0), (1, 1)), mode="reflect")
+    want = np.stack([0.25 * padded[0, ..., :-2] + 0.5 * padded[0, ..., 1:-1] + 0.25 * padded[0, ..., 2:], 2 * padded[1, ..., 2:]])
+    np.testing.assert_allclose(Weighted()(x).numpy(), want, rtol=1e-6)
+    with pytest.raises(TypeError, match="ActiveBlur does not define get_kernel"):
+        M.ActiveBlur()(x)
+
+
+def test_noise_of_ones_own_is_added_and_stays_in_range():
+    class Ramp(M.AdditiveElemwise):
+        def sample(self, size):
+            self.seen = size
+            return F.arange(float(np.prod(size))).reshape(size)
+
+    noise, x = Ramp(), Tensor(image(2, 3, 2, 2))
+    np.testing.assert_allclose(noise(x).numpy(), x.numpy() + np.arange(8).reshape(2, 1, 2, 2), rtol=1e-6)
+    noise.per_channel = True
+    np.testing.assert_allclose(noise(x).numpy(), x.numpy() + np.arange(24).reshape(2, 3, 2, 2), rtol=1e-6)
+    assert noise.seen == (2, 3, 2, 2)
+    assert Ramp()(Tensor(np.uint8([[[[250, 254, 255]]]]))).tolist() == [[[[250, 255, 255]]]]
+    with pytest.raises(TypeError, match="AdditiveElemwise does not define sample"):
+        M.AdditiveElemwise()(x)

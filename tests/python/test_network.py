@@ -14,7 +14,18 @@ from megengine.jit import trace
 from megengine.utils import comp_graph_tools as cgtools
 from megengine.utils import network_node
 from megengine.utils.comp_graph_tools import GraphInference
-from megengine.utils.network import Network, as_oprnode, as_varnode, set_symbolic_shape
+from megengine.utils.network import (
+    Network,
+    NodeFilter,
+    NodeFilterCheckType,
+    NodeFilterHasInput,
+    NodeFilterName,
+    NodeFilterNotType,
+    NodeFilterType,
+    as_oprnode,
+    as_varnode,
+    set_symbolic_shape,
+)
 from megengine.utils.network_node import (
     ConvolutionForward,
     Elemwise,
@@ -737,3 +748,28 @@ def test_values_are_compared_by_the_operator_of_that_name():
 
 def test_a_tensor_with_a_value_has_no_graph(small):
     assert not hasattr(Tensor([1.0]), "graph") and small.input_vars[0].graph is small.graph
+
+
+def test_filters_select_what_their_methods_select(small):
+    """The classes by themselves, and the methods that make them."""
+    oprs, x = list(small.all_oprs), small.input_vars[0]
+    everything = NodeFilter(oprs)
+    assert everything.as_list() == oprs and everything.as_count() == len(oprs)
+    inputs = [opr for opr in oprs if isinstance(opr, network_node.Host2DeviceCopy)]
+    assert 0 < len(inputs) < len(oprs)
+    assert NodeFilterType(oprs, network_node.Host2DeviceCopy).as_list() == inputs == everything.data_provider().as_list()
+    rest = NodeFilterNotType(oprs, network_node.Host2DeviceCopy).as_list()
+    assert rest == [opr for opr in oprs if opr not in inputs]
+    assert NodeFilterCheckType(inputs, network_node.Host2DeviceCopy).as_list() == inputs
+    with pytest.raises(TypeError, match="is not of class Host2DeviceCopy"):
+        NodeFilterCheckType(oprs, network_node.Host2DeviceCopy).as_list()
+    with pytest.raises(TypeError, match="is not a class of network_node"):
+        NodeFilterType(oprs, int)
+    readers = NodeFilterHasInput(oprs, x).as_list()
+    assert readers == [opr for opr in oprs if any(var.id == x.id for var in opr.inputs)] and readers
+    with pytest.raises(TypeError, match="is not an operator"):
+        NodeFilterHasInput([x], x).as_list()
+    name = rest[0].name
+    assert rest[0] in NodeFilterName(oprs, name.lower(), ignorecase=True).as_list()
+    assert not [opr for opr in NodeFilterName(oprs, "no such name*", ignorecase=True)]
+    assert NodeFilterName(oprs, name.swapcase(), ignorecase=False).as_count() == 0

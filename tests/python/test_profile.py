@@ -17,7 +17,7 @@ import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
 from megengine.autodiff import GradManager
-from megengine.jit import trace, xla_trace
+from megengine.jit import report, trace, xla_trace
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -228,3 +228,56 @@ def test_xla_trace_tells_seed_parameters_and_inputs():
     np.testing.assert_array_equal(
         mge.utils.dlpack.from_dlpack(f.to_dlpack(mge.tensor(X))).numpy(), X
     )
+
+
+def test_a_profile_of_several_segments_follows_one_after_the_other():
+    def segment(op, runs, seconds):
+        step = {"ops": [op], "where": "", "backend": "", "bytes": 8, "is_transfer": False, "last_begin": 0.5, "last_seconds": 0.25}
+        return {"runs": runs, "seconds": seconds, "last_seconds": 2.0, "steps": [{**step, "step": 0, "seconds": seconds}]}
+
+    segments = [segment("exp", 2, 4.0), segment("sin", 4, 2.0)]
+    merged = report.merge_profiles(segments)
+    assert (merged["runs"], merged["seconds"], merged["bytes"]) == (4, 6.0, 16)
+    assert [step["last_begin"] for step in merged["steps"]] == [0.5, 2.5]
+    events = [event for event in json.loads(report.timeline_of(merged, "step"))["traceEvents"] if event["ph"] == "X"]
+    assert [(event["name"], event["ts"], event["dur"]) for event in events] == [("exp", 5e5, 2.5e5), ("sin", 2.5e6, 2.5e5)]
+    measured = report.measured_run([{"steps": ["exp"]}, {"steps": ["sin", "cos"]}], segments, 64)
+    assert (measured.runs, measured.seconds, measured.step_seconds, measured.allocator_peak_bytes) == (4, 2.5, (2.0, 0.5, 0.0), 64)
+
+
+def test_the_curve_of_a_call_is_that_of_its_largest_segment_with_what_the_others_take():
+    large = {"arena_bytes": 96, "planned_bytes": 100, "curve": [(100, 2.0, True), (60, 3.0, False)]}
+    small = {"arena_bytes": 8, "planned_bytes": 10, "curve": [(10, 1.0, True)]}
+    assert report.merge_curves([small, large]) == (report.CurvePoint(110, 2.0, True), report.CurvePoint(70, 3.0, False))
+
+
+def test_what_was_measured_and_planned_is_told_in_objects():
+    f = trace(lambda x: F.sin(F.cos(x)).sum(), symbolic=True, opt_level=3, profiling=True)
+    x = mge.tensor(X)
+    plan = f.plan(x)
+    assert plan.measured is None
+    for _ in range(3):
+        f(x)
+    kernels, measured = f.kernels(), f.memory_plan().measured
+    assert isinstance(kernels, report.Kernels) and all(isinstance(kernel, report.GeneratedKernel) for kernel in kernels)
+    assert {"sin", "cos"} <= {op for kernel in kernels for op in kernel.ops} and "sin" in repr(kernels)
+    assert isinstance(measured, report.MeasuredRun) and measured.seconds > 0 and len(measured.step_seconds) == len(f.memory_plan().steps)
+
+
+def test_runs_that_were_not_made_are_not_told():
+    plan, profile = {"steps": ["exp"]}, {"runs": 0, "seconds": 0.0, "steps": []}
+    assert report.measured_run([plan], [profile], 7) is None and report.measured_run([plan], [], 7) is None
+    assert report.merge_plans([]).planned_bytes == 0 and report.merge_curves([]) == ()
+
+
+def test_a_curve_falls_from_the_fastest_to_the_smallest():
+    x = mge.Parameter(np.ones((64, 64), np.float32))
+    gm = GradManager().attach(x)
+
+    def step():
+        with gm:
+            gm.backward(F.sin(F.cos(F.exp(F.sin(F.cos(F.exp(x)))))).sum())
+
+    curve = trace(step).plan_with_curve().curve
+    assert all(isinstance(point, report.CurvePoint) for point in curve) and sum(point.is_chosen for point in curve) == 1
+    assert all(a.bytes > b.bytes and a.seconds <= b.seconds for a, b in pairwise(curve))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import threading
 
 import numpy as np
@@ -12,6 +13,7 @@ import megengine.module as M
 from megengine import Tensor
 from megengine.core._imperative_rt.core2 import pop_scope, push_scope
 from megengine.jit import trace
+from megengine.module import external
 from megengine.utils.profile_analyzer import (
     NonExistNum,
     OprProfRst,
@@ -204,14 +206,22 @@ def test_a_missing_number_is_greater_than_all_and_adds_nothing():
 
 
 def test_programs_of_other_runtimes_keep_their_bytes_and_say_what_is_missing():
-    from megengine.module.external import ExternOprSubgraph, TensorrtRuntimeSubgraph
-
-    layer = TensorrtRuntimeSubgraph(b"engine")
+    for layer, runtime in (
+        (external.AtlasRuntimeSubgraph(b"abc"), "Atlas"),
+        (external.CambriconRuntimeSubgraph(b"abc", "main", True), "Cambricon"),
+        (external.MagicMindRuntimeSubgraph(b"abc"), "MagicMind"),
+        (external.TensorrtRuntimeSubgraph(b"abc"), "TensorRT"),
+    ):
+        saved = pickle.loads(pickle.dumps(layer))
+        assert saved.data == b"abc" and type(saved) is type(layer)
+        with pytest.raises(RuntimeError, match=f"no {runtime} runtime"):
+            saved(Tensor([1.0]))
+    layer = external.TensorrtRuntimeSubgraph(b"engine")
     layer.data = layer.data + b"!"
     assert layer.data == b"engine!"
     with pytest.raises(RuntimeError, match="TensorRT"):
         layer(Tensor([1.0]))
-    layer = ExternOprSubgraph([(1,)], "loader", b"abc")
+    layer = external.ExternOprSubgraph([(1,)], "loader", b"abc")
     assert (layer.name, layer.data) == ("loader", b"abc")
     with pytest.raises(RuntimeError, match="loader"):
         layer(Tensor([1.0]))

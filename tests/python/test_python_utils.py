@@ -2,12 +2,16 @@
 
 import contextvars
 import copy
+import os
 import sys
 import threading
 import warnings
 
+import numpy as np
 import pytest
 
+from megengine import Tensor
+from megengine.experimental import weight_scaler
 from megengine.utils import (
     after_fork,
     deprecation,
@@ -18,6 +22,8 @@ from megengine.utils import (
     module_utils,
     naming,
     persistent_cache,
+    profile_analyzer,
+    tensor_sanity_check,
     tuple_function,
 )
 
@@ -186,3 +192,66 @@ def test_work_in_a_fresh_thread_returns_and_raises():
     assert after_fork.run_in_fresh_thread(divmod, 7, 2) == (3, 1)
     with pytest.raises(ZeroDivisionError):
         after_fork.run_in_fresh_thread(divmod, 7, 0)
+
+
+def test_a_tuple_of_any_length_comes_from_one_number_or_as_many():
+    assert tuple_function.get_ndtuple(3, n=4) == (3, 3, 3, 3) and tuple_function.get_ndtuple([1, 0, 2], n=3) == (1, 0, 2)
+    for value, options in (([1, 2], {"n": 3}), (-1, {"n": 2}), ([1, 0], {"n": 2, "allow_zero": False})):
+        with pytest.raises(ValueError):
+            tuple_function.get_ndtuple(value, **options)
+    with pytest.raises(TypeError, match="1.5"):
+        tuple_function.get_ndtuple(1.5, n=2)
+
+
+def test_a_limit_of_ones_own_is_that_high_inside_and_gone_outside():
+    before = sys.getrecursionlimit()
+    limit = max_recursion_limit.AlternativeRecursionLimit(before + 1234)
+    with limit:
+        assert sys.getrecursionlimit() == before + 1234
+        with limit:
+            pass
+        assert sys.getrecursionlimit() == before + 1234
+    assert sys.getrecursionlimit() == before
+    with max_recursion_limit.AlternativeRecursionLimit(before - 10):
+        assert sys.getrecursionlimit() == before  # it never lowers
+
+
+def test_the_command_line_of_the_cache_shows_and_clears_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MGE_FASTRUN_CACHE_DIR", str(tmp_path))
+    cache = persistent_cache.PersistentCacheOnServer()
+    cache.put("algo", b"key", b"value")
+    monkeypatch.setattr(sys, "argv", ["persistent_cache"])
+    persistent_cache.main()
+    shown = capsys.readouterr().out
+    assert "algo: 1 entries, 5 bytes" in shown
+    file = shown.rpartition("file: ")[2].strip()
+    monkeypatch.setattr(sys, "argv", ["persistent_cache", "--clear"])
+    persistent_cache.main()
+    assert "algo" not in capsys.readouterr().out and not os.path.exists(file)
+
+
+def test_memory_that_changes_behind_the_runtimes_back_is_found(monkeypatch):
+    """Native code can write into it; here reading gives another value, as it would then."""
+    read, was_written = Tensor.numpy, threading.Event()
+    monkeypatch.setattr(Tensor, "numpy", lambda x: read(x) + was_written.is_set())
+    with pytest.raises(RuntimeError, match=r"memory of Tensor\(.* changed"), tensor_sanity_check.TensorSanityCheck():
+        x = Tensor([1.0, 2.0, 3.0])
+        was_written.set()
+    assert x.tolist() == [2, 3, 4]
+    with tensor_sanity_check.TensorSanityCheck():
+        x = Tensor([1.0, 2.0, 3.0])
+        x += 1
+        x[0] = 5.0  # the handle is rebound: no memory changes
+
+
+def test_a_record_of_a_profile_has_its_rates():
+    row = profile_analyzer.Record(0.5, {"id": "7", "name": "conv"}, {"computation": 10, "memory": 4})
+    assert (row.flops, row.bandwidth, row.opr_id, row.info["name"]) == (20, 8, 7, "conv")
+    unknown = profile_analyzer.Record(0.5, {}, {"memory": 4})
+    assert unknown.bandwidth == 8 and isinstance(unknown.flops, profile_analyzer.NonExistNum)
+
+
+def test_a_filters_factor_brings_its_largest_weight_to_the_norm():
+    weight = Tensor([[[[1.0, -4.0]]], [[[0.5, 0.25]]], [[[0.0, 0.0]]]])
+    factors = weight_scaler.get_norm_mod_value(weight, 2.0)
+    np.testing.assert_allclose(factors.numpy(), np.reshape([0.5, 4, 1], (3, 1, 1, 1)))

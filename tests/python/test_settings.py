@@ -133,3 +133,11 @@ def test_old_conversion_functions():
     assert a.dtype == b.dtype == np.float32 and convert_inputs(None, mge.Tensor(1))[0] is None
     assert result_type(mge.Tensor([1]), mge.Tensor([1], dtype="int8")) == np.int32
     assert astensor1d([1, mge.Tensor(2)]).tolist() == [1, 2]
+
+
+def test_devices_of_other_makers_are_not_there_and_cannot_be_used():
+    assert not (mge.is_rocm_available() or mge.is_atlas_available() or mge.is_cambricon_available())
+    for name in ("rocm", "atlas", "cambricon"):
+        with pytest.raises((ValueError, RuntimeError)):
+            mge.Tensor([1.0], device=f"{name}0")
+    assert mge.device.get_tensorrt_version() == 0  # as the original without TensorRT

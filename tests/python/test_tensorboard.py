@@ -2,6 +2,7 @@
 
 import os
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,7 @@ def messages(data):
 
 def events(folder):
     (name,) = os.listdir(folder)
-    data, found = open(os.path.join(folder, name), "rb").read(), []
+    data, found = Path(folder, name).read_bytes(), []
     while data:
         (length,) = struct.unpack("<Q", data[:8])
         assert T._masked_crc(data[:8]) == data[8:12]

@@ -515,3 +515,23 @@ def test_tracing_is_switched_off_for_all(monkeypatch):
     monkeypatch.undo()
     with pytest.raises(ValueError):
         squared(mge.Tensor(3.0))
+
+
+@pytest.mark.parametrize("backend", ["default", "xla"])
+def test_a_partial_trace_skips_its_body_but_not_inside_a_gradient_manager(backend):
+    calls, w = [], mge.Parameter([3.0])
+
+    @jit.partial_trace(backend=backend)
+    def forward(x):
+        calls.append(1)
+        return F.relu(x * w)
+
+    x = mge.tensor([2.0])
+    assert [forward(x).item() for _ in range(5)] == [6] * 5
+    ran = len(calls)
+    assert ran < 5  # without_host: the body is not run again
+    with GradManager().attach(w) as gm:
+        gm.backward(forward(x))
+    assert w.grad.item() == 2 and len(calls) == ran + 1
+    with pytest.raises(ValueError, match="partial_trace: backend must be 'default' or 'xla', got 'tvm'"):
+        jit.partial_trace(abs, backend="tvm")

@@ -309,3 +309,17 @@ def test_file_helpers(tmp_path):
     (tmp_path / "file").write_bytes(b"abc")
     assert calculate_md5(tmp_path / "file") == "900150983cd24fb0d6963f7d28e17f72"
     assert is_img("A.JPG") and not is_img("a.txt")
+
+
+def test_a_dataset_of_images_has_the_parts_that_it_is_asked_for(monkeypatch):
+    class Faces(D.VisionDataset):
+        _default_order = ("image", "boxes")
+
+    monkeypatch.setenv("HOME", "/home/of/mine")
+    assert Faces("~/faces").root == "/home/of/mine/faces" and Faces(None).root is None
+    assert Faces("faces").order == ("image", "boxes") and Faces("faces", order=["boxes"]).order == ["boxes"]
+    for order, words in (("image", "sequence"), (["mask"], "no part 'mask'"), (["image", "image"], "twice")):
+        with pytest.raises(ValueError, match=words):
+            Faces("faces", order=order, supported_order=("image", "boxes"))
+    with pytest.raises(TypeError, match="Faces does not define __getitem__"):
+        Faces("faces")[0]

@@ -267,3 +267,17 @@ def test_the_graph_is_printed_without_a_value_of_the_input():
         "    %sum_1 : [#users=1] = call_method[target=sum](args = (%linear,), kwargs = {axis: 1, keepdims: True})\n"
         "    return sum_1"
     )
+
+
+def test_what_a_program_sees_is_a_proxy_of_a_node():
+    seen = []
+
+    def program(x):
+        seen.append(x)
+        return F.exp(x)
+
+    graph = fx.symbolic_trace(program).graph
+    (proxy,) = seen
+    assert isinstance(proxy, fx.Proxy) and proxy.node is next(iter(graph.nodes)) and repr(proxy) == "Proxy(x)"
+    with pytest.raises(AttributeError):
+        proxy.__array_struct__

@@ -11,6 +11,11 @@ import megengine.module as M
 from megengine import fx
 
 
+@fx.wrap
+def opaque(x):
+    return F.relu(x) + 1
+
+
 def test_inputs_keep_their_names():
     gm = fx.symbolic_trace(lambda input, class_=2: input * class_)
     assert "def forward(self, input, class_ = 2):\n    input_1 = input;  input = None" in gm.code
@@ -116,3 +121,11 @@ def test_names_that_python_reads_as_others_are_quoted():
     x = graph.placeholder("x")
     graph.output(graph.call_method("\uff54ofile", (x,), {"__debug__": 1}))  # a wide t, which Python reads as t
     assert ".tofile" not in graph.python_code().src and "getattr(x, '\uff54ofile')" in graph.python_code().src
+
+
+def test_code_comes_with_what_its_names_stand_for():
+    code = fx.symbolic_trace(lambda x: opaque(x) * 2).graph.python_code()
+    assert isinstance(code, fx.PythonCode) and opaque in code.globals.values()
+    names = dict(code.globals)
+    exec(code.src, names)
+    assert names["forward"](None, tensor(3)).tolist() == (2 * opaque(tensor(3))).tolist()

@@ -180,3 +180,12 @@ def test_5_000_matches_in_10_000_nodes():
     gm = fx.GraphModule(M.Module(), graph)
     found = fx.replace_pattern(gm, lambda x: F.relu(-x), lambda x: F.minimum(x, 0))
     assert len(found) == 5_000
+
+
+def test_a_match_names_the_last_node_and_what_stood_for_what():
+    gm = fx.symbolic_trace(lambda x, y: F.relu(x * y) + 1)
+    product, last = (next(node for node in gm.graph.nodes if node.target is target) for target in (operator.mul, F.relu))
+    (match,) = fx.replace_pattern(gm, lambda a, b: F.relu(a * b), lambda a, b: a - b)
+    assert isinstance(match, fx.Match) and match.anchor is last
+    by_name = {node.name: value for node, value in match.nodes_map.items()}
+    assert [by_name[name].name for name in ("a", "b")] == ["x", "y"] and product in by_name.values()

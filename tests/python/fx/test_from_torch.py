@@ -4,8 +4,9 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
-from megengine import Tensor
+from megengine import Tensor, fx
 from megengine.fx.torchlike import FUNCTIONS
 
 
@@ -69,3 +70,8 @@ def test_scatter_leaves_its_input():
     y = FUNCTIONS["scatter"](x, 1, Tensor([[0], [2]]), Tensor([[5.0], [6.0]]))
     np.testing.assert_array_equal(y.numpy(), [[5, 0, 0], [0, 0, 6]])
     assert not x.numpy().any()
+
+
+def test_what_is_no_module_of_torch_is_refused_whether_or_not_torch_is_there():
+    with pytest.raises((TypeError, ImportError), match="torch"):
+        fx.from_torch(object())

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import megengine as mge
+from megengine.core.tensor import dtype as dt
 from megengine.quantization import (
     ExponentialMovingAverageObserver,
     HistogramObserver,
     MinMaxObserver,
+    Observer,
     PassiveObserver,
     QuantMode,
     SyncExponentialMovingAverageObserver,
@@ -15,6 +17,7 @@ from megengine.quantization import (
     create_qparams,
     fake_quant_tensor,
 )
+from megengine.quantization.utils import QParamsModuleMixin
 
 NORMAL = np.random.default_rng(0).normal(size=20000).astype(np.float32)
 
@@ -129,3 +132,22 @@ def test_passive_observer_holds_what_is_set():
 def test_errors(act, words):
     with pytest.raises(ValueError, match=words):
         act()
+
+
+def test_observers_and_rounders_know_their_dtype_once_they_have_seen_data():
+    for observer in (MinMaxObserver(), ExponentialMovingAverageObserver()):
+        assert isinstance(observer, Observer) and isinstance(observer, QParamsModuleMixin)
+        observer(mge.Tensor([-2.55, 1.0]))
+        assert dt.get_scale(observer.get_quantized_dtype()) == pytest.approx(0.02)  # of 255 steps
+    assert observer.eval().enabled is False and observer.train().enabled is True
+    with pytest.raises(TypeError, match="abstract"):
+        Observer("qint8")
+
+
+def test_a_dtype_without_a_scale_is_refused():
+    class Unknown(QParamsModuleMixin):
+        def get_qparams(self):
+            return mge.quantization.create_qparams(dtype_meta="qint8")
+
+    with pytest.raises(ValueError, match="Unknown has seen no data"):
+        Unknown().get_quantized_dtype()

@@ -31,6 +31,7 @@ from megengine.quantization import (
     enable_observer,
     min_max_fakequant_qconfig,
     passive_qconfig,
+    propagate_qconfig,
     quantize_qat,
     reset_qconfig,
     sync_ema_fakequant_qconfig,
@@ -261,3 +262,21 @@ def test_errors():
         QConfig(MinMaxObserver, MinMaxObserver(), None, None)
     with pytest.raises(TypeError, match="expected a Module, got a int"):
         quantize_qat(3)
+
+
+def test_a_new_qconfig_reaches_every_layer_and_forgets_what_was_found():
+    model = quantize_qat(M.Sequential(M.Linear(4, 3), M.Linear(3, 2)))
+    model(mge.Tensor(np.ones((2, 4), np.float32)))
+    assert model[0].act_observer.max_val.item() != model[0].act_observer.min_val.item()
+    propagate_qconfig(model, tqt_qconfig)
+    assert [type(layer.weight_fake_quant).__name__ for layer in model] == ["TQT", "TQT"]
+    propagate_qconfig(model, min_max_fakequant_qconfig)
+    fresh = MinMaxObserver()
+    assert model[0].act_observer.max_val.item() == fresh.max_val.item()  # nothing seen yet
+
+
+def test_layers_for_training_have_what_they_quantize():
+    for layer, has_weight, has_act in ((Q.Linear(4, 2), True, True), (Q.Concat(), False, True), (Q.DequantStub(), False, False)):
+        assert isinstance(layer, Q.QATModule) and layer.weight_observer is layer.act_fake_quant is None
+        layer.set_qconfig(min_max_fakequant_qconfig)
+        assert (layer.weight_fake_quant is not None, layer.act_fake_quant is not None) == (has_weight, has_act)

@@ -10,6 +10,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.functional.quantized as FQ
 import megengine.module as M
+import megengine.module.qat as QAT
 import megengine.module.quantized as Quantized
 import megengine.traced_module as tm
 from megengine.core import ops
@@ -304,3 +305,57 @@ def test_each_sample_needs_a_weight():
     x, weight = random(2, 4, 6, 6), random(3, 6, 4, 3, 3)
     with pytest.raises(ValueError, match="2 samples and 3 weights"):
         FQ.batch_conv_bias_activation(x, weight, None)
+
+
+KINDS = {
+    "bmm": (lambda: M.BatchMatMulActivation(2, 3, 4), (2, 3, 5), QAT.BatchMatMulActivation, Quantized.BatchMatMulActivation),
+    "conv": (lambda: M.Conv2d(4, 6, 3), (2, 4, 7, 7), QAT.Conv2d, Quantized.Conv2d),
+    "conv-relu": (lambda: M.ConvRelu2d(4, 6, 3), (2, 4, 7, 7), QAT.ConvRelu2d, Quantized.ConvRelu2d),
+    "conv-bn": (lambda: M.ConvBn2d(4, 6, 3), (2, 4, 7, 7), QAT.ConvBn2d, Quantized.ConvBn2d),
+    "conv-bn-relu": (lambda: M.ConvBnRelu2d(4, 6, 3), (2, 4, 7, 7), QAT.ConvBnRelu2d, Quantized.ConvBnRelu2d),
+    "transposed": (lambda: M.ConvTranspose2d(4, 6, 3), (2, 4, 5, 5), QAT.ConvTranspose2d, Quantized.ConvTranspose2d),
+    "transposed-relu": (lambda: M.ConvTransposeRelu2d(4, 6, 3), (2, 4, 5, 5), QAT.ConvTransposeRelu2d, Quantized.ConvTransposeRelu2d),
+    "transposed-bn": (lambda: M.ConvTransposeBn2d(4, 6, 3), (2, 4, 5, 5), QAT.ConvTransposeBn2d, Quantized.ConvTransposeBn2d),
+    "transposed-bn-relu": (lambda: M.ConvTransposeBnRelu2d(4, 6, 3), (2, 4, 5, 5), QAT.ConvTransposeBnRelu2d, Quantized.ConvTransposeBnRelu2d),
+    "linear": (lambda: M.Linear(8, 5), (3, 8), QAT.Linear, Quantized.Linear),
+    "linear-relu": (lambda: M.LinearRelu(8, 5), (3, 8), QAT.LinearRelu, Quantized.LinearRelu),
+    "linear-bn": (lambda: M.LinearBn1d(8, 5), (3, 8), QAT.LinearBn1d, Quantized.LinearBn1d),
+    "linear-bn-relu": (lambda: M.LinearBnRelu1d(8, 5), (3, 8), QAT.LinearBnRelu1d, Quantized.LinearBnRelu1d),
+    "elemwise": (lambda: M.Elemwise("relu"), (3, 8), QAT.Elemwise, Quantized.Elemwise),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_layer_becomes_its_kind_and_only_infers(name):
+    make, shape, trained_kind, integer_kind = KINDS[name]
+    x = random(*shape)
+    qat, integers = both(Between(make()), x)
+    layer = integers.layers[0]
+    assert type(qat.layers[0]) is trained_kind and type(layer) is integer_kind and isinstance(layer, Quantized.QuantizedModule)
+    assert type(integers.quant) is Quantized.QuantStub and type(integers.dequant) is Quantized.DequantStub
+    if "relu" in name or name == "elemwise":
+        assert integers(x).numpy().min() >= 0 > M.Sequential(make())(random(*shape)).numpy().min() - 1
+    integers.train()
+    with pytest.raises(ValueError, match="cannot be trained"):
+        integers(x)
+
+
+def test_a_layer_without_a_rule_is_refused():
+    with pytest.raises(TypeError, match="Own does not define from_qat_module"):
+        type("Own", (Quantized.QuantizedModule,), {}).from_qat_module(None)
+
+
+def test_concatenated_values_get_one_scale():
+    class Net(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.quant, self.dequant, self.concat = M.QuantStub(), M.DequantStub(), M.Concat()
+
+        def forward(self, x):
+            x = self.quant(x)
+            return self.dequant(self.concat([x, x], 1))
+
+    x = random(2, 3)
+    qat, integers = both(Net(), x)
+    assert type(qat.concat) is QAT.Concat and type(integers.concat) is Quantized.Concat
+    np.testing.assert_allclose(integers(x).numpy(), qat(x).numpy(), atol=1e-6)
