@@ -68,8 +68,14 @@ Expr erfc_inverse(const ExprArgs& a) {
         const Expr slope = exp(-(y * y)) / (value * kHalfRootPi);
         y = select(x < 0.5, y + log(value / x) / slope, y);
     }
+    Expr tail = start;  // where erfc underflows: its asymptotic series, turned around
+    for (int i = 0; i < 2; ++i) {
+        const Expr r = 1.0 / (tail * tail);
+        tail = sqrt(l - log(tail * 1.7724538509055160) + log(1.0 - r * (0.5 - r * 0.75)));
+    }
     const Expr inside = (x > 0.0) & (x < 2.0);
-    return select(inside, select(x < 1e-36, start, y), central);
+    const Expr outside = select(x < 0.0, l, central);  // log is NaN there, and 1 - x may be 1
+    return select(inside, select(x < 1e-36, tail, y), outside);
 }
 
 Expr erfc_inverse_grad(const ExprArgs&, int, Expr y, Expr dy) {
