@@ -195,20 +195,22 @@ assert len(f.kernels()) == 1
 """
     slow = with_fake(environment, fake_compiler, "slow")
     process = subprocess.Popen([sys.executable, "-c", PROLOGUE + program], env=slow, stdout=subprocess.PIPE, text=True)
-    process.stdout.readline()
-    time.sleep(0.25)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=300) == 0
+    with process:
+        process.stdout.readline()
+        time.sleep(0.25)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=300) == 0
 
 
 def test_ctrl_c_ends_the_process_while_a_kernel_compiles(environment, fake_compiler):
     slow = {**with_fake(environment, fake_compiler, "slow"), "MEGJIT_COMPILE": "sync"}
     command = [sys.executable, "-c", PROLOGUE + 'print("ready", flush=True)\ncall()']
     process = subprocess.Popen(command, env=slow, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    process.stdout.readline()
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=300) != 0
+    with process:
+        process.stdout.readline()
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=300) != 0
 
 
 def test_a_process_ends_while_kernels_compile(environment):

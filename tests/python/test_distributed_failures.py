@@ -462,6 +462,8 @@ def test_a_port_that_another_program_has_is_an_error_in_each_process(tmp_path, a
         port = listener.getsockname()[1]
         results = script_processes(tmp_path, source + textwrap.dedent(JOIN.format(arguments="")), world_by_variables(port))
         listener.shutdown(socket.SHUT_RDWR)
+    for connection in kept:
+        connection.close()
     (code0, first), (code1, second) = results
     assert (code0, code1) == (1, 1)
     assert f"cannot listen on 127.0.0.1:{port}" in first and "choose another port" in first

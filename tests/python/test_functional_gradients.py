@@ -113,8 +113,18 @@ CASES = {
         (normal(2, 3), normal(3, 4), normal(4)),
     ),
     "svd": (lambda x: F.svd(x)[1], (normal(4, 3),)),
+    "svd's factors": (lambda x: recombined(*F.svd(x)), (normal(4, 3),)),
+    "svd's factors of a wide matrix": (lambda x: recombined(*F.svd(x)), (normal(2, 5),)),
+    "svd's factors of a square matrix": (lambda x: recombined(*F.svd(x)), (normal(4, 4),)),
     "cond_take": (lambda x: F.cond_take(MASK, x)[0] * 3, (normal(3, 4),)),
 }
+
+
+def recombined(u, s, vh):
+    """Functions of the three factors that do not depend on the signs of the vectors: of all, of U, and of Vh."""
+    weights = Tensor(np.arange(1, s.shape[0] + 1, dtype=np.float32))
+    parts = [(u * F.exp(0.5 * s)) @ vh, (u * weights) @ u.T, (vh.T * weights) @ vh]
+    return F.concat([part.flatten() for part in parts])
 
 
 def written(x, index, value):

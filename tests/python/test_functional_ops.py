@@ -64,6 +64,22 @@ def test_a_traced_call_gives_what_an_eager_one_gives(sample, symbolic):
         np.testing.assert_allclose(traced(*inputs).numpy(), want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4), (5, 5), (2, 4, 3)], ids=str)
+@pytest.mark.parametrize("full", [False, True])
+def test_svds_vectors_are_numpys_but_for_their_signs(shape, full):
+    x = np.random.default_rng(8).normal(size=shape).astype(np.float32)
+    u, s, vh = (part.numpy().astype(np.float64) for part in F.svd(Tensor(x), full_matrices=full))
+    want = np.linalg.svd(x.astype(np.float64), full_matrices=full)
+    assert [part.shape for part in (u, s, vh)] == [part.shape for part in want]
+    count = s.shape[-1]
+    signs = np.sign((u * want[0]).sum(-2, keepdims=True))[..., :count]
+    np.testing.assert_allclose(s, want[1], rtol=1e-5)
+    np.testing.assert_allclose(u[..., :count] * signs, want[0][..., :count], atol=1e-5)
+    np.testing.assert_allclose(vh[..., :count, :] * signs.swapaxes(-1, -2), want[2][..., :count, :], atol=1e-5)
+    for vectors in (u.swapaxes(-1, -2), vh):  # the rest of a basis is free, but is one
+        np.testing.assert_allclose(vectors @ vectors.swapaxes(-1, -2), np.broadcast_to(np.eye(vectors.shape[-2]), (*shape[:-2], *[vectors.shape[-2]] * 2)), atol=1e-5)
+
+
 COMPLEX = np.array([[1 + 2j, -0.5j], [3, -1 - 1j]], np.complex64)
 
 

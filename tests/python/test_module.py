@@ -363,14 +363,16 @@ def test_stubs_are_identities_in_float_models():
 def test_zero_grad_zeroes():
     module = Inner()
     module.weight.grad = Tensor([1.0, 2.0])
-    module.zero_grad()
+    with pytest.warns(DeprecationWarning, match="Module.zero_grad"):
+        module.zero_grad()
     np.testing.assert_array_equal(module.weight.grad.numpy(), [0, 0])
 
 
 def test_replace_param_puts_new_parameters_in_place():
     module = Outer()
     new = [Parameter(np.full(n, 2, np.float32)) for n in (1, 3, 2, 2, 2)]
-    assert module.replace_param(new, 1) == 4
+    with pytest.warns(DeprecationWarning, match="Module.replace_param"):
+        assert module.replace_param(new, 1) == 4
     assert module.a is new[1] and module.z.weight is new[4]
 
 

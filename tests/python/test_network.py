@@ -142,7 +142,8 @@ def test_what_network_dumps_runs_elsewhere(small):
 
 def test_metadata_says_who_wrote_the_file(small):
     assert small.metadata["graph_modified"] is False
-    written = again(small, user_info={"n": 1}, enable_nchw88=True).metadata
+    with pytest.warns(UserWarning, match="enable_nchw88 has no effect"):
+        written = again(small, user_info={"n": 1}, enable_nchw88=True).metadata
     assert written == {
         "user_info": {"n": 1},
         "graph_modified": True,
@@ -455,7 +456,9 @@ def test_optimized_values_take_the_place_of_the_graph():
     )
     before = len(net.all_oprs)
     old = net.output_vars
-    net.replace_vars(dict(zip(old, net.optimize_for_inference(old, enable_nchw88=True))))
+    with pytest.warns(UserWarning, match="enable_nchw88 has no effect"):
+        optimized = net.optimize_for_inference(old, enable_nchw88=True)
+    net.replace_vars(dict(zip(old, optimized)))
     assert len(net.all_oprs) < before
     assert values(net.infer(np.float32([1, 2, 3])))[0].tolist() == [2, 4, 6]
 

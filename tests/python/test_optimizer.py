@@ -331,7 +331,8 @@ def test_clearing_zeroing_and_refusing():
     p = params()[0]
     opt = optim.SGD([p], lr=1)
     p.grad = F.ones_like(p)
-    opt.zero_grad()
+    with pytest.warns(DeprecationWarning, match="Optimizer.zero_grad"):
+        opt.zero_grad()
     np.testing.assert_array_equal(p.grad.numpy(), 0)
     assert opt.clear_grad() is opt and p.grad is None
     with pytest.raises(RuntimeError, match="GradManager"):

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ def test_pictures_of_memory(tmp_path):
     with profiler:
         F.exp(Tensor(np.ones(100000, "float32")))
     profiler.dump()
-    assert profiler.path.endswith("memory_flow.svg") and "<polyline" in open(profiler.path).read()
+    assert profiler.path.endswith("memory_flow.svg") and "<polyline" in Path(profiler.path).read_text()
     assert len(os.listdir(tmp_path)) == 2
 
 

@@ -1,7 +1,11 @@
 """Random streams: repeatable, of the right distribution, shaped as documented."""
 
+import itertools
+
 import numpy as np
 import pytest
+from drawn import counts_follow, follows
+from scipy import stats
 
 import megengine.functional as F
 from megengine import Tensor, autodiff, random
@@ -44,24 +48,37 @@ def test_a_negative_seed_is_refused():
         random.seed(-1)
 
 
-MOMENTS = {
-    "uniform": (lambda: random.uniform(-1, 3, (N,)), 1, 16 / 12),
-    "normal": (lambda: random.normal(2, 3, (N,)), 2, 9),
-    "gamma": (lambda: random.gamma(2.0, 3.0, (N,)), 6, 18),
-    "gamma below one": (lambda: random.gamma(0.5, 1.0, (N,)), 0.5, 0.5),
-    "beta": (lambda: random.beta(2.0, 3.0, (N,)), 0.4, 0.04),
-    "poisson": (lambda: random.poisson(4.0, (N,)), 4, 4),
-    "poisson of a large rate": (lambda: random.poisson(50.0, (N,)), 50, 50),
-    "exponential": (lambda: random.exponential(0.5, (N,)), 2, 4),
+DISTRIBUTIONS = {
+    "uniform": (lambda: random.uniform(-1, 3, (N,)), stats.uniform(-1, 4)),
+    "normal": (lambda: random.normal(2, 3, (N,)), stats.norm(2, 3)),
+    "gamma": (lambda: random.gamma(2.0, 3.0, (N,)), stats.gamma(2, scale=3)),
+    "gamma below one": (lambda: random.gamma(0.5, 1.0, (N,)), stats.gamma(0.5)),
+    "gamma of a large shape": (lambda: random.gamma(80.0, 0.5, (N,)), stats.gamma(80, scale=0.5)),
+    "beta": (lambda: random.beta(2.0, 3.0, (N,)), stats.beta(2, 3)),
+    "beta below one": (lambda: random.beta(0.5, 0.7, (N,)), stats.beta(0.5, 0.7)),
+    "exponential": (lambda: random.exponential(0.5, (N,)), stats.expon(scale=2)),
 }
 
 
-@pytest.mark.parametrize("name", MOMENTS)
-def test_mean_and_variance(name):
-    draw, mean, variance = MOMENTS[name]
-    x = draw().numpy().astype(np.float64)
-    assert x.shape == (N,) and abs(x.mean() - mean) < 5 * np.sqrt(variance / N)
-    assert abs(x.var() / variance - 1) < 0.12
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_numbers_follow_their_distribution(name):
+    draw, distribution = DISTRIBUTIONS[name]
+    x = draw().numpy()
+    assert x.shape == (N,) and follows(x, distribution)
+    pairs = distribution.cdf(x.astype(np.float64)).reshape(-1, 2)
+    assert follows((pairs[:, 0] + pairs[:, 1]) % 1, stats.uniform())  # neighbours are independent: so is a sum of their ranks
+
+
+@pytest.mark.parametrize("rate", [0.3, 4.0, 50.0])
+def test_poisson_counts_follow_their_distribution(rate):
+    assert counts_follow(random.poisson(rate, (N,)).numpy(), stats.poisson(rate).pmf, range(200))
+
+
+def test_a_wrong_distribution_is_found():
+    """What tests of two moments miss: a uniform with the mean and the deviation of a normal."""
+    uniform = random.uniform(-np.sqrt(3), np.sqrt(3), (N,)).numpy()
+    assert uniform.std() == pytest.approx(1, rel=0.02) and not follows(uniform, stats.norm())
+    assert not counts_follow(random.poisson(4.2, (N,)).numpy(), stats.poisson(4).pmf, range(40))
 
 
 def test_uniform_stays_in_its_half_open_range():
@@ -99,6 +116,11 @@ def test_a_permutation_has_every_number_once():
     assert random.permutation(3, dtype="float32").dtype == np.float32
 
 
+def test_every_order_is_as_likely():
+    orders = np.array([random.permutation(4).numpy() for _ in range(1200)])
+    assert counts_follow(orders @ [64, 16, 4, 1], lambda code: 1 / 24, [np.dot(p, [64, 16, 4, 1]) for p in itertools.permutations(range(4))])
+
+
 def test_a_tensor_is_permuted_along_its_first_axis():
     x = np.arange(40).reshape(20, 2)
     y = random.permutation(Tensor(x)).numpy()
@@ -120,7 +142,7 @@ def test_multinomial_follows_the_weights():
     weights = Tensor([[1.0, 3.0, 0.0], [0.0, 0.0, 2.0]])
     x = random.multinomial(weights, N, replacement=True).numpy()
     assert x.shape == (2, N) and x.dtype == np.int32 and (x[1] == 2).all()
-    assert abs((x[0] == 1).mean() - 0.75) < 0.02 and (x[0] != 2).all()
+    assert counts_follow(x[0], [0.25, 0.75, 0].__getitem__, range(3)) and (x[0] != 2).all()
 
 
 def test_multinomial_without_replacement_repeats_nothing():

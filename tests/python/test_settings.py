@@ -30,7 +30,8 @@ def test_the_async_level_is_a_live_property():
 
 
 def test_options_are_known_by_name():
-    set_option("enable_drop", 1)
+    with pytest.warns(UserWarning, match="enable_drop has no effect"):
+        set_option("enable_drop", 1)
     assert get_option("enable_drop") == 1
     set_option("enable_drop", 0)
     with pytest.raises(ValueError, match="enable_drop"):
@@ -91,7 +92,8 @@ def test_memory_counters_rise_with_tensors():
 
 
 def test_strategies_are_words_joined_by_underscores():
-    F.debug_param.set_execution_strategy("PROFILE_REPRODUCIBLE")
+    with pytest.warns(UserWarning, match="benchmark_kernel has no effect"):
+        F.debug_param.set_execution_strategy("PROFILE_REPRODUCIBLE")
     try:
         strategy = F.debug_param.get_execution_strategy()
         assert strategy == F.debug_param.Strategy.PROFILE | F.debug_param.Strategy.REPRODUCIBLE

@@ -207,9 +207,11 @@ def test_requires_grad_says_what_to_do():
 
 def test_set_value_and_reset_zero_write_in_place():
     x = Tensor([1.0, 2.0])
-    x.set_value([3, 4])
+    with pytest.warns(DeprecationWarning, match="Tensor.set_value"):
+        x.set_value([3, 4])
     assert x.tolist() == [3, 4] and x.dtype == np.float32
-    x.reset_zero()
+    with pytest.warns(DeprecationWarning, match="Tensor.reset_zero"):
+        x.reset_zero()
     assert x.tolist() == [0, 0]
 
 

@@ -377,8 +377,7 @@ def test_what_the_file_names_has_to_be_trusted():
 
 def test_what_is_no_data_is_refused_with_its_place():
     module = fx.symbolic_trace(M.Sequential(M.ReLU()))
-    vars(module)["0"].file = open(os.devnull)
-    with pytest.raises(fx.ModelFileError, match="cannot be saved: ReLU.file: "):
+    with open(os.devnull) as vars(module)["0"].file, pytest.raises(fx.ModelFileError, match="cannot be saved: ReLU.file: "):
         module.save(io.BytesIO())
     vars(module)["0"].file = lambda: 0
     with pytest.raises(fx.ModelFileError, match="ReLU.file: .*not at the top of a module"):

@@ -76,4 +76,4 @@ def test_edits_of_a_pickled_copy_are_those_of_the_original(name):
     copied.graph.lint()
     assert repr(copied.flatten().graph) == repr(traced.flatten().graph)
     np.testing.assert_array_equal(copied(*arguments).numpy(), traced(*arguments).numpy())
-    same(traced(*arguments), wanted, atol=5e-2)
+    same(traced(*arguments), wanted, atol=1e-4 if name == "halve_large_layers" else 1e-6)

@@ -27,7 +27,8 @@ def test_both_in_the_graph_and_in_a_nested_sequential_are_fused(training):
     assert count(M.BatchNorm2d) == 0 and count(M.ConvBn2d if training else M.Conv2d) == 2
     fused = M.ConvBn2d if training else M.Conv2d
     assert type(traced.conv) is type(getattr(traced.conv_bn, "0")) is fused
-    same(traced(X), net(X), atol=5e-2)
+    tolerance = {"rtol": 0, "atol": 0} if training else {}  # folded weights are rounded, those in training are not touched
+    same(traced(X), net(X), **tolerance)
 
 
 def test_what_was_fused_in_training_is_trained():
