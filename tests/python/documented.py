@@ -8,7 +8,7 @@ own, and a page can write files and run commands.
 
     ```python      runs in the page's namespace, as example.py; what it prints, and the error that ends it, must be shown
     ```output      right behind it: what that block printed; ``...`` stands for anything, white space counts once
-                   ```output figures: any number, or number of bytes, stands for any other, because they differ from machine to machine
+                   ```output figures: numbers, and numbers of bytes, differ from machine to machine, within the bounds of `_figures`
     ```console     each line behind ``$ `` runs in the page's folder, and prints the lines that follow it; figures as above
     ```sh          what a test cannot run (it installs or builds); test_documents.py says which pages may have one
     ```text        a picture or a form
@@ -32,6 +32,8 @@ from typing import NamedTuple
 
 FENCE = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FIGURE = re.compile(r"\d[\d,.]*(e[+-]?\d+)?%?( ([KMG]i?)?B\b)?")
+SIZES = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+SECONDS = {"ms": 1e-3, "us": 1e-6, "s": 1, "seconds": 1}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 INERT = {"", "text", "sh", "json"}  # and directives, in braces
@@ -49,8 +51,35 @@ def blocks_of(text):
     return [Block(found[1], found[2], found[3], found.start(), found.end()) for found in FENCE.finditer(text)]
 
 
+def _figures(text):
+    """(value, how many times larger and smaller it may be now) of each figure. Sizes are in bytes, times in seconds.
+
+    Counts and sizes are those of the program. A time that a page shows is at most 5 times what is measured: other work on the machine makes
+    that only longer, up to 1000 times. Rates, and what stands in a table below a unit, go either way.
+    """
+    head = re.search(r"^[^\d\n]*\b(ms|us|GB/s)\b[^\d\n]*$", text, re.MULTILINE)
+    for found in FIGURE.finditer(text):
+        number, size = re.fullmatch(r"([\d,.]*\d(?:e[+-]?\d+)?)[,.]*(.*)", found[0]).groups()
+        unit = re.match(r" ?(ms|us|s|seconds)\b|()/s\b", text[found.end() :])
+        value = 0.0 if number.count(".") > 1 else float(number.replace(",", ""))  # 0: a version
+        if unit is None and (head is None or found.start() < head.end()):
+            yield max(value * SIZES.get(size.strip(), 1), 4), 2, 2
+        elif unit is None or not unit[1]:
+            yield max(value, 1), 100, 100
+        else:
+            yield max(value * SECONDS[unit[1]], 1e-3), 1000, 5
+
+
+def near(want, got):
+    """Is each figure within the bounds of the one that is shown?"""
+    pairs = zip(_figures(want), _figures(got), strict=True)
+    return all(shown / smaller <= now <= shown * larger for (shown, larger, smaller), (now, _, _) in pairs)
+
+
 def as_shown(want, got, words=""):
     if "figures" in words:
+        if "..." not in want and FIGURE.sub("0", want).split() == FIGURE.sub("0", got).split() and not near(want, got):
+            return False
         want, got = FIGURE.sub("0", want), FIGURE.sub("0", got)
     return doctest.OutputChecker().check_output(want, got, FLAGS)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from documented import blocks_of
+from documented import as_shown, blocks_of
 from documented_tables import PLACE, with_tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +38,21 @@ def test_a_page_shows_what_its_code_prints(page):
         [sys.executable, Path(__file__).with_name("documented.py"), page], capture_output=True, text=True, timeout=3000
     )
     assert done.returncode == 0, f"{done.stderr}\nif that is right: python documented.py {page} --write"
+
+
+@pytest.mark.parametrize(
+    ("shown", "now", "agrees"),
+    [
+        ("eager 1.3 ms", "eager 1.2 ms", True), ("eager 28 ms", "eager 1.3 ms", False), ("eager 28 ms", "eager 900 ms", True),
+        ("eager 0.02 ms", "eager 1900 ms", False), ("9.7 MB planned", "10.0 MB planned", True), ("9.7 MB planned", "9.7 KB planned", False),
+        ("9,512 bytes", "4,095 bytes", False), ("1 version", "3 versions", False), ("3 versions", "4 versions", True),
+        ("  time us/call\n 93% 1118.6", "  time us/call\n 12% 555.3", True), ("1.6 GB/s", "10.9 GB/s", True), ("1.6 GB/s", "990 GB/s", False),
+        ("numpy 2.4.6", "numpy 2.5.1", True), ("in 4.3 s", "in 0.4 s", False), ("accuracy 89.17%", "accuracy 12.5%", False),
+    ],
+)  # fmt: skip
+def test_figures_have_bounds(shown, now, agrees):
+    assert as_shown(shown, now, "figures") is agrees
+    assert as_shown(shown, now) is False
 
 
 def test_the_pages_are_there():
