@@ -14,6 +14,7 @@ import pickle
 import random
 import resource
 import sys
+import sysconfig
 import time
 import warnings
 
@@ -255,6 +256,7 @@ def fuzz(runs, seed, report=lambda done, counts: None):
     corpus = seeds()
     for codec in ("raw_unicode_escape", "latin1", "ascii"):  # the standard library imports them when they are used
         "".encode(codec)
+    sysconfig.get_paths()  # so does this, of its tables
     for load, content in corpus:
         load(io.BytesIO(content))  # this package imports parts of itself when they are used first
         assert judge(load, content) == "loaded"
