@@ -25,8 +25,18 @@ def told(found):
     return "\n".join(lines)
 
 
+_ITEM = r"[\w.]+(?: [-+*/] [\w.]+)*"
+
+
 def names(word, text):
-    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+    """Is it told? Before a colon, in backquotes, as ``name=value``, before or within brackets; anywhere if it is no word of English."""
+    word = re.escape(word)
+    if "_" in word or word != word.lower():
+        return re.search(rf"(?<!\w){word}(?!\w)", text) is not None
+    list_of_names = rf"(?<!\w){word}(?: \([^)]*\))?(?:,? (?:and |or )?\w+)*:"
+    listed = rf"[\[(](?:{_ITEM}, )*(?:{_ITEM} [-+*/] )?{word}(?: [-+*/] {_ITEM})*,?(?: {_ITEM},?)*[\])]"
+    forms = (list_of_names, rf"`[^`]*(?<!\w){word}(?!\w)[^`]*`", rf"(?<!\w){word}(?:=| \()", listed)
+    return any(re.search(form, text) for form in forms)
 
 
 def _maker(found):

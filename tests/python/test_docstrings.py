@@ -122,7 +122,7 @@ def test_what_a_docstring_lacks_is_found():
         """unit: of the length."""
 
     def raises(x):
-        """Takes x."""
+        """Takes `x`."""
         if x:
             raise ValueError(x)
         raise KeyError
@@ -131,7 +131,11 @@ def test_what_a_docstring_lacks_is_found():
     assert missing_parts(measure, {"Other": Other, "Base": Base}) == ["argument unit", "the result, tuple"]
     Other.measure = measure
     assert missing_parts(measure, {"Other": Other, "Base": Base}, Other) == ["the result, tuple"]
+    def in_prose(a, mode, axis, k):
+        """Returns a value in any mode, along axis=0 or the first (n, k)."""
+
     assert missing_parts(raises, {}) == ["error KeyError", "error ValueError"]
+    assert missing_parts(in_prose, {}) == ["argument a", "argument mode"]
 
 
 def test_the_readme_runs(capsys, tmp_path, monkeypatch):

@@ -48,7 +48,7 @@ def multi_head_attention(
 
     query: [n, lq, eq], key: [n, lk, ek], value: [n, lk, ev], or all three without the batch axis.
     embed_dim: eq. num_heads: must divide the sizes of q, k and v. attn_drop, out_drop: dropout
-    probabilities of the attention weights and of the output while training.
+    probabilities of the attention weights and of the output. training: whether to drop.
 
     io_weight_bias: one 1-d tensor that holds the projections q, k, v and o as [in, out] matrices,
     one after the other, then their biases. qproj_size, kproj_size, vproj_size, oproj_size: the

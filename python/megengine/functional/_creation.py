@@ -178,7 +178,7 @@ def arange(
     dtype: DTypeLike = "float32",
     device: str | Device | None = None,
 ) -> Tensor:
-    """Makes the vector start, start + step, ... up to ``stop``, which is excluded.
+    """Makes the vector ``start``, ``start + step``, ... up to ``stop``, which is excluded.
 
     With one argument that is stop, and start is 0. dtype: float32 unless given, for ints as well.
     device: None means the default device. ValueError for a step of 0.

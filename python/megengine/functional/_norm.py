@@ -251,7 +251,7 @@ def layer_norm(
     """Normalizes over trailing axes, each sample by itself: ``(x - mean) / sqrt(var + eps)``.
 
     inp: [..., *normalized_shape], float dtype. normalized_shape: an int or a sequence of ints.
-    affine: whether to multiply by weight and add bias, both of normalized_shape.
+    affine: whether to multiply by ``weight`` and add ``bias``, both of normalized_shape.
     ValueError for a shape that does not end in normalized_shape, AssertionError where affine lacks
     weight or bias.
     Source: Ba et al., 2016, "Layer Normalization".
@@ -283,7 +283,7 @@ def general_norm(
     """Normalizes over any axes: ``(x - mean) / sqrt(var + eps)``.
 
     inp: any shape, float dtype. normalized_axis: an int or a sequence of ints.
-    affine: whether to multiply by weight and add bias, whose shape has the sizes of the normalized
+    affine: whether to multiply by ``weight`` and add ``bias``, whose shape has the sizes of the normalized
     axes, in rising order of the axes. AssertionError where affine lacks weight or bias.
 
     >>> from megengine import Tensor, functional as F
@@ -313,7 +313,7 @@ def group_norm(
 ) -> Tensor:
     """Normalizes each of ``num_groups`` groups of channels of each sample.
 
-    inp: [n, c, ...], float dtype. affine: whether to multiply by weight and add bias, c elements
+    inp: [n, c, ...], float dtype. affine: whether to multiply by ``weight`` and add ``bias``, c elements
     each. eps: added to the variance. ValueError where the channels do not split into num_groups equal parts, AssertionError
     where affine lacks weight or bias.
     Source: Wu and He, 2018, "Group Normalization".
@@ -347,7 +347,7 @@ def instance_norm(
 ) -> Tensor:
     """Normalizes each channel of each sample by itself.
 
-    inp: [n, c, ...], float dtype. affine: whether to multiply by weight and add bias, c elements
+    inp: [n, c, ...], float dtype. affine: whether to multiply by ``weight`` and add ``bias``, c elements
     each. eps: added to the variance. AssertionError where affine lacks weight or bias.
     Source: Ulyanov et al., 2016, "Instance Normalization: The Missing Ingredient for Fast
     Stylization".

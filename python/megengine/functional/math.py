@@ -404,7 +404,7 @@ def cross(
 ) -> Tensor:
     """Computes the cross product of vectors with three elements.
 
-    a, b: the vectors lie along axisa of a and axisb of b, other axes broadcast. axisc: where they
+    a, b: the vectors lie along ``axisa`` of a and ``axisb`` of b, other axes broadcast. axisc: where they
     lie in the result. axis: sets all three. ValueError for an axis that does not have 3 elements.
 
     >>> from megengine import Tensor, functional as F

@@ -52,7 +52,7 @@ def broadcast_to(inp: Tensor, shape: shapes.IntLike | Sequence[shapes.IntLike | 
 
 
 def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> Tensor:
-    """Joins tensors along an existing axis.
+    """Joins tensors along an existing axis, ``axis``.
 
     inps: tensors whose other axes are equal; their dtypes are promoted, scalars count as vectors of
     one element. device: where the result goes; None leaves it. ValueError for no tensors, or shapes
@@ -153,7 +153,7 @@ def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
 def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
     """Exchanges two axes.
 
-    axis1, axis2: negative ones count from the end. ValueError for an axis that inp does not have.
+    axis1, axis2: negative ones count from the end. ValueError for an axis that ``inp`` does not have.
 
     >>> from megengine import functional as F
     >>> F.swapaxes(F.ones((2, 3, 5)), 0, -1).shape

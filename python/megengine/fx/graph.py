@@ -216,7 +216,7 @@ class Graph(_graph.Graph):
     def node_copy(
         self, node: Node, arg_transform: Callable[[Node], Argument] = lambda node: node
     ) -> Node:
-        """Copies a node of this or another graph to the insertion point; returns the copy.
+        """Copies ``node``, of this or another graph, to the insertion point; returns the copy.
 
         arg_transform: node of the other graph -> node of this graph.
         """

@@ -129,7 +129,7 @@ class Tracer:
         return made
 
     def proxy(self, node: Node) -> Proxy:
-        """Returns the proxy of a node."""
+        """Returns the proxy of ``node``."""
         return Proxy(node, self)
 
     def create_proxy(
@@ -146,7 +146,7 @@ class Tracer:
         return self.proxy(self.create_node(kind, target, args, kwargs, name, type_expr))
 
     def create_arg(self, a: Any) -> Argument:
-        """Returns an argument as nodes keep it: nodes for proxies and tensors, other things as they
+        """Returns ``a``, an argument, as nodes keep it: nodes for proxies and tensors, other things as they
         are.
 
         TraceError for modules, and for proxies of another trace.

@@ -63,7 +63,7 @@ class CurvePoint:
 class MeasuredRun:
     """The measured time and memory of runs of a traced function.
 
-    seconds: mean of a run, including overlapping transfers. step_seconds: of each step of
+    runs: how many. seconds: mean of a run, including overlapping transfers. step_seconds: of each step of
     the plan.
     allocator_peak_bytes: of the whole process.
 
@@ -212,7 +212,7 @@ class GeneratedKernel:
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> GeneratedKernel:
-        """Returns the kernel that a row of the native runtime describes; takes its texts out of the
+        """Returns the kernel that ``row`` of the native runtime describes; takes its texts out of the
         row.
         """
         texts = (row.pop("source"), row.pop("assembly"))

@@ -453,14 +453,14 @@ class Network:
         return _found(self.opr_filter.type(oprcls), unique, oprcls.__name__)
 
     def get_opr_by_name(self, name: str, unique: bool = True) -> Any:
-        """Returns the operator whose name fits a glob pattern (AssertionError unless there is one).
+        """Returns the operator whose name fits ``name``, a glob pattern (AssertionError unless there is one).
 
         unique: False for a list of all that fit.
         """
         return _found(self.opr_filter.name(name), unique, name)
 
     def get_var_by_name(self, name: str, unique: bool = True) -> Any:
-        """Returns the variable whose name fits a glob pattern (AssertionError unless there is one).
+        """Returns the variable whose name fits ``name``, a glob pattern (AssertionError unless there is one).
 
         unique: False for a list of all that fit.
         """

@@ -64,7 +64,7 @@ class NodeFilter:
         return self.type(Host2DeviceCopy)
 
     def name(self, pattern: str | re.Pattern[str], ignorecase: bool = True) -> NodeFilter:
-        """Selects nodes whose name fits a glob pattern or a regular expression.
+        """Selects nodes whose name fits ``pattern``, a glob pattern or a regular expression.
 
         ignorecase: for glob patterns, by default.
         """

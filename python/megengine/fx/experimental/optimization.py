@@ -153,7 +153,7 @@ class _DropoutRemover(Transformer):
 
 
 def remove_dropout(model: M.Module, *, verify: Any = None) -> GraphModule:
-    """Removes dropout, be it modules or calls of the function; returns a new model.
+    """Removes dropout from ``model``, be it modules or calls of the function; returns a new model.
 
     verify: a tensor or tuple of arguments for which results before and after are compared
     (`verify_same`).
