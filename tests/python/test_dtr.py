@@ -15,6 +15,7 @@ import megengine.functional as F
 import megengine.module as M
 from megengine import _core, dtr, optimizer
 from megengine.autodiff import GradManager
+from megengine.core import get_option
 
 MIB = 1 << 20
 
@@ -73,6 +74,29 @@ def test_a_chain_is_read_again_under_a_tenth_of_its_memory(sampling):
             assert np.array_equal(value.numpy(), expected)
     assert peak.bytes <= 6 * MIB
     assert _core.dtr_stats()["recomputations"] > 0
+
+
+def peak_of_a_chain():
+    with Peak() as peak:
+        chain()
+    return peak.bytes
+
+
+def test_the_threshold_acts_from_when_it_is_enabled_until_it_is_disabled():
+    dtr.eviction_threshold = f"{(in_use() >> 20) + 8}MB"  # as text
+    assert get_option("enable_dtr_auto_drop") == 0 and peak_of_a_chain() >= 30 * MIB
+    dtr.enable()
+    assert get_option("enable_dtr_auto_drop") == 1 and peak_of_a_chain() <= 9 * MIB
+    dtr.eviction_threshold = in_use() + 64 * MIB
+    assert peak_of_a_chain() >= 30 * MIB
+    dtr.eviction_threshold = in_use() + 8 * MIB
+    dtr.evictee_minimum_size = 2 * MIB  # each tensor is smaller
+    with pytest.raises(MemoryError, match="nothing is left to evict"):
+        chain()
+    dtr.evictee_minimum_size = "4KB"
+    assert peak_of_a_chain() <= 9 * MIB
+    dtr.disable()
+    assert get_option("enable_dtr_auto_drop") == 0 and peak_of_a_chain() >= 30 * MIB
 
 
 class Net(M.Module):

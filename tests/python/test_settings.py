@@ -22,9 +22,12 @@ def restore():
     dtr.disable()
 
 
-def test_the_async_level_is_a_live_property():
-    config.async_level = 0
-    assert config.async_level == 0 and get_option("async_level") == 0
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_whatever_the_async_level_the_call_that_is_wrong_raises(level):
+    config.async_level = level
+    assert config.async_level == level and get_option("async_level") == level
+    with pytest.raises(ValueError, match="matmul"):
+        F.matmul(F.ones((2, 3)), F.ones((2, 3)))
     with pytest.raises(AssertionError, match="3 is not"):
         config.async_level = 3
 
@@ -51,13 +54,6 @@ def test_wrong_sizes_are_told_apart():
         dtr.eviction_threshold = "5 apples"
     with pytest.raises(TypeError, match="float"):
         dtr.evictee_minimum_size = 0.5
-
-
-def test_dtr_turns_on_and_off():
-    dtr.enable()
-    assert get_option("enable_dtr_auto_drop") == 1
-    dtr.disable()
-    assert get_option("enable_dtr_auto_drop") == 0
 
 
 def test_devices_are_counted_by_kind():
