@@ -1,4 +1,4 @@
-"""Each optional parameter of a function acts: another value changes the result, warns that it has no effect, or is refused.
+"""Each optional parameter of a function or an optimizer acts: another value changes the result, warns that it has no effect, or is refused.
 
 A row is a call and, for each optional parameter, another value of it; a pair (value, changes) changes other arguments of both calls, too.
 """
@@ -12,6 +12,7 @@ from test_names_in_tests import public
 
 import megengine as mge
 import megengine.functional as F
+import megengine.optimizer as optim
 from megengine import Tensor, random
 from megengine.core import no_effect
 
@@ -234,3 +235,35 @@ def test_a_parameter_that_does_nothing_is_found():
 
     assert outcome(idle, (X,), {"mode": "a"}, "mode") == outcome(idle, (X,), {"mode": "b"}, "mode")
     assert outcome(writing, (X,), {"mode": "a"}, "mode") != outcome(writing, (X,), {"mode": "bb"}, "mode")
+
+
+RATES = {"weight_decay": 0.3}
+ADAM = {"betas": (0.5, 0.6), "eps": 0.3, **RATES}
+LAMB = {**ADAM, "bias_correction": False, "always_adapt": (True, {"weight_decay": 0.0})}
+OPTIMIZERS = {
+    optim.SGD: {"momentum": 0.5, "nesterov": (True, {"momentum": 0.5}), **RATES}, optim.Adadelta: {"lr": 0.3, "rho": 0.5, "eps": 0.3, **RATES},
+    optim.Adagrad: {"lr": 0.3, "lr_decay": 0.5, "eps": 0.3, **RATES}, optim.Adam: ADAM, optim.AdamW: ADAM, optim.LAMB: LAMB, optim.LAMBFp16: LAMB,
+}  # fmt: skip
+
+
+def weights_after_three_steps(optimizer, options):
+    weight = mge.Parameter(np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3))
+    opt = optimizer([weight], **({"lr": 0.1} | options))
+    for step in range(3):
+        weight.grad = Tensor(np.cos(np.arange(6, dtype=np.float32) + step).reshape(2, 3))
+        opt.step()
+    return weight.numpy().tobytes()
+
+
+@pytest.mark.parametrize(("optimizer", "name"), [(each, name) for each, others in OPTIMIZERS.items() for name in others])
+def test_each_option_of_an_optimizer_changes_its_steps(optimizer, name):
+    found = OPTIMIZERS[optimizer][name]
+    value, besides = found if isinstance(found, tuple) and isinstance(found[-1], dict) else (found, {})
+    default = inspect.signature(optimizer).parameters[name].default
+    assert weights_after_three_steps(optimizer, besides | {name: value}) != weights_after_three_steps(optimizer, besides | {name: default})
+
+
+def test_every_optimizer_and_option_is_in_the_table():
+    classes = [each for each in vars(optim).values() if inspect.isclass(each) and issubclass(each, optim.Optimizer) and each is not optim.Optimizer]
+    assert set(classes) == set(OPTIMIZERS)
+    assert not [f"{each.__name__}: {name}" for each in classes for name in optional(each) if name not in OPTIMIZERS[each]]
