@@ -7,6 +7,7 @@
 #include "jit/pipeline.h"
 #include "runtime/dispatch.h"
 #include "runtime/error.h"
+#include "runtime/random.h"
 
 namespace megjit::jit {
 namespace {
@@ -85,6 +86,7 @@ public:
 
     Model run() {
         find_live_ops();
+        refuse_what_would_not_follow();
         add_inputs();
         for (size_t i = 0; i < live_.size(); ++i) add_op(record_.ops[live_[i]], op_names_[i]);
         Model model;
@@ -126,6 +128,38 @@ private:
                     outputs.size() == 1 ? op_names_[i] : cat(op_names_[i], ":o", o);
         }
         for (const auto& [id, name] : version_.names) names_[id] = name;
+    }
+
+    // A dumped model has its inputs alone: nothing that it computes may stand still, or be lost,
+    // without a word.
+    void refuse_what_would_not_follow() const {
+        if (!version_.updates.empty())
+            refuse(cat("updates ", version_.updates),
+                   "the updates would be lost, and each run give the same",
+                   "dump a function that only computes results, of modules in eval()");
+        const auto check = [&](RecordId id, const std::string& reader) {
+            if (const auto found = version_.computed_outside.find(id);
+                found != version_.computed_outside.end())
+                refuse(
+                    cat("computes ", found->second, ", whose shape follows from the data"),
+                    "the file would hold the result of the recorded call",
+                    "return the mask, or what else has a fixed shape, and select from it outside");
+            const RecordedValue& value = record_.values[id];
+            if (value.origin == Origin::outside && value.slot < version_.captured.size() &&
+                version_.captured[value.slot] && runtime::state_of(*version_.captured[value.slot]))
+                refuse(cat("draws random numbers at ", reader), "each run would draw the same ones",
+                       "call eval() of the module, or pass random tensors as arguments");
+        };
+        for (uint32_t i : live_)
+            for (RecordId input : record_.ops[i].inputs) check(input, record_.ops[i].where);
+        for (RecordId result : version_.results) check(result, {});
+    }
+
+    [[noreturn]] static void refuse(std::string what, std::string why, std::string fix) {
+        runtime::user_error({.what = cat("dump: the function ", what),
+                             .why = std::move(why),
+                             .fix = std::move(fix)},
+                            runtime::ErrorKind::runtime);
     }
 
     void add_inputs() {

@@ -1,5 +1,7 @@
 #include "jit/program.h"
 
+#include <mutex>
+
 #include "runtime/dispatch.h"
 #include "runtime/error.h"
 #include "runtime/nvtx.h"
@@ -287,7 +289,7 @@ std::vector<TensorRef> Program::outputs_of(const Call& call) {
 }
 
 std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
-    std::lock_guard lock(mutex_);
+    const runtime::Turn::Held turn = turn_.take();
     const runtime::NvtxRange range(function_);
     if (graph().prologue) bind(inputs);
     // Everything that can fail for want of memory comes before the first kernel.
@@ -341,25 +343,34 @@ void Program::start_profile() {
 
 void Program::note_times() {
     runtime::Stream &stream = device_.stream(), &transfers = beside();
-    StepTimes& times = StepTimes::of(device_);
     stream.synchronize();
+    struct Span {
+        double begin = 0, seconds = 0;
+    };
+    std::vector<Span> spans;  // streams have locks of their own: they are asked without ours
     for (size_t i = 0; i < layout_.steps.size(); ++i) {
         const auto& [begin, end] = clock_.steps[i];
-        StepProfile& row = profile_.steps[i];
-        const runtime::Stream& on = row.is_transfer ? transfers : stream;
-        row.last_seconds = on.seconds_between(begin, end);
-        row.last_begin =
-            on.seconds_between(row.is_transfer ? clock_.begin_of_transfers : clock_.begin, begin);
-        row.seconds += row.last_seconds;
-        if (times_[i]) times.note(*times_[i], row.last_seconds);
+        const bool is_transfer = layout_.steps[i].is_transfer;
+        const runtime::Stream& on = is_transfer ? transfers : stream;
+        const runtime::Ticket start = is_transfer ? clock_.begin_of_transfers : clock_.begin;
+        spans.push_back({on.seconds_between(start, begin), on.seconds_between(begin, end)});
+        if (times_[i]) StepTimes::of(device_).note(*times_[i], spans.back().seconds);
     }
-    profile_.last_seconds = stream.seconds_between(clock_.begin, clock_.end);
-    profile_.seconds += profile_.last_seconds;
+    const double seconds = stream.seconds_between(clock_.begin, clock_.end);
+    const std::lock_guard lock(profile_mutex_);
+    for (size_t i = 0; i < spans.size(); ++i) {
+        StepProfile& row = profile_.steps[i];
+        row.last_begin = spans[i].begin;
+        row.last_seconds = spans[i].seconds;
+        row.seconds += spans[i].seconds;
+    }
+    profile_.last_seconds = seconds;
+    profile_.seconds += seconds;
     ++profile_.runs;
 }
 
-Profile Program::profile() {
-    std::lock_guard lock(mutex_);
+Profile Program::profile() const {
+    const std::lock_guard lock(profile_mutex_);
     return profile_;
 }
 

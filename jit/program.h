@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "jit/memory_plan.h"
 #include "jit/program_layout.h"
 #include "jit/step_times.h"
+#include "runtime/turn.h"
 
 namespace megjit::jit {
 
@@ -40,12 +40,13 @@ public:
     ~Program();
 
     // Queues one run on `inputs` (by slot) and returns the outputs. A donated input whose storage
-    // nobody else holds is overwritten. Holds no Python lock; one run at a time, others wait.
+    // nobody else holds is overwritten. Holds no Python lock; one run at a time, others wait in
+    // turn.
     std::vector<TensorRef> run(std::span<TensorRef> inputs);
 
     const Graph& graph() const { return prepared_.graph; }
     const MemoryPlan& plan() const { return plan_; }
-    Profile profile();  // no steps unless LoweringOptions asked for it
+    Profile profile() const;  // no steps unless LoweringOptions asked for it
     const std::vector<KernelUse>& kernels() const { return prepared_.kernels; }
 
 private:
@@ -102,8 +103,9 @@ private:
     bool is_profiled_ = false;
     Clock clock_;
     Profile profile_;  // a row for each step, or none
+    mutable runtime::LeafMutex profile_mutex_;  // a report does not wait for a run
     std::vector<StepTimes::Row*> times_;  // by step, as profile_; null: no op of its own
-    std::mutex mutex_;
+    runtime::Turn turn_{"a run of a traced function"};
 };
 
 }  // namespace megjit::jit

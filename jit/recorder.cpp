@@ -73,6 +73,8 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     rec.values.push_back(std::move(value));
     values_.emplace_back();
     outside_ids_.emplace(tensor->id(), id);
+    if (const auto found = computed_outside_.find(tensor->id()); found != computed_outside_.end())
+        version_->computed_outside.emplace(id, found->second);
     return id;
 }
 
@@ -108,9 +110,33 @@ void Recorder::check_device(const OpDef& op, const runtime::Device& device) cons
                              .at = where_()});
 }
 
+bool Recorder::follows_from_arguments(const TensorRef& tensor) const {
+    const Record& rec = version_->record;
+    if (computed_outside_.contains(tensor->id())) return true;
+    if (is_placeholder(*tensor)) return !rec.values[tensor->trace.value].tensor;
+    return std::ranges::any_of(version_->argument_slots, [&](uint32_t slot) {
+        return bound_[slot] && bound_[slot]->id() == tensor->id();
+    });
+}
+
+// Its results are no part of the record. What reads them later takes them for constants, which a
+// dump must not believe.
+runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& attrs,
+                                                  std::span<const TensorRef> inputs,
+                                                  runtime::Device& device) {
+    const bool varies = captures_ && std::ranges::any_of(inputs, [this](const TensorRef& input) {
+        return follows_from_arguments(input);
+    });
+    runtime::Results results = compute_outside(op, attrs, inputs, device);
+    if (varies)
+        for (const TensorRef& result : results)
+            computed_outside_.emplace(result->id(), cat(op.name, " at ", where_()));
+    return results;
+}
+
 runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
                                  std::span<const TensorRef> inputs, runtime::Device& device) {
-    if (op.is_data_dependent()) return compute_outside(op, attrs, inputs, device);
+    if (op.is_data_dependent()) return compute_data_dependent(op, attrs, inputs, device);
     check_device(op, device);
     RecordedOp recorded{.op = &op,
                         .attrs = attrs,
@@ -120,8 +146,12 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
     if (recompute_.depth) recorded.marks.region = recompute_.calls;
     bool is_static = !inputs.empty() && !runtime::is_ordered(op);
     size_t small = 0;
+    const std::string* computed_outside = nullptr;
     for (const TensorRef& input : inputs) {
         const RecordId id = record_id_of(input);
+        if (const auto found = version_->computed_outside.find(id);
+            found != version_->computed_outside.end())
+            computed_outside = &found->second;
         recorded.inputs.push_back(id);
         is_static = is_static && record().values[id].tensor;
         small += input->type().bytes();
@@ -141,6 +171,8 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
                                  : TensorRef{}});
         values_.push_back(output);
         output->trace = {id_, id};
+        if (is_static && computed_outside)
+            version_->computed_outside.emplace(id, std::string(*computed_outside));
     }
     rec.events.push_back({EventKind::op, static_cast<uint32_t>(rec.ops.size()), {}});
     rec.ops.push_back(std::move(recorded));

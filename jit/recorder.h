@@ -50,11 +50,16 @@ private:
     RecordedOp* op_that_made(const TensorRef& tensor);
     Marks& marks_of(const TensorRef& tensor, std::string_view mark);
     void keep_captured();
+    bool follows_from_arguments(const TensorRef& tensor) const;
+    runtime::Results compute_data_dependent(const OpDef& op, const Attrs& attrs,
+                                            std::span<const TensorRef> inputs,
+                                            runtime::Device& device);
 
     std::unordered_map<uint64_t, RecordId> outside_ids_;  // tensor id -> value
     // Backward index, and slots known when it began.
     std::vector<std::pair<uint32_t, size_t>> open_backwards_;
     std::unordered_map<uint64_t, std::string> names_;  // of outside tensors, by tensor id
+    std::unordered_map<uint64_t, std::string> computed_outside_;  // as Version's, by tensor id
     bool captures_ = false;  // outside tensors become constants: once the arguments are bound
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <optional>
 
 #include "runtime/debug.h"
 #include "runtime/error.h"
@@ -92,27 +94,33 @@ int Version::replaced_by(RecordId output, const Segment& segment) const {
 }
 
 void Version::set_updates(std::vector<Update> updates) {
+    Slot old;  // goes after the lock
     const std::lock_guard lock(mutex_);
     if (updates == updates_) return;
     updates_ = std::move(updates);
-    if (!slots_.empty()) slots_.back() = {};
+    if (!slots_.empty()) old = std::exchange(slots_.back(), {});
     ++drops_;
 }
 
-void Version::begin(uint32_t index, const TraceOptions& options,
-                    std::unique_lock<std::mutex>& lock) {
-    auto segment = std::make_shared<const Segment>(extract_segment(record, index));
-    LoweringOptions lowering = lowering_of(*segment, index + 1 == record.segments, options);
+void Version::begin(uint32_t index, const TraceOptions& options) {
     PipelineOptions passes = options.pipeline;
     if (codegen::compile_mode() == codegen::CompileMode::off) {
         passes.opt_level = std::min(passes.opt_level, 2);
         passes.fuse = false;
     }
+    std::unique_lock lock(mutex_);
+    const uint64_t drops = drops_;
+    const Record now = record;
+    lock.unlock();
+    auto segment = std::make_shared<const Segment>(extract_segment(now, index));
+    lock.lock();
+    LoweringOptions lowering = lowering_of(*segment, index + 1 == record.segments, options);
     // The arenas of all segments are held together.
     for (size_t other = 0; other < slots_.size() && passes.memory.limit; ++other)
         if (other != index && slots_[other].program)
             passes.memory.limit -=
                 std::min(passes.memory.limit - 1, slots_[other].program->plan().arena_bytes);
+    lock.unlock();
     passes.device = &segment->graph.device();
     passes.donatable = lowering.donatable;
     passes.replaces = lowering.replaces;
@@ -121,47 +129,74 @@ void Version::begin(uint32_t index, const TraceOptions& options,
                                !(i < lowering.donatable.size() && lowering.donatable[i]));
     passes.measured_costs = options.profiling;  // others are planned alike in every process
     const std::shared_ptr<const Graph> graph(segment, &segment->graph);
-    const uint64_t drops = drops_;
-    lock.unlock();  // a search may take long, and Ctrl-C needs the Python lock
-    auto made = std::make_unique<PendingProgram>(graph, passes, std::move(lowering));
+    auto made = std::make_shared<PendingProgram>(graph, passes, std::move(lowering));
     lock.lock();
-    Slot& slot = slots_[index];
-    if (drops != drops_ || slot.program || slot.pending) return;
-    slot.segment = std::move(segment);
-    slot.pending = std::move(made);
+    if (drops != drops_) return;
+    slots_[index].segment = std::move(segment);
+    slots_[index].pending = std::move(made);
+}
+
+void Version::give(uint32_t index, uint64_t drops, std::shared_ptr<Program> program,
+                   bool is_final) {
+    if (!program) return;
+    const std::lock_guard lock(mutex_);
+    if (drops != drops_) return;  // it was made of yesterday's record
+    slots_[index].program.swap(program);
+    if (is_final) slots_[index].pending.reset();
+}
+
+void Version::drop(uint32_t index) {
+    std::shared_ptr<Program> old;  // goes after the lock
+    const std::lock_guard lock(mutex_);
+    old.swap(slots_[index].program);
+}
+
+// One step towards a program. True where there is one for this call.
+bool Version::make(uint32_t index, const TraceOptions& options, bool waits) {
+    std::unique_lock lock(mutex_);
+    const std::shared_ptr<PendingProgram> pending = slots_[index].pending;
+    const bool has_program = slots_[index].program != nullptr;
+    const uint64_t drops = drops_;
+    lock.unlock();
+    const bool is_ready = pending && pending->is_ready();
+    if (has_program && (!pending || (!waits && !is_ready))) return true;
+    if (is_ready) {
+        drop(index);  // its arena first
+        give(index, drops, pending->finish(), true);
+    } else if (!pending) {
+        begin(index, options);
+    } else if (waits) {
+        codegen::KernelService::instance().wait(pending->requests(), pending->deadline());
+    } else {
+        give(index, drops, pending->without_kernels(), false);
+    }
+    return false;
 }
 
 CompiledSegment Version::compiled(uint32_t index, const TraceOptions& options, bool final) {
-    std::unique_lock lock(mutex_);
-    slots_.resize(record.segments);
-    Slot& slot = slots_[index];
-    if (slot.program && !slot.pending) return slot;
     // What fits with kernels may not fit without.
     const bool waits = final || codegen::compile_mode() == codegen::CompileMode::sync ||
                        options.pipeline.memory.limit;
+    const auto current = [&](bool may_be_pending) {
+        const std::lock_guard lock(mutex_);
+        slots_.resize(record.segments);
+        const Slot& slot = slots_[index];
+        return slot.program && (may_be_pending || !slot.pending) ? CompiledSegment(slot)
+                                                                 : CompiledSegment();
+    };
+    if (CompiledSegment there = current(false); there.program) return there;
+    std::optional<runtime::Turn::Held> turn = turn_.try_take();
+    if (!turn && !waits)  // somebody else sees to it
+        if (CompiledSegment there = current(true); there.program) return there;
+    if (!turn) turn.emplace(turn_.take());
     for (;;) {
-        if (slot.program && !slot.pending) return slot;
         const auto start = std::chrono::steady_clock::now();
-        if (!slot.pending) {
-            begin(index, options, lock);
-        } else if (slot.pending->is_ready()) {
-            slot.program.reset();  // its arena first
-            slot.program = slot.pending->finish();
-            if (slot.program) slot.pending.reset();
-        } else if (!waits && !slot.program) {
-            slot.program = slot.pending->without_kernels();
-        }
-        if (slot.pending && waits) {
-            const codegen::KernelRequests requests = slot.pending->requests();
-            const auto until = slot.pending->deadline();
-            lock.unlock();  // others may replay, and Ctrl-C needs the Python lock
-            codegen::KernelService::instance().wait(requests, until);
-            lock.lock();
-        }
+        const bool is_made = make(index, options, waits);
         compile_ms = compile_ms + std::chrono::duration<double, std::milli>(
                                       std::chrono::steady_clock::now() - start)
                                       .count();
-        if (!waits && slot.program) return slot;
+        if (!is_made) continue;
+        if (CompiledSegment there = current(!waits); there.program) return there;
     }
 }
 
@@ -180,6 +215,7 @@ std::vector<CompiledSegment> Version::compiled_so_far() const {
 }
 
 bool Version::add_outputs(std::span<const RecordId> values) {
+    Slot old;  // goes after the lock
     const std::lock_guard lock(mutex_);
     std::vector<RecordId> added;
     for (RecordId id : values)
@@ -188,7 +224,7 @@ bool Version::add_outputs(std::span<const RecordId> values) {
         if (record.values[id].segment + 1 != record.segments) return false;
     if (added.empty()) return true;
     for (RecordId id : added) record.values[id].is_output = true;
-    if (!slots_.empty()) slots_.back() = {};
+    if (!slots_.empty()) old = std::exchange(slots_.back(), {});
     ++drops_;
     return true;
 }

@@ -6,7 +6,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "jit/pending_program.h"
 #include "jit/program.h"
 #include "jit/record.h"
+#include "runtime/turn.h"
 
 namespace megjit::jit {
 
@@ -77,6 +77,11 @@ public:
     std::vector<RecordId> results;  // what the body returned, flat
     std::vector<TensorRef> captured;  // by slot: what is no argument and yet varies (random keys)
     std::unordered_map<RecordId, std::string> names;  // given by the program
+    // Of constants that follow from this call's arguments, because their shape does: "nonzero at
+    // train.py:41".
+    std::unordered_map<RecordId, std::string> computed_outside;
+    std::string updates;  // what the call rebound that outlives it: "a f32[3] tensor at
+                          // train.py:41", or empty
     std::atomic<uint64_t> calls = 0;
     std::atomic<double> compile_ms = 0;
 
@@ -98,17 +103,22 @@ public:
 
 private:
     struct Slot : CompiledSegment {
-        std::unique_ptr<PendingProgram> pending;  // takes over when its kernels are there
+        std::shared_ptr<PendingProgram> pending;  // takes over when its kernels are there
     };
-    void begin(uint32_t index, const TraceOptions& options, std::unique_lock<std::mutex>& lock);
+    // With the turn:
+    bool make(uint32_t index, const TraceOptions& options, bool waits);
+    void begin(uint32_t index, const TraceOptions& options);
+    void drop(uint32_t index);
+    void give(uint32_t index, uint64_t drops, std::shared_ptr<Program> program, bool is_final);
     LoweringOptions lowering_of(const Segment& segment, bool is_last,
                                 const TraceOptions& options) const;
     int replaced_by(RecordId output, const Segment& segment) const;
     std::vector<Slot> slots_;  // by segment
     std::vector<Update> updates_;
     uint64_t drops_ = 0;  // of programs: what was being made meanwhile is of yesterday
-    // Never wait for the Python lock while holding it.
-    mutable std::mutex mutex_;
+    mutable runtime::LeafMutex mutex_;  // of the three above, for a moment
+    // Whoever makes programs; others may drop them meanwhile.
+    runtime::Turn turn_{"the compilation of a traced function"};
 };
 
 class TraceFunction {
@@ -135,7 +145,7 @@ public:
     const TraceOptions options;
 
 private:
-    mutable std::mutex mutex_;  // held for a moment only
+    mutable runtime::LeafMutex mutex_;  // held for a moment only
     std::deque<std::shared_ptr<Version>> versions_;  // newest use first
     std::shared_ptr<Version> latest_;
     uint64_t dropped_ = 0;  // versions that the bound pushed out

@@ -5,8 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <map>
+#include <mutex>
 #include <random>
+#include <system_error>
 #include <thread>
 
 #include "memory/recompute_exact.h"
@@ -88,19 +91,25 @@ public:
                 job(i);
             }
         };
-        std::vector<std::jthread> threads;
-        for (int t = 1; t < workers && static_cast<size_t>(t) < count; ++t)
-            threads.emplace_back([&] {
-                try {
-                    work();
-                } catch (const Stopped&) {}
-            });
-        try {
-            work();
-        } catch (...) {
-            is_stopped_ = true;
-            throw;
+        std::exception_ptr first;
+        std::once_flag failed;
+        const auto guarded = [&] {
+            try {
+                work();
+            } catch (const Stopped&) {
+            } catch (...) {
+                is_stopped_ = true;
+                std::call_once(failed, [&] { first = std::current_exception(); });
+            }
+        };
+        {
+            std::vector<std::jthread> threads;
+            for (int t = 1; t < workers && static_cast<size_t>(t) < count; ++t) try {
+                    threads.emplace_back(guarded);
+                } catch (const std::system_error&) { break; }  // fewer threads do it, too
+            guarded();
         }
+        if (first) std::rethrow_exception(first);
     }
 
 private:

@@ -79,19 +79,29 @@ void CudaStream::enter() const {
     });
 }
 
-CudaStream::~CudaStream() try {
+CudaStream::~CudaStream() {
     if (!handle_) return;
-    gpu_.make_current();
-    const Functions& call = gpu_.driver().call();
-    call.synchronize_stream(handle_);
-    libraries_.reset();
-    for (const Marker& marker : markers_) call.destroy_event(marker.event);
-    for (Event event : spare_events_) call.destroy_event(event);
-    for (const auto& [ticket, event] : times_) call.destroy_event(event);
-    for (const Address memory : scratches_) call.free(memory);
-    call.free_host(faults_);
-    call.destroy_stream(handle_);
-} catch (const DeviceError&) {}  // a child of fork() leaves all to the parent
+    try {
+        gpu_.make_current();
+        const Functions& call = gpu_.driver().call();
+        call.synchronize_stream(handle_);
+        libraries_.reset();
+        for (const Marker& marker : markers_) call.destroy_event(marker.event);
+        for (Event event : spare_events_) call.destroy_event(event);
+        for (const auto& [ticket, event] : times_) call.destroy_event(event);
+        for (const Address memory : scratches_) call.free(memory);
+        call.free_host(faults_);
+        call.destroy_stream(handle_);
+    } catch (const DeviceError&) {  // a child of fork() leaves all to the parent
+        static_cast<void>(libraries_.release());
+    }
+}
+
+// A child of fork() may find it taken, for ever.
+CudaStream::Lock CudaStream::locked() const {
+    gpu_.refuse_child();
+    return Lock(mutex_);
+}
 
 // ---- queueing
 
@@ -130,7 +140,7 @@ Ticket CudaStream::note(Work work) {
 void CudaStream::launch(const LoadedKernel& kernel, const LaunchSize& size, const void* parameters,
                         size_t bytes) {
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     const Piece piece{.call = "cuLaunchKernel",
                       .function = kernel.function(),
                       .size = size,
@@ -152,7 +162,7 @@ void CudaStream::call(std::function<void()> work) {
         Work name;
     };
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     Work name{.ticket = queued_ + 1, .op = next.op, .where = next.where};
     queue(Piece{.call = "cuLaunchHostFunc", .arguments = bytes_of(++calls_)}, [&] {
         auto task = std::make_unique<Task>(Task{this, std::move(work), std::move(name)});
@@ -178,7 +188,7 @@ void CudaStream::run_library(const Product* product, std::span<const Address> in
                              std::span<const Address> outputs, Address workspace,
                              const std::function<void(LibraryStream&)>& queue_work) {
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     if (!libraries_) libraries_ = std::make_unique<LibraryStream>(handle_);
     std::vector<Address> arguments{at(product), workspace};
     for (const std::span<const Address> list : {inputs, outputs})
@@ -192,12 +202,12 @@ void CudaStream::run_library(const Product* product, std::span<const Address> in
 void CudaStream::run_by(const std::function<void(StreamHandle)>& queue_work) {
     enter();
     {
-        const std::lock_guard lock(mutex_);
+        const Lock lock = locked();
         refuse_dead();
         if (graph_) throw runtime::InternalError("a CUDA graph is made of what cannot be repeated");
     }
     queue_work(handle_);
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     note(next);
 }
 
@@ -209,7 +219,7 @@ void CudaStream::lose(Ticket first, const std::exception_ptr& error) {
 
 Address CudaStream::fault_of_next(Tell tell) {
     enter();
-    std::unique_lock lock(mutex_);
+    const Lock lock = locked();
     refuse_dead();
     next.tell = std::move(tell);
     next.fault = graph_ ? graph_->known_fault() : -1;
@@ -228,14 +238,14 @@ Address CudaStream::fault_of_next(Tell tell) {
 void CudaStream::clear(Address address, size_t bytes) {
     if (bytes == 0) return;
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     queue(Piece{.call = "cuMemsetD8Async", .arguments = bytes_of(address, bytes)},
           [&] { return gpu_.driver().call().fill(address, 0, bytes, handle_); });
 }
 
 CudaStream::Scratch CudaStream::scratch(size_t zeros, size_t rest) {
     constexpr size_t kAlign = 256;
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     zeros = (zeros + kAlign - 1) / kAlign * kAlign;
     if (zeros > scratch_zeros_ || rest > scratch_rest_) {
         const size_t more_zeros = std::max(zeros, 2 * scratch_zeros_),
@@ -260,7 +270,7 @@ void CudaStream::name_next(std::string_view op, const std::string& where) {
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
     if (bytes == 0) return;
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     queue(Piece{.call = "cuMemcpyDtoDAsync", .arguments = bytes_of(at(to), at(from), bytes)},
           [&] { return gpu_.driver().call().copy(at(to), at(from), bytes, handle_); });
 }
@@ -269,7 +279,7 @@ void CudaStream::copy(void* to, const void* from, size_t bytes) {
 void CudaStream::upload(void* to, const void* from, size_t bytes, bool) {
     if (bytes == 0) return;
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     queue(Piece{.call = "cuMemcpyHtoDAsync", .arguments = bytes_of(at(to), at(from), bytes)},
           [&] { return gpu_.driver().call().upload(at(to), from, bytes, handle_); });
 }
@@ -277,7 +287,7 @@ void CudaStream::upload(void* to, const void* from, size_t bytes, bool) {
 void CudaStream::download(void* to, const void* from, size_t bytes) {
     if (bytes == 0) return;
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     queue(Piece{.call = "cuMemcpyDtoHAsync", .arguments = bytes_of(at(to), at(from), bytes)},
           [&] { return gpu_.driver().call().download(to, at(from), bytes, handle_); });
 }
@@ -290,7 +300,7 @@ bool CudaStream::copy_across(void* to, runtime::Stream& source, Ticket ready, co
     wait(source, ready);
     const Context target = gpu_.context(), origin = other->gpu_.context();
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     queue(Piece{.call = "cuMemcpyPeerAsync", .arguments = bytes_of(at(to), at(from), bytes)}, [&] {
         return gpu_.driver().call().copy_peer(at(to), target, at(from), origin, bytes, handle_);
     });
@@ -303,12 +313,12 @@ void CudaStream::wait(runtime::Stream& other, Ticket ticket) {
     Event event = nullptr;
     {
         source.enter();
-        const std::lock_guard lock(source.mutex_);
+        const Lock lock = source.locked();
         if (ticket <= source.done_) return;
         event = source.event_at(ticket);
     }
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     queue(Piece{.call = "cuStreamWaitEvent", .arguments = bytes_of(at(event))},
           [&] { return gpu_.driver().call().wait_event(handle_, event, 0); });
 }
@@ -328,7 +338,7 @@ Event CudaStream::event_at(Ticket ticket) {
         spare_events_.pop_back();
     }
     gpu_.driver().check(call.record_event(event, handle_), "cuEventRecord");
-    markers_.push_back({queued_, event});
+    markers_.push_back({queued_.load(), event});
     return event;
 }
 
@@ -385,15 +395,12 @@ void CudaStream::refuse(Result result, const char* call) {
     std::rethrow_exception(dead_);
 }
 
-Ticket CudaStream::record() {
-    const std::lock_guard lock(mutex_);
-    return queued_;
-}
+Ticket CudaStream::record() { return queued_; }
 
 void CudaStream::synchronize(Ticket ticket) {
     if (!handle_) return;
     enter();
-    std::unique_lock lock(mutex_);
+    Lock lock = locked();
     refuse_dead();
     if (ticket > done_) {
         Event event = event_at(ticket);
@@ -438,7 +445,7 @@ const CudaStream::Lost* CudaStream::range_of(Ticket ticket) const {
 }
 
 std::exception_ptr CudaStream::loss(Ticket ticket) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     if (dead_) return dead_;
     const std::lock_guard failing(lost_mutex_);
     const Lost* range = range_of(ticket);
@@ -451,7 +458,7 @@ std::exception_ptr CudaStream::loss(Ticket ticket) {
 
 Ticket CudaStream::record_time() {
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     refuse_dead();
     Event event = nullptr;
     const Functions& call = gpu_.driver().call();
@@ -469,7 +476,7 @@ Ticket CudaStream::record_time() {
 
 double CudaStream::seconds_between(Ticket begin, Ticket end) const {
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     const auto from = times_.find(begin), to = times_.find(end);
     if (from == times_.end() || to == times_.end()) return 0;  // too long ago
     float ms = 0;

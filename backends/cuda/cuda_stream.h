@@ -2,6 +2,7 @@
 // work.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -141,10 +142,13 @@ private:
     std::string device_;
     mutable std::once_flag made_;
     mutable StreamHandle handle_ = nullptr;
+    using Lock = std::unique_lock<std::recursive_mutex>;
+    Lock locked() const;
     mutable std::recursive_mutex mutex_;  // held while a graph is made of what is queued
     uint64_t calls_ = 0;
     Graph* graph_ = nullptr;  // that is being made, or compared with
-    Ticket queued_ = 0, done_ = 0;
+    std::atomic<Ticket> queued_ = 0;  // also read without the lock, in a child of fork() too
+    Ticket done_ = 0;
     std::deque<Work> works_;  // not retired yet
     std::deque<Marker> markers_;
     std::vector<Event> spare_events_;

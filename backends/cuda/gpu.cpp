@@ -4,6 +4,7 @@
 
 #include "codegen/compiler.h"
 #include "runtime/error.h"
+#include "runtime/turn.h"
 
 namespace megjit::cuda {
 namespace {
@@ -57,15 +58,17 @@ LoadedKernel::LoadedKernel(const Gpu& gpu, const std::string& code, const std::s
     }
 }
 
-LoadedKernel::~LoadedKernel() try {
-    gpu_.make_current();
-    gpu_.driver().call().unload_module(module_);
-} catch (const DeviceError&) {}  // a child of fork() leaves it to the parent
+LoadedKernel::~LoadedKernel() {
+    try {
+        gpu_.make_current();
+        gpu_.driver().call().unload_module(module_);
+    } catch (const DeviceError&) {}  // a child of fork() leaves it to the parent
+}
 
 Gpu::Gpu(const CudaDriver& driver, int ordinal)
     : driver_(driver),
       ordinal_(ordinal),
-      process_(getpid()),
+      forks_(runtime::forks()),
       description_(describe_card(driver, ordinal)) {
     driver.check(driver.call().device(&device_, ordinal), "cuDeviceGet");
 }
@@ -88,12 +91,16 @@ runtime::Speeds Gpu::speeds() const {
             .link_bytes = card.arch >= 90 ? kLinkBytesOfHopper : kLinkBytes};
 }
 
-void Gpu::make_current() const {
-    if (process_ != getpid())
+void Gpu::refuse_child() const {
+    if (forks_ != runtime::forks())
         throw DeviceError(
             cat("gpu", ordinal_, " was in use before fork(), and a child cannot use it",
                 "\n  fix: start processes with multiprocessing's method \"spawn\", or "
                 "use the device in children only"));
+}
+
+void Gpu::make_current() const {
+    refuse_child();
     {
         const std::lock_guard lock(context_mutex_);
         if (!context_)
@@ -143,6 +150,7 @@ std::shared_ptr<std::byte[]> Gpu::host_memory(size_t bytes) const {
 
 std::shared_ptr<const LoadedKernel> Gpu::load(
     const std::shared_ptr<const codegen::GpuImage>& image) {
+    refuse_child();
     const std::lock_guard lock(mutex_);
     std::weak_ptr<const LoadedKernel>& known = images_[image.get()];
     if (auto loaded = known.lock()) return loaded;
@@ -160,6 +168,7 @@ std::shared_ptr<const LoadedKernel> Gpu::load(
 
 std::shared_ptr<const LoadedKernel> Gpu::load_source(const std::string& text,
                                                      const std::string& entry) {
+    refuse_child();
     const std::lock_guard lock(mutex_);
     std::shared_ptr<const LoadedKernel>& loaded = sources_[cat(entry, "\n", text)];
     if (!loaded)

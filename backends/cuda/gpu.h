@@ -56,6 +56,7 @@ public:
     // A context is current to a thread: called before the driver is, by whoever calls it.
     // DeviceError in a child of fork(), where no GPU can be used that the parent used.
     void make_current() const;
+    void refuse_child() const;  // DeviceError in a child of the process that uses it
     Context context() const;
 
     Address allocate(size_t bytes) const;  // 0 when there is no room
@@ -71,7 +72,8 @@ public:
 
 private:
     const CudaDriver& driver_;
-    int ordinal_, process_;
+    int ordinal_;
+    uint64_t forks_;  // of the process that may use it
     CardDescription description_;
     DeviceId device_ = 0;
     // The primary one, made at the first use; never released: the process ends with it.

@@ -15,7 +15,7 @@ constexpr int kRelaxedCapture = 2;  // other threads, and the allocator, may cal
 
 void CudaStream::repeat(std::unique_ptr<Kept>& kept, const std::function<void()>& queue) {
     enter();
-    const std::lock_guard lock(mutex_);
+    const Lock lock = locked();
     if (kept) return static_cast<Graph&>(*kept).run(queue);
     queue();  // the first time: what is only made once is no part of a graph
     kept = std::make_unique<Graph>(*this);
@@ -25,7 +25,7 @@ CudaStream::Graph::~Graph() {
     const Ticket last = stream_.record();  // others may queue more while this waits
     stream_.wait_until_idle();
     try {
-        const std::lock_guard lock(stream_.mutex_);
+        const Lock lock = stream_.locked();
         stream_.enter();
         stream_.retire(last);
         release_faults();

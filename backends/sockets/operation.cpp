@@ -16,15 +16,15 @@ constexpr int64_t kPieceBytes = 128 << 10;
 constexpr int64_t kThreadBytes = 8 << 20;  // processes of one machine keep its cores busy already
 
 // Processes meet in one order: what was queued to run beside the calling thread goes first.
-std::mutex& in_turn(World& world) {
+runtime::Turn::Held in_turn(World& world) {
     if (!runtime::is_side_thread()) runtime::side_stream().synchronize();
-    return world.mutex();
+    return world.turn().take();
 }
 
 }  // namespace
 
 Operation::Operation(Group& group, runtime::CommunicatorCall call)
-    : group_(group), call_(std::move(call)), lock_(in_turn(group.world)) {}
+    : group_(group), call_(std::move(call)), turn_(in_turn(group.world)) {}
 
 void Operation::send(int peer, const void* data, size_t bytes) {
     sends_.push_back({member(peer), data, bytes});

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -57,7 +56,7 @@ private:
 
     Group& group_;
     const runtime::CommunicatorCall call_;
-    const std::lock_guard<std::mutex> lock_;
+    const runtime::Turn::Held turn_;
     std::vector<runtime::OutgoingBytes> sends_;
     std::vector<runtime::IncomingBytes> receives_;
     std::atomic<int> gone_ = -1;  // whose offer could not be read

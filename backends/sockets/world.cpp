@@ -93,8 +93,8 @@ bool World::is_near(int rank) const {
 }
 
 std::string World::lost(std::span<const int> ranks) {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock) return {};
+    const auto turn = turn_.try_take();
+    if (!turn) return {};
     if (!failure_.empty()) return failure_;
     for (const int rank : ranks) {
         if (rank == rank_) continue;
@@ -105,7 +105,7 @@ std::string World::lost(std::span<const int> ranks) {
 }
 
 void World::give_up(const runtime::CommunicatorCall& call, std::string what, std::string why) {
-    const std::lock_guard lock(mutex_);
+    const runtime::Turn::Held turn = turn_.take();
     refuse_ended(call);
     call_ = &call;
     fail(cat(what, " while rank ", rank_, " waits in ", here()), std::move(why));

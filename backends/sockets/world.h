@@ -10,13 +10,13 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "backends/sockets/near.h"
 #include "runtime/communicator.h"
+#include "runtime/turn.h"
 
 namespace megjit::sockets {
 
@@ -40,8 +40,8 @@ public:
     void set_seconds(double seconds) { seconds_ = seconds; }
     double seconds() const { return seconds_; }
 
-    // One operation at a time: who makes one holds this.
-    std::mutex& mutex() { return mutex_; }
+    // One operation at a time.
+    runtime::Turn& turn() { return turn_; }
     // Peers are ranks of the world. All messages of one operation have the same `call`, by which
     // they are told from those of others. After an error the world is closed.
     void exchange(const runtime::CommunicatorCall& call,
@@ -98,7 +98,7 @@ private:
     std::vector<Peer> peers_;  // by rank
     WorldOptions options_;
     std::atomic<double> seconds_;  // also read by who watches a GPU
-    std::mutex mutex_;
+    runtime::Turn turn_{"an exchange with other processes"};
     const runtime::CommunicatorCall* call_ = nullptr;
     uint64_t hash_ = 0;
     std::string text_;  // as it is sent

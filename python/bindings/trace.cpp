@@ -112,11 +112,7 @@ public:
     // Threads that call one function wait for each other here, for its handles change hands
     // meanwhile.
     nb::object run_direct(nb::list arguments, uint64_t guards) {
-        std::unique_lock lock(direct_mutex_, std::try_to_lock);
-        if (!lock.owns_lock()) {
-            const runtime::WithoutHostLock release;
-            lock.lock();
-        }
+        const runtime::Turn::Held turn = direct_turn_.take();
         const std::shared_ptr<DirectCall> current = direct_;
         return current && current->guards() == guards ? current->run(arguments) : nb::none();
     }
@@ -143,7 +139,7 @@ private:
     }
 
     std::shared_ptr<DirectCall> direct_;
-    std::mutex direct_mutex_;
+    runtime::Turn direct_turn_{"a traced function"};
 };
 
 int traverse_trace(PyObject* self, visitproc visit, void* arg) {

@@ -37,7 +37,9 @@ Tensors arguments_from(const nb::list& arguments) {
 
 void Rebound::note(PyObject* tensor, const Session& session) {
     const TensorRef& old = handle_of(tensor).value();
-    if (!session.is_placeholder(*old)) entries_.push_back({nb::borrow(tensor), old, old->id()});
+    if (session.is_placeholder(*old)) return;
+    entries_.push_back({nb::borrow(tensor), old, old->id()});
+    if (session.function().options.capture_as_const) entries_.back().where = user_location();
 }
 
 void Rebound::note_grad(PyObject* tensor, const Session& session) {
@@ -77,6 +79,23 @@ std::vector<jit::Update> Rebound::updates(const Session& session) const {
     for (const auto& [value, of] : replaced)
         if (of.size() == 1) updates.push_back({value, *of.begin()});
     return updates;
+}
+
+std::string Rebound::lasting_update(const Session& session) const {
+    const std::vector<jit::RecordId>& results = session.version()->results;
+    for (const Entry& entry : entries_) {
+        if (entry.is_grad) continue;
+        const TensorRef& value = handle_of(entry.object.ptr()).value();
+        const auto ours = std::ranges::count_if(
+            entries_, [&](const Entry& other) { return other.object.ptr() == entry.object.ptr(); });
+        const bool is_held = Py_REFCNT(entry.object.ptr()) > ours;
+        const bool is_result = session.is_placeholder(*value) &&
+                               std::ranges::find(results, value->trace.value) != results.end();
+        if (is_held && !is_result && session.is_placeholder(*value))
+            return runtime::cat("a ", to_string(value->type()), " tensor in place at ",
+                                entry.where);
+    }
+    return {};
 }
 
 void Rebound::let_go_of(const Session& session) {
@@ -141,6 +160,8 @@ TracedCall* TracedCall::running() {
 void TracedCall::finish() {
     const bool is_planned = session().function().options.only_plan;
     session().version()->set_updates(rebound.updates(session()));
+    if (session().function().options.capture_as_const)
+        session().version()->updates = rebound.lasting_update(session());
     rebound.let_go_of(session());
     try {
         const Loan loan(rebound.handles());

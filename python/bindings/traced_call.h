@@ -23,6 +23,9 @@ public:
     std::vector<Handle*> handles() const;
     // Which values take the place of which inputs; none that would take two.
     std::vector<jit::Update> updates(const jit::Session& session) const;
+    // The first in-place write to what is neither a result nor gone by now, with the user's line;
+    // or "".
+    std::string lasting_update(const jit::Session& session) const;
     // Before the program runs: inputs are held by the session alone, so that it may work in place.
     void let_go_of(const jit::Session& session);
     // After a failure, or a call that was only planned: what has no value goes back to what it was.
@@ -34,6 +37,7 @@ private:
         TensorRef old;
         uint64_t id = 0;  // of the old one
         bool is_grad = false;
+        std::string where = {};  // for dump
     };
     std::vector<Entry> entries_;
 };

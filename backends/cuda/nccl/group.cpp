@@ -11,6 +11,7 @@
 #include "runtime/error.h"
 #include "runtime/host_lock.h"
 #include "runtime/interrupt.h"
+#include "runtime/turn.h"
 
 namespace megjit::cuda::nccl {
 
@@ -36,7 +37,8 @@ const Library* library_for(const Gpu& gpu, std::string* why_not) {
 
 // What has been queued last, by any group: two of one GPU at once could wait for each other.
 struct Last {
-    std::mutex mutex;  // held from the meeting on, so that all members queue in one order
+    runtime::Turn turn{
+        "an exchange by NCCL"};  // from the meeting on: all members queue in one order
     CudaStream* stream = nullptr;
     CudaStream::Ticket ticket = 0;
 };
@@ -164,7 +166,7 @@ void Group::connect(const Call& call) {
 
 void Group::run(const Call& call, CudaStream& stream, CudaStream& results, const Queue& work) {
     const runtime::WithoutHostLock others_run;
-    const std::lock_guard lock(last().mutex);
+    const runtime::Turn::Held turn = last().turn.take();
     meet(call);
     if (!work) return;
     try {

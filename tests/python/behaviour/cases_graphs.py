@@ -171,7 +171,7 @@ def refusal(function, **options):
 
 
 def ask_what_dump_refuses():
-    refusals = [refusal(f) for f in (lambda x: x * 2, lambda x: x, lambda x: F.dropout(x, 0.5), lambda x: None)]
+    refusals = [refusal(f) for f in (lambda x: x * 2, lambda x: x, lambda x: F.dropout(x, 0.5, training=False), lambda x: None)]
     unknown = [refusal(lambda x: x * 2, optimize_for_inference=True, **{name: True}) for name in ("foo", "enable_foo")]
     return refusals, unknown, refusal(lambda x: x * 2, output_names=["a", "b"])
 

@@ -1,0 +1,103 @@
+"""What a dumped model could not do in each run is refused by dump, with the line, instead of standing still."""
+
+import io
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+import megengine.optimizer as optim
+from megengine import Parameter, Tensor
+from megengine.autodiff import GradManager
+from megengine.jit import trace
+from megengine.utils.comp_graph_tools import GraphInference
+
+BOXES = Tensor(np.array([[0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 6, 6]], np.float32))
+
+
+def dumped(fn, *args, symbolic=False, **options):
+    traced = trace(fn, symbolic=symbolic, capture_as_const=True)
+    traced(*args)
+    file = io.BytesIO()
+    traced.dump(file, **options)
+    return GraphInference(io.BytesIO(file.getvalue()))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(
+    "select",
+    [
+        lambda a: a[a > 1],
+        lambda a: F.cond_take(a > 1, a)[0] * 2,
+        lambda a: F.cond_take(a > 1, a)[1],
+        lambda a: F.non_zero(a > 1),
+        lambda a: F.vision.nms(BOXES, a, iou_thresh=0.5),
+        lambda a: BOXES[F.vision.nms(BOXES, a, iou_thresh=0.5)],
+    ],
+)
+def test_shapes_that_follow_from_the_data(select, symbolic):
+    with pytest.raises(RuntimeError, match=r"dump: the function computes .* at .*test_dump_refusals.py:\d+"):
+        dumped(select, Tensor([1.0, 2.0, 3.0]), symbolic=symbolic)
+
+
+def test_a_selection_by_what_is_always_the_same_is_dumped():
+    mask = Tensor(np.array([True, False, True]))
+    model = dumped(lambda a: a * F.cond_take(mask, Tensor([1.0, 2.0, 3.0]))[0].sum(), Tensor([1.0, 2.0]))
+    np.testing.assert_array_equal(next(iter(model.run(Tensor([5.0, 6.0])).values())), [20, 24])
+
+
+def test_a_selection_that_no_result_reads_is_no_matter():
+    def fn(a):
+        a[a > 1]
+        return a * 2
+
+    model = dumped(fn, Tensor([1.0, 2.0]))
+    np.testing.assert_array_equal(next(iter(model.run(Tensor([5.0, 6.0])).values())), [10, 12])
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda a: F.dropout(a, 0.5, training=True),
+        lambda a: a + mge.random.normal(size=(3,)),
+        M.Dropout(0.5),
+    ],
+)
+def test_random_numbers(draw):
+    with pytest.raises(RuntimeError, match=r"dump: the function draws random numbers at .*\n.*\n  fix: call eval"):
+        dumped(lambda a: draw(a), Tensor([1.0, 2.0, 3.0]))
+
+
+def test_dropout_in_eval_mode_is_dumped():
+    layer = M.Dropout(0.5).eval()
+    model = dumped(lambda a: layer(a) + 1, Tensor([1.0]))
+    np.testing.assert_array_equal(next(iter(model.run(Tensor([5.0])).values())), [6])
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_a_training_step(symbolic):
+    p = Parameter(np.ones(3, np.float32))
+    opt, gm = optim.SGD([p], lr=0.1), GradManager().attach([p])
+
+    def step(x):
+        with gm:
+            loss = F.sum(p * x)
+            gm.backward(loss)
+        opt.step().clear_grad()
+        return loss
+
+    with pytest.raises(RuntimeError, match=r"dump: the function updates a f32\[3\] tensor in place at .*test_dump_refusals.py"):
+        dumped(step, Tensor([1.0, 2.0, 3.0]), symbolic=symbolic)
+
+
+def test_tensors_of_the_body_may_be_written():
+    def fn(a):
+        made = F.zeros(3)
+        made[1:] = a
+        made += 1
+        return made
+
+    model = dumped(fn, Tensor([1.0, 2.0]))
+    np.testing.assert_array_equal(next(iter(model.run(Tensor([5.0, 6.0])).values())), [1, 6, 7])
