@@ -24,9 +24,10 @@ Expr rule(const ScalarInst& inst, int k, Expr y, Expr dy) {
         case ScalarOp::neg: return -dy;
         case ScalarOp::abs:
             return select(a > 0.0, dy, -dy);  // at 0: minus the gradient, as users know it
-        // Ties go to the second operand, so that the two gradients always sum to dy.
-        case ScalarOp::max: return k == 0 ? select(b < a, dy, 0.0) : select(b < a, 0.0, dy);
-        case ScalarOp::min: return k == 0 ? select(a < b, dy, 0.0) : select(a < b, 0.0, dy);
+        // Ties go to the first operand: what is clipped learns at its bounds. The two gradients
+        // always sum to dy.
+        case ScalarOp::max: return k == 0 ? select(a < b, 0.0, dy) : select(a < b, dy, 0.0);
+        case ScalarOp::min: return k == 0 ? select(b < a, 0.0, dy) : select(b < a, dy, 0.0);
         case ScalarOp::fma: return k == 2 ? dy : dy * (k == 0 ? b : a);
         case ScalarOp::sqrt: return dy * 0.5 / y;
         case ScalarOp::exp: return dy * y;

@@ -16,7 +16,8 @@ Expr clip6(Expr x) { return min(max(x, 0.0), 6.0); }
 
 Expr elu_of(Expr x, double alpha) { return select(x > 0.0, x, expm1(min(x, 0.0)) * alpha); }
 
-Expr soft_plus(Expr x) { return max(x, 0.0) + log1p(exp(-abs(x))); }
+// Its derivative at 0 is 1/2: that of the maximum is 0 there, of the rest 1/2.
+Expr soft_plus(Expr x) { return max(x.constant(0), x) + log1p(exp(-abs(x))); }
 
 Expr relu_grad(const ExprArgs&, int, Expr y, Expr dy) { return select(y > 0.0, dy, 0.0); }
 Expr relu6_grad(const ExprArgs&, int, Expr y, Expr dy) {
@@ -87,13 +88,13 @@ std::vector<OpDef> activation_ops() {
          .promotion = Promotion::floating,
          .expr =
              [](const ExprArgs& a) {
-        return select(a[0] > 0.0, a[0], a[0] * a.call.real("negative_slope"));
+        return select(a[0] >= 0.0, a[0], a[0] * a.call.real("negative_slope"));
     }},
         {.name = "prelu",
          .doc = "x, or slope * x where x is negative.",
          .inputs = {"x", "slope"},
          .promotion = Promotion::floating,
-         .expr = [](const ExprArgs& a) { return select(a[0] > 0.0, a[0], a[0] * a[1]); }},
+         .expr = [](const ExprArgs& a) { return select(a[0] >= 0.0, a[0], a[0] * a[1]); }},
         {.name = "elu",
          .doc = "x, or alpha * (exp(x) - 1) where x is negative.",
          .inputs = {"x"},

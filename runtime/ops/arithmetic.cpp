@@ -1,5 +1,5 @@
 // Arithmetic, maximum and minimum, rounding. Integers wrap. Where both operands of maximum or
-// minimum are equal, the second one gets the whole gradient.
+// minimum are equal, the first one gets the whole gradient.
 #include "runtime/ops/elementwise.h"
 
 namespace megjit::runtime {
