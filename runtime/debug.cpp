@@ -51,6 +51,8 @@ constexpr Switch kSwitches[] = {
      "path of libnccl.so.2; default: the loader's path, the nvidia-nccl-cu13 package, /usr/local/cuda*"},
     {"MEGJIT_CROSS_MEMORY",
      "0: processes of one machine exchange all through sockets; default: they read large tensors from each other's memory, where the system permits it"},
+    {"MEGJIT_OVERFLOW",
+     "silent: an integer from Python or NumPy that its dtype cannot hold becomes another one; default: OverflowError"},
     {"MEGJIT_ISA",
      "highest level of instructions that is used: avx2, avx512, avx512_vnni or amx; default: the machine's"},
     {"MEGJIT_EMULATED_GPUS",
@@ -90,6 +92,7 @@ Debug load() {
     debug.cudnn = read("MEGJIT_CUDNN");
     debug.cublaslt = read("MEGJIT_CUBLASLT");
     debug.nccl = read("MEGJIT_NCCL");
+    debug.overflow_is_silent = read("MEGJIT_OVERFLOW") == "silent";
     debug.cross_memory = read("MEGJIT_CROSS_MEMORY") != "0";
     debug.cuda_driver = read("MEGJIT_CUDA_DRIVER");
     debug.isa = read("MEGJIT_ISA");

@@ -28,6 +28,7 @@ struct Debug {
     std::string cudnn;  // MEGJIT_CUDNN
     std::string cublaslt;  // MEGJIT_CUBLASLT
     std::string nccl;  // MEGJIT_NCCL
+    bool overflow_is_silent = false;  // MEGJIT_OVERFLOW
     bool cross_memory = true;  // MEGJIT_CROSS_MEMORY
     std::string cuda_driver;  // MEGJIT_CUDA_DRIVER
     std::string isa;  // MEGJIT_ISA; runtime/isa.h reads it once

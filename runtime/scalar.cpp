@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "runtime/error.h"
+#include "runtime/number_to_integer.h"
 #include "runtime/scalar_fold.h"
 
 namespace megjit::runtime {
@@ -186,7 +187,7 @@ Expr Expr::constant(ScalarType type, double value) const {
                     program_->constant(type, std::bit_cast<uint32_t>(static_cast<float>(value)))};
         case ScalarType::i32:
             return {program_,
-                    program_->constant(type, static_cast<uint32_t>(static_cast<int64_t>(value)))};
+                    program_->constant(type, static_cast<uint32_t>(number_to_integer(value)))};
         case ScalarType::b1: return {program_, program_->constant(type, value != 0)};
     }
     throw InternalError("unknown scalar type");

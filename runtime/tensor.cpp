@@ -7,6 +7,7 @@
 #include "runtime/device.h"
 #include "runtime/error.h"
 #include "runtime/half.h"
+#include "runtime/number_to_integer.h"
 #include "runtime/rematerializer.h"
 #include "runtime/user_line.h"
 
@@ -150,11 +151,11 @@ TensorRef scalar_tensor(double value, DType dtype) {
         case DType::f32: store(static_cast<float>(value)); break;
         case DType::f16: store(float_to_half(static_cast<float>(value))); break;
         case DType::bf16: store(float_to_bfloat(static_cast<float>(value))); break;
-        case DType::i32: store(static_cast<int32_t>(static_cast<int64_t>(value))); break;
-        case DType::i16: store(static_cast<int16_t>(static_cast<int64_t>(value))); break;
-        case DType::i8: store(static_cast<int8_t>(static_cast<int64_t>(value))); break;
-        case DType::u8: store(static_cast<uint8_t>(static_cast<int64_t>(value))); break;
-        case DType::u16: store(static_cast<uint16_t>(static_cast<int64_t>(value))); break;
+        case DType::i32: store(number_to_integer(value)); break;
+        case DType::i16: store(static_cast<int16_t>(number_to_integer(value))); break;
+        case DType::i8: store(static_cast<int8_t>(number_to_integer(value))); break;
+        case DType::u8: store(static_cast<uint8_t>(number_to_integer(value))); break;
+        case DType::u16: store(static_cast<uint16_t>(number_to_integer(value))); break;
         case DType::b8: store(static_cast<uint8_t>(value != 0)); break;
         case DType::c64: {
             const float pair[2] = {static_cast<float>(value), 0};

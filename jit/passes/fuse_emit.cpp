@@ -8,6 +8,7 @@
 #include "codegen/strides.h"
 #include "jit/passes/fusion_group.h"
 #include "runtime/error.h"
+#include "runtime/number_to_integer.h"
 
 namespace megjit::jit {
 
@@ -39,7 +40,7 @@ int constant_in(ScalarProgram& program, runtime::DType dtype, double value) {
     const uint32_t bits =
         type == ScalarType::f32  ? std::bit_cast<uint32_t>(static_cast<float>(value))
         : type == ScalarType::b1 ? static_cast<uint32_t>(value != 0)
-                                 : static_cast<uint32_t>(static_cast<int64_t>(value));
+                                 : static_cast<uint32_t>(runtime::number_to_integer(value));
     return program.constant(type, bits);
 }
 

@@ -1,10 +1,12 @@
 // How Python values become tensors and come back.
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
+#include "runtime/debug.h"
 #include "runtime/error.h"
 #include "runtime/host_view.h"
 #include "runtime/ops/known.h"
@@ -65,18 +67,85 @@ DType default_dtype(runtime::Category category) {
                                                     : DType::f32;
 }
 
+// The numbers that an integer dtype holds; its truncated values lie between low - 1 and high + 1.
+struct Range {
+    double low = 0, high = 0;
+    bool holds(double value) const { return value > low - 1 && value < high + 1; }
+};
+Range range_of(DType dtype) {
+    const double half = std::ldexp(1.0, static_cast<int>(8 * runtime::size_of(dtype)) - 1);
+    const bool is_unsigned = dtype == DType::u8 || dtype == DType::u16;
+    return {-half, is_unsigned ? 2 * half - 1 : half - 1};
+}
+bool is_checked(DType dtype) {
+    return info(dtype).category == runtime::Category::integer &&
+           !runtime::debug().overflow_is_silent;
+}
+
+[[noreturn]] void refuse_overflow(nb::handle number, DType dtype, const std::string& place) {
+    const Range range = range_of(dtype);
+    const bool is_unsigned = range.high > -range.low;
+    std::string text = runtime::cat(
+        nb::cast<std::string>(nb::str(number)), place, " does not fit ", info(dtype).name,
+        ", which holds ", is_unsigned ? 0 : static_cast<int64_t>(range.low), " to ",
+        static_cast<int64_t>(range.high),
+        "\n  fix: give a float dtype, or set MEGJIT_OVERFLOW=silent for another number in its place");
+    if (const std::string where = user_location(); !where.empty()) text += "\n  at:  " + where;
+    PyErr_SetString(PyExc_OverflowError, text.c_str());
+    throw nb::python_error();
+}
+
+// Elements of an ndarray that will be integers of `dtype`.
+void check_array(nb::handle array, DType dtype) {
+    const std::string kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
+    if (!is_checked(dtype) || (kind != "i" && kind != "u" && kind != "f") ||
+        nb::cast<int64_t>(array.attr("size")) == 0)
+        return;
+    const Range range = range_of(dtype);
+    for (const auto& [extreme, place] : {std::pair("max", "argmax"), std::pair("min", "argmin")}) {
+        const nb::object value = array.attr(extreme)();
+        if (range.holds(nb::cast<double>(nb::float_(value)))) continue;
+        const nb::object index =
+            numpy().attr("unravel_index")(array.attr(place)(), array.attr("shape"));
+        const nb::object plain = nb::steal(PySequence_List(index.ptr()));
+        std::string at;
+        for (nb::handle part : plain)
+            at += (at.empty() ? "" : ", ") + std::to_string(nb::cast<int64_t>(nb::int_(part)));
+        refuse_overflow(value.attr("item")(), dtype, at.empty() ? "" : " at [" + at + "]");
+    }
+}
+
 runtime::Device* default_place = nullptr;
 
 TensorRef number_tensor(PyObject* object, DType dtype, bool constant, runtime::Device& device) {
-    const TensorRef cached =
-        runtime::copied_to(runtime::scalar_tensor(number_value(object), dtype), device);
+    const double value = number_value(object);
+    if (info(dtype).category == runtime::Category::integer && !range_of(dtype).holds(value))
+        check_number(nb::handle(object), dtype);
+    const TensorRef cached = runtime::copied_to(runtime::scalar_tensor(value, dtype), device);
     if (constant) return cached;
     return runtime::make_tensor(cached->type(), cached->storage());
+}
+
+// Is it a value of the dtype, so that a comparison with it is one of values?
+bool is_value_of(DType dtype, double number) {
+    if (info(dtype).category != runtime::Category::integer) return true;
+    const Range range = range_of(dtype);
+    return number >= (range.high > -range.low ? 0 : range.low) && number <= range.high;
+}
+
+// What a comparison sees of a number beyond the range of its other operand.
+TensorRef beyond(double value) {
+    return runtime::scalar_tensor(value < 0 ? -HUGE_VAL : HUGE_VAL, DType::f32);
 }
 
 bool is_number(PyObject* object) { return PyFloat_Check(object) || PyLong_Check(object); }
 
 }  // namespace
+
+void check_number(nb::handle number, DType dtype) {
+    if (is_checked(dtype) && !range_of(dtype).holds(number_value(number.ptr())))
+        refuse_overflow(number, dtype, "");
+}
 
 runtime::Device& default_device() {
     return default_place ? *default_place : runtime::host_device();
@@ -210,7 +279,8 @@ TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device
 
 }  // namespace
 
-TensorRef tensor_from_numpy(nb::handle value, bool constant, runtime::Device& device) {
+TensorRef tensor_from_numpy(nb::handle value, bool constant, runtime::Device& device,
+                            std::optional<DType> wanted) {
     nb::object array = numpy().attr("asarray")(value);
     std::string name = nb::cast<std::string>(array.attr("dtype").attr("name"));
     if (name == "object" &&
@@ -223,10 +293,14 @@ TensorRef tensor_from_numpy(nb::handle value, bool constant, runtime::Device& de
     const bool is_empty_list =
         nb::cast<int64_t>(array.attr("size")) == 0 && !nb::hasattr(value, "dtype");
     // There is no 64-bit tensor.
-    if (name == "float64" || is_empty_list) name = "float32";
-    else if (name == "int64" || name == "uint64" || name == "uint32") name = "int32";
+    const bool is_wide = name == "int64" || name == "uint64" || name == "uint32";
+    if (name == "float64" || is_empty_list || (is_wide && wanted && runtime::is_floating(*wanted)))
+        name = "float32";
+    else if (is_wide) name = "int32";
     else if (name == "complex128") name = "complex64";
     const DType dtype = runtime::dtype_from_name(name);
+    if (wanted && *wanted != dtype) check_array(array, *wanted);
+    if (is_wide) check_array(array, dtype);
     array = numpy()
                 .attr("ascontiguousarray")(
                     array.attr("astype")(numpy_dtype(dtype), nb::arg("copy") = false))
@@ -239,16 +313,18 @@ TensorRef tensor_from_numpy(nb::handle value, bool constant, runtime::Device& de
     return tensor;
 }
 
-TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device) {
+TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device,
+                      std::optional<DType> wanted) {
     if (is_tensor(value.ptr())) return value_of(value.ptr());
     if (is_number(value.ptr()))
-        return number_tensor(value.ptr(), default_dtype(category_of_number(value.ptr())), constant,
-                             device);
+        return number_tensor(value.ptr(),
+                             wanted.value_or(default_dtype(category_of_number(value.ptr()))),
+                             constant, device);
     if (value.is_none())
         runtime::user_error(
             {.what = "None is not a tensor", .fix = "pass a Tensor, a number or an array"},
             runtime::ErrorKind::type);
-    return tensor_from_numpy(value, constant, device);
+    return tensor_from_numpy(value, constant, device, wanted);
 }
 
 TensorRef host_row_major(TensorRef tensor) {
@@ -316,15 +392,17 @@ void operands_from(PyObject* const* args, const runtime::OpDef& op, std::span<Te
                     : numbers;
         if (any_tensor && highest > info(dtype).category) dtype = numbers;
     }
-    for (size_t i = 0; i < count; ++i)
-        if (!result[i]) {
-            // int32 + 1.5: the scalar is a float32, whatever its neighbour becomes.
-            result[i] = number_tensor(args[i],
-                                      op.promotion == runtime::Promotion::none
-                                          ? default_dtype(category_of_number(args[i]))
-                                          : dtype,
-                                      true, runtime::host_device());
-        }
+    for (size_t i = 0; i < count; ++i) {
+        if (result[i]) continue;
+        // int32 + 1.5: the scalar is a float32, whatever its neighbour becomes.
+        const DType own = op.promotion == runtime::Promotion::none
+                              ? default_dtype(category_of_number(args[i]))
+                              : dtype;
+        result[i] =
+            op.result == runtime::Result::boolean && !is_value_of(own, number_value(args[i]))
+                ? beyond(number_value(args[i]))
+                : number_tensor(args[i], own, true, runtime::host_device());
+    }
 }
 
 namespace {

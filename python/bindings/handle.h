@@ -8,6 +8,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,9 +79,14 @@ nb::object wrap_all(std::span<const TensorRef> values);  // one Tensor, or a tup
 
 // Any Python value as a tensor of the default dtype for it (int -> int32, float -> float32, bool;
 // float64 -> float32, int64 -> int32). `constant`: a trace bakes it in.
-TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device);
-TensorRef tensor_from_numpy(nb::handle array, bool constant,
-                            runtime::Device& device);  // anything np.asarray takes
+TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device,
+                      std::optional<DType> wanted = {});
+// Anything np.asarray takes; `wanted`: what it will be cast to.
+TensorRef tensor_from_numpy(nb::handle array, bool constant, runtime::Device& device,
+                            std::optional<DType> wanted = {});
+// OverflowError for a number that an integer dtype cannot hold. Negative ones of an unsigned dtype
+// wrap, as -1 is all bits.
+void check_number(nb::handle number, DType dtype);
 // The value with its elements in row-major order, on the host; a running trace is told of the read.
 TensorRef host_row_major(TensorRef tensor);
 nb::object to_numpy(TensorRef value);  // copies

@@ -152,9 +152,8 @@ TensorRef in_layout(TensorRef value, runtime::Layout layout) {
 TensorRef construct(nb::handle data, nb::handle dtype, nb::handle device, bool is_const) {
     runtime::Device& place =
         device.is_none() ? default_device() : device_named(nb::cast<std::string>(device));
-    TensorRef value;
     if (is_tensor(data.ptr())) {
-        value = value_of(data.ptr());
+        const TensorRef value = value_of(data.ptr());
         if (!dtype.is_none() && dtype_from(dtype) != value->dtype())
             runtime::user_error({.what = runtime::cat(
                                      "Tensor: a ", info(value->dtype()).name,
@@ -169,8 +168,9 @@ TensorRef construct(nb::handle data, nb::handle dtype, nb::handle device, bool i
                 runtime::ErrorKind::runtime);
         return copy_of(value->is_constant ? runtime::copied_to(value, place) : value);
     }
-    value = tensor_from(data, is_const, place);
-    return dtype.is_none() ? value : cast_now(value, dtype_from(dtype));
+    if (dtype.is_none()) return tensor_from(data, is_const, place);
+    const DType wanted = dtype_from(dtype);
+    return cast_now(tensor_from(data, is_const, place, wanted), wanted);
 }
 
 nb::object item_of(TensorRef given) {
@@ -288,11 +288,20 @@ void bind_tensor(nb::module_& m) {
         return runtime::is_packed(self.value()->type().layout);
     });
 
+    m.def("check_number",
+          [](nb::handle number, nb::handle dtype) { check_number(number, dtype_from(dtype)); },
+          nb::arg("number"), nb::arg("dtype"),
+          nb::sig("def check_number(number: float, dtype: object) -> None"),
+          "OverflowError for a number that an integer dtype cannot hold.");
     m.def("_set_tensor_class", [](nb::handle type) { set_tensor_class(type); });
     m.def("apply_const",
-          [](nb::handle value) {
-        return wrap(tensor_from_numpy(value, true, runtime::host_device()));
-    }, nb::arg("value"), nb::sig("def apply_const(value: object) -> Tensor"),
+          [](nb::handle value, nb::handle dtype) {
+        if (dtype.is_none()) return wrap(tensor_from_numpy(value, true, runtime::host_device()));
+        const DType wanted = dtype_from(dtype);
+        return wrap(
+            cast_now(tensor_from_numpy(value, true, runtime::host_device(), wanted), wanted));
+    }, nb::arg("value"), nb::arg("dtype").none() = nb::none(),
+          nb::sig("def apply_const(value: object, dtype: object = None) -> Tensor"),
           "A Tensor that a trace bakes in: its value must be equal in every call.");
     m.def("convert_inputs", &convert_inputs,
           nb::sig("def convert_inputs(*args: object) -> list[Tensor]"),

@@ -210,9 +210,12 @@ class Tensor:
     @property
     def _is_packed(self) -> bool: ...
 
+def check_number(number: float, dtype: object) -> None:
+    """OverflowError for a number that an integer dtype cannot hold."""
+
 def _set_tensor_class(arg: object, /) -> None: ...
 
-def apply_const(value: object) -> _Tensor:
+def apply_const(value: object, dtype: object = None) -> _Tensor:
     """A Tensor that a trace bakes in: its value must be equal in every call."""
 
 def convert_inputs(*args: object) -> list[_Tensor]:

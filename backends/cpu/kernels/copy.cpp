@@ -7,6 +7,7 @@
 
 #include "backends/cpu/elements.h"
 #include "codegen/strides.h"
+#include "runtime/number_to_integer.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/copy.inl"
 #include "backends/cpu/each_isa.h"
@@ -371,7 +372,7 @@ void pad_rows(const PadPlan& plan, T value, const T* x, T* y) {
 
 template <class T>
 T element_of(double value) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<int64_t>(value));
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(runtime::number_to_integer(value));
     else return narrow_to<T>(static_cast<float>(value));
 }
 

@@ -40,7 +40,7 @@ def full(
 
     shape: an int, or a sequence of ints and integer tensors. value: a number or a tensor that
     broadcasts to shape. dtype: None takes the value's, float32, int32 or bool. device: None means
-    the default device. ValueError for a negative extent.
+    the default device. ValueError for a negative extent, OverflowError for a value that an integer dtype cannot hold.
 
     >>> from megengine import functional as F
     >>> F.full((2,), 1.5).numpy()
@@ -55,7 +55,7 @@ def full(
         return on(device, _broadcast_to(value, extents))
     if dtype is None:
         dtype = np.asarray(value).dtype
-    return _filled(extents, float(value), dtype, device)
+    return _filled(extents, value, dtype, device)
 
 
 def _filled(
@@ -65,7 +65,9 @@ def _filled(
         if extent < 0:
             raise ValueError(f"shape {list(shape)} has a negative extent")
     place = None if device is None else _core.find_device(str(device))
-    made = ops.full(shape=shape, value=value, dtype=dtype_name(dtype), device=place)
+    name = dtype_name(dtype)
+    _core.check_number(value, name)
+    made = ops.full(shape=shape, value=float(value), dtype=name, device=place)
     return made if device is None else named(made, str(device))
 
 
@@ -111,6 +113,7 @@ def full_like(inp: Tensor, value: int | float) -> Tensor:
     """
     if isinstance(value, Tensor):
         return _broadcast_to(ops.cast(value, dtype=inp.dtype.name), inp._tuple_shape)
+    _core.check_number(value, inp.dtype)
     return ops.full(shape=inp._tuple_shape, value=float(value), dtype=inp.dtype.name, device=inp)
 
 
@@ -144,8 +147,8 @@ def eye(
 ) -> Tensor:
     """Makes a matrix with ones on the diagonal and zeros elsewhere.
 
-    N: rows, or the pair (rows, columns). M: columns; None means as many as rows. dtype: of the
-    result. device: None means the default device.
+    N: rows, or the pair (rows, columns), or (rows,). M: columns; None means as many as rows. dtype: of the
+    result. device: None means the default device. ValueError for more than two extents.
 
     >>> from megengine import functional as F
     >>> F.eye(2, 3).numpy()
@@ -153,7 +156,10 @@ def eye(
            [0., 1., 0.]], dtype=float32)
     """
     if isinstance(N, (tuple, list)) or getattr(N, "ndim", 0) == 1:
-        N, M = as_ints(N)
+        extents = as_ints(N)
+        if len(extents) > 2 or (len(extents) == 2 and M is not None):
+            raise ValueError(f"eye: N must be rows, or the pair (rows, columns), got {extents} and M = {M}")
+        N, M = extents[0], extents[1] if len(extents) == 2 else M
     n = as_int(N, "eye")
     array = np.eye(n, n if M is None else as_int(M, "eye"), dtype=np.dtype("float32"))
     return on(device, _constant(array, dtype))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import _core
 from ..._core import Tensor as _Tensor
 from ..._core import apply_const
 from .. import ops
@@ -375,8 +376,9 @@ def as_operand(value: Any, x: _Tensor) -> "Tensor":
     """``value`` as a tensor of x's dtype, to be written into x."""
     if not isinstance(value, _Tensor):
         if type(value) in (int, float, bool):
+            _core.check_number(value, x.dtype)
             return ops.full(shape=(), value=value, dtype=x.dtype.name, device=x)
-        value = apply_const(np.asarray(value).astype(x.dtype))
+        value = apply_const(value, x.dtype)
     elif value.dtype != x.dtype:
         value = ops.cast(value, dtype=x.dtype.name)
     return value
