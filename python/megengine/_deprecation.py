@@ -23,6 +23,7 @@ DEPRECATED = {
     "data.DataLoader(divide=True)": Deprecation("1.0", "leave it out: every worker makes whole batches"),
     "distributed.helper.get_device_count_by_fork": Deprecation("1.0", "use device.get_device_count"),
     "functional.debug_param.get_conv_execution_strategy": Deprecation("1.0", "use get_execution_strategy"),
+    "functional.pad(pad_witdth=)": Deprecation("1.0", "write pad_width="),
     "functional.debug_param.set_conv_execution_strategy": Deprecation("1.0", "use set_execution_strategy"),
     "Module.replace_param": Deprecation("1.0", "assign the parameters to their modules"),
     "Module.zero_grad": Deprecation("1.0", "use Optimizer.clear_grad"),

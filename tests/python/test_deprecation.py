@@ -32,6 +32,7 @@ USES = {
     "distributed.helper.get_device_count_by_fork": lambda: mge.distributed.helper.get_device_count_by_fork("cpu"),
     "functional.debug_param.get_conv_execution_strategy": F.debug_param.get_conv_execution_strategy,
     "functional.debug_param.set_conv_execution_strategy": lambda: F.debug_param.set_conv_execution_strategy("HEURISTIC"),
+    "functional.pad(pad_witdth=)": lambda: F.pad(mge.Tensor([1.0]), pad_witdth=((1, 0),)),
     "Module.replace_param": lambda: with_gradient().replace_param([mge.Parameter([[1.0]])], 0),
     "Module.zero_grad": lambda: with_gradient().zero_grad(),
     "Optimizer.zero_grad": lambda: optim.SGD(with_gradient().parameters(), lr=1).zero_grad(),

@@ -5,9 +5,6 @@ promoted. Axes may be negative: they count from the end. Arguments stay as they 
 running statistics of `batch_norm`.
 """
 
-import sys as _sys
-from collections.abc import Iterator as _Iterator
-from types import FunctionType as _FunctionType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core import torch_words as _torch_words
@@ -27,29 +24,6 @@ from .math import *  # noqa: F403
 from .metric import topk_accuracy as topk_accuracy
 from .nn import *  # noqa: F403
 from .tensor import *  # noqa: F403
-
-_modules = (
-    debug_param,
-    distributed,
-    external,
-    inplace,
-    loss,
-    metric,
-    nn,
-    tensor_cache,
-    utils,
-    vision,
-)
-
-
-def _recorded() -> _Iterator[_FunctionType]:
-    """The functions whose calls tracers see."""
-    for module in (_sys.modules[__name__], *_modules):
-        for name, found in vars(module).items():
-            if isinstance(found, _FunctionType) and not name.startswith("_"):
-                if found.__module__.startswith(__name__):
-                    yield found
-
 
 if not _TYPE_CHECKING:
     __getattr__ = _torch_words.module_getattr(__name__, _torch_words.FUNCTIONS)

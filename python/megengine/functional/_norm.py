@@ -37,7 +37,7 @@ def batch_norm(
     momentum: float | Tensor = 0.9,
     eps: float = 1e-5,
     inplace: bool = True,
-) -> Any:  # a Tensor; (out, mean, var) unless inplace
+) -> Any:  # a Tensor; (out, mean, var) from training unless inplace
     """Normalizes each channel (axis 1) over the batch: ``(x - mean) / sqrt(var + eps) * weight +
     bias``.
 
@@ -47,7 +47,7 @@ def batch_norm(
     running_var. momentum: how much of the running statistics stays; training moves them to
     ``momentum * old + (1 - momentum) * new``, where the new variance is the unbiased one. eps: is
     added to the variance. inplace: whether running_mean and running_var themselves are changed; if
-    not, the moved ones are returned as (out, running_mean, running_var).
+    not, training returns the moved ones as (out, running_mean, running_var). They keep their dtype.
     AssertionError unless both running statistics are given in inference.
     Source: Ioffe and Szegedy, 2015, "Batch Normalization".
 
@@ -65,13 +65,12 @@ def batch_norm(
         assert running_mean is not None and running_var is not None, (
             "batch_norm: inference needs running_mean and running_var"
         )
-        out = _normalize_by(inp, running_mean, running_var, weight, bias, eps)
-        return out if inplace else (out, running_mean, running_var)
+        return _normalize_by(inp, running_mean, running_var, weight, bias, eps)
     (inp,) = _to_low(inp)
     c = inp._tuple_shape[1]
     if inp.size == 0:  # no statistics; those that run stay
         out = ops.identity(inp)
-        return out if inplace else (out, running_mean, running_var)
+        return out if inplace or running_mean is None else (out, running_mean, running_var)
     out, mean, var = ops.batch_norm(
         inp, _channels(weight, c, 1.0, inp), _channels(bias, c, 0.0, inp), eps=float(eps)
     )
@@ -82,7 +81,7 @@ def batch_norm(
         running_var = _moved(
             running_var, var.detach(), momentum, count / (count - 1) if count > 1 else 1.0, inplace
         )
-    return out if inplace else (out, running_mean, running_var)
+    return out if inplace or running_mean is None else (out, running_mean, running_var)
 
 
 def _moved(
@@ -90,6 +89,8 @@ def _moved(
 ) -> Tensor:
     batch = ops.reshape(batch, shape=running._tuple_shape)
     moved = ops.add(ops.mul(running, momentum), ops.mul(batch, (1 - momentum) * correction))
+    if moved.dtype != running.dtype:
+        moved = ops.cast(moved, dtype=running.dtype.name)
     if not inplace:
         return moved
     running._reset(moved)

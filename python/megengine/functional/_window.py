@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
+from .._deprecation import warn_of
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype
@@ -19,16 +21,19 @@ _PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "refl
 @keeps_quantized_dtype
 def pad(
     src: Tensor,
-    pad_width: int | Sequence[int] | Sequence[Sequence[int]],
+    pad_width: int | Sequence[int] | Sequence[Sequence[int]] | None = None,
     mode: str = "constant",
     constant_value: float = 0.0,
+    *,
+    pad_witdth: Any = None,
 ) -> Tensor:
     """Adds elements at both ends of each axis.
 
     src: any shape. pad_width: one pair (before, after) per axis, axes without one keep their
     extent; a single pair or int is for the first axis. mode: "constant"; "edge" or "replicate"
     repeat the outermost element; "reflect" mirrors at it. constant_value: what "constant" fills in.
-    ValueError for an unknown mode, a negative width or more pairs than axes.
+    pad_witdth: pad_width as MegEngine 1.8 spelt it; it goes with megjit 1.0.
+    ValueError for an unknown mode, a negative width or more pairs than axes; TypeError without a width.
 
     >>> from megengine import Tensor, functional as F
     >>> F.pad(Tensor([[1, 2, 3]]), ((0, 0), (2, 1)), mode="reflect").numpy()
@@ -38,12 +43,18 @@ def pad(
            [1, 2, 3]], dtype=int32)
     """
     require_tensors("pad", src)
+    if pad_witdth is not None and pad_width is None:
+        warn_of("functional.pad(pad_witdth=)", stacklevel=3)
+        pad_width = pad_witdth
+    if pad_width is None:
+        raise TypeError("pad: pad_width is missing")
     kind = _PAD_MODES.get(str(mode).lower())
     if kind is None:
         raise ValueError(f"pad: mode {mode!r} is not one of {', '.join(_PAD_MODES)}")
     widths = as_widths(pad_width, src.ndim)
     before = tuple(w[0] for w in widths)
     after = tuple(w[1] for w in widths)
+    _core.check_number(constant_value, src.dtype)
     return ops.pad(src, before=before, after=after, mode=kind, value=float(constant_value))
 
 

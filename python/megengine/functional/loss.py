@@ -124,7 +124,7 @@ def binary_cross_entropy(
 
     pred: logits, for which the loss is finite whatever they are, or probabilities unless
     with_logits. label: 0 to 1; broadcasts with pred. reduction: "mean" and "sum" give a 0-d tensor,
-    "none" the loss of each element. ValueError for another one.
+    "none" the loss of each element. ValueError for another one. ``0 * log(0)`` is 0.
 
     >>> from megengine import Tensor, functional as F
     >>> pred, label = Tensor([0.0, 200.0]), Tensor([1.0, 0.0])
@@ -134,9 +134,15 @@ def binary_cross_entropy(
     pred = _to_high(pred)
     if with_logits:  # softplus(x) - x * label: the same, finite for every x
         return _reduce(ops.sub(ops.softplus(pred), ops.mul(pred, label)), reduction)
-    positive = ops.mul(label, ops.log(pred))
-    negative = ops.mul(ops.sub(1.0, label), ops.log(ops.sub(1.0, pred)))
+    positive = _times_log(label, pred)
+    negative = _times_log(ops.sub(1.0, label), ops.sub(1.0, pred))
     return _reduce(ops.neg(ops.add(positive, negative)), reduction)
+
+
+def _times_log(x: Tensor, y: Tensor) -> Tensor:
+    """x * log(y), and 0 where x is 0: a certain prediction that is right costs nothing."""
+    is_zero = ops.equal(x, 0.0)
+    return ops.where(is_zero, 0.0, ops.mul(x, ops.log(ops.where(is_zero, 1.0, y))))
 
 
 def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "mean") -> Tensor:

@@ -2,6 +2,7 @@
 end.
 """
 
+import builtins
 from collections.abc import Callable, Sequence
 from typing import Literal, overload
 
@@ -15,7 +16,7 @@ from ..core.tensor.shapes import as_int, normalize_axes, normalize_axis, reduce,
 from ..tensor import Tensor
 
 __all__ = [
-    "argmax", "argmin", "argsort", "cross", "dot", "isinf", "isnan", "matinv", "matmul", "max",
+    "all", "any", "argmax", "argmin", "argsort", "cross", "dot", "isinf", "isnan", "matinv", "matmul", "max",
     "mean", "min", "norm", "normalize", "prod", "sign", "sort", "std", "sum", "svd", "topk", "var",
 ]  # fmt: skip
 
@@ -57,6 +58,38 @@ def sign(x: Tensor) -> Tensor:
     array([-1.,  0.,  1.], dtype=float32)
     """
     return ops.sign(x)
+
+
+def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Tells whether an element along ``axis`` is not 0.
+
+    inp: any shape and dtype; NaN is not 0. axis, keepdims: as in `sum`. Returns bool; False without elements.
+    What is no tensor or array goes to Python's own ``any``, whose name a star import hides.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[0.0, 2.0], [0.0, 0.0]])
+    >>> F.any(x > 1).item(), F.any(x, axis=1).tolist()
+    (True, [True, False])
+    """
+    if not isinstance(inp, (Tensor, np.ndarray)):
+        return builtins.any(inp)
+    return ops.not_equal(reduce(ops.not_equal(as_tensor(inp), 0), ops.reduce_sum, axis, keepdims, "any"), 0)
+
+
+def all(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Tells whether no element along ``axis`` is 0.
+
+    inp: any shape and dtype. axis, keepdims: as in `sum`. Returns bool; True without elements.
+    What is no tensor or array goes to Python's own ``all``, whose name a star import hides.
+
+    >>> from megengine import Tensor, functional as F
+    >>> x = Tensor([[1.0, 2.0], [0.0, 1.0]])
+    >>> F.all(x >= 0).item(), F.all(x, axis=1).tolist()
+    (True, [True, False])
+    """
+    if not isinstance(inp, (Tensor, np.ndarray)):
+        return builtins.all(inp)
+    return ops.equal(reduce(ops.equal(as_tensor(inp), 0), ops.reduce_sum, axis, keepdims, "all"), 0)
 
 
 def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -281,10 +314,10 @@ def topk(
 ) -> tuple[Tensor, Tensor]:
     """Finds the ``k`` largest elements of the last axis, sorted, and their indices.
 
-    inp: at least one axis. k: all elements are returned where there are fewer. descending: False
-    finds the smallest ones, in rising order. kth_only: returns the k-th alone, without the axis.
+    inp: at least one axis. k: all elements are returned where there are fewer; below 0, the ``-k`` elements of
+    the other end, in the other order. descending: False finds the smallest ones, in rising order. kth_only: returns the k-th alone, without the axis.
     no_sort: has no effect, the elements are always sorted.
-    Returns (values, indices), [..., k], indices int32. ValueError for k < 1, an empty axis or a 0-d
+    Returns (values, indices), [..., k], indices int32. ValueError for k = 0, an empty axis or a 0-d
     inp.
 
     >>> from megengine import Tensor, functional as F
@@ -299,10 +332,11 @@ def topk(
         raise ValueError("topk: a 0-d tensor has no axis")
     axis = inp.ndim - 1
     extent = inp._tuple_shape[axis]
-    if k < 1 or extent == 0:
+    if k == 0 or extent == 0:
         raise ValueError(f"topk: k = {k} for an axis of {extent} elements")
-    k = k if k < extent else extent
-    values, indices = ops.topk(inp, k=k, axis=axis, descending=bool(descending))
+    descending = bool(descending) == (k > 0)
+    k = builtins.min(builtins.abs(k), extent)
+    values, indices = ops.topk(inp, k=k, axis=axis, descending=descending)
     if kth_only:
         return taken(values, axis, k - 1), taken(indices, axis, k - 1)
     return values, indices

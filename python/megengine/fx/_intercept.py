@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .. import functional, random
+from .. import random
 from .._files import admitted
 from .._graph import users_line
 from .._graph.redirect import Interception
 from .._graph.tree import leaves
+from ..functional._recorded import recorded_functions
 from ..module import Module
 from ..tensor import Tensor
 from .proxy import ARITHMETIC, COMPARISONS, Proxy, TraceError
@@ -115,7 +116,7 @@ def _attributes() -> Iterator[tuple[type, str, Any]]:
         yield Tensor, name, _deferring(getattr(Tensor, name))
 
 
-_interception = Interception([*functional._recorded(), *_random_methods], _handle, _attributes)
+_interception = Interception([*recorded_functions(), *_random_methods], _handle, _attributes)
 
 
 def _named_dispatch(fn: Callable[..., Any]) -> Callable[..., Any]:

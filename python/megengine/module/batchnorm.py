@@ -80,14 +80,21 @@ class _BatchNorm(_Norm):
     def forward(self, inp: Tensor) -> Tensor:
         """Return ``inp`` (N, num_features, ...) normalized, of the same shape.
 
-        In training mode the running statistics are updated too. ValueError for an input of another
-        rank.
+        In training mode the running statistics are updated too, unless track_running_stats was set to False later:
+        then eval mode is an AssertionError. ValueError for an input of another rank.
         """
         self._check_input_ndim(inp)
         terms = self.running_mean, self.running_var, self.weight, self.bias
         if self.freeze:
             fixed = [None if term is None else term.detach() for term in terms]
             return F.batch_norm(inp, *fixed, training=False, eps=self.eps)
+        if not self.track_running_stats and self.running_mean is not None:  # set later
+            if not self.training:
+                raise AssertionError(
+                    f"{type(self).__name__}: eval mode needs the running statistics, and track_running_stats was set to False\n"
+                    "  fix: set it to True, or give track_running_stats=False to the constructor"
+                )
+            terms = None, None, self.weight, self.bias
         return self._batch_norm(inp, *terms, self.training or not self.track_running_stats)
 
     def _batch_norm(

@@ -15,7 +15,7 @@ class Dropout(Module):
     """Zeroes elements at random in training and scales the others so that the mean stays.
 
     drop_prob: probability in [0, 1) of each element to become 0, 0 by default; the others are
-    multiplied by 1 / (1 - drop_prob). In `eval` mode inputs pass unchanged.
+    multiplied by 1 / (1 - drop_prob); ValueError for another one. In `eval` mode inputs pass unchanged.
     Source: Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from
     Overfitting".
 
@@ -31,6 +31,8 @@ class Dropout(Module):
 
     def __init__(self, drop_prob: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        if not 0 <= drop_prob < 1:
+            raise ValueError(f"Dropout: drop_prob must lie in [0, 1), got {drop_prob}")
         self.drop_prob = drop_prob
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -241,9 +241,9 @@ class RNNBase(Module):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not 0 <= dropout <= 1 or proj_size < 0 or num_layers < 1:
+        if not 0 <= dropout < 1 or proj_size < 0 or num_layers < 1:
             raise ValueError(
-                f"{type(self).__name__}: needs num_layers >= 1, 0 <= dropout <= 1, proj_size >= 0; "
+                f"{type(self).__name__}: needs num_layers >= 1, 0 <= dropout < 1, proj_size >= 0; "
                 f"got {num_layers}, {dropout}, {proj_size}"
             )
         if proj_size and not self._projects:

@@ -140,10 +140,12 @@ class RNG:
         >>> x.shape, bool((abs(x.numpy()) <= 1).all())
         ((2, 3), True)
         """
-        assert low < high, f"uniform: low {low} is not below high {high}"
+        if not low < high:
+            raise AssertionError(f"uniform: low {low} is not below high {high}")
         x = ops.random_uniform(self._key(), shape=_shape(size))
         if (low, high) != (0, 1):
-            x = ops.add(ops.mul(x, high - low), low)
+            below = np.nextafter(np.float32(high), np.float32(-np.inf))  # rounding could give high itself
+            x = ops.minimum(ops.add(ops.mul(x, high - low), low), float(below))
         return self._placed(x)
 
     def normal(self, mean: float = 0, std: float = 1, size: IntsLike | None = None) -> Tensor:

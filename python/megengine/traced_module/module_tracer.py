@@ -10,9 +10,9 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from .. import functional
 from .._graph.redirect import Interception
 from ..core.ops import builtin
+from ..functional._recorded import recorded_functions
 from ..module import Module
 from ..random import RNG
 from ..tensor import Tensor
@@ -64,7 +64,7 @@ def inserting(what: str) -> Any:
 
 
 def _functions() -> Iterator[types.FunctionType]:
-    yield from functional._recorded()
+    yield from recorded_functions()
     for name in _RANDOM_METHODS:
         yield getattr(RNG, name)
     yield cast(types.FunctionType, builtin.apply)

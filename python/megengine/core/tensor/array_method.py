@@ -182,6 +182,14 @@ class ArrayMethodMixin(_Tensor):
         """Returns the sum over ``axis`` (all axes when None); bool is summed as int32."""
         return shapes.reduce(self, ops.reduce_sum, axis, keepdims, "sum")
 
+    def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
+        """Returns whether an element over ``axis`` (all axes when None) is not 0, as bool."""
+        return ops.not_equal(shapes.reduce(ops.not_equal(self, 0), ops.reduce_sum, axis, keepdims, "any"), 0)
+
+    def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
+        """Returns whether no element over ``axis`` (all axes when None) is 0, as bool."""
+        return ops.equal(shapes.reduce(ops.equal(self, 0), ops.reduce_sum, axis, keepdims, "all"), 0)
+
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
         """Returns the product over ``axis`` (all axes when None)."""
         return shapes.reduce(self, ops.reduce_prod, axis, keepdims, "prod")

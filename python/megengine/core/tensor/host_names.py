@@ -70,9 +70,10 @@ def _handle(
 
 def _functions() -> Iterator[types.FunctionType]:
     from ... import functional
+    from ...functional._recorded import MODULES
     from .array_method import ArrayMethodMixin
 
-    for holder in (functional, *functional._modules, ArrayMethodMixin):
+    for holder in (functional, *MODULES, ArrayMethodMixin):
         for value in vars(holder).values():
             if isinstance(value, types.FunctionType) and value.__module__.startswith("megengine."):
                 yield value
