@@ -80,6 +80,16 @@ def test_svds_vectors_are_numpys_but_for_their_signs(shape, full):
         np.testing.assert_allclose(vectors @ vectors.swapaxes(-1, -2), np.broadcast_to(np.eye(vectors.shape[-2]), (*shape[:-2], *[vectors.shape[-2]] * 2)), atol=1e-5)
 
 
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_any_and_all_are_numpys(axis, keepdims):
+    x = np.array([[True, False, True], [True, True, True], [False, False, False]])
+    keepdims = keepdims and axis is not None
+    for function, reference in ((F.any, np.any), (F.all, np.all)):
+        got, want = function(Tensor(x), axis, keepdims).numpy(), reference(x, axis=axis, keepdims=keepdims)
+        assert got.dtype == np.bool_ and got.ravel().tolist() == np.ravel(want).tolist()
+
+
 COMPLEX = np.array([[1 + 2j, -0.5j], [3, -1 - 1j]], np.complex64)
 
 
