@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import stat
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ def cache_dir(*parts: str) -> str:
 
 @contextlib.contextmanager
 def one_process_at_a_time(name: str) -> Iterator[None]:
-    """Who comes to a block of this name, in any process of the user on this machine, waits until nobody is in it."""
+    """Only one process of the user on this machine runs a block of this name at a time; others wait."""
     path = cache_dir("locks", name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "a") as file:
@@ -30,13 +31,15 @@ def one_process_at_a_time(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replaced(path: str | os.PathLike[str]) -> Iterator[str]:
-    """A path to write to, which takes the place of ``path`` when the block ends without an error; else it is removed."""
+    """A path to write to, which takes the place of ``path``, with its mode, when the block ends without an error; else it is removed."""
     target = os.path.realpath(path)
     if not os.path.isdir(os.path.dirname(target)):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to write into", os.path.dirname(target))
     partial = f"{target}.{os.getpid()}.{threading.get_ident()}.part"
     try:
         yield partial
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copymode(target, partial)
         os.replace(partial, target)
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -581,3 +581,45 @@ def test_nobody_outlives_the_command(tmp_path):
         while lives(pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not lives(pid)
+
+
+def test_what_was_overheard_of_a_greeting_opens_no_connection():
+    """A recorded caller is turned away, and so is a listener who lacks the token."""
+    from megengine.distributed import _joining
+
+    class Caller:  # what _connection_to asks of a client
+        master_ip, _token = "127.0.0.1", "secret"
+
+    def listen(token, deadline, found):
+        try:
+            rank, accepted = _joining._next_caller(listener, 0, token, deadline)
+            accepted.close()
+            found.append(rank)
+        except TimeoutError:
+            found.append(None)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = ["127.0.0.1", listener.getsockname()[1]]
+        deadline, found = time.monotonic() + 30, []
+        thread = threading.Thread(target=listen, args=("secret", deadline, found))
+        thread.start()
+        real, sent = socket.socket.sendall, []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(socket.socket, "sendall", lambda self, data: (sent.append((self, data)), real(self, data))[1])
+            connection = _joining._connection_to(0, 1, address, Caller(), deadline)
+            thread.join()
+        assert found == [1]
+        overheard = [data for who, data in sent if who is connection]
+        thread = threading.Thread(target=listen, args=("secret", time.monotonic() + 2, found))
+        thread.start()
+        with socket.create_connection(tuple(address)) as thief:
+            thief.sendall(b"".join(overheard))
+            thread.join()
+        assert found == [1, None]
+        thread = threading.Thread(target=listen, args=("other", time.monotonic() + 2, found))
+        thread.start()
+        with pytest.raises(OSError, match="another process"):
+            _joining._connection_to(0, 1, address, Caller(), time.monotonic() + 30)
+        thread.join()
+        assert found == [1, None, None]
+        connection.close()

@@ -72,7 +72,7 @@ def test_a_folder_without_hubconf_is_refused(tmp_path):
 
 
 def test_a_cached_repository_is_used_without_the_network(home, monkeypatch):
-    write_repository(home / "hub" / "github.com_owner_name_main", "cached", 5)
+    write_repository(home / "hub" / "github.com@owner@name@main", "cached", 5)
     monkeypatch.setattr(fetcher, "download_from_url", None)
     assert hub.load("owner/name:main", "net") == 6
 
@@ -94,9 +94,37 @@ def test_an_archive_is_fetched_unpacked_and_kept(home, tmp_path, monkeypatch):
     hub.list("owner/name", commit="abcdef12", git_host="gitlab.com")
     assert asked[1] == "https://gitlab.com/owner/name/-/archive/abcdef12/name-abcdef12.zip"
     assert sorted(os.listdir(home / "hub")) == [
-        "github.com_owner_name_dev_x",
-        "gitlab.com_owner_name_master_abcdef12",
+        "github.com@owner@name@dev%2Fx",
+        "gitlab.com@owner@name@master@abcdef12",
     ]
+
+
+def test_no_two_sources_share_a_folder(home, tmp_path, monkeypatch):
+    sources = ["acme/model:dev_master", "acme/model_dev:master", "acme/model:dev/master", "acme_model/dev:master", "acme/model:dev_master"]
+    asked = []
+
+    def download(url, path):
+        asked.append(url)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("top/hubconf.py", f"def net(): return {len(asked)}")
+
+    monkeypatch.setattr(fetcher, "download_from_url", download)
+    assert [hub.load(source, "net") for source in sources] == [1, 2, 3, 4, 1]
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(home, monkeypatch):
+    def download(url, path):
+        with zipfile.ZipFile(path, "w") as archive:
+            for number in range(3):
+                archive.writestr(f"top/{number}.py", "x" * 100)
+
+    monkeypatch.setattr(fetcher, "download_from_url", download)
+    for limit in ({"_MOST_FILES": 2}, {"_MOST_BYTES": 299}):
+        with monkeypatch.context() as patch:
+            patch.setattr(fetcher, *next(iter(limit.items())))
+            with pytest.raises(exceptions.GitPullError, match="3 files of 300 bytes"):
+                hub.list("owner/name")
+    assert not [name for name in os.listdir(home / "hub") if not name.startswith(".")]
 
 
 def fetched_by_three(home, monkeypatch, module, content, load):
@@ -161,7 +189,7 @@ def test_a_ssh_clone_that_fails_is_a_pull_error(monkeypatch):
 
 def test_packages_of_two_repositories_do_not_mix(home):
     for name, size in (("one", 1), ("two", 2)):
-        folder = home / "hub" / f"github.com_owner_{name}_master"
+        folder = home / "hub" / f"github.com@owner@{name}@master"
         (folder / "model").mkdir(parents=True)
         (folder / "model" / "__init__.py").write_text(f"SIZE = {size}")
         (folder / "hubconf.py").write_text("from model import SIZE\ndef net(): return SIZE")

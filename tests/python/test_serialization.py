@@ -1,6 +1,7 @@
 """save and load: round trips, devices, and what a file may not do."""
 
 import collections
+import importlib
 import io
 import os
 import pickle
@@ -361,3 +362,29 @@ def test_saving_through_a_link_keeps_the_link(tmp_path):
 def test_saving_to_a_device_file_works():
     save([1], os.devnull)
     assert not os.path.isfile(os.devnull)
+
+
+def test_a_saved_file_keeps_the_mode_of_the_one_it_replaces(tmp_path):
+    path, link = tmp_path / "a.mge", tmp_path / "link.mge"
+    save({"x": 1}, path)
+    path.chmod(0o640)
+    link.symlink_to(path)
+    save({"x": 2}, link)
+    assert path.stat().st_mode & 0o777 == 0o640 and link.is_symlink()
+    assert load(path) == {"x": 2}
+
+
+def test_classes_of_libraries_are_refused_wherever_they_are_installed(tmp_path, monkeypatch):
+    code = "class Kept:\n    def __setstate__(self, state):\n        raise SystemExit('code of the file has run')\n"
+    for folder in ("venv/site-packages", "usr/dist-packages", "zipped.zip/site-packages"):
+        home = tmp_path / folder
+        home.mkdir(parents=True)
+        name = "library_" + folder.split("/")[0].replace(".", "_")
+        (home / f"{name}.py").write_text(code)
+        monkeypatch.syspath_prepend(home)
+        module = importlib.import_module(name)
+        thing = module.Kept()
+        thing.a = 1
+        save(thing, tmp_path / "thing.mge")
+        with pytest.raises(RefusedClassError, match=name):
+            load(tmp_path / "thing.mge")

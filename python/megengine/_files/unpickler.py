@@ -211,12 +211,26 @@ def _installed() -> tuple[str, ...]:
     return tuple(os.path.realpath(paths[key]) + os.sep for key in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
+@functools.cache
+def _distributed() -> frozenset[str]:
+    """The top modules of all installed distributions, wherever they lie: for this user, in a zip file, editable."""
+    from importlib.metadata import packages_distributions  # slow to import
+
+    return frozenset(packages_distributions())
+
+
+def _is_of_a_library(module: str, file: str) -> bool:
+    place = os.path.realpath(file)
+    folders = {"site-packages", "dist-packages"}.intersection(place.split(os.sep))
+    return bool(folders) or place.startswith(_installed()) or module.split(".")[0] in _distributed()
+
+
 def _class_of_the_program(module: str, name: str) -> type | None:
     """A class that ``__main__`` or an imported module of the program defines; of libraries there are too many to be harmless."""
     holder: Any = sys.modules.get(module)
     if module != "__main__":
         file = getattr(holder, "__file__", None)
-        if file is None or os.path.realpath(file).startswith(_installed()) or module.split(".")[0] == "megengine":
+        if file is None or _is_of_a_library(module, file) or module.split(".")[0] == "megengine":
             return None
     for part in name.split("."):
         holder = vars(holder).get(part) if isinstance(holder, (type, types.ModuleType)) else None

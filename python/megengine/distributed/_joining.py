@@ -2,12 +2,13 @@
 
 In: the world's key-value server. Out: a connected socket for each other process. Each listens
 on the loopback if the server does, else on all addresses, tells the server the one by which it reaches it, and connects to those of
-lower rank; both sides show that they have the token.
+lower rank; both sides show that they have the token, by signing numbers that the other has drawn for this connection alone: what was overheard is of no use.
 """
 
 from __future__ import annotations
 
 import hmac
+import secrets
 import socket
 import struct
 import time
@@ -17,7 +18,8 @@ from ..version import megjit_version
 from ._environment import LOOPBACK, host_for
 from .server import Client
 
-_HELLO = struct.Struct(">32sI")  # the token's signature of the rank; the rank
+_NONCE_BYTES, _SIGNATURE_BYTES = 16, 32
+_HELLO = struct.Struct(f">{_NONCE_BYTES}sI")  # a nonce; the rank
 
 
 def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
@@ -37,11 +39,10 @@ def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
             for other in range(rank):
                 sockets[other] = _connection_to(other, rank, addresses[other], client, deadline)
             while len(sockets) < size - 1:
-                other, connection = _next_caller(listener, client._token, deadline)
+                other, connection = _next_caller(listener, rank, client._token, deadline)
                 if not rank < other < size or other in sockets:  # who has the token, but is of no world of ours
                     connection.close()
                     continue
-                connection.sendall(_hello(rank, client._token))
                 sockets[other] = connection
     except OSError as error:
         for connection in sockets.values():
@@ -62,37 +63,44 @@ def _connection_to(
     if host.startswith("127."):  # it is on the server's machine, which has another name here
         host = client.master_ip
     connection = socket.create_connection((host, port), _left(deadline))
-    connection.sendall(_hello(rank, client._token))
-    if _receive(connection) != _hello(other, client._token):
+    hello = _HELLO.pack(secrets.token_bytes(_NONCE_BYTES), rank)
+    connection.sendall(hello)
+    answer = _receive(connection, _HELLO.size)
+    proof = _receive(connection, _SIGNATURE_BYTES)
+    wanted = _signature(client._token, b"listener", hello, answer)
+    if _HELLO.unpack(answer)[1] != other or not hmac.compare_digest(proof, wanted):
         connection.close()
         raise OSError("it is another process that answers at its address")
+    connection.sendall(_signature(client._token, b"caller", hello, answer))
     return connection
 
 
-def _next_caller(listener: socket.socket, token: str, deadline: float) -> tuple[int, socket.socket]:
+def _next_caller(listener: socket.socket, rank: int, token: str, deadline: float) -> tuple[int, socket.socket]:
     """The rank and connection of the next one who has the token."""
     while True:
         listener.settimeout(_left(deadline))
         connection, _ = listener.accept()
         connection.settimeout(min(5.0, _left(deadline)))  # who says nothing holds up nobody for long
         try:
-            hello = _receive(connection)
-            other = _HELLO.unpack(hello)[1]
-            if hmac.compare_digest(hello, _hello(other, token)):
-                return other, connection
+            hello = _receive(connection, _HELLO.size)
+            answer = _HELLO.pack(secrets.token_bytes(_NONCE_BYTES), rank)
+            connection.sendall(answer + _signature(token, b"listener", hello, answer))
+            proof = _receive(connection, _SIGNATURE_BYTES)
+            if hmac.compare_digest(proof, _signature(token, b"caller", hello, answer)):
+                return _HELLO.unpack(hello)[1], connection
         except OSError:
             pass
         connection.close()
 
 
-def _hello(rank: int, token: str) -> bytes:
-    return _HELLO.pack(hmac.digest(token.encode(), str(rank).encode(), "sha256"), rank)
+def _signature(token: str, side: bytes, hello: bytes, answer: bytes) -> bytes:
+    return hmac.digest(token.encode(), side + hello + answer, "sha256")
 
 
-def _receive(connection: socket.socket) -> bytes:
+def _receive(connection: socket.socket, size: int) -> bytes:
     data = b""
-    while len(data) < _HELLO.size:
-        step = connection.recv(_HELLO.size - len(data))
+    while len(data) < size:
+        step = connection.recv(size - len(data))
         if not step:
             raise OSError("the connection was closed")
         data += step

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+from urllib.parse import quote
 
 from .._disk import cache_dir, one_process_at_a_time
 from ..logger import get_logger
@@ -19,6 +20,8 @@ from .const import DEFAULT_BRANCH_NAME, HTTP_READ_TIMEOUT
 from .exceptions import GitCheckoutError, GitPullError, InvalidGitHost, InvalidRepo
 
 HTTP_TIMEOUT = (5, HTTP_READ_TIMEOUT)  # seconds: to connect, to read
+
+_MOST_FILES, _MOST_BYTES = 100_000, 4 << 30  # of an unpacked archive
 
 _logger = get_logger(__name__)
 
@@ -67,8 +70,8 @@ class RepoFetcherBase:
         owner, name, branch = cls._parse_repo_info(repo_info)
         if commit is not None and not _COMMIT.fullmatch(commit):
             raise InvalidRepo(f"commit must be 4 to 40 hexadecimal digits, got {commit!r}")
-        parts = [git_host, owner, name, branch.replace("/", "_")] + ([commit] if commit else [])
-        target = os.path.join(hub_dir(), "_".join(parts).replace(":", "_"))
+        parts = [git_host, owner, name, branch] + ([commit] if commit else [])
+        target = os.path.join(hub_dir(), "@".join(quote(part, safe="") for part in parts))  # one folder for one source
         before = None if use_cache else _identity(target)
         if _identity(target) != before:
             _logger.debug("%s is in the cache: %s", repo_info, target)
@@ -173,6 +176,12 @@ def _unpacked(archive: str, folder: str) -> str:
     """The only top folder of an archive."""
     try:
         with zipfile.ZipFile(archive) as content:
+            size = sum(member.file_size for member in content.infolist())
+            if len(content.infolist()) > _MOST_FILES or size > _MOST_BYTES:
+                raise GitPullError(
+                    f"the archive holds {len(content.infolist())} files of {size} bytes, and at most {_MOST_FILES} of {_MOST_BYTES} are unpacked\n"
+                    "  fix: fetch it by git, with protocol SSH"
+                )
             content.extractall(folder)  # keeps members inside of folder
     except zipfile.BadZipFile as error:
         raise GitPullError(f"the host did not send an archive: {error}") from error
