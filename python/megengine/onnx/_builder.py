@@ -44,7 +44,8 @@ class Operand:
 
     def plain(self) -> Any:
         """The array as numbers: a tuple of 1-d ones, a single number of 0-d ones."""
-        assert self.array is not None
+        if self.array is None:
+            raise AssertionError("self.array is not None does not hold")
         array = self.array.astype(np.float64) if self.array.dtype.kind not in "iub" else self.array
         return array.item() if array.ndim == 0 else tuple(array.tolist())
 
@@ -95,7 +96,8 @@ class Builder:
     def tensor(self, operand: Operand) -> fx.Node:
         """The node that gives the operand's value."""
         if operand.node is None:
-            assert operand.array is not None
+            if operand.array is None:
+                raise AssertionError("operand.array is not None does not hold")
             operand.node = self.store(operand.name, operand.array)
         return operand.node
 
