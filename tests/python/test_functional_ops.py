@@ -137,3 +137,84 @@ def test_conv_transpose3d_is_the_adjoint_of_conv3d(groups):
     longer = F.conv_transpose3d(y, w, **{**options, "output_padding": (1, 0, 1)}).numpy()
     np.testing.assert_allclose(longer[:, :, :5, :, :7], back, rtol=1e-5, atol=1e-5)
     assert longer.shape == (2, 4, 6, 6, 8)
+
+
+def test_any_and_all_are_numpys():
+    for x in (np.array([[0.0, np.nan], [0, 0]]), np.array([[1, 2], [0, 3]]), np.zeros((0, 2)), np.array([[True], [False]])):
+        for axis, keepdims in ((None, False), (0, False), (1, True)):
+            for ours, theirs in ((F.any, np.any), (F.all, np.all), (Tensor.any, np.any), (Tensor.all, np.all)):
+                result = ours(Tensor(x), axis=axis, keepdims=keepdims).numpy()
+                assert result.dtype == np.bool_
+                np.testing.assert_array_equal(result, theirs(x, axis=axis, keepdims=keepdims))
+    assert F.any(x > 1 for x in [1, 2]) is True and F.all([True, False]) is False  # what a star import hides
+
+
+def test_topk_below_0_takes_the_other_end():
+    x = Tensor([3, 1, 4, 1, 5, 9, 2, 6])
+    for k, options, wanted in (
+        (-3, {}, ([1, 1, 2], [1, 3, 6])),
+        (-3, {"descending": False}, ([9, 6, 5], [5, 7, 4])),
+        (-3, {"kth_only": True}, (2, 6)),
+        (-30, {}, ([1, 1, 2, 3, 4, 5, 6, 9], [1, 3, 6, 0, 2, 4, 7, 5])),
+    ):
+        assert [found.tolist() for found in F.topk(x, k, **options)] == list(wanted)
+    with pytest.raises(ValueError, match="k = 0"):
+        F.topk(x, 0)
+
+
+def test_certain_predictions_cost_nothing_where_they_are_right():
+    pred, label = Tensor([0.0, 1.0, 0.5]), Tensor([0.0, 1.0, 1.0])
+    gm = autodiff.GradManager().attach([pred])
+    with gm:
+        loss = F.loss.binary_cross_entropy(pred, label, with_logits=False, reduction="none")
+        gm.backward(loss.sum())
+    np.testing.assert_allclose(loss.numpy(), [0, 0, np.log(2)], rtol=1e-6)
+    np.testing.assert_allclose(pred.grad.numpy(), [1, -1, -2], rtol=1e-6)
+    wrong = F.loss.binary_cross_entropy(Tensor([1.0]), Tensor([0.0]), with_logits=False)
+    assert wrong.item() == np.inf
+
+
+def test_batch_norm_without_running_statistics_gives_one_tensor():
+    x, mean, var = Tensor(np.arange(6, dtype=np.float32).reshape(3, 2)), F.zeros(2), F.ones(2)
+    assert isinstance(F.batch_norm(x, training=True, inplace=False), Tensor)
+    assert isinstance(F.batch_norm(x, mean, var, training=False, inplace=False), Tensor)
+    out, *moved = F.batch_norm(x, mean, var, training=True, inplace=False)
+    assert len(moved) == 2 and mean.tolist() == [0, 0]
+
+
+def test_running_statistics_of_halves_stay_halves():
+    mean, var = F.zeros(2).astype("float16"), F.ones(2).astype("float16")
+    F.batch_norm(Tensor(np.arange(6, dtype=np.float16).reshape(3, 2)), mean, var, training=True)
+    assert mean.dtype == var.dtype == np.float16 and mean.numpy()[0] > 0
+
+
+def test_an_identity_of_one_extent():
+    for extents in ([3], (3,), Tensor([3]), 3, (3, 3)):
+        np.testing.assert_array_equal(F.eye(extents).numpy(), np.eye(3))
+    with pytest.raises(ValueError, match="eye"):
+        F.eye((2, 3), 4)
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "wanted"),
+    [
+        (lambda x: F.maximum(x, 1.0), [0, 1, 2], [0, 1, 1]),
+        (lambda x: F.minimum(x, 1.0), [0, 1, 2], [1, 1, 0]),
+        (lambda x: F.maximum(1.0, x), [0, 1, 2], [0, 0, 1]),
+        (lambda x: F.clip(x, -1, 3), [-2, -1, 0, 3, 4], [0, 1, 1, 1, 0]),
+        (lambda x: F.leaky_relu(x, 0.1), [-1, 0, 1], [0.1, 1, 1]),
+        (lambda x: F.prelu(x, Tensor([0.25])), [-1, 0, 1], [0.25, 1, 1]),
+        (F.hswish, [-4, -3, 3, 4], [0, -0.5, 1.5, 1]),
+        (F.relu, [-1, 0, 1], [0, 0, 1]),
+        (F.relu6, [0, 1, 6], [0, 1, 0]),
+        (F.hsigmoid, [-3, 0, 3], [0, 1 / 6, 0]),
+        (F.softplus, [0], [0.5]),
+        (lambda x: F.logaddexp(x, x.detach()), [0], [0.5]),
+    ],
+)
+def test_gradients_at_ties_and_bounds_are_the_originals(function, x, wanted):
+    x = Tensor(np.array(x, np.float32))
+    gm = autodiff.GradManager().attach([x])
+    with gm:
+        gm.backward(F.sum(function(x)))
+    np.testing.assert_allclose(x.grad.numpy(), wanted, rtol=1e-6)

@@ -416,3 +416,22 @@ def test_functional_and_module_agree_under_compute_mode():
     np.testing.assert_array_equal(
         layer(x).numpy(), F.nn.linear(x, layer.weight, layer.bias).numpy()
     )
+
+
+def test_running_statistics_that_are_switched_off_later_stay():
+    layer = M.BatchNorm2d(2)
+    layer.track_running_stats = False
+    x = mge.Tensor(np.random.default_rng(0).standard_normal((4, 2, 3, 3)).astype(np.float32))
+    y = layer(x).numpy()
+    np.testing.assert_allclose(y.mean(axis=(0, 2, 3)), 0, atol=1e-6)  # the batch's
+    assert layer.running_mean.numpy().ravel().tolist() == [0, 0] and layer.running_var.numpy().ravel().tolist() == [1, 1]
+    layer.eval()
+    with pytest.raises(AssertionError, match="track_running_stats"):
+        layer(x)
+
+
+@pytest.mark.parametrize("probability", [2.0, 1.0, -0.1, float("nan")])
+def test_dropout_of_all_or_more_is_refused_when_it_is_made(probability):
+    for make in (lambda: M.Dropout(probability), lambda: M.LSTM(2, 2, num_layers=2, dropout=probability)):
+        with pytest.raises(ValueError, match=str(probability)):
+            make()

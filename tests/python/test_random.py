@@ -149,3 +149,13 @@ def test_multinomial_without_replacement_repeats_nothing():
     assert sorted(random.multinomial(F.ones((5,)), 5).tolist()) == [0, 1, 2, 3, 4]
     with pytest.raises(AssertionError, match="3 samples without replacement from 2"):
         random.multinomial(Tensor([1.0, 0.0, 1.0]), 3)
+
+
+def test_uniform_draws_stay_below_the_upper_bound():
+    """Of 2^24 draws that are scaled, some would be rounded to it."""
+    x = random.uniform(1e6, 1e6 + 1, size=(4096,)).numpy()
+    assert x.min() >= 1e6 and x.max() < 1e6 + 1
+    x = random.uniform(-1.0, 1.0, size=(1 << 22,)).numpy()
+    assert x.min() >= -1 and x.max() < 1
+    with pytest.raises(AssertionError, match="low 5 is not below high 1"):
+        random.uniform(5, 1)
