@@ -27,9 +27,8 @@ _override = _config.override
 
 
 def _check_level(level: int) -> int:
-    assert level in (0, 1, 2), (
-        f"async_level: {level!r} is not 0 (all at once), 1 or 2 (errors when a value is read)"
-    )
+    if level not in (0, 1, 2):
+        raise AssertionError(f"async_level: {level!r} is not 0 (all at once), 1 or 2 (errors when a value is read)")
     return int(level)
 
 

@@ -370,10 +370,14 @@ def set_prealloc_config(
     >>> import megengine as mge
     >>> mge.set_prealloc_config(min_req=64 * 2**20, device_type=mge.device.DeviceType.CUDA)
     """
-    assert alignment > 0, f"set_prealloc_config: alignment {alignment} is not positive"
-    assert min_req > 0, f"set_prealloc_config: min_req {min_req} is not positive"
-    assert max_overhead >= 0, f"set_prealloc_config: max_overhead {max_overhead} is negative"
-    assert growth_factor >= 1, f"set_prealloc_config: growth_factor {growth_factor} is below 1"
+    if not alignment > 0:
+        raise AssertionError(f"set_prealloc_config: alignment {alignment} is not positive")
+    if not min_req > 0:
+        raise AssertionError(f"set_prealloc_config: min_req {min_req} is not positive")
+    if not max_overhead >= 0:
+        raise AssertionError(f"set_prealloc_config: max_overhead {max_overhead} is negative")
+    if not growth_factor >= 1:
+        raise AssertionError(f"set_prealloc_config: growth_factor {growth_factor} is below 1")
     no_effect("set_prealloc_config", "blocks are aligned to 64 bytes", alignment=64 % alignment != 0)
     kind = DeviceType(device_type).value
     for place, info in _core.devices().items():

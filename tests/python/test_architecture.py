@@ -166,3 +166,14 @@ def test_the_table_allows_nothing_that_nobody_needs():
         if not any((package, target) in seen for package in left)
     ]
     assert not idle, "arrows in docs/architecture.md without an import:\n" + "\n".join(idle)
+
+
+def test_the_package_checks_by_exceptions():
+    """`python -O` leaves out assert statements: an input that they refuse would pass."""
+    statements = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "python/megengine").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assert)
+    ]
+    assert not statements, statements

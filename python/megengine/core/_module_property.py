@@ -10,7 +10,8 @@ def add_properties(module_name: str, properties: dict[str, property]) -> None:
     """Gives the module ``module_name`` the properties ``{name: property}``."""
     module = sys.modules[module_name]
     base = type(module)
-    assert issubclass(base, types.ModuleType)
+    if not issubclass(base, types.ModuleType):
+        raise AssertionError("issubclass(base, types.ModuleType) does not hold")
     module.__class__ = type(base.__name__, (base,), dict(properties))
 
 

@@ -28,7 +28,8 @@ class Exponential(Distribution):
     def __init__(self, rate: float | Tensor) -> None:
         self.rate = rate if isinstance(rate, Tensor) else Tensor(np.asarray(rate, np.float32))
         if not is_tracing():
-            assert bool((self.rate.numpy() > 0).all()), f"Exponential: rate must be positive, not {rate}"
+            if not bool((self.rate.numpy() > 0).all()):
+                raise AssertionError(f"Exponential: rate must be positive, not {rate}")
         super().__init__(self.rate._tuple_shape)
 
     @property

@@ -236,7 +236,8 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     True
     """
     require_tensors("dropout", inp)
-    assert 0 <= drop_prob < 1, f"dropout: drop_prob {drop_prob} is not in [0, 1)"
+    if not 0 <= drop_prob < 1:
+        raise AssertionError(f"dropout: drop_prob {drop_prob} is not in [0, 1)")
     if not training or drop_prob == 0:
         return inp
     if inp.dtype.name not in ("float32", "float16", "bfloat16"):

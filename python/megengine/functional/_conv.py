@@ -182,9 +182,8 @@ def _transposed(
         as_pair(dilation, f"{op}: dilation", n),
         as_pair(output_padding, f"{op}: output_padding", n),
     )
-    assert all(e < step or e == 0 for e, step in zip(extra, s, strict=False)), (
-        f"{op}: output_padding {extra} must be smaller than stride {s}"
-    )
+    if not all(e < step or e == 0 for e, step in zip(extra, s, strict=False)):
+        raise AssertionError(f"{op}: output_padding {extra} must be smaller than stride {s}")
     extents, kernel = inp._tuple_shape[2:], weight._tuple_shape[2:]
     out = tuple(
         (extents[i] - 1) * s[i] - 2 * p[i] + d[i] * (kernel[i] - 1) + 1 + extra[i] for i in range(n)

@@ -62,9 +62,8 @@ def batch_norm(
     """
     require_tensors("batch_norm", inp)
     if not training:
-        assert running_mean is not None and running_var is not None, (
-            "batch_norm: inference needs running_mean and running_var"
-        )
+        if running_mean is None or running_var is None:
+            raise AssertionError("batch_norm: inference needs running_mean and running_var")
         return _normalize_by(inp, running_mean, running_var, weight, bias, eps)
     (inp,) = _to_low(inp)
     c = inp._tuple_shape[1]
@@ -158,9 +157,8 @@ def sync_batch_norm(
             eps=eps,
         )
     if not training:
-        assert running_mean is not None and running_var is not None, (
-            "sync_batch_norm: inference needs running_mean and running_var"
-        )
+        if running_mean is None or running_var is None:
+            raise AssertionError("sync_batch_norm: inference needs running_mean and running_var")
         return _normalize_by(inp, running_mean, ops.maximum(running_var, eps), weight, bias, 0.0)
     mean, var, count = _group_statistics(inp, group)
     if running_mean is not None:
@@ -237,7 +235,8 @@ def _terms(
 ) -> tuple[Tensor, Tensor] | tuple[None, None]:
     if not affine:
         return None, None
-    assert weight is not None and bias is not None, f"{op}: affine needs weight and bias"
+    if weight is None or bias is None:
+        raise AssertionError(f"{op}: affine needs weight and bias")
     return weight, bias
 
 

@@ -32,13 +32,12 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     array([1, 2], dtype=int32)
     """
     require_tensors("nms", boxes, scores)
-    assert boxes.ndim == 2 and boxes._tuple_shape[1] == 4, (
-        f"nms: boxes has shape {list(boxes._tuple_shape)}, not [n, 4]"
-    )
-    assert scores.ndim == 1, f"nms: scores has {scores.ndim} axes, not 1"
-    assert boxes._tuple_shape[0] == scores._tuple_shape[0], (
-        f"nms: {boxes._tuple_shape[0]} boxes but {scores._tuple_shape[0]} scores"
-    )
+    if boxes.ndim != 2 or boxes._tuple_shape[1] != 4:
+        raise AssertionError(f"nms: boxes has shape {list(boxes._tuple_shape)}, not [n, 4]")
+    if scores.ndim != 1:
+        raise AssertionError(f"nms: scores has {scores.ndim} axes, not 1")
+    if boxes._tuple_shape[0] != scores._tuple_shape[0]:
+        raise AssertionError(f"nms: {boxes._tuple_shape[0]} boxes but {scores._tuple_shape[0]} scores")
     limit = boxes._tuple_shape[0] if max_output is None else int(max_output)
     return ops.nms(boxes.detach(), scores.detach(), iou_thresh=float(iou_thresh), max_output=limit)
 

@@ -578,11 +578,13 @@ def clip(x: Tensor, lower: Operand | None = None, upper: Operand | None = None) 
     >>> F.clip(Tensor([-2.0, 0.5, 3.0]), 0, 1).numpy()
     array([0. , 0.5, 1. ], dtype=float32)
     """
-    assert lower is not None or upper is not None, "clip: give lower, upper or both"
+    if lower is None and upper is None:
+        raise AssertionError("clip: give lower, upper or both")
     if lower is None:
         return ops.minimum(x, upper)
     if upper is None:
         return ops.maximum(x, lower)
     if not isinstance(lower, _Tensor) and not isinstance(upper, _Tensor):
-        assert lower <= upper, f"clip: lower {lower} is above upper {upper}"
+        if not lower <= upper:
+            raise AssertionError(f"clip: lower {lower} is above upper {upper}")
     return ops.minimum(ops.maximum(x, lower), upper)

@@ -238,7 +238,8 @@ def normalize(
 def _arg(op: Callable[..., Tensor], inp: Tensor, axis: Axis, keepdims: bool, name: str) -> Tensor:
     inp = as_tensor(inp)
     if axis is None:
-        assert not keepdims, f"{name}: keepdims needs an axis"
+        if keepdims:
+            raise AssertionError(f"{name}: keepdims needs an axis")
         inp = ops.reshape(inp, shape=(inp.size,))
         return op(inp, axis=0, keepdims=False)
     if isinstance(axis, (list, tuple)):
@@ -400,9 +401,8 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
     11.0
     """
     inp1, inp2 = as_tensor(inp1), as_tensor(inp2)
-    assert inp1.ndim <= 1 and inp2.ndim <= 1, (
-        f"dot: vectors only, got {inp1.ndim}-d and {inp2.ndim}-d; use matmul"
-    )
+    if not inp1.ndim <= 1 or not inp2.ndim <= 1:
+        raise AssertionError(f"dot: vectors only, got {inp1.ndim}-d and {inp2.ndim}-d; use matmul")
     product = ops.mul(inp1, inp2)
     return ops.reduce_sum(product, axes=tuple(range(product.ndim)), keepdims=False)
 

@@ -261,7 +261,8 @@ def cumsum(inp: Tensor, axis: int) -> Tensor:
     array([[ 1,  3,  6],
            [ 4,  9, 15]], dtype=int32)
     """
-    assert isinstance(inp, Tensor), f"cumsum: {inp!r} is not a Tensor"
+    if not isinstance(inp, Tensor):
+        raise AssertionError(f"cumsum: {inp!r} is not a Tensor")
     return ops.cumsum(
         inp, axis=normalize_axis(axis, inp.ndim, "cumsum"), exclusive=False, reverse=False
     )

@@ -256,9 +256,8 @@ def nvof(src: Tensor, precision: int = 1) -> Tensor:
     RuntimeError: nvof: device cpu0:0 has no optical flow engine
       fix: correlate feature maps instead, with megengine.functional.vision.correlation
     """
-    assert src.ndim == 5 and src._tuple_shape[4] == 4, (
-        f"nvof: src has shape {list(src._tuple_shape)}, not [n, t, h, w, 4]"
-    )
+    if src.ndim != 5 or src._tuple_shape[4] != 4:
+        raise AssertionError(f"nvof: src has shape {list(src._tuple_shape)}, not [n, t, h, w, 4]")
     if precision not in (0, 1, 2):
         raise ValueError(f"nvof: precision {precision!r} is not 0, 1 or 2")
     raise RuntimeError(

@@ -92,7 +92,8 @@ class SublinearMemoryConfig:
             value = _environment_int(variable, value)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{field} must be an int, got {value!r} ({type(value).__name__})")
-            assert value >= least, f"{field} must be at least {least}, got {value}"
+            if not value >= least:
+                raise AssertionError(f"{field} must be at least {least}, got {value}")
             setattr(self, field, value)
 
 
@@ -132,7 +133,8 @@ class DTRConfig:
         recomp_memory_factor: float = 1,
         recomp_time_factor: float = 1,
     ):
-        assert eviction_threshold > 0, f"eviction_threshold must be positive, got {eviction_threshold}"
+        if not eviction_threshold > 0:
+            raise AssertionError(f"eviction_threshold must be positive, got {eviction_threshold}")
         no_effect(
             "DTRConfig",
             "the search weighs size against time by itself",

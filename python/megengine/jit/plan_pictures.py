@@ -97,7 +97,8 @@ def live_picture(plan: MemoryPlan) -> str:
 
 def time_picture(plan: MemoryPlan) -> str:
     """Measured seconds of each step, of a plan that has them."""
-    assert plan.measured is not None
+    if plan.measured is None:
+        raise AssertionError("plan.measured is not None does not hold")
     seconds = plan.measured.step_seconds
     scale, highest = WIDTH / max(1, len(seconds)), max(seconds, default=0) or 1
     bars = (

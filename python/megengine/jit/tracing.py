@@ -330,7 +330,8 @@ class trace(ManualSteps, Dumping):
         """One call with the body, which says whether later ones need it: the first records as ever, the second for calls without."""
         from .effects import acting_part  # modules and optimizers are imported after this package
 
-        assert self._trials is not None
+        if self._trials is None:
+            raise AssertionError("self._trials is not None does not hold")
         self._trials += 1
         if self._trials == 1:
             return self.trace_normal(*args, **kwargs)

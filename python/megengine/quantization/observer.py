@@ -364,7 +364,8 @@ class PassiveObserver(Observer):
 
     def _scale(self) -> Tensor:
         scale = self.get_qparams().scale
-        assert scale is not None  # set_qparams gave one
+        if scale is None:  # set_qparams gave one
+            raise AssertionError("scale is not None does not hold")
         return scale
 
     def get_qparams(self) -> QParams:

@@ -306,7 +306,8 @@ def _improve(
     """Give ``observer`` the scale with which ``result()`` points where ``wanted`` does."""
     if not isinstance(observer, PassiveObserver):
         return
-    assert observer.orig_scale is not None, "apply_easy_quant: an observer has no scale yet"
+    if observer.orig_scale is None:
+        raise AssertionError("apply_easy_quant: an observer has no scale yet")
     scales = [float(observer.orig_scale) * multiple for multiple in multiples]
     cosines = []
     for scale in scales:

@@ -74,7 +74,8 @@ def _parameter(value: ArrayLike, name: str, positive: bool) -> Tensor:
     else:
         parameter = (value if value.dtype == np.float32 else ops.cast(value, dtype="float32")).detach()
     if positive and not _is_recording():
-        assert bool((parameter.numpy() > 0).all()), f"random: {name} must be positive"
+        if not bool((parameter.numpy() > 0).all()):
+            raise AssertionError(f"random: {name} must be positive")
     return parameter
 
 
@@ -260,23 +261,23 @@ class RNG:
         >>> random.multinomial(weights, num_samples=4, replacement=True).tolist()
         [1, 1, 1, 1]
         """
-        assert isinstance(input, Tensor), (
-            f"multinomial: input is {type(input).__name__}, not a Tensor"
-        )
-        assert input.ndim in (1, 2), f"multinomial: input has {input.ndim} axes, not 1 or 2"
+        if not isinstance(input, Tensor):
+            raise AssertionError(f"multinomial: input is {type(input).__name__}, not a Tensor")
+        if input.ndim not in (1, 2):
+            raise AssertionError(f"multinomial: input has {input.ndim} axes, not 1 or 2")
         count = as_int(num_samples, "multinomial: num_samples")
-        assert count > 0, f"multinomial: num_samples {count} is not positive"
+        if not count > 0:
+            raise AssertionError(f"multinomial: num_samples {count} is not positive")
         weights = _parameter(input, "input", False)
         if not _is_recording():
             host = weights.numpy()
-            assert np.isfinite(host).all() and (host >= 0).all(), (
-                "multinomial: weights must be finite and not negative"
-            )
+            if not np.isfinite(host).all() or not (host >= 0).all():
+                raise AssertionError("multinomial: weights must be finite and not negative")
             enough = (host > 0).sum(axis=-1).min(initial=host.shape[-1])
-            assert enough > 0, "multinomial: a row has no positive weight"
-            assert replacement or enough >= count, (
-                f"multinomial: {count} samples without replacement from {enough} positive weights"
-            )
+            if not enough > 0:
+                raise AssertionError("multinomial: a row has no positive weight")
+            if not replacement and not enough >= count:
+                raise AssertionError(f"multinomial: {count} samples without replacement from {enough} positive weights")
         return self._placed(
             ops.random_multinomial(
                 self._key(input), weights, num_samples=count, replacement=bool(replacement)
@@ -320,7 +321,8 @@ class RNG:
         >>> sorted(x.tolist())  # rows stay together
         [[1.0, 2.0], [3.0, 4.0]]
         """
-        assert isinstance(inp, Tensor), f"shuffle: {type(inp).__name__} is not a Tensor"
+        if not isinstance(inp, Tensor):
+            raise AssertionError(f"shuffle: {type(inp).__name__} is not a Tensor")
         if inp.ndim and inp.size:
             inp._reset(self._shuffled(inp))
 

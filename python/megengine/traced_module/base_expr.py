@@ -62,9 +62,8 @@ class Expr(Call):
         ValueError when a new node is made after this expr, or in another graph.
         """
         for old, new in repl_dict.items():
-            assert isinstance(old, Node) and isinstance(new, Node), (
-                f"replace_inputs: takes nodes, got {old!r}: {new!r}"
-            )
+            if not isinstance(old, Node) or not isinstance(new, Node):
+                raise AssertionError(f"replace_inputs: takes nodes, got {old!r}: {new!r}")
         self._check_made_before(repl_dict.values())
         for old, new in repl_dict.items():
             self.replace_input(old, new)
@@ -112,7 +111,8 @@ class Expr(Call):
         self._check_made_before(values_in(val))
         signature = self._parameters()
         if signature is None:
-            assert name in self.named_args, f"{self.describe()} has no argument {name!r}"
+            if name not in self.named_args:
+                raise AssertionError(f"{self.describe()} has no argument {name!r}")
             if name in self.kwargs:
                 self.kwargs = {**self.kwargs, name: val}
             else:
@@ -120,9 +120,8 @@ class Expr(Call):
                 self.args = (*self.args[:index], val, *self.args[index + 1 :])
             return
         bound = signature.bind(*self.args, **self.kwargs)
-        assert name in signature.parameters, (
-            f"{self.describe()} has no argument {name!r}\n  fix: one of {', '.join(signature.parameters)}"
-        )
+        if name not in signature.parameters:
+            raise AssertionError(f"{self.describe()} has no argument {name!r}\n  fix: one of {', '.join(signature.parameters)}")
         bound.arguments[name] = val
         self.set_arguments(bound.args, bound.kwargs)
 

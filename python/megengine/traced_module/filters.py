@@ -32,9 +32,12 @@ class BaseFilter:
     def as_unique(self) -> Any:
         """The only one. AssertionError when there is none, or several."""
         found = self.as_list()
-        assert len(found) == 1, f"there are {len(found)} of these, not one" + "".join(
-            f"\n  {item!r}" for item in found[:5]
-        )
+        if len(found) != 1:
+            raise AssertionError(
+                f"there are {len(found)} of these, not one" + "".join(
+                f"\n  {item!r}" for item in found[:5]
+                )
+            )
         return found[0]
 
     def as_count(self) -> int:

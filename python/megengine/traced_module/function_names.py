@@ -40,10 +40,11 @@ class FunctionName(NamedTuple):
         if getattr(function, "__self__", None) is not None and function == getattr(random, name, 0):
             return cls("megengine.random", name)
         found = cls(function.__module__, function.__qualname__)
-        assert "<" not in found.qualname, (
-            f"{found.module}.{found.qualname} cannot be saved: it is not at the top of its module\n"
-            "  fix: define it with `def` at the top of a module"
-        )
+        if "<" in found.qualname:
+            raise AssertionError(
+                f"{found.module}.{found.qualname} cannot be saved: it is not at the top of its module\n"
+                "  fix: define it with `def` at the top of a module"
+            )
         return found
 
     def find(self) -> Callable[..., Any]:

@@ -51,10 +51,11 @@ class Inserter(Recorder):
 
     def node_of(self, leaf: Any) -> Node:
         if isinstance(leaf, Node):
-            assert leaf.top_graph is self._graph, (
-                f"{leaf!r} is a node of {leaf.top_graph and leaf.top_graph.name}, not of {self._graph.name}"
-                "\n  fix: insert into node.top_graph"
-            )
+            if leaf.top_graph is not self._graph:
+                raise AssertionError(
+                    f"{leaf!r} is a node of {leaf.top_graph and leaf.top_graph.name}, not of {self._graph.name}"
+                    "\n  fix: insert into node.top_graph"
+                )
             return leaf
         node = Constant.make(leaf, qualname=f"{self._graph.qualname}.[const]")
         self._place(node.expr)
@@ -67,10 +68,11 @@ class Inserter(Recorder):
         anchor: Expr = graph.inputs[-1].expr if self._after is None else self._after
         for node in expr.inputs:
             if places[node.expr] > places[anchor]:
-                assert self._after is None or node.expr in self._inserted, (
-                    f"{node!r} is made after {self._after.describe()}\n"
-                    "  fix: give insert_exprs a later expr, or none"
-                )
+                if self._after is not None and node.expr not in self._inserted:
+                    raise AssertionError(
+                        f"{node!r} is made after {self._after.describe()}\n"
+                        "  fix: give insert_exprs a later expr, or none"
+                    )
                 anchor = node.expr
         following = graph.following(anchor)
         while following is not None and (

@@ -127,9 +127,8 @@ class InternalGraph(Graph):
 
     def get_module_by_type(self, module_cls: type[Module], recursive: bool = True) -> NodeFilter:
         """Nodes of modules of class ``module_cls``."""
-        assert isinstance(module_cls, type) and issubclass(module_cls, Module), (
-            f"get_module_by_type: {module_cls!r} is not a class of modules"
-        )
+        if not isinstance(module_cls, type) or not issubclass(module_cls, Module):
+            raise AssertionError(f"get_module_by_type: {module_cls!r} is not a class of modules")
         return self.nodes(recursive).type(module_cls)
 
     def get_node_by_id(self, node_id: Any = None, recursive: bool = True) -> NodeFilter:
@@ -162,9 +161,8 @@ class InternalGraph(Graph):
         """
         from .inserting import Inserter
 
-        assert expr is None or isinstance(expr, Expr) and expr.top_graph is self, (
-            f"insert_exprs: {expr!r} is not an expr of {self.name}"
-        )
+        if expr is not None and (not isinstance(expr, Expr) or expr.top_graph is not self):
+            raise AssertionError(f"insert_exprs: {expr!r} is not an expr of {self.name}")
         return Inserter(self, expr)
 
     def replace_node(self, repl_dict: dict[Node, Node]) -> None:
@@ -175,13 +173,13 @@ class InternalGraph(Graph):
         places = self.positions()
         for old, new in repl_dict.items():
             for node in (old, new):
-                assert isinstance(node, Node) and node.top_graph is self, (
-                    f"replace_node: {node!r} is not a node of {self.name}\n"
-                    "  fix: call replace_node of node.top_graph"
-                )
-            assert isinstance(new, ModuleNode) == isinstance(old, ModuleNode), (
-                f"replace_node: {old!r} and {new!r} are not both tensors, or both modules"
-            )
+                if not isinstance(node, Node) or node.top_graph is not self:
+                    raise AssertionError(
+                        f"replace_node: {node!r} is not a node of {self.name}\n"
+                        "  fix: call replace_node of node.top_graph"
+                    )
+            if isinstance(new, ModuleNode) != isinstance(old, ModuleNode):
+                raise AssertionError(f"replace_node: {old!r} and {new!r} are not both tensors, or both modules")
             made = places[new.expr]
             old.replace_all_uses(new, only=lambda user: places[user] > made)
             self._result = map_values(self._result, lambda n: new if n is old else n)
@@ -230,10 +228,11 @@ class InternalGraph(Graph):
         self._must_be_top("reset_inputs")
         leaves, _ = tree_flatten((args, kwargs))
         old: list[Any] = self.inputs[1:]
-        assert len(leaves) == len(old), (
-            f"reset_inputs: {len(leaves)} tensors for the {len(old)} inputs {old}\n"
-            "  fix: give one tensor for each; add_input_node makes further ones"
-        )
+        if len(leaves) != len(old):
+            raise AssertionError(
+                f"reset_inputs: {len(leaves)} tensors for the {len(old)} inputs {old}\n"
+                "  fix: give one tensor for each; add_input_node makes further ones"
+            )
         for node, value in zip(old, leaves, strict=True):
             node._describe(value)
         self._module._set_arguments(self, args, kwargs)
@@ -243,19 +242,20 @@ class InternalGraph(Graph):
         """Give ``outputs``, a node or a tree of nodes, from now on. Only of the top graph."""
         self._must_be_top("reset_outputs")
         for node in values_in(pack(outputs)):
-            assert node.top_graph is self, f"reset_outputs: {node!r} is not a node of {self.name}"
+            if node.top_graph is not self:
+                raise AssertionError(f"reset_outputs: {node!r} is not a node of {self.name}")
         self._result = pack(outputs)
 
     def add_output_node(self, node: TensorNode) -> None:
         """Give (what is given now, ``node``). Only of the top graph."""
         self._must_be_top("add_output_node")
-        assert isinstance(node, TensorNode), f"add_output_node: takes a TensorNode, got {node!r}"
+        if not isinstance(node, TensorNode):
+            raise AssertionError(f"add_output_node: takes a TensorNode, got {node!r}")
         self.reset_outputs((unpack(self._result), node))
 
     def _must_be_top(self, what: str) -> None:
-        assert self._module is not None and self._module._is_top and self.top_graph is self, (
-            f"{what}: {self.name} is called inside of another graph\n  fix: change the top graph"
-        )
+        if self._module is None or not self._module._is_top or self.top_graph is not self:
+            raise AssertionError(f"{what}: {self.name} is called inside of another graph\n  fix: change the top graph")
 
     def _add(self, expr: Expr, after: Expr | None = None) -> None:
         """Put ``expr`` in, at the end by default, with unique names and new ids."""
@@ -376,7 +376,8 @@ class InternalGraph(Graph):
         self._module = state["module"]
         nodes = []
         for cls, node_state in state["nodes"]:
-            assert cls in (ModuleNode, TensorNode)
+            if cls not in (ModuleNode, TensorNode):
+                raise AssertionError("cls in (ModuleNode, TensorNode) does not hold")
             node = cls(None)
             node.__dict__.update(node_state)
             nodes.append(node)
@@ -385,7 +386,8 @@ class InternalGraph(Graph):
             return map_leaves(tree, lambda leaf: nodes[leaf] if isinstance(leaf, NodeRef) else leaf)
 
         for cls, saved, args, kwargs, result in state["exprs"]:
-            assert issubclass(cls, Expr)
+            if not issubclass(cls, Expr):
+                raise AssertionError("issubclass(cls, Expr) does not hold")
             saved = {key: saved[key] for key in cls._own}
             expr = cls._restored(saved, resolved(args), resolved(kwargs))
             expr._give(resolved(result))

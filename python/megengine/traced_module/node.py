@@ -58,9 +58,8 @@ class Node(Value, abc.ABC):
         if graph is None or new_name == self._name:
             self._name = new_name
             return
-        assert new_name not in graph._names, (
-            f"{new_name!r} is the name of another node of {graph.name}\n  fix: choose another name"
-        )
+        if new_name in graph._names:
+            raise AssertionError(f"{new_name!r} is the name of another node of {graph.name}\n  fix: choose another name")
         graph._names.drop(self._name)
         self._name = graph._names.take(new_name)
 

@@ -85,10 +85,11 @@ def register_supported_type(
     >>> tm.trace_module(Sum(), pair)(pair).item()
     3.0
     """
-    assert (flatten_fn is None) == (unflatten_fn is None), (
-        f"register_supported_type({type.__name__}): flatten_fn and unflatten_fn go together\n"
-        "  fix: give both for a container, neither for a constant"
-    )
+    if flatten_fn is None != unflatten_fn is None:
+        raise AssertionError(
+            f"register_supported_type({type.__name__}): flatten_fn and unflatten_fn go together\n"
+            "  fix: give both for a container, neither for a constant"
+        )
     admitted.register(type)
     if flatten_fn is None or unflatten_fn is None:
         USER_REGISTERED_LEAF_TYPE.append(type)
@@ -173,10 +174,11 @@ def tree_flatten(
     """
     container = container_of(values)
     if container is None:
-        assert is_leaf(values), (
-            f"a traced module cannot take or return an object of type {type(values).__name__}\n"
-            f"  fix: megengine.traced_module.register_supported_type({type(values).__name__}, ...)"
-        )
+        if not is_leaf(values):
+            raise AssertionError(
+                f"a traced module cannot take or return an object of type {type(values).__name__}\n"
+                f"  fix: megengine.traced_module.register_supported_type({type(values).__name__}, ...)"
+            )
         leaf = LeafDef(leaf_type(values))
         if is_const_leaf(values):
             leaf.const_val, leaf.num_leaves = values, 0

@@ -125,11 +125,12 @@ class TracedModule(Module):
     ) -> tuple[InternalGraph, list[Any]]:
         leaves, argdef = tree_flatten(self._canonical(args, kwargs))
         graph = self.argdef_graph_map.get(argdef)
-        assert graph is not None, (
-            f"{self._class_name} was not traced for arguments like {argdef}\n"
-            f"  it was for: {', '.join(map(repr, self.argdef_graph_map)) or 'none'}\n"
-            "  fix: call it as it was traced, or trace it with such arguments"
-        )
+        if graph is None:
+            raise AssertionError(
+                f"{self._class_name} was not traced for arguments like {argdef}\n"
+                f"  it was for: {', '.join(map(repr, self.argdef_graph_map)) or 'none'}\n"
+                "  fix: call it as it was traced, or trace it with such arguments"
+            )
         return graph, leaves
 
     def _run_watched(self, watch: _Watch, graph: InternalGraph, leaves: list[Any]) -> Any:
@@ -169,10 +170,11 @@ class TracedModule(Module):
     @property
     def graph(self) -> InternalGraph:
         """The only graph. AssertionError when there is none, or several signatures were traced."""
-        assert len(self.argdef_graph_map) == 1, (
-            f"{self._class_name} has {len(self.argdef_graph_map)} graphs\n"
-            "  fix: choose one of argdef_graph_map"
-        )
+        if len(self.argdef_graph_map) != 1:
+            raise AssertionError(
+                f"{self._class_name} has {len(self.argdef_graph_map)} graphs\n"
+                "  fix: choose one of argdef_graph_map"
+            )
         return next(iter(self.argdef_graph_map.values()))
 
     @property
@@ -288,9 +290,8 @@ class TracedModule(Module):
     def _check_inside(self, nodes: tuple[Node, ...]) -> None:
         graphs = self._inner_graphs()
         for node in nodes:
-            assert isinstance(node, Node) and node.top_graph in graphs, (
-                f"{node!r} is not a node of {self._class_name}"
-            )
+            if not isinstance(node, Node) or node.top_graph not in graphs:
+                raise AssertionError(f"{node!r} is not a node of {self._class_name}")
 
     # -- copies ----------------------------------------------------------------------------------
 
@@ -456,9 +457,8 @@ def register_as_builtin(mod_cls: type[Module]) -> type[Module]:
         return _0_out
     }
     """
-    assert isinstance(mod_cls, type) and issubclass(mod_cls, Module), (
-        f"register_as_builtin takes a class of modules, got {mod_cls!r}"
-    )
+    if not isinstance(mod_cls, type) or not issubclass(mod_cls, Module):
+        raise AssertionError(f"register_as_builtin takes a class of modules, got {mod_cls!r}")
     if mod_cls not in USER_REGISTERED_MODULE:
         USER_REGISTERED_MODULE.append(mod_cls)
         admitted.register(mod_cls)
@@ -484,13 +484,13 @@ def wrap(func: Callable[..., Any]) -> Callable[..., Any]:
         return twice_out
     }
     """
-    assert callable(func) and hasattr(func, "__code__"), (
-        f"wrap takes a function written in Python, got {func!r}"
-    )
-    assert "<" not in func.__qualname__ and "." not in func.__qualname__, (
-        f"wrap: {func.__qualname__} is not at the top of its module, where files could find it\n"
-        "  fix: move it there"
-    )
+    if not callable(func) or not hasattr(func, "__code__"):
+        raise AssertionError(f"wrap takes a function written in Python, got {func!r}")
+    if "<" in func.__qualname__ or "." in func.__qualname__:
+        raise AssertionError(
+            f"wrap: {func.__qualname__} is not at the top of its module, where files could find it\n"
+            "  fix: move it there"
+        )
     if func not in USER_REGISTERED_FUNCTION:
         see_calls_of(cast(types.FunctionType, func))
         admitted.register(func)
@@ -512,13 +512,11 @@ def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
     """
     from .checking import traced_and_checked
 
-    assert isinstance(mod, Module), (
-        f"trace_module takes a Module, got {type(mod).__name__}; megengine.fx.symbolic_trace takes functions"
-    )
+    if not isinstance(mod, Module):
+        raise AssertionError(f"trace_module takes a Module, got {type(mod).__name__}; megengine.fx.symbolic_trace takes functions")
     for arg in (*args, *kwargs.values()):
-        assert not isinstance(arg, Module), (
-            "trace_module: arguments are tensors and constants, not modules"
-        )
+        if isinstance(arg, Module):
+            raise AssertionError("trace_module: arguments are tensors and constants, not modules")
     if isinstance(mod, TracedModule):
         mod._graph_for(args, kwargs)
         traced = mod._as_child()

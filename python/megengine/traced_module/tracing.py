@@ -147,10 +147,11 @@ class Tracer(Recorder):
         if path is not None:
             node = GetAttr.make(graph.inputs[0], kind, path)
         else:
-            assert not any(id(value) in outer.nodes for outer in self._scopes[:-1]), (
-                f"{graph.qualname} reads a tensor of the calling module that is not one of its arguments\n"
-                "  fix: pass it to the module as an argument"
-            )
+            if any(id(value) in outer.nodes for outer in self._scopes[:-1]):
+                raise AssertionError(
+                    f"{graph.qualname} reads a tensor of the calling module that is not one of its arguments\n"
+                    "  fix: pass it to the module as an argument"
+                )
             kept = self.build(value) if kind is ModuleNode else value
             node = Constant.make(kept, qualname=f"{graph.qualname}.[const]")
         if kind is TensorNode:
@@ -252,10 +253,11 @@ class Tracer(Recorder):
     def check_rebinding(self, module: Module, name: str, value: Any) -> None:
         if vars(module).get(name) is value:
             return  # what `self.count += 1` ends with
-        assert not isinstance(value, (Tensor, Module)), (
-            f"{type(module).__name__}.{name} is assigned in forward, which a graph does not repeat\n"
-            "  fix: write into the tensor in place, or assign it before tracing"
-        )
+        if isinstance(value, (Tensor, Module)):
+            raise AssertionError(
+                f"{type(module).__name__}.{name} is assigned in forward, which a graph does not repeat\n"
+                "  fix: write into the tensor in place, or assign it before tracing"
+            )
 
     def call_module(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = listed(args, kwargs)

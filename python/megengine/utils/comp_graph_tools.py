@@ -180,7 +180,8 @@ def find_vars_by_name(dst: VarNode | Sequence[VarNode], names: Sequence[str]) ->
     """The variables called ``names`` among all that ``dst`` is made of, in the order of the names. AssertionError for a name that none has."""
     named = {var.name: var for var in get_dep_vars(dst)}
     missing = [name for name in names if name not in named]
-    assert not missing, f"find_vars_by_name: no variable is called {', '.join(missing)}"
+    if missing:
+        raise AssertionError(f"find_vars_by_name: no variable is called {', '.join(missing)}")
     return [named[name] for name in names]
 
 
@@ -196,7 +197,8 @@ def get_owner_opr_type(var: VarNode) -> str:
 
 def get_opr_type(opr: OpNode) -> str:
     """ "MatrixMul", "Elemwise" and the like. AssertionError unless it is an operator."""
-    assert isinstance(opr, OpNode), f"{opr!r} is not an operator"
+    if not isinstance(opr, OpNode):
+        raise AssertionError(f"{opr!r} is not an operator")
     return opr.type
 
 
@@ -267,6 +269,7 @@ def replace_oprs(dst: VarNode | Sequence[VarNode], oprmap: dict[OpNode, OpNode])
     """``replace_vars`` with the results of operators."""
     varmap: dict[VarNode, VarNode] = {}
     for old, new in oprmap.items():
-        assert len(old.outputs) == len(new.outputs), f"{old!r} and {new!r} have different results"
+        if len(old.outputs) != len(new.outputs):
+            raise AssertionError(f"{old!r} and {new!r} have different results")
         varmap.update(zip(old.outputs, new.outputs))
     return replace_vars(dst, varmap)

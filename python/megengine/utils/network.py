@@ -349,13 +349,15 @@ class Network:
         """
         skipped = {item.name if isinstance(item, VarNode) else item for item in blacklist}
         unknown = skipped - {var.name for var in self.input_vars}
-        assert not unknown, f"Network.reset_batch_size: blacklist has no inputs {', '.join(sorted(map(str, unknown)))}"
+        if unknown:
+            raise AssertionError(f"Network.reset_batch_size: blacklist has no inputs {', '.join(sorted(map(str, unknown)))}")
         inputs = [var for var in self.input_vars if var.name not in skipped]
         batches = {var.partial_shape[:1] for var in inputs}
-        assert len(batches) == 1 and batches != {()}, (
-            "Network.reset_batch_size: the inputs do not have one batch size: "
-            + ", ".join(map(repr, inputs))
-        )
+        if len(batches) != 1 or batches == {()}:
+            raise AssertionError(
+                "Network.reset_batch_size: the inputs do not have one batch size: "
+                + ", ".join(map(repr, inputs))
+            )
         ((before,),) = batches
         self._edit("reset_batch", [var.id for var in inputs], before, int(batchsize))
 
@@ -449,7 +451,8 @@ class Network:
         """Returns the operator of the class ``oprcls`` (AssertionError unless there is one); unique=False: a
         list of all.
         """
-        assert isinstance(oprcls, type) and issubclass(oprcls, OpNode), f"{oprcls!r} is not an operator"
+        if not isinstance(oprcls, type) or not issubclass(oprcls, OpNode):
+            raise AssertionError(f"{oprcls!r} is not an operator")
         return _found(self.opr_filter.type(oprcls), unique, oprcls.__name__)
 
     def get_opr_by_name(self, name: str, unique: bool = True) -> Any:
@@ -480,7 +483,8 @@ def _found(nodes: NodeFilter, unique: bool, what: str) -> Any:
     found = nodes.as_list()
     if not unique:
         return found
-    assert len(found) == 1, f"Network: {len(found)} nodes fit {what!r}, not one"
+    if len(found) != 1:
+        raise AssertionError(f"Network: {len(found)} nodes fit {what!r}, not one")
     return found[0]
 
 

@@ -99,7 +99,8 @@ class Record:
     ]  # fmt: skip
 
     def __init__(self, time: float, info: dict[str, Any], footprint: dict[str, Any]) -> None:
-        assert isinstance(footprint, dict), f"footprint is {footprint!r}, not a dict"
+        if not isinstance(footprint, dict):
+            raise AssertionError(f"footprint is {footprint!r}, not a dict")
         self.time: Any = time
         self.info = collections.OrderedDict(info)
         known = {name: footprint.get(name) for name in ("computation", "memory")}

@@ -116,7 +116,8 @@ class Profiler(contextlib.ContextDecorator):
         self._path = path
         self._formats = [format] if formats is None else list(formats)
         for wanted in self._formats:
-            assert wanted in self.valid_formats, f"unsupported format {wanted!r}; there are {self.valid_formats}"
+            if wanted not in self.valid_formats:
+                raise AssertionError(f"unsupported format {wanted!r}; there are {self.valid_formats}")
         for name in kwargs.keys() - self.valid_options.keys():
             warnings.warn(f"Profiler: there is no option {name!r}; it has no effect", stacklevel=2)
         self._options = {name: int(kwargs.get(name, value)) for name, value in self.valid_options.items()}
@@ -300,7 +301,8 @@ def merge_trace_events(directory: str) -> str:
     target = os.path.join(directory, f"merge.{Profiler.CHROME_TIMELINE}")
     files = sorted(Path(directory).glob(f"*.{Profiler.CHROME_TIMELINE}"))
     files = [file for file in files if file != Path(target)]
-    assert files, f"merge_trace_events: no timeline in {directory!r}"
+    if not files:
+        raise AssertionError(f"merge_trace_events: no timeline in {directory!r}")
     events = [event for file in files for event in json.loads(file.read_text())["traceEvents"]]
     Path(target).write_text(json.dumps({"traceEvents": events}))
     return target

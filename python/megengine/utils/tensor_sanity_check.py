@@ -20,7 +20,8 @@ class TensorSanityCheck:
         self.impl: list[tuple[weakref.ref[Tensor], int, bytes]] | None = None
 
     def __enter__(self) -> Self:
-        assert self.impl is None, "TensorSanityCheck: already entered"
+        if self.impl is not None:
+            raise AssertionError("TensorSanityCheck: already entered")
         self.impl = []
         self._new: Any = Tensor.__new__
         checksums = self.impl

@@ -16,7 +16,8 @@ __all__ = [
 
 def config_async_level(level: int) -> None:
     """Sets ``megengine.config.async_level``."""
-    assert level in (0, 1, 2), f"async_level: {level!r} is not 0, 1 or 2"
+    if level not in (0, 1, 2):
+        raise AssertionError(f"async_level: {level!r} is not 0, 1 or 2")
     options.async_level = int(level)
 
 

@@ -250,7 +250,8 @@ def reduce(
     """
     ndim = x.ndim
     if axis is None:
-        assert not keepdims, f"{name}: keepdims needs an axis; give axis=list(range(x.ndim))"
+        if keepdims:
+            raise AssertionError(f"{name}: keepdims needs an axis; give axis=list(range(x.ndim))")
         return op(x, axes=tuple(range(ndim)), keepdims=False)
     if ndim == 0 and as_ints(axis, f"{name}: axis") in ((0,), (-1,)):
         x, ndim = ops.reshape(x, shape=(1,)), 1

@@ -27,7 +27,8 @@ def training_factor(bn: _BatchNorm) -> Tensor:
 
 def running_statistics(bn: _BatchNorm) -> tuple[Tensor, Tensor]:
     """(mean, variance) of a normalization that keeps them."""
-    assert bn.running_mean is not None and bn.running_var is not None
+    if bn.running_mean is None or bn.running_var is None:
+        raise AssertionError("bn.running_mean is not None and bn.running_var is not None does not hold")
     return bn.running_mean, bn.running_var
 
 

@@ -46,12 +46,12 @@ def optimize(
         return _1_out
     }
     """
-    assert isinstance(module, TracedModule), (
-        f"optimize takes a TracedModule, got {type(module).__name__}"
-    )
+    if not isinstance(module, TracedModule):
+        raise AssertionError(f"optimize takes a TracedModule, got {type(module).__name__}")
     names = [enabled_pass] if isinstance(enabled_pass, str) else list(enabled_pass)
     for name in names:
-        assert name in PASSES, f"there is no pass {name!r}\n  fix: one of {', '.join(PASSES)}"
+        if name not in PASSES:
+            raise AssertionError(f"there is no pass {name!r}\n  fix: one of {', '.join(PASSES)}")
     if "BackwardFoldScale" in names:
         names.append("FuseConvBn")
     optimized = copy.deepcopy(module)

@@ -33,7 +33,8 @@ def calls_of(top: TracedModule, module: Module) -> int:
 def take_over(old: Node, new: Node) -> None:
     """Let ``new`` stand for ``old``, under its name: a name goes on to mean one value."""
     graph = old.top_graph
-    assert graph is not None
+    if graph is None:
+        raise AssertionError("graph is not None does not hold")
     name, qualname = old.name, old.qualname
     graph.replace_node({old: new})
     graph.compile()
