@@ -139,7 +139,7 @@ def test_conv_transpose3d_is_the_adjoint_of_conv3d(groups):
     assert longer.shape == (2, 4, 6, 6, 8)
 
 
-def test_any_and_all_are_numpys():
+def test_any_and_all_of_numbers_and_as_methods():
     for x in (np.array([[0.0, np.nan], [0, 0]]), np.array([[1, 2], [0, 3]]), np.zeros((0, 2)), np.array([[True], [False]])):
         for axis, keepdims in ((None, False), (0, False), (1, True)):
             for ours, theirs in ((F.any, np.any), (F.all, np.all), (Tensor.any, np.any), (Tensor.all, np.all)):

@@ -11,15 +11,23 @@ from __future__ import annotations
 
 import array
 import collections
+import datetime
+import decimal
 import dis
+import fractions
 import functools
 import inspect
 import itertools
+import logging
+import math
 import operator
 import pickle
 import random
+import re
 import sys
+import threading
 import types
+import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -44,12 +52,15 @@ _PLAIN = (
     np.generic,
     np.dtype,
 )
+# Of C, or of the standard library, and without anything that could change.
 _OPAQUE = (
-    types.BuiltinFunctionType,
-    types.CodeType,
-    weakref.ref,
-    RandomState,
-)  # never change by themselves
+    types.CodeType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.GenericAlias, types.UnionType, types.NotImplementedType,
+    slice, re.Pattern, operator.attrgetter, operator.itemgetter, operator.methodcaller, decimal.Decimal, fractions.Fraction,
+    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID, np.ufunc, type(threading.Lock()), type(threading.RLock()),
+    type(vars(collections.namedtuple("_Pair", "first"))["first"]), logging.Logger, RandomState,
+)  # fmt: skip
+_KEEPS_NO_STATE = ("typing", "abc", "_abc", "dataclasses", "inspect", "logging", "warnings")  # modules of such objects
 _MUTABLE = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
 _MISSING = object()
 _numbers = itertools.count(1)  # of guards
@@ -57,7 +68,13 @@ _MOST_OBJECTS = 100_000
 # Who only calls these on a container does not read it.
 _WRITES = {"append", "extend", "add"}
 # Whoever names these reads what cannot be watched.
-_UNWATCHABLE = {"globals", "locals", "vars", "eval", "exec", "input", "open"}
+_UNWATCHABLE = {"globals", "locals", "vars", "eval", "exec", "input", "open", "compile", "__import__", "breakpoint", "memoryview"}
+# Of NumPy what reads files, or draws numbers that no state tells.
+_IMPURE_IN_NUMPY = {
+    "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "DataSource", "open_memmap", "default_rng", "SeedSequence",
+    "RandomState", "geterr", "get_printoptions", "ctypeslib", "lib",
+}  # fmt: skip
+_UNSEEN_DRAWS = {"default_rng", "SeedSequence", "SystemRandom"}
 # Parts of the standard library whose functions give the same for the same arguments, or act only on what is watched. What the
 # others give (clocks, files, the environment, secrets, threads) cannot be seen to change.
 _PURE = {
@@ -82,7 +99,7 @@ def _same(a: Any, b: Any) -> bool:
     if a is b:
         return True
     if isinstance(a, _PLAIN):
-        return type(a) is type(b) and bool(a == b or (a != a and b != b))
+        return type(a) is type(b) and bool(a == b and _signs(a) == _signs(b) or (a != a and b != b))
     if isinstance(a, types.MethodType):  # made anew by each access
         return (
             isinstance(b, types.MethodType)
@@ -90,6 +107,20 @@ def _same(a: Any, b: Any) -> bool:
             and a.__self__ is b.__self__
         )
     return type(a) is tuple and type(b) is tuple and len(a) == len(b) and all(map(_same, a, b))
+
+
+def _signs(value: Any) -> Any:
+    """What tells -0.0 from 0.0."""
+    if isinstance(value, (float, np.floating)):
+        return math.copysign(1.0, value)
+    if isinstance(value, (complex, np.complexfloating)):
+        return math.copysign(1.0, value.real), math.copysign(1.0, value.imag)
+    return None
+
+
+def _members(values: set[Any] | frozenset[Any]) -> frozenset[Any]:
+    """The members as `_same` tells them apart: 1 from True, 0.0 from -0.0."""
+    return frozenset((type(value), value, _signs(value)) for value in values)
 
 
 def _same_items(now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
@@ -338,12 +369,20 @@ class Guards:
         if isinstance(value, Tensor):
             self._visit_tensor(value, name)
         elif isinstance(value, np.ndarray):
+            if value.dtype.hasobject:
+                raise Unwatchable(f"the body reaches {name}, an array of objects")
             copy = value.copy()
             self._check(lambda: _same_array(value, copy), name)
         elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
             self._visit_callable(value, name)
+        elif isinstance(value, types.BuiltinFunctionType):
+            self._visit_builtin(value, name)
         elif isinstance(value, types.ModuleType):
             pass  # the attributes that code names are watched where they are named
+        elif isinstance(value, weakref.ref):
+            referent = value()
+            self._check(lambda: value() is referent, name)
+            self._later(referent, name)
         elif isinstance(value, type):
             self._visit_class(value, name)
         elif isinstance(value, (staticmethod, classmethod)):
@@ -356,8 +395,8 @@ class Guards:
             self._check(lambda: _same(_attached(value), attached), name)
             self._later([callbacks for _, callbacks in attached], f"{name}'s callbacks")
         elif isinstance(value, (set, frozenset)):
-            members = frozenset(value)
-            self._check(lambda: value == members, name)
+            members = _members(value)
+            self._check(lambda: _members(value) == members, name)
             for item in value:
                 self._later(item, name)
         else:
@@ -367,6 +406,16 @@ class Guards:
         self._tensors.add(tensor, f"{name}.grad")
         if (place := self._leaves.get(id(tensor))) is not None:
             self._captured_leaves.append((place, tensor))
+
+    def _visit_builtin(self, value: Any, name: str) -> None:
+        """A function of C, or a method of an object of C."""
+        owner = value.__self__
+        if owner is None or isinstance(owner, types.ModuleType):
+            _refuse_impure(value.__module__, f"the body reaches {name}")
+            if value.__name__ in _UNWATCHABLE and value.__module__ in ("builtins", "io", "_io"):
+                raise Unwatchable(f"the body reaches {name}, which is {value.__name__}()")
+        else:
+            self._later(owner, f"what {name} belongs to")
 
     def _visit_callable(self, value: Any, name: str) -> None:
         if isinstance(value, types.MethodType):
@@ -378,45 +427,57 @@ class Guards:
                 self._later(part, name)
             return
         if _is_foreign(value.__module__):
+            _refuse_impure(value.__module__, f"the body reaches {name}")
+            if str(value.__module__).split(".")[0] == "numpy" and value.__name__ in _IMPURE_IN_NUMPY:
+                raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
             return
         code = value.__code__
-        expected = (code, value.__defaults__)
-        self._check(
-            lambda: value.__code__ is expected[0] and value.__defaults__ is expected[1], name
-        )
+        expected = (code, value.__defaults__, value.__kwdefaults__)
+        self._check(lambda: all(map(operator.is_, (value.__code__, value.__defaults__, value.__kwdefaults__), expected)), name)
         self._later(value.__defaults__, f"a default of {name}")
         self._later(value.__kwdefaults__, f"a default of {name}")
         self._later(vars(value), name)
         reads = _reads(code)
+        if draws := _UNSEEN_DRAWS & _names_in(code):
+            raise Unwatchable(f"the body names {min(draws)}, whose draws cannot be watched")
         for (kind, read), attributes in reads.items():
             if kind == "unknown":
                 raise Unwatchable(f"the body reads {read} by an instruction that is not known here")
             if kind == "import":
                 _refuse_impure(read, f"the body imports {read}")
-            if kind == "global" and not (attributes and attributes <= _WRITES):
+                if module := sys.modules.get(read):
+                    self._visit_module(module, read, frozenset(_names_in(code)) & vars(module).keys())
+            if kind == "global" and not _is_only_filled(value.__globals__.get(read), attributes):
                 self._visit_global(value.__globals__, read, attributes)
         for read, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
             attributes = reads.get(("cell", read), frozenset())
-            if attributes and attributes <= _WRITES:
+            if _is_only_filled(_content(cell), attributes):
                 continue
             self._cells.add(cell, read)
-            self._later(_content(cell), read)
+            held = _content(cell)
+            if isinstance(held, types.ModuleType):
+                self._visit_module(held, read, attributes)
+            self._later(held, read)
 
     def _visit_global(self, table: dict[str, Any], read: str, attributes: frozenset[str]) -> None:
         if read not in table and read in _UNWATCHABLE:
             raise Unwatchable(f"the body calls {read}()")
         self._entry(table, read, read)
         value = table.get(read)
-        origin = (
-            value.__name__
-            if isinstance(value, types.ModuleType)
-            else getattr(value, "__module__", None)
-        )
-        if callable(value) or isinstance(value, types.ModuleType):
-            _refuse_impure(origin, f"the body reads {read}")
-        if isinstance(value, types.ModuleType) and not _is_foreign(value.__name__):
-            for attribute in attributes - {""}:
-                self._entry(vars(value), attribute, f"{read}.{attribute}")
+        if isinstance(value, types.ModuleType):
+            self._visit_module(value, read, attributes)
+        elif callable(value):
+            _refuse_impure(getattr(value, "__module__", None), f"the body reads {read}")
+
+    def _visit_module(self, module: types.ModuleType, read: str, attributes: frozenset[str]) -> None:
+        """What code takes from a module: also of a library, where somebody may put another value. Ours stay as they are."""
+        _refuse_impure(module.__name__, f"the body reads {read}")
+        if module.__name__.startswith("megengine"):
+            return
+        for attribute in attributes - {""}:
+            if module.__name__.split(".")[0] == "numpy" and attribute in _IMPURE_IN_NUMPY:
+                raise Unwatchable(f"the body names {read}.{attribute}, and what it gives cannot be watched")
+            self._entry(vars(module), attribute, f"{read}.{attribute}")
 
     def _visit_class(self, value: type, name: str) -> None:
         if _is_foreign(value.__module__):
@@ -456,8 +517,12 @@ class Guards:
             )
             for slot, item in zip(slots, held):
                 self._later(item, f"{name}.{slot}")
-        if hasattr(value, "__dict__") and not _is_machinery(kind):
+        if not hasattr(value, "__dict__"):
+            return
+        if not _is_machinery(kind):
             self._visit_attributes(value, name)
+        elif kind.__module__ not in _KEEPS_NO_STATE:
+            raise Unwatchable(f"the body reaches {name}, a {kind.__name__}, whose changes cannot be seen")
 
     def _visit_attributes(self, value: Any, name: str) -> None:
         table = vars(value)
@@ -475,8 +540,11 @@ class Guards:
         """Something of C: an iterator, random numbers, bytes. Its pickle says whether it moved on."""
         if inspect.isgenerator(value) or inspect.iscoroutine(value):
             raise Unwatchable(f"the body reaches the generator {name}")
+        kind = type(value)
+        if kind is object or kind.__module__ in _KEEPS_NO_STATE or not _is_foreign(kind.__module__) or kind.__module__.startswith("megengine"):
+            return  # what a class of the program keeps in slots is watched beside this
         if not hasattr(value, "__next__") and not isinstance(value, _MUTABLE):
-            return
+            raise Unwatchable(f"the body reaches {name}, a {kind.__name__}, whose changes cannot be seen")
         try:
             state = pickle.dumps(value)
         except Exception:
@@ -484,10 +552,19 @@ class Guards:
         self._check(lambda: pickle.dumps(value) == state, name)
 
 
+def _names_in(code: types.CodeType) -> set[str]:
+    return {name for part in _codes(code) for name in part.co_names}
+
+
+def _is_only_filled(value: Any, attributes: frozenset[str]) -> bool:
+    """Does the code no more with this container than to put something into it?"""
+    return bool(attributes) and attributes <= _WRITES and type(value) in (list, set, collections.deque)
+
+
 def _refuse_impure(module: Any, what: str) -> None:
-    """Unwatchable for a part of the standard library that is not known to be pure."""
+    """Unwatchable for a library that is not known to be pure."""
     top = module.split(".")[0] if isinstance(module, str) else ""
-    if top in sys.stdlib_module_names and top not in _PURE:
+    if top and _is_foreign(module) and top not in _PURE and top not in ("megengine", "numpy"):
         raise Unwatchable(f"{what}, and what {top} gives cannot be watched")
 
 
