@@ -189,7 +189,7 @@ def _run(
     """Body of a worker process."""
     from .group import _finish, _forget, _report_failure, init_process_group
 
-    end_with_parent()
+    _end_with_parent()
     _forget()  # a forked child of a process group is not in it
     if token is not None:
         os.environ[TOKEN] = token
@@ -208,8 +208,8 @@ def _run(
     link.close()
 
 
-def end_with_parent() -> None:
-    """This process is killed when the one that started it ends, however that ends."""
+def _end_with_parent() -> None:
+    """This process is killed when the thread that started it ends, however that ends: it waits for this process."""
     import ctypes
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

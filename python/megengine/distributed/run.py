@@ -22,9 +22,20 @@ from typing import IO
 
 from ._environment import TOKEN, Place, host_for, variables
 from ._token import new_token, shared_token
-from .launcher import end_with_parent
 from .server import Server
 
+# A process that becomes the command once it is sure to end with us. Nothing of Python runs between fork and exec here: threads
+# of this process may hold locks that it would need.
+_BECOME = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: of the thread that started it, which is our main thread
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+try:
+    os.execvp(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    sys.exit(f"{sys.argv[2]}: {error.strerror}")
+"""
 _LAST_LINES = 60
 _SECONDS_TO_END = 5.0  # between a polite request and SIGKILL
 
@@ -37,7 +48,7 @@ class _Process:
         self.last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)  # of its errors
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables(place, local_size, token)}
         self.process = subprocess.Popen(
-            command,
+            [sys.executable, "-IS", "-c", _BECOME, str(os.getpid()), *command],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -45,7 +56,6 @@ class _Process:
             text=True,
             errors="replace",
             start_new_session=True,  # Ctrl-C reaches it through us, once
-            preexec_fn=end_with_parent,
         )
         self.readers = [
             threading.Thread(target=self._pass_on, args=streams, daemon=True)
