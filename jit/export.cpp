@@ -145,8 +145,9 @@ private:
                     "the file would hold the result of the recorded call",
                     "return the mask, or what else has a fixed shape, and select from it outside");
             const RecordedValue& value = record_.values[id];
-            if (!options_.allows_draws && value.origin == Origin::outside && value.slot < version_.captured.size() &&
-                version_.captured[value.slot] && runtime::state_of(*version_.captured[value.slot]))
+            if (!options_.allows_draws && value.origin == Origin::outside &&
+                value.slot < version_.captured.size() && version_.captured[value.slot] &&
+                runtime::state_of(*version_.captured[value.slot]))
                 refuse(cat("draws random numbers at ", reader), "each run would draw the same ones",
                        "call eval() of the module, or pass random tensors as arguments");
         };

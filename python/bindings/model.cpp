@@ -161,7 +161,8 @@ void bind_model(nb::module_& m) {
                      [](const jit::Version& self) { return self.argument_slots.size(); })
         .def("export_model", &export_from, nb::arg("inputs"), nb::arg("outputs"),
              nb::arg("optimize"), nb::arg("half_storage"), nb::arg("keep_value_names"),
-             nb::arg("keep_op_names"), nb::arg("keep_param_names"), nb::arg("allows_draws") = false);
+             nb::arg("keep_op_names"), nb::arg("keep_param_names"),
+             nb::arg("allows_draws") = false);
     nb::class_<Model>(m, "Model", "A graph with names, as dump writes it.")
         .def_prop_ro("inputs", [](const Model& self) { return list_from(self.inputs); })
         .def_prop_ro("outputs", [](const Model& self) { return list_from(self.outputs); })

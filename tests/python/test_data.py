@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+from megengine import random as mge_random
 from megengine.data import (
     Collator,
     DataLoader,
@@ -302,6 +303,16 @@ def test_workers_are_seeded_differently_and_know_their_place():
     assert len({draw for draw, _, _ in batches}) == 6
     assert [idx for _, idx, _ in batches] == [0, 1, 2, 0, 1, 2] and batches[0][2] == 3
     assert get_worker_info() is None
+
+
+def test_workers_draw_tensors_of_their_own():
+    class Drawn(ArrayDataset):
+        def __getitem__(self, index):
+            return mge_random.uniform(size=(4,)).numpy()
+
+    dataset = Drawn(np.zeros(8))
+    batches = list(DataLoader(dataset, SequentialSampler(dataset, 1), num_workers=2))
+    assert len({batch.tobytes() for batch in batches}) == 8
 
 
 def test_worker_information_is_read_only():

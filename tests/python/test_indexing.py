@@ -176,3 +176,11 @@ def test_a_list_of_floats_is_a_value_error():
 def test_a_value_that_does_not_broadcast_is_a_value_error():
     with pytest.raises(ValueError, match=r"\[5\] does not broadcast to the selected \[3, 4\]"):
         Tensor(A)[0] = np.zeros(5)
+
+
+@pytest.mark.parametrize("mask", [[True, False], [True], [True, False, True, True]])
+def test_a_mask_of_another_length_is_an_index_error(mask):
+    x = Tensor(np.arange(6.0).reshape(3, 2))
+    for form in (mask, np.array(mask), Tensor(np.array(mask))):
+        with pytest.raises(IndexError, match="does not fit the axes"):
+            x[form]

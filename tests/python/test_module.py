@@ -381,3 +381,13 @@ def test_seed_repeats_initial_weights():
     first = M.Linear(4, 5).weight.numpy()
     mge.random.seed(3)
     np.testing.assert_array_equal(M.Linear(4, 5).weight.numpy(), first)
+
+
+def test_with_parent_lists_pairs_without_names():
+    inner = M.Linear(2, 2)
+    outer = M.Sequential(inner, M.BatchNorm1d(2))
+    assert [(value is inner.weight, parent is inner) for value, parent in inner.parameters(with_parent=True)][-1] == (True, True)
+    assert {id(parent) for _, parent in outer.parameters(with_parent=True)} == {id(outer[0]), id(outer[1])}
+    assert {id(parent) for _, parent in outer.buffers(with_parent=True)} == {id(outer[1])}
+    assert [parent for _, parent in outer.children(with_parent=True)] == [outer, outer]
+    assert [(module, parent) for module, parent in outer.modules(with_parent=True)][:2] == [(outer, None), (outer[0], outer)]

@@ -166,7 +166,7 @@ ELEMENTWISE = [
     Row("fake_quant", lambda x, s, z, _: (np.clip(np.round(x / s) + z, -2, 3) - z) * s,
         (X, np.float32(0.3), np.float32(1), np.float32(1)), {"qmin": -2, "qmax": 3}),
     unary("leaky_relu", lambda x: np.where(x > 0, x, 0.1 * x), smooth=False, attrs={"negative_slope": 0.1}),
-    binary("prelu", lambda x, y: np.where(x > 0, x, x * y), smooth=False),
+    binary("prelu", lambda x, y: np.where(x >= 0, x, x * y), smooth=False),
     unary("elu", lambda x: np.where(x > 0, x, 0.5 * np.expm1(x)), smooth=False, attrs={"alpha": 0.5}),
     unary("celu", lambda x: np.where(x > 0, x, 0.5 * np.expm1(x / 0.5)), smooth=False, attrs={"alpha": 0.5}),
     unary("selu", lambda x: SCALE * np.where(x > 0, x, SELU * np.expm1(x)), smooth=False),

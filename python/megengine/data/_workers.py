@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from ..random import seed as seed_tensors
 from ..utils.after_fork import run_in_fresh_thread
 from . import _transport
 
@@ -118,6 +119,7 @@ def _worker_main(
     )
     random.seed(seed + index)
     np.random.seed((seed + index) % 2**32)
+    seed_tensors(seed + index)
     if "cv2" in sys.modules:  # many workers, one thread each
         sys.modules["cv2"].setNumThreads(0)
     run_in_fresh_thread(_serve, link, make_fetch)

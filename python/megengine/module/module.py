@@ -149,7 +149,8 @@ class Module(Holder):
     def parameters(self, recursive: bool = True, **kwargs: Any) -> Iterable[Parameter]:
         """Iterate over every Parameter once: attributes in the order of their names, depth first.
 
-        recursive: also those of children, True by default; the same for the methods below.
+        recursive: also those of children, True by default; with_parent=True: pairs with the module that holds them. The
+        same for the methods below.
         """
         return self._listed(_is_parameter, recursive, None, kwargs)
 
@@ -199,7 +200,7 @@ class Module(Holder):
 
     def modules(self, **kwargs: Any) -> Iterable[Module]:
         """Iterate over this module, then all below it."""
-        return (module for _, module in self.named_modules(**kwargs))
+        return (found[1] if len(found) == 2 else found[1:] for found in self.named_modules(**kwargs))
 
     def named_modules(
         self, prefix: str | None = None, **kwargs: Any
@@ -231,7 +232,8 @@ class Module(Holder):
         prefix: str | None,
         kwargs: dict[str, Any],
     ) -> Iterator[Any]:
-        return (found[1] for found in self._named(predicate, recursive, prefix, kwargs))
+        named = self._named(predicate, recursive, prefix, kwargs)
+        return (found[1] if len(found) == 2 else found[1:] for found in named)
 
     def _named(
         self,

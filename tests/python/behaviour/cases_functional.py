@@ -23,14 +23,6 @@ def ask_topk_beyond_the_extent():
     return F.topk(tensor([[3.0, 1.0, 2.0], [5.0, 6.0, 4.0]]), 5, descending=True)
 
 
-def ask_a_short_mask():
-    return tensor(X)[tensor(np.array([True]))], tensor(X[0])[np.array([True, False])]
-
-
-def ask_a_short_list_mask():
-    return tensor(X[0])[[True, False]]
-
-
 def ask_surplus_gradients():
     class Twice(Function):
         def forward(self, x):

@@ -211,8 +211,7 @@ def _add_mask(access: Access, mask: "Tensor | np.ndarray", shape: Shape, axis: i
         access.shape.append(1)
         return
     own = mask._tuple_shape if isinstance(mask, _Tensor) else mask.shape
-    # One that is shorter than its axis is false beyond its end.
-    if len(own) != len(covered) or any(mine > all_ for mine, all_ in zip(own, covered, strict=True)):
+    if tuple(own) != tuple(covered):
         raise IndexError(
             f"index: a mask of {list(own)} does not fit the axes {list(covered)} it covers"
         )
