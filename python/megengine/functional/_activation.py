@@ -55,6 +55,7 @@ hsigmoid = _unary(
     >>> F.hsigmoid(Tensor([-4.0, 0.0, 3.0])).numpy()
     array([0. , 0.5, 1. ], dtype=float32)
     """,
+    high=True,
 )
 hswish = _unary(
     ops.hswish,

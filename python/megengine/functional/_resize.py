@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..core import apply_const, ops
+from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_int, as_ints, as_pair, in_order_of
 from ..tensor import Tensor
@@ -42,6 +43,7 @@ def interpolate(
     array([[[[0., 1., 2., 3.]]]], dtype=float32)
     """
     require_tensors("interpolate", inp)
+    inp = _to_high(inp)
     kind = str(mode).lower()
     if kind not in _RANKS:
         raise ValueError(f"interpolate: mode {mode!r} is not one of {', '.join(_RANKS)}")

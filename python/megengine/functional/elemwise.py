@@ -66,6 +66,7 @@ div = _binary(
     array([ 1.5, -inf,  nan], dtype=float32)
     """,
     name="div",
+    high=True,
 )
 floor_div = _binary(
     ops.floor_div,
@@ -306,6 +307,7 @@ sqrt = _unary(
     >>> F.sqrt(Tensor([4.0, 0.25, -1.0])).numpy()
     array([2. , 0.5, nan], dtype=float32)
     """,
+    high=True,
 )
 round = _unary(
     ops.round,

@@ -11,6 +11,7 @@ import numpy as np
 from ..core import convert_inputs, ops
 from ..core.no_effect import no_effect
 from ..core.tensor import products
+from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.shapes import as_int, normalize_axes, normalize_axis, reduce, taken
 from ..tensor import Tensor
@@ -199,7 +200,7 @@ def norm(
     >>> F.norm(x).item(), F.norm(x, ord=1).item(), F.norm(x, ord=float("inf")).item()
     (5.0, 7.0, 4.0)
     """
-    inp = as_tensor(inp)
+    inp = _to_high(as_tensor(inp))
     if axis is None:
         if inp.ndim != 1:
             raise TypeError(f"norm: axis is required for a tensor with {inp.ndim} axes")
@@ -232,6 +233,7 @@ def normalize(
     array([[0., 1.],
            [0., 0.]], dtype=float32)
     """
+    inp = _to_high(inp)
     return ops.true_div(inp, ops.maximum(norm(inp, ord, axis, keepdims=axis is not None), eps))
 
 

@@ -1,7 +1,8 @@
 import numpy as np
 
 import megengine.functional as F
-from megengine import tensor
+import megengine.module as M
+from megengine import amp, tensor
 from megengine.autodiff import Function, GradManager
 
 X = (np.arange(24) * 7 % 11).astype("float32").reshape(2, 3, 4)
@@ -143,3 +144,19 @@ def ask_dump_of_a_batch_norm_in_training():
     f = trace(lambda x: bn(x), capture_as_const=True)
     f(tensor(np.ones((2, 3, 2, 2), "float32")))
     f.dump(io.BytesIO())
+
+
+def ask_precisions_of_functions_under_autocast():
+    image = tensor(np.linspace(0.5, 1.5, 96).reshape(2, 3, 4, 4).astype("float32"))
+    layer = M.BatchNorm2d(3)
+    layer.eval()
+    found = []
+    for x in (image, image.astype("float16")):
+        row = x.reshape(2, 48)
+        with amp.autocast():
+            results = [
+                F.sqrt(x), F.div(x, 2), F.pow(x, 2), F.hsigmoid(x), F.normalize(x, axis=1), F.norm(row, 2, 1), F.exp(x), F.relu(x), x + x,
+                F.vision.interpolate(x, scale_factor=2), F.vision.interpolate(x, scale_factor=2, mode="nearest"), layer(x), F.matmul(row, row.transpose(1, 0)),
+            ]  # fmt: skip
+        found.append([np.dtype(result.dtype).name for result in results])
+    return found
