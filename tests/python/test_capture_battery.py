@@ -20,6 +20,8 @@ import megengine.optimizer as optim
 from megengine.autodiff import GradManager
 from megengine.jit import TraceError, exclude_from_trace, trace
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* is recorded again in each call")
+
 MODES = {
     "value": {},
     "symbolic": {"symbolic": True},

@@ -24,6 +24,8 @@ import pytest
 from megengine import Tensor
 from megengine.jit import trace
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* is recorded again in each call")
+
 
 class Box:
     def __init__(self, **held):

@@ -17,7 +17,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
-from megengine import Tensor
+from megengine import Parameter, Tensor
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 from test_trace import losses, step, t
@@ -171,6 +171,7 @@ def _imported_clock(x):
     return x * time.time()
 
 
+@pytest.mark.filterwarnings("ignore:.* is recorded again in each call")
 @pytest.mark.parametrize("body", [_environment, _file, _secret, _imported_clock])
 def test_what_cannot_be_watched_makes_each_call_walk_the_body(body, monkeypatch):
     monkeypatch.setenv("MEGJIT_TEST_FACTOR", "2")
@@ -379,3 +380,18 @@ def test_auto_sees_what_changes():
 def test_a_wrong_without_host_is_refused():
     with pytest.raises(ValueError, match="'auto', got 'sometimes'"):
         trace(lambda x: x, without_host="sometimes")
+
+
+def test_who_is_recorded_again_in_each_call_is_told_once():
+    w = Parameter(np.ones(2, np.float32))
+    gm = GradManager().attach([w])
+
+    def keep(x):
+        with gm:
+            gm.backward(F.sum(w * x))
+
+    traced = trace(keep, symbolic=True, without_host=True)
+    with pytest.warns(UserWarning, match="keep.* is recorded again in each call.*keeps a tensor that it does not return") as told:
+        for _ in range(8):
+            traced(Tensor([1.0, 2.0]))
+    assert len(told) == 1 and told[0].filename == __file__

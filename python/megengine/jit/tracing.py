@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import os
 import types
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -78,6 +79,7 @@ def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
 
 _LEAF = object()
 _MOST_TRIALS = 8  # calls with the body, after which "auto" lets it run each time
+_MOST_RECORDINGS = 4  # of without_host=True one after the other, before a warning
 
 
 class _Placed(NamedTuple):
@@ -256,6 +258,7 @@ class trace(ManualSteps, Dumping):
         self._guards: Guards | None = None
         self._guard_reason: str | None = None
         self._was_recorded = False  # by the last call
+        self._recordings = 0
         self._options = trace_options(
             name=self._name_and_line(),
             symbolic=self._symbolic,
@@ -358,6 +361,7 @@ class trace(ManualSteps, Dumping):
         from .guards import Guards  # as above
 
         self._guards = None
+        self._recordings = self._recordings + 1 if self._was_recorded else 1  # without a call between them that needed none
         self._was_recorded = True
         guards = Guards(self.__wrapped__, args, kwargs, leaves)
         unrepeatable, reads_values = None, False
@@ -386,6 +390,11 @@ class trace(ManualSteps, Dumping):
             self._guards = guards
         else:
             self._guard_reason = reason
+            if self._recordings == _MOST_RECORDINGS and self._trials is None:
+                warnings.warn(
+                    f"{self._name_of_function()} is recorded again in each call, which takes longer than without without_host=True: {reason}",
+                    stacklevel=4,
+                )
         return result
 
     def trace_normal(self, *args: Any, **kwargs: Any) -> Any:
