@@ -274,7 +274,7 @@ def test_dump_needs_a_record_with_constants():
 @pytest.mark.parametrize(
     "body, options, error, words",
     [
-        (lambda x: None, {}, ValueError, "returns nothing"),
+        (lambda x: None, {}, ValueError, "without return values cannot be dumped"),
         (lambda x: [x, [x]], {}, TypeError, "flat sequence"),
         (lambda x: x + 1, {"arg_names": ["a", "b"]}, ValueError, "2 arg_names for 1"),
         (lambda x: x + 1, {"output_names": ["a", "b"]}, ValueError, "2 output_names for 1"),

@@ -776,3 +776,22 @@ def test_filters_select_what_their_methods_select(small):
     assert rest[0] in NodeFilterName(oprs, name.lower(), ignorecase=True).as_list()
     assert not [opr for opr in NodeFilterName(oprs, "no such name*", ignorecase=True)]
     assert NodeFilterName(oprs, name.swapcase(), ignorecase=False).as_count() == 0
+
+
+def test_a_variable_of_another_kind_of_dtype_is_refused():
+    net = Network()
+    a, b = net.make_input_node((2,), "float32"), net.make_input_node((2,), "float32")
+    net.add_output((a + b) * 2)
+    with pytest.raises(ValueError, match="float32.*int32.*\n.*astype"):
+        net.replace_vars({b: net.make_const(np.array([5, 6], np.int32))})
+    net.replace_vars({b: net.make_const(np.array([5, 6], np.int32)).astype("float32")})
+    np.testing.assert_array_equal(*net.infer(np.float32([1, 2])).values(), [12, 16])
+
+
+def test_a_variable_can_be_written_whole():
+    net = Network()
+    x = net.make_input_node((2,), "float32")
+    y = x + 1
+    y[...] = np.float32([7, 8])
+    net.add_output(y * 1)
+    np.testing.assert_array_equal(*net.infer(np.float32([1, 2])).values(), [7, 8])

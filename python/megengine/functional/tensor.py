@@ -122,13 +122,13 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
         for cut in cuts:
             if not previous <= cut <= extent:
                 raise ValueError(
-                    f"split: cut points {list(cuts)} do not rise within an axis of {extent} elements"
+                    f"Invalid nsplits_or_secions: {list(cuts)}\n  why: cut points must rise within an axis of {extent} elements"
                 )
             previous = cut
     else:
         n = as_int(nsplits_or_sections, "split")
         if not 0 < n <= extent:
-            raise ValueError(f"split: {n} pieces of an axis of {extent} elements")
+            raise ValueError(f"The size {extent} at dim {axis} cannot be split into {n} sections")
         sizes = [extent // n + (i < extent % n) for i in range(n)]
         cuts = tuple(np.cumsum(sizes)[:-1].tolist())
     bounds = (0,) + cuts + (extent,)

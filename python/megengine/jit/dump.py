@@ -97,7 +97,8 @@ class Results:
             )
         if not self.count:
             raise ValueError(
-                "dump: the function returns nothing\n  fix: return the tensors that the model computes"
+                "the traced function without return values cannot be dumped, the traced function should return "
+                "List[Tensor] or Dict[str, Tensor]"
             )
         if self.keys is not None:
             if given is not None:

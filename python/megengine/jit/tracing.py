@@ -434,7 +434,7 @@ class trace(ManualSteps, Dumping):
         arrays if later calls do not run the body.
         """
         if self._capture_as_const and not all(isinstance(a, Tensor) for a in args):
-            raise AssertionError("trace with capture_as_const=True: positional arguments must be Tensors")
+            raise AssertionError("Only support tensor type args when capture_as_const is enabled\n  fix: pass Tensors by position, and all else by keyword")
         leaves: list[Tensor] = []
         for position, value in enumerate(args):
             if isinstance(value, Tensor):

@@ -125,7 +125,8 @@ class MinMaxObserver(Observer):
         return create_qparams(self.mode, self.dtype, scale, zero_point)
 
     def _range_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Smallest and largest value of ``x`` and 0."""
+        """Smallest and largest value of ``x`` and 0; NaN is left out: one would hide all that follows."""
+        x = F.where(F.isnan(x), 0.0, x)
         return F.minimum(x.min(), 0.0), F.maximum(x.max(), 0.0)
 
     def forward(self, x_orig: Tensor) -> Tensor:

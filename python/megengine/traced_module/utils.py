@@ -16,8 +16,8 @@ def _step(obj: Any, key: str) -> Any:
 
 
 def get_subattr(module: Any, target: str) -> Any:
-    """What ``module`` holds at ``target``, such as ``conv_bn.1`` or ``layers.0.weight``."""
-    for key in target.split("."):
+    """What ``module`` holds at ``target``, such as ``conv_bn.1`` or ``layers.0.weight``; "" is the module itself."""
+    for key in target.split(".") if target else ():
         module = _step(module, key)
     return module
 

@@ -315,7 +315,8 @@ class Network:
 
         So ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well. A new variable of
         another network is copied with all that it is made of, its inputs too:
-        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``.
+        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``. ValueError for an integer in place of a
+        float, or the other way round.
 
         >>> import megengine.functional as F, numpy as np
         >>> net = Network()
@@ -325,6 +326,12 @@ class Network:
         >>> [y.tolist() for y in net.infer(np.float32([-1, 2])).values()]
         [[1.0, 3.0]]
         """
+        for before, after in repl_dict.items():
+            if before.dtype.kind != after.dtype.kind:
+                raise ValueError(
+                    f"replace_vars: {before.name} is {before.dtype}, and {after.name} {after.dtype}: what reads it would compute in another dtype\n"
+                    f"  fix: replace it by new.astype({before.dtype.name!r}), or make the operators again"
+                )
         new = self._ids_with_copies(list(repl_dict.values()))
         self._edit("replace", list(zip(map(self._id_of, repl_dict), new, strict=True)))
 

@@ -72,6 +72,10 @@ class VarNode(NetworkNode, Tensor):
         """``sym_var``, as for the class itself."""
         return cls(sym_var, owner_opr=owner_opr)
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        # ``v[...] = value`` of other tensors takes the value itself, which stands in no graph.
+        super().__setitem__((slice(None),) * self.ndim if index is Ellipsis else index, value)
+
     @property
     def id(self) -> int:
         """Its number, which stays."""

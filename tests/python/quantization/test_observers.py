@@ -151,3 +151,11 @@ def test_a_dtype_without_a_scale_is_refused():
 
     with pytest.raises(ValueError, match="Unknown has seen no data"):
         Unknown().get_quantized_dtype()
+
+
+def test_one_nan_does_not_ruin_the_range():
+    for make in (mge.quantization.MinMaxObserver, mge.quantization.ExponentialMovingAverageObserver):
+        observer = make()
+        observer(mge.Tensor([1.0, float("nan"), -2.0]))
+        observer(mge.Tensor([1.0, -2.0]))
+        np.testing.assert_allclose([observer.min_val.item(), observer.max_val.item()], [-2, 1], rtol=1e-6)
