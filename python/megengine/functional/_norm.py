@@ -64,7 +64,7 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise AssertionError("batch_norm: inference needs running_mean and running_var")
-        return _normalize_by(*_to_low(inp), running_mean, running_var, weight, bias, eps)
+        return _normalize_by(_to_low(inp)[0], running_mean, running_var, weight, bias, eps)
     (inp,) = _to_low(inp)
     c = inp._tuple_shape[1]
     if inp.size == 0:  # no statistics; those that run stay

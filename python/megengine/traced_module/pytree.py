@@ -85,7 +85,7 @@ def register_supported_type(
     >>> tm.trace_module(Sum(), pair)(pair).item()
     3.0
     """
-    if flatten_fn is None != unflatten_fn is None:
+    if (flatten_fn is None) != (unflatten_fn is None):
         raise AssertionError(
             f"register_supported_type({type.__name__}): flatten_fn and unflatten_fn go together\n"
             "  fix: give both for a container, neither for a constant"
