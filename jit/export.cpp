@@ -133,7 +133,7 @@ private:
     // A dumped model has its inputs alone: nothing that it computes may stand still, or be lost,
     // without a word.
     void refuse_what_would_not_follow() const {
-        if (!version_.updates.empty())
+        if (!options_.allows_effects && !version_.updates.empty())
             refuse(cat("updates ", version_.updates),
                    "the updates would be lost, and each run give the same",
                    "dump a function that only computes results, of modules in eval()");
@@ -145,7 +145,7 @@ private:
                     "the file would hold the result of the recorded call",
                     "return the mask, or what else has a fixed shape, and select from it outside");
             const RecordedValue& value = record_.values[id];
-            if (!options_.allows_draws && value.origin == Origin::outside &&
+            if (!options_.allows_effects && value.origin == Origin::outside &&
                 value.slot < version_.captured.size() && version_.captured[value.slot] &&
                 runtime::state_of(*version_.captured[value.slot]))
                 refuse(cat("draws random numbers at ", reader), "each run would draw the same ones",

@@ -30,7 +30,7 @@ nb::bytes to_python(const std::string& bytes) { return nb::bytes(bytes.data(), b
 
 std::unique_ptr<Model> export_from(const jit::Version& version, nb::list inputs, nb::list outputs,
                                    bool optimize, bool half_storage, int keep_value_names,
-                                   bool keep_op_names, bool keep_param_names, bool allows_draws) {
+                                   bool keep_op_names, bool keep_param_names, bool allows_effects) {
     const jit::ExportOptions options{.inputs = texts_from(inputs),
                                      .outputs = texts_from(outputs),
                                      .params = version.names,
@@ -39,7 +39,7 @@ std::unique_ptr<Model> export_from(const jit::Version& version, nb::list inputs,
                                      .keep_value_names = keep_value_names,
                                      .keep_op_names = keep_op_names,
                                      .keep_param_names = keep_param_names,
-                                     .allows_draws = allows_draws};
+                                     .allows_effects = allows_effects};
     const runtime::WithoutHostLock release;
     return std::make_unique<Model>(jit::export_model(version, options));
 }
@@ -162,7 +162,7 @@ void bind_model(nb::module_& m) {
         .def("export_model", &export_from, nb::arg("inputs"), nb::arg("outputs"),
              nb::arg("optimize"), nb::arg("half_storage"), nb::arg("keep_value_names"),
              nb::arg("keep_op_names"), nb::arg("keep_param_names"),
-             nb::arg("allows_draws") = false);
+             nb::arg("allows_effects") = false);
     nb::class_<Model>(m, "Model", "A graph with names, as dump writes it.")
         .def_prop_ro("inputs", [](const Model& self) { return list_from(self.inputs); })
         .def_prop_ro("outputs", [](const Model& self) { return list_from(self.outputs); })

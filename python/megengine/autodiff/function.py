@@ -51,7 +51,8 @@ class Function:
         for position, arg in enumerate(args):
             if not isinstance(arg, Tensor):
                 raise TypeError(
-                    f"{type(self).__name__}: argument {position} is a {type(arg).__name__}, not a Tensor\n"
+                    f"op Function expect type Tensor as inputs, got {type(arg)}\n"
+                    f"  why: argument {position} of {type(self).__name__} is no Tensor\n"
                     "  fix: pass other values to the constructor and keep them in attributes"
                 )
         with _core.pause_tapes():
