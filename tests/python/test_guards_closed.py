@@ -29,7 +29,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* is recorded again in each cal
 
 class Box:
     def __init__(self, **held):
-        vars(self).update(held)
+        for name, value in held.items():
+            setattr(self, name, value)
 
 
 class Adder:

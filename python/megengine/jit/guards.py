@@ -9,22 +9,24 @@ changes what it reads is recorded again in each call) and before each later call
 
 from __future__ import annotations
 
+import abc
 import array
+import builtins
 import collections
 import datetime
-import decimal
 import dis
 import fractions
 import functools
 import inspect
 import itertools
 import logging
-import math
 import operator
 import pickle
 import random
 import re
+import struct
 import sys
+import sysconfig
 import threading
 import types
 import uuid
@@ -35,7 +37,9 @@ from typing import Any
 import numpy as np
 
 from .._core import RandomState
-from ..autodiff import GradManager
+from ..autodiff import Function, GradManager
+from ..core.tensor.amp import state as _amp
+from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
 
@@ -52,13 +56,14 @@ _PLAIN = (
     np.generic,
     np.dtype,
 )
+_EXACT = frozenset(kind for kind in _PLAIN if kind not in (np.generic, np.dtype))
 # Of C, or of the standard library, and without anything that could change.
 _OPAQUE = (
-    types.CodeType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType, types.MemberDescriptorType, types.GenericAlias, types.UnionType, types.NotImplementedType,
-    slice, re.Pattern, operator.attrgetter, operator.itemgetter, operator.methodcaller, decimal.Decimal, fractions.Fraction,
+    types.CodeType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.UnionType, types.NotImplementedType,
+    re.Pattern, operator.attrgetter, operator.itemgetter, operator.methodcaller, fractions.Fraction,
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID, np.ufunc, type(threading.Lock()), type(threading.RLock()),
-    type(vars(collections.namedtuple("_Pair", "first"))["first"]), logging.Logger, RandomState,
+    type(vars(collections.namedtuple("_Pair", "first"))["first"]), RandomState,
 )  # fmt: skip
 _KEEPS_NO_STATE = ("typing", "abc", "_abc", "dataclasses", "inspect", "logging", "warnings")  # modules of such objects
 _MUTABLE = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
@@ -72,15 +77,22 @@ _UNWATCHABLE = {"globals", "locals", "vars", "eval", "exec", "input", "open", "c
 # Of NumPy what reads files, or draws numbers that no state tells.
 _IMPURE_IN_NUMPY = {
     "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "DataSource", "open_memmap", "default_rng", "SeedSequence",
-    "RandomState", "geterr", "get_printoptions", "ctypeslib", "lib",
+    "geterr", "get_printoptions", "ctypeslib", "lib",
 }  # fmt: skip
-_UNSEEN_DRAWS = {"default_rng", "SeedSequence", "SystemRandom"}
+# Names by which code asks the interpreter about itself, or for numbers that nobody else has.
+_UNSEEN = {
+    "default_rng", "SeedSequence", "SystemRandom", "__globals__", "__subclasses__", "__closure__", "__code__", "f_back", "f_locals", "f_globals",
+    "currentframe", "_getframe", "getcontext", "localcontext", "gi_frame", "getrefcount", "locked", "isEnabledFor", "getEffectiveLevel",
+}  # fmt: skip
+_IMPURE_OF_OURS = ("megengine.serialization", "megengine.hub", "megengine.data", "megengine.device")
+# Modules of which a program may derive classes whose instances hold nothing but attributes and items.
+_BASES = {"abc", "argparse", "builtins", "collections", "contextlib", "dataclasses", "enum", "functools", "logging", "megengine", "numbers", "types", "typing", "typing_extensions"}
 # Parts of the standard library whose functions give the same for the same arguments, or act only on what is watched. What the
 # others give (clocks, files, the environment, secrets, threads) cannot be seen to change.
 _PURE = {
     "__future__", "abc", "array", "bisect", "builtins", "cmath", "collections", "contextlib", "contextvars", "copy", "dataclasses",
-    "decimal", "enum", "fractions", "functools", "heapq", "inspect", "itertools", "json", "keyword", "logging", "math", "numbers",
-    "operator", "pickle", "pprint", "random", "re", "reprlib", "statistics", "string", "struct", "textwrap", "traceback", "types",
+    "enum", "fractions", "functools", "heapq", "itertools", "json", "keyword", "logging", "math", "numbers",
+    "operator", "pickle", "pprint", "random", "re", "reprlib", "statistics", "string", "struct", "textwrap", "types",
     "typing", "unicodedata", "warnings", "weakref", "_collections", "_collections_abc", "_functools", "_operator", "_random",
     "_weakref", "_io", "_thread",  # the last: repr of dataclasses
 }  # fmt: skip
@@ -88,6 +100,9 @@ _LOADS = {
     "LOAD_GLOBAL": "global", "LOAD_NAME": "global", "LOAD_DEREF": "cell", "LOAD_CLASSDEREF": "cell",
     "LOAD_FROM_DICT_OR_GLOBALS": "global", "LOAD_FROM_DICT_OR_DEREF": "cell",
 }  # fmt: skip
+
+
+_TENSOR_METHODS = frozenset(dir(Tensor))
 
 
 class Unwatchable(Exception):
@@ -98,8 +113,8 @@ def _same(a: Any, b: Any) -> bool:
     """Does a body read the same from both? Objects are compared by identity: their content is watched."""
     if a is b:
         return True
-    if isinstance(a, _PLAIN):
-        return type(a) is type(b) and bool(a == b and _signs(a) == _signs(b) or (a != a and b != b))
+    if _is_plain(a):
+        return type(a) is type(b) and (_bits(a) == _bits(b) if isinstance(a, _FLOATING) else bool(a == b))
     if isinstance(a, types.MethodType):  # made anew by each access
         return (
             isinstance(b, types.MethodType)
@@ -109,18 +124,22 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is tuple and type(b) is tuple and len(a) == len(b) and all(map(_same, a, b))
 
 
-def _signs(value: Any) -> Any:
-    """What tells -0.0 from 0.0."""
-    if isinstance(value, (float, np.floating)):
-        return math.copysign(1.0, value)
-    if isinstance(value, (complex, np.complexfloating)):
-        return math.copysign(1.0, value.real), math.copysign(1.0, value.imag)
-    return None
+_FLOATING = (float, complex, np.inexact)
 
 
-def _members(values: set[Any] | frozenset[Any]) -> frozenset[Any]:
-    """The members as `_same` tells them apart: 1 from True, 0.0 from -0.0."""
-    return frozenset((type(value), value, _signs(value)) for value in values)
+def _bits(value: Any) -> bytes:
+    """What tells -0.0 from 0.0, and one NaN from another."""
+    if isinstance(value, np.inexact):
+        return value.tobytes()
+    return struct.pack("dd", value.real, value.imag)
+
+
+def _is_plain(value: Any) -> bool:
+    """Is it a value that never changes, and not of a class that adds anything to it?"""
+    kind = type(value)
+    if kind in _EXACT:
+        return True
+    return isinstance(value, np.generic | np.dtype) and kind.__module__.split(".")[0] == "numpy" and kind is not np.void
 
 
 def _same_items(now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
@@ -132,12 +151,35 @@ def _same_items(now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
 
 def _is_foreign(name: str | None) -> bool:
     """Does this module belong to a library, which does not change while a program runs?"""
-    top = (name or "").split(".")[0]
+    top = name.split(".")[0] if isinstance(name, str) else ""
     if top == "__main__":
         return False
-    if top in ("megengine", "numpy", "builtins") or top in sys.stdlib_module_names:
+    if top in ("megengine", "numpy", "builtins"):
         return True
+    if top in sys.stdlib_module_names:  # a program may have a module of such a name, too
+        file = getattr(sys.modules.get(top), "__file__", None)
+        return file is None or file.startswith((_STDLIB, "<"))
     return "site-packages" in (getattr(sys.modules.get(top), "__file__", None) or "")
+
+
+_STDLIB = sysconfig.get_path("stdlib")
+
+
+def _is_foreign_code(function: types.FunctionType) -> bool:
+    """Does a function come from a library? By its file: what its module is called anybody may set."""
+    file = function.__code__.co_filename
+    return _is_foreign(function.__module__) and (file.startswith((_STDLIB, "<", _PACKAGE)) or "site-packages" in file)
+
+
+def _is_foreign_class(kind: type) -> bool:
+    holder: Any = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        holder = getattr(holder, part, None) if part != "<locals>" else None
+    return _is_foreign(kind.__module__) and (holder is kind or kind.__module__ in ("builtins", "typing") or not kind.__flags__ & _HEAP)
+
+
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, as a rule
+_PACKAGE = __file__.rpartition("/jit/")[0]
 
 
 def _is_machinery(kind: type) -> bool:
@@ -161,21 +203,32 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-@functools.lru_cache(maxsize=4096)
 def _reads(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
-    """(kind, name) -> attributes that the code takes from it, "" for any other use.
+    """(kind, name) -> attributes that the code takes from it, "" for any other use."""
+    return {name: frozenset(path.removesuffix("()").split(".")[0] for path in paths) for name, paths in _paths(code).items()}
+
+
+@functools.lru_cache(maxsize=4096)
+def _paths(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
+    """(kind, name) -> what the code takes from it, such as "linalg.norm" of np; with "()" where it calls that without arguments; "" for any other use.
 
     kind: global, cell, import (of a module, in the body), or unknown: an instruction of a newer Python that loads by name.
     """
     found: dict[tuple[str, str], set[str]] = {}
     for part in _codes(code):
         last: tuple[str, str] | None = None
+        path: list[str] = []
         for instruction in dis.get_instructions(part):
             if instruction.opname in ("CACHE", "EXTENDED_ARG"):
                 continue
+            is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
+            if last and is_attribute:
+                path.append(instruction.argval)
+                continue
             if last:
-                is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
-                found[last].add(instruction.argval if is_attribute else "")
+                is_bare_call = instruction.opname in ("PRECALL", "CALL") and instruction.arg == 0
+                found[last].add(".".join(path) + ("()" if path and is_bare_call else ""))
+            path = []
             kind = _LOADS.get(instruction.opname)
             if instruction.opname == "IMPORT_NAME":
                 kind = "import"
@@ -253,6 +306,8 @@ class Guards:
         self.result_tree: Any = None  # of the recorded call, as trace flattens it
         self._checks: list[tuple[Callable[[], bool], str]] = []
         self._seen: set[int] = set()
+        self._followed: set[int] = set()  # functions of libraries that are methods of modules and the like
+        self._methods: set[tuple[int, str]] = set()
         self._kept: list[Any] = []  # what was seen: no other object takes its id
         self._queue: list[tuple[Any, str]] = [(function, "the function")]
         self._leaves = {id(leaf): place for place, leaf in enumerate(leaves)}
@@ -261,6 +316,7 @@ class Guards:
         self._arguments: list[tuple[Any, str]] = []
         self._unwatchable: str | None = None
         self._host_random = _host_random_state()
+        self._amp = _precisions()
         self._structure = self._structure_of(args, kwargs)
         try:
             self._queue.extend(self._arguments)
@@ -295,6 +351,8 @@ class Guards:
             and len(args) == len(leaves) == self._leaf_count
             and all(map(operator.is_, args, leaves))
         )
+        if _precisions() != self._amp:
+            return "autocasting was switched"
         if not as_recorded and not _same(self._structure_of(args, kwargs), self._structure):
             return "the call has other arguments"
         for place, tensor in self._captured_leaves:
@@ -353,16 +411,18 @@ class Guards:
         self._checks.append((holds, name))
 
     def _later(self, value: Any, name: str) -> None:
-        if not isinstance(value, _PLAIN) and id(value) not in self._seen:
+        if not _is_plain(value) and id(value) not in self._seen:
             self._queue.append((value, name))
 
     def _entry(self, table: dict[str, Any], key: Any, name: str) -> None:
         """One entry of a namespace, which may also be missing."""
         self._entries.add((table, key), name)
-        self._later(table.get(key, _MISSING), name)
+        value = table.get(key, _MISSING)
+        if not isinstance(value, types.ModuleType):  # which is watched by what is taken from it
+            self._later(value, name)
 
     def _visit(self, value: Any, name: str) -> None:
-        if id(value) in self._seen or isinstance(value, (*_PLAIN, *_OPAQUE)) or value is _MISSING:
+        if id(value) in self._seen or _is_plain(value) or isinstance(value, _OPAQUE) or value is _MISSING:
             return
         self._seen.add(id(value))
         self._kept.append(value)
@@ -373,16 +433,31 @@ class Guards:
                 raise Unwatchable(f"the body reaches {name}, an array of objects")
             copy = value.copy()
             self._check(lambda: _same_array(value, copy), name)
+            if type(value) is not np.ndarray:
+                self._visit_object(value, name)
         elif isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
             self._visit_callable(value, name)
-        elif isinstance(value, types.BuiltinFunctionType):
+        elif isinstance(value, types.BuiltinFunctionType) or type(value).__name__ == "cython_function_or_method":
             self._visit_builtin(value, name)
+        elif isinstance(value, logging.Logger):
+            level = value.level
+            self._check(lambda: value.level == level, f"{name}.level")
+        elif isinstance(value, types.MethodWrapperType):
+            self._later(value.__self__, name)
+        elif isinstance(value, types.GenericAlias):
+            self._later(value.__origin__, name)
+        elif isinstance(value, slice):
+            for part in (value.start, value.stop, value.step):
+                self._later(part, name)
         elif isinstance(value, types.ModuleType):
-            pass  # the attributes that code names are watched where they are named
+            if not value.__name__.startswith("megengine"):
+                raise Unwatchable(f"the body reaches {name}, a module that is handed on")
         elif isinstance(value, weakref.ref):
             referent = value()
             self._check(lambda: value() is referent, name)
             self._later(referent, name)
+            if type(value) is not weakref.ref:
+                self._visit_object(value, name)
         elif isinstance(value, type):
             self._visit_class(value, name)
         elif isinstance(value, (staticmethod, classmethod)):
@@ -390,28 +465,32 @@ class Guards:
         elif isinstance(value, property):
             for function in (value.fget, value.fset):
                 self._later(function, name)
+            if type(value) is not property:
+                self._visit_object(value, name)
         elif isinstance(value, GradManager):
             attached = _attached(value)
             self._check(lambda: _same(_attached(value), attached), name)
             self._later([callbacks for _, callbacks in attached], f"{name}'s callbacks")
-        elif isinstance(value, (set, frozenset)):
-            members = _members(value)
-            self._check(lambda: _members(value) == members, name)
-            for item in value:
-                self._later(item, name)
+            if type(value) is not GradManager:
+                self._later(type(value), type(value).__name__)
+                self._check_attributes(value, name)
         else:
             self._visit_object(value, name)
 
     def _visit_tensor(self, tensor: Tensor, name: str) -> None:
         self._tensors.add(tensor, f"{name}.grad")
+        for key in vars(tensor):
+            if key != "grad":
+                self._entry(vars(tensor), key, f"{name}.{key}")
         if (place := self._leaves.get(id(tensor))) is not None:
             self._captured_leaves.append((place, tensor))
 
     def _visit_builtin(self, value: Any, name: str) -> None:
         """A function of C, or a method of an object of C."""
-        owner = value.__self__
+        owner = getattr(value, "__self__", None)
         if owner is None or isinstance(owner, types.ModuleType):
             _refuse_impure(value.__module__, f"the body reaches {name}")
+            _refuse_by_object(value, name)
             if value.__name__ in _UNWATCHABLE and value.__module__ in ("builtins", "io", "_io"):
                 raise Unwatchable(f"the body reaches {name}, which is {value.__name__}()")
         else:
@@ -423,13 +502,14 @@ class Guards:
             self._later(value.__self__, name)
             return
         if isinstance(value, functools.partial):
-            for part in (value.func, value.args, value.keywords):
+            parts = (value.func, value.args, value.keywords)
+            self._check(lambda: all(map(operator.is_, (value.func, value.args, value.keywords), parts)), name)
+            for part in (*parts, vars(value)):
                 self._later(part, name)
             return
-        if _is_foreign(value.__module__):
+        if _is_foreign_code(value) and id(value) not in self._followed:
             _refuse_impure(value.__module__, f"the body reaches {name}")
-            if str(value.__module__).split(".")[0] == "numpy" and value.__name__ in _IMPURE_IN_NUMPY:
-                raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
+            _refuse_by_object(value, name)
             return
         code = value.__code__
         expected = (code, value.__defaults__, value.__kwdefaults__)
@@ -437,16 +517,19 @@ class Guards:
         self._later(value.__defaults__, f"a default of {name}")
         self._later(value.__kwdefaults__, f"a default of {name}")
         self._later(vars(value), name)
-        reads = _reads(code)
-        if draws := _UNSEEN_DRAWS & _names_in(code):
-            raise Unwatchable(f"the body names {min(draws)}, whose draws cannot be watched")
+        reads = _paths(code)
+        if unseen := _UNSEEN & _names_in(code):
+            raise Unwatchable(f"the body names {min(unseen)}, and what that gives cannot be watched")
+        for method in _TENSOR_METHODS & _names_in(code):
+            self._method(Tensor, method)
         for (kind, read), attributes in reads.items():
             if kind == "unknown":
                 raise Unwatchable(f"the body reads {read} by an instruction that is not known here")
             if kind == "import":
                 _refuse_impure(read, f"the body imports {read}")
-                if module := sys.modules.get(read):
-                    self._visit_module(module, read, frozenset(_names_in(code)) & vars(module).keys())
+                if (module := sys.modules.get(read)) is None:
+                    raise Unwatchable(f"the body imports {read or 'a neighbour'}, which is not known yet")
+                self._visit_module(module, read, frozenset(_names_in(code)) & vars(module).keys())
             if kind == "global" and not _is_only_filled(value.__globals__.get(read), attributes):
                 self._visit_global(value.__globals__, read, attributes)
         for read, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
@@ -457,33 +540,67 @@ class Guards:
             held = _content(cell)
             if isinstance(held, types.ModuleType):
                 self._visit_module(held, read, attributes)
-            self._later(held, read)
+            else:
+                self._later(held, read)
 
-    def _visit_global(self, table: dict[str, Any], read: str, attributes: frozenset[str]) -> None:
+    def _method(self, kind: type, name: str) -> None:
+        """A method of ours, which a program may replace."""
+        for base in kind.__mro__:
+            if (base is kind or name in vars(base)) and (id(base), name) not in self._methods:
+                self._methods.add((id(base), name))
+                self._entries.add((vars(base), name), f"{base.__name__}.{name}")
+
+    def _visit_global(self, table: dict[str, Any], read: str, paths: frozenset[str]) -> None:
         if read not in table and read in _UNWATCHABLE:
             raise Unwatchable(f"the body calls {read}()")
         self._entry(table, read, read)
+        if read not in table:
+            self._entry(vars(builtins), read, read)
         value = table.get(read)
         if isinstance(value, types.ModuleType):
-            self._visit_module(value, read, attributes)
-        elif callable(value):
-            _refuse_impure(getattr(value, "__module__", None), f"the body reads {read}")
+            self._visit_module(value, read, paths)
 
-    def _visit_module(self, module: types.ModuleType, read: str, attributes: frozenset[str]) -> None:
-        """What code takes from a module: also of a library, where somebody may put another value. Ours stay as they are."""
+    def _visit_module(self, module: types.ModuleType, read: str, paths: frozenset[str]) -> None:
+        """What code takes from a module: also of a library, where somebody may put another value."""
         _refuse_impure(module.__name__, f"the body reads {read}")
-        if module.__name__.startswith("megengine"):
-            return
-        for attribute in attributes - {""}:
-            if module.__name__.split(".")[0] == "numpy" and attribute in _IMPURE_IN_NUMPY:
-                raise Unwatchable(f"the body names {read}.{attribute}, and what it gives cannot be watched")
-            self._entry(vars(module), attribute, f"{read}.{attribute}")
+        is_ours = module.__name__.startswith("megengine")
+        for path in paths:
+            name, _, rest = path.removesuffix("()").partition(".")
+            rest += "()" if rest and path.endswith("()") else ""
+            if not name:
+                if is_ours:
+                    continue
+                raise Unwatchable(f"the body hands on {read}, a module")
+            if name not in vars(module) and "__getattr__" in vars(module) and not is_ours:
+                raise Unwatchable(f"the body reads {read}.{name}, which {read} makes up")
+            if module.__name__.split(".")[0] == "numpy" and name in _IMPURE_IN_NUMPY:
+                raise Unwatchable(f"the body names {read}.{name}, and what it gives cannot be watched")
+            if name in ("Random", "RandomState") and path == name:  # with a seed
+                self._entries.add((vars(module), name), f"{read}.{name}")
+                continue
+            self._entry(vars(module), name, f"{read}.{name}")
+            part = vars(module).get(name)
+            if isinstance(part, types.ModuleType):
+                self._visit_module(part, f"{read}.{name}", frozenset({rest}))
 
     def _visit_class(self, value: type, name: str) -> None:
-        if _is_foreign(value.__module__):
+        is_followed = issubclass(value, (Module, Function, Optimizer, GradManager)) and not value.__module__.startswith("megengine")
+        if _is_foreign_class(value) and not is_followed:
+            _refuse_impure(value.__module__, f"the body reaches {name}")
+            _refuse_by_object(value, name)
             return
-        table = dict(vars(value))
-        self._check(lambda: _same_items(vars(value), table), name)
+        for base in value.__mro__:
+            if _is_foreign_class(base) and base.__module__.split(".")[0] not in _BASES and not issubclass(base, _MUTABLE):
+                raise Unwatchable(f"the body reaches {name}, which derives from {base.__name__} of {base.__module__}")
+        table, bases = dict(vars(value)), value.__bases__
+        self._check(lambda: _same_items(vars(value), table) and _same(value.__bases__, bases), name)
+        if type(value) is not type:
+            self._later(type(value), type(value).__name__)
+        if isinstance(value, abc.ABCMeta):
+            token = abc.get_cache_token()  # of what is registered as a subclass
+            self._check(lambda: abc.get_cache_token() == token, name)
+        if is_followed:
+            self._followed.update(id(item) for item in table.values())
         for key, item in table.items():
             self._later(item, f"{name}.{key}")
         for base in value.__bases__:
@@ -492,10 +609,22 @@ class Guards:
     def _visit_object(self, value: Any, name: str) -> None:
         """An instance: its class, its items when it is a container, its attributes."""
         kind = type(value)
+        if _is_foreign_class(kind):  # whose attributes can be asked for without running code of the program
+            if callable(value) and isinstance(getattr(value, "__name__", None), str):
+                _refuse_by_object(value, name)
+            if kind.__module__ == "typing":
+                self._later(getattr(value, "__origin__", None), name)
+        top = str(kind.__module__).split(".")[0]
+        is_ours = issubclass(kind, (Module, Function, Optimizer, GradManager))
+        if is_ours and kind.__module__.startswith("megengine"):
+            self._method(kind, "forward")
+        if _is_foreign_class(kind) and not is_ours and top not in ("megengine", "numpy", "builtins") and top not in sys.stdlib_module_names:
+            raise Unwatchable(f"the body reaches {name}, a {kind.__name__} of {top}")
         if kind not in (list, tuple, dict):
             self._instances.add(value, f"the class of {name}")
-            self._later(kind, kind.__name__)
-        if isinstance(value, (list, tuple, collections.deque)):
+            if not _is_foreign_class(kind) or issubclass(kind, (Module, Function, Optimizer)):
+                self._later(kind, kind.__name__)
+        if isinstance(value, (list, tuple, collections.deque, set, frozenset)):
             if not isinstance(value, tuple):
                 self._sequences.add(value, name)
             for i, item in enumerate(value):
@@ -503,11 +632,19 @@ class Guards:
         elif isinstance(value, dict):
             self._tables.add(value, name)
             for key, item in value.items():
-                label = repr(key) if isinstance(key, _PLAIN) else "..."
+                label = repr(key) if _is_plain(key) else "..."
                 self._later(item, f"{name}[{label}]")
                 self._later(key, name)
-        elif not hasattr(value, "__dict__") or isinstance(value, random.Random):
+            if isinstance(value, collections.defaultdict):
+                factory = value.default_factory
+                self._check(lambda: value.default_factory is factory, name)
+                self._later(factory, name)
+        elif not hasattr(value, "__dict__") or isinstance(value, _MUTABLE) or hasattr(kind, "__next__"):
             self._visit_opaque(value, name)
+        if isinstance(value, BaseException):
+            told = (value.args, value.__cause__, value.__context__)
+            self._check(lambda: _same((value.args, value.__cause__, value.__context__), told), name)
+            self._later(told, name)
         slots = [s for base in kind.__mro__ for s in _slots_of(base)]
         if slots and not _is_foreign(kind.__module__):
             held = [getattr(value, slot, _MISSING) for slot in slots]
@@ -523,6 +660,12 @@ class Guards:
             self._visit_attributes(value, name)
         elif kind.__module__ not in _KEEPS_NO_STATE:
             raise Unwatchable(f"the body reaches {name}, a {kind.__name__}, whose changes cannot be seen")
+
+    def _check_attributes(self, value: Any, name: str) -> None:
+        """Those that a subclass adds to what our class has."""
+        for key in vars(value):
+            if not key.startswith("_"):
+                self._entry(vars(value), key, f"{name}.{key}")
 
     def _visit_attributes(self, value: Any, name: str) -> None:
         table = vars(value)
@@ -541,9 +684,11 @@ class Guards:
         if inspect.isgenerator(value) or inspect.iscoroutine(value):
             raise Unwatchable(f"the body reaches the generator {name}")
         kind = type(value)
-        if kind is object or kind.__module__ in _KEEPS_NO_STATE or not _is_foreign(kind.__module__) or kind.__module__.startswith("megengine"):
+        if isinstance(value, _MUTABLE) or hasattr(kind, "__next__"):
+            pass
+        elif kind is object or kind.__module__ in _KEEPS_NO_STATE or not _is_foreign(kind.__module__) or kind.__module__.startswith("megengine"):
             return  # what a class of the program keeps in slots is watched beside this
-        if not hasattr(value, "__next__") and not isinstance(value, _MUTABLE):
+        else:
             raise Unwatchable(f"the body reaches {name}, a {kind.__name__}, whose changes cannot be seen")
         try:
             state = pickle.dumps(value)
@@ -552,13 +697,21 @@ class Guards:
         self._check(lambda: pickle.dumps(value) == state, name)
 
 
+def _refuse_by_object(value: Any, name: str) -> None:
+    """Unwatchable for what reads files or draws numbers, under whatever name a program has it."""
+    module, own = str(value.__module__ or ""), value.__name__
+    is_source = isinstance(value, type) and issubclass(value, (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator))
+    if is_source or (module.split(".")[0] in ("numpy", "_mt19937") and own in _IMPURE_IN_NUMPY) or module.startswith(_IMPURE_OF_OURS):
+        raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
+
+
 def _names_in(code: types.CodeType) -> set[str]:
     return {name for part in _codes(code) for name in part.co_names}
 
 
 def _is_only_filled(value: Any, attributes: frozenset[str]) -> bool:
     """Does the code no more with this container than to put something into it?"""
-    return bool(attributes) and attributes <= _WRITES and type(value) in (list, set, collections.deque)
+    return bool(attributes) and {path.removesuffix("()") for path in attributes} <= _WRITES and type(value) in (list, set, collections.deque)
 
 
 def _refuse_impure(module: Any, what: str) -> None:
@@ -571,7 +724,7 @@ def _refuse_impure(module: Any, what: str) -> None:
 def _slots_of(kind: type) -> tuple[str, ...]:
     slots = vars(kind).get("__slots__", ())
     return tuple(
-        s
+        f"_{kind.__name__.lstrip('_')}{s}" if s.startswith("__") and not s.endswith("__") else s
         for s in ((slots,) if isinstance(slots, str) else slots)
         if s not in ("__dict__", "__weakref__")
     )
@@ -585,7 +738,7 @@ def _content(cell: types.CellType) -> Any:
 
 
 def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    return a.shape == b.shape and a.dtype == b.dtype and a.flags.writeable == b.flags.writeable and a.tobytes() == b.tobytes()
 
 
 def _attached(manager: GradManager) -> tuple[Any, ...]:
@@ -607,6 +760,11 @@ def _numbers_aside(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(bool(v) if isinstance(v, (int, float)) else v for v in value)
     return value
+
+
+def _precisions() -> tuple[bool, str, str]:
+    now = _amp.get()
+    return now.enabled, now.low, now.high
 
 
 def _host_random_state() -> tuple[Any, ...]:
