@@ -23,6 +23,8 @@ from megengine import _core
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* is recorded again in each call")
+
 FUZZ = os.environ.get("MEGJIT_FUZZ", "0") != "0"
 MODES = {
     "value": {},

@@ -21,7 +21,9 @@ from ..autodiff import GradManager
 from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
-from .guards import _MISSING, _PLAIN, _PURE, _codes, _content, _is_foreign, _reads
+from .code_reads import _codes, _reads
+from .guards import _content
+from .watchable import _MISSING, _PLAIN, _PURE, _is_foreign
 
 _QUIET_BUILTINS = {
     "abs", "all", "any", "bool", "bytes", "callable", "chr", "complex", "dict", "divmod", "enumerate", "filter", "float", "format",

@@ -10,12 +10,8 @@ changes what it reads is recorded again in each call) and before each later call
 from __future__ import annotations
 
 import abc
-import array
 import builtins
 import collections
-import datetime
-import dis
-import fractions
 import functools
 import inspect
 import itertools
@@ -23,225 +19,44 @@ import logging
 import operator
 import pickle
 import random
-import re
-import struct
 import sys
-import sysconfig
-import threading
 import types
-import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .._core import RandomState
 from ..autodiff import Function, GradManager
 from ..core.tensor.amp import state as _amp
 from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
-
-_PLAIN = (
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    bool,
-    type(None),
-    type(Ellipsis),
-    range,
-    np.generic,
-    np.dtype,
+from .code_reads import _UNSEEN, _is_only_filled, _names_in, _paths
+from .watchable import (
+    _BASES,
+    _IMPURE_IN_NUMPY,
+    _KEEPS_NO_STATE,
+    _MISSING,
+    _MUTABLE,
+    _OPAQUE,
+    _UNWATCHABLE,
+    Unwatchable,
+    _is_foreign,
+    _is_foreign_class,
+    _is_foreign_code,
+    _is_machinery,
+    _is_plain,
+    _refuse_by_object,
+    _refuse_impure,
+    _same,
+    _same_array,
+    _same_items,
 )
-_EXACT = frozenset(kind for kind in _PLAIN if kind not in (np.generic, np.dtype))
-# Of C, or of the standard library, and without anything that could change.
-_OPAQUE = (
-    types.CodeType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType, types.MemberDescriptorType, types.UnionType, types.NotImplementedType,
-    re.Pattern, operator.attrgetter, operator.itemgetter, operator.methodcaller, fractions.Fraction,
-    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID, np.ufunc, type(threading.Lock()), type(threading.RLock()),
-    type(vars(collections.namedtuple("_Pair", "first"))["first"]), RandomState,
-)  # fmt: skip
-_KEEPS_NO_STATE = ("typing", "abc", "_abc", "dataclasses", "inspect", "logging", "warnings")  # modules of such objects
-_MUTABLE = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
-_MISSING = object()
+
 _numbers = itertools.count(1)  # of guards
 _MOST_OBJECTS = 100_000
-# Who only calls these on a container does not read it.
-_WRITES = {"append", "extend", "add"}
-# Whoever names these reads what cannot be watched.
-_UNWATCHABLE = {"globals", "locals", "vars", "eval", "exec", "input", "open", "compile", "__import__", "breakpoint", "memoryview"}
-# Of NumPy what reads files, or draws numbers that no state tells.
-_IMPURE_IN_NUMPY = {
-    "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "DataSource", "open_memmap", "default_rng", "SeedSequence",
-    "geterr", "get_printoptions", "ctypeslib", "lib",
-}  # fmt: skip
-# Names by which code asks the interpreter about itself, or for numbers that nobody else has.
-_UNSEEN = {
-    "default_rng", "SeedSequence", "SystemRandom", "__globals__", "__subclasses__", "__closure__", "__code__", "f_back", "f_locals", "f_globals",
-    "currentframe", "_getframe", "getcontext", "localcontext", "gi_frame", "getrefcount", "locked", "isEnabledFor", "getEffectiveLevel",
-}  # fmt: skip
-_IMPURE_OF_OURS = ("megengine.serialization", "megengine.hub", "megengine.data", "megengine.device")
-# Modules of which a program may derive classes whose instances hold nothing but attributes and items.
-_BASES = {"abc", "argparse", "builtins", "collections", "contextlib", "dataclasses", "enum", "functools", "logging", "megengine", "numbers", "types", "typing", "typing_extensions"}
-# Parts of the standard library whose functions give the same for the same arguments, or act only on what is watched. What the
-# others give (clocks, files, the environment, secrets, threads) cannot be seen to change.
-_PURE = {
-    "__future__", "abc", "array", "bisect", "builtins", "cmath", "collections", "contextlib", "contextvars", "copy", "dataclasses",
-    "enum", "fractions", "functools", "heapq", "itertools", "json", "keyword", "logging", "math", "numbers",
-    "operator", "pickle", "pprint", "random", "re", "reprlib", "statistics", "string", "struct", "textwrap", "types",
-    "typing", "unicodedata", "warnings", "weakref", "_collections", "_collections_abc", "_functools", "_operator", "_random",
-    "_weakref", "_io", "_thread",  # the last: repr of dataclasses
-}  # fmt: skip
-_LOADS = {
-    "LOAD_GLOBAL": "global", "LOAD_NAME": "global", "LOAD_DEREF": "cell", "LOAD_CLASSDEREF": "cell",
-    "LOAD_FROM_DICT_OR_GLOBALS": "global", "LOAD_FROM_DICT_OR_DEREF": "cell",
-}  # fmt: skip
-
-
 _TENSOR_METHODS = frozenset(dir(Tensor))
-
-
-class Unwatchable(Exception):
-    """The body reads something whose changes cannot be seen; its text says what."""
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Does a body read the same from both? Objects are compared by identity: their content is watched."""
-    if a is b:
-        return True
-    if _is_plain(a):
-        return type(a) is type(b) and (_bits(a) == _bits(b) if isinstance(a, _FLOATING) else bool(a == b))
-    if isinstance(a, types.MethodType):  # made anew by each access
-        return (
-            isinstance(b, types.MethodType)
-            and a.__func__ is b.__func__
-            and a.__self__ is b.__self__
-        )
-    return type(a) is tuple and type(b) is tuple and len(a) == len(b) and all(map(_same, a, b))
-
-
-_FLOATING = (float, complex, np.inexact)
-
-
-def _bits(value: Any) -> bytes:
-    """What tells -0.0 from 0.0, and one NaN from another."""
-    if isinstance(value, np.inexact):
-        return value.tobytes()
-    return struct.pack("dd", value.real, value.imag)
-
-
-def _is_plain(value: Any) -> bool:
-    """Is it a value that never changes, and not of a class that adds anything to it?"""
-    kind = type(value)
-    if kind in _EXACT:
-        return True
-    return isinstance(value, np.generic | np.dtype) and kind.__module__.split(".")[0] == "numpy" and kind is not np.void
-
-
-def _same_items(now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
-    return len(now) == len(then) and all(
-        _same(key, old_key) and _same(value, old)
-        for (key, value), (old_key, old) in zip(now.items(), then.items(), strict=True)
-    )
-
-
-def _is_foreign(name: str | None) -> bool:
-    """Does this module belong to a library, which does not change while a program runs?"""
-    top = name.split(".")[0] if isinstance(name, str) else ""
-    if top == "__main__":
-        return False
-    if top in ("megengine", "numpy", "builtins"):
-        return True
-    if top in sys.stdlib_module_names:  # a program may have a module of such a name, too
-        file = getattr(sys.modules.get(top), "__file__", None)
-        return file is None or file.startswith((_STDLIB, "<"))
-    return "site-packages" in (getattr(sys.modules.get(top), "__file__", None) or "")
-
-
-_STDLIB = sysconfig.get_path("stdlib")
-
-
-def _is_foreign_code(function: types.FunctionType) -> bool:
-    """Does a function come from a library? By its file: what its module is called anybody may set."""
-    file = function.__code__.co_filename
-    return _is_foreign(function.__module__) and (file.startswith((_STDLIB, "<", _PACKAGE)) or "site-packages" in file)
-
-
-def _is_foreign_class(kind: type) -> bool:
-    holder: Any = sys.modules.get(kind.__module__)
-    for part in kind.__qualname__.split("."):
-        holder = getattr(holder, part, None) if part != "<locals>" else None
-    return _is_foreign(kind.__module__) and (holder is kind or kind.__module__ in ("builtins", "typing") or not kind.__flags__ & _HEAP)
-
-
-_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, as a rule
-_PACKAGE = __file__.rpartition("/jit/")[0]
-
-
-def _is_machinery(kind: type) -> bool:
-    """Is it a part of the standard library that holds no state of programs, as a logger?"""
-    top = kind.__module__.split(".")[0]
-    return top in sys.stdlib_module_names and top not in (
-        "builtins",
-        "collections",
-        "types",
-        "argparse",
-        "functools",
-        "enum",
-    )
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The code of a function and of the functions, comprehensions and classes in it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
-
-
-def _reads(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
-    """(kind, name) -> attributes that the code takes from it, "" for any other use."""
-    return {name: frozenset(path.removesuffix("()").split(".")[0] for path in paths) for name, paths in _paths(code).items()}
-
-
-@functools.lru_cache(maxsize=4096)
-def _paths(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
-    """(kind, name) -> what the code takes from it, such as "linalg.norm" of np; with "()" where it calls that without arguments; "" for any other use.
-
-    kind: global, cell, import (of a module, in the body), or unknown: an instruction of a newer Python that loads by name.
-    """
-    found: dict[tuple[str, str], set[str]] = {}
-    for part in _codes(code):
-        last: tuple[str, str] | None = None
-        path: list[str] = []
-        for instruction in dis.get_instructions(part):
-            if instruction.opname in ("CACHE", "EXTENDED_ARG"):
-                continue
-            is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
-            if last and is_attribute:
-                path.append(instruction.argval)
-                continue
-            if last:
-                is_bare_call = instruction.opname in ("PRECALL", "CALL") and instruction.arg == 0
-                found[last].add(".".join(path) + ("()" if path and is_bare_call else ""))
-            path = []
-            kind = _LOADS.get(instruction.opname)
-            if instruction.opname == "IMPORT_NAME":
-                kind = "import"
-            elif kind is None and _may_load_by_name(instruction.opname):
-                kind = "unknown"
-            last = None if kind is None else (kind, str(instruction.argval))
-            if last:
-                found.setdefault(last, set())
-    return {name: frozenset(attributes) for name, attributes in found.items()}
-
-
-def _may_load_by_name(opname: str) -> bool:
-    return opname.startswith("LOAD_") and any(word in opname for word in ("GLOBAL", "NAME", "DEREF", "DICT"))
 
 
 class _Watched:
@@ -697,30 +512,6 @@ class Guards:
         self._check(lambda: pickle.dumps(value) == state, name)
 
 
-def _refuse_by_object(value: Any, name: str) -> None:
-    """Unwatchable for what reads files or draws numbers, under whatever name a program has it."""
-    module, own = str(value.__module__ or ""), value.__name__
-    is_source = isinstance(value, type) and issubclass(value, (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator))
-    if is_source or (module.split(".")[0] in ("numpy", "_mt19937") and own in _IMPURE_IN_NUMPY) or module.startswith(_IMPURE_OF_OURS):
-        raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
-
-
-def _names_in(code: types.CodeType) -> set[str]:
-    return {name for part in _codes(code) for name in part.co_names}
-
-
-def _is_only_filled(value: Any, attributes: frozenset[str]) -> bool:
-    """Does the code no more with this container than to put something into it?"""
-    return bool(attributes) and {path.removesuffix("()") for path in attributes} <= _WRITES and type(value) in (list, set, collections.deque)
-
-
-def _refuse_impure(module: Any, what: str) -> None:
-    """Unwatchable for a library that is not known to be pure."""
-    top = module.split(".")[0] if isinstance(module, str) else ""
-    if top and _is_foreign(module) and top not in _PURE and top not in ("megengine", "numpy"):
-        raise Unwatchable(f"{what}, and what {top} gives cannot be watched")
-
-
 def _slots_of(kind: type) -> tuple[str, ...]:
     slots = vars(kind).get("__slots__", ())
     return tuple(
@@ -735,10 +526,6 @@ def _content(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:  # not bound yet
         return _MISSING
-
-
-def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and a.flags.writeable == b.flags.writeable and a.tobytes() == b.tobytes()
 
 
 def _attached(manager: GradManager) -> tuple[Any, ...]:

@@ -1,0 +1,180 @@
+"""What of the things that a traced body reads can be compared, cannot change, or cannot be watched.
+
+In: a value, a class, the name of a module. Out: which of the three it is; `Unwatchable` for the last.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import datetime
+import fractions
+import operator
+import random
+import re
+import struct
+import sys
+import sysconfig
+import threading
+import types
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .._core import RandomState
+
+_PLAIN = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bool,
+    type(None),
+    type(Ellipsis),
+    range,
+    np.generic,
+    np.dtype,
+)
+_EXACT = frozenset(kind for kind in _PLAIN if kind not in (np.generic, np.dtype))
+# Of C, or of the standard library, and without anything that could change.
+_OPAQUE = (
+    types.CodeType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.UnionType, types.NotImplementedType,
+    re.Pattern, operator.attrgetter, operator.itemgetter, operator.methodcaller, fractions.Fraction,
+    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID, np.ufunc, type(threading.Lock()), type(threading.RLock()),
+    type(vars(collections.namedtuple("_Pair", "first"))["first"]), RandomState,
+)  # fmt: skip
+_KEEPS_NO_STATE = ("typing", "abc", "_abc", "dataclasses", "inspect", "logging", "warnings")  # modules of such objects
+_MUTABLE = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
+_MISSING = object()
+# Whoever names these reads what cannot be watched.
+_UNWATCHABLE = {"globals", "locals", "vars", "eval", "exec", "input", "open", "compile", "__import__", "breakpoint", "memoryview"}
+# Of NumPy what reads files, or draws numbers that no state tells.
+_IMPURE_IN_NUMPY = {
+    "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "DataSource", "open_memmap", "default_rng", "SeedSequence",
+    "geterr", "get_printoptions", "ctypeslib", "lib",
+}  # fmt: skip
+_IMPURE_OF_OURS = ("megengine.serialization", "megengine.hub", "megengine.data", "megengine.device")
+# Modules of which a program may derive classes whose instances hold nothing but attributes and items.
+_BASES = {"abc", "argparse", "builtins", "collections", "contextlib", "dataclasses", "enum", "functools", "logging", "megengine", "numbers", "types", "typing", "typing_extensions"}
+# Parts of the standard library whose functions give the same for the same arguments, or act only on what is watched. What the
+# others give (clocks, files, the environment, secrets, threads) cannot be seen to change.
+_PURE = {
+    "__future__", "abc", "array", "bisect", "builtins", "cmath", "collections", "contextlib", "contextvars", "copy", "dataclasses",
+    "enum", "fractions", "functools", "heapq", "itertools", "json", "keyword", "logging", "math", "numbers",
+    "operator", "pickle", "pprint", "random", "re", "reprlib", "statistics", "string", "struct", "textwrap", "types",
+    "typing", "unicodedata", "warnings", "weakref", "_collections", "_collections_abc", "_functools", "_operator", "_random",
+    "_weakref", "_io", "_thread",  # the last: repr of dataclasses
+}  # fmt: skip
+
+
+class Unwatchable(Exception):
+    """The body reads something whose changes cannot be seen; its text says what."""
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Does a body read the same from both? Objects are compared by identity: their content is watched."""
+    if a is b:
+        return True
+    if _is_plain(a):
+        return type(a) is type(b) and (_bits(a) == _bits(b) if isinstance(a, _FLOATING) else bool(a == b))
+    if isinstance(a, types.MethodType):  # made anew by each access
+        return (
+            isinstance(b, types.MethodType)
+            and a.__func__ is b.__func__
+            and a.__self__ is b.__self__
+        )
+    return type(a) is tuple and type(b) is tuple and len(a) == len(b) and all(map(_same, a, b))
+
+
+_FLOATING = (float, complex, np.inexact)
+
+
+def _bits(value: Any) -> bytes:
+    """What tells -0.0 from 0.0, and one NaN from another."""
+    if isinstance(value, np.inexact):
+        return value.tobytes()
+    return struct.pack("dd", value.real, value.imag)
+
+
+def _is_plain(value: Any) -> bool:
+    """Is it a value that never changes, and not of a class that adds anything to it?"""
+    kind = type(value)
+    if kind in _EXACT:
+        return True
+    return isinstance(value, np.generic | np.dtype) and kind.__module__.split(".")[0] == "numpy" and kind is not np.void
+
+
+def _same_items(now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
+    return len(now) == len(then) and all(
+        _same(key, old_key) and _same(value, old)
+        for (key, value), (old_key, old) in zip(now.items(), then.items(), strict=True)
+    )
+
+
+def _is_foreign(name: str | None) -> bool:
+    """Does this module belong to a library, which does not change while a program runs?"""
+    top = name.split(".")[0] if isinstance(name, str) else ""
+    if top == "__main__":
+        return False
+    if top in ("megengine", "numpy", "builtins"):
+        return True
+    if top in sys.stdlib_module_names:  # a program may have a module of such a name, too
+        file = getattr(sys.modules.get(top), "__file__", None)
+        return file is None or file.startswith((_STDLIB, "<"))
+    return "site-packages" in (getattr(sys.modules.get(top), "__file__", None) or "")
+
+
+_STDLIB = sysconfig.get_path("stdlib")
+
+
+def _is_foreign_code(function: types.FunctionType) -> bool:
+    """Does a function come from a library? By its file: what its module is called anybody may set."""
+    file = function.__code__.co_filename
+    return _is_foreign(function.__module__) and (file.startswith((_STDLIB, "<", _PACKAGE)) or "site-packages" in file)
+
+
+def _is_foreign_class(kind: type) -> bool:
+    holder: Any = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        holder = getattr(holder, part, None) if part != "<locals>" else None
+    return _is_foreign(kind.__module__) and (holder is kind or kind.__module__ in ("builtins", "typing") or not kind.__flags__ & _HEAP)
+
+
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, as a rule
+_PACKAGE = __file__.rpartition("/jit/")[0]
+
+
+def _is_machinery(kind: type) -> bool:
+    """Is it a part of the standard library that holds no state of programs, as a logger?"""
+    top = kind.__module__.split(".")[0]
+    return top in sys.stdlib_module_names and top not in (
+        "builtins",
+        "collections",
+        "types",
+        "argparse",
+        "functools",
+        "enum",
+    )
+
+
+def _refuse_by_object(value: Any, name: str) -> None:
+    """Unwatchable for what reads files or draws numbers, under whatever name a program has it."""
+    module, own = str(value.__module__ or ""), value.__name__
+    is_source = isinstance(value, type) and issubclass(value, (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator))
+    if is_source or (module.split(".")[0] in ("numpy", "_mt19937") and own in _IMPURE_IN_NUMPY) or module.startswith(_IMPURE_OF_OURS):
+        raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
+
+
+def _refuse_impure(module: Any, what: str) -> None:
+    """Unwatchable for a library that is not known to be pure."""
+    top = module.split(".")[0] if isinstance(module, str) else ""
+    if top and _is_foreign(module) and top not in _PURE and top not in ("megengine", "numpy"):
+        raise Unwatchable(f"{what}, and what {top} gives cannot be watched")
+
+
+def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.flags.writeable == b.flags.writeable and a.tobytes() == b.tobytes()
