@@ -225,7 +225,8 @@ nb::object op_function(const OpDef& op) {
                        reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_op)),
                        METH_FASTCALL | METH_KEYWORDS, docs.back().c_str()});
     nb::object capsule = nb::steal(PyCapsule_New(const_cast<OpDef*>(&op), nullptr, nullptr));
-    return nb::steal(PyCFunction_NewEx(&methods.back(), capsule.ptr(), nullptr));
+    return nb::steal(
+        PyCFunction_NewEx(&methods.back(), capsule.ptr(), nb::str("megengine.core.ops").ptr()));
 }
 
 void bind_ops(nb::module_& m) {
