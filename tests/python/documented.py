@@ -54,7 +54,7 @@ def blocks_of(text):
 def _figures(text):
     """(value, how many times larger and smaller it may be now) of each figure. Sizes are in bytes, times in seconds.
 
-    Counts and sizes are those of the program. A time that a page shows is at most 5 times what is measured: other work on the machine makes
+    Counts and sizes are those of the program. A time that a page shows is at most 15 times what is measured: other work on the machine makes
     that only longer, up to 1000 times. Rates, and what stands in a table below a unit, go either way.
     """
     head = re.search(r"^[^\d\n]*\b(ms|us|GB/s)\b[^\d\n]*$", text, re.MULTILINE)
@@ -67,7 +67,7 @@ def _figures(text):
         elif unit is None or not unit[1]:
             yield max(value, 1), 100, 100
         else:
-            yield max(value * SECONDS[unit[1]], 1e-3), 1000, 5
+            yield max(value * SECONDS[unit[1]], 1e-3), 1000, 15
 
 
 def near(want, got):
