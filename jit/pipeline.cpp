@@ -1,6 +1,8 @@
 #include "jit/pipeline.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "jit/passes/passes.h"
 #include "runtime/debug.h"
@@ -20,10 +22,12 @@ constexpr Pass kPipeline[] = {
      "first: most of what a trace records for shapes is never read"},
     {"fold_constants", 1, plain<fold_constants>, true, false,
      "before simplify: identities look for constants"},
-    {"simplify", 1, plain<simplify>, false, false,
+    {"simplify", 1, plain<simplify>, true, false,
      "before dedup: equal expressions become equal nodes"},
     {"dedup", 2, plain<dedup>, true, false,
      "before fuse: a value computed twice must not become two kernels"},
+    {"cancel", 1, plain<cancel>, false, false,
+     "after simplify: casts and numbers that do nothing no longer stand between a pair"},
     {"drop_dead_again", 1, plain<drop_dead>, true, false,
      "after the rewrites: what they replaced must not reach a kernel"},
     {"begin_exchanges", 1, plain<begin_exchanges>, true, false,
@@ -94,13 +98,16 @@ std::span<const Pass> before_plan() {
     return {std::begin(kPipeline), first};
 }
 
+bool runs(const Pass& pass, const PipelineOptions& options) {
+    const int level = pass.generates && options.fuse ? 0 : pass.level;
+    return options.opt_level >= level && (pass.keeps_bits || !options.exact) &&
+           !runtime::debug().skips(pass.name);
+}
+
 Graph run_passes(std::span<const Pass> passes, Graph graph, const PipelineOptions& options) {
     const runtime::Debug& debug = runtime::debug();
     for (const Pass& pass : passes) {
-        const int level = pass.generates && options.fuse ? 0 : pass.level;
-        if (options.opt_level < level || (options.exact && !pass.keeps_bits) ||
-            debug.skips(pass.name))
-            continue;
+        if (!runs(pass, options)) continue;
         graph = pass.run(graph, options);
         if (debug.check)
             if (std::string fault = fault_of(graph); !fault.empty())
@@ -109,6 +116,15 @@ Graph run_passes(std::span<const Pass> passes, Graph graph, const PipelineOption
         dump(debug, pass.name, graph);
     }
     return graph;
+}
+
+std::set<std::string> ops_of(const Graph& graph) {
+    std::set<std::string> ops;
+    for (const Node& node : graph.nodes())
+        if (node.kind == NodeKind::op)
+            ops.insert(node.where.empty() ? node.op->name
+                                          : runtime::cat(node.op->name, " at ", node.where));
+    return ops;
 }
 
 }  // namespace
@@ -127,6 +143,23 @@ Graph run_passes_with_plan(Graph graph, const PipelineOptions& options) {
 
 Graph run_pipeline(Graph graph, const PipelineOptions& options) {
     return run_passes_with_plan(run_passes_before_plan(std::move(graph), options), options);
+}
+
+std::vector<BitChange> bit_changes(Graph graph, const PipelineOptions& options) {
+    std::vector<BitChange> changes;
+    for (const Pass& pass : pipeline()) {
+        if (!runs(pass, options) || pass.name == "rematerialize") continue;
+        if (pass.name == "fuse") break;  // what follows keeps the bits
+        Graph after = pass.run(graph, options);
+        if (!pass.keeps_bits && print(after) != print(graph)) {
+            const std::set<std::string> old = ops_of(graph), now = ops_of(after);
+            BitChange& change = changes.emplace_back(pass.name);
+            std::set_difference(old.begin(), old.end(), now.begin(), now.end(),
+                                std::back_inserter(change.ops));
+        }
+        graph = std::move(after);
+    }
+    return changes;
 }
 
 }  // namespace megjit::jit

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "jit/passes/passes.h"
 
@@ -21,6 +23,14 @@ std::span<const Pass> pipeline();
 // Runs the passes of the level; the verifier follows each one when MEGJIT_CHECK is set, and names
 // the pass that broke the graph.
 Graph run_pipeline(Graph graph, const PipelineOptions& options);
+
+// What a pass that does not keep every bit has rewritten.
+struct BitChange {
+    std::string_view pass;
+    std::vector<std::string> ops = {};  // "true_div at train.py:41"; each once, sorted
+};
+// In the order of the passes, those alone that changed something; no plan of memory is made.
+std::vector<BitChange> bit_changes(Graph graph, const PipelineOptions& options);
 
 // The same in two parts: what does not hang on the plan of recomputation, and the rest, for each
 // plan that is tried.

@@ -18,6 +18,17 @@ uint32_t first_same(std::span<const TensorRef> arguments, size_t index) {
     return first;
 }
 
+// "cancel (true_div at train.py:41)"
+std::string in_words(const BitChange& change) {
+    constexpr size_t kShown = 3;
+    std::string ops;
+    for (size_t i = 0; i < std::min(change.ops.size(), kShown); ++i)
+        ops += (i ? ", " : "") + change.ops[i];
+    if (change.ops.size() > kShown)
+        ops += runtime::cat(" and ", change.ops.size() - kShown, " more");
+    return std::string(change.pass) + (ops.empty() ? "" : " (" + ops + ")");
+}
+
 }  // namespace
 
 CallKey key_of(std::span<const TensorRef> arguments) {
@@ -102,12 +113,24 @@ void Version::set_updates(std::vector<Update> updates) {
     ++drops_;
 }
 
-void Version::begin(uint32_t index, const TraceOptions& options) {
+PipelineOptions Version::passes_of(const Segment& segment, const LoweringOptions& lowering,
+                                   const TraceOptions& options) {
     PipelineOptions passes = options.pipeline;
     if (codegen::compile_mode() == codegen::CompileMode::off) {
         passes.opt_level = std::min(passes.opt_level, 2);
         passes.fuse = false;
     }
+    passes.device = &segment.graph.device();
+    passes.donatable = lowering.donatable;
+    passes.replaces = lowering.replaces;
+    for (size_t i = 0; i < lowering.is_parameter.size(); ++i)
+        passes.fixed.push_back(lowering.is_parameter[i] &&
+                               !(i < lowering.donatable.size() && lowering.donatable[i]));
+    passes.measured_costs = options.profiling;  // others are planned alike in every process
+    return passes;
+}
+
+void Version::begin(uint32_t index, const TraceOptions& options) {
     std::unique_lock lock(mutex_);
     const uint64_t drops = drops_;
     const Record now = record;
@@ -115,19 +138,13 @@ void Version::begin(uint32_t index, const TraceOptions& options) {
     auto segment = std::make_shared<const Segment>(extract_segment(now, index));
     lock.lock();
     LoweringOptions lowering = lowering_of(*segment, index + 1 == record.segments, options);
+    PipelineOptions passes = passes_of(*segment, lowering, options);
     // The arenas of all segments are held together.
     for (size_t other = 0; other < slots_.size() && passes.memory.limit; ++other)
         if (other != index && slots_[other].program)
             passes.memory.limit -=
                 std::min(passes.memory.limit - 1, slots_[other].program->plan().arena_bytes);
     lock.unlock();
-    passes.device = &segment->graph.device();
-    passes.donatable = lowering.donatable;
-    passes.replaces = lowering.replaces;
-    for (size_t i = 0; i < lowering.is_parameter.size(); ++i)
-        passes.fixed.push_back(lowering.is_parameter[i] &&
-                               !(i < lowering.donatable.size() && lowering.donatable[i]));
-    passes.measured_costs = options.profiling;  // others are planned alike in every process
     const std::shared_ptr<const Graph> graph(segment, &segment->graph);
     auto made = std::make_shared<PendingProgram>(graph, passes, std::move(lowering));
     lock.lock();
@@ -212,6 +229,21 @@ std::vector<CompiledSegment> Version::compiled_so_far() const {
     for (const Slot& slot : slots_)
         if (slot.program) result.push_back(slot);
     return result;
+}
+
+std::vector<BitChange> Version::bit_changes(const TraceOptions& options) const {
+    std::vector<BitChange> changes;
+    for (const CompiledSegment& compiled : compiled_so_far()) {
+        const Segment& segment = *compiled.segment;
+        std::unique_lock lock(mutex_);
+        const bool is_last = compiled.segment == slots_.back().segment;
+        const PipelineOptions passes =
+            passes_of(segment, lowering_of(segment, is_last, options), options);
+        lock.unlock();
+        for (BitChange& change : jit::bit_changes(segment.graph, passes))
+            changes.push_back(std::move(change));
+    }
+    return changes;
 }
 
 bool Version::add_outputs(std::span<const RecordId> values) {
@@ -329,13 +361,16 @@ std::string counted(uint64_t count, std::string_view what) {
 }  // namespace
 
 std::string TraceFunction::explain() const {
-    const std::lock_guard lock(mutex_);
-    std::string text = counted(versions_.size(), "version");
-    if (dropped_)
-        text += runtime::cat(" (", dropped_, " older ones were dropped; at most ",
-                             options.max_versions, " are kept)");
+    const std::vector<std::shared_ptr<Version>> all = versions();
+    std::string text = counted(all.size(), "version");
+    {
+        const std::lock_guard lock(mutex_);
+        if (dropped_)
+            text += runtime::cat(" (", dropped_, " older ones were dropped; at most ",
+                                 options.max_versions, " are kept)");
+    }
     text += "\n";
-    for (const auto& version : versions_) {
+    for (const auto& version : all) {
         std::string types;
         for (const CallKey::Argument& argument : version->key.arguments)
             types += (types.empty() ? "" : ", ") + to_string(argument.type);
@@ -344,6 +379,8 @@ std::string TraceFunction::explain() const {
                              counted(version->calls, "replay"), ", compiled in ",
                              static_cast<int>(version->compile_ms), " ms; recorded because ",
                              version->reason, "\n");
+        for (const BitChange& change : version->bit_changes(options))
+            text += runtime::cat("    not bit for bit as eager mode: ", in_words(change), "\n");
     }
     return text;
 }

@@ -12,6 +12,7 @@
 
 #include "jit/passes/passes.h"
 #include "jit/pending_program.h"
+#include "jit/pipeline.h"
 #include "jit/program.h"
 #include "jit/record.h"
 #include "runtime/turn.h"
@@ -92,6 +93,8 @@ public:
     std::vector<CompiledSegment> all_compiled(const TraceOptions& options);  // final ones
     // Those that have a program now, for who does not want to wait.
     std::vector<CompiledSegment> compiled_so_far() const;
+    // In its programs, by passes that do not keep every bit; runs these passes again.
+    std::vector<BitChange> bit_changes(const TraceOptions& options) const;
     // These values are results from here on, because a call keeps them. False, and nothing done,
     // where another segment than the last would have to give one.
     bool add_outputs(std::span<const RecordId> values);
@@ -112,6 +115,8 @@ private:
     void give(uint32_t index, uint64_t drops, std::shared_ptr<Program> program, bool is_final);
     LoweringOptions lowering_of(const Segment& segment, bool is_last,
                                 const TraceOptions& options) const;
+    static PipelineOptions passes_of(const Segment& segment, const LoweringOptions& lowering,
+                                     const TraceOptions& options);
     int replaced_by(RecordId output, const Segment& segment) const;
     std::vector<Slot> slots_;  // by segment
     std::vector<Update> updates_;

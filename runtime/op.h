@@ -129,7 +129,7 @@ enum class Access : uint8_t {
     written,  // all but those at the places that an index names
 };
 
-// x op number, and number op x where the op is commutative, is another op of x.
+// x op number, and number op x where the op is commutative, is another op of x, bit by bit.
 struct AtNumber {
     double number = 0;
     OpRef op = nullptr;
@@ -199,8 +199,10 @@ struct OpDef {
     Access access = Access::other;
     std::optional<Reduce> reduction = {};  // over reduced_axes()
     std::vector<AtNumber> at_number = {};
+    OpRef inverse = nullptr;  // the op of its result is x, bit by bit
+    // In the reals; not where a float overflows, or for 0 / 0:
     std::optional<double> of_equals = {};  // x op x is this number
-    OpRef inverse = nullptr;  // the op of its result is x
+    OpRef real_inverse = nullptr;  // the op of its result is x
     std::optional<EpilogueSpec> epilogue = {};
     std::optional<EpilogueKind> as_epilogue = {};  // as a step of the product before it
     bool follows_layout = false;  // all operands may lie channels-last, and do where one does: the

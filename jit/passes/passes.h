@@ -43,11 +43,13 @@ struct PipelineOptions {
     std::function<std::vector<uint32_t>(const memory::RematProblem&)> choose_plan = {};
 };
 
-// Algebra on single nodes: x*1, x/1, x**2, x**1, double negation and transposition, casts to the
-// same type, reshape of reshape, log(exp(x)), exp(log(x)), x/x. Why: users and gradients write
-// them; values may differ where the literal form overflows or divides 0 by 0 (opt_level 1 allows
-// that).
+// Algebra on single nodes that keeps the bits: x*1, x/1, x**2, x**1, double negation and
+// transposition, casts to the same type, reshape of reshape. Why: users and gradients write them.
 Graph simplify(const Graph& graph);
+
+// Algebra of the reals: x/x is 1, log(exp(x)) and exp(log(x)) are x, log(exp(x) + exp(y)) is
+// logaddexp. Why: the literal form overflows, or divides 0 by 0, where the formula has a value.
+Graph cancel(const Graph& graph);
 
 // Replaces each node whose inputs are all constants by its value. Why: tracing records shape
 // arithmetic that no kernel should run. Large results (> 64 KiB) are left to run.

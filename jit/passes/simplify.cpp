@@ -70,8 +70,6 @@ private:
             for (size_t other : {0, 1})
                 if (is_number(node, 1 - other, rule.number) && (other == 0 || node.op->commutative))
                     return at_number(node, rule, other);
-        if (node.op->of_equals && operand(node, 0) == operand(node, 1))
-            return make(ops::full(), {}, full_attrs(type, *node.op->of_equals), node);
         if (node.op->inverse && made_by(node, 0, node.op->inverse()))
             return producer(node, 0).inputs[0];
         return std::nullopt;
@@ -114,11 +112,6 @@ private:
         if (identity) return source;
         if (twice) return make(*node.op, {source}, {perm}, node);
         return std::nullopt;
-    }
-
-    static Attrs full_attrs(const Type& type, double value) {
-        return {std::vector<int64_t>(type.shape.begin(), type.shape.end()), value,
-                std::string(runtime::info(type.dtype).name)};
     }
 
     Rewriter rewrite_;

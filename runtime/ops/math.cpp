@@ -24,7 +24,7 @@ OpDef division() {
     OpDef op =
         real_function_of_two("true_div", "x / y.", [](const ExprArgs& a) { return a[0] / a[1]; });
     op.at_number = {{1, ops::identity}};
-    op.of_equals = 1;  // also where x is 0
+    op.of_equals = 1;
     return op;
 }
 
@@ -38,7 +38,7 @@ OpDef power() {
 }
 
 OpDef undone_by(OpRef inverse, OpDef op) {
-    op.inverse = inverse;
+    op.real_inverse = inverse;
     return op;
 }
 

@@ -71,10 +71,9 @@ bool is_finite(const runtime::Tensor& tensor) {
 bool may_round_otherwise(const jit::Graph& graph, const runtime::OpDef& op,
                          std::span<const jit::ValueId> inputs, const runtime::Type& result) {
     if (!is_floating(result.dtype)) return false;
-    // What simplify rewrites: powers by a number, and each of exp and log behind the other.
+    // What cancel rewrites: each of exp and log behind the other.
     if (op.is_elementwise())
-        return op.name == "pow" ||
-               ((op.name == "exp" || op.name == "log") && graph.producer(inputs[0]).op);
+        return (op.name == "exp" || op.name == "log") && graph.producer(inputs[0]).op;
     for (const char* mover :
          {"reshape", "broadcast_to", "transpose", "slice", "concat", "reduce_max", "reduce_min"})
         if (op.name == mover) return false;

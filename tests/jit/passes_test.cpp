@@ -10,6 +10,7 @@ using FoldConstants = World;
 using Dedup = World;
 using DropDead = World;
 using Simplify = World;
+using Cancel = World;
 using Fuse = World;
 using Pipeline = World;
 
@@ -20,6 +21,8 @@ std::string after(Graph (*pass)(const Graph&), std::string_view text) {
 }
 
 Graph simplify_and_drop(const Graph& graph) { return drop_dead(simplify(graph)); }
+
+Graph cancel_and_drop(const Graph& graph) { return drop_dead(cancel(graph)); }
 
 TEST_F(FoldConstants, ReplacesTheSumOfTwoConstants) {
     EXPECT_EQ(after([](const Graph& g) { return drop_dead(fold_constants(g)); },
@@ -92,6 +95,52 @@ TEST_F(Simplify, AScalarTimesOneThatBroadcastsStays) {
     constexpr std::string_view text =
         "%0: f32[] = input 0\n%1: f32[2] = const 1 1\n%2: f32[2] = mul %0 %1\nreturn %2\n";
     EXPECT_EQ(after(simplify, text), text);
+}
+
+TEST_F(Simplify, LeavesWhatHoldsInTheRealsAlone) {
+    constexpr std::string_view text =
+        "%0: f32[2] = input 0\n%1: f32[2] = true_div %0 %0\n%2: f32[2] = exp %1\n%3: f32[2] = log %2\nreturn %3\n";
+    EXPECT_EQ(after(simplify, text), text);
+}
+
+TEST_F(Cancel, WhatIsDividedByItselfIsOneIfItIsWrittenTwiceToo) {
+    EXPECT_EQ(
+        after(
+            cancel_and_drop,
+            "%0: f32[2] = input 0\n%1: f32[] = const 2\n%2: f32[2] = mul %0 %1\n%3: f32[2] = mul %0 %1\n%4: f32[2] = true_div %2 %3\nreturn %4\n"),
+        "%0: f32[2] = input 0\n%1: f32[2] = full {shape=[2], value=1.0, dtype=\"float32\"}\nreturn %1\n");
+}
+
+TEST_F(Cancel, ExpAndLogCancel) {
+    for (const char* text :
+         {"%0: f32[2] = input 0\n%1: f32[2] = exp %0\n%2: f32[2] = log %1\nreturn %2\n",
+          "%0: f32[2] = input 0\n%1: f32[2] = log %0\n%2: f32[2] = exp %1\nreturn %2\n"})
+        EXPECT_EQ(after(cancel_and_drop, text), "%0: f32[2] = input 0\nreturn %0\n");
+}
+
+TEST_F(Cancel, TheLogarithmOfTwoExponentialsIsComputedWithoutThem) {
+    EXPECT_EQ(
+        after(
+            cancel_and_drop,
+            "%0: f32[2, 3] = input 0\n%1: f32[3] = input 1\n%2: f32[2, 3] = exp %0\n%3: f32[3] = exp %1\n%4: f32[2, 3] = add %2 %3\n%5: f32[2, 3] = log %4\nreturn %5\n"),
+        "%0: f32[2, 3] = input 0\n%1: f32[3] = input 1\n%2: f32[2, 3] = logaddexp %0 %1\nreturn %2\n");
+}
+
+TEST_F(Cancel, AQuotientOfDrawsOrProductsStays) {
+    constexpr std::string_view text =
+        "%0: f32[2, 2] = input 0\n%1: f32[2, 2] = matmul %0 %0 {transpose_a=0, transpose_b=0}\n%2: f32[2, 2] = exp %0\n%3: f32[2, 2] = true_div %1 %2\nreturn %3\n";
+    EXPECT_EQ(after(cancel, text), text);
+}
+
+TEST_F(Pipeline, TellsWhichPassesDoNotKeepTheBits) {
+    const Graph graph = parse_graph(
+        "%0: f32[2] = input 0\n%1: f32[] = const 1\n%2: f32[2] = mul %0 %1\n%3: f32[2] = true_div %2 %0\nreturn %3\n");
+    const std::vector<BitChange> changes = bit_changes(graph, {.opt_level = 1});
+    ASSERT_EQ(changes.size(), 1u);
+    EXPECT_EQ(changes[0].pass, "cancel");
+    EXPECT_EQ(changes[0].ops, std::vector<std::string>{"true_div"});
+    EXPECT_TRUE(bit_changes(graph, {.opt_level = 1, .exact = true}).empty());
+    EXPECT_TRUE(bit_changes(graph, {.opt_level = 0}).empty());
 }
 
 TEST_F(Fuse, AChainBecomesOneKernel) {
