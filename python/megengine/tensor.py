@@ -115,11 +115,12 @@ class Tensor(ArrayMethodMixin):
     @property
     def shape(self) -> Union[tuple[int, ...], "Tensor"]:
         """The extents: a tuple; in a trace with symbolic_shape a Tensor, so that arithmetic on it
-        is recorded.
+        is recorded. With a tuple or a list (``x.shape[:1] + (3,)``, ``x.shape == (2, 3)``) that
+        acts as the tuple does.
         """
         shape = self._tuple_shape
         if shape and use_symbolic_shape():
-            return apply_const(np.array(shape, np.int32))
+            return _Shape._of(apply_const(np.array(shape, np.int32)))
         return shape
 
     @property
@@ -294,6 +295,50 @@ class Parameter(Tensor):
     >>> [name for name, value in Scale().named_parameters()]
     ['factor']
     """
+
+
+class _Shape(Tensor):
+    """The extents where they are a Tensor. Arithmetic with tensors and numbers is a tensor's; with
+    a tuple or a list it is a tuple's.
+    """
+
+    @classmethod
+    def _of(cls, extents: Tensor) -> Tensor:
+        extents.__class__ = cls
+        return extents
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return self._of(found) if isinstance(index, slice) else found
+
+    def __add__(self, other: Any) -> Any:
+        return (*self, *other) if isinstance(other, (tuple, list)) else super().__add__(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return (*other, *self) if isinstance(other, (tuple, list)) else super().__radd__(other)
+
+    __iadd__ = __add__
+
+    def __eq__(self, other: Any) -> Any:
+        if isinstance(other, (tuple, list)):
+            return self.tolist() == [int(extent) for extent in other]
+        return super().__eq__(other)
+
+    def __ne__(self, other: Any) -> Any:
+        return not self == other if isinstance(other, (tuple, list)) else super().__ne__(other)
+
+    __hash__ = Tensor.__hash__
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, int):
+            raise TypeError(
+                f"x.shape * {other} has two meanings: a tuple is repeated, a tensor is multiplied\n"
+                f"  why: inside trace with symbolic_shape=True x.shape is a Tensor, elsewhere a tuple\n"
+                f"  fix: write [extent * {other} for extent in x.shape], or tuple(x.shape) * {other}"
+            )
+        return super().__mul__(other)
+
+    __rmul__ = __mul__
 
 
 _core._set_tensor_class(Tensor)

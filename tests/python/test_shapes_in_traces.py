@@ -52,12 +52,12 @@ def test_the_shape_is_a_tensor_only_inside():
 
     @jit.trace
     def look(x):
-        kinds.append((type(x.shape), x._tuple_shape, Tensor(1.0).shape))
+        kinds.append((isinstance(x.shape, Tensor), x._tuple_shape, Tensor(1.0).shape))
         return x * 1
 
     x = Tensor([1.0, 2.0])
     look(x)
-    assert kinds == [(Tensor, (2,), ())] and x.shape == (2,)
+    assert kinds == [(True, (2,), ())] and x.shape == (2,)
 
 
 def test_symbolic_shape_off_gives_tuples():
@@ -70,3 +70,58 @@ def test_symbolic_shape_off_gives_tuples():
 
     look(Tensor([1.0, 2.0]))
     assert kinds == [(2,)]
+
+
+TUPLES = {
+    "a tuple behind": lambda x: F.zeros(x.shape[:1] + (3,)),
+    "a tuple before": lambda x: F.zeros((5,) + x.shape[1:]),
+    "a list behind": lambda x: F.zeros(tuple(x.shape[:1]) + (2, 2)) + len(list(x.shape) + [3]),
+    "in place": lambda x: F.zeros(grown(x.shape)),
+    "equal": lambda x: x * (2 if x.shape == (2, 3) else 3),
+    "equal from behind": lambda x: x * (2 if (2, 3) == x.shape else 3),
+    "another rank": lambda x: x * (2 if x.shape == (2, 3, 1) else 3),
+    "a part is equal": lambda x: x * (2 if x.shape[1:] == (3,) else 3),
+    "not equal": lambda x: x * (2 if x.shape != (2, 3) else 3),
+    "among tuples": lambda x: x * (2 if x.shape in [(1, 2), (2, 3)] else 3),
+    "of extents of another": lambda x: x * (2 if x.shape == (x.shape[0], 3) else 3),
+    "reshape": lambda x: x.reshape(x.shape[:1] + (3, 1)),
+    "a slice of a slice": lambda x: F.zeros(x.shape[:2][1:] + (4,)),
+}
+
+
+def grown(shape):
+    shape += (7,)
+    return shape
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["value", "symbolic"])
+@pytest.mark.parametrize("name", TUPLES)
+def test_with_a_tuple_a_shape_is_a_tuple(name, symbolic):
+    body = TUPLES[name]
+    traced = jit.trace(body, symbolic=symbolic)
+    for batch in (2, 2, 4, 2, 4):
+        x = Tensor(np.arange(batch * 3, dtype=np.float32).reshape(batch, 3))
+        expected = body(x).numpy()
+        np.testing.assert_array_equal(traced(x).numpy(), expected)
+        np.testing.assert_array_equal(jit.trace(body, symbolic=symbolic, without_host=True)(x).numpy(), expected)
+
+
+def test_arithmetic_of_a_shape_with_tensors_and_numbers_is_a_tensors():
+    def body(x):
+        shape = x.shape
+        parts = shape + 1, 1 + shape, shape + Tensor([1, 2]), shape == np.array([2, 3]), shape // 2, shape * Tensor(2), shape * np.array([1, 2])
+        shape += 1
+        return [F.stack([part.astype("int32") for part in parts]), shape]
+
+    x = Tensor(np.zeros((2, 3), np.float32))
+    traced = jit.trace(body, symbolic=True)
+    for _ in range(2):
+        stacked, grown_by_one = traced(x)
+        assert stacked.numpy().tolist() == [[3, 4], [3, 4], [3, 5], [1, 1], [1, 1], [4, 6], [2, 6]]
+        assert grown_by_one.numpy().tolist() == [3, 4]
+
+
+@pytest.mark.parametrize("times", [lambda s: s * 2, lambda s: 2 * s, lambda s: s[1:] * 2])
+def test_times_a_number_has_two_meanings(times):
+    with pytest.raises(TypeError, match="two meanings"):
+        jit.trace(lambda x: F.zeros(times(x.shape)))(Tensor(np.zeros((2, 3), np.float32)))
