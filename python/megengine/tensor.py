@@ -341,5 +341,8 @@ class _Shape(Tensor):
     __rmul__ = __mul__
 
 
+_Shape.__name__ = Tensor.__name__  # in what it prints
+
+
 _core._set_tensor_class(Tensor)
 explain_names(Tensor, TENSOR)
