@@ -360,6 +360,16 @@ TensorRef cast_now(const TensorRef& value, DType dtype) {
     return result;
 }
 
+bool is_square(const runtime::OpDef& op, PyObject* const* args, size_t count) {
+    static const runtime::OpDef& pow = runtime::find_op("pow");
+    if (&op != &pow || count != 2 || !is_tensor(args[0])) return false;
+    const bool is_two = PyLong_Check(args[1])    ? PyLong_AsLong(args[1]) == 2
+                        : PyFloat_Check(args[1]) ? PyFloat_AsDouble(args[1]) == 2
+                                                 : false;
+    PyErr_Clear();  // of an integer that no long holds
+    return is_two && runtime::is_floating(value_of(args[0])->dtype());
+}
+
 void operands_from(PyObject* const* args, const runtime::OpDef& op, std::span<TensorRef> result) {
     const size_t count = result.size();
     if (Capture* capture = Capture::current())

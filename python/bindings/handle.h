@@ -95,6 +95,8 @@ TensorRef cast_now(const TensorRef& value, DType dtype);  // eager, unseen by tr
 // The operands of one op, one an argument: tensors as they are, Python scalars in the dtype that
 // promotion gives.
 void operands_from(PyObject* const* args, const runtime::OpDef& op, std::span<TensorRef> result);
+// Is it a power of a float tensor by the number 2? square has the same bits in a 20th of the time.
+bool is_square(const runtime::OpDef& op, PyObject* const* args, size_t count);
 
 nb::object op_function(const runtime::OpDef& op);  // op(*tensors, **attributes), a C function
 nb::object python_value(const runtime::Attr& attr);  // a number, a str or a tuple of ints

@@ -13,6 +13,10 @@ namespace {
 
 const runtime::OpDef& op_named(std::string_view name) { return runtime::find_op(name); }
 
+// Casts an operand of `/` and `**` as autocasting says; null until somebody autocasts. It lives as
+// long as the process.
+PyObject* to_high = nullptr;
+
 PyObject* apply_slot(const runtime::OpDef& op, PyObject* const* args, size_t count) {
     return guard([&]() -> PyObject* {
         for (size_t i = 0; i < count; ++i)
@@ -40,7 +44,7 @@ PyObject* apply_slot(const runtime::OpDef& op, PyObject* const* args, size_t cou
 MEGJIT_BINARY_SLOT(slot_add, "add")
 MEGJIT_BINARY_SLOT(slot_sub, "sub")
 MEGJIT_BINARY_SLOT(slot_mul, "mul")
-MEGJIT_BINARY_SLOT(slot_div, "true_div")
+MEGJIT_BINARY_SLOT(slot_plain_div, "true_div")
 MEGJIT_BINARY_SLOT(slot_floor_div, "floor_div")
 MEGJIT_BINARY_SLOT(slot_mod, "mod")
 MEGJIT_BINARY_SLOT(slot_and, "logical_and")
@@ -48,9 +52,24 @@ MEGJIT_BINARY_SLOT(slot_or, "logical_or")
 MEGJIT_BINARY_SLOT(slot_xor, "logical_xor")
 MEGJIT_BINARY_SLOT(slot_lshift, "left_shift")
 MEGJIT_BINARY_SLOT(slot_rshift, "right_shift")
-MEGJIT_BINARY_SLOT(slot_pow2, "pow")
 #undef MEGJIT_BINARY_SLOT
 
+PyObject* slot_plain_pow(PyObject* a, PyObject* b) {
+    PyObject* args[2] = {a, b};
+    static const runtime::OpDef &pow = op_named("pow"), &square = op_named("square");
+    return is_square(pow, args, 2) ? apply_slot(square, args, 1) : apply_slot(pow, args, 2);
+}
+
+template <PyObject* (*plain)(PyObject*, PyObject*)>
+PyObject* slot_in_high(PyObject* a, PyObject* b) {
+    if (!to_high) return plain(a, b);
+    const nb::object x = nb::steal(PyObject_CallFunctionObjArgs(to_high, a, nullptr));
+    if (!x.is_valid()) return nullptr;
+    const nb::object y = nb::steal(PyObject_CallFunctionObjArgs(to_high, b, nullptr));
+    return y.is_valid() ? plain(x.ptr(), y.ptr()) : nullptr;
+}
+constexpr auto slot_div = slot_in_high<slot_plain_div>;
+constexpr auto slot_pow2 = slot_in_high<slot_plain_pow>;
 PyObject* slot_pow(PyObject* a, PyObject* b, PyObject*) { return slot_pow2(a, b); }
 
 #define MEGJIT_UNARY_SLOT(slot, name) \
@@ -294,6 +313,9 @@ void bind_tensor(nb::module_& m) {
           nb::sig("def check_number(number: float, dtype: object) -> None"),
           "OverflowError for a number that an integer dtype cannot hold.");
     m.def("_set_tensor_class", [](nb::handle type) { set_tensor_class(type); });
+    m.def("_set_operator_cast", [](nb::handle cast) {
+        if (!to_high) to_high = Py_NewRef(cast.ptr());
+    });
     m.def("apply_const",
           [](nb::handle value, nb::handle dtype) {
         if (dtype.is_none()) return wrap(tensor_from_numpy(value, true, runtime::host_device()));

@@ -215,6 +215,8 @@ def check_number(number: float, dtype: object) -> None:
 
 def _set_tensor_class(arg: object, /) -> None: ...
 
+def _set_operator_cast(arg: object, /) -> None: ...
+
 def apply_const(value: object, dtype: object = None) -> _Tensor:
     """A Tensor that a trace bakes in: its value must be equal in every call."""
 

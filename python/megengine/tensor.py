@@ -232,7 +232,7 @@ class Tensor(ArrayMethodMixin):
     def __repr__(self) -> str:
         piece = "" if self.dtype == np.float32 else f", dtype={self.dtype}"
         try:
-            values = np.array2string(self.numpy(), precision=4, suppress_small=True)
+            values = str(self.numpy())
         except (ValueError, RuntimeError):  # a placeholder of a trace
             values = f"<shape {list(self._tuple_shape)}>"
         return f"{type(self).__name__}({values}{piece}, device={shown_name(self.device)})"

@@ -465,6 +465,15 @@ std::vector<OpDef> by_index() {
          .checks_values = true,
          .only_checks = true,
          .cost = moves},
+        {.name = "checked_label",
+         .doc = "The labels. One outside of [0, classes) is an IndexError that names it and op.",
+         .inputs = {"label"},
+         .attrs = {{"classes", AttrKind::integer}, {"op", AttrKind::text}},
+         .infer = infer_checked_index,
+         .keeps = Keeps::nothing,
+         .checks_values = true,
+         .only_checks = true,
+         .cost = moves},
         {.name = "coordinates",
          .doc = "int32: each element's place along the axis.",
          .attrs = {{"shape", AttrKind::integers}, {"axis", AttrKind::integer}},
@@ -516,8 +525,8 @@ void refuse_place(std::string_view op, int64_t value, int64_t axis, int64_t exte
                ErrorKind::index);
 }
 
-void refuse_label(int64_t label, int64_t classes) {
-    user_error({.what = cat("one_hot: label ", label, " is out of range for ", classes, " classes"),
+void refuse_label(std::string_view op, int64_t label, int64_t classes) {
+    user_error({.what = cat(op, ": label ", label, " is out of range for ", classes, " classes"),
                 .why = cat("valid labels are 0 to ", classes - 1)},
                ErrorKind::index);
 }

@@ -7,6 +7,6 @@
 namespace megjit::runtime {
 
 [[noreturn]] void refuse_place(std::string_view op, int64_t value, int64_t axis, int64_t extent);
-[[noreturn]] void refuse_label(int64_t label, int64_t classes);  // of one_hot
+[[noreturn]] void refuse_label(std::string_view op, int64_t label, int64_t classes);
 
 }  // namespace megjit::runtime

@@ -7,7 +7,8 @@ import pytest
 
 import megengine.functional as F
 import megengine.module as M
-from megengine import Tensor, amp, autodiff
+from megengine import Parameter, Tensor, amp, autodiff
+from megengine.autodiff import GradManager
 
 HALF = F.ones((2, 2), dtype="float16")
 
@@ -133,3 +134,31 @@ def test_a_whole_step_scaler_restores_parameters_after_an_overflow():
     scaler.update(model)
     np.testing.assert_array_equal(model.weight.numpy(), before)
     assert scaler.scale_factor.item() == 2
+
+
+def test_division_and_powers_by_operators_are_computed_in_high_precision():
+    """The cases of the original are in behaviour/cases_functional.py; here the values, and that blocks end."""
+    x = Tensor([3.0, 1e-3], dtype="float16")
+    with amp.autocast():
+        assert [y.dtype.name for y in (x / 3, 3 / x, x**3, x**2)] == ["float32"] * 4
+        np.testing.assert_array_equal((x**2).numpy(), x.numpy().astype("float32") ** 2)
+    assert (x / 3).dtype.name == (x**2).dtype.name == "float16"
+    before, amp.enabled = amp.enabled, True
+    try:
+        assert (x / 3).dtype.name == "float32"
+    finally:
+        amp.enabled = before
+    with pytest.raises(TypeError):
+        x / "3"
+
+
+def test_a_power_by_the_number_two_has_the_bits_and_the_gradient_of_a_product():
+    for dtype in ("float32", "float16", "bfloat16"):
+        x = Parameter(Tensor(np.random.default_rng(0).normal(size=1000)).astype(dtype))
+        with GradManager().attach(x) as gm:
+            y = x**2
+            gm.backward(y.sum())
+        np.testing.assert_array_equal(y.astype("float32").numpy(), (x * x).astype("float32").numpy())
+        np.testing.assert_array_equal(x.grad.astype("float32").numpy(), (x * 2).astype("float32").numpy())
+    assert (Tensor([3]) ** 2).dtype.name == "float32" and (Tensor([3]) ** 2).item() == 9
+    assert (Tensor([3.0]) ** 2**70).item() == np.inf and (Tensor([True]) ** 2).item() == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import megengine.functional as F
-from megengine import Tensor
+from megengine import Tensor, jit
 
 X = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
 MASK = Tensor([[True, False, True], [False, False, True]])
@@ -115,3 +115,24 @@ def test_float_labels_of_cross_entropy_are_cut_with_a_warning():
         warnings.simplefilter("error")
         for dtype in ("int32", "uint8", "bool"):
             F.loss.cross_entropy(X, Tensor([0, 1], dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("label", [-1, 3, -128])
+def test_a_label_that_is_no_class_is_named(label, traced, dtype):
+    given = np.array([label, 1]).astype(dtype)
+    call = jit.trace(F.loss.cross_entropy, symbolic=True) if traced else F.loss.cross_entropy
+    good = call(X, Tensor(np.array([2, 1], dtype))).item()
+    with pytest.raises(IndexError, match=rf"cross_entropy: label {given[0]} is out of range for 3 classes"):
+        call(X, Tensor(given)).item()
+    assert call(X, Tensor(np.array([2, 1], dtype))).item() == good
+
+
+@pytest.mark.parametrize("loss", [F.loss.l1_loss, F.loss.square_loss, F.loss.binary_cross_entropy, F.loss.hinge_loss])
+def test_a_loss_that_broadcasts_warns(loss):
+    pred, label = F.full((4, 1), 0.5), F.full((4,), 0.5)
+    with pytest.warns(UserWarning, match=rf"{loss.__name__}: pred has shape \[4, 1\] and label \[4\]") as caught:
+        loss(pred, label)
+    assert caught[0].filename == __file__
+    loss(pred[:, 0], label), loss(pred, 0.5), loss(pred, Tensor(0.5))

@@ -202,7 +202,7 @@ def test_what_takes_the_place_of_two_values_is_lost_and_neither_of_them():
     for p in (a, b, a, b):
         with pytest.raises(IndexError):
             p.numpy()
-    a.set_value([1.0, 2.0]), b.set_value([3.0, 4.0])
+    a[...], b[...] = [1.0, 2.0], [3.0, 4.0]
     step(mge.tensor([1, 0]))
     assert a.numpy().tolist() == b.numpy().tolist() == [3, 2]
 

@@ -377,6 +377,16 @@ Prepared prepare_checked_index(const OpCall& call, std::span<const Type> outputs
     }, 0, true);
 }
 
+Prepared prepare_checked_label(const OpCall& call, std::span<const Type> outputs) {
+    const int64_t n = outputs[0].numel(), classes = call.integer("classes");
+    return executable([=, op = call.text("op")](void* const* in, void* const* out, void*) {
+        const auto* label = static_cast<const int32_t*>(in[0]);
+        for (int64_t i = 0; i < n; ++i)
+            if (label[i] < 0 || label[i] >= classes) runtime::refuse_label(op, label[i], classes);
+        std::copy_n(label, n, static_cast<int32_t*>(out[0]));
+    }, 0, true);
+}
+
 Prepared prepare_coordinates(const OpCall& call, std::span<const Type> outputs) {
     const Split s =
         split_at(outputs[0].shape,
@@ -416,7 +426,7 @@ uint64_t bits_of_one(DType dtype) {
 void check_labels(LabelAt label_at, const void* labels, int64_t n, int64_t classes) {
     for (int64_t i = 0; i < n; ++i)
         if (const int64_t label = label_at(labels, i); label < 0 || label >= classes)
-            runtime::refuse_label(label, classes);
+            runtime::refuse_label("one_hot", label, classes);
 }
 
 Prepared prepare_one_hot(const OpCall& call, std::span<const Type> outputs) {
@@ -447,6 +457,7 @@ void register_index_kernels() {
     register_kernel("scatter", prepare_scatter);
     register_kernel("scatter_add", prepare_scatter_add);
     register_kernel("checked_index", prepare_checked_index);
+    register_kernel("checked_label", prepare_checked_label);
     register_kernel("coordinates", prepare_coordinates);
     register_kernel("one_hot", prepare_one_hot);
 }

@@ -269,7 +269,23 @@ Prepared prepare_checked_index(CudaDevice& device, const OpCall& call,
             runtime::refuse_place(op, static_cast<int32_t>(wrong.value), axis, extent);
         });
         with_index(n, [&](auto count) {
-            check.launch(stream, blocks_for(n), extent, count, in[0], out[0], fault);
+            check.launch(stream, blocks_for(n), -extent, extent, count, in[0], out[0], fault);
+        });
+    }, 0, true);
+}
+
+Prepared prepare_checked_label(CudaDevice& device, const OpCall& call,
+                               std::span<const Type> outputs) {
+    const int64_t n = outputs[0].numel(), classes = call.integer("classes");
+    const SourceKernel check = labels_kernel(device.gpu(), "check", n);
+    return executable(
+        [=, op = call.text("op")](CudaStream& stream, void* const* in, void* const* out, void*) {
+        if (n == 0) return;
+        const Address fault = stream.fault_of_next([=](const Fault& wrong) {
+            runtime::refuse_label(op, static_cast<int32_t>(wrong.value), classes);
+        });
+        with_index(n, [&](auto count) {
+            check.launch(stream, blocks_for(n), int64_t{0}, classes, count, in[0], out[0], fault);
         });
     }, 0, true);
 }
@@ -300,7 +316,7 @@ Prepared prepare_one_hot(CudaDevice& device, const OpCall& call, std::span<const
     const uint64_t one = element_bits(y.dtype, 1);
     return executable([=](CudaStream& stream, void* const* in, void* const* out, void*) {
         const Address fault = stream.fault_of_next([=](const Fault& wrong) {
-            runtime::refuse_label(static_cast<int32_t>(wrong.value), classes);
+            runtime::refuse_label("one_hot", static_cast<int32_t>(wrong.value), classes);
         });
         with_index(n, [&](auto count) {
             with_unit({one}, unit, [&](auto on) {
@@ -328,6 +344,7 @@ void register_index_kernels() {
     register_kernel("index_add", prepare_add);
     register_kernel("scatter_add", prepare_add);
     register_kernel("checked_index", prepare_checked_index);
+    register_kernel("checked_label", prepare_checked_label);
     register_kernel("coordinates", prepare_coordinates);
     register_kernel("one_hot", prepare_one_hot);
     register_kernel("has_failed", prepare_has_failed);

@@ -2,10 +2,11 @@
 // and one-hot rows.
 
 #if EXTENT
-extern "C" __global__ void check(i64 extent, INDEX count, const i32* index, i32* y, Fault* fault) {
+extern "C" __global__ void check(i64 lowest, i64 extent, INDEX count, const i32* index, i32* y,
+                                 Fault* fault) {
     for (INDEX i = first_thread(); i < count; i += all_threads()) {
         const i32 place = index[i];
-        const bool good = place >= -extent && place < extent;
+        const bool good = place >= lowest && place < extent;
         if (!good) tell(fault, 0, i, place);
         y[i] = good ? (i32)(place < 0 ? place + extent : place) : 0;
     }

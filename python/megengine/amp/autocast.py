@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Self, TypeVar, cast
 
-from ..core.tensor.amp import State, check_dtype, state
+from ..core.tensor.amp import State, check_dtype, state, switched
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -40,7 +40,7 @@ class autocast:
 
     def __enter__(self) -> Self:
         outer = state.get()
-        if self.enabled:
+        if switched(self.enabled):
             state.set(State(True, self.low_prec_dtype, self.high_prec_dtype, outer))
         else:
             state.set(State(False, outer.low, outer.high, outer))

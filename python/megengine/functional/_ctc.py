@@ -2,6 +2,8 @@
 space.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -9,6 +11,7 @@ from ..core import apply_const, ops
 from ..core.tensor.shapes import taken
 from ..tensor import Tensor
 
+_SMALLEST = 1.1754944e-38  # the smallest normal float32: less probable than that is nothing
 _NEVER = -1e30  # log of a probability 0 that stays finite under additions
 
 
@@ -28,6 +31,9 @@ def ctc_loss(
     after the other in 1-d. label_lengths: [batch]. blank: the class that stands for no label.
     reduction: "mean" divides each loss by its label length and averages over the batch; "sum" adds
     the losses; "none" returns one each, [batch]. Lengths and labels are read on the host.
+    A probability below 1.1754944e-38 counts as that number, and so does a state that the first frame
+    cannot reach: the loss of labels that do not fit the frames is finite, 87 or more. A label may be
+    the blank's class; a blank is skipped between labels that differ.
     ValueError for lengths that do not fit pred, a blank outside of the classes or another
     reduction.
     Source: Graves et al., 2006, "Connectionist Temporal Classification".
@@ -87,13 +93,12 @@ def _log_likelihood(
     states = extended.shape[1]
     # A step may skip a blank between two different labels.
     skip = np.zeros((batch, states), bool)
-    skip[:, 2:] = (extended[:, 2:] != blank) & (extended[:, 2:] != extended[:, :-2])
+    skip[:, 3::2] = extended[:, 3::2] != extended[:, 1:-2:2]
     index = apply_const(np.broadcast_to(extended, (time, batch, states)).astype(np.int32))
-    logp = ops.log(ops.maximum(ops.gather(pred, index, axis=2), 1e-37))  # [time, batch, states]
+    logp = ops.log(ops.maximum(ops.gather(pred, index, axis=2), _SMALLEST))  # [time, batch, states]
     no_skip = apply_const(np.where(skip, 0, _NEVER).astype(np.float32))
-    first = np.full((batch, states), _NEVER, np.float32)
-    first[:, :2] = 0
-    alpha = ops.add(taken(logp, 0, 0), apply_const(first))
+    is_begin = apply_const(np.broadcast_to(np.arange(states) < 2, (batch, states)))
+    alpha = ops.where(is_begin, taken(logp, 0, 0), math.log(_SMALLEST))
     for t in range(1, time):
         stay_or_step = ops.logaddexp(alpha, _shifted(alpha, 1))
         reached = ops.logaddexp(stay_or_step, ops.add(_shifted(alpha, 2), no_skip))

@@ -33,10 +33,20 @@ def _reduce(loss: Tensor, reduction: str) -> Tensor:
     raise ValueError(f"reduction {reduction!r} is not one of 'mean', 'sum', 'none'")
 
 
+def _warn_of_broadcast(name: str, pred: Tensor, label: Tensor) -> None:
+    shapes = getattr(pred, "_tuple_shape", ()), getattr(label, "_tuple_shape", ())
+    if shapes[0] != shapes[1] and all(shapes):
+        _warnings.warn(
+            f"{name}: pred has shape {list(shapes[0])} and label {list(shapes[1])}; they broadcast, which is seldom meant: "
+            "reshape one of them",
+            stacklevel=3,
+        )
+
+
 def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     """Computes the absolute error ``|pred - label|``.
 
-    pred, label: tensors that broadcast. reduction: "mean" and "sum" give a 0-d tensor, "none" the
+    pred, label: tensors that broadcast, with a warning if their shapes differ. reduction: "mean" and "sum" give a 0-d tensor, "none" the
     error of each element. ValueError for another reduction.
 
     >>> from megengine import Tensor, functional as F
@@ -46,19 +56,21 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     >>> F.loss.l1_loss(pred, label, reduction="none").numpy()
     array([0., 3.], dtype=float32)
     """
+    _warn_of_broadcast("l1_loss", pred, label)
     return _reduce(ops.abs(ops.sub(pred, label)), reduction)
 
 
 def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     """Computes the squared error ``(pred - label) ** 2``.
 
-    pred, label: tensors that broadcast. reduction: "mean" and "sum" give a 0-d tensor, "none" the
+    pred, label: tensors that broadcast, with a warning if their shapes differ. reduction: "mean" and "sum" give a 0-d tensor, "none" the
     error of each element. ValueError for another reduction.
 
     >>> from megengine import Tensor, functional as F
     >>> F.loss.square_loss(Tensor([1.0, 2.0]), Tensor([1.0, 5.0])).item()
     4.5
     """
+    _warn_of_broadcast("square_loss", pred, label)
     return _reduce(ops.square(ops.sub(pred, label)), reduction)
 
 
@@ -105,9 +117,9 @@ def cross_entropy(
     pred = _to_high(pred)
     logp = ops.log_softmax(pred, axis=axis) if with_logits else ops.log(pred)
     outer = shape[:axis] + (1,) + shape[axis + 1 :]
-    index = ops.reshape(
-        label if label.dtype.name == "int32" else ops.cast(label, dtype="int32"), shape=outer
-    )
+    label = label if label.dtype.name == "int32" else ops.cast(label, dtype="int32")
+    label = ops.checked_label(label, classes=shape[axis], op="cross_entropy")
+    index = ops.reshape(label, shape=outer)
     loss = ops.neg(
         ops.reshape(ops.gather(logp, index, axis=axis), shape=shape[:axis] + shape[axis + 1 :])
     )
@@ -123,7 +135,7 @@ def binary_cross_entropy(
     """Computes ``-(label * log p + (1 - label) * log(1 - p))``, where p is the sigmoid of ``pred``.
 
     pred: logits, for which the loss is finite whatever they are, or probabilities unless
-    with_logits. label: 0 to 1; broadcasts with pred. reduction: "mean" and "sum" give a 0-d tensor,
+    with_logits. label: 0 to 1; broadcasts with pred, with a warning. reduction: "mean" and "sum" give a 0-d tensor,
     "none" the loss of each element. ValueError for another one. ``0 * log(0)`` is 0.
 
     >>> from megengine import Tensor, functional as F
@@ -131,6 +143,7 @@ def binary_cross_entropy(
     >>> F.loss.binary_cross_entropy(pred, label, reduction="none").numpy().round(4)
     array([  0.6931, 200.    ], dtype=float32)
     """
+    _warn_of_broadcast("binary_cross_entropy", pred, label)
     pred = _to_high(pred)
     if with_logits:  # softplus(x) - x * label: the same, finite for every x
         return _reduce(ops.sub(ops.softplus(pred), ops.mul(pred, label)), reduction)
@@ -161,6 +174,7 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "
     """
     if norm not in ("L1", "L2"):
         raise ValueError(f"hinge_loss: norm {norm!r} is neither 'L1' nor 'L2'")
+    _warn_of_broadcast("hinge_loss", pred, label)
     loss = ops.relu(ops.sub(1.0, ops.mul(pred, label)))
     if norm == "L2":
         loss = ops.square(loss)

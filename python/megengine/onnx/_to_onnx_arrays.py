@@ -94,6 +94,11 @@ def _checked_index(emit: Emitter, call: Call) -> str:
     return emit("Where", emit("Less", index, zero), from_end, index)
 
 
+@converts("checked_label")
+def _checked_label(emit: Emitter, call: Call) -> str:
+    return emit("Identity", call.inputs[0])
+
+
 @converts("one_hot")
 def _one_hot(emit: Emitter, call: Call) -> str:
     (labels,) = operands(emit, call, np.int64)

@@ -2,7 +2,7 @@ import numpy as np
 
 import megengine.functional as F
 import megengine.module as M
-from megengine import amp, tensor
+from megengine import Parameter, amp, tensor
 from megengine.autodiff import Function, GradManager
 
 X = (np.arange(24) * 7 % 11).astype("float32").reshape(2, 3, 4)
@@ -160,3 +160,41 @@ def ask_precisions_of_functions_under_autocast():
             ]  # fmt: skip
         found.append([np.dtype(result.dtype).name for result in results])
     return found
+
+
+def ask_ctc_losses_of_frames_that_are_too_few_and_of_blanks_as_labels():
+    draw = np.random.RandomState(3)
+    found = []
+    for time, lengths, label, blank in (
+        (2, [2], [1, 1], 0), (3, [3], [1, 2], 2), (3, [3], [2, 2], 2), (5, [5, 2], [0, 1, 1, 0, 1, 2], 1), (6, [3, 1], [2, 1, 0, 0, 1, 2], 0), (1, [1], [2], 0),
+    ):  # fmt: skip
+        each = len(label) // len(lengths)
+        pred = draw.uniform(0.1, 1, (time, len(lengths), 3)).astype("float32")
+        pred[-1, -1, 1] = 0
+        x = Parameter(pred / pred.sum(-1, keepdims=True))
+        with GradManager().attach(x) as gm:
+            loss = F.nn.ctc_loss(x, tensor(lengths, "int32"), tensor(label, "int32"), tensor([each] * len(lengths), "int32"), blank=blank, reduction="none")
+            gm.backward(loss.sum())
+        found.append((loss, x.grad))
+    return found
+
+
+def ask_texts_of_tensors():
+    floats = [1e-5, 3.14159265, 2.0, 1e8, [1e-5, 1.0], np.arange(3000.0), [[1.5, 2], [3, 4e-4]], [np.nan, np.inf], 1234567.0]
+    others = [np.array([1, 2], "int32"), np.array(7, "int32"), np.array([True, False]), np.arange(40, dtype="int32").reshape(2, 20), np.array([1.5, 3e-3], "float16")]
+    return [repr(tensor(np.array(v, "float32"))) for v in floats] + [repr(tensor(v)) for v in others] + [str(tensor([1.25, 1e-7]))]
+
+
+def ask_precisions_of_operators_under_autocast():
+    found = []
+    for x in (tensor([1.5, 2.5]), tensor([1.5, 2.5], dtype="float16")):
+        with amp.autocast():
+            y = x * 1
+            y /= 2
+            z = x * 1
+            z **= 2
+            results = [x / 2, 2 / x, x / x, x**2, 2**x, x**x, x**0.5, x * x, x - x, x // 2, x % 2, -x, y, z]
+        found.append([np.dtype(result.dtype).name for result in results])
+    return found
+
+

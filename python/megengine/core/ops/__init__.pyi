@@ -126,6 +126,9 @@ def celu(x: object, /, *, alpha: float = 1.0) -> _Tensor:
 def checked_index(index: object, /, *, axis: int, extent: int, op: str) -> _Tensor:
     """The index with negative values counted from the end. A value out of range is an IndexError that names axis and op."""
 
+def checked_label(label: object, /, *, classes: int, op: str) -> _Tensor:
+    """The labels. One outside of [0, classes) is an IndexError that names it and op."""
+
 def complex(real: object, imag: object, /) -> _Tensor:
     """real + i imag."""
 

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..._core import _set_operator_cast
 from .. import ops
 from .._module_property import add_properties, attribute_of
 
@@ -61,8 +62,15 @@ def _cast(x: Any, to: str) -> Any:
     return ops.cast(x, dtype=to)
 
 
+def switched(value: Any) -> bool:
+    """Whether autocasting is on; from the first time on the operators ``/`` and ``**`` ask `to_high`."""
+    if value:
+        _set_operator_cast(to_high)
+    return bool(value)
+
+
 PROPERTIES = {
-    "enabled": attribute_of(state.get, "enabled", bool),
+    "enabled": attribute_of(state.get, "enabled", switched),
     "high_prec_dtype": attribute_of(state.get, "high", check_dtype),
     "low_prec_dtype": attribute_of(state.get, "low", check_dtype),
 }
