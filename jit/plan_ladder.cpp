@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <tuple>
 
 #include "runtime/interrupt.h"
 
@@ -18,6 +19,7 @@ constexpr double kBeyond = 0.65;  // the way to a plan that costs less may lead 
 // neither kernels nor gaps between buffers.
 constexpr size_t kFinalists = 4;
 constexpr double kFarFromSmallest = 1.25;
+constexpr double kAsSmall = 1.03;
 
 // No program takes less than so much of what is expected of it. A plan by the search's count and
 // its arena differ by a few percent where no kernels are generated; where they are, by about as
@@ -91,14 +93,22 @@ std::vector<memory::RematPlan> PlanLadder::smallest(
             plans.begin() + static_cast<ptrdiff_t>(last) + 1};
 }
 
-// Without a limit all finalists are planned, then the smallest is taken.
+// Without a limit all finalists are planned. Of those that are as small as the smallest, but for
+// kAsSmall, the cheapest is taken.
 bool PlanLadder::wins(const MemoryPlan& plan) {
     if (is_decided_) return true;
     planned_bytes_.push_back(plan.planned_bytes);
     if (++rung_ < plans_.size()) return false;
     is_decided_ = true;
-    rung_ = static_cast<size_t>(std::min_element(planned_bytes_.begin(), planned_bytes_.end()) -
-                                planned_bytes_.begin());
+    const auto least =
+        static_cast<double>(*std::min_element(planned_bytes_.begin(), planned_bytes_.end()));
+    const auto rank = [&](size_t i) {
+        const bool is_larger = static_cast<double>(planned_bytes_[i]) > kAsSmall * least;
+        return std::make_tuple(is_larger, plans_[i].cost, planned_bytes_[i]);
+    };
+    rung_ = 0;
+    for (size_t i = 1; i < planned_bytes_.size(); ++i)
+        if (rank(i) < rank(rung_)) rung_ = i;
     return rung_ + 1 == plans_.size();
 }
 

@@ -323,7 +323,8 @@ Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wa
         if (device)
             user_error({.what = cat(op.name, ": operands lie on ", device->name(), " and on ",
                                     other.name()),
-                        .fix = "move one with .to(device)"});
+                        .fix = "move one with .to(device)"},
+                       ErrorKind::operands);
         device = &other;
     }
     return device ? *device : wanted ? *wanted : host_device();

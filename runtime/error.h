@@ -17,7 +17,8 @@ std::string cat(const Parts&... parts) {
 }
 
 // The Python exception class that a UserError becomes.
-enum class ErrorKind : uint8_t { value, type, index, runtime, trace, assertion, memory };
+// operands: shapes, axes or dtypes that do not fit an op.
+enum class ErrorKind : uint8_t { value, operands, type, index, runtime, trace, assertion, memory };
 
 struct Message {
     std::string what;  // "matmul: cannot multiply f32[8, 64] by f32[32, 10]"

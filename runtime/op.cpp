@@ -64,7 +64,8 @@ Type infer_elementwise(const OpCall& call) {
                 types += (types.empty() ? "" : " and ") + to_string(type);
             user_error({.what = cat(call.op.name, ": cannot broadcast ", types),
                         .why = "from the last axis backwards, extents must be equal or 1",
-                        .fix = "reshape or expand_dims one of them"});
+                        .fix = "reshape or expand_dims one of them"},
+                       ErrorKind::operands);
         }
         if (input.rank() == both->rank() && input.shape == *both) layout = input.layout;
         shape = *both;

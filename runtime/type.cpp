@@ -18,8 +18,11 @@ Shape::Shape(std::span<const int64_t> extents) {
 void Shape::push_back(int64_t extent) {
     if (rank_ == kMaxRank)
         user_error({.what = cat("a tensor has at most ", kMaxRank, " axes"),
-                    .fix = "merge axes with reshape"});
-    if (extent < 0) user_error({.what = cat("a shape cannot hold the negative extent ", extent)});
+                    .fix = "merge axes with reshape"},
+                   ErrorKind::operands);
+    if (extent < 0)
+        user_error({.what = cat("a shape cannot hold the negative extent ", extent)},
+                   ErrorKind::operands);
     extents_[rank_++] = extent;
 }
 
@@ -33,7 +36,8 @@ int64_t Shape::numel() const {
     if (empty) return 0;
     if (overflow || n > (int64_t{1} << 60))
         user_error({.what = cat("shape ", to_string(*this), " has too many elements"),
-                    .why = "their number passes 2^60"});
+                    .why = "their number passes 2^60"},
+                   ErrorKind::operands);
     return n;
 }
 
@@ -141,7 +145,8 @@ int normalize_axis(int64_t axis, int rank, std::string_view op) {
         user_error({.what = cat(op, ": axis ", axis, " is out of range"),
                     .why = rank ? cat("the tensor has ", rank, " axes: valid are ", -rank, " to ",
                                       rank - 1)
-                                : std::string("the tensor is a scalar and has no axes")});
+                                : std::string("the tensor is a scalar and has no axes")},
+                   ErrorKind::operands);
     return static_cast<int>(wrapped);
 }
 

@@ -137,9 +137,10 @@ def core_stub() -> str:
     generator.put(_core)
     text = generator.get().replace("-> Tensor:", "-> _Tensor:").replace("list[Tensor]", "list[_Tensor]")
     classes = text[text.index("class Tensor:") :].strip()
-    error = _core.TraceError  # for which nanobind names the module that exports it
-    bases = ", ".join(base.__name__ for base in error.__bases__)
-    return f"{HEADER}{IMPORTS}\n\nclass {error.__name__}({bases}): ...\n\n{exact_types(typed_operators(classes))}\n"
+    errors = ""  # for which nanobind names the module that exports them
+    for error in (_core.OperandError, _core.TraceError):
+        errors += f"class {error.__name__}({', '.join(base.__name__ for base in error.__bases__)}): ...\n"
+    return f"{HEADER}{IMPORTS}\n\n{errors}\n{exact_types(typed_operators(classes))}\n"
 
 
 def ops_stub() -> str:

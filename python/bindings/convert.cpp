@@ -322,7 +322,8 @@ TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device,
                              constant, device);
     if (value.is_none())
         runtime::user_error(
-            {.what = "None is not a tensor", .fix = "pass a Tensor, a number or an array"},
+            {.what = "the operand is None and is not supported.",
+             .fix = "pass a Tensor, a number or an array"},
             runtime::ErrorKind::type);
     return tensor_from_numpy(value, constant, device, wanted);
 }

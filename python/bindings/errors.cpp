@@ -11,10 +11,12 @@ namespace {
 using runtime::ErrorKind;
 
 PyObject* trace_error = nullptr;
+PyObject* operand_error = nullptr;
 
 PyObject* class_of(ErrorKind kind) {
     switch (kind) {
         case ErrorKind::value: return PyExc_ValueError;
+        case ErrorKind::operands: return operand_error;
         case ErrorKind::type: return PyExc_TypeError;
         case ErrorKind::index: return PyExc_IndexError;
         case ErrorKind::runtime: return PyExc_RuntimeError;
@@ -61,6 +63,13 @@ void bind_errors(nb::module_& m) {
         "megengine.jit.TraceError", "A call of a traced function does not follow its record.",
         PyExc_RuntimeError, nullptr);
     m.attr("TraceError") = nb::handle(trace_error);
+    const nb::object both = nb::steal(PyTuple_Pack(2, PyExc_ValueError, PyExc_RuntimeError));
+    operand_error = PyErr_NewExceptionWithDoc(
+        "megengine.core.OperandError",
+        "The operands of an operation do not fit it: their shapes, an axis or a dtype. A ValueError "
+        "as NumPy's, and a RuntimeError as MegEngine's.",
+        both.ptr(), nullptr);
+    m.attr("OperandError") = nb::handle(operand_error);
     nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
         try {
             std::rethrow_exception(thrown);

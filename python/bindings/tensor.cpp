@@ -23,7 +23,7 @@ PyObject* apply_slot(const runtime::OpDef& op, PyObject* const* args, size_t cou
             if (!is_tensor(args[i]) &&
                 (args[i] == Py_None || PyUnicode_Check(args[i]) || PyDict_Check(args[i]))) {
                 if (args[i] == Py_None)
-                    runtime::user_error({.what = runtime::cat(op.name, ": None is not an operand")},
+                    runtime::user_error({.what = "the operand is None and is not supported."},
                                         runtime::ErrorKind::type);
                 Py_RETURN_NOTIMPLEMENTED;
             }

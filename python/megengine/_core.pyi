@@ -10,6 +10,7 @@ from megengine.tensor import Tensor as _Tensor  # what every result is
 _Variable = TypeVar("_Variable", bound=Tensor)
 
 
+class OperandError(ValueError, RuntimeError): ...
 class TraceError(RuntimeError): ...
 
 class Tensor:

@@ -22,7 +22,7 @@ struct Window {
 
 // "conv: cannot take f32[8, 3, 9, 9] and f32[4, 5, 3, 3]" with `why` and `fix`.
 [[noreturn]] void refuse(const OpCall& call, std::string why, std::string fix = {},
-                         ErrorKind kind = ErrorKind::value);
+                         ErrorKind kind = ErrorKind::operands);
 
 // One value per spatial axis; a single value serves all of them. `lowest` is the least that is
 // allowed.

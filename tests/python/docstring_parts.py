@@ -11,7 +11,7 @@ import textwrap
 
 SEVERAL = re.compile(r"^(?:typing\.)?(tuple|dict|list|Iterator|Iterable|Callable)\b", re.IGNORECASE)
 ABOUT_THE_RESULT = re.compile(r"\b([Rr]eturn|[Rr]esult|[Gg]ive|[Yy]ield|[Ii]terate|[Dd]ecorator|[Tt]uple|[Dd]ict|[Ll]ist)")
-PUBLISHED = {"WrongKey": "KeyError"}  # what users see of a class of ours
+PUBLISHED = {"OperandError": "ValueError", "WrongKey": "KeyError"}  # what users see of a class of ours
 OF_THE_CALLER = {"AssertionError", "NotImplementedError", "StopIteration"}  # what is broken inside, or meant for a subclass
 
 

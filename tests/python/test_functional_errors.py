@@ -34,7 +34,7 @@ REFUSED = {
     "split at falling points": (lambda: F.split(X, [2, 1], 1), ValueError, r"Invalid nsplits_or_secions: \[2, 1\]"),
     "squeeze a long axis": (lambda: F.squeeze(X, 0), ValueError, "not 1 long"),
     "axis too large": (lambda: F.sum(X, axis=2), ValueError, "sum: axis 2 of a tensor with 2 axes"),
-    "axis twice": (lambda: F.sum(X, axis=(0, -2)), ValueError, "names an axis twice"),
+    "axis twice": (lambda: F.sum(X, axis=(0, -2)), AssertionError, r"axis \(0, -2\) contains duplicated indices\n  why: sum takes"),
     "keepdims of all": (lambda: F.mean(X, keepdims=True), AssertionError, "mean: keepdims"),
     "norm without axis": (lambda: F.norm(X), TypeError, "norm: axis is required"),
     "topk of none": (lambda: F.topk(X, 0), ValueError, "k = 0 for an axis of 3"),
@@ -131,8 +131,8 @@ def test_a_label_that_is_no_class_is_named(label, traced, dtype):
 
 @pytest.mark.parametrize("loss", [F.loss.l1_loss, F.loss.square_loss, F.loss.binary_cross_entropy, F.loss.hinge_loss])
 def test_a_loss_that_broadcasts_warns(loss):
-    pred, label = F.full((4, 1), 0.5), F.full((4,), 0.5)
-    with pytest.warns(UserWarning, match=rf"{loss.__name__}: pred has shape \[4, 1\] and label \[4\]") as caught:
+    pred, label = F.full((4, 1), 0.5), F.full((1,), 0.5)
+    with pytest.warns(UserWarning, match=rf"{loss.__name__}: pred has shape \[4, 1\] and label \[1\]") as caught:
         loss(pred, label)
     assert caught[0].filename == __file__
-    loss(pred[:, 0], label), loss(pred, 0.5), loss(pred, Tensor(0.5))
+    loss(pred, pred), loss(pred, 0.5), loss(pred, Tensor(0.5))

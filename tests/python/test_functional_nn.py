@@ -365,3 +365,22 @@ def test_sync_batch_norm_outside_of_a_group_is_batch_norm(eps_mode):
     close(y, (x - m) / np.sqrt(v + 1e-3 if eps_mode == "additive" else np.maximum(v, 1e-3)))
     close(mean, 0.1 * m)
     close(var, 0.9 + 0.1 * v * 16 / 15)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("extra", ["bias", "zero", "both", "none"])
+def test_causal_attention_is_that_of_the_same_mask_with_keys_that_are_appended(extra, dtype):
+    draw = np.random.default_rng(0)
+    x = Tensor(draw.normal(size=(2, 5, 8)).astype(np.float32)).astype(dtype)
+    more = {} if extra in ("zero", "none") else {name: Tensor(draw.normal(size=(1, 1, 8)).astype(np.float32)).astype(dtype) for name in ("bias_k", "bias_v")}
+    more["add_zero_attn"] = extra in ("zero", "both")
+    mask = Tensor(np.triu(np.ones((5, 5), bool), 1))
+    causal, masked = (F.nn.multi_head_attention(x, x, x, 8, 2, 0.0, 0.0, None, **more, **how)[0] for how in ({"is_causal": True}, {"attn_mask": mask}))
+    close(causal.astype("float32"), masked.astype("float32").numpy(), 1e-6 if dtype == "float32" else 2e-3)
+
+
+@pytest.mark.parametrize("name", "qkvo")
+def test_a_bias_without_a_projection_is_refused(name):
+    x = F.ones((1, 3, 4))
+    with pytest.raises(ValueError, match=f"{name}bias without {name}proj_size"):
+        F.nn.multi_head_attention(x, x, x, 4, 2, 0.0, 0.0, F.ones(100), **{f"{name}bias": True})

@@ -59,7 +59,7 @@ def multi_head_attention(
     a zero key and value.
     key_padding_mask: [n, lk]; attn_mask: [lq, lk] or [n * num_heads, lq, lk]; each is bool (true
     hides a position) or a float that is added to the scores. is_causal: without an attn_mask, hides
-    key j from query i where j > i. maybe_cudnn_style_mask: attn_mask may be [2, lq], the first key
+    key j from query i where j > i; keys that are appended are seen by all. maybe_cudnn_style_mask: attn_mask may be [2, lq], the first key
     seen and the one past the last, and key_padding_mask [2, n], whose row 1 counts the valid keys.
 
     reslink: adds the query to the output. Returns (out, weights): out [n, lq, size]; weights None
@@ -91,22 +91,27 @@ def multi_head_attention(
         (query._tuple_shape[-1], qproj_size, qbias), (key._tuple_shape[-1], kproj_size, kbias),
         (value._tuple_shape[-1], vproj_size, vbias), (vsize, oproj_size, obias),
     ]  # fmt: skip
+    for name, (_, size, has) in zip("qkvo", sizes, strict=True):
+        if has and not size:
+            raise ValueError(f"multi_head_attention: {name}bias without {name}proj_size: a bias belongs to a projection")
     weights = [packed.take((fan_in, size)) if size else None for fan_in, size, _ in sizes]
     biases = [packed.take((size,)) if size and has else None for _, size, has in sizes]
     q, k, v = (
         _project(t, w, b) for t, w, b in zip((query, key, value), weights, biases, strict=False)
     )
+    own_keys = k._tuple_shape[1]
     k, v = _extend(k, v, bias_k, bias_v, add_zero_attn)
     q, k, v = (_heads(t, num_heads) for t in (q, k, v))
     scale = 1.0 / math.sqrt(q._tuple_shape[-1])
     is_masked = key_padding_mask is not None or attn_mask is not None
+    is_masked |= is_causal and own_keys != k._tuple_shape[2]
     out: Tensor | None = None
     attention: Tensor | None = None
     if not (is_masked or need_weights or (training and attn_drop)):
         out = fused_attention(q, k, v, scale, is_causal)
     if out is None:
         scores = ops.mul(matmul(q, k, transpose_b=True), scale)
-        for mask in _masks(scores, key_padding_mask, attn_mask, is_causal, maybe_cudnn_style_mask):
+        for mask in _masks(scores, key_padding_mask, attn_mask, own_keys if is_causal else 0, maybe_cudnn_style_mask):
             scores = ops.add(scores, mask)
         attention = ops.softmax(scores, axis=3)
         out = matmul(dropout(attention, attn_drop, training), v)
@@ -201,10 +206,10 @@ def _masks(
     scores: Tensor,
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,
-    is_causal: bool,
+    causal_keys: int,
     maybe_cudnn_style: bool,
 ) -> list[Tensor]:
-    """What is added to the scores [n, heads, lq, lk]."""
+    """What is added to the scores [n, heads, lq, lk]. causal_keys: that many keys, the first ones, are hidden from queries before them."""
     n, heads, lq, lk = scores._tuple_shape
     out = []
     if key_padding_mask is not None:
@@ -223,8 +228,9 @@ def _masks(
         out.append(
             ops.reshape(mask, shape=(n, heads, lq, lk) if mask.ndim == 3 else (1, 1, lq, lk))
         )
-    elif is_causal:
-        hidden = np.arange(lk)[None, :] > np.arange(lq)[:, None]
+    elif causal_keys:
+        column = np.arange(lk)[None, :]
+        hidden = (column > np.arange(lq)[:, None]) & (column < causal_keys)
         out.append(apply_const(np.where(hidden, _MASKED, 0).astype(np.float32)[None, None]))
     return out
 

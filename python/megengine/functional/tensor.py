@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..core import apply_const, ops
+from ..core import OperandError, apply_const, ops
 from ..core.tensor import shapes
 from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype
@@ -88,7 +88,7 @@ def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> T
         raise ValueError("stack: no tensors")
     shape = inps[0]._tuple_shape
     if any(x._tuple_shape != shape for x in inps):
-        raise ValueError(
+        raise OperandError(
             f"stack: shapes differ: {', '.join(str(list(x._tuple_shape)) for x in inps)}"
         )
     axis = normalize_axis(axis, len(shape) + 1, "stack")
@@ -231,7 +231,7 @@ def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     axes = normalize_axes(axis, len(shape), "squeeze")
     for a in axes:
         if shape[a] != 1:
-            raise ValueError(f"squeeze: axis {a} of {list(shape)} is not 1 long")
+            raise OperandError(f"squeeze: axis {a} of {list(shape)} is not 1 long")
     return ops.reshape(inp, shape=tuple(n for a, n in enumerate(shape) if a not in axes))
 
 

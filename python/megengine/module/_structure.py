@@ -12,7 +12,7 @@ from ..tensor import Parameter, Tensor
 
 # Bookkeeping of Module itself, which can hold no tensor and no module.
 INTERNAL = frozenset(
-    {"name", "training", "quantize_disabled", "_short_name", "_forward_pre_hooks", "_forward_hooks"}
+    {"name", "training", "quantize_disabled", "_modules", "_short_name", "_forward_pre_hooks", "_forward_hooks"}
 )
 _CONTAINERS = (list, tuple, dict)
 

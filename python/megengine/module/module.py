@@ -59,6 +59,7 @@ class Module(Holder):
     name: str | None
     training: bool
     quantize_disabled: bool
+    _modules: list[str]  # attributes that are or may hold modules, as they were set: the order of repr
     _short_name: str | None  # the attribute path under which a parent holds this module
     _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _forward_hooks: OrderedDict[int, Callable[..., Any]]
@@ -77,6 +78,16 @@ class Module(Holder):
         state["_short_name"] = None
         state["_forward_pre_hooks"] = OrderedDict()
         state["_forward_hooks"] = OrderedDict()
+        self._list_holders()
+
+    def _list_holders(self) -> None:
+        """List anew which attributes are or may hold modules; where they were not set one by one."""
+        holders = [
+            name
+            for name, value in self.__dict__.items()
+            if name not in INTERNAL and isinstance(value, (Module, *_CONTAINERS))
+        ]
+        self.__dict__["_modules"] = ["_forward_pre_hooks", "_forward_hooks", *holders]
 
     @property
     def _name(self) -> str | None:
@@ -350,11 +361,15 @@ class Module(Holder):
     # -- attributes ------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, Module) or isinstance(value, _CONTAINERS):
+        may_hold = isinstance(value, (Module, *_CONTAINERS))
+        if may_hold:
             self._adopt(name, value)
         elif isinstance(value, Tensor) and "_forward_hooks" not in self.__dict__:
             raise _not_initialized(self, f"tensor {name!r}")
         object.__setattr__(self, name, value)
+        holders = self.__dict__.get("_modules")
+        if holders is not None and (name in holders) is not may_hold and name != "_modules":
+            (holders.append if may_hold else holders.remove)(name)
 
     def _adopt(self, attribute: str, value: Any) -> None:
         """Give the modules in ``value`` the names under which this module holds them."""
@@ -382,6 +397,8 @@ class Module(Holder):
     def __delattr__(self, name: str) -> None:
         value = self.__dict__.get(name)
         object.__delattr__(self, name)
+        if name in (holders := self.__dict__.get("_modules", ())):
+            holders.remove(name)
         if isinstance(value, Module) and value._short_name == name:
             value.__dict__["_short_name"] = None
 
@@ -390,6 +407,8 @@ class Module(Holder):
         own = self.__dict__
         Module.__init__(self)
         own.update(state)
+        if "_modules" not in state:
+            self._list_holders()
 
     # -- text ------------------------------------------------------------------------------------
 
@@ -401,10 +420,10 @@ class Module(Holder):
         """Class name and key facts; children indented below."""
         head, facts = f"{self._repr_prefix}{type(self).__name__}(", self._module_info_string()
         lines = []
-        for name, value in self.__dict__.items():
-            if name in INTERNAL or not isinstance(value, (Module, *_CONTAINERS)):
+        for name in self._modules:
+            if name in INTERNAL:
                 continue
-            for key, module in _expand_structure(name, value):
+            for key, module in _expand_structure(name, self.__dict__[name]):
                 if _is_module(module):
                     lines.append(f"  ({key}): " + repr(module).replace("\n", "\n  "))
         if not lines:

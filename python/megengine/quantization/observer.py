@@ -1,7 +1,7 @@
 """Observers: modules that watch a tensor and find the range to quantize it with.
 
-They return what they are given. They watch while enabled, which `train` and `eval` switch. The range always
-includes 0, so that 0 is exact.
+They return what they are given. They watch while enabled, which `train` and `eval` switch. Scales and zero points are those of
+the range with 0, so that 0 is exact.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ __all__ = [
 ]
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 class Switched(Module):
     """Works for a quantized dtype while enabled. dtype: its kind, or its name (ValueError for an unknown one)."""
 
@@ -52,7 +55,7 @@ class Observer(Switched, QParamsModuleMixin):
     """Base of observers: modules that watch tensors and find the range to quantize them with.
 
     An observer returns what it is given. It watches while enabled, which `train` and `eval` switch.
-    The range always includes 0, so that 0 is exact.
+    Scale and zero point are those of the range with 0, so that 0 is exact.
     dtype: kind of quantized dtype, or its name such as "qint8" (ValueError for an unknown one).
 
     >>> import megengine as mge, megengine.quantization as Q
@@ -60,7 +63,7 @@ class Observer(Switched, QParamsModuleMixin):
     >>> x = observer(mge.Tensor([1.0, 2.0]))
     >>> x = observer.eval()(mge.Tensor([100.0]))  # not watched
     >>> observer.min_val.item(), observer.max_val.item()
-    (0.0, 2.0)
+    (1.0, 2.0)
     """
 
     def __init__(self, dtype: str | QuantDtypeMeta, **kwargs: Any) -> None:
@@ -85,7 +88,8 @@ class MinMaxObserver(Observer):
     mode: symmetric (default), with the scale 2 * max(|min|, |max|) / (qmax - qmin), or asymmetric,
     with (max - min) / (qmax - qmin) and a zero point. eps: least scale, 1e-5 by default.
     dtype: kind of quantized dtype, or its name, "qint8" by default (ValueError for an unknown one).
-    ``min_val`` and ``max_val`` are 0-D Tensors.
+    ``min_val`` and ``max_val`` are 0-D Tensors, float32's largest number and its negative before the
+    first value. NaN is left out.
 
     >>> import megengine as mge, megengine.quantization as Q
     >>> observer = Q.MinMaxObserver(Q.QuantMode.ASYMMERTIC, dtype="quint8")
@@ -104,8 +108,8 @@ class MinMaxObserver(Observer):
     ) -> None:
         super().__init__(dtype, **kwargs)
         self.mode = mode
-        self.min_val = Tensor(0.0)
-        self.max_val = Tensor(0.0)
+        self.min_val = Tensor(_LARGEST)
+        self.max_val = Tensor(-_LARGEST)
         self.scale_limit = eps
 
     def get_qparams(self) -> QParams:
@@ -114,7 +118,7 @@ class MinMaxObserver(Observer):
 
     def _qparams_of(self, low: Tensor, high: Tensor) -> QParams:
         levels = self.qmax - self.qmin
-        zero_point = None
+        low, high, zero_point = F.minimum(low, 0.0), F.maximum(high, 0.0), None
         if self.mode == QuantMode.SYMMERTIC:
             scale = F.maximum(F.maximum(-low, high) / (levels / 2), self.scale_limit)
             if self.dtype.is_unsigned:
@@ -125,9 +129,9 @@ class MinMaxObserver(Observer):
         return create_qparams(self.mode, self.dtype, scale, zero_point)
 
     def _range_of(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Smallest and largest value of ``x`` and 0; NaN is left out: one would hide all that follows."""
-        x = F.where(F.isnan(x), 0.0, x)
-        return F.minimum(x.min(), 0.0), F.maximum(x.max(), 0.0)
+        """Smallest and largest value of ``x``; NaN is left out: one would hide all that follows."""
+        is_nan = F.isnan(x)
+        return F.where(is_nan, _LARGEST, x).min(), F.where(is_nan, -_LARGEST, x).max()
 
     def forward(self, x_orig: Tensor) -> Tensor:
         """Widen the range by the values of ``x_orig``, while enabled, and return it."""
@@ -196,10 +200,10 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
         """Move the averages by the values of ``x_orig``, while enabled, and return it."""
         if self.enabled:
             low, high = self._range_of(x_orig.detach())
-            old = self.runtime_momentum
-            self.min_val[...] = self.min_val * old + low * (1.0 - old)
-            self.max_val[...] = self.max_val * old + high * (1.0 - old)
-            self.runtime_momentum[...] = self.momentum
+            old, has_values = self.runtime_momentum, low <= high
+            self.min_val[...] = F.where(has_values, self.min_val * old + low * (1.0 - old), self.min_val)
+            self.max_val[...] = F.where(has_values, self.max_val * old + high * (1.0 - old), self.max_val)
+            self.runtime_momentum[...] = F.where(has_values, self.momentum, old)
         return x_orig
 
 
@@ -306,6 +310,7 @@ class HistogramObserver(MinMaxObserver):
     def sideeffect_forward(self, x_orig: Tensor) -> None:
         """Add the values of ``x_orig`` to the histogram, widening its range where needed."""
         values = x_orig.detach().numpy().astype(np.float64).ravel()
+        values = values[~np.isnan(values)]
         if not values.size:
             return
         old_low, old_high = float(self.min_val), float(self.max_val)

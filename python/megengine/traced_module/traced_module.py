@@ -304,6 +304,7 @@ class TracedModule(Module):
 
         new = TracedModule(True, {}, {}, self.is_qat)
         new.__dict__.update({k: v for k, v in vars(self).items() if k not in _OWN})
+        new._list_holders()
         new.argspec, new._class_name = self.argspec, self._class_name
         for argdef, graph in self.argdef_graph_map.items():
             new.argdef_graph_map[argdef] = flattened(graph, new)
@@ -330,6 +331,7 @@ class TracedModule(Module):
                 _check_not_mixed(type(module).__name__, key, value)
                 if _holds(value, (Module, Tensor)):
                     own[key] = _converted(value, build)
+        self._list_holders()
         self.argspec = signature_of(module.forward)
         self._class_name = type(module).__name__
         self.is_qat = isinstance(module, QATModule)

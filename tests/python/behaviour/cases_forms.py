@@ -1,10 +1,13 @@
 """Forms of arguments and results that unit tests of programs meet: whole floats as sizes, tuples, indices, names from the inside."""
 
+import copy
+import pickle
+
 import numpy as np
 
 import megengine.functional as F
 import megengine.module as M
-from megengine import Tensor
+from megengine import Parameter, Tensor
 from megengine.autodiff import GradManager
 
 X = (np.arange(24) * 7 % 11).astype("float32").reshape(2, 3, 4)
@@ -136,3 +139,39 @@ def ask_states_of_packed_layers():
     attention.load_state_dict({"io_weight_bias": numbers(1, 80)})
     attention.eval()
     return found, attention(*[Tensor(numbers(2, 3, 4))] * 3)[0]
+
+
+class Held(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.z, self.x, self.p, self.a = M.Linear(2, 2), 3, Parameter([1.0]), M.ReLU()
+        self.l, self.d, self.e, self.t, self.n = [M.ReLU(), M.ReLU()], {"q": M.ReLU()}, [], (1, 2), None
+
+    def forward(self, x):
+        return x
+
+
+def ask_modules_that_a_module_lists():
+    m = Held()
+    seen = [list(m._modules)]
+    m.e.append(M.ReLU())
+    seen.append(repr(m))
+    m.n, m.a = M.ReLU(), 3
+    seen.append(list(m._modules))
+    m.a = M.ReLU()
+    del m.z
+    m.l = [1]
+    seen += [list(m._modules), [name for name, _ in m.named_modules()], list(M.Sequential(M.ReLU(), M.Linear(2, 2))._modules)]
+    m._modules.remove("n")
+    seen += [repr(m), [name for name, _ in m.named_modules()]]
+    m._modules = ["d"]
+    m.k = M.ReLU()
+    copied = copy.deepcopy(m)
+    copied.more = M.ReLU()
+    return [*seen, repr(m), m._modules, copied._modules, pickle.loads(pickle.dumps(m))._modules]
+
+
+def ask_the_text_of_a_module_that_lists_what_is_not_there():
+    m = Held()
+    m._modules.append("nothing")
+    return repr(m)

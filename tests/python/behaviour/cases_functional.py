@@ -198,3 +198,27 @@ def ask_precisions_of_operators_under_autocast():
     return found
 
 
+
+
+def raised(call):
+    try:
+        return call()
+    except Exception as error:
+        return isinstance(error, RuntimeError), isinstance(error, AssertionError), str(error).splitlines()[0] if isinstance(error, (TypeError, AssertionError)) else ""
+
+
+def ask_errors_of_shapes_and_axes_that_do_not_fit():
+    x, y, image, weight = (tensor(np.ones(shape, "float32")) for shape in ((2, 3), (4, 5), (1, 3, 4, 4), (2, 4, 3, 3)))
+    calls = [
+        lambda: F.reshape(x, (4, 4)), lambda: x.reshape(5, -1), lambda: x.reshape(tensor([4, 4])), lambda: x + y, lambda: F.where(x > 0, x, y), lambda: F.matmul(x, x),
+        lambda: x @ x, lambda: F.concat([x, y], 0), lambda: F.concat([x, x], 5), lambda: F.stack([x, y]), lambda: F.conv2d(image, weight), lambda: F.broadcast_to(x, (3, 3)),
+        lambda: F.squeeze(x, 0), lambda: F.squeeze(x, 5), lambda: F.transpose(x, (0, 1, 2)), lambda: F.expand_dims(x, 5), lambda: F.sum(x, axis=5), lambda: F.max(x, axis=-4),
+        lambda: F.mean(x, axis=3), lambda: F.linear(x, y), lambda: F.max_pool2d(x, 2),
+    ]  # fmt: skip
+    return [raised(call) for call in calls]
+
+
+def ask_errors_of_none_and_of_an_axis_named_twice():
+    x = tensor(np.ones((2, 3), "float32"))
+    calls = [lambda: x + None, lambda: None + x, lambda: F.add(x, None), lambda: F.maximum(x, None), lambda: F.sum(x, axis=(-1, 1)), lambda: F.max(x, axis=(1, -1))]
+    return [raised(call) for call in calls]

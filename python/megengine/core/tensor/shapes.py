@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from ..._core import OperandError
 from ..._core import Tensor as _Tensor
 from .. import ops
 
@@ -83,30 +84,30 @@ def as_pair(value: IntsLike, what: str, n: int = 2) -> Shape:
 
 
 def normalize_axis(axis: object, ndim: int, op: str) -> int:
-    """A non-negative axis. ValueError outside ``[-ndim, ndim)``."""
+    """A non-negative axis. OperandError outside ``[-ndim, ndim)``."""
     if type(axis) is not int:
         axis = as_int(axis, f"{op}: axis")
     if axis < 0:
         axis += ndim
     if not 0 <= axis < ndim:
-        raise ValueError(
+        raise OperandError(
             f"{op}: axis {axis - ndim if axis < 0 else axis} of a tensor with {ndim} axes"
         )
     return axis
 
 
 def normalize_axes(axis: IntsLike, ndim: int, op: str) -> Shape:
-    """Sorted, non-negative, distinct axes of an int or a sequence of ints."""
+    """Sorted, non-negative, distinct axes of an int or a sequence of ints. AssertionError for one that is named twice."""
     if type(axis) is int and 0 <= axis < ndim:
         return (axis,)
     axes = sorted(normalize_axis(a, ndim, op) for a in as_ints(axis, f"{op}: axis"))
     if len(set(axes)) != len(axes):
-        raise ValueError(f"{op}: axis {axis!r} names an axis twice")
+        raise AssertionError(f"axis {axis!r} contains duplicated indices\n  why: {op} takes each axis once")
     return tuple(axes)
 
 
 def solve_reshape(shape: Shape, old: Shape) -> Shape:
-    """``shape`` with its -1 filled in for a tensor of shape ``old``. ValueError when it cannot be."""
+    """``shape`` with its -1 filled in for a tensor of shape ``old``. OperandError when it cannot be."""
     unknown = -1
     known = 1
     for i, extent in enumerate(shape):
@@ -114,7 +115,7 @@ def solve_reshape(shape: Shape, old: Shape) -> Shape:
             unknown = i
         elif extent < 0:
             why = "only one axis may be -1" if extent == -1 else "an extent is negative"
-            raise ValueError(f"reshape: cannot reshape {list(old)} to {list(shape)}\n  why: {why}")
+            raise OperandError(f"reshape: cannot reshape {list(old)} to {list(shape)}\n  why: {why}")
         else:
             known *= extent
     total = prod(old)
@@ -123,7 +124,7 @@ def solve_reshape(shape: Shape, old: Shape) -> Shape:
             return shape
     elif known and total % known == 0:
         return shape[:unknown] + (total // known,) + shape[unknown + 1 :]
-    raise ValueError(
+    raise OperandError(
         f"reshape: cannot reshape {list(old)} to {list(shape)}\n"
         f"  why: {total} elements do not fill {known if unknown < 0 else f'a multiple of {known}'}"
     )
@@ -157,7 +158,7 @@ def permutation_of(pattern: Sequence[Any], shape: Shape) -> tuple[Shape, Shape]:
     perm = tuple(a + ndim if a < 0 else a for a in axes)
     left_out = set(range(ndim)).difference(perm)
     if len(perm) + len(left_out) != ndim or any(shape[axis] != 1 for axis in left_out):
-        raise ValueError(
+        raise OperandError(
             f"transpose: pattern {list(pattern)} does not name each of {ndim} axes once"
         )
     return perm, new_axes
@@ -200,9 +201,9 @@ def broadcast_to(x: _Tensor, shape: Any) -> "Tensor":
     if shape == old:
         return ops.identity(x)
     if any(s < 0 for s in shape):
-        raise ValueError(f"broadcast_to: {list(shape)} has a negative extent")
+        raise OperandError(f"broadcast_to: {list(shape)} has a negative extent")
     if not broadcasts(old, shape):
-        raise RuntimeError(
+        raise OperandError(
             f"broadcast_to: {list(old)} does not broadcast to {list(shape)}\n"
             "  fix: trailing axes must be equal, or 1 in the tensor"
         )
@@ -218,7 +219,7 @@ def flatten(x: _Tensor, start_axis: int = 0, end_axis: int = -1) -> "Tensor":
     start = normalize_axis(start_axis, ndim, "flatten")
     end = normalize_axis(end_axis, ndim, "flatten")
     if end < start:
-        raise ValueError(f"flatten: end_axis {end_axis} lies before start_axis {start_axis}")
+        raise OperandError(f"flatten: end_axis {end_axis} lies before start_axis {start_axis}")
     joined = prod(shape[start : end + 1])
     return ops.reshape(x, shape=shape[:start] + (joined,) + shape[end + 1 :])
 

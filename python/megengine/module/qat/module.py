@@ -48,6 +48,7 @@ class QATModule(Module):
         state.update(float_module.__dict__)
         for hooks in ("_forward_pre_hooks", "_forward_hooks"):
             state[hooks] = OrderedDict(state[hooks])
+        module._list_holders()
         module._clear_quantizers()
         return module
 

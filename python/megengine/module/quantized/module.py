@@ -45,6 +45,7 @@ def made_like(cls: type[QuantizedModule], layer: Module, qat_module: QATModule) 
         state[hooks] = OrderedDict(state[hooks])
     for name in ("weight_observer", "act_observer", "weight_fake_quant", "act_fake_quant"):
         state.pop(name, None)
+    made._list_holders()
     made.output_dtype = qat_module.get_activation_dtype()
     return made
 
