@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 from megengine import Tensor
+from megengine.autodiff import GradManager
 from megengine.jit import trace
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is recorded again in each call")
@@ -313,3 +314,63 @@ def test_a_body_that_reads_what_moves_by_itself_runs_in_each_call(case):
     values = [traced(x).item() for _ in range(4)]
     assert all(a != b for a, b in itertools.pairwise(values)), values
     assert "recorded again because" in traced.explain()
+
+
+class Manager(GradManager):
+    def __init__(self):
+        super().__init__()
+        self._k = 1.0
+
+
+def put(thing, name, value):
+    return lambda: setattr(thing, name, value)
+
+
+HELD = threading.Lock()
+MANAGER, BARE, TESTED = Manager(), Tensor([2.0]), Tensor([2.0])
+
+
+@pytest.mark.parametrize(
+    ("body", "change"),
+    [
+        (lambda x: x if HELD.acquire(blocking=False) and HELD.release() is None else x + 1, HELD.acquire),
+        (lambda x: x * MANAGER._k, put(MANAGER, "_k", 2.0)),
+        (lambda x: x * getattr(BARE, "scale", 1.0), put(BARE, "scale", 3.0)),
+        (lambda x: x * 2 if hasattr(TESTED, "scale") else x, put(TESTED, "scale", 3.0)),
+    ],
+    ids=["a lock that is tried", "what a manager's class adds", "an attribute of a tensor", "whether a tensor has an attribute"],
+)
+def test_a_call_sees_what_was_not_there(body, change):
+    traced, x = trace(body, without_host=True), Tensor([1.0])
+    for _ in range(3):
+        np.testing.assert_array_equal(traced(x).numpy(), body(x).numpy())
+    change()
+    for _ in range(3):
+        np.testing.assert_array_equal(traced(x).numpy(), body(x).numpy())
+
+
+def test_a_call_sees_what_its_arguments_carry():
+    def body(x):
+        return x * getattr(x, "scale", 1.0) + len(getattr(x, "more", ()))
+
+    traced, x, y = trace(body, without_host=True), Tensor([1.0]), Tensor([2.0])
+    y.scale, y.more = 5.0, [1]
+    for given in (x, x, x, y, y, x, y, x):
+        np.testing.assert_array_equal(traced(given).numpy(), body(given).numpy())
+    x.scale = 3.0
+    np.testing.assert_array_equal(traced(x).numpy(), [3.0])
+    y.more.append(2)
+    np.testing.assert_array_equal(traced(y).numpy(), [12.0])
+    assert traced._guards is not None
+
+
+@pytest.mark.parametrize("first", ["one", "two"])
+def test_a_call_sees_whether_two_arguments_are_one(first):
+    def body(a, b):
+        return a + 1 if a is b else a + b
+
+    traced, x, y = trace(body, without_host=True), Tensor([1.0]), Tensor([5.0])
+    pairs = [(x, x), (x, y)] if first == "one" else [(x, y), (x, x)]
+    for _ in range(3):
+        for pair in pairs:
+            np.testing.assert_array_equal(traced(*pair).numpy(), body(*pair).numpy())

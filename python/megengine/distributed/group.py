@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..random.rng import enter_world
 from ._environment import LOOPBACK, Place, host_for, place_from_environment
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ def init_process_group(
             _sd.gpu, own_place = _nccl.own_place()
             _sd.places = dict(enumerate(_sd.world.gather(own_place)))
             _nccl.connect()
+            enter_world(place.rank, _sd.world.gather)
     except BaseException:
         _report_failure(traceback.format_exc())
         _forget()
@@ -296,6 +298,7 @@ def _forget() -> None:
     for name in [name for name in vars(_sd)]:
         delattr(_sd, name)
     WORLD.proc_ranks = []
+    enter_world(None)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from ..core import ops
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import in_order_of, normalize_axes, normalize_axis
-from ..random.rng import default_random_state
+from ..random.rng import noise_state
 from ..tensor import Tensor
 from ._of_ops import unary as _unary
 
@@ -224,7 +224,7 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     drop_prob)``, so that the expected value stays the same.
 
     inp: any shape, float dtype. Returns the same shape and dtype; ``inp`` itself unless training.
-    The mask is drawn from the generator that `megengine.random.seed` seeds.
+    The mask is drawn from the generator that `megengine.random.seed` seeds; each process of a world has its own.
     AssertionError unless 0 <= drop_prob < 1, TypeError for numbers that cannot be scaled: integers and bool.
     Source: Srivastava et al., 2014, "Dropout: A Simple Way to Prevent Neural Networks from
     Overfitting".
@@ -244,7 +244,7 @@ def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
     if inp.dtype.name not in ("float32", "float16", "bfloat16"):
         raise TypeError(f"dropout: {inp.dtype.name} cannot be scaled by {1 / (1 - drop_prob):.4g}\n  fix: astype('float32') before")
     mask = ops.dropout_mask(
-        default_random_state().key(inp._device_name), shape=inp._tuple_shape, drop_prob=float(drop_prob)
+        noise_state().key(inp._device_name), shape=inp._tuple_shape, drop_prob=float(drop_prob)
     )
     if inp.dtype.name != "float32":
         mask = ops.cast(mask, dtype=inp.dtype.name)

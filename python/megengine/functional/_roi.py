@@ -220,7 +220,7 @@ def deformable_psroi_pooling(
     """Averages samples of boxes of feature maps in bins that learned offsets move.
 
     inp: [n, c, h, w], float dtype. rois: [m, 5], each (index in the batch, x1, y1, x2, y2) in
-    pixels of the image. trans: [m, 2 * k, part_size, part_size], for each of k classes, among which
+    pixels of the image. trans: [m or more, 2 * k, part_size, part_size], box n uses row n, for each of k classes, among which
     the channels are split evenly, the offsets x and y, in extents of the box once multiplied by
     trans_std. no_trans: True ignores trans. pooled_h, pooled_w: bins. sample_per_part: samples per
     bin along each axis. spatial_scale: pixels of the feature map per pixel of the image.
@@ -242,6 +242,8 @@ def deformable_psroi_pooling(
     x2, y2 = (ops.sub(ops.mul(ops.add(ops.round(v), 1.0), spatial_scale), 0.5) for v in (x2, y2))
     width, height = ops.maximum(ops.sub(x2, x1), 0.1), ops.maximum(ops.sub(y2, y1), 0.1)
     batch = ops.reshape(ops.cast(batch, dtype="int32"), shape=(m,))
+    if not no_trans and trans._tuple_shape[0] > m:
+        trans = cut(trans, 0, 0, m)
     classes = 1 if no_trans else trans._tuple_shape[1] // 2
     outs = []
     for k in range(classes):

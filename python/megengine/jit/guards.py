@@ -93,6 +93,17 @@ class _Watched:
         return None
 
 
+_BOOKKEEPING = frozenset(vars(GradManager()))
+
+
+def _own_attributes(tensor: Tensor) -> dict[str, Any]:
+    """What a program has put on a tensor."""
+    held = vars(tensor)
+    if not held or (len(held) == 1 and "grad" in held):
+        return {}
+    return {key: value for key, value in held.items() if key != "grad" and not key.startswith("_")}
+
+
 class Guards:
     """What one recording could read. ``reason(...)`` is None while it still reads the same."""
 
@@ -107,7 +118,7 @@ class Guards:
         self._sequences = _Watched(lambda sequence: sequence)
         self._entries = _Watched(lambda entry: (entry[0].get(entry[1], _MISSING),))
         self._cells = _Watched(lambda cell: (_content(cell),))
-        self._tensors = _Watched(lambda tensor: (tensor.grad,))
+        self._tensors = _Watched(lambda tensor: (tensor.grad, len(_own_attributes(tensor))))
         self._instances = _Watched(lambda value: (type(value), getattr(value, "__dict__", None)))
         self._watched: tuple[_Watched, ...] = (
             self._entries,
@@ -143,7 +154,7 @@ class Guards:
             self._unwatchable = str(reason)
         # Only what has something to watch costs time in a call.
         self._watched = tuple(watched for watched in self._watched if watched._things)
-        self._takes_tensors_only = not kwargs and all(isinstance(value, Tensor) for value in args)
+        self._takes_tensors_only = not kwargs and all(isinstance(value, Tensor) and not _own_attributes(value) for value in args)
 
     def reason_after_recording(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]
@@ -165,6 +176,7 @@ class Guards:
             and not kwargs
             and len(args) == len(leaves) == self._leaf_count
             and all(map(operator.is_, args, leaves))
+            and not any(map(vars, leaves))
         )
         if _precisions() != self._amp:
             return "autocasting was switched"
@@ -197,7 +209,8 @@ class Guards:
 
     def _shape_of(self, value: Any, name: str) -> Any:
         if isinstance(value, Tensor):
-            return Tensor
+            own = _own_attributes(value)
+            return (Tensor, self._shape_of(own, name)) if own else Tensor
         if isinstance(value, (list, tuple)):
             return (
                 type(value),
@@ -293,7 +306,7 @@ class Guards:
             self._visit_object(value, name)
 
     def _visit_tensor(self, tensor: Tensor, name: str) -> None:
-        self._tensors.add(tensor, f"{name}.grad")
+        self._tensors.add(tensor, f"{name}.grad, or another attribute,")
         for key in vars(tensor):
             if key != "grad":
                 self._entry(vars(tensor), key, f"{name}.{key}")
@@ -479,7 +492,7 @@ class Guards:
     def _check_attributes(self, value: Any, name: str) -> None:
         """Those that a subclass adds to what our class has."""
         for key in vars(value):
-            if not key.startswith("_"):
+            if key not in _BOOKKEEPING:
                 self._entry(vars(value), key, f"{name}.{key}")
 
     def _visit_attributes(self, value: Any, name: str) -> None:

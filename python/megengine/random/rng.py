@@ -4,6 +4,8 @@ Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a dr
 function is an op of the key, and the key is one of its inputs.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
@@ -36,6 +38,37 @@ def default_random_state() -> RandomState:
 
 _default = _core.default_random_state()
 _default.seed(_fresh_seed())
+_is_seeded = False  # by the program
+_rank: int | None = None  # in a world of processes
+_of_rank = RandomState(0)  # lives as long as programs that draw from it
+_noise = _default
+
+
+def noise_state() -> RandomState:
+    """The state that dropout draws its masks from: the default one, or in a world of processes that of this rank."""
+    return _noise
+
+
+def enter_world(rank: int | None, gather: Callable[[str], list[str]] | None = None) -> None:
+    """Initial weights are the same in all processes from here on, masks are not. rank: None when the world ends.
+
+    gather: gives what each process gave, by rank. A process whose program called `seed` keeps that seed; the others take rank 0's.
+    """
+    global _rank, _noise
+    _rank = rank
+    if rank is None or gather is None:
+        _noise = _default
+        return
+    first = gather(str(_default.current_seed))[0]
+    if not _is_seeded:
+        _default.seed(int(first))
+    _noise = _of_rank
+    _noise.seed(_seed_of_rank())
+
+
+def _seed_of_rank() -> int:
+    mixed = np.random.SeedSequence([_default.current_seed, _rank or 0])
+    return int(mixed.generate_state(1, np.uint64)[0])
 
 
 def _checked_seed(seed: IntLike) -> int:
@@ -49,14 +82,19 @@ def seed(seed: int) -> None:
     """Start the global generator anew: that of module functions, dropout and initial weights.
 
     seed: at least 0 (ValueError). The same seed and the same calls give the same numbers, on every
-    instruction set and number of threads.
+    instruction set and number of threads. In a world of processes the masks of dropout follow from the
+    seed and the rank, all else from the seed alone.
 
     >>> from megengine import random
     >>> random.seed(1); a = random.uniform(size=(2,)).numpy()
     >>> random.seed(1); bool((a == random.uniform(size=(2,)).numpy()).all())
     True
     """
-    default_random_state().seed(_checked_seed(seed))
+    global _is_seeded
+    _default.seed(_checked_seed(seed))
+    _is_seeded = True
+    if _rank is not None:
+        _noise.seed(_seed_of_rank())
 
 
 def _shape(size: IntsLike | None, default: Shape = (1,)) -> Shape:
@@ -287,7 +325,8 @@ class RNG:
     def permutation(self, n: int | Tensor, *, dtype: DTypeLike = "int32") -> Tensor:
         """Return 0 .. n - 1, or the entries of a Tensor along axis 0, in random order.
 
-        n: a number (ValueError below 0), or a Tensor, whose shape and dtype the result has.
+        n: a number (ValueError below 0), or a Tensor, whose shape and dtype the result has; of a 0-d
+        Tensor it is [n].
         dtype: of the result for a number, int32 by default.
 
         >>> from megengine import random
@@ -295,8 +334,8 @@ class RNG:
         >>> sorted(order.tolist()), order.dtype.name
         ([0, 1, 2, 3, 4], 'int32')
         """
-        if isinstance(n, Tensor) and n.ndim:
-            return self._placed(self._shuffled(n))
+        if isinstance(n, Tensor):
+            return self._placed(self._shuffled(n if n.ndim else ops.reshape(n, shape=(1,))))
         count = as_int(n, "permutation")
         if count < 0:
             raise ValueError(f"permutation: n = {count} is negative")

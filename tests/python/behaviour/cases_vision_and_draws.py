@@ -72,3 +72,14 @@ def ask_names_of_a_network():
     net.modify_opr_names("net")
     names = [opr.name.split(".")[0] for opr in net.all_oprs if opr.name.startswith("net.")]
     return len(names) > 2, set(names), net.metadata and net.metadata.get("graph_modified"), [v.name for v in net.output_vars], [v.name for v in net.input_vars]
+
+
+def ask_moved_regions_with_more_rows_of_offsets_than_boxes():
+    draw = np.random.RandomState(0)
+    x, rows = Tensor(draw.rand(1, 4, 8, 8).astype("float32")), draw.rand(5, 2, 3, 3).astype("float32")
+    box = Tensor(np.array([[0, 1, 1, 6, 6]], "float32"))
+    return [F.deformable_psroi_pooling(x, box, Tensor(rows[:n]), False, 3, 3, 3, 4, 1.0) for n in (1, 2, 5)]
+
+
+def ask_a_permutation_of_a_tensor_of_one_number():
+    return mge.random.permutation(Tensor(7)), mge.random.permutation(Tensor([7])), mge.random.permutation(1)
