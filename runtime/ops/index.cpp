@@ -222,7 +222,8 @@ std::vector<Type> infer_checked_index(const OpCall& call) {
 
 std::vector<Type> infer_coordinates(const OpCall& call) {
     const Shape shape(std::span<const int64_t>(call.integers("shape")));
-    normalize_axis(call.integer("axis"), shape.rank(), call.op.name);
+    const int axis = normalize_axis(call.integer("axis"), shape.rank(), call.op.name);
+    check_places_fit(call, shape[axis]);
     return {{DType::i32, shape}};
 }
 
@@ -271,6 +272,7 @@ std::vector<TensorRef> run_mask_select(const OpCall& call, std::span<const Tenso
                cat("mask_select M1: the mask is ", to_string(Type{DType::b8, x.shape}), ", not ",
                    to_string(mask)),
                "broadcast the mask, or compare to make it bool");
+    check_places_fit(call, x.numel());
     const HostView data(inputs[0]), flag_data(inputs[1]);
     const auto* flags = flag_data.as<uint8_t>();
     const Ints offsets = true_offsets(flags, x.numel());
@@ -306,6 +308,7 @@ std::vector<TensorRef> run_nonzero(const OpCall& call, std::span<const TensorRef
     if (mask.dtype != DType::b8)
         refuse(call, cat("nonzero M1: the mask is bool, not ", info(mask.dtype).name),
                "compare with 0", ErrorKind::type);
+    for (const int64_t extent : mask.shape) check_places_fit(call, extent);
     const HostView data(inputs[0]);
     const auto* flags = data.as<uint8_t>();
     const Ints offsets = true_offsets(flags, mask.numel());

@@ -53,6 +53,7 @@ std::vector<Type> infer_arg(const OpCall& call) {
     if (x.dtype == DType::c64)
         refuse(call, cat(call.op.name, " U3: complex numbers have no order"), {}, ErrorKind::type);
     const int axis = normalize_axis(call.integer("axis"), x.rank(), call.op.name);
+    check_places_fit(call, x.shape[axis]);
     const Shape shape = reduced_shape(call, x.shape, {axis}, call.flag("keepdims"));
     check_not_empty(call, x, shape);
     return {{DType::i32, shape}};

@@ -20,6 +20,7 @@ std::vector<Type> infer_sort(const OpCall& call) {
         refuse(call, cat(call.op.name, " S1: complex numbers have no order"), {}, ErrorKind::type);
     Shape shape = x.shape;
     const int axis = axis_of(call);
+    check_places_fit(call, shape[axis]);
     if (call.op.name == "topk") {
         const int64_t k = call.integer("k");
         if (k < 1 || k > shape[axis])

@@ -1,6 +1,7 @@
 #include "runtime/ops/window.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace megjit::runtime {
 namespace {
@@ -23,6 +24,14 @@ void refuse(const OpCall& call, std::string why, std::string fix, ErrorKind kind
                 .why = std::move(why),
                 .fix = std::move(fix)},
                kind);
+}
+
+void check_places_fit(const OpCall& call, int64_t extent) {
+    if (extent > INT32_MAX)
+        refuse(call,
+               cat(call.op.name, " I1: places are int32, and there are ", extent,
+                   ", more than 2^31 - 1"),
+               "cut the tensor into parts");
 }
 
 std::array<int64_t, 3> per_axis(const OpCall& call, std::string_view name, int dims,

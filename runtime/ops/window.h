@@ -24,6 +24,9 @@ struct Window {
 [[noreturn]] void refuse(const OpCall& call, std::string why, std::string fix = {},
                          ErrorKind kind = ErrorKind::operands);
 
+// Places along an axis are int32: no op gives those of a longer one.
+void check_places_fit(const OpCall& call, int64_t extent);
+
 // One value per spatial axis; a single value serves all of them. `lowest` is the least that is
 // allowed.
 std::array<int64_t, 3> per_axis(const OpCall& call, std::string_view name, int dims,

@@ -77,6 +77,36 @@ TEST_F(OpFacts, ReductionsRunOverTheAxesOfTheirAttribute) {
     }
 }
 
+// Types alone: nothing so large is allocated.
+TEST_F(OpFacts, PlacesAlongALongerAxisThanInt32CountsAreRefused) {
+    const int64_t most = INT32_MAX;
+    const auto refuses = [](const char* name, const Attrs& attrs, std::vector<Type> inputs) {
+        const OpDef& op = find_op(name);
+        const OpCall call{op, attrs, inputs};
+        try {
+            if (op.direct) op.direct(call, {});
+            else infer(call);
+        } catch (const UserError& error) {
+            EXPECT_EQ(error.kind, ErrorKind::operands) << name;
+            return error.message.text().find("2147483648") != std::string::npos;
+        }
+        return false;
+    };
+    const int64_t axis = 1, keep = 0, no = 0, one = 1;
+    for (const bool is_long : {false, true}) {
+        const Type x{DType::f32, {2, most + is_long}};
+        EXPECT_EQ(refuses("argmax", {axis, keep}, {x}), is_long);
+        EXPECT_EQ(refuses("argmin", {axis, keep}, {x}), is_long);
+        EXPECT_EQ(refuses("sort", {axis, no}, {x}), is_long);
+        EXPECT_EQ(refuses("topk", {one, axis, no}, {x}), is_long);
+        EXPECT_EQ(refuses("coordinates", {std::vector<int64_t>{2, most + is_long}, axis}, {}),
+                  is_long);
+    }
+    const Type x{DType::f32, {most + 1}}, mask{DType::b8, {most + 1}};
+    EXPECT_TRUE(refuses("mask_select", {}, {x, mask}));
+    EXPECT_TRUE(refuses("nonzero", {}, {mask}));
+}
+
 TEST_F(OpFacts, AProductWithStepsTakesTheOperandsOfTheProduct) {
     for (const OpDef* op : having([](const OpDef& op) { return op.epilogue.has_value(); })) {
         const OpDef& with = op->epilogue->op();
