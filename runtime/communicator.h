@@ -62,6 +62,13 @@ public:
     // All at once; parts for one peer arrive in order. Nothing is sent to oneself.
     virtual void exchange(const Call& call, std::span<const OutgoingBytes> sends,
                           std::span<const IncomingBytes> receives) = 0;
+    // One message. A send may be held back until the next receive, and go beside it.
+    virtual void send(const Call& call, const OutgoingBytes& part) {
+        exchange(call, {&part, 1}, {});
+    }
+    virtual void receive(const Call& call, const IncomingBytes& part) {
+        exchange(call, {}, {&part, 1});
+    }
 
     // For who moves bytes in a way of its own, in calls that meet() here first.
     // "rank 1 is gone", or why the group has ended; empty while all is well. Does not wait. `peer`:

@@ -1,6 +1,7 @@
 #include "backends/sockets/operation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/debug.h"
 #include "runtime/parallel.h"
@@ -21,10 +22,46 @@ runtime::Turn::Held in_turn(World& world) {
     return world.turn().take();
 }
 
+void send_held(World& world, const std::vector<int>& peers = {}) {
+    std::vector<World::HeldSend> sent, left;
+    for (World::HeldSend& each : world.held()) {
+        const bool is_one = peers.empty() || std::ranges::find(peers, each.peer) != peers.end();
+        (is_one ? sent : left).push_back(std::move(each));
+    }
+    world.held() = std::move(left);
+    if (sent.empty()) return;
+    std::vector<runtime::OutgoingBytes> parts;
+    for (const World::HeldSend& each : sent) parts.push_back(each.part());
+    world.exchange(sent.front().call, parts, {});
+}
+
 }  // namespace
 
-Operation::Operation(Group& group, runtime::CommunicatorCall call)
-    : group_(group), call_(std::move(call)), turn_(in_turn(group.world)) {}
+Operation::Operation(Group& group, runtime::CommunicatorCall call, HeldSends held)
+    : group_(group), call_(std::move(call)), turn_(in_turn(group.world)) {
+    std::vector<World::HeldSend>& waiting = group_.world.held();
+    if (waiting.empty()) return;
+    if (held == HeldSends::joined && waiting.front().call.what == call_.what)
+        held_ = std::exchange(waiting, {});
+    else send_held(group_.world);
+    for (const World::HeldSend& each : held_) sends_.push_back(each.part());
+}
+
+bool Operation::is_held() {
+    if (!group_.world.holds_sends()) return false;
+    for (size_t i = held_.size(); i < sends_.size(); ++i) {
+        const auto* bytes = static_cast<const std::byte*>(sends_[i].data);
+        held_.push_back({call_, sends_[i].peer, {bytes, bytes + sends_[i].bytes}});
+    }
+    group_.world.held() = std::move(held_);
+    return true;
+}
+
+void hold_sends(World& world, bool is_on, const std::vector<int>& peers) {
+    const runtime::Turn::Held turn = in_turn(world);
+    world.set_holds_sends(is_on);
+    send_held(world, peers);
+}
 
 void Operation::send(int peer, const void* data, size_t bytes) {
     sends_.push_back({member(peer), data, bytes});

@@ -21,9 +21,13 @@ struct Group {
     int size() const { return static_cast<int>(members.size()); }
 };
 
+// Sends that World::held() keeps go before an operation, or beside it where it is a message itself:
+// two processes that send to each other before they receive do not wait for each other.
+enum class HeldSends : uint8_t { before, joined };
+
 class Operation {
 public:
-    Operation(Group& group, runtime::CommunicatorCall call);
+    Operation(Group& group, runtime::CommunicatorCall call, HeldSends held = HeldSends::before);
 
     int rank() const { return group_.rank; }
     int size() const { return group_.size(); }
@@ -36,6 +40,8 @@ public:
     void send(int peer, const void* data, size_t bytes);
     void receive(int peer, void* data, size_t bytes);
     void run();
+    // Does the World hold back sends? Those of this operation are kept then, with their bytes.
+    bool is_held();
     // Nobody goes on before all are here.
     void meet();
     std::byte* scratch(size_t bytes);
@@ -59,7 +65,12 @@ private:
     const runtime::Turn::Held turn_;
     std::vector<runtime::OutgoingBytes> sends_;
     std::vector<runtime::IncomingBytes> receives_;
+    std::vector<World::HeldSend> held_;  // of earlier calls, among sends_
     std::atomic<int> gone_ = -1;  // whose offer could not be read
 };
+
+// From now on sends go at once, or (`is_on`) wait for the next message that is received. Those to
+// `peers`, ranks of the world, are sent; all where it is empty.
+void hold_sends(World& world, bool is_on, const std::vector<int>& peers);
 
 }  // namespace megjit::sockets

@@ -283,4 +283,16 @@ void SocketCommunicator::exchange(const Call& call, std::span<const OutgoingByte
     op.run();
 }
 
+void SocketCommunicator::send(const Call& call, const OutgoingBytes& part) {
+    Operation op(group_, named(call), HeldSends::joined);
+    op.send(part.peer, part.data, part.bytes);
+    if (!op.is_held()) op.run();
+}
+
+void SocketCommunicator::receive(const Call& call, const IncomingBytes& part) {
+    Operation op(group_, named(call), HeldSends::joined);
+    op.receive(part.peer, part.data, part.bytes);
+    op.run();
+}
+
 }  // namespace megjit::sockets

@@ -28,6 +28,8 @@ public:
     void broadcast(const Call& call, const void* in, void* out, size_t bytes, int root) override;
     void exchange(const Call& call, std::span<const runtime::OutgoingBytes> sends,
                   std::span<const runtime::IncomingBytes> receives) override;
+    void send(const Call& call, const runtime::OutgoingBytes& part) override;
+    void receive(const Call& call, const runtime::IncomingBytes& part) override;
     std::string lost(int peer) override;
     [[noreturn]] void give_up(const Call& call, std::string what, std::string why) override;
     double seconds() const override { return world_->seconds(); }

@@ -48,6 +48,17 @@ public:
                   std::span<const runtime::OutgoingBytes> sends,
                   std::span<const runtime::IncomingBytes> receives);
     void close();
+    // Of a group of messages: sends that wait for a receive, with a copy of their bytes. For who
+    // has the turn.
+    struct HeldSend {
+        runtime::CommunicatorCall call;
+        int peer = 0;
+        std::vector<std::byte> bytes;
+        runtime::OutgoingBytes part() const { return {peer, bytes.data(), bytes.size()}; }
+    };
+    std::vector<HeldSend>& held() { return held_; }
+    bool holds_sends() const { return holds_sends_; }
+    void set_holds_sends(bool is_on) { holds_sends_ = is_on; }
     // For large operations whose members are all near: as long as one is under way, the others may
     // read what it offers. `lose`: that failed, so that the peer has ended its part.
     bool is_near(int rank) const;
@@ -99,6 +110,8 @@ private:
     WorldOptions options_;
     std::atomic<double> seconds_;  // also read by who watches a GPU
     runtime::Turn turn_{"an exchange with other processes"};
+    std::vector<HeldSend> held_;
+    bool holds_sends_ = false;
     const runtime::CommunicatorCall* call_ = nullptr;
     uint64_t hash_ = 0;
     std::string text_;  // as it is sent

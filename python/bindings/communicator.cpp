@@ -69,6 +69,10 @@ public:
         return by_rank;
     }
     void set_seconds(double seconds) { world_->set_seconds(seconds); }
+    void hold_sends(bool is_on, const std::vector<int>& peers) {
+        const runtime::WithoutHostLock others_run;
+        sockets::hold_sends(*world_, is_on, peers);
+    }
     void close() { world_->close(); }
 
 private:
@@ -112,6 +116,9 @@ void bind_communicator(nb::module_& m) {
         .def("add_group", &PyWorld::add_group, nb::arg("key"), nb::arg("members"))
         .def("gather", &PyWorld::gather, nb::arg("text"), "What each process gave, by rank.")
         .def("set_seconds", &PyWorld::set_seconds, nb::arg("seconds"))
+        .def(
+            "hold_sends", &PyWorld::hold_sends, nb::arg("is_on"), nb::arg("peers"),
+            "Whether sends wait for the next message that is received, to go beside it. Those that wait for `peers`, or all, are sent.")
         .def("close", &PyWorld::close);
 #endif
     m.def("set_bucket_sizes", [](size_t first, size_t others) {

@@ -321,10 +321,9 @@ TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device,
                              wanted.value_or(default_dtype(category_of_number(value.ptr()))),
                              constant, device);
     if (value.is_none())
-        runtime::user_error(
-            {.what = "the operand is None and is not supported.",
-             .fix = "pass a Tensor, a number or an array"},
-            runtime::ErrorKind::type);
+        runtime::user_error({.what = "the operand is None and is not supported.",
+                             .fix = "pass a Tensor, a number or an array"},
+                            runtime::ErrorKind::type);
     return tensor_from_numpy(value, constant, device, wanted);
 }
 

@@ -735,6 +735,11 @@ class World:
 
     def set_seconds(self, seconds: float) -> None: ...
 
+    def hold_sends(self, is_on: bool, peers: Sequence[int]) -> None:
+        """
+        Whether sends wait for the next message that is received, to go beside it. Those that wait for `peers`, or all, are sent.
+        """
+
     def close(self) -> None: ...
 
 def set_bucket_sizes(first: int, others: int) -> None:

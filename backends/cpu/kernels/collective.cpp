@@ -105,19 +105,17 @@ Prepared prepare_all_to_all(const OpCall& call, std::span<const Type> outputs) {
 
 Prepared prepare_send(const OpCall& call, std::span<const Type> outputs) {
     return collective(
-        call, outputs, cat("a message of ", to_string(call.inputs[0])),
+        call, outputs, "a message",
         [peer = static_cast<int>(call.integer("peer")), bytes = call.inputs[0].bytes()](
             Communicator& group, const Communicator::Call& as, const void* x, void*) {
-        const OutgoingBytes part{peer, x, bytes};
-        group.exchange(as, {&part, 1}, {});
+        group.send(as, {peer, x, bytes});
     });
 }
 Prepared prepare_receive(const OpCall& call, std::span<const Type> outputs) {
-    return collective(call, outputs, cat("a message of ", to_string(outputs[0])),
+    return collective(call, outputs, "a message",
                       [peer = static_cast<int>(call.integer("peer")), bytes = outputs[0].bytes()](
                           Communicator& group, const Communicator::Call& as, const void*, void* y) {
-        const IncomingBytes part{peer, y, bytes};
-        group.exchange(as, {}, {&part, 1});
+        group.receive(as, {peer, y, bytes});
     });
 }
 

@@ -222,6 +222,8 @@ def remote_send(inp: Tensor, dest_rank: int) -> None:
     key = _message_key(get_rank(), dest_rank)
     by_nccl = _sd.sends_by_nccl and _nccl.serves("send_to", inp, WORLD)
     get_client().user_set(key, [list(inp._tuple_shape), inp.dtype.name, wants_gradient, by_nccl])
+    if _sd.group_depth:
+        _sd.held_messages = {**(_sd.held_messages or {}), key: dest_rank}
     _run("send_to", inp, WORLD, peer=dest_rank)
 
 
@@ -252,12 +254,25 @@ def remote_recv(
 
     _need_group("remote_recv")
     _check_peer("src_rank", src_rank)
-    shape, dtype, wants_gradient, by_nccl = get_client().user_pop(_message_key(src_rank, get_rank()))
+    shape, dtype, wants_gradient, by_nccl = _announced(_message_key(src_rank, get_rank()))
     gradient_way = Tensor(0.0, device=_sd.gpu if by_nccl else "cpu0")
     if wants_gradient:
         _core.track(gradient_way)
     result: Any = _run("receive_from", gradient_way, WORLD, peer=src_rank, shape=shape, dtype=dtype)
+    _sd.held_messages = None  # they went beside it
     return result if device is None else result.to(device)
+
+
+def _announced(key: str) -> Any:
+    """What the sender of a message says of it. Meanwhile what a group holds back is sent to those who begin to receive it: they may send after that."""
+    while True:
+        held = _sd.held_messages or {}
+        found = get_client()._pop_message(key, list(held))
+        if found[0]:
+            return found[1]
+        peers = {held[each] for each in found[1]}
+        _sd.held_messages = {each: peer for each, peer in held.items() if peer not in peers}
+        _sd.world.hold_sends(True, sorted(peers))
 
 
 def collective_comm(

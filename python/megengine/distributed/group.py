@@ -36,6 +36,8 @@ class StaticData:
     world: Any = None  # the connections, of _core
     seconds: float = 600.0  # how long an operation waits for what others do
     messages: dict[str, int] | None = None  # how many went each way between two processes
+    group_depth: int = 0  # how many groups of messages have begun
+    held_messages: dict[str, int] | None = None  # of such a group: under which key the receiver finds what was sent -> its rank
     sends_by_nccl: bool = False  # messages, too
     gpu: str | None = None  # "gpu0": on which this process exchanges tensors by NCCL
     places: dict[int, str] | None = None  # by rank: its NCCL and its GPU, or why it has none

@@ -46,21 +46,34 @@ def get_free_ports(num: int) -> list[int]:
 
 
 def group_start() -> None:
-    """Begins a group of collective operations. It does nothing, because here each operation starts at once.
+    """Begins a group of messages: what `remote_send` gives waits for the next `remote_recv`, and goes beside it.
+
+    Processes that all send before they receive need that, because a large message waits for its receiver. Groups nest; other operations, and
+    the end of the group, send what waits. Messages of GPUs that go by NCCL, and those of traced functions that run, are not grouped. It does
+    nothing in one process.
 
     >>> from megengine import distributed as dist
     >>> dist.group_start()
     >>> dist.group_end()
     """
+    _sd.group_depth += 1
+    if _sd.world is not None and _sd.group_depth == 1:
+        _sd.world.hold_sends(True, [])
 
 
 def group_end() -> None:
-    """Ends a group of collective operations that `group_start` began. It does nothing, either.
+    """Ends a group of messages that `group_start` began; sends what waits. RuntimeError where none was begun.
 
     >>> from megengine import distributed as dist
     >>> dist.group_start()
     >>> dist.group_end()
     """
+    if _sd.group_depth == 0:
+        raise RuntimeError("group_end: no group was begun\n  fix: call group_start() before")
+    _sd.group_depth -= 1
+    if _sd.world is not None and _sd.group_depth == 0:
+        _sd.held_messages = {}
+        _sd.world.hold_sends(False, [])
 
 
 def get_offsets(shapes: Iterable[Sequence[int]]) -> list[int]:

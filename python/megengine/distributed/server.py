@@ -161,6 +161,16 @@ class Methods:
         """Wait until a value is stored under the key; the value is removed."""
         return self._wait_for(self.user_dict, key, take=True)
 
+    def pop_message(self, key: str, held: list[str]) -> list[Any]:
+        """Wait until a value is stored under the key: [True, value], which is removed; or until one of ``held`` is taken: [False, those]."""
+        with self.lock:
+            self._wait(
+                lambda: key in self.user_dict or any(each not in self.user_dict for each in held), SECONDS, lambda: f"nobody set {key!r}"
+            )
+            if key in self.user_dict:
+                return [True, self.user_dict.pop(key)]
+            return [False, [each for each in held if each not in self.user_dict]]
+
     def bcast_val(self, val: Any, key: str, size: int) -> Any:
         """The value that one of ``size`` callers gave (the others give None)."""
         with self.lock:
@@ -410,6 +420,10 @@ class Client:
     def user_pop(self, key: str) -> Any:
         """Waits until there is a value under ``key``, removes it, and returns it."""
         return self._call("user_pop", key)
+
+    def _pop_message(self, key: str, held: list[str]) -> list[Any]:
+        """Wait for what a sender says under the key, or until one of the messages held back here begins to be received."""
+        return self._call("pop_message", key, held)
 
     def bcast_val(self, val: Any, key: str, size: int) -> Any:
         """Sends a value from one process to others; each of them calls it and gets the value.
