@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..random.rng import enter_world
 from ._environment import LOOPBACK, Place, host_for, place_from_environment
 
 if TYPE_CHECKING:
@@ -199,6 +198,8 @@ def init_process_group(
             _sd.gpu, own_place = _nccl.own_place()
             _sd.places = dict(enumerate(_sd.world.gather(own_place)))
             _nccl.connect()
+            from ..core.random_state import enter_world
+
             enter_world(place.rank, _sd.world.gather)
     except BaseException:
         _report_failure(traceback.format_exc())
@@ -299,6 +300,8 @@ def _forget() -> None:
         _sd.server._close()
     for name in [name for name in vars(_sd)]:
         delattr(_sd, name)
+    from ..core.random_state import enter_world
+
     WORLD.proc_ranks = []
     enter_world(None)
 

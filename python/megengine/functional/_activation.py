@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from ..core import ops
+from ..core.random_state import noise_state
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import in_order_of, normalize_axes, normalize_axis
-from ..random.rng import noise_state
 from ..tensor import Tensor
 from ._of_ops import unary as _unary
 

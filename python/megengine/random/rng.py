@@ -4,14 +4,13 @@ Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a dr
 function is an op of the key, and the key is one of its inputs.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .. import _core
 from .._core import RandomState
-from ..core import apply_const, ops
+from ..core import apply_const, ops, random_state
+from ..core.random_state import default_random_state, fresh_seed
 from ..core.tensor.dtype import dtype_name
 from ..core.tensor.shapes import IntLike, IntsLike, Shape, as_int, as_ints
 from ..core.tensor.shapes import broadcast_to as _broadcast_to
@@ -21,54 +20,6 @@ __all__ = [
     "seed", "RNG", "uniform", "normal", "gamma", "beta", "poisson", "multinomial", "permutation",
     "shuffle", "exponential",
 ]  # fmt: skip
-
-
-# Generators without a seed of their own start from numbers drawn here.
-_fresh_seeds = np.random.SeedSequence()
-
-
-def _fresh_seed() -> int:
-    return int(_fresh_seeds.spawn(1)[0].generate_state(1, np.uint64)[0])
-
-
-def default_random_state() -> RandomState:
-    """The state that module functions, dropout and initialisers draw from."""
-    return _default
-
-
-_default = _core.default_random_state()
-_default.seed(_fresh_seed())
-_is_seeded = False  # by the program
-_rank: int | None = None  # in a world of processes
-_of_rank = RandomState(0)  # lives as long as programs that draw from it
-_noise = _default
-
-
-def noise_state() -> RandomState:
-    """The state that dropout draws its masks from: the default one, or in a world of processes that of this rank."""
-    return _noise
-
-
-def enter_world(rank: int | None, gather: Callable[[str], list[str]] | None = None) -> None:
-    """Initial weights are the same in all processes from here on, masks are not. rank: None when the world ends.
-
-    gather: gives what each process gave, by rank. A process whose program called `seed` keeps that seed; the others take rank 0's.
-    """
-    global _rank, _noise
-    _rank = rank
-    if rank is None or gather is None:
-        _noise = _default
-        return
-    first = gather(str(_default.current_seed))[0]
-    if not _is_seeded:
-        _default.seed(int(first))
-    _noise = _of_rank
-    _noise.seed(_seed_of_rank())
-
-
-def _seed_of_rank() -> int:
-    mixed = np.random.SeedSequence([_default.current_seed, _rank or 0])
-    return int(mixed.generate_state(1, np.uint64)[0])
 
 
 def _checked_seed(seed: IntLike) -> int:
@@ -90,11 +41,7 @@ def seed(seed: int) -> None:
     >>> random.seed(1); bool((a == random.uniform(size=(2,)).numpy()).all())
     True
     """
-    global _is_seeded
-    _default.seed(_checked_seed(seed))
-    _is_seeded = True
-    if _rank is not None:
-        _noise.seed(_seed_of_rank())
+    random_state.start(_checked_seed(seed))
 
 
 def _shape(size: IntsLike | None, default: Shape = (1,)) -> Shape:
@@ -149,7 +96,7 @@ class RNG:
         self._device = None if device is None else str(device)
         if self._device is not None:
             _core.find_device(self._device)
-        started = _fresh_seed() if seed is None else _checked_seed(seed)
+        started = fresh_seed() if seed is None else _checked_seed(seed)
         self._seed: int | None = started  # None: the global generator, whose seed may change
         self._state = RandomState(started)
 
@@ -371,7 +318,7 @@ class RNG:
 
 def _default_rng() -> RNG:
     rng = RNG.__new__(RNG)
-    rng._device, rng._seed, rng._state = None, None, _default
+    rng._device, rng._seed, rng._state = None, None, default_random_state()
     return rng
 
 

@@ -1,0 +1,64 @@
+"""The random states of a process: the one that all draw from, and the one of dropout's masks, which differs between the ranks of a world."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .. import _core
+from .._core import RandomState
+
+# Generators without a seed of their own start from numbers drawn here.
+_fresh_seeds = np.random.SeedSequence()
+
+
+def fresh_seed() -> int:
+    return int(_fresh_seeds.spawn(1)[0].generate_state(1, np.uint64)[0])
+
+
+def default_random_state() -> RandomState:
+    """The state that module functions, dropout and initialisers draw from."""
+    return _default
+
+
+_default = _core.default_random_state()
+_default.seed(fresh_seed())
+_is_seeded = False  # by the program
+_rank: int | None = None  # in a world of processes
+_of_rank = RandomState(0)  # lives as long as programs that draw from it
+_noise = _default
+
+
+def noise_state() -> RandomState:
+    """The state that dropout draws its masks from: the default one, or in a world of processes that of this rank."""
+    return _noise
+
+
+def enter_world(rank: int | None, gather: Callable[[str], list[str]] | None = None) -> None:
+    """Initial weights are the same in all processes from here on, masks are not. rank: None when the world ends.
+
+    gather: gives what each process gave, by rank. A process whose program called `seed` keeps that seed; the others take rank 0's.
+    """
+    global _rank, _noise
+    _rank = rank
+    if rank is None or gather is None:
+        _noise = _default
+        return
+    first = gather(str(_default.current_seed))[0]
+    if not _is_seeded:
+        _default.seed(int(first))
+    _noise = _of_rank
+    _noise.seed(_seed_of_rank())
+
+
+def _seed_of_rank() -> int:
+    mixed = np.random.SeedSequence([_default.current_seed, _rank or 0])
+    return int(mixed.generate_state(1, np.uint64)[0])
+
+
+def start(seed: int) -> None:
+    """Start both states anew."""
+    global _is_seeded
+    _default.seed(seed)
+    _is_seeded = True
+    if _rank is not None:
+        _noise.seed(_seed_of_rank())
