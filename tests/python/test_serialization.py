@@ -116,6 +116,45 @@ def test_dates_without_a_unit_are_refused(rest):
         round_trip(Lying())
 
 
+def of_numpy(name, *args):
+    """A pickle that makes a class of NumPy's by its `__new__`."""
+    return b"\x80\x02cnumpy\n" + name + b"\n" + pickle.dumps(args, 2)[2:-1] + b"\x81."
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x80\x02}" + b")" + b"\x85" * 300_000 + b"K\x01s.", "nest more than"),
+        (b"\x80\x04\x8f(" + b")" + b"\x85" * 300_000 + b"\x90.", "nest more than"),
+        (of_numpy(b"void", 10**7), "made by __new__"),
+        (of_numpy(b"ndarray", (10**7,)), "made by __new__"),
+    ],
+    ids=["a key", "an element", "void", "ndarray"],
+)
+def test_no_pickle_ends_the_process_or_names_a_size(content, message):
+    with pytest.raises(RuntimeError, match=message):
+        load(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("shape", [(3,), (-1, -1), (1, 0), (2**62,)])
+def test_arrays_of_objects_that_lie_about_their_shape_are_refused(shape):
+    """NumPy reads behind the end of the list."""
+
+    class Lying:
+        def __reduce__(self):
+            return np.empty(0).__reduce__()[0], (np.ndarray, (0,), b"b"), (1, shape, np.dtype("O"), False, [1])
+
+    with pytest.raises(RuntimeError, match="not of its shape"):
+        round_trip(Lying())
+
+
+def test_tuples_as_deep_as_python_pickles_come_back():
+    deep = ()
+    for _ in range(300):
+        deep = (deep, 1)
+    assert round_trip({deep: [deep, (deep,)]}) == {deep: [deep, (deep,)]}
+
+
 def test_object_and_fortran_arrays_come_back():
     assert round_trip(np.array([1, "a", None], dtype=object)).tolist() == [1, "a", None]
     assert round_trip(np.zeros((2, 3), order="F")).flags.f_contiguous

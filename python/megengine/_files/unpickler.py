@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
+import math
 import os
 import pickle
 import re
@@ -74,6 +75,15 @@ def read(file: IO[bytes], admission: admitted.Admission, **options: Any) -> Any:
 
 
 _Base: Any = pickle._Unpickler  # type checkers know neither its stack nor its load_* methods
+_DEEPEST = 1000  # tuples in tuples; a pickler with Python's limit of recursion writes fewer
+
+
+def _noting_depth(load: Callable[[Any], None]) -> Callable[[Any], None]:
+    def load_tuple(unpickler: Any) -> None:
+        load(unpickler)
+        unpickler._note_depth(unpickler._depth_of(unpickler.stack[-1]))
+
+    return load_tuple
 
 
 class _Unpickler(_Base):  # type: ignore[misc]  # as said above
@@ -85,6 +95,7 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
         super().__init__(file, **options)
         self._admission = admission
         self._callable: set[int] = set()  # ids of what was found and may be called
+        self._nested: dict[int, tuple[int, Any]] = {}  # what holds tuples, kept alive for its id: how deep, itself
 
     def find_class(self, module: str, name: str) -> Any:
         found, may_be_called = self._find(_PYTHON2_MODULES.get(module, module), name)
@@ -137,11 +148,37 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
             raise pickle.UnpicklingError("state for a class or a function")
         if isinstance(target, np.dtype):
             _check_dtype(target, self.stack[-1])
+        if isinstance(target, np.ndarray):
+            _check_array(self.stack[-1])
         super().load_build()
 
     def load_reduce(self) -> None:
-        self._check_call(self.stack[-2], self.stack[-1])
+        args = self.stack[-1]
+        self._check_call(self.stack[-2], args)
         super().load_reduce()
+        self._note_depth(self._depth_of(args))
+
+    def load_newobj(self) -> None:
+        kind, args = self.stack[-2:]
+        _check_new(kind, args)
+        super().load_newobj()
+        self._note_depth(self._depth_of(args))
+
+    def load_newobj_ex(self) -> None:
+        kind, args, named = self.stack[-3:]
+        _check_new(kind, (*args, *named.values()))
+        super().load_newobj_ex()
+        self._note_depth(max(self._depth_of(args), self._depth_of((*named.values(),))))
+
+    def _depth_of(self, parts: tuple[Any, ...]) -> int:
+        return 1 + max((self._nested[id(part)][0] if id(part) in self._nested else type(part) is tuple for part in parts), default=0)
+
+    def _note_depth(self, depth: int) -> None:
+        """The hash of a tuple descends on C's stack, whose end is the process's."""
+        if depth > _DEEPEST:
+            raise pickle.UnpicklingError(f"tuples nest more than {_DEEPEST} deep")
+        if depth > 1:
+            self._nested[id(self.stack[-1])] = depth, self.stack[-1]
 
     def _instantiate(self, klass: Any, args: Any) -> None:
         self._check_call(klass, args)
@@ -157,6 +194,10 @@ class _Unpickler(_Base):  # type: ignore[misc]  # as said above
 
     dispatch[pickle.BUILD[0]] = load_build
     dispatch[pickle.REDUCE[0]] = load_reduce
+    dispatch[pickle.NEWOBJ[0]] = load_newobj
+    dispatch[pickle.NEWOBJ_EX[0]] = load_newobj_ex
+    for _code in (pickle.TUPLE[0], pickle.TUPLE1[0], pickle.TUPLE2[0], pickle.TUPLE3[0]):
+        dispatch[_code] = _noting_depth(_Base.dispatch[_code])
     dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
 
 
@@ -255,6 +296,22 @@ def _is_called_by_pickles(found: type) -> bool:
     return issubclass(found, (Tensor, enum.Enum, FrozenDict, FrozenList, Device))
 
 
+def _check_new(kind: Any, args: Any) -> None:
+    """Nothing is made of a size that the file merely names: np.void(10**12), np.ndarray((10**12,))."""
+    if isinstance(kind, type) and issubclass(kind, (np.ndarray, np.generic, np.dtype)):
+        raise pickle.UnpicklingError(f"a {kind.__name__} made by __new__")
+    if any(isinstance(arg, range) for arg in args) or isinstance(kind, type) and issubclass(kind, bytes) and any(type(arg) is int for arg in args):
+        raise pickle.UnpicklingError("a size in place of a content")
+
+
+def _check_array(state: Any) -> None:
+    """NumPy takes as many objects from the list as the shape says, also behind its end."""
+    shape, dtype, _, content = state[-4:] if isinstance(state, tuple) and len(state) in (4, 5) else (None,) * 4
+    sound = isinstance(shape, tuple) and all(type(edge) is int and edge >= 0 for edge in shape) and isinstance(dtype, np.dtype)
+    if not sound or dtype.hasobject and not (type(content) is list and len(content) == math.prod(shape)):
+        raise pickle.UnpicklingError("an array whose content is not of its shape")
+
+
 def _check_dtype(dtype: np.dtype, state: Any) -> None:
     """NumPy believes the state of a dtype: sizes and places that lie would read and write beyond arrays."""
     if not isinstance(state, tuple) or len(state) not in (8, 9):
@@ -345,6 +402,7 @@ def _plain_object(cls: type, base: Any, state: Any) -> Any:
     """copyreg._reconstructor: an object of old protocols, made without its constructor."""
     if base not in (object, int, float, str, bytes, tuple, list, dict, set):
         raise pickle.UnpicklingError(f"an object made by {base!r}")
+    _check_new(base, (state,))
     return base.__new__(cls) if base is object else base.__new__(cls, state)
 
 
