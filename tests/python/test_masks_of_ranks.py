@@ -7,6 +7,9 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 from megengine import distributed as dist
+from megengine import jit
+from megengine.autodiff import GradManager
+from megengine.core import random_state
 from megengine.jit import trace
 
 
@@ -56,3 +59,47 @@ def test_one_process_draws_as_without_a_world():
         return F.dropout(F.ones((64,)), 0.5).numpy()
 
     assert same(main()[0], before)
+
+
+def test_a_function_that_was_traced_before_the_world_began_draws_this_ranks_masks():
+    drop, ones = trace(lambda x: F.dropout(x, 0.5), without_host=True), F.ones((64,))
+    for _ in range(3):
+        drop(ones)
+
+    def in_rank(rank):
+        random_state.enter_world(rank, lambda text: ["5", "5"])
+        mge.random.seed(5)
+        return [drop(ones).numpy() for _ in range(3)]
+
+    try:
+        first, second = in_rank(0), in_rank(1)
+        assert not any(same(a, b) for a, b in zip(first, second, strict=True))
+        assert all(same(a, b) for a, b in zip(in_rank(1), second, strict=True))
+    finally:
+        random_state.enter_world(None)
+    assert drop._guards is not None
+
+
+@pytest.mark.parametrize("options", [{"sublinear_memory_config": jit.SublinearMemoryConfig()}, {"memory_limit": "64MB"}, {}], ids=["sublinear", "limit", "plain"])
+def test_a_mask_that_is_computed_again_is_the_same(options):
+    """Gradients of a rank's dropout belong to its results, recomputed or not."""
+    w = mge.Parameter(np.ones((64, 64), "float32"))
+    gm = GradManager().attach(w)
+
+    @trace(symbolic=True, **options)
+    def step(x):
+        with gm:
+            y = x
+            for _ in range(4):
+                y = F.dropout(F.relu(y * w), 0.5)
+            gm.backward(y.sum())
+        return y, w.grad
+
+    random_state.enter_world(1, lambda text: ["7", "7"])
+    try:
+        for _ in range(3):
+            w.grad = None
+            y, grad = step(F.ones((64, 64)))
+            np.testing.assert_allclose(grad.numpy(), 4 * y.numpy())  # y is 16 w^4 where all four masks kept it, else 0
+    finally:
+        random_state.enter_world(None)

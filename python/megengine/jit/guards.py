@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from ..autodiff import Function, GradManager
+from ..core.random_state import noise_state
 from ..core.tensor.amp import state as _amp
 from ..module import Module
 from ..optimizer import Optimizer
@@ -143,6 +144,7 @@ class Guards:
         self._unwatchable: str | None = None
         self._host_random = _host_random_state()
         self._amp = _precisions()
+        self._noise = noise_state()
         self._structure = self._structure_of(args, kwargs)
         try:
             self._queue.extend(self._arguments)
@@ -180,6 +182,8 @@ class Guards:
         )
         if _precisions() != self._amp:
             return "autocasting was switched"
+        if noise_state() is not self._noise:
+            return "a world of processes began or ended"
         if not as_recorded and not _same(self._structure_of(args, kwargs), self._structure):
             return "the call has other arguments"
         for place, tensor in self._captured_leaves:
