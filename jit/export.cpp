@@ -33,6 +33,7 @@ constexpr std::pair<std::string_view, std::string_view> kTypeNames[] = {
     {"concat", "Concat"},
     {"pad", "Padding"},
     {"full", "Fill"},
+    {"shape_of", "GetVarShape"},
     {"index_get", "IndexingMultiAxisVec"},
     {"index_set", "IndexingSetMultiAxisVec"},
     {"index_add", "IndexingIncrMultiAxisVec"},
@@ -103,17 +104,34 @@ public:
     }
 
 private:
+    // Values that are computed from extents: the record has their numbers, a file the ops, since
+    // the extents of its inputs may change.
+    std::vector<bool> made_of_extents() const {
+        std::vector<bool> result(record_.values.size());
+        for (RecordId id = 0; id < result.size(); ++id)
+            result[id] = record_.values[id].extents_of.has_value();
+        for (const RecordedOp& op : record_.ops)
+            if (std::ranges::any_of(op.inputs, [&](RecordId id) { return result[id]; }))
+                for (RecordId output : op.outputs) result[output] = true;
+        return result;
+    }
+
     void find_live_ops() {
+        const std::vector<bool> varies = made_of_extents();
         std::vector<bool> needed(record_.values.size());
-        for (RecordId id : version_.results) needed[id] = true;
+        const auto need = [&](RecordId id) {
+            needed[id] = true;
+            if (const auto& of = record_.values[id].extents_of) needed[*of] = true;
+        };
+        for (RecordId id : version_.results) need(id);
         for (size_t i = record_.ops.size(); i-- > 0;) {
             const RecordedOp& op = record_.ops[i];
             const bool live = std::any_of(op.outputs.begin(), op.outputs.end(), [&](RecordId id) {
-                return needed[id] && !record_.values[id].tensor;
+                return needed[id] && (!record_.values[id].tensor || varies[id]);
             });
             if (!live) continue;
             live_.push_back(static_cast<uint32_t>(i));
-            for (RecordId input : op.inputs) needed[input] = true;
+            for (RecordId input : op.inputs) need(input);
         }
         std::reverse(live_.begin(), live_.end());
         for (uint32_t i : live_) {
@@ -173,6 +191,7 @@ private:
             ValueId input = graph_.add_input(type, static_cast<int>(i));
             has_scalar_input_ = has_scalar_input_ || is_scalar;
             if (is_scalar) input = reshaped(input, {});
+            else if (!version_.batch_read_at.empty()) input = with_fixed_batch(input);
             if (ids_.emplace(id, input).second) names_[id] = options_.inputs[i];
         }
     }
@@ -183,10 +202,27 @@ private:
         return graph_.add(std::move(node), {&type, 1})[0];
     }
 
+    // An op that stands in no record.
+    ValueId added(std::string_view op_name, Attrs attrs, ValueId input, std::string line = {}) {
+        const OpDef& op = runtime::find_op(op_name);
+        const Type type = runtime::infer({op, attrs, {&graph_.type(input), 1}})[0];
+        Node node{.op = &op, .attrs = std::move(attrs), .inputs = {input}};
+        node.where = NotedName{.node = type_name_of(op), .line = std::move(line)}.where();
+        return graph_.add(std::move(node), {&type, 1})[0];
+    }
+
+    ValueId extents_of(RecordId id) { return added("shape_of", {}, id_of(id)); }
+
+    ValueId with_fixed_batch(ValueId input) {
+        return added("fixed_batch", {graph_.type(input).shape[0], version_.batch_read_at}, input,
+                     version_.batch_read_at);
+    }
+
     // Constants, and tensors from outside that are baked in.
     ValueId id_of(RecordId id) {
         if (auto found = ids_.find(id); found != ids_.end()) return found->second;
         const RecordedValue& value = record_.values[id];
+        if (value.extents_of) return ids_[id] = extents_of(*value.extents_of);
         TensorRef tensor = value.tensor                            ? value.tensor
                            : value.slot < version_.captured.size() ? version_.captured[value.slot]
                                                                    : TensorRef{};

@@ -299,12 +299,32 @@ TensorRef GraphEditor::constant_value(ValueId id) const {
 
 // ---- edits
 
+// Operands that have other dtypes now are cast, as they would be when the op is called with them.
+void GraphEditor::promote_operands(NodeId id) {
+    const OpDef& op = *node(id).node.op;
+    const std::vector<ValueId> inputs = node(id).node.inputs;
+    if (op.promotion == runtime::Promotion::none || inputs.empty()) return;
+    std::vector<runtime::DType> dtypes;
+    for (ValueId input : inputs) dtypes.push_back(value(input).type.dtype);
+    if (std::ranges::equal(dtypes, node(id).operands, {}, {}, &Type::dtype)) return;
+    const runtime::DType to = runtime::promoted_dtype(op, dtypes);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        if (dtypes[i] == to) continue;
+        const ValueId cast =
+            add_op(ops::cast(), {std::string(runtime::info(to).name)}, {inputs[i]})[0];
+        nodes_[at(id)].node.inputs[i] = cast;
+    }
+}
+
 // The types of what `nodes` make, in their order. Others keep theirs until they belong to the
 // graph.
 void GraphEditor::infer_again(std::span<const NodeId> nodes, BatchChange batch) {
     for (NodeId id : nodes) {
+        if (node(id).node.kind != NodeKind::op) continue;
+        try {
+            promote_operands(id);
+        } catch (const runtime::UserError& error) { fail_at(node(id), error); }
         EditedNode& edited = nodes_[at(id)];
-        if (edited.node.kind != NodeKind::op) continue;
         std::vector<Type> operands;
         for (ValueId input : edited.node.inputs) operands.push_back(value(input).type);
         if (operands == edited.operands) continue;

@@ -98,6 +98,7 @@ private:
     std::vector<ValueId> append(EditedNode node, std::span<const Type> types);
     ValueId id_of(const TensorRef& tensor);
     std::vector<bool> ancestors(std::span<const ValueId> of) const;  // by node
+    void promote_operands(NodeId node);
     void infer_again(std::span<const NodeId> nodes, BatchChange batch);
     [[noreturn]] void fail_to_read(ValueId value) const;
     template <class Edit>

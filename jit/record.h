@@ -6,6 +6,7 @@
 // segment.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ struct RecordedValue {
     uint32_t slot = 0;  // outside: index into Record::outside
     uint32_t segment = 0;  // op: the segment that computes it
     TensorRef tensor = {};  // constants, and op values that follow from constants alone
+    std::optional<RecordId> extents_of = {};  // constants: they are the extents of this value
+    bool is_of_batch = false;  // it follows from the leading extent of another value
     bool is_output = false;  // alive when the call ended, or at a barrier: its data must be there
 };
 

@@ -37,6 +37,7 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
     fresh->argument_slots = version_->argument_slots;
     fresh->key = key_;
     fresh->reason = std::move(reason);
+    fresh->batch_read_at = version_->batch_read_at;
     version_ = std::move(fresh);
     values_.resize(record().values.size());
     bound_.resize(record().outside.size());
@@ -63,6 +64,10 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     if (tensor->is_constant || (captures_ && tensor->has_data() && !runtime::state_of(*tensor))) {
         value.origin = Origin::constant;
         value.tensor = tensor;
+        if (const auto found = extents_.find(tensor->id()); found != extents_.end()) {
+            value.extents_of = found->second;
+            value.is_of_batch = true;
+        }
         runtime::Rematerializer::instance().keep(*tensor);
     } else {
         value.origin = Origin::outside;
@@ -95,6 +100,16 @@ Tensors Recorder::results_of(const OpDef& op, const Attrs& attrs, std::span<cons
     for (const Type& type : runtime::infer({op, attrs, types}))
         outputs.push_back(runtime::make_placeholder(type, device));
     return outputs;
+}
+
+// x.shape[1:] does not.
+bool Recorder::is_of_batch(const OpDef& op, const Attrs& attrs,
+                           std::span<const RecordId> inputs) const {
+    const std::vector<RecordedValue>& values = version_->record.values;
+    if (&op == &ops::slice() && values[inputs[0]].extents_of &&
+        std::get<std::vector<int64_t>>(attrs[0])[0] > 0)
+        return false;
+    return std::ranges::any_of(inputs, [&](RecordId id) { return values[id].is_of_batch; });
 }
 
 // Ops between two reads are one graph, which runs on one device.
@@ -158,6 +173,7 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
     }
     is_static = is_static && small <= kMostStaticBytes;
     Tensors outputs = results_of(op, attrs, inputs, device, is_static);
+    const bool is_of_batch = is_static && this->is_of_batch(op, attrs, recorded.inputs);
     Record& rec = record();
     for (const TensorRef& output : outputs) {
         const auto id = static_cast<RecordId>(rec.values.size());
@@ -167,8 +183,9 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
              .device = &output->device(),
              .origin = Origin::op,
              .segment = segment_,
-             .tensor = is_static ? runtime::make_tensor(output->type(), output->storage())
-                                 : TensorRef{}});
+             .tensor =
+                 is_static ? runtime::make_tensor(output->type(), output->storage()) : TensorRef{},
+             .is_of_batch = is_of_batch});
         values_.push_back(output);
         output->trace = {id_, id};
         if (is_static && computed_outside)
@@ -220,8 +237,12 @@ void Recorder::add_barrier() {
 }
 
 void Recorder::on_read(Tensor& tensor) {
-    if (!is_placeholder(tensor)) return;
+    if (!is_placeholder(tensor)) {
+        if (extents_.contains(tensor.id())) note_batch_read();
+        return;
+    }
     RecordedValue& value = record().values[tensor.trace.value];
+    if (value.is_of_batch) note_batch_read();
     if (value.tensor) return;  // static: equal in every call
     if (function_.options.symbolic) {
         if (tensor.has_data()) return;  // a barrier has computed it
@@ -288,6 +309,15 @@ void Recorder::note_name(const TensorRef& tensor, std::string name) {
     if (!captures_) return;
     if (is_placeholder(*tensor)) version_->names[tensor->trace.value] = std::move(name);
     else names_.emplace(tensor->id(), std::move(name));
+}
+
+void Recorder::note_extents(const TensorRef& extents, const TensorRef& tensor) {
+    if (captures_ && follows_from_arguments(tensor))
+        extents_.emplace(extents->id(), record_id_of(tensor));
+}
+
+void Recorder::note_batch_read(const TensorRef& tensor) {
+    if (captures_ && follows_from_arguments(tensor)) note_batch_read();
 }
 
 RecordedOp* Recorder::op_that_made(const TensorRef& tensor) {

@@ -33,6 +33,13 @@ public:
     // For dump: what the body returned, and names that it gave.
     void note_results(std::span<const TensorRef> results);
     void note_name(const TensorRef& tensor, std::string name);
+    // `extents` is a constant that holds the shape of `tensor`: a dump computes it anew.
+    void note_extents(const TensorRef& extents, const TensorRef& tensor);
+    // The body takes the leading extent of `tensor` for a number.
+    void note_batch_read(const TensorRef& tensor);
+    // While it is set, what reads extents keeps them as attributes that follow the batch
+    // (OpDef::refit).
+    bool follows_batch = false;
     // Marks for the planner. UserError for what cannot be marked.
     void mark_kept(const TensorRef& tensor) { marks_of(tensor, "keep").stays = true; }
     void mark_offloaded(const TensorRef& tensor) {
@@ -45,11 +52,15 @@ private:
     runtime::Tensors results_of(const OpDef& op, const Attrs& attrs,
                                 std::span<const TensorRef> inputs, runtime::Device& device,
                                 bool is_static) const;
+    bool is_of_batch(const OpDef& op, const Attrs& attrs, std::span<const RecordId> inputs) const;
     void check_device(const OpDef& op, const runtime::Device& device) const;
     void add_barrier();
     RecordedOp* op_that_made(const TensorRef& tensor);
     Marks& marks_of(const TensorRef& tensor, std::string_view mark);
     void keep_captured();
+    void note_batch_read() {
+        if (!follows_batch && version_->batch_read_at.empty()) version_->batch_read_at = where_();
+    }
     bool follows_from_arguments(const TensorRef& tensor) const;
     runtime::Results compute_data_dependent(const OpDef& op, const Attrs& attrs,
                                             std::span<const TensorRef> inputs,
@@ -60,6 +71,7 @@ private:
     std::vector<std::pair<uint32_t, size_t>> open_backwards_;
     std::unordered_map<uint64_t, std::string> names_;  // of outside tensors, by tensor id
     std::unordered_map<uint64_t, std::string> computed_outside_;  // as Version's, by tensor id
+    std::unordered_map<uint64_t, RecordId> extents_;  // of which value, by tensor id
     bool captures_ = false;  // outside tensors become constants: once the arguments are bound
 };
 

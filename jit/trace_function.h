@@ -81,6 +81,8 @@ public:
     // Of constants that follow from this call's arguments, because their shape does: "nonzero at
     // train.py:41".
     std::unordered_map<RecordId, std::string> computed_outside;
+    // Where the host read a number that follows from a leading extent, or empty.
+    std::string batch_read_at;
     std::string updates;  // what the call rebound that outlives it: "a f32[3] tensor at
                           // train.py:41", or empty
     std::atomic<uint64_t> calls = 0;

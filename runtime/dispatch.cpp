@@ -92,19 +92,9 @@ bool needs_promotion(Promotion promotion, std::span<const TensorRef> inputs) {
 }
 
 Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs, const Device& device) {
-    DType to = inputs[0]->dtype();
-    for (const TensorRef& input : inputs) to = promote(to, input->dtype());
-    const auto refuse = [&](std::string_view wanted) {
-        user_error(
-            {.what = cat(op.name, ": needs ", wanted, ", got ", info(inputs[0]->dtype()).name,
-                         inputs.size() > 1 ? cat(" and ", info(inputs[1]->dtype()).name) : ""),
-             .fix = "convert with astype"},
-            ErrorKind::type);
-    };
-    if (op.promotion == Promotion::boolean) refuse("bool tensors");
-    if (op.promotion == Promotion::integer && info(to).category != Category::integer)
-        refuse("integer tensors");
-    if (op.promotion == Promotion::floating && !is_floating(to)) to = DType::f32;
+    std::vector<DType> dtypes;
+    for (const TensorRef& input : inputs) dtypes.push_back(input->dtype());
+    const DType to = promoted_dtype(op, dtypes);
     Tensors result(inputs.begin(), inputs.end());
     for (TensorRef& input : result) {
         if (input->dtype() == to) continue;
@@ -328,6 +318,21 @@ Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wa
         device = &other;
     }
     return device ? *device : wanted ? *wanted : host_device();
+}
+
+DType promoted_dtype(const OpDef& op, std::span<const DType> operands) {
+    DType to = operands[0];
+    for (DType dtype : operands) to = promote(to, dtype);
+    const auto refuse = [&](std::string_view wanted) {
+        user_error({.what = cat(op.name, ": needs ", wanted, ", got ", info(operands[0]).name,
+                                operands.size() > 1 ? cat(" and ", info(operands[1]).name) : ""),
+                    .fix = "convert with astype"},
+                   ErrorKind::type);
+    };
+    if (op.promotion == Promotion::boolean && to != DType::b8) refuse("bool tensors");
+    if (op.promotion == Promotion::integer && info(to).category != Category::integer)
+        refuse("integer tensors");
+    return op.promotion == Promotion::floating && !is_floating(to) ? DType::f32 : to;
 }
 
 Results compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,

@@ -90,6 +90,10 @@ private:
 // devices.
 Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wanted = nullptr);
 
+// The dtype in which an op that promotes its operands takes them all. UserError (type) for operands
+// that it does not take.
+DType promoted_dtype(const OpDef& op, std::span<const DType> operands);
+
 // `inputs` are promoted as the op asks, and copied where they lie in an order of memory that it
 // does not know. `wanted`: see device_of. Throws UserError.
 Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,

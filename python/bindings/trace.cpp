@@ -197,6 +197,25 @@ void bind_trace(nb::module_& m) {
         .def(nb::init<>())
         .def("__enter__", &Excluded::enter)
         .def("__exit__", [](Excluded& self, nb::args) { self.exit(); });
+    m.def(
+        "extents_tensor",
+        [](const Handle& tensor) {
+        const runtime::Shape& shape = tensor.value()->shape();
+        const std::vector<int32_t> extents(shape.begin(), shape.end());
+        TensorRef result = new_tensor({.dtype = runtime::DType::i32, .shape = {shape.rank()}},
+                                      extents.data(), runtime::host_device());
+        result->is_constant = true;
+        if (Recorder* recorder = Recorder::running())
+            recorder->note_extents(result, tensor.value());
+        return wrap(std::move(result));
+    }, nb::sig("def extents_tensor(tensor: Tensor) -> Tensor"),
+        "The shape as an int32 Tensor, which a trace takes for a constant and a dump computes from the tensor.");
+    m.def("note_batch_read", [](const Handle& tensor) {
+        if (Recorder* recorder = Recorder::running()) recorder->note_batch_read(tensor.value());
+    }, "The leading extent is taken for a number: a dump keeps to it.");
+    m.def("set_follows_batch", [](bool value) {
+        if (Recorder* recorder = Recorder::running()) recorder->follows_batch = value;
+    }, "Whether what is read of extents from here on becomes an attribute that follows the batch.");
     m.def("is_tracing", [] { return runtime::context().tracer != nullptr; });
     // For host values that a body turns into tensors in every call (an optimizer's learning rate):
     // a call without the body asks `getter` for the tensor.

@@ -669,6 +669,19 @@ class Excluded:
 
     def __exit__(self, *args: object) -> None: ...
 
+def extents_tensor(tensor: Tensor) -> _Tensor:
+    """
+    The shape as an int32 Tensor, which a trace takes for a constant and a dump computes from the tensor.
+    """
+
+def note_batch_read(arg: Tensor, /) -> None:
+    """The leading extent is taken for a number: a dump keeps to it."""
+
+def set_follows_batch(arg: bool, /) -> None:
+    """
+    Whether what is read of extents from here on becomes an attribute that follows the batch.
+    """
+
 def is_tracing() -> bool: ...
 
 def note_getter(arg0: Tensor, arg1: object, /) -> None: ...

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from . import _core
 from ._core import Tensor as _Tensor
-from ._core import apply_const
 from ._deprecation import deprecated
 from .core import ops
 from .core._trace_option import use_symbolic_shape
@@ -120,7 +119,7 @@ class Tensor(ArrayMethodMixin):
         """
         shape = self._tuple_shape
         if shape and use_symbolic_shape():
-            return _Shape._of(apply_const(np.array(shape, np.int32)))
+            return _Shape._of(_core.extents_tensor(self))
         return shape
 
     @property

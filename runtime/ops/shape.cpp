@@ -208,6 +208,25 @@ TensorRef zero_part(const TensorRef& like) {
     return build::full(like->shape(), 0, DType::f32, like->device());
 }
 
+std::vector<Type> infer_fixed_batch(const OpCall& call) {
+    const Type& x = call.inputs[0];
+    if (x.rank() == 0 || x.shape[0] != call.integer("batch"))
+        refuse(call,
+               cat("the recorded function read the batch of ", call.integer("batch"),
+                   " as a number, at ", call.text("line")),
+               "compute with x.shape[0] as a tensor there, or dump once for each batch");
+    return {x};
+}
+
+Tensors expand_shape_of(const OpCall& call, std::span<const TensorRef> inputs) {
+    Tensors extents;
+    for (int64_t extent : call.inputs[0].shape)
+        extents.push_back(
+            build::full({1}, static_cast<double>(extent), DType::i32, inputs[0]->device()));
+    if (extents.empty()) return {build::full({0}, 0, DType::i32, inputs[0]->device())};
+    return build::op_n("concat", extents, {int64_t{0}});
+}
+
 std::vector<AttrSpec> region_specs() {
     return {
         {"begin", AttrKind::integers}, {"end", AttrKind::integers}, {"step", AttrKind::integers}};
@@ -352,6 +371,26 @@ std::vector<OpDef> making_ops() {
          .infer = infer_full,
          .keeps = Keeps::nothing,
          .cost = moves},
+        {.name = "fixed_batch",
+         .doc =
+             "x, whose leading extent stays what it was: the program took it for a number, at `line`.",
+         .inputs = {"x"},
+         .attrs = {{"batch", AttrKind::integer}, {"line", AttrKind::text}},
+         .infer = infer_fixed_batch,
+         .grad = [](const GradCall& g) -> Grads { return {g.out_grads[0]}; },
+         .keeps = Keeps::nothing,
+         .is_view = true,
+         .expand = [](const OpCall&, std::span<const TensorRef> inputs) -> Tensors {
+        return {inputs[0]};
+    }},
+        {.name = "shape_of",
+         .doc = "The extents of x, int32.",
+         .inputs = {"x"},
+         .infer = [](const OpCall& call) -> std::vector<Type> {
+        return {{DType::i32, {call.inputs[0].rank()}}};
+    },
+         .keeps = Keeps::nothing,
+         .expand = expand_shape_of},
         {.name = "complex",
          .doc = "real + i imag.",
          .inputs = {"real", "imag"},

@@ -778,14 +778,32 @@ def test_filters_select_what_their_methods_select(small):
     assert NodeFilterName(oprs, name.swapcase(), ignorecase=False).as_count() == 0
 
 
-def test_a_variable_of_another_kind_of_dtype_is_refused():
-    net = Network()
-    a, b = net.make_input_node((2,), "float32"), net.make_input_node((2,), "float32")
-    net.add_output((a + b) * 2)
-    with pytest.raises(ValueError, match="float32.*int32.*\n.*astype"):
-        net.replace_vars({b: net.make_const(np.array([5, 6], np.int32))})
-    net.replace_vars({b: net.make_const(np.array([5, 6], np.int32)).astype("float32")})
-    np.testing.assert_array_equal(*net.infer(np.float32([1, 2])).values(), [12, 16])
+@pytest.mark.parametrize(
+    "dtype,new,result",
+    [
+        ("int32", "float32", "float32"),
+        ("int32", "float16", "float32"),
+        ("int32", "int8", "int32"),
+        ("float32", "int32", "float32"),
+        ("float32", "float16", "float32"),
+        ("float32", "uint8", "float32"),
+    ],
+)
+def test_readers_of_a_variable_of_another_dtype_promote_anew(dtype, new, result):
+    net = Network.load(dumped(lambda a, b: (a + b) * 2, np.array([1, 2], dtype), np.array([3, 4], dtype)))
+    net.replace_vars({net.input_vars[1]: net.make_const(np.array([5, 6], new))})
+    assert net.output_vars[0].dtype == result
+    (y,) = values(again(net).infer(np.array([1, 2], dtype)))
+    assert y.dtype == result
+    np.testing.assert_array_equal(y, [12, 16])
+
+
+def test_dtypes_without_a_common_one_are_refused_by_name():
+    net = Network.load(dumped(lambda a, b: a + b, np.int32([1, 2]), np.int32([3, 4])))
+    with pytest.raises(TypeError, match=r"node 'ADD' \(add\): no common dtype for int32 and uint8"):
+        net.replace_vars({net.input_vars[1]: net.make_const(np.array([5, 6], np.uint8))})
+    (y,) = values(net.infer(np.int32([1, 2]), np.int32([3, 4])))
+    np.testing.assert_array_equal(y, [4, 6])
 
 
 def test_a_variable_can_be_written_whole():

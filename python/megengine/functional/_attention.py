@@ -143,12 +143,12 @@ class _Packed:
     """Reads matrices and vectors one after the other out of a flat tensor."""
 
     def __init__(self, flat: Tensor | None) -> None:
-        self.flat = None if flat is None else ops.reshape(flat, shape=(flat.size,))
+        self.flat = None if flat is None else ops.reshape(flat, shape=(math.prod(flat._tuple_shape),))
         self.at = 0
 
     def take(self, shape: tuple[int, ...]) -> Tensor:
         begin, self.at = self.at, self.at + math.prod(shape)
-        have = 0 if self.flat is None else self.flat.size
+        have = 0 if self.flat is None else self.flat._tuple_shape[0]
         if self.at > have:
             raise ValueError(
                 f"multi_head_attention: io_weight_bias has {have} elements, needed are at least {self.at}"

@@ -1,5 +1,7 @@
 """Colour spaces. Images are [n, h, w, channels]; integer images are rounded and clipped."""
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -84,7 +86,7 @@ def _apply_matrix(
     if before is not None:
         x = ops.sub(x, apply_const(np.array(before, np.float32) * np.float32(mid)))
     shape = x._tuple_shape
-    flat = ops.reshape(x, shape=(x.size // shape[-1], shape[-1]))
+    flat = ops.reshape(x, shape=(math.prod(shape[:-1]), shape[-1]))
     y = ops.matmul(flat, apply_const(matrix.astype(np.float32)), transpose_b=True)
     y = ops.reshape(y, shape=shape[:-1] + (matrix.shape[0],))
     return (

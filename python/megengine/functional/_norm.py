@@ -1,5 +1,6 @@
 """Normalization over a batch, a group, an instance or trailing axes."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ def _channels(x: Tensor | None, c: int, fallback: float, near: Tensor) -> Tensor
     """A per-channel term as [c]."""
     if x is None:
         return ops.full(shape=(c,), value=fallback, dtype="float32", device=near)
-    if x.size != c:
+    if math.prod(x._tuple_shape) != c:
         raise ValueError(
             f"batch_norm: the input has {c} channels, but a parameter or a statistic has shape {list(x._tuple_shape)}\n"
             "  fix: make num_features of the layer the number of channels, which are axis 1"

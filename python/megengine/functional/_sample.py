@@ -2,6 +2,7 @@
 first.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def sample(
     n, c, h, w = images._tuple_shape
     if batch is None:
         batch = apply_const(np.arange(n, dtype=np.int32))
-    first_row = ops.mul(ops.reshape(batch, shape=(batch.size,) + (1,) * (y.ndim - 1)), h)
+    first_row = ops.mul(ops.reshape(batch, shape=(math.prod(batch._tuple_shape),) + (1,) * (y.ndim - 1)), h)
     pixels = ops.reshape(to_nhwc(images), shape=(n * h * w, c))  # so that a pixel is one row
     rows: list[tuple[Tensor, Tensor | None]]
     cols: list[tuple[Tensor, Tensor | None]]

@@ -1,5 +1,6 @@
 """Images: resizing, warping, regions, colours."""
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -98,7 +99,7 @@ def warp_perspective(
             mat_idx if isinstance(mat_idx, Tensor) else apply_const(np.asarray(mat_idx, np.int32))
         )
         batch = ops.cast(batch, dtype="int32")
-    if mat._tuple_shape[0] != (images._tuple_shape[0] if batch is None else batch.size):
+    if mat._tuple_shape[0] != (images._tuple_shape[0] if batch is None else math.prod(batch._tuple_shape)):
         raise ValueError(
             f"warp_perspective: {mat._tuple_shape[0]} matrices for {images._tuple_shape[0]} images"
         )

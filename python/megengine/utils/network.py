@@ -315,8 +315,8 @@ class Network:
 
         So ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well. A new variable of
         another network is copied with all that it is made of, its inputs too:
-        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``. ValueError for an integer in place of a
-        float, or the other way round.
+        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``. Where the dtype is another, operators
+        promote anew, as when they are called with the new variable.
 
         >>> import megengine.functional as F, numpy as np
         >>> net = Network()
@@ -326,12 +326,6 @@ class Network:
         >>> [y.tolist() for y in net.infer(np.float32([-1, 2])).values()]
         [[1.0, 3.0]]
         """
-        for before, after in repl_dict.items():
-            if before.dtype.kind != after.dtype.kind:
-                raise ValueError(
-                    f"replace_vars: {before.name} is {before.dtype}, and {after.name} {after.dtype}: what reads it would compute in another dtype\n"
-                    f"  fix: replace it by new.astype({before.dtype.name!r}), or make the operators again"
-                )
         new = self._ids_with_copies(list(repl_dict.values()))
         self._edit("replace", list(zip(map(self._id_of, repl_dict), new, strict=True)))
 
@@ -351,7 +345,9 @@ class Network:
     def reset_batch_size(self, batchsize: int, *, blacklist: Sequence[str | VarNode] = ()) -> None:
         """Gives all inputs the leading extent ``batchsize``, but for those in ``blacklist`` (names or variables).
 
-        Reshapes and slices of the whole batch follow. ValueError that names the operator where others do not;
+        Reshapes, slices of the whole batch and what is computed from ``x.shape`` follow. ValueError that names the
+        operator where others do not, and the line where the function took the batch for a number (``int(x.shape[0])``,
+        ``len(x)``, a branch; not seen where it was traced with symbolic_shape=False);
         AssertionError unless the inputs have the same batch size now, and for what is no input in ``blacklist``.
         """
         skipped = {item.name if isinstance(item, VarNode) else item for item in blacklist}

@@ -1,11 +1,13 @@
 """Methods of a tensor that mirror NumPy's ndarray."""
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ..._core import Tensor as _Tensor
+from ..._core import note_batch_read
 from .. import ops
 from . import products, shapes
 from .elemwise_modes import elwise as _elwise  # noqa: F401 (name that older programs import)
@@ -75,7 +77,7 @@ class ArrayMethodMixin(_Tensor):
         return self.item().__index__()
 
     def __bool__(self) -> bool:
-        if self.size != 1:
+        if prod(self._tuple_shape) != 1:
             raise ValueError(
                 f"the truth value of a tensor of shape {list(self._tuple_shape)} is ambiguous: 'if', 'and' or 'not' needs one element\n"
                 "  fix: reduce it first, as in F.all(x > 0), or choose element by element with F.where"
@@ -98,6 +100,7 @@ class ArrayMethodMixin(_Tensor):
         shape = self._tuple_shape
         if not shape:
             raise TypeError("len() of a 0-d tensor; use x.reshape(-1) for a tensor with one axis")
+        note_batch_read(self)
         return shape[0]
 
     def __iter__(self) -> Iterator["Tensor"]:
@@ -126,10 +129,8 @@ class ArrayMethodMixin(_Tensor):
     @property
     def size(self) -> int:
         """The number of elements."""
-        n = 1
-        for extent in self._tuple_shape:
-            n *= extent
-        return n
+        note_batch_read(self)
+        return prod(self._tuple_shape)
 
     @property
     def T(self) -> "Tensor":

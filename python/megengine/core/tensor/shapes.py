@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from ..._core import OperandError
+from ..._core import OperandError, set_follows_batch
 from ..._core import Tensor as _Tensor
 from .. import ops
 
@@ -38,6 +38,17 @@ def as_ints(values: IntsLike, what: str = "shape") -> Shape:
         else:
             out.append(_as_int(value, what))
     return tuple(out)
+
+
+def as_target(values: IntsLike) -> Shape:
+    """``as_ints`` of what an op keeps as the shape of its result, which follows when a dumped graph gets another batch."""
+    if type(values) is tuple and all(type(value) is int for value in values):
+        return values
+    set_follows_batch(True)
+    try:
+        return as_ints(values)
+    finally:
+        set_follows_batch(False)
 
 
 def as_int(value: object, what: str) -> int:
@@ -132,7 +143,7 @@ def solve_reshape(shape: Shape, old: Shape) -> Shape:
 
 def reshape(x: _Tensor, shape: IntsLike) -> "Tensor":
     """``x`` in another shape; one extent may be -1."""
-    shape = as_ints(shape)
+    shape = as_target(shape)
     old = x._tuple_shape
     y = ops.reshape(x, shape=solve_reshape(shape, old))
     return in_order_of(x, y) if len(shape) == len(old) > 3 else y
@@ -197,7 +208,9 @@ def broadcast_to(x: _Tensor, shape: Any) -> "Tensor":
         if any(s is None and i < offset for i, s in enumerate(shape)):
             raise ValueError(f"broadcast_to: {shape} has None for an axis that {list(old)} lacks")
         shape = tuple(old[i - offset] if s is None else s for i, s in enumerate(shape))
-    shape = as_ints(shape)
+    given, shape = shape, as_target(shape)
+    if shape[:1] != old[:1]:
+        as_ints(given)  # read for good: a leading axis that is made follows no batch
     if shape == old:
         return ops.identity(x)
     if any(s < 0 for s in shape):

@@ -1,5 +1,6 @@
 """Conversion of operands, under the names that older programs import."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,7 @@ def astensor1d(x: Any, *reference: Any, dtype: Any = None, device: Any = None) -
             [np.atleast_1d(p.numpy() if isinstance(p, _Tensor) else p) for p in parts]
         )
     y = convert_single_value(x, dtype=dtype, device=device)
-    return ops.reshape(y, shape=(y.size,)) if y.ndim != 1 else y
+    return ops.reshape(y, shape=(math.prod(y._tuple_shape),)) if y.ndim != 1 else y
 
 
 _SYMBOLS = {
