@@ -28,23 +28,45 @@ void Capture::note_read(const runtime::Tensor& tensor) {
         read_at_ = user_location();
 }
 
-void Capture::drop_temporaries() {
-    twins_.erase(std::remove_if(twins_.begin(), twins_.end(),
-                                [this](const auto& pair) {
-        Py_ssize_t ours = 1;
-        for (const auto& [id, object] : handles_) ours += object.ptr() == pair.second.ptr();
-        for (const auto& [id, object] : rebound_) ours += object.ptr() == pair.second.ptr();
-        return Py_REFCNT(pair.second.ptr()) <= ours;
-    }),
-                 twins_.end());
-    const auto is_ours_alone = [](const auto& entry) { return Py_REFCNT(entry.second.ptr()) == 1; };
-    // An object may stand in both maps: then two references are ours.
-    for (auto it = rebound_.begin(); it != rebound_.end();) {
-        Py_ssize_t ours = 1;
-        for (const auto& [id, object] : handles_) ours += object.ptr() == it->second.ptr();
-        it = Py_REFCNT(it->second.ptr()) <= ours ? rebound_.erase(it) : std::next(it);
-    }
-    std::erase_if(handles_, is_ours_alone);
+void Capture::note_grad(PyObject* tensor) {
+    if (std::ranges::none_of(grads_, [&](const Grad& g) { return g.tensor.ptr() == tensor; }))
+        grads_.push_back({nb::borrow(tensor), nb::getattr(nb::handle(tensor), "grad")});
+}
+
+bool Capture::Grad::is_new(const jit::Session& session) const {
+    const nb::object now = nb::getattr(tensor, "grad");
+    return !now.is(before) && !now.is_none() &&
+           session.is_placeholder(*handle_of(now.ptr()).value()) &&
+           nb::len(nb::getattr(now, "__dict__")) == 0;
+}
+
+const Capture::Grad* Capture::grad_before(nb::handle object, const jit::Session& session) const {
+    for (const Grad& grad : grads_)
+        if (grad.before.is(object) && grad.is_new(session)) return &grad;
+    return nullptr;
+}
+
+void Capture::drop_temporaries(const jit::Session& session) {
+    while (drops_temporaries_once(session)) {}  // what one held may go with the next
+}
+
+bool Capture::drops_temporaries_once(const jit::Session& session) {
+    std::unordered_map<PyObject*, Py_ssize_t> ours;
+    for (const auto* map : {&handles_, &rebound_})
+        for (const auto& [key, object] : *map) ++ours[object.ptr()];
+    for (const auto& [first, second] : twins_) ++ours[first.ptr()], ++ours[second.ptr()];
+    for (const Grad& grad : grads_) ++ours[grad.tensor.ptr()], ++ours[grad.before.ptr()];
+    std::unordered_set<PyObject*> gone;
+    for (const auto& [object, count] : ours)
+        if (Py_REFCNT(object) <= count) gone.insert(object);
+    const auto is_gone = [&](const nb::object& object) {
+        return gone.contains(object.ptr()) && !grad_before(object, session);
+    };
+    size_t dropped = std::erase_if(twins_, [&](const auto& pair) { return is_gone(pair.second); });
+    dropped += std::erase_if(grads_, [&](const Grad& grad) { return is_gone(grad.tensor); });
+    for (auto* map : {&handles_, &rebound_})
+        dropped += std::erase_if(*map, [&](const auto& entry) { return is_gone(entry.second); });
+    return dropped > 0;
 }
 
 std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tensors& arguments) {
@@ -65,7 +87,11 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
                       .device = &tensor->device()};
         } else if (auto getter = getters_.find(tensor->id()); getter != getters_.end()) {
             source = {.from = SlotSource::From::getter, .object = getter->second};
-        } else if (auto handle = handles_.find(tensor->id()); handle != handles_.end()) {
+        } else if (auto handle = handles_.find(tensor->id());
+                   handle != handles_.end() && grad_before(handle->second, session)) {
+            source = {.from = SlotSource::From::grad,
+                      .object = grad_before(handle->second, session)->tensor};
+        } else if (handle != handles_.end()) {
             source = {.from = SlotSource::From::handle, .object = handle->second};
         } else if (tensor->id() >= first_inside_id_) {
             source = {.from = SlotSource::From::constant,
@@ -80,7 +106,13 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
 
 std::vector<std::pair<nb::object, uint32_t>> Capture::updates(const jit::Session& session) const {
     std::vector<std::pair<nb::object, uint32_t>> result;
+    const auto is_grad = [&](const nb::object& object) {
+        return std::ranges::any_of(grads_, [&](const Grad& grad) {
+            return grad.is_new(session) && nb::getattr(grad.tensor, "grad").is(object);
+        });
+    };
     for (const auto& [address, object] : rebound_) {
+        if (is_grad(object)) continue;
         const TensorRef& value = handle_of(object.ptr()).value();
         if (session.is_placeholder(*value)) result.emplace_back(object, value->trace.value);
     }

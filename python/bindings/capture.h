@@ -18,12 +18,14 @@ struct SlotSource {
     enum class From : uint8_t {
         argument,
         handle,
+        grad,
         generator,
         getter,
         constant
     } from = From::constant;
     size_t argument = 0;
-    nb::object object = {};  // handle: a Tensor; getter: a callable that gives a Tensor
+    nb::object object = {};  // handle: a Tensor; grad: the Tensor whose .grad it is; getter: a
+                             // callable that gives a Tensor
     runtime::RandomState* generator = nullptr;  // gives a key, on `device`
     runtime::Device* device = nullptr;
     TensorRef constant = {};
@@ -38,8 +40,9 @@ public:
 
     void note_operand(PyObject* tensor);
     void note_rebound(PyObject* tensor) {
-        remember(rebound_, reinterpret_cast<uint64_t>(tensor), tensor);
+        rebound_.emplace(reinterpret_cast<uint64_t>(tensor), nb::borrow(tensor));
     }
+    void note_grad(PyObject* tensor);  // its .grad is about to change
     // The body read the value of a tensor from outside: later calls could not.
     void note_read(const runtime::Tensor& tensor);
     // Why calls without the body cannot do what it did, or "".
@@ -50,24 +53,30 @@ public:
     // for both.
     const std::vector<std::pair<nb::object, nb::object>>& twins() const { return twins_; }
 
+    struct Grad {
+        nb::object tensor, before;  // before: its .grad when the body began, or None
+        // The body has put another Tensor of its own in its place.
+        bool is_new(const jit::Session& session) const;
+    };
+    const std::vector<Grad>& grads() const { return grads_; }
+
     void note_getter(const TensorRef& tensor, nb::object getter) {
         getters_.emplace(tensor->id(), std::move(getter));
     }
 
     // To be called before the session ends: lets go of objects that nobody else holds.
-    void drop_temporaries();
+    void drop_temporaries(const jit::Session& session);
     // One that no later call could find again makes the recording unrepeatable.
     std::vector<SlotSource> sources(const jit::Session& session, const Tensors& arguments);
     // Objects that hold a value of the session now: they are rebound after each call.
     std::vector<std::pair<nb::object, uint32_t>> updates(const jit::Session& session) const;
 
 private:
-    static void remember(std::unordered_map<uint64_t, nb::object>& map, uint64_t key,
-                         PyObject* object) {
-        map.emplace(key, nb::borrow(object));
-    }
+    bool drops_temporaries_once(const jit::Session& session);
+    const Grad* grad_before(nb::handle object, const jit::Session& session) const;
     std::unordered_map<uint64_t, nb::object> handles_;  // by tensor id at first use
     std::unordered_map<uint64_t, nb::object> rebound_;  // by address
+    std::vector<Grad> grads_;
     std::unordered_map<uint64_t, nb::object> getters_;  // by tensor id
     std::vector<std::pair<nb::object, nb::object>> twins_;
     uint64_t first_inside_id_ = 0;  // of the tensors that the body makes

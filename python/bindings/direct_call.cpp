@@ -34,6 +34,7 @@ DirectCall::DirectCall(const Session& session, Capture& capture, const nb::list&
     for (nb::handle argument : arguments) same_object_.push_back(index_in(arguments, argument));
     find_twins(capture, arguments);
     find_updates(session, capture, arguments);
+    find_grads(session, capture, arguments);
     find_results(session, arguments, results);
     given.clear();
     if (reason_.empty() && keeps_other_values(session))
@@ -59,6 +60,25 @@ void DirectCall::find_updates(const Session& session, const Capture& capture,
     }
 }
 
+void DirectCall::find_grads(const Session& session, const Capture& capture,
+                            const nb::list& arguments) {
+    for (const Capture::Grad& grad : capture.grads()) {
+        if (!grad.is_new(session)) continue;
+        if (std::ranges::any_of(updates_,
+                                [&](const Update& u) { return u.object.is(grad.before); }))
+            reason_ = "the body writes into a gradient that it then replaces";
+        const nb::object now = nb::getattr(grad.tensor, "grad");
+        grads_.push_back({grad.tensor, index_in(arguments, grad.tensor), grad.before.is_none()});
+        wanted_.push_back(handle_of(now.ptr()).value()->trace.value);
+    }
+}
+
+nb::list DirectCall::tensors_with_grads() const {
+    nb::list result;
+    for (const Grad& grad : grads_) result.append(grad.tensor);
+    return result;
+}
+
 size_t DirectCall::slot_of(nb::handle object, size_t argument) const {
     for (size_t slot = 0; slot < sources_.size(); ++slot) {
         const SlotSource& source = sources_[slot];
@@ -75,7 +95,11 @@ void DirectCall::find_results(const Session& session, const nb::list& arguments,
     for (nb::handle result : results) {
         const TensorRef& value = value_of(result.ptr());
         const size_t argument = index_in(arguments, result);
-        if (session.is_placeholder(*value)) {
+        const auto grad = std::ranges::find_if(
+            grads_, [&](const Grad& each) { return nb::getattr(each.tensor, "grad").is(result); });
+        if (grad != grads_.end()) {
+            results_.push_back({Result::From::grad, static_cast<size_t>(grad - grads_.begin())});
+        } else if (session.is_placeholder(*value)) {
             results_.push_back({Result::From::value, wanted_.size()});
             wanted_.push_back(value->trace.value);
         } else if (argument < nb::len(arguments)) {
@@ -110,16 +134,33 @@ bool DirectCall::is_called_alike(const nb::list& arguments) const {
     return true;
 }
 
+nb::handle DirectCall::tensor_of(const Grad& grad, const nb::list& arguments) const {
+    return grad.argument < nb::len(arguments) ? nb::handle(arguments[grad.argument])
+                                              : nb::handle(grad.tensor);
+}
+
+bool DirectCall::grads_are_alike(const nb::list& arguments) const {
+    return std::ranges::all_of(grads_, [&](const Grad& grad) {
+        const nb::object now = nb::getattr(tensor_of(grad, arguments), "grad");
+        return now.is_none() ? grad.was_none : !grad.was_none && is_tensor(now.ptr());
+    });
+}
+
 void DirectCall::ask_getters(Tensors& bound) const {
     for (size_t slot = 0; slot < sources_.size(); ++slot)
         if (sources_[slot].from == SlotSource::From::getter)
             bound[slot] = value_of(sources_[slot].object().ptr());
 }
 
-void DirectCall::bind_captured(Tensors& bound) const {
-    for (size_t slot = 0; slot < sources_.size(); ++slot)
-        if (sources_[slot].from == SlotSource::From::handle)
-            bound[slot] = value_of(sources_[slot].object.ptr());
+void DirectCall::bind_captured(Tensors& bound, const nb::list& arguments) const {
+    for (size_t slot = 0; slot < sources_.size(); ++slot) {
+        const SlotSource& source = sources_[slot];
+        if (source.from == SlotSource::From::handle) bound[slot] = value_of(source.object.ptr());
+        if (source.from != SlotSource::From::grad) continue;
+        const auto grad = std::ranges::find_if(
+            grads_, [&](const Grad& each) { return each.tensor.is(source.object); });
+        bound[slot] = value_of(nb::getattr(tensor_of(*grad, arguments), "grad").ptr());
+    }
 }
 
 bool DirectCall::twins_agree() const {
@@ -151,7 +192,8 @@ std::vector<Handle*> DirectCall::rebound(const nb::list& arguments) const {
 
 nb::object DirectCall::run(const nb::list& arguments) const {
     Tensors given = values_of(arguments), bound(sources_.size());
-    if (!is_called_alike(arguments) || !call_->takes(given)) return nb::none();
+    if (!is_called_alike(arguments) || !grads_are_alike(arguments) || !call_->takes(given))
+        return nb::none();
     jit::CompiledSegment compiled;
     {
         const runtime::WithoutHostLock release;
@@ -165,7 +207,8 @@ nb::object DirectCall::run(const nb::list& arguments) const {
     do {
         seen = Loan::ended();
         given = values_of(arguments);
-        bind_captured(bound);
+        if (!grads_are_alike(arguments)) return nb::none();
+        bind_captured(bound, arguments);
         for (const Handle* handle : handles) handle->value();
         fits = call_->takes(given) && call_->fits(given, bound) && twins_agree();
     } while (seen != Loan::ended());
@@ -194,10 +237,22 @@ Tensors DirectCall::run(const jit::CompiledSegment& compiled, std::vector<Handle
     return values;
 }
 
+// The new ones, in order.
+nb::list DirectCall::set_grads(const Tensors& values, const nb::list& arguments) const {
+    nb::list grads;
+    for (size_t i = 0; i < grads_.size(); ++i) {
+        grads.append(wrap(values[updates_.size() + i]));
+        nb::setattr(tensor_of(grads_[i], arguments), "grad", grads[i]);
+    }
+    return grads;
+}
+
 nb::list DirectCall::results_of(const Tensors& values, const nb::list& arguments) const {
+    const nb::list grads = set_grads(values, arguments);
     nb::list results;
     for (const Result& result : results_) switch (result.from) {
             case Result::From::value: results.append(wrap(values[result.index])); break;
+            case Result::From::grad: results.append(grads[result.index]); break;
             case Result::From::argument: results.append(arguments[result.index]); break;
             case Result::From::fixed: results.append(result.object); break;
         }
@@ -207,6 +262,7 @@ nb::list DirectCall::results_of(const Tensors& values, const nb::list& arguments
 int DirectCall::traverse(visitproc visit, void* arg) const {
     for (const SlotSource& source : sources_) Py_VISIT(source.object.ptr());
     for (const Update& update : updates_) Py_VISIT(update.object.ptr());
+    for (const Grad& grad : grads_) Py_VISIT(grad.tensor.ptr());
     for (const auto& [first, second] : twins_) {
         Py_VISIT(first.ptr());
         Py_VISIT(second.ptr());

@@ -23,6 +23,8 @@ public:
     void complete(const jit::TraceFunction& function, std::shared_ptr<jit::Version> version);
 
     uint64_t guards() const { return guards_; }
+    // Tensors whose .grad each call sets anew: guards leave it to run().
+    nb::list tensors_with_grads() const;
     // Why later calls need the body nevertheless, or "".
     const std::string& reason() const { return reason_; }
 
@@ -38,33 +40,43 @@ private:
         size_t argument = 0;  // it is this argument; their number: it is none
         size_t slot = 0;  // whose tensor it holds before the call; the number of slots: of none
     };
+    struct Grad {
+        nb::object tensor;
+        size_t argument = 0;  // the tensor is this argument; their number: it is none
+        bool was_none = true;  // before the call
+    };
     struct Result {
-        enum class From : uint8_t { value, argument, fixed } from = From::value;
-        size_t index = 0;  // value: of the wanted ones; argument: which
+        enum class From : uint8_t { value, grad, argument, fixed } from = From::value;
+        size_t index = 0;  // value: of the wanted ones; grad, argument: which
         nb::object object = {};  // fixed
     };
     void find_twins(const Capture& capture, const nb::list& arguments);
     void find_updates(const jit::Session& session, const Capture& capture,
                       const nb::list& arguments);
+    void find_grads(const jit::Session& session, const Capture& capture, const nb::list& arguments);
     void find_results(const jit::Session& session, const nb::list& arguments,
                       const nb::list& results);
     size_t slot_of(nb::handle object, size_t argument) const;
     bool keeps_other_values(const jit::Session& session) const;
 
     bool is_called_alike(const nb::list& arguments) const;
+    nb::handle tensor_of(const Grad& grad, const nb::list& arguments) const;
+    bool grads_are_alike(const nb::list& arguments) const;
     void ask_getters(Tensors& bound) const;
-    void bind_captured(Tensors& bound) const;
+    void bind_captured(Tensors& bound, const nb::list& arguments) const;
     bool twins_agree() const;
     void bind_others(Tensors& bound, const Tensors& arguments) const;
     std::vector<Handle*> rebound(const nb::list& arguments) const;
     Tensors run(const jit::CompiledSegment& compiled, std::vector<Handle*> rebound,
                 Tensors bound) const;
+    nb::list set_grads(const Tensors& values, const nb::list& arguments) const;
     nb::list results_of(const Tensors& values, const nb::list& arguments) const;
 
     std::unique_ptr<jit::DirectCall> call_;
-    std::vector<jit::RecordId> wanted_;  // of the updates, then of results
+    std::vector<jit::RecordId> wanted_;  // of the updates, then of gradients, then of results
     std::vector<SlotSource> sources_;  // by slot
     std::vector<Update> updates_;
+    std::vector<Grad> grads_;  // tensors whose .grad is a new one after each call
     std::vector<size_t> same_object_;  // by argument: the first one that is this object
     std::vector<std::pair<nb::object, nb::object>> twins_;  // objects that must hold one value
     std::vector<Result> results_;

@@ -95,7 +95,7 @@ public:
         const auto call = taken(arguments);
         std::shared_ptr<DirectCall> made;
         try {
-            call->capture()->drop_temporaries();
+            call->capture()->drop_temporaries(call->session());
             made = std::make_shared<DirectCall>(call->session(), *call->capture(), arguments,
                                                 results, guards);
         } catch (...) {
@@ -106,6 +106,10 @@ public:
         made->complete(function, call->session().version());
         direct_ = std::move(made);
         return direct_->reason().empty() ? nb::none() : nb::cast(direct_->reason());
+    }
+
+    nb::list tensors_with_grads() const {
+        return direct_ ? direct_->tensors_with_grads() : nb::list();
     }
 
     // The results' tensors, flat, of a call without the body; None when it needs the body.
@@ -170,6 +174,8 @@ void bind_trace(nb::module_& m) {
         .def("begin_capture", &PyTrace::begin_capture, nb::arg("arguments"))
         .def("finish_capture", &PyTrace::finish_capture, nb::arg("arguments"), nb::arg("results"),
              nb::arg("guards"))
+        .def("tensors_with_grads", &PyTrace::tensors_with_grads,
+             nb::sig("def tensors_with_grads(self) -> list[Tensor]"))
         .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"), nb::arg("guards"))
         .def("clear", &PyTrace::clear)
         .def("plans", [](const PyTrace& self) { return plans_of(self.function); })

@@ -193,6 +193,7 @@ void rebind(PyObject* tensor, TensorRef value) {
 void note_grad(nb::handle tensor) {
     if (TracedCall* call = TracedCall::running())
         call->rebound.note_grad(tensor.ptr(), call->session());
+    if (Capture* capture = Capture::current()) capture->note_grad(tensor.ptr());
 }
 
 // ---- exclude_from_trace

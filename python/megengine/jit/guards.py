@@ -77,6 +77,13 @@ class _Watched:
         self._ids.extend(map(id, self._held[-1]))
         self._ids.append(0)  # the end of one thing
 
+    def read_again(self, things: set[int]) -> None:
+        """What those with these ids hold now is what they are compared with."""
+        for i, thing in enumerate(self._things):
+            if id(thing) in things:
+                self._held[i] = (*self._read(thing),)
+        self._ids = [number for held in self._held for number in (*map(id, held), 0)]
+
     def changed(self) -> str | None:
         """The name of a thing that holds something else, or None."""
         ids: list[int] = []
@@ -119,7 +126,10 @@ class Guards:
         self._sequences = _Watched(lambda sequence: sequence)
         self._entries = _Watched(lambda entry: (entry[0].get(entry[1], _MISSING),))
         self._cells = _Watched(lambda cell: (_content(cell),))
-        self._tensors = _Watched(lambda tensor: (tensor.grad, len(_own_attributes(tensor))))
+        self._own_grads: set[int] = set()  # ids of tensors whose .grad a call compares by itself
+        self._tensors = _Watched(
+            lambda tensor: (None if id(tensor) in self._own_grads else tensor.grad, len(_own_attributes(tensor)))
+        )
         self._instances = _Watched(lambda value: (type(value), getattr(value, "__dict__", None)))
         self._watched: tuple[_Watched, ...] = (
             self._entries,
@@ -157,6 +167,12 @@ class Guards:
         # Only what has something to watch costs time in a call.
         self._watched = tuple(watched for watched in self._watched if watched._things)
         self._takes_tensors_only = not kwargs and all(isinstance(value, Tensor) and not _own_attributes(value) for value in args)
+
+    def leave_grads_of(self, tensors: list[Tensor]) -> None:
+        """Each call sets their ``.grad`` anew, and asks by itself whether it was None."""
+        self._kept += tensors
+        self._own_grads = {id(tensor) for tensor in tensors}
+        self._tensors.read_again(self._own_grads)
 
     def reason_after_recording(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]

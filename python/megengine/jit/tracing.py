@@ -385,6 +385,7 @@ class trace(ManualSteps, Dumping):
             # Nothing has happened but that the body ran, which does nothing that could be seen twice.
             self._walk_from_now_on("the body reads values of tensors")
             return self.trace_normal(*args, **kwargs)
+        guards.leave_grads_of(self._function.tensors_with_grads())
         reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
         if reason is None:
             self._guards = guards
