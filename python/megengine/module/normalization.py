@@ -183,10 +183,15 @@ class GeneralNorm(_Norm):
         self._make_affine(affine, shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` normalized, of the same shape."""
-        return F.nn.general_norm(
-            x, self.normalized_axis, self.affine, self.weight, self.bias, self.eps
-        )
+        """Return ``x`` normalized, of the same shape. ValueError where it has not normalized_shape on its axes."""
+        y = F.nn.general_norm(x, self.normalized_axis, self.affine, self.weight, self.bias, self.eps)
+        found = tuple(x._tuple_shape[axis] for axis in self.normalized_axis)
+        if self.normalized_shape is not None and found != self.normalized_shape:
+            raise ValueError(
+                f"GeneralNorm: inp has shape {list(x._tuple_shape)}, which is {list(found)} and not {list(self.normalized_shape)} "
+                f"on normalized_axis {list(self.normalized_axis)}"
+            )
+        return y
 
 
 def _as_shape(sizes: int | Sequence[int]) -> tuple[int, ...]:
