@@ -8,7 +8,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-cpp test-python lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-peers test-torch test-plain-cmake test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-cpp test-python lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-peers test-torch test-plain-cmake test-browser wheels test-wheels test-guards clean
 
 setup:
 	@tools/setup.sh demo
@@ -143,6 +143,10 @@ wheels: setup
 
 test-wheels: wheels
 	@tools/try_wheels.sh
+
+# What reads bytecode, which each version of Python has its own of, in the same environments.
+test-guards: wheels
+	@TESTS="test_guards_closed.py test_guards_hostile.py test_without_host.py test_grads_without_host.py test_capture_battery.py" tools/try_wheels.sh
 
 clean:
 	rm -rf build

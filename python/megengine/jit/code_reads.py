@@ -46,7 +46,7 @@ def _paths(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
         last: tuple[str, str] | None = None
         path: list[str] = []
         for instruction in dis.get_instructions(part):
-            if instruction.opname in ("CACHE", "EXTENDED_ARG"):
+            if instruction.opname in ("CACHE", "EXTENDED_ARG", "PUSH_NULL"):  # the last stands between a callable and its call from 3.13 on
                 continue
             is_attribute = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
             if last and is_attribute:
