@@ -31,6 +31,9 @@ const Event* Replayer::event_of(const Record& record) const {
 
 namespace {
 
+constexpr std::string_view kOtherOp = "operator mismatch", kOtherInput = "input id mismatch",
+                           kUnreadable = "data unreadable";
+
 std::string recorded_at(const RecordedOp& recorded) {
     return recorded.where.empty() ? std::string() : cat(" (recorded at ", recorded.where, ")");
 }
@@ -85,37 +88,49 @@ Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, co
                                       std::span<const TensorRef> inputs,
                                       const runtime::Device& device) const {
     const auto [how, i] = difference;
-    if (how == Fit::no_event) return {cat("one more op, ", op.name, ", than was recorded")};
-    if (how == Fit::barrier) return {cat("op ", op.name, " comes where the host read a value")};
-    if (how == Fit::backward) return {cat("op ", op.name, " comes where a backward pass began")};
+    if (how == Fit::no_event)
+        return {"too many instructions", cat("one more op, ", op.name, ", than was recorded")};
+    if (how == Fit::barrier)
+        return {kOtherOp, cat("op ", op.name, " comes where the host read a value")};
+    if (how == Fit::backward)
+        return {kOtherOp, cat("op ", op.name, " comes where a backward pass began")};
     const RecordedOp& recorded = record().ops[next_event()->index];
     const std::string at = recorded_at(recorded);
-    if (how == Fit::other_op) return {cat("op ", op.name, " in place of ", recorded.op->name, at)};
+    if (how == Fit::other_op)
+        return {kOtherOp, cat("op ", op.name, " in place of ", recorded.op->name, at)};
     if (how == Fit::other_device)
-        return {cat("op ", op.name, " computes on ", device.name(), ", not ",
+        return {kOtherOp,
+                cat("op ", op.name, " computes on ", device.name(), ", not ",
                     record().values[recorded.outputs[0]].device->name(), at),
                 true};
     if (how == Fit::other_count)
-        return {cat("op ", op.name, " has ", inputs.size(), " inputs, not ", recorded.inputs.size(),
-                    at)};
+        return {kOtherOp, cat("op ", op.name, " has ", inputs.size(), " inputs, not ",
+                              recorded.inputs.size(), at)};
     if (how == Fit::other_attribute)
-        return {cat("op ", op.name, " has ", op.attrs[i].name, " = ", runtime::to_string(attrs[i]),
+        return {kOtherOp,
+                cat("op ", op.name, " has ", op.attrs[i].name, " = ", runtime::to_string(attrs[i]),
                     ", not ", runtime::to_string(recorded.attrs[i]), at)};
     const RecordedValue& value = record().values[recorded.inputs[i]];
     if (how == Fit::other_type)
-        return {cat("an outside tensor of op ", op.name, " is ", to_string(inputs[i]->type()),
+        return {kOtherInput,
+                cat("an outside tensor of op ", op.name, " is ", to_string(inputs[i]->type()),
                     " on ", inputs[i]->device().name(), ", not ", to_string(value.type), " on ",
                     value.device->name(), at),
                 true};
     if (how == Fit::other_tensor)
-        return {cat("two operands of op ", op.name, " that were one tensor are two now", at), true};
+        return {kOtherInput,
+                cat("two operands of op ", op.name, " that were one tensor are two now", at), true};
     if (how == Fit::other_constant)
-        return {cat("a constant of op ", op.name, " has another value", at,
+        return {"tensors not equals",
+                cat("a constant of op ", op.name, " has another value", at,
                     value.origin == Origin::outside ? "; it was a tensor" : "")};
     if (how == Fit::other_intermediate)
-        return {cat("input ", i, " of op ", op.name, " is another intermediate value", at)};
+        return {kOtherInput,
+                cat("input ", i, " of op ", op.name, " is another intermediate value", at)};
     // Code outside of the trace may have replaced it.
     return {
+        how == Fit::intermediate_now_outside ? "expect internal node, got external"
+                                             : "expect external node, got internal",
         cat("input ", i, " of op ", op.name,
             how == Fit::intermediate_now_outside ? " comes from outside now, it was computed inside"
                                                  : " is computed inside now, it came from outside",
@@ -123,11 +138,12 @@ Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, co
         segment_ > 0};
 }
 
-void Replayer::raise_mismatch(const std::string& what, const std::string& fix) {
-    failed_ = true;
+void Replayer::raise_mismatch(std::string_view kind, const std::string& why,
+                              const std::string& fix) {
+    failure_ = kind;
     runtime::user_error(
-        {.what = "trace: this call does not follow the recorded one",
-         .why = what,
+        {.what = cat("trace error because ", kind),
+         .why = cat("this call does not follow the recorded one: ", why),
          .fix =
              !fix.empty()
                  ? fix
@@ -175,7 +191,7 @@ Session& Replayer::go_on_recording(std::string reason) {
 // recorded as ops of its own. Where constants alone are operands, the device depends on who calls.
 Results Replayer::follow(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     const auto is_constant = [](const TensorRef& input) { return input->is_constant; };
-    if (failed_ || std::ranges::all_of(inputs, is_constant) ||
+    if (!failure_.empty() || std::ranges::all_of(inputs, is_constant) ||
         difference(record(), op, attrs, inputs, nullptr).how != Fit::yes)
         return {};
     return advance(inputs);
@@ -184,7 +200,7 @@ Results Replayer::follow(const OpDef& op, const Attrs& attrs, std::span<const Te
 Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                         runtime::Device& device) {
     if (op.is_data_dependent()) return compute_outside(op, attrs, inputs, device);
-    if (failed_) raise_mismatch("an earlier op of this call already differed");
+    if (!failure_.empty()) raise_mismatch(failure_, "an earlier op of this call already differed");
     if (const Difference found = difference(record(), op, attrs, inputs, &device);
         found.how != Fit::yes && !follow_another(op, attrs, inputs, device)) {
         const Mismatch mismatch = in_words(found, op, attrs, inputs, device);
@@ -193,7 +209,7 @@ Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
         std::vector<Type> types;
         for (const TensorRef& input : inputs) types.push_back(input->type());
         runtime::infer({op, attrs, types});
-        raise_mismatch(mismatch.why);
+        raise_mismatch(mismatch.kind, mismatch.why);
     }
     return advance(inputs);
 }
@@ -214,7 +230,7 @@ void Replayer::match_backward(const std::vector<RecordId>& expected,
     bool same = expected.size() == tensors.size();
     for (size_t i = 0; same && i < tensors.size(); ++i)
         same = fit(record(), expected[i], tensors[i]) == Fit::yes;
-    if (!same) raise_mismatch(cat("backward has other ", what, " than recorded"));
+    if (!same) raise_mismatch(kOtherInput, cat("backward has other ", what, " than recorded"));
 }
 
 std::optional<Tensors> Replayer::begin_backward(std::span<const TensorRef> ys,
@@ -223,13 +239,13 @@ std::optional<Tensors> Replayer::begin_backward(std::span<const TensorRef> ys,
                                                 const std::vector<std::string>& groups) {
     const Event* event = next_event();
     if (!event || event->kind != EventKind::backward)
-        raise_mismatch("a backward pass begins where none was recorded");
+        raise_mismatch(kOtherOp, "a backward pass begins where none was recorded");
     const RecordedBackward& recorded = record().backwards[event->index];
     match_backward(recorded.ys, ys, "results");
     match_backward(recorded.dys, dys, "gradients of results");
     match_backward(recorded.wanted, wanted, "attached tensors");
     if (recorded.groups != groups)
-        raise_mismatch("backward adds up other gradients over processes than recorded");
+        raise_mismatch(kOtherOp, "backward adds up other gradients over processes than recorded");
     for (size_t i = 0; i < ys.size(); ++i) bind(recorded.ys[i], ys[i]);
     for (size_t i = 0; i < dys.size(); ++i) bind(recorded.dys[i], dys[i]);
     for (size_t i = 0; i < wanted.size(); ++i) bind(recorded.wanted[i], wanted[i]);
@@ -265,12 +281,15 @@ void Replayer::on_read(Tensor& tensor) {
     if (!is_placeholder(tensor) || tensor.has_data()) return;
     run_to_barrier();
     if (!tensor.has_data())
-        raise_mismatch("a value is read that was not read when the function was recorded",
+        raise_mismatch(kUnreadable,
+                       "a value is read that was not read when the function was recorded",
                        "return the tensor and read it outside, or read it in every call");
 }
 
 void Replayer::complete() {
-    if (failed_) raise_mismatch("an op of this call differed and its error was caught by the body");
+    if (!failure_.empty())
+        raise_mismatch(failure_,
+                       "an op of this call differed and its error was caught by the body");
     if (const Event* event = next_event()) {
         const std::string what = event->kind == EventKind::op
                                      ? cat("the recorded op ", record().ops[event->index].op->name,
@@ -278,7 +297,7 @@ void Replayer::complete() {
                                  : event->kind == EventKind::backward
                                      ? std::string("the recorded backward pass")
                                      : std::string("a recorded read of a value");
-        raise_mismatch(cat("the body ended before ", what));
+        raise_mismatch("mismature end", cat("the body ended before ", what));
     }
     // A tensor that this call keeps, and the recorded one did not: one more output from here on.
     std::vector<RecordId> kept = live_values();
@@ -286,7 +305,8 @@ void Replayer::complete() {
         return record().values[id].tensor || values_[id]->has_data();
     });
     if (!version_->add_outputs(kept))
-        raise_mismatch("a tensor is kept that was not kept when the function was recorded",
+        raise_mismatch(kUnreadable,
+                       "a tensor is kept that was not kept when the function was recorded",
                        "keep it in every call, or return it");
     run_segment(record().segments - 1);
     ++version_->calls;

@@ -47,6 +47,7 @@ private:
         size_t at = 0;
     };
     struct Mismatch {
+        std::string_view kind = {};  // as the errors of older programs name it
         std::string why = {};
         bool retypes = false;  // for this a further version is recorded
     };
@@ -65,7 +66,8 @@ private:
                       std::span<const TensorRef> inputs, const runtime::Device& device) const;
     void match_backward(const std::vector<RecordId>& expected, std::span<const TensorRef> tensors,
                         std::string_view what);
-    [[noreturn]] void raise_mismatch(const std::string& what, const std::string& fix = "");
+    [[noreturn]] void raise_mismatch(std::string_view kind, const std::string& why,
+                                     const std::string& fix = "");
 
     // Is there another version that this call fits, so far and with this op? It is followed then.
     bool follow_another(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
@@ -77,7 +79,7 @@ private:
     void run_to_barrier();  // the segment that ends here, if one does
 
     uint32_t cursor_ = 0;  // next event
-    bool failed_ = false;
+    std::string_view failure_;  // the kind of the first mismatch
 };
 
 }  // namespace megjit::jit
