@@ -15,6 +15,7 @@
 #include "runtime/device.h"
 #include "runtime/function_executable.h"
 #include "runtime/half.h"
+#include "runtime/number_to_integer.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {
@@ -61,6 +62,8 @@ T narrow_to(V v) {
     if constexpr (std::is_same_v<T, Half>) return {runtime::float_to_half(static_cast<float>(v))};
     else if constexpr (std::is_same_v<T, BFloat>)
         return {runtime::float_to_bfloat(static_cast<float>(v))};
+    else if constexpr (std::is_integral_v<T> && std::is_floating_point_v<V>)
+        return static_cast<T>(runtime::number_to_integer(v));
     else return static_cast<T>(v);
 }
 

@@ -107,7 +107,7 @@ struct Exp2 {
         p = std::fma(p, t, 0.5f);
         p = std::fma(p, t, 1.0f);
         p = std::fma(p, t, 1.0f);
-        const auto n = static_cast<int32_t>(whole);
+        const int32_t n = a == a ? static_cast<int32_t>(whole) : 0;
         const int32_t first = n >> 1, second = n - first;
         const float scaled = p * std::bit_cast<float>((first + 127) << 23) *
                              std::bit_cast<float>((second + 127) << 23);

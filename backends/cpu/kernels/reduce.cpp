@@ -118,10 +118,10 @@ Out finish(A acc, double divisor) {
         return Out(static_cast<float>(acc.real()), static_cast<float>(acc.imag()));
     else if constexpr (std::is_floating_point_v<A>)
         return narrow_to<Out>(static_cast<float>(static_cast<double>(acc) / divisor));
+    else if constexpr (std::is_same_v<A, uint32_t> && std::is_integral_v<Out>)
+        return static_cast<Out>(acc);
     else if constexpr (std::is_same_v<A, uint32_t>)
-        return narrow_to<Out>(std::is_integral_v<Out>
-                                  ? static_cast<int32_t>(acc)
-                                  : static_cast<float>(static_cast<int32_t>(acc) / divisor));
+        return narrow_to<Out>(static_cast<float>(static_cast<int32_t>(acc) / divisor));
     else return narrow_to<Out>(acc);
 }
 
