@@ -108,7 +108,8 @@ _SYMBOLS = {
 
 
 def _applied(dtype: str, device: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What a function of `subgraph_fn` builds with: ``f(op, *operands)`` and ``c(value)``."""
+    """What a function of `subgraph_fn` builds with: ``f(op, *operands)`` and ``c(value, dtype, device)``."""
+    own_dtype, own_device = dtype, device
 
     def apply(op: Any, *operands: Any) -> Any:
         if not isinstance(op, str):
@@ -116,8 +117,9 @@ def _applied(dtype: str, device: Any) -> tuple[Callable[..., Any], Callable[...,
             return out[0] if isinstance(out, list) and len(out) == 1 else out
         return function_of(_SYMBOLS.get((op, len(operands)), op))(*operands)
 
-    def constant(value: Any, dtype_of_it: Any = None) -> "Tensor":
-        return convert_single_value(value, dtype=dtype_of_it or dtype, device=device)
+    def constant(value: Any, dtype: Any = None, device: Any = None) -> "Tensor":
+        made = convert_single_value(value, dtype=own_dtype if dtype is None else dtype, device=device or own_device)
+        return made if made.ndim else ops.reshape(made, shape=(1,))
 
     return apply, constant
 
@@ -145,7 +147,8 @@ def subgraph_fn(
     """Decorator: an op of ``nr_inputs`` tensors, composed of others; it is recorded as its parts, which traces may join.
 
     The function gets (inputs, f, c). ``f(op, *operands)`` applies "+", "*", "relu", any name of an element-wise op, or
-    an op of `core.ops.builtin`; ``c(value)`` is a constant. It returns (outputs, whether each has a gradient); the op gives a
+    an op of `core.ops.builtin`; ``c(value, dtype=None, device=None)`` is a constant, a number one of shape (1,), by default of the
+    op's dtype and device. It returns (outputs, whether each has a gradient); the op gives a
     tuple. With custom_grad the function yields the outputs, is sent the gradients of all (``dys = yield outputs``), and yields
     those of the inputs.
     gopt_level and jit_fusion warn: optimization belongs to the trace around.
