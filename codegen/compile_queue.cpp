@@ -72,6 +72,11 @@ void CompileQueue::stop(std::chrono::milliseconds grace) {
     worker_->added.notify_all();
     worker_->ended.notify_all();
     worker_->ended.wait_for(lock, grace, [&] { return !busy_; });
+    const bool is_idle = !busy_ && running_.try_lock();
+    if (!is_idle) return;
+    running_.unlock();
+    lock.unlock();  // which the thread takes before it ends
+    if (worker_->thread.joinable()) worker_->thread.join();
 }
 
 void CompileQueue::after_fork(bool in_child) {

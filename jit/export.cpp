@@ -323,7 +323,8 @@ void collect_names(Model& model, const ExportOptions& options) {
         if (node.kind == NodeKind::input)
             name = variable = model.inputs[static_cast<size_t>(node.slot)];
         if (node.kind == NodeKind::constant && is_parameter) {
-            if (!options.keep_param_names) name = cat("param_", model.params.size());
+            if (!options.keep_param_names && options.keep_value_names == 0)
+                name = cat("param_", model.params.size());
             variable = name;
             model.params.push_back(node.outputs[0]);
         } else if (node.kind != NodeKind::input && !options.keep_op_names) {

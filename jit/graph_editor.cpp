@@ -209,10 +209,7 @@ std::vector<bool> GraphEditor::ancestors(std::span<const ValueId> of) const {
 
 std::vector<NodeId> GraphEditor::order(std::span<const ValueId> of) const {
     std::vector<ValueId> roots(of.begin(), of.end());
-    if (roots.empty()) {
-        roots = roots_.outputs;
-        roots.insert(roots.end(), roots_.kept.begin(), roots_.kept.end());
-    }
+    if (roots.empty()) roots = outputs_;
     const std::vector<bool> wanted = ancestors(roots);
     enum class State : uint8_t { fresh, open, done };
     std::vector<State> state(nodes_.size());
@@ -344,20 +341,20 @@ template <class Edit>
 void GraphEditor::all_or_nothing(Edit&& edit, BatchChange batch) {
     auto nodes = nodes_;
     auto values = values_;
-    Roots roots = roots_;
+    auto outputs = outputs_;
     try {
         edit();
         infer_again(order(), batch);
     } catch (...) {
         nodes_ = std::move(nodes);
         values_ = std::move(values);
-        roots_ = std::move(roots);
+        outputs_ = std::move(outputs);
         throw;
     }
 }
 
-void GraphEditor::set_roots(Roots roots) {
-    all_or_nothing([&] { roots_ = std::move(roots); });
+void GraphEditor::set_outputs(std::vector<ValueId> outputs) {
+    all_or_nothing([&] { outputs_ = std::move(outputs); });
 }
 
 void GraphEditor::replace(const Replacements& replaced) {
@@ -369,9 +366,8 @@ void GraphEditor::replace(const Replacements& replaced) {
                 if (auto found = replaced.find(input);
                     found != replaced.end() && !makes[found->second][i])
                     input = found->second;
-        for (auto* list : {&roots_.outputs, &roots_.kept})
-            for (ValueId& root : *list)
-                if (auto found = replaced.find(root); found != replaced.end()) root = found->second;
+        for (ValueId& output : outputs_)
+            if (auto found = replaced.find(output); found != replaced.end()) output = found->second;
     });
 }
 

@@ -51,13 +51,9 @@ public:
     void on_read(runtime::Tensor& tensor) override;
     TensorRef placeholder(ValueId value) const;  // linked to the value, of its present type
 
-    // ---- what belongs to the graph: all that these are made of
-    struct Roots {
-        std::vector<ValueId> outputs = {};  // as dump writes them
-        std::vector<ValueId> kept = {};  // without being outputs
-    };
-    const Roots& roots() const { return roots_; }
-    void set_roots(Roots roots);
+    // ---- what belongs to the graph: all that its outputs are made of, as dump writes them
+    const std::vector<ValueId>& outputs() const { return outputs_; }
+    void set_outputs(std::vector<ValueId> outputs);
 
     // ---- edits; all or nothing. Readers of an old value read the new one, but for those that the
     // new one is made from.
@@ -76,7 +72,7 @@ public:
     // ---- looking; nodes in an order in which they can run, constants and inputs directly before
     // their first reader
     std::vector<NodeId> order() const { return order({}); }
-    std::vector<NodeId> order(std::span<const ValueId> of) const;  // {}: of the roots
+    std::vector<NodeId> order(std::span<const ValueId> of) const;  // {}: of the outputs
     const EditedNode& node(NodeId id) const { return nodes_.at(at(id)); }
     const EditedValue& value(ValueId id) const { return values_.at(at(id)); }
     void rename(NodeId node, std::string name) { nodes_.at(at(node)).name = std::move(name); }
@@ -107,7 +103,7 @@ private:
     uint64_t id_ = 0;
     std::vector<EditedNode> nodes_;
     std::vector<EditedValue> values_;
-    Roots roots_;
+    std::vector<ValueId> outputs_;
     std::unordered_map<uint64_t, ValueId> constants_;  // by tensor id
     std::unordered_map<std::string, int> names_;  // that were given, with the next suffix
 };

@@ -109,13 +109,11 @@ void bind_network(nb::module_& m) {
              [](GraphEditor& self, const Handle& data, const std::string& name, bool is_parameter) {
         return static_cast<uint32_t>(self.add_constant(data.value(), name, is_parameter));
     }, nb::arg("data"), nb::arg("name"), nb::arg("is_parameter"))
-        .def_prop_rw("roots",
+        .def_prop_rw("results",
                      [](const GraphEditor& self) {
-        return std::pair(numbers_from(self.roots().outputs), numbers_from(self.roots().kept));
-    },
-                     [](GraphEditor& self, const std::pair<Numbers, Numbers>& roots) {
-        self.set_roots({values_from(roots.first), values_from(roots.second)});
-    }, "Values that are outputs, and values that belong to the graph beside them.")
+        return numbers_from(self.outputs());
+    }, [](GraphEditor& self, const Numbers& outputs) { self.set_outputs(values_from(outputs)); },
+                     "The values that a dump writes, in order.")
         .def("replace",
              [](GraphEditor& self, const Pairs& pairs) { self.replace(replacements_from(pairs)); },
              nb::arg("pairs"))

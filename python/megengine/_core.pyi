@@ -400,13 +400,11 @@ class GraphEditor:
     def add_constant(self, data: Tensor, name: str, is_parameter: bool) -> int: ...
 
     @property
-    def roots(self) -> tuple[list[int], list[int]]:
-        """
-        Values that are outputs, and values that belong to the graph beside them.
-        """
+    def results(self) -> list[int]:
+        """The values that a dump writes, in order."""
 
-    @roots.setter
-    def roots(self, arg: tuple[Sequence[int], Sequence[int]], /) -> None: ...
+    @results.setter
+    def results(self, arg: Sequence[int], /) -> None: ...
 
     def replace(self, pairs: Sequence[tuple[int, int]]) -> None: ...
 

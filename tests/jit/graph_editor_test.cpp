@@ -26,11 +26,9 @@ struct Sum {
         w = editor.add_constant(floats({3}, {1, 2, 3}), "w", true);
         sum = editor.add_op(find_op("add"), {}, {x, w})[0];
         y = editor.add_op(find_op("relu"), {}, {sum})[0];
-        editor.set_roots({.outputs = {y}});
+        editor.set_outputs({y});
     }
-    std::string text() {
-        return print(editor.model(editor.roots().outputs, {.optimize = false}).graph);
-    }
+    std::string text() { return print(editor.model(editor.outputs(), {.optimize = false}).graph); }
 
     GraphEditor editor;
     ValueId x, w, sum, y;
@@ -39,9 +37,8 @@ struct Sum {
 TEST_F(GraphEdits, AModelHasWhatItsOutputsNeedAndNothingElse) {
     Sum net;
     net.editor.add_op(find_op("exp"), {}, {net.x});
-    const Model model =
-        net.editor.model(net.editor.roots().outputs,
-                         {.optimize = false, .keep_op_names = true, .keep_param_names = true});
+    const Model model = net.editor.model(
+        net.editor.outputs(), {.optimize = false, .keep_op_names = true, .keep_param_names = true});
     EXPECT_EQ(model.graph.nodes().size(), 4);
     EXPECT_EQ(model.node_names, (std::vector<std::string>{"x", "w", "ADD", "RELU"}));
     EXPECT_EQ(fault_of(model.graph), "");
@@ -49,16 +46,16 @@ TEST_F(GraphEdits, AModelHasWhatItsOutputsNeedAndNothingElse) {
 
 TEST_F(GraphEdits, ALoadedModelIsTheSameModel) {
     Sum net;
-    const Model model = net.editor.model(net.editor.roots().outputs, {.optimize = false,
-                                                                      .keep_value_names = 2,
-                                                                      .keep_op_names = true,
-                                                                      .keep_param_names = true});
+    const Model model = net.editor.model(net.editor.outputs(), {.optimize = false,
+                                                                .keep_value_names = 2,
+                                                                .keep_op_names = true,
+                                                                .keep_param_names = true});
     GraphEditor other;
-    other.set_roots({.outputs = other.add_model(model)});
-    const Model again = other.model(other.roots().outputs, {.optimize = false,
-                                                            .keep_value_names = 2,
-                                                            .keep_op_names = true,
-                                                            .keep_param_names = true});
+    other.set_outputs(other.add_model(model));
+    const Model again = other.model(other.outputs(), {.optimize = false,
+                                                      .keep_value_names = 2,
+                                                      .keep_op_names = true,
+                                                      .keep_param_names = true});
     EXPECT_EQ(to_bytes(again), to_bytes(model));
 }
 
@@ -97,7 +94,7 @@ TEST_F(GraphEdits, OpsOnPlaceholdersGrowTheGraph) {
     Sum net;
     const TensorRef result =
         runtime::apply(find_op("neg"), {}, {{net.editor.placeholder(net.y)}})[0];
-    net.editor.set_roots({.outputs = {static_cast<ValueId>(result->trace.value)}});
+    net.editor.set_outputs({static_cast<ValueId>(result->trace.value)});
     EXPECT_TRUE(contains(net.text(), "neg %3")) << net.text();
 }
 
@@ -115,7 +112,7 @@ TEST_F(GraphEdits, DeepGraphsNeedNoDeepStack) {
     Sum net;
     ValueId last = net.y;
     for (int i = 0; i < 100000; ++i) last = net.editor.add_op(find_op("neg"), {}, {last})[0];
-    net.editor.set_roots({.outputs = {last}});
+    net.editor.set_outputs({last});
     EXPECT_EQ(net.editor.order().size(), 100004);
 }
 

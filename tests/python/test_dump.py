@@ -209,6 +209,7 @@ def test_metadata_holds_user_info_and_options():
         "user_info": {"classes": ["a"]},
         "graph_modified": False,
         "optimized_for_inference": True,
+        "enable_fuse_grain": True,
         "enable_io16xc32": True,
     }
     _, data = dumped(recorded(lambda x: x + 1, X), enable_metadata=False)

@@ -148,6 +148,7 @@ def test_metadata_says_who_wrote_the_file(small):
         "user_info": {"n": 1},
         "graph_modified": True,
         "optimized_for_inference": True,
+        "enable_fuse_grain": True,
         "enable_nchw88": True,
     }
     assert again(small, enable_metadata=False).metadata is None
@@ -347,11 +348,13 @@ def test_outputs_come_and_go(small):
     assert doubled not in small.all_vars
 
 
-def test_dependencies_belong_to_the_graph_without_being_outputs(small):
+def test_dependencies_belong_to_the_graph_when_an_output_needs_them(small):
     extra = F.tanh(small.input_vars[0])
-    small.add_dep_oprs(extra)
-    assert extra.owner in small.all_oprs and len(small.output_vars) == 1
-    assert extra.owner not in again(small).all_oprs
+    assert small.add_dep_oprs(extra) == [extra] and extra.owner not in small.all_oprs
+    small.add_output(extra * 2)
+    assert extra.owner in small.all_oprs
+    with pytest.raises(ValueError, match="another network"):
+        small.add_dep_oprs(Network().make_const(1.0))
 
 
 def test_operators_are_renamed(small):

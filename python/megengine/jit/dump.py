@@ -141,6 +141,8 @@ def metadata_bytes(
         "optimized_for_inference": optimized,
     }
     entries.update({name: True for name, value in options.items() if value})
+    if optimized:
+        entries["enable_fuse_grain"] = True
     return pickle.dumps(entries)
 
 

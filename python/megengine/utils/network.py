@@ -138,8 +138,8 @@ class Network:
         getattr(self.graph, method)(*args)
         self._changed()
 
-    def _set_roots(self, outputs: list[int], kept: list[int]) -> None:
-        self.graph.roots = (outputs, kept)
+    def _set_outputs(self, outputs: list[int]) -> None:
+        self.graph.results = outputs
         self._changed()
 
     # ---- files
@@ -156,14 +156,14 @@ class Network:
         self = cls()
         model = load_model(model_path)
         outputs = self.graph.add_model(model)
-        self._set_roots(outputs, [])
+        self._set_outputs(outputs)
         self._metadata = metadata_of(model)
         if outspec is not None:
             named = self.all_vars_dict
             missing = [name for name in outspec if name not in named]
             if missing:
                 raise WrongKey(f"Network.load: no variable is called {', '.join(missing)}")
-            self._set_roots([named[name].id for name in outspec], [])
+            self._set_outputs([named[name].id for name in outspec])
         return self
 
     @property
@@ -229,7 +229,7 @@ class Network:
         opr_names: bool = False,
         param_names: bool = False,
     ) -> _core.Model:
-        outputs = self.graph.roots[0]
+        outputs = self.graph.results
         if not outputs:
             raise ValueError("Network: the graph has no output\n  fix: use add_output")
         names = [var.name for var in self.input_vars]
@@ -282,30 +282,29 @@ class Network:
 
     def add_output(self, *vars: VarNode) -> None:
         """Makes ``vars`` outputs behind the present ones; those of another network are copied, as ``replace_vars`` does."""
-        outputs, kept = self.graph.roots
+        outputs = self.graph.results
         for var, number in zip(vars, self._ids_with_copies(vars), strict=True):
             if number in outputs:
                 warnings.warn(f"Network.add_output: {var!r} is an output already", stacklevel=2)
             else:
                 outputs.append(number)
-        self._set_roots(outputs, kept)
+        self._set_outputs(outputs)
 
     def remove_output(self, *vars: VarNode) -> None:
         """Makes ``vars`` outputs no longer; warns for one that is not an output."""
-        outputs, kept = self.graph.roots
+        outputs = self.graph.results
         for var in vars:
             if self._id_of(var) in outputs:
                 outputs.remove(var.id)
             else:
                 warnings.warn(f"Network.remove_output: {var!r} is not an output", stacklevel=2)
-        self._set_roots(outputs, kept)
+        self._set_outputs(outputs)
 
-    def add_dep_oprs(self, *vars: VarNode) -> None:
-        """Makes ``vars``, and what they are made of, belong to the graph, though no output needs
-        them.
-        """
-        outputs, kept = self.graph.roots
-        self._set_roots(outputs, kept + [self._id_of(var) for var in vars])
+    def add_dep_oprs(self, *vars: VarNode) -> list[VarNode]:
+        """Returns ``vars``, which belong to the graph as soon as an output needs them. ValueError for those of another network."""
+        for var in vars:
+            self._id_of(var)
+        return list(vars)
 
     # ---- edits
 
@@ -370,6 +369,8 @@ class Network:
             raise TypeError(f"Network.modify_opr_names: {modifier!r} is neither a string nor a function")
         for opr in self.all_oprs:
             opr.name = modifier(opr.name) if callable(modifier) else f"{modifier}.{opr.name}"
+            if isinstance(opr, Host2DeviceCopy):
+                opr.outputs[0].name = opr.name  # by which a dump knows it
 
     def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs: bool) -> list[VarNode]:
         """Returns the values of ``dest_vars`` after whole-graph passes, as new variables.
@@ -406,7 +407,7 @@ class Network:
     @property
     def output_vars(self) -> list[VarNode]:
         """The variables that are outputs, in order."""
-        return [self._var(number) for number in self.graph.roots[0]]
+        return [self._var(number) for number in self.graph.results]
 
     dest_vars = output_vars
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .network_node import Host2DeviceCopy, NetworkNode, OpNode, SharedDeviceTensor, VarNode, as_list
+from .network_node import Host2DeviceCopy, ImmutableTensor, NetworkNode, OpNode, SharedDeviceTensor, VarNode, as_list
 
 
 class NodeFilter:
@@ -56,8 +56,8 @@ class NodeFilter:
         return NodeFilterNotType(self, node_type)
 
     def param_provider(self) -> NodeFilter:
-        """Selects operators that hold parameters."""
-        return self.type(SharedDeviceTensor)
+        """Selects operators that hold parameters, and numbers and arrays of the program, whose values may be set as well."""
+        return self.type((SharedDeviceTensor, ImmutableTensor))
 
     def data_provider(self) -> NodeFilter:
         """Selects operators that stand for inputs."""

@@ -72,7 +72,7 @@ class Graph:
     def compile(self, *outputs: Any) -> Self:
         """Computes these variables (of nodes or lists of them, too) from the next `execute` on."""
         wanted = [var for output in outputs for var in (output if isinstance(output, (list, tuple)) else [output])]
-        self.network._set_roots(list(dict.fromkeys(self.network._id_of(var) for var in wanted)), [])
+        self.network._set_outputs(list(dict.fromkeys(self.network._id_of(var) for var in wanted)))
         return self
 
     def execute(self, *args: Any) -> Self:
@@ -221,13 +221,13 @@ def dump_graph(
     (network,) = {var._network for var in named.values()}
     for name, var in named.items():
         var.name = name
-    before = network.graph.roots
+    before = network.graph.results
     file = io.BytesIO()
     try:
-        network._set_roots([var.id for var in named.values()], [])
+        network._set_outputs([var.id for var in named.values()])
         info = network.dump(file, user_info=metadata, enable_metadata=metadata is not None, **options)
     finally:
-        network._set_roots(*before)
+        network._set_outputs(before)
     return file.getvalue(), info
 
 
