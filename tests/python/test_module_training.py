@@ -63,7 +63,8 @@ def test_losses_of_mixed_precision_stay_beside_those_of_float32(name, low, traci
     expected, _ = train(model, data, "adam", 10)
     with autocast(low_prec_dtype=low):
         losses, state = train(model, data, "adam", 10, **tracing)
-    np.testing.assert_allclose(losses, expected, rtol=0.05, atol=0.01)
+    np.testing.assert_allclose(losses[0], expected[0], rtol={"float16": 2.0**-11, "bfloat16": 2.0**-8}[low])
+    np.testing.assert_allclose(losses, expected, rtol=0.03)  # ten steps of Adam divide small gradients by their size
     assert losses != expected
     assert {value.dtype for value in state.values()} == {np.dtype("float32")}
 
