@@ -8,7 +8,15 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .network_node import Host2DeviceCopy, ImmutableTensor, NetworkNode, OpNode, SharedDeviceTensor, VarNode, as_list
+from .network_node import (
+    Host2DeviceCopy,
+    ImmutableTensor,
+    NetworkNode,
+    OpNode,
+    SharedDeviceTensor,
+    VarNode,
+    as_list,
+)
 
 
 class NodeFilter:
