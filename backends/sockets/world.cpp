@@ -55,6 +55,12 @@ void World::close() {
     }
 }
 
+void World::end() {
+    if (const auto turn = turn_.try_take()) return close();
+    for (const Peer& peer : peers_)
+        if (peer.socket >= 0) ::shutdown(peer.socket, SHUT_RDWR);
+}
+
 // ---- errors
 
 std::string World::here() const {

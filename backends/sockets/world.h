@@ -48,6 +48,9 @@ public:
                   std::span<const runtime::OutgoingBytes> sends,
                   std::span<const runtime::IncomingBytes> receives);
     void close();
+    // close(), where another thread may be in the midst of an operation: that one fails, and
+    // closes.
+    void end();
     // Of a group of messages: sends that wait for a receive, with a copy of their bytes. For who
     // has the turn.
     struct HeldSend {

@@ -31,7 +31,13 @@ namespace {
 class PyWorld {
 public:
     PyWorld(int rank, std::vector<int> sockets, double seconds, nb::callable on_failure) {
-        const auto tell = std::make_shared<nb::callable>(std::move(on_failure));
+        // The last who holds the world may be a thread of ours.
+        const std::shared_ptr<nb::callable> tell(new nb::callable(std::move(on_failure)),
+                                                 [](nb::callable* callable) {
+            if (!nb::is_alive()) return;
+            const nb::gil_scoped_acquire lock;
+            delete callable;
+        });
         world_ = std::make_shared<sockets::World>(
             rank, std::move(sockets),
             sockets::WorldOptions{seconds, [tell](const std::string& why) -> std::string {
@@ -74,6 +80,7 @@ public:
         sockets::hold_sends(*world_, is_on, peers);
     }
     void close() { world_->close(); }
+    void end() { world_->end(); }
 
 private:
     std::shared_ptr<sockets::World> world_;
@@ -119,7 +126,8 @@ void bind_communicator(nb::module_& m) {
         .def(
             "hold_sends", &PyWorld::hold_sends, nb::arg("is_on"), nb::arg("peers"),
             "Whether sends wait for the next message that is received, to go beside it. Those that wait for `peers`, or all, are sent.")
-        .def("close", &PyWorld::close);
+        .def("close", &PyWorld::close, "Of a forked child too, whose parent goes on.")
+        .def("end", &PyWorld::end, "Also while another thread exchanges.");
 #endif
     m.def("set_bucket_sizes", [](size_t first, size_t others) {
         runtime::set_bucket_sizes({first, others});

@@ -753,7 +753,11 @@ class World:
         Whether sends wait for the next message that is received, to go beside it. Those that wait for `peers`, or all, are sent.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Of a forked child too, whose parent goes on."""
+
+    def end(self) -> None:
+        """Also while another thread exchanges."""
 
 def set_bucket_sizes(first: int, others: int) -> None:
     """Bytes of the buckets of gradients."""

@@ -623,3 +623,52 @@ def test_what_was_overheard_of_a_greeting_opens_no_connection():
         thread.join()
         assert found == [1, None, None]
         connection.close()
+
+
+def test_the_command_ends_when_nobody_reads_its_output(tmp_path):
+    """It used to wait for processes that waited for room in their pipes."""
+    source = """
+        import itertools, os
+        print(os.getpid())
+        for line in itertools.count():
+            print("line", line)
+    """
+    process = run(tmp_path, source)
+    first = [process.stdout.readline().split() for _ in range(2)]
+    process.stdout.close()
+    assert process.wait(timeout=60) == 128 + signal.SIGPIPE
+    with process.stderr:
+        assert "Error" not in process.stderr.read()
+    assert not any(lives(words[1]) for words in first if len(words) == 2)
+
+
+def test_the_command_ends_processes_that_do_not_follow_a_signal(tmp_path):
+    script = tmp_path / "deaf.py"
+    script.write_text("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(300)\n")
+    command = "import sys, megengine.distributed.run as run; run._SECONDS_TO_FOLLOW = 0.2; sys.exit(run.main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, "-n", "1", str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "[0] ready\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+
+
+def test_a_server_that_answers_no_more_is_an_error(monkeypatch):
+    """The machine of the server may be gone, which says nothing."""
+    from megengine.distributed import server as module
+
+    monkeypatch.setattr(module, "_SLACK_SECONDS", 0.2)
+    server = dist.Server(token="secret")
+    client = dist.Client("127.0.0.1", server.py_server_port, token="secret")
+    answers = threading.Event()
+    server._methods.user_get = lambda key: answers.wait(60)
+    with pytest.raises(RuntimeError, match=rf"the server at 127.0.0.1:{server.py_server_port} does not answer any more: timed out"):
+        client._call("user_get", "key", seconds=0.1)
+    answers.set()
+    assert client._call("user_get", "key", seconds=60) is True
+    server._close()
+    with pytest.raises(RuntimeError, match="does not answer any more"):
+        for _ in range(3):  # the thread that serves this connection may answer once more
+            client._call("user_pop", "key", seconds=0.1)

@@ -264,7 +264,7 @@ def _install_hooks() -> None:
     def tell(kind: Any, error: Any, trace: Any) -> None:
         if _sd.world is not None:
             _report_failure("".join(traceback.format_exception(kind, error, trace)))
-            _sd.world.close()
+            _sd.world.end()
         show(kind, error, trace)
 
     sys.excepthook = tell

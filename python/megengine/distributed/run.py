@@ -38,6 +38,7 @@ except OSError as error:
 """
 _LAST_LINES = 60
 _SECONDS_TO_END = 5.0  # between a polite request and SIGKILL
+_SECONDS_TO_FOLLOW = 30.0  # so long processes may take to end by a signal that was passed on
 
 
 class _Process:
@@ -46,6 +47,7 @@ class _Process:
     def __init__(self, place: Place, command: list[str], local_size: int, token: str) -> None:
         self.rank = place.rank
         self.last_lines: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)  # of its errors
+        self.is_unheard = False  # nobody reads our output any more
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables(place, local_size, token)}
         self.process = subprocess.Popen(
             [sys.executable, "-IS", "-c", _BECOME, str(os.getpid()), *command],
@@ -66,8 +68,11 @@ class _Process:
         for line in source:
             if target is sys.stderr:
                 self.last_lines.append(line)
-            target.write(f"[{self.rank}] {line}" if line.endswith("\n") else f"[{self.rank}] {line}\n")
-            target.flush()
+            try:
+                target.write(f"[{self.rank}] {line}" if line.endswith("\n") else f"[{self.rank}] {line}\n")
+                target.flush()
+            except (OSError, ValueError):  # read on: the process would wait for room in its pipe
+                self.is_unheard = self.is_unheard or target is sys.stdout
 
     def signal(self, number: int) -> None:
         """To the process and all that it has started."""
@@ -95,7 +100,10 @@ def run(command: list[str], place: Place, local_size: int) -> int:
         for local in range(local_size)
     ]
 
+    passed_on: list[tuple[int, float]] = []  # (signal, when)
+
     def pass_on(number: int, _: object) -> None:
+        passed_on.append((number, time.monotonic()))
         for each in processes:
             each.signal(number)
 
@@ -107,7 +115,7 @@ def run(command: list[str], place: Place, local_size: int) -> int:
         for reader in each.readers:
             reader.start()
     try:
-        return _wait(processes, server)
+        return _wait(processes, server, passed_on)
     finally:
         _end(processes)
         for each in processes:
@@ -115,11 +123,16 @@ def run(command: list[str], place: Place, local_size: int) -> int:
                 reader.join(1)
 
 
-def _wait(processes: list[_Process], server: Server | None) -> int:
-    """Until all have ended well, or one has not."""
+def _wait(processes: list[_Process], server: Server | None, passed_on: list[tuple[int, float]]) -> int:
+    """Until all have ended well, or one has not; nobody reads what they print, or they do not end by a signal."""
     running = list(processes)
     while running:
         time.sleep(0.02)
+        if any(each.is_unheard for each in processes):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what Python has left to write is lost
+            return 128 + signal.SIGPIPE
+        if passed_on and time.monotonic() - passed_on[0][1] > _SECONDS_TO_FOLLOW:
+            return 128 + passed_on[0][0]
         for each in [each for each in running if each.process.poll() is not None]:
             running.remove(each)
         failed = [each for each in processes if each.process.returncode]

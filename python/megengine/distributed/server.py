@@ -26,6 +26,7 @@ from ._token import shared_token
 _CONNECT_SECONDS = 30.0  # how long a client waits for its server to come up
 _ANSWER_SECONDS = 5.0  # how long for answers that wait for nobody: the server may be out of reach, or another program
 SECONDS = 600.0  # how long a call waits for what others do
+_SLACK_SECONDS = 60.0  # beyond that, who has not got its answer has lost the server
 
 
 @dataclass
@@ -288,16 +289,22 @@ class Server:
 
 
 class _Transport(xmlrpc.client.Transport):
-    """Shows the token, and waits for ``seconds`` at most; None: for as long as the call does."""
+    """Shows the token, and waits for ``seconds`` at most."""
 
-    def __init__(self, token: str, seconds: float | None) -> None:
+    def __init__(self, token: str, seconds: float) -> None:
         super().__init__(use_builtin_types=True, headers=[("Authorization", f"Bearer {token}")])
         self._seconds = seconds
 
     def make_connection(self, host: Any) -> http.client.HTTPConnection:
         connection = super().make_connection(host)
         connection.timeout = self._seconds
+        if connection.sock is not None:
+            connection.sock.settimeout(self._seconds)
         return connection
+
+    def wait_for(self, seconds: float) -> None:
+        """From the next call on."""
+        self._seconds = seconds
 
 
 class Client:
@@ -308,7 +315,7 @@ class Client:
     token: the secret, as of `Server`.
 
     Raises RuntimeError when no server answers within 30 seconds or its token differs. A call raises RuntimeError when a process of the
-    world has failed, or when what it waits for does not come within 10 minutes.
+    world has failed, when what it waits for does not come within 10 minutes, or when the server is gone.
     """
 
     def __init__(self, master_ip: str, port: int, token: str | None = None) -> None:
@@ -320,18 +327,26 @@ class Client:
         self._local = threading.local()
         self.connect()
 
-    def _call(self, method: str, *args: Any) -> Any:
-        """A connection for each thread: one that waits does not hold up the others."""
+    def _call(self, method: str, *args: Any, seconds: float = SECONDS) -> Any:
+        """A connection for each thread: one that waits does not hold up the others. seconds: how long the server may wait."""
         if not hasattr(self._local, "proxy"):
-            self._local.proxy = self._proxy(None)
-        return self._answer(self._local.proxy, method, *args)
+            self._local.proxy = self._proxy(seconds)
+        transport: _Transport = self._local.proxy("transport")
+        transport.wait_for(seconds + _SLACK_SECONDS)
+        try:
+            return self._answer(self._local.proxy, method, *args)
+        except (OSError, http.client.HTTPException) as error:
+            transport.close()
+            raise RuntimeError(
+                f"the server at {self.master_ip}:{self.port} does not answer any more: {error or type(error).__name__}"
+            ) from error
 
     def _call_in_time(self, method: str, *args: Any) -> Any:
         """On a connection of its own. Raises OSError when no answer comes."""
         with self._proxy(_ANSWER_SECONDS) as proxy:
             return self._answer(proxy, method, *args)
 
-    def _proxy(self, seconds: float | None) -> xmlrpc.client.ServerProxy:
+    def _proxy(self, seconds: float) -> xmlrpc.client.ServerProxy:
         url = f"http://{self.master_ip}:{self.port}"
         return xmlrpc.client.ServerProxy(url, _Transport(self._token, seconds), allow_none=True)
 
@@ -378,7 +393,7 @@ class Client:
 
     def _join(self, rank: int, size: int, version: str, address: list[Any], seconds: float) -> list[Any]:
         """Wait for the world; the addresses of all processes, by rank."""
-        return self._call("join", rank, [size, version, address, self._process], seconds)
+        return self._call("join", rank, [size, version, address, self._process], seconds, seconds=seconds)
 
     def _fail(self, rank: int, why: str) -> str:
         """Say that this process gives up; what the first one said that did. In time: the server may be what it lost."""
@@ -403,7 +418,7 @@ class Client:
 
     def group_barrier(self, key: str, size: int, seconds: float = SECONDS) -> None:
         """Waits until ``size`` processes have called it with this ``key``. Raises RuntimeError after ``seconds``, default 600."""
-        self._call("group_barrier", key, size, seconds)
+        self._call("group_barrier", key, size, seconds, seconds=seconds)
 
     def user_set(self, key: str, val: Any) -> None:
         """Stores a value under a key.
