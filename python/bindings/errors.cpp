@@ -27,10 +27,17 @@ PyObject* class_of(ErrorKind kind) {
     return PyExc_RuntimeError;
 }
 
+// Texts may come from other processes and libraries, in whatever bytes.
+void set_python_error(PyObject* type, std::string_view text) {
+    const nb::object decoded = nb::steal(PyUnicode_DecodeUTF8(
+        text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+    if (decoded.is_valid()) PyErr_SetObject(type, decoded.ptr());
+}
+
 void set_error(const runtime::UserError& error) {
     runtime::Message message = error.message;
     if (message.at.empty()) message.at = user_location();
-    PyErr_SetString(class_of(error.kind), message.text().c_str());
+    set_python_error(class_of(error.kind), message.text());
 }
 
 void set_memory_error(const runtime::OutOfMemory& error) {
@@ -52,7 +59,7 @@ void set_memory_error(const runtime::OutOfMemory& error) {
                 ? "raise dtr.eviction_threshold, lower dtr.evictee_minimum_size, or free tensors that are no longer needed"
                 : "use smaller inputs, free tensors that are no longer needed, or trace with memory_limit",
         .at = runtime::user_line()};
-    PyErr_SetString(PyExc_MemoryError, message.text().c_str());
+    set_python_error(PyExc_MemoryError, message.text());
 }
 
 }  // namespace
@@ -77,7 +84,9 @@ void bind_errors(nb::module_& m) {
             set_error(error);
         } catch (const runtime::OutOfMemory& error) {
             set_memory_error(error);
-        } catch (const runtime::Error& error) { PyErr_SetString(PyExc_RuntimeError, error.what()); }
+        } catch (const runtime::Error& error) {
+            set_python_error(PyExc_RuntimeError, error.what());
+        }
     });
 }
 
@@ -89,7 +98,7 @@ PyObject* guarded(PyObject* (*body)(void*), void* state) noexcept {
     } catch (const runtime::OutOfMemory& error) {
         set_memory_error(error);
     } catch (const std::bad_alloc&) { PyErr_NoMemory(); } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
+        set_python_error(PyExc_RuntimeError, error.what());
     }
     return nullptr;
 }

@@ -36,7 +36,9 @@ int64_t integer_from(PyObject* object) {
 }
 
 bool is_text(PyObject* object, std::string_view text) {
-    return text == PyUnicode_AsUTF8AndSize(object, nullptr);
+    const char* found = PyUnicode_AsUTF8AndSize(object, nullptr);
+    if (!found) PyErr_Clear();  // a lone surrogate
+    return found && text == found;
 }
 
 Attr attr_from(PyObject* object, const AttrSpec& spec) {
@@ -157,7 +159,7 @@ void pack_operand(const std::string& name, nb::list operands, size_t index, nb::
     }
     const runtime::OpCall call{op, attrs, types};
     const runtime::Layout layout =
-        tensors[index]->device().packed_layout(call, infer(call), static_cast<int>(index));
+        tensors.at(index)->device().packed_layout(call, infer(call), static_cast<int>(index));
     if (!is_packed(layout) || layout == types.at(index).layout) return;
     const TensorRef dense = runtime::row_major(tensors[index]);
     handle_of(operands[index].ptr())

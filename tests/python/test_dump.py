@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
+from megengine.core import ops
 from megengine.jit import TraceError, exclude_from_trace, trace
 from megengine.utils.comp_graph_tools import GraphInference, load_model, metadata_of
 
@@ -333,3 +336,18 @@ def test_another_shape_or_output_is_refused():
 def test_some_outputs_can_be_asked_for():
     _, data = dumped(recorded(lambda x: {"a": x + 1, "b": x * 2}, X))
     assert list(GraphInference(io.BytesIO(data), outputs=["b"]).run(X)) == ["b"]
+
+
+def test_a_file_may_have_any_bytes_in_its_name(tmp_path):
+    path = os.path.join(tmp_path, "caf\udce9.mge")
+    recorded(lambda x: x * 2, X).dump(path)
+    np.testing.assert_array_equal(*GraphInference(path).run(X).values(), X * 2)
+    with open(path, "r+b") as file:
+        file.truncate(40)
+    with pytest.raises(RuntimeError, match=re.escape("caf\\udce9.mge")):
+        GraphInference(path)
+
+
+def test_an_attribute_whose_name_is_no_text_is_unknown():
+    with pytest.raises(TypeError, match="reshape: unknown attribute"):
+        ops.reshape(mge.tensor(X), shape=(-1,), **{"caf\udce9": 1})

@@ -535,3 +535,11 @@ def test_a_partial_trace_skips_its_body_but_not_inside_a_gradient_manager(backen
     assert w.grad.item() == 2 and len(calls) == ran + 1
     with pytest.raises(ValueError, match="partial_trace: backend must be 'default' or 'xla', got 'tvm'"):
         jit.partial_trace(abs, backend="tvm")
+
+
+def test_a_function_of_a_file_whose_name_is_not_utf8_is_traced():
+    scope = {}
+    exec(compile("def double(x):\n    return x * 2\n", "caf\udce9.py", "exec"), scope)
+    traced = trace(scope["double"], symbolic=True)
+    assert traced(mge.Tensor([1.5])).item() == traced(mge.Tensor([1.5])).item() == 3.0
+    assert "1 version" in traced.explain()

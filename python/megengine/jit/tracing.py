@@ -455,7 +455,7 @@ class trace(ManualSteps, Dumping):
     def _name_and_line(self) -> str:
         code = getattr(self.__wrapped__, "__code__", None)
         place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-        return self._name_of_function() + place
+        return (self._name_of_function() + place).encode("utf-8", "backslashreplace").decode()  # of files with any bytes in their names
 
     def _argument_name(self, position: int) -> str:
         code = getattr(self.__wrapped__, "__code__", None)

@@ -45,7 +45,7 @@ def load_model(file: str | os.PathLike[str] | IO[bytes]) -> _core.Model:
 def _model_in(stream: IO[bytes], name: str) -> tuple[_core.Model, int]:
     """The model that begins where the stream stands, and how many bytes it takes."""
     with while_waiting(f"loading {name}"):
-        return _core.load_model(stream.read(), name)
+        return _core.load_model(stream.read(), name.encode("utf-8", "backslashreplace").decode())
 
 
 def metadata_of(model: _core.Model) -> dict[str, Any] | None:
