@@ -477,6 +477,14 @@ def test_a_barrier_of_the_server_has_a_time_limit():
     server._close()
 
 
+def test_who_comes_to_a_barrier_of_the_server_again_is_not_two():
+    server = dist.Server(0)
+    client = dist.Client("127.0.0.1", server.py_server_port)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="1 of 2 processes came to the barrier 'start' within 0.1 s"):
+            client.group_barrier("start", 2, 0.1)
+
+
 def test_init_process_group_without_a_launcher_says_how():
     with pytest.raises(RuntimeError, match="megengine.distributed.run"):
         dist.init_process_group()

@@ -145,9 +145,13 @@ class Methods:
                 del self.dict_barrier_counter[key], self.dict_barrier_event[key]
                 event.set()
                 self.lock.notify_all()
-            self._wait(event.is_set, seconds, lambda: (
-                f"{self.dict_barrier_counter[key]} of {size} processes came to the barrier {key!r}"
-            ))  # fmt: skip
+            try:
+                self._wait(event.is_set, seconds, lambda: (
+                    f"{self.dict_barrier_counter[key]} of {size} processes came to the barrier {key!r}"
+                ))  # fmt: skip
+            except RuntimeError:
+                self.dict_barrier_counter[key] -= 1  # it waits no more: who comes again is not two
+                raise
         return True
 
     def user_set(self, key: str, val: Any) -> bool:
