@@ -34,6 +34,7 @@ void Turn::look_around() {
     process_ = forks();
     static_cast<void>(ended_.release());
     ended_ = std::make_unique<std::condition_variable_any>();
+    waiting_ = 0;
     is_abandoned_ = is_taken_ && owner_ != std::this_thread::get_id();
 }
 
@@ -69,7 +70,9 @@ Turn::Held Turn::take() {
         {
             std::unique_lock lock(mutex_);
             if (begin()) return Held(*this);
+            ++waiting_;
             ended_->wait_for(lock, kLookAround, [this] { return !is_taken_; });
+            --waiting_;
             if (begin()) return Held(*this);
         }
         check_interrupt();
@@ -80,7 +83,7 @@ void Turn::end() {
     const std::lock_guard lock(mutex_);
     look_around();
     is_taken_ = false;
-    ended_->notify_one();
+    if (waiting_ > 0) ended_->notify_one();
 }
 
 }  // namespace megjit::runtime

@@ -53,6 +53,7 @@ private:
     LeafMutex mutex_;  // of all below, for a moment
     bool is_taken_ = false, is_abandoned_ = false;
     std::thread::id owner_;
+    int waiting_ = 0;  // threads
     uint64_t process_ = 0;  // in which it was looked at last
     std::unique_ptr<std::condition_variable_any> ended_ =
         std::make_unique<std::condition_variable_any>();

@@ -61,14 +61,25 @@ _TENSOR_METHODS = frozenset(dir(Tensor))
 
 
 class _Watched:
-    """Things of one kind; `read` gives what each of them holds, in order. All are compared at once, by identity."""
+    """Things of one kind; `read` gives what each of them holds, in order. All are compared at once, by identity.
 
-    def __init__(self, read: Callable[[Any], Any]):
+    ids: of all that the things hold, with a 0 behind each thing, where there is a faster way than by `read`.
+    """
+
+    def __init__(self, read: Callable[[Any], Any], ids: Callable[[list[Any]], list[int]] | None = None):
         self._read = read
+        self._ids_in = ids or self._ids_by_reading
         self._things: list[Any] = []
         self._names: list[str] = []
         self._held: list[tuple[Any, ...]] = []  # keeps it alive too: no other object takes its id
         self._ids: list[int] = []
+
+    def _ids_by_reading(self, things: list[Any]) -> list[int]:
+        found: list[int] = []
+        for thing in things:
+            found.extend(map(id, self._read(thing)))
+            found.append(0)
+        return found
 
     def add(self, thing: Any, name: str) -> None:
         self._things.append(thing)
@@ -86,10 +97,7 @@ class _Watched:
 
     def changed(self) -> str | None:
         """The name of a thing that holds something else, or None."""
-        ids: list[int] = []
-        for thing in self._things:
-            ids.extend(map(id, self._read(thing)))
-            ids.append(0)
+        ids = self._ids_in(self._things)
         if ids == self._ids:
             return None
         for i, thing in enumerate(self._things):
@@ -99,6 +107,22 @@ class _Watched:
             self._held[i] = now  # equal numbers in other objects
         self._ids = ids
         return None
+
+
+def _ids_of_tables(tables: list[dict[Any, Any]]) -> list[int]:
+    found: list[int] = []
+    for table in tables:
+        if table:
+            found.extend(map(id, table))
+            found.extend(map(id, table.values()))
+        found.append(0)
+    return found
+
+
+def _ids_of_entries(entries: list[tuple[dict[Any, Any], Any]]) -> list[int]:
+    found = [0] * (2 * len(entries))
+    found[::2] = [id(table.get(key, _MISSING)) for table, key in entries]
+    return found
 
 
 _BOOKKEEPING = frozenset(vars(GradManager()))
@@ -122,13 +146,14 @@ class Guards:
         kwargs: dict[str, Any],
         leaves: list[Tensor],
     ):
-        self._tables = _Watched(lambda table: (*table, *table.values()))
+        self._tables = _Watched(lambda table: (*table, *table.values()), _ids_of_tables)
         self._sequences = _Watched(lambda sequence: sequence)
-        self._entries = _Watched(lambda entry: (entry[0].get(entry[1], _MISSING),))
+        self._entries = _Watched(lambda entry: (entry[0].get(entry[1], _MISSING),), _ids_of_entries)
+        self._managers = _Watched(_attached)
         self._cells = _Watched(lambda cell: (_content(cell),))
         self._own_grads: set[int] = set()  # ids of tensors whose .grad a call compares by itself
         self._tensors = _Watched(
-            lambda tensor: (None if id(tensor) in self._own_grads else tensor.grad, len(_own_attributes(tensor)))
+            lambda tensor: (None if id(tensor) in self._own_grads else tensor.grad, len(_own_attributes(tensor))), self._ids_of_tensors
         )
         self._instances = _Watched(lambda value: (type(value), getattr(value, "__dict__", None)))
         self._watched: tuple[_Watched, ...] = (
@@ -138,6 +163,7 @@ class Guards:
             self._sequences,
             self._tensors,
             self._instances,
+            self._managers,
         )
         self.number = next(_numbers)
         self.result_tree: Any = None  # of the recorded call, as trace flattens it
@@ -167,6 +193,15 @@ class Guards:
         # Only what has something to watch costs time in a call.
         self._watched = tuple(watched for watched in self._watched if watched._things)
         self._takes_tensors_only = not kwargs and all(isinstance(value, Tensor) and not _own_attributes(value) for value in args)
+
+    def _ids_of_tensors(self, tensors: list[Tensor]) -> list[int]:
+        found: list[int] = []
+        for tensor in tensors:
+            held = vars(tensor)
+            is_plain = not held or (len(held) == 1 and "grad" in held)
+            grad = None if self._own_grads and id(tensor) in self._own_grads else held.get("grad")
+            found += (id(grad), id(0 if is_plain else len(_own_attributes(tensor))), 0)
+        return found
 
     def leave_grads_of(self, tensors: list[Tensor]) -> None:
         """Each call sets their ``.grad`` anew, and asks by itself whether it was None."""
@@ -316,9 +351,8 @@ class Guards:
             if type(value) is not property:
                 self._visit_object(value, name)
         elif isinstance(value, GradManager):
-            attached = _attached(value)
-            self._check(lambda: _same(_attached(value), attached), name)
-            self._later([callbacks for _, callbacks in attached], f"{name}'s callbacks")
+            self._managers.add(value, name)
+            self._later([spec.callbacks for spec in value._attach_specs.values()], f"{name}'s callbacks")
             if type(value) is not GradManager:
                 self._later(type(value), type(value).__name__)
                 self._check_attributes(value, name)
@@ -521,8 +555,18 @@ class Guards:
         is_optimizer = isinstance(value, Optimizer) and _is_foreign(type(value).__module__)
         if is_optimizer:
             # Its numbers are read anew in each call; whether they are zero decides what is done.
-            options = _options(value)
-            self._check(lambda: _same(_options(value), options), f"{name}.param_groups")
+            options, held = _options(value), _held_options(value)
+
+            def is_alike() -> bool:
+                nonlocal held
+                now = _held_options(value)
+                if len(now) != len(held) or not all(map(operator.is_, now, held)):
+                    if not _same(_options(value), options):
+                        return False
+                    held = now
+                return True
+
+            self._check(is_alike, f"{name}.param_groups")
         for key, item in table.items():
             if not (is_optimizer and key == "param_groups"):
                 self._later(item, f"{name}.{key}")
@@ -561,8 +605,11 @@ def _content(cell: types.CellType) -> Any:
         return _MISSING
 
 
-def _attached(manager: GradManager) -> tuple[Any, ...]:
-    return tuple((spec.tensor(), tuple(spec.callbacks)) for spec in manager._attach_specs.values())
+def _attached(manager: GradManager) -> list[Any]:
+    found: list[Any] = []
+    for spec in manager._attach_specs.values():
+        found += (spec.tensor(), *spec.callbacks, None)
+    return found
 
 
 def _options(optimizer: Optimizer) -> tuple[Any, ...]:
@@ -574,6 +621,18 @@ def _options(optimizer: Optimizer) -> tuple[Any, ...]:
         )
         for group in optimizer.param_groups
     )
+
+
+def _held_options(optimizer: Optimizer) -> list[Any]:
+    """All that the groups hold, and the items of what may change in place."""
+    held: list[Any] = []
+    for group in optimizer.param_groups:
+        held += (group, *group)
+        for value in group.values():
+            held.append(value)
+            if isinstance(value, list):
+                held += value
+    return held
 
 
 def _numbers_aside(value: Any) -> Any:
