@@ -8,6 +8,7 @@
 #include "runtime/error.h"
 #include "runtime/host_lock.h"
 #include "runtime/leaf_mutex.h"
+#include "runtime/op.h"
 
 namespace megjit::runtime {
 namespace {
@@ -54,16 +55,49 @@ void set_communicator(const std::string& group, std::shared_ptr<Communicator> co
     else groups().by_key.erase(group);
 }
 
-std::shared_ptr<Communicator> find_communicator(const std::string& group) {
+GroupClaims claims_of(const OpCall& call) {
+    const auto claimed = [&](std::string_view name) -> std::optional<int64_t> {
+        for (size_t i = 0; i < call.op.attrs.size(); ++i)
+            if (call.op.attrs[i].name == name) return std::get<int64_t>(call.attrs[i]);
+        return {};
+    };
+    return {claimed("size"), claimed("peer"), claimed("is_root")};
+}
+
+namespace {
+
+void check(const Communicator& group, const std::string& key, const GroupClaims& claims) {
+    const auto refuse = [&](std::string claim) {
+        user_error({.what = cat("the group of the ranks ", key, " has ", group.size(),
+                                " processes, and this is number ", group.rank()),
+                    .why = cat("the operation is for ", claim),
+                    .fix = "use the functions of megengine.distributed.functional"});
+    };
+    if (claims.size && *claims.size != group.size()) refuse(cat("a group of ", *claims.size));
+    if (claims.peer &&
+        (*claims.peer < 0 || *claims.peer >= group.size() || *claims.peer == group.rank()))
+        refuse(cat("a message with number ", *claims.peer));
+    if (claims.is_root && (*claims.is_root != 0) != (group.rank() == 0))
+        refuse(*claims.is_root ? "number 0, the root" : "another one than number 0, the root");
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> find_communicator(const std::string& group,
+                                                const GroupClaims& claims) {
+    std::shared_ptr<Communicator> found;
     {
         const std::lock_guard lock(groups().mutex);
-        const auto found = groups().by_key.find(group);
-        if (found != groups().by_key.end()) return found->second;
+        if (const auto there = groups().by_key.find(group); there != groups().by_key.end())
+            found = there->second;
     }
-    user_error({.what = cat("this process has no group of the ranks ", group),
-                .fix = "call distributed.init_process_group first, and distributed.new_group for a "
-                       "part of the world"},
-               ErrorKind::runtime);
+    if (!found)
+        user_error({.what = cat("this process has no group of the ranks ", group),
+                    .fix = "call distributed.init_process_group first, and distributed.new_group "
+                           "for a part of the world"},
+                   ErrorKind::runtime);
+    check(*found, group, claims);
+    return found;
 }
 
 }  // namespace megjit::runtime

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -16,6 +17,7 @@
 namespace megjit::runtime {
 
 class Device;
+struct OpCall;
 
 enum class Combine : uint8_t { sum, prod, max, min };
 
@@ -101,6 +103,14 @@ BucketSizes bucket_sizes();
 // By the group's key: its ranks in the world, "0,1,2". Null takes a group away.
 void set_communicator(const std::string& group, std::shared_ptr<Communicator> communicator);
 // UserError where this process is in no such group.
-std::shared_ptr<Communicator> find_communicator(const std::string& group);
+
+// What a call takes for granted of its group: by its attributes, where it has them.
+struct GroupClaims {
+    std::optional<int64_t> size = {}, peer = {}, is_root = {};
+};
+GroupClaims claims_of(const OpCall& call);
+// UserError where there is no such group, or it is another one than claimed.
+std::shared_ptr<Communicator> find_communicator(const std::string& group,
+                                                const GroupClaims& claims = {});
 
 }  // namespace megjit::runtime

@@ -56,9 +56,8 @@ void World::close() {
 }
 
 void World::end() {
-    if (const auto turn = turn_.try_take()) return close();
-    for (const Peer& peer : peers_)
-        if (peer.socket >= 0) ::shutdown(peer.socket, SHUT_RDWR);
+    is_ending_ = true;
+    if (const auto turn = turn_.try_take()) close();
 }
 
 // ---- errors
@@ -150,6 +149,7 @@ void World::exchange(const runtime::CommunicatorCall& call,
                 return true;
             });
             if (waiting.empty()) return;
+            if (is_ending_) fail(cat("rank ", rank_, " has ended in ", here()));
             const auto now = Clock::now();
             if (any) moved = now;
             else if (now - moved < spin) sched_yield();

@@ -112,6 +112,7 @@ private:
     std::vector<Peer> peers_;  // by rank
     WorldOptions options_;
     std::atomic<double> seconds_;  // also read by who watches a GPU
+    std::atomic<bool> is_ending_{false};
     runtime::Turn turn_{"an exchange with other processes"};
     std::vector<HeldSend> held_;
     bool holds_sends_ = false;

@@ -7,10 +7,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "python/bindings/handle.h"
 #include "runtime/autodiff.h"
+#include "runtime/error.h"
 #include "runtime/gradient_sums.h"
 #include "runtime/host_lock.h"
 #include "runtime/user_line.h"
@@ -31,6 +33,9 @@ namespace {
 class PyWorld {
 public:
     PyWorld(int rank, std::vector<int> sockets, double seconds, nb::callable on_failure) {
+        if (rank < 0 || static_cast<size_t>(rank) >= sockets.size())
+            runtime::user_error({.what = runtime::cat("rank ", rank, " in a world of ",
+                                                      sockets.size(), " processes")});
         // The last who holds the world may be a thread of ours.
         const std::shared_ptr<nb::callable> tell(new nb::callable(std::move(on_failure)),
                                                  [](nb::callable* callable) {
@@ -53,6 +58,14 @@ public:
     PyWorld(const PyWorld&) = delete;
 
     void add_group(const std::string& key, std::vector<int> members) {
+        for (const int member : members)
+            if (member < 0 || member >= world_->size())
+                runtime::user_error(
+                    {.what = runtime::cat("a group with rank ", member, " in a world of ",
+                                          world_->size(), " processes")});
+        if (std::ranges::find(members, world_->rank()) == members.end())
+            runtime::user_error(
+                {.what = runtime::cat("rank ", world_->rank(), " is not in the group ", key)});
         runtime::set_communicator(
             key, std::make_shared<sockets::SocketCommunicator>(world_, std::move(members)));
         groups_.push_back(key);

@@ -22,6 +22,11 @@ const AttrSpec kGroup{"group", AttrKind::text}, kSize{"size", AttrKind::integer}
 
 const Type kToken{DType::f32, {}};
 
+int64_t members_of(const OpCall& call) {
+    const int64_t size = call.integer("size");
+    if (size < 1) refuse(call, cat("a group has at least one process, not ", size));
+    return size;
+}
 Shape stacked(int64_t size, const Shape& shape) {
     Shape result{size};
     for (const int64_t extent : shape) result.push_back(extent);
@@ -29,7 +34,7 @@ Shape stacked(int64_t size, const Shape& shape) {
 }
 Shape part_of(const OpCall& call) {
     const Type& x = call.inputs[0];
-    if (x.rank() == 0 || x.shape[0] != call.integer("size"))
+    if (x.rank() == 0 || x.shape[0] != members_of(call))
         refuse(call, cat(call.op.name, " P1: the group has ", call.integer("size"),
                          " processes, and the first axis of ", to_string(x), " as many parts"));
     return Shape{x.shape.extents().subspan(1)};
@@ -49,7 +54,7 @@ std::vector<Type> infer_at_root(const OpCall& call) {
 }
 std::vector<Type> infer_stacked(const OpCall& call) {
     const Type& x = call.inputs[0];
-    return {{x.dtype, stacked(call.integer("size"), x.shape)}, kToken};
+    return {{x.dtype, stacked(members_of(call), x.shape)}, kToken};
 }
 std::vector<Type> infer_stacked_at_root(const OpCall& call) {
     if (!call.flag("is_root")) return {kToken};

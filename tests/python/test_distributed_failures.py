@@ -1,6 +1,7 @@
 """What happens when processes do not fit together, fail, hang or are killed: each other one is told who, where and why."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -680,3 +681,90 @@ def test_a_server_that_answers_no_more_is_an_error(monkeypatch):
     with pytest.raises(RuntimeError, match="does not answer any more"):
         for _ in range(3):  # the thread that serves this connection may answer once more
             client._call("user_pop", "key", seconds=0.1)
+
+
+def test_collective_ops_are_what_their_group_is():
+    """Of ops by hand: wrong attributes used to give zeros, or end the process."""
+    from megengine.core import ops
+
+    def body():
+        rank = dist.get_rank()
+        x = Tensor(np.arange(6, dtype="float32").reshape(2, 3))
+        told = []
+        for call in (
+            lambda: ops.all_gather(x, group="0,1", size=3),
+            lambda: ops.all_gather(x, group="0,1", size=1),
+            lambda: ops.all_gather(x, group="0,1", size=0),
+            lambda: ops.reduce_scatter_sum(x, group="0,1", size=-2),
+            lambda: ops.all_to_all(Tensor(np.zeros((0, 3), "float32")), group="0,1", size=0),
+            lambda: ops.reduce_sum_to_root(x, group="0,1", is_root=1 - (rank == 0)),
+            lambda: ops.broadcast_from_root(x, group="0,1", is_root=rank),
+            lambda: ops.send_to(x, group="0,1", peer=99),
+            lambda: ops.send_to(x, group="0,1", peer=2**32 + 1 - rank),
+            lambda: ops.send_to(x, group="0,1", peer=rank),
+            lambda: ops.receive_from(x, group="0,1", peer=-1, shape=(2,), dtype="float32"),
+        ):
+            try:
+                told.append(str(call()))
+            except ValueError as error:
+                told.append(" ".join(str(error).splitlines()[:2]))
+        return told, DF.all_reduce_sum(x).numpy().sum()
+
+    for told, total in dist.launcher(body, n_gpus=2)():
+        assert len(told) == 11 and total == 30.0
+        for words in told:
+            assert re.search(r"the group of the ranks 0,1 has 2 processes|at least one process, not|the group has -?\d processes", words), words
+
+
+def test_groups_of_one_check_what_they_are_given():
+    def body():
+        told = []
+        x = Tensor([1.0, 2.0])
+        for call in (
+            lambda: DF.all_reduce_sum(x, dist.Group([1 - dist.get_rank()])),
+            lambda: DF.collective_comm(x, "nonsense", dist.Group([dist.get_rank()])),
+            lambda: DF.all_gather(x, dist.Group([dist.get_rank()]), axis=7),
+            lambda: DF.all_reduce_sum("no tensor", dist.Group([dist.get_rank()])),
+        ):
+            try:
+                call()
+                told.append("nothing")
+            except (TypeError, ValueError) as error:
+                told.append(str(error).splitlines()[0])
+        return told
+
+    for rank, told in enumerate(dist.launcher(body, n_gpus=2)()):
+        assert told[0] == f"process {rank} is not in the group {1 - rank}"
+        assert "'nonsense' is none of" in told[1] and "axis 7" in told[2] and "Tensor" in told[3]
+
+
+def test_the_launcher_does_not_wait_for_what_a_killed_process_forked(tmp_path):
+    def body():
+        if dist.get_rank() == 0:
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+            (tmp_path / "child").write_text(str(child))
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+
+    start = time.monotonic()
+    try:
+        with pytest.raises(AssertionError, match="process 0 of the launcher failed:\nit was killed by signal 9"):
+            dist.launcher(body, n_gpus=2)()
+        assert time.monotonic() - start < 50
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+
+def test_a_barrier_of_the_server_has_one_size():
+    server = dist.Server(token="secret")
+    first, second = (dist.Client("127.0.0.1", server.py_server_port, token="secret") for _ in range(2))
+    thread = threading.Thread(target=lambda: pytest.raises(RuntimeError, first.group_barrier, "key", 3, 1.0))
+    thread.start()
+    while not server._methods.dict_barrier_counter:
+        time.sleep(0.01)
+    with pytest.raises(RuntimeError, match="the barrier 'key' is one of 3 processes here, and one of 2 there"):
+        second.group_barrier("key", 2, 10.0)
+    thread.join()

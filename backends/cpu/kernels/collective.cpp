@@ -25,9 +25,10 @@ template <class Run>
 Prepared collective(const OpCall& call, std::span<const Type> outputs, std::string what, Run run,
                     bool in_place = false) {
     return runtime::function_executable(
-        [group = call.text("group"), what = std::move(what), results = outputs.size(), run](
-            runtime::Stream& stream, void* const* in, void* const* out, void*) {
-        runtime::run_on_host(stream, [run, members = runtime::find_communicator(group),
+        [group = call.text("group"), claims = runtime::claims_of(call), what = std::move(what),
+         results = outputs.size(),
+         run](runtime::Stream& stream, void* const* in, void* const* out, void*) {
+        runtime::run_on_host(stream, [run, members = runtime::find_communicator(group, claims),
                                       as = Communicator::Call{what, runtime::user_line()},
                                       x = in[0], y = results > 1 ? out[0] : nullptr,
                                       after = static_cast<float*>(out[results - 1])] {

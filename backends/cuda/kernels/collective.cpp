@@ -75,11 +75,11 @@ Prepared collective(CudaDevice& device, const OpCall& call, std::span<const Type
     const Type& subject = is_message && outputs.size() > 1 ? outputs[0] : call.inputs[0];
     return executable(
         [&device, work, elements, parts = options.parts, peer = options.peer,
-         results = outputs.size(), key = call.text("group"),
+         results = outputs.size(), key = call.text("group"), claims = runtime::claims_of(call),
          what = cat(is_message ? "a message" : call.op.name, " of ", to_string(subject),
                     " on GPUs, by NCCL,")](CudaStream& stream, void* const* in, void* const* out,
                                            void*) {
-        const std::shared_ptr<Group> group = Group::of(device.gpu(), key);
+        const std::shared_ptr<Group> group = Group::of(device.gpu(), key, claims);
         const void* x = in[0];
         void* y = results > 1 ? out[0] : nullptr;
         Group::Queue queue;

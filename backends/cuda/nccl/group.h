@@ -33,7 +33,8 @@ public:
     using Queue = std::function<Status(const Library&, Comm, StreamHandle)>;
 
     // By the group's key. UserError where this process is in no such group, or has no NCCL.
-    static std::shared_ptr<Group> of(Gpu& gpu, const std::string& key);
+    static std::shared_ptr<Group> of(Gpu& gpu, const std::string& key,
+                                     const runtime::GroupClaims& claims);
     Group(Gpu& gpu, const Library& library, std::shared_ptr<runtime::Communicator> members);
     ~Group();
     Group(const Group&) = delete;

@@ -285,12 +285,21 @@ def collective_comm(
 ) -> Any:
     """Calls the collective operation with the name ``mode``; the other arguments are those of that function.
 
-    Raises RuntimeError when shapes or operations do not match, or when a process of the group is gone.
+    Raises RuntimeError when shapes or operations do not match, or when a process of the group is gone; ValueError for an unknown mode,
+    and where this process is not in the group.
     """
+    from ..core.tensor.array_method import require_tensors
+    from ..core.tensor.shapes import normalize_axis
+
     group = WORLD if group is None else group
-    if group.size == 1:
-        return inp if device is None else inp.to(device)
     group.rank  # noqa: B018  -- raises unless this process is a member
+    if mode not in _MODES:
+        raise ValueError(f"collective_comm: {mode!r} is none of {', '.join(_MODES)}")
+    require_tensors(mode, inp)
+    if group.size == 1:
+        for each in {"all_to_all": (axis, concat_axis)}.get(mode, (axis,) if mode in _ALONG_AXES else ()):
+            normalize_axis(each, inp.ndim, mode)
+        return inp if device is None else inp.to(device)
     result = _MODES[mode](inp, group, axis, concat_axis)
     return result if result is None or device is None else result.to(device)
 
@@ -355,6 +364,7 @@ def _run(name: str, inp: Tensor, group: Group, **attributes: Any) -> Tensor | No
     return results[0] if as_is else results[0].to(place)
 
 
+_ALONG_AXES = frozenset(("all_gather", "reduce_scatter_sum", "gather", "scatter"))
 _NEED_SIZE = frozenset(
     ("all_gather", "reduce_scatter_sum", "gather_to_root", "scatter_from_root", "all_to_all")
 )

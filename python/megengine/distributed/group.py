@@ -246,8 +246,8 @@ def _report_failure(why: str) -> str:
         return ""
     try:
         return _sd.client._fail(get_rank(), why)
-    except (OSError, RuntimeError):
-        return ""  # the server is gone as well
+    except Exception:
+        return ""  # the server is gone as well, or another program has its port
 
 
 _hooks_are_installed = False

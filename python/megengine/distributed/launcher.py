@@ -164,7 +164,7 @@ class _Worker:
         try:
             good, content = self.link.recv()
             return good, pickle.loads(content) if good else content
-        except EOFError:
+        except (EOFError, OSError):
             self.process.join()
             code = self.process.exitcode or 0
             if code == 0:
@@ -190,6 +190,7 @@ def _run(
     from .group import _finish, _forget, _report_failure, init_process_group
 
     _end_with_parent()
+    os.register_at_fork(after_in_child=link.close)  # the launcher learns by its end that this process has ended
     _forget()  # a forked child of a process group is not in it
     if token is not None:
         os.environ[TOKEN] = token

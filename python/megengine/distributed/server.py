@@ -51,6 +51,7 @@ class Methods:
         self.dict_pack_list: dict[str, Any] = {}
         self.dict_barrier_counter: dict[str, int] = {}
         self.dict_barrier_event: dict[str, threading.Event] = {}
+        self.dict_barrier_size: dict[str, int] = {}
         self.user_dict: dict[str, Any] = {}
         self.bcast_dict: dict[str, list[Any]] = {}  # key -> [value, how many have it]
         self.members: dict[int, _Member] = {}  # by rank
@@ -139,10 +140,12 @@ class Methods:
     def group_barrier(self, key: str, size: int, seconds: float = SECONDS) -> bool:
         """Wait until ``size`` calls with this key are here."""
         with self.lock:
+            if (wanted := self.dict_barrier_size.setdefault(key, size)) != size:
+                raise RuntimeError(f"the barrier {key!r} is one of {wanted} processes here, and one of {size} there")
             event = self.dict_barrier_event.setdefault(key, threading.Event())
             count = self.dict_barrier_counter[key] = self.dict_barrier_counter.get(key, 0) + 1
             if count == size:
-                del self.dict_barrier_counter[key], self.dict_barrier_event[key]
+                del self.dict_barrier_counter[key], self.dict_barrier_event[key], self.dict_barrier_size[key]
                 event.set()
                 self.lock.notify_all()
             try:
