@@ -191,7 +191,8 @@ private:
             ValueId input = graph_.add_input(type, static_cast<int>(i));
             has_scalar_input_ = has_scalar_input_ || is_scalar;
             if (is_scalar) input = reshaped(input, {});
-            else if (!version_.batch_read_at.empty()) input = with_fixed_batch(input);
+            else if (!options_.allows_effects && !version_.batch_read_at.empty())
+                input = with_fixed_batch(input);
             if (ids_.emplace(id, input).second) names_[id] = options_.inputs[i];
         }
     }

@@ -20,7 +20,9 @@ struct ExportOptions {
     int keep_value_names = 1;  // 0 none, 1 outputs, 2 all
     bool keep_op_names = false;
     bool keep_param_names = false;
-    bool allows_effects = false;  // updates are left out, and keys of random ops are constants
+    // Updates are left out, keys of random ops are constants, and a batch that was read as a number
+    // is not noted.
+    bool allows_effects = false;
 };
 
 // "ADD" and "TRUE_DIV" for element-wise ops, "MatrixMul" and the like for others.

@@ -20,6 +20,15 @@ constexpr auto kLookAround =
 std::atomic<uint64_t> fork_count{0};
 [[maybe_unused]] const int kCountForks = pthread_atfork(nullptr, nullptr, [] { ++fork_count; });
 
+// A thread and its process: pointers have 48 bits.
+constexpr int kThreadBits = 48;
+uint64_t thread_of(uint64_t owner) { return owner << (64 - kThreadBits); }
+uint64_t process_of(uint64_t owner) { return owner >> kThreadBits; }
+uint64_t this_thread() {
+    const auto thread = reinterpret_cast<uint64_t>(pthread_self());
+    return (fork_count << kThreadBits) | (thread & ((uint64_t{1} << kThreadBits) - 1));
+}
+
 }  // namespace
 
 uint64_t forks() { return fork_count; }
@@ -35,32 +44,29 @@ void Turn::look_around() {
     static_cast<void>(ended_.release());
     ended_ = std::make_unique<std::condition_variable_any>();
     waiting_ = 0;
-    is_abandoned_ = is_taken_ && owner_ != std::this_thread::get_id();
 }
 
-bool Turn::begin() {
-    look_around();
-    if (is_abandoned_)
+void Turn::refuse_own_and_abandoned() const {
+    const uint64_t owner = owner_, here = this_thread();
+    if (owner == 0) return;
+    if (thread_of(owner) == thread_of(here))
+        user_error({.what = cat(what_, " is under way in this very thread"),
+                    .why = "a signal's handler or a callback came back to it",
+                    .fix = "call it when it has ended"},
+                   ErrorKind::runtime);
+    if (process_of(owner) != process_of(here))
         user_error(
             {.what = cat(what_, " was under way in another thread when this process was forked"),
              .why = "that thread is not in this process, and what it had begun cannot be ended",
              .fix = "fork while no other thread is in it, or start processes by spawn"},
             ErrorKind::runtime);
-    if (is_taken_ && owner_ == std::this_thread::get_id())
-        user_error({.what = cat(what_, " is under way in this very thread"),
-                    .why = "a signal's handler or a callback came back to it",
-                    .fix = "call it when it has ended"},
-                   ErrorKind::runtime);
-    if (is_taken_) return false;
-    is_taken_ = true;
-    owner_ = std::this_thread::get_id();
-    return true;
 }
 
 std::optional<Turn::Held> Turn::try_take() {
-    const std::lock_guard lock(mutex_);
-    if (!begin()) return {};
-    return Held(*this);
+    uint64_t nobody = 0;
+    if (owner_.compare_exchange_strong(nobody, this_thread())) return Held(*this);
+    refuse_own_and_abandoned();
+    return {};
 }
 
 Turn::Held Turn::take() {
@@ -69,21 +75,22 @@ Turn::Held Turn::take() {
     for (;;) {
         {
             std::unique_lock lock(mutex_);
-            if (begin()) return Held(*this);
+            look_around();
             ++waiting_;
-            ended_->wait_for(lock, kLookAround, [this] { return !is_taken_; });
+            ended_->wait_for(lock, kLookAround, [this] { return owner_ == 0; });
             --waiting_;
-            if (begin()) return Held(*this);
         }
+        if (auto held = try_take()) return std::move(*held);
         check_interrupt();
     }
 }
 
 void Turn::end() {
+    owner_ = 0;
+    if (waiting_ == 0) return;
     const std::lock_guard lock(mutex_);
     look_around();
-    is_taken_ = false;
-    if (waiting_ > 0) ended_->notify_one();
+    ended_->notify_one();
 }
 
 }  // namespace megjit::runtime

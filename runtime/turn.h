@@ -4,11 +4,11 @@
 // it: a child where it was taken by another thread is told so.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "runtime/leaf_mutex.h"
@@ -45,16 +45,15 @@ public:
     [[nodiscard]] std::optional<Held> try_take();
 
 private:
-    void look_around();  // with mutex_: after a fork
-    bool begin();  // with mutex_
     void end();
+    void refuse_own_and_abandoned() const;
+    void look_around();  // with mutex_: after a fork
 
     const char* const what_;
-    LeafMutex mutex_;  // of all below, for a moment
-    bool is_taken_ = false, is_abandoned_ = false;
-    std::thread::id owner_;
-    int waiting_ = 0;  // threads
-    uint64_t process_ = 0;  // in which it was looked at last
+    std::atomic<uint64_t> owner_{0};  // thread and process that are on turn; 0: nobody
+    std::atomic<int> waiting_{0};  // threads
+    LeafMutex mutex_;  // of what follows, for a moment
+    uint64_t process_ = forks();  // in which it was looked at last
     std::unique_ptr<std::condition_variable_any> ended_ =
         std::make_unique<std::condition_variable_any>();
 };

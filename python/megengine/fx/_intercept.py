@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -127,26 +129,34 @@ def _named_dispatch(fn: Callable[..., Any]) -> Callable[..., Any]:
     return dispatch
 
 
+_names_lock = threading.Lock()
+_names_tracing = 0  # how many tracers are at work, in all threads
+_names_saved: dict[tuple[int, str], tuple[dict[str, Any], Any]] = {}  # (id of the globals, name) -> (globals, what stood there)
+_NOTHING = object()
+
+
 @contextmanager
 def _names_dispatched() -> Iterator[None]:
-    """Globals given to `wrap` by name: exchanged in their modules."""
-    import builtins
-
-    saved: list[tuple[dict[str, Any], str, Any]] = []
-    missing = object()
-    try:
+    """Globals given to `wrap` by name: exchanged in their modules, until the last tracer has ended."""
+    global _names_tracing
+    with _names_lock:
+        _names_tracing += 1
         for namespace, name in _wrapped_names:
             fn = namespace.get(name, getattr(builtins, name, None))
-            if callable(fn):
-                saved.append((namespace, name, namespace.get(name, missing)))
+            if callable(fn) and (id(namespace), name) not in _names_saved:
+                _names_saved[id(namespace), name] = (namespace, namespace.get(name, _NOTHING))
                 namespace[name] = _named_dispatch(fn)
+    try:
         yield
     finally:
-        for namespace, name, former in reversed(saved):
-            if former is missing:
-                del namespace[name]
-            else:
-                namespace[name] = former
+        with _names_lock:
+            _names_tracing -= 1
+            while not _names_tracing and _names_saved:
+                (_, name), (namespace, former) = _names_saved.popitem()
+                if former is _NOTHING:
+                    del namespace[name]
+                else:
+                    namespace[name] = former
 
 
 @contextmanager

@@ -369,8 +369,6 @@ class Network:
             raise TypeError(f"Network.modify_opr_names: {modifier!r} is neither a string nor a function")
         for opr in self.all_oprs:
             opr.name = modifier(opr.name) if callable(modifier) else f"{modifier}.{opr.name}"
-            if isinstance(opr, Host2DeviceCopy):
-                opr.outputs[0].name = opr.name  # by which a dump knows it
 
     def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs: bool) -> list[VarNode]:
         """Returns the values of ``dest_vars`` after whole-graph passes, as new variables.

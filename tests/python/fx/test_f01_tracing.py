@@ -96,6 +96,29 @@ def test_concrete_args_decide_branches_and_are_checked():
         fx.symbolic_trace(program, concrete_args={"other": 1})
 
 
+def test_two_threads_that_trace_leave_wrapped_names_as_they_were():
+    inside, may_end = threading.Event(), threading.Event()
+
+    def slow(x):
+        inside.set()
+        assert may_end.wait(60)
+        return x * len(x)
+
+    graphs = []
+    thread = threading.Thread(target=lambda: graphs.append(fx.symbolic_trace(slow)))
+    thread.start()
+    assert inside.wait(60)
+
+    def ends_first_thread(x):  # which began first, and ends first
+        may_end.set()
+        thread.join(60)
+        return x * len(x)
+
+    graphs.append(fx.symbolic_trace(ends_first_thread))
+    assert [node.target for gm in graphs for node in gm.graph.nodes if node.op == "call_function" and node.target is len] == [len, len]
+    assert "len" not in globals()
+
+
 def test_wrapped_functions_are_one_node():
     gm = fx.symbolic_trace(lambda x: opaque(x) * len(x))
     assert [target for _, target in ops(gm)[1:3]] == [opaque, len]
