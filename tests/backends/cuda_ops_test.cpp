@@ -516,7 +516,9 @@ TEST_F(CudaOps, GeneratesTheStepsThatTheLibraryRefuses) {
 
 TEST_F(CudaOps, Normalizes) {
     for (const DType dtype : kFloating) {
-        const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-2;
+        const double tolerance = dtype == DType::f32   ? 1e-5
+                                 : dtype == DType::f16 ? 0x1p-10
+                                                       : 0x1p-7;
         for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
             const Type type{dtype, {3, 5, 6, 7}, layout};
             const Values x = some(type), scale = some({DType::f32, {5}}),

@@ -84,7 +84,8 @@ TEST_P(Indexing, GetSetAndAddAgreeWithAPlainLoop) {
     const Values sums = run_twice("index_add", inputs, a.attrs())[0];
     if (dtype == DType::f32) expect_near(sums, {a.x.type, add}, 1e-5, what);
     else if (dtype == DType::i32) expect_same(sums, add, what);
-    else if (is_floating(dtype)) expect_near(sums, {a.x.type, add}, 0.02, what);
+    else if (dtype == DType::f16) expect_near(sums, {a.x.type, add}, 0x1p-9, what);
+    else if (dtype == DType::bf16) expect_near(sums, {a.x.type, add}, 0x1p-6, what);
 }
 
 TEST_P(Indexing, GatherAndScatterWorkAlongOneAxis) {
