@@ -5,9 +5,7 @@
 namespace megjit::runtime {
 namespace {
 
-bool is_activation(const Type& type) {
-    return type.rank() >= 3 && type.rank() <= 5 && is_floating(type.dtype);
-}
+bool has_spatial_axes(const Type& type) { return type.rank() >= 3 && type.rank() <= 5; }
 
 bool is_channels_last(const Type& type) { return type.layout == Layout::channels_last; }
 
@@ -45,8 +43,9 @@ std::vector<Layout> operand_layouts(const OpDef& op, std::span<const Type> input
                                     ChannelsLast channels_last) {
     if (op.is_elementwise() && !inputs.empty()) return of_elementwise(inputs);
     const auto may_lie_so = [&](size_t i) {
-        return is_activation(inputs[i]) &&
-               (op.follows_layout || op.kind_of(i) == OperandKind::activation);
+        return has_spatial_axes(inputs[i]) &&
+               (op.follows_layout ||
+                (op.kind_of(i) == OperandKind::activation && is_floating(inputs[i].dtype)));
     };
     bool wants = channels_last == ChannelsLast::everywhere && !op.follows_layout;
     for (size_t i = 0; i < inputs.size(); ++i)

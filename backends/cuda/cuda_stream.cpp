@@ -118,7 +118,7 @@ void CudaStream::queue(const Piece& piece, const Queue& queue) {
     if (graph_) return graph_->add(piece, std::move(work), queue);
     const Result result = queue();
     if (result != 0 && work.fault >= 0) free_faults_.push_back(work.fault);
-    if (result != 0) refuse(result, piece.call);
+    check(result, piece.call);
     note(std::move(work));
 }
 
@@ -131,7 +131,7 @@ Ticket CudaStream::note(Work work) {
     while (!markers_.empty() && call.query_event(markers_.front().event) == 0)
         retire(markers_.front().ticket);
     if (works_.size() > kMostWorks) {
-        call.synchronize_event(markers_.front().event);
+        check(call.synchronize_event(markers_.front().event), "cuEventSynchronize");
         retire(markers_.front().ticket);
     }
     return queued_;
@@ -332,12 +332,12 @@ Event CudaStream::event_at(Ticket ticket) {
     Event event = nullptr;
     const Functions& call = gpu_.driver().call();
     if (spare_events_.empty()) {
-        gpu_.driver().check(call.create_event(&event, kWithoutTiming), "cuEventCreate");
+        check(call.create_event(&event, kWithoutTiming), "cuEventCreate");
     } else {
         event = spare_events_.back();
         spare_events_.pop_back();
     }
-    gpu_.driver().check(call.record_event(event, handle_), "cuEventRecord");
+    check(call.record_event(event, handle_), "cuEventRecord");
     markers_.push_back({queued_.load(), event});
     return event;
 }
@@ -371,7 +371,8 @@ void CudaStream::fail(const Work& work, const std::exception_ptr& error) {
 }
 
 // The driver does not say which work it was that failed; the emulated one does.
-void CudaStream::refuse(Result result, const char* call) {
+void CudaStream::check(Result result, const char* call) {
+    if (result == 0) return;
     if (!is_fatal(result)) gpu_.driver().check(result, call);
     std::string work;
     for (const Work& candidate : works_) {
@@ -408,7 +409,7 @@ void CudaStream::synchronize(Ticket ticket) {
         const Result result = gpu_.driver().call().synchronize_event(event);
         lock.lock();
         refuse_dead();
-        if (result != 0) refuse(result, "cuEventSynchronize");
+        check(result, "cuEventSynchronize");
         retire(ticket);
     }
     std::exception_ptr error;
@@ -422,7 +423,7 @@ void CudaStream::synchronize(Ticket ticket) {
     // Behind what is lost with it.
     const Result result = gpu_.driver().call().launch_host(
         handle_, [](void* flag) { *static_cast<int32_t*>(flag) = 0; }, flag_);
-    if (result != 0) refuse(result, "cuLaunchHostFunc");
+    check(result, "cuLaunchHostFunc");
     std::rethrow_exception(error);
 }
 
@@ -466,7 +467,7 @@ Ticket CudaStream::record_time() {
         event = times_.begin()->second;
         times_.erase(times_.begin());
     } else {
-        gpu_.driver().check(call.create_event(&event, 0), "cuEventCreate");
+        check(call.create_event(&event, 0), "cuEventCreate");
     }
     queue(Piece{.call = "cuEventRecord", .arguments = bytes_of(at(event))},
           [&] { return call.record_event(event, handle_); });

@@ -159,7 +159,7 @@ void CudaStream::Graph::instantiate(GraphHandle graph, std::vector<GraphNode> no
 void CudaStream::Graph::launch() {
     const CudaDriver& driver = stream_.gpu_.driver();
     const Result result = driver.call().launch_graph(exec_, stream_.handle_);
-    if (result != 0) stream_.refuse(result, "cuGraphLaunch");
+    stream_.check(result, "cuGraphLaunch");
     Work whole{.op = runtime::cat("a graph of ", items_.size(), " steps")};
     if (!items_.empty()) whole.where = items_[0].work.where;
     stream_.note(std::move(whole));

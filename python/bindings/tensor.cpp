@@ -156,11 +156,10 @@ TensorRef copy_of(TensorRef value) {
                           {&value, 1})[0];
 }
 
-// channels_last is for activations: anything else stays row-major.
+// channels_last is for what has spatial axes: anything else stays row-major.
 TensorRef in_layout(TensorRef value, runtime::Layout layout) {
     const Type& type = value->type();
-    const bool has_spatial_axes =
-        type.rank() >= 3 && type.rank() <= 5 && runtime::is_floating(type.dtype);
+    const bool has_spatial_axes = type.rank() >= 3 && type.rank() <= 5;
     if (layout == runtime::Layout::channels_last && !has_spatial_axes)
         layout = runtime::Layout::row_major;
     if (type.layout == layout) return copy_of(value);

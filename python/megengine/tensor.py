@@ -140,7 +140,7 @@ class Tensor(ArrayMethodMixin):
         """The order of memory: "nhwc" for channels last, else "default" or "nchw"; the shape is
         NCHW in any case.
 
-        Writing "nhwc" to a floating-point tensor of 4 or 5 axes reorders its elements. Functions
+        Writing "nhwc" to a tensor of 4 or 5 axes reorders its elements. Functions
         that work in that order (elementwise ones, convolution, pooling, concat, ...) give results
         in it.
         """

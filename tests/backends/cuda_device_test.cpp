@@ -202,31 +202,35 @@ TEST_F(Repeated, TheEndOfOneIsNotTheEndOfWhatOthersQueue) {
 
 // ---- failures of the GPU
 
-TEST_F(CudaDeviceTest, AnIllegalAddressNamesTheWorkAndLeavesTheHostAlone) {
+class CudaFailures : public CudaDeviceTest {
+protected:
+    // `is_known`: the work has failed by the time that an event is recorded behind it.
+    static void end_by_an_illegal_address(CudaStream& stream, bool is_known) {
+        const SourceKernel kernel(
+            stream.gpu(), "extern \"C\" __global__ void far(float* p) { p[1] = 1; }", "far");
+        stream.name_next("relu", "train.py:12");
+        kernel.launch(stream, blocks_for(1), Address{64});
+        if (is_known) stream.wait_until_idle();
+        try {
+            stream.synchronize(stream.record());
+        } catch (const DeviceError& error) { std::fprintf(stderr, "%s\n", error.what()); }
+        try {
+            values_of(counted(gpu(), 1));
+        } catch (const DeviceError&) {  // it stays so
+            if (values_of(counted(host_device(), 3))[2] == 2) _exit(7);
+        }
+        _exit(0);
+    }
+};
+
+TEST_F(CudaFailures, AnIllegalAddressNamesTheWorkAndLeavesTheHostAlone) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");  // the child starts anew: a GPU bears no fork
-    const bool names_the_kernel = dynamic_cast<CudaDevice&>(gpu()).gpu().driver().emulation();
-    EXPECT_EXIT(
-        {
-            auto& stream = dynamic_cast<CudaStream&>(gpu().stream());
-            const SourceKernel kernel(
-                stream.gpu(), "extern \"C\" __global__ void far(float* p) { p[1] = 1; }", "far");
-            stream.name_next("relu", "train.py:12");
-            kernel.launch(stream, blocks_for(1), Address{64});
-            std::string text;
-            try {
-                stream.synchronize(stream.record());
-            } catch (const DeviceError& error) { text = error.what(); }
-            std::fprintf(stderr, "%s\n", text.c_str());
-            try {
-                values_of(counted(gpu(), 1));
-            } catch (const DeviceError&) {  // it stays so
-                if (values_of(counted(host_device(), 3))[2] == 2) _exit(7);
-            }
-            _exit(0);
-        },
-        testing::ExitedWithCode(7),
-        cat("gpu0:0 does no more work.*", names_the_kernel ? "far.*" : "",
-            "relu \\(train.py:12\\)"));
+    auto& stream = dynamic_cast<CudaStream&>(gpu().stream());
+    const bool names_the_kernel = stream.gpu().driver().emulation();
+    for (const bool is_known : {false, true})
+        EXPECT_EXIT(end_by_an_illegal_address(stream, is_known), testing::ExitedWithCode(7),
+                    cat("gpu0:0 does no more work.*", names_the_kernel ? "far.*" : "",
+                        "relu \\(train.py:12\\)"));
 }
 
 }}  // namespace megjit::cuda

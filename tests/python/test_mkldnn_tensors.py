@@ -47,7 +47,7 @@ def test_layout_is_another_order_of_the_same_value():
 
 
 @pytest.mark.parametrize(
-    "x", [np.float32(3), A[0, 0], A.astype(np.int32), np.zeros((1,) * 6, np.float32)], ids=["scalar", "matrix", "integers", "six axes"]
+    "x", [np.float32(3), A[0, 0], np.zeros((1,) * 6, np.float32)], ids=["scalar", "matrix", "six axes"]
 )
 def test_what_has_no_such_order_stays_dense(x):
     tensor = mge.tensor(x).to_mkldnn()

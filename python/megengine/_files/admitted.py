@@ -103,11 +103,13 @@ def _of_graphs() -> dict[str, Any]:
     """Classes and functions that the faces of graphs make themselves."""
     from ..fx.graph_module import GraphModule
     from ..fx.tracer import check_concrete_arg
+    from ..module.qat import QATModule
     from ..traced_module.traced_module import TracedModule
 
     return {
         "megengine.fx.GraphModule": GraphModule,
         "megengine.fx.check_concrete_arg": check_concrete_arg,
+        "megengine.module.qat.QATModule._apply_fakequant_with_observer": QATModule._apply_fakequant_with_observer,
         "megengine.traced_module.TracedModule": TracedModule,
     }
 

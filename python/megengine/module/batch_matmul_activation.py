@@ -65,5 +65,5 @@ class BatchMatMulActivation(Weighted):
     def _module_info_string(self) -> str:
         return (
             f"batch={self.batch}, in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}, nonlinear_mode={self.nonlinear_mode}"
+            f"bias={self.bias is not None}"
         )

@@ -15,7 +15,7 @@ __all__ = ["ConvTransposeBn2d", "ConvTransposeBnRelu2d"]
 
 
 class _ConvTransposeBnActivation2d(Module):
-    """Children: ``conv_transpose`` and ``bn``. Arguments of ConvTranspose2d, then those of BatchNorm2d."""
+    """Children: ``conv_transpose2d`` and ``bn``. Arguments of ConvTranspose2d, then those of BatchNorm2d."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class _ConvTransposeBnActivation2d(Module):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.conv_transpose = ConvTranspose2d(
+        self.conv_transpose2d = ConvTranspose2d(
             in_channels,
             out_channels,
             kernel_size,
@@ -53,15 +53,15 @@ class _ConvTransposeBnActivation2d(Module):
         self.bn = BatchNorm2d(out_channels, eps, momentum, affine, track_running_stats)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``bn(conv_transpose(inp))`` for ``inp`` (N, in_channels, H, W)."""
-        return self.bn(self.conv_transpose(inp))
+        """Return ``bn(conv_transpose2d(inp))`` for ``inp`` (N, in_channels, H, W)."""
+        return self.bn(self.conv_transpose2d(inp))
 
 
 class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
     """Computes ``BatchNorm2d(ConvTranspose2d(x))`` as one layer; quantization folds the two.
 
     Arguments: those of `ConvTranspose2d`, then eps, momentum, affine and track_running_stats of
-    `BatchNorm2d`. Its children are ``conv_transpose`` and ``bn``.
+    `BatchNorm2d`. Its children are ``conv_transpose2d`` and ``bn``.
 
     >>> import megengine as mge, megengine.module as M
     >>> M.ConvTransposeBn2d(8, 4, kernel_size=2, stride=2)(mge.functional.ones((1, 8, 3, 3))).shape

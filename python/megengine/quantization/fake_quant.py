@@ -50,9 +50,6 @@ class _FakeQuantize(Switched):
                 "  fix: give observer and fake quantizer the same dtype in the QConfig"
             )
 
-    def _module_info_string(self) -> str:
-        return f"dtype={self.dtype.name}, enabled={self.enabled}"
-
 
 class FakeQuantize(_FakeQuantize):
     """Rounds a tensor, in float, to the values that a quantized dtype can express.

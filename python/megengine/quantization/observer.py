@@ -78,9 +78,6 @@ class Observer(Switched, QParamsModuleMixin):
     def forward(self, x: Tensor) -> Tensor:
         """Watch ``x`` and return it."""
 
-    def _module_info_string(self) -> str:
-        return f"dtype={self.dtype.name}"
-
 
 class MinMaxObserver(Observer):
     """Watches the smallest and the largest value so far.
@@ -140,9 +137,6 @@ class MinMaxObserver(Observer):
             self.min_val[...] = F.minimum(self.min_val, low)
             self.max_val[...] = F.maximum(self.max_val, high)
         return x_orig
-
-    def _module_info_string(self) -> str:
-        return f"{super()._module_info_string()}, mode={self.mode.name}"
 
 
 class _SyncRange(MinMaxObserver):

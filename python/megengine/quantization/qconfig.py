@@ -15,6 +15,7 @@ from .observer import (
     Observer,
     PassiveObserver,
     SyncExponentialMovingAverageObserver,
+    SyncMinMaxObserver,
 )
 
 __all__ = [
@@ -97,7 +98,7 @@ def _config(
 min_max_fakequant_qconfig = _config(MinMaxObserver, MinMaxObserver, FakeQuantize)
 ema_fakequant_qconfig = _config(MinMaxObserver, ExponentialMovingAverageObserver, FakeQuantize)
 sync_ema_fakequant_qconfig = _config(
-    MinMaxObserver, SyncExponentialMovingAverageObserver, FakeQuantize
+    SyncMinMaxObserver, SyncExponentialMovingAverageObserver, FakeQuantize
 )
 ema_lowbit_fakequant_qconfig = _config(
     MinMaxObserver, ExponentialMovingAverageObserver, FakeQuantize, "qint4", "qint4"

@@ -63,7 +63,7 @@ class _Flattener:
         path = self._paths[expr.args[0]]
         path = f"{path}.{expr.attr_name}" if path else expr.attr_name
         node = expr.outputs[0]
-        if isinstance(node, ModuleNode) and hasattr(node.owner, "argdef_graph_map"):
+        if isinstance(node, ModuleNode) and not getattr(node.owner, "is_qat", True):
             self._paths[node] = path
             return
         read = GetAttr(cast(ModuleNode, self._new.inputs[0]), type(node), path)

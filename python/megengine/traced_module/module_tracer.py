@@ -14,6 +14,7 @@ from .._graph.redirect import Interception
 from ..core.ops import builtin
 from ..functional._recorded import recorded_functions
 from ..module import Module
+from ..module.qat import QATModule
 from ..random import RNG
 from ..tensor import Tensor
 
@@ -68,6 +69,7 @@ def _functions() -> Iterator[types.FunctionType]:
     for name in _RANDOM_METHODS:
         yield getattr(RNG, name)
     yield cast(types.FunctionType, builtin.apply)
+    yield cast(types.FunctionType, QATModule._apply_fakequant_with_observer)
 
 
 def see_calls_of(function: types.FunctionType) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from .. import random
 from .._graph import Value, map_leaves, users_line
 from ..core.ops import builtin
+from ..module import Module
 from ..random import RNG
 from ..tensor import Tensor
 from . import module_tracer
@@ -63,11 +64,11 @@ class Recorder:
     def arguments(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """args and kwargs with nodes in the places of tensors. AssertionError for unsupported types."""
+        """args and kwargs with nodes in the places of tensors and modules. AssertionError for unsupported types."""
         tree_flatten((args, kwargs))
         return map_leaves(
             (tuple(pack(arg) for arg in args), {key: pack(value) for key, value in kwargs.items()}),
-            lambda leaf: self.node_of(leaf) if isinstance(leaf, (Tensor, Value)) else leaf,
+            lambda leaf: self.node_of(leaf) if isinstance(leaf, (Tensor, Module, Value)) else leaf,
         )
 
     def finish(

@@ -335,6 +335,8 @@ class TracedModule(Module):
         self.argspec = signature_of(module.forward)
         self._class_name = type(module).__name__
         self.is_qat = isinstance(module, QATModule)
+        for key in QUANTIZERS if self.is_qat else ():
+            own.setdefault(key, getattr(module, key))  # None where there is nothing to quantize
 
     def __copy__(self) -> TracedModule:
         """A copy with graphs of its own; tensors and built-in modules are shared."""
@@ -405,6 +407,8 @@ _KINDS = (
     inspect.Parameter.KEYWORD_ONLY,
     inspect.Parameter.VAR_KEYWORD,
 )
+# Attributes of a module for quantization-aware training that converters ask a traced one for.
+QUANTIZERS = ("act_observer", "act_fake_quant", "weight_observer", "weight_fake_quant", "with_act", "with_weight")
 _OWN = frozenset({"_is_top", "argdef_graph_map", "argspec", "_class_name", "_watch", "is_qat"})
 
 

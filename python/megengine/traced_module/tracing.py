@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -26,7 +26,7 @@ from .recorder import (
     method_qualname,
     suspended,
 )
-from .traced_module import TracedModule, is_builtin
+from .traced_module import QUANTIZERS, TracedModule, is_builtin
 
 
 class _Scope:
@@ -87,6 +87,7 @@ class Tracer(Recorder):
         traced = cast(TracedModule, self.build(module, is_root=True))
         with module_tracer.recording(self):
             result = self._trace_graph(module, traced, name, name, args, kwargs)
+        _drop_unread(traced)
         return traced, result
 
     def _trace_graph(
@@ -282,6 +283,33 @@ class Tracer(Recorder):
             return True
         argdef = tree_flatten(traced._canonical(args, kwargs))[1]
         return argdef in traced.argdef_graph_map
+
+
+def _drop_unread(top: TracedModule) -> None:
+    """Of each traced module below ``top`` only what graphs read remains, and its quantizers."""
+    called = [module for module in top.modules() if isinstance(module, TracedModule) and module.argdef_graph_map]
+    read: set[int] = set()
+    for module in called:
+        for graph in module.argdef_graph_map.values():
+            for expr in graph:
+                if isinstance(expr, GetAttr):
+                    read.update(map(id, _along(module, expr.attr_name)))
+    for module in called:
+        kept = {path.partition(".")[0] for path, item in _members(module) if id(item) in read}
+        for key in {path.partition(".")[0] for path, _ in _members(module)}.difference(kept):
+            if not module.is_qat or key not in QUANTIZERS:
+                delattr(module, key)
+
+
+def _along(module: Module, path: str) -> Iterator[Any]:
+    """What ``module`` holds at each step of ``path``."""
+    value: Any = module
+    for step in path.split("."):
+        if isinstance(value, (list, tuple)):
+            value = value[int(step)]
+        else:
+            value = value[step] if isinstance(value, dict) else getattr(value, step)
+        yield value
 
 
 def signature_of(forward: Callable[..., Any]) -> inspect.Signature:

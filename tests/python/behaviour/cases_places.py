@@ -150,3 +150,20 @@ def ask_a_module_in_nhwc():
     before = module.weight.format, converted.weight.format
     amp.convert_module_format(module)
     return before, module.weight.format, module.bias.format, module(nhwc()).format, module(nhwc()).shape
+
+
+def ask_formats_of_integers():
+    x = Tensor(np.arange(72).reshape(2, 4, 3, 3), dtype="int32", format="nhwc")
+    results = x * 2, x + x, x.astype("float32"), x.reshape(2, 4, 9, 1), F.concat([x, x], 1), x[:, :1], -x, x + np.ones((2, 4, 3, 3), "int32"), x.detach()
+    ends = x.transpose(0, 2, 3, 1), x.reshape(2, -1), x.sum(1), x.sum(1, keepdims=True)
+    return [told(t) for t in (x, *results, *ends)], results[3], results[5]
+
+
+def ask_formats_of_masks_and_bytes():
+    x, y = (Tensor(np.arange(72).reshape(2, 4, 3, 3), dtype=d, format="nhwc") for d in ("bool", "uint8"))
+    return [told(t) for t in (x, ~x, y, y.astype("float32"), F.where(x, y.astype("float32"), y.astype("float32") * 0))]
+
+
+def ask_formats_of_broadcasts():
+    x = Tensor(IMAGE[:1], format="nhwc")
+    return [told(F.broadcast_to(x, shape)) for shape in ((3, *IMAGE.shape[1:]), x.shape, (2, 3, *IMAGE.shape[1:]))]

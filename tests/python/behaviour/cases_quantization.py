@@ -85,3 +85,31 @@ def ask_tqt():
     t = Q.TQT("qint8")
     t.set_qparams(Q.create_qparams(Q.QuantMode.SYMMERTIC, "qint8", Tensor(0.3)))
     return t(Tensor(np.linspace(-50, 50, 9, dtype="float32"))), t.get_qparams().scale
+
+
+CONFIGS = "min_max_fakequant", "ema_fakequant", "sync_ema_fakequant", "ema_lowbit_fakequant", "calibration", "tqt", "passive", "easyquant"
+
+
+def ask_texts_of_what_observes_and_rounds():
+    made = [factory for name in CONFIGS for factory in getattr(Q, f"{name}_qconfig") if factory is not None]
+    return [repr(make()) for make in made]
+
+
+LAYERS = {
+    "Conv2d": (1, 2, 1), "ConvBn2d": (1, 2, 1), "ConvRelu2d": (1, 2, 1), "ConvTranspose2d": (1, 2, 1), "ConvTransposeBn2d": (1, 2, 1),
+    "Linear": (2, 3), "LinearBn1d": (2, 3), "LinearRelu": (2, 3), "Elemwise": ("add",), "Concat": (), "BatchMatMulActivation": (2, 3, 4), "QuantStub": (), "DequantStub": (),
+}  # fmt: skip
+
+
+def ask_texts_of_layers_for_training():
+    layers = M.Sequential(*(getattr(M, name)(*args) for name, args in LAYERS.items()))
+    layers = Q.quantize_qat(layers, qconfig=Q.ema_fakequant_qconfig)
+    return [(repr(layer), [name for name, _ in layer.named_children()], layer.with_weight, layer.with_act) for layer in layers]
+
+
+def ask_a_text_of_quantized_layers():
+    return repr(M.quantized.Elemwise("add"))
+
+
+def ask_names_in_a_transposed_convolution_and_norm():
+    return sorted(M.ConvTransposeBn2d(1, 2, 1).state_dict())

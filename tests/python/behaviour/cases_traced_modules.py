@@ -1,9 +1,13 @@
+from functools import partial
+
 import numpy as np
 
 import megengine.functional as F
 import megengine.module as M
+import megengine.quantization as Q
 import megengine.traced_module as tm
-from megengine import Tensor
+from megengine import Parameter, Tensor
+from megengine.module.qat import QATModule
 
 X = Tensor(np.linspace(0.1, 0.9, 12).reshape(1, 3, 2, 2).astype("float32"))
 
@@ -88,3 +92,62 @@ def ask_inserted_and_added_nodes():
 
 def ask_what_runs():
     return [type(expr).__name__ for expr in TRACED.graph._exprs]
+
+
+class Unused(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.other, self.layers = M.Linear(2, 2), M.Linear(2, 2), M.Sequential(M.Linear(2, 2), M.ReLU())
+        self.scale, self.shift, self.buffer = Parameter([1.0]), Parameter([2.0]), Tensor([3.0])
+
+    def forward(self, x):
+        return self.used(x) * self.scale
+
+
+UNUSED = "used", "other", "layers", "scale", "shift", "buffer"
+
+
+def ask_what_a_traced_module_keeps():
+    traced = tm.trace_module(Unused(), Tensor([[1.0, 2.0]]))
+    kept = [hasattr(traced, name) for name in UNUSED], sorted(traced.state_dict())
+    traced.shift, traced.other = Parameter([4.0]), M.Linear(2, 2)
+    return kept, sorted(traced.state_dict()), traced.shift
+
+
+class UserConv(QATModule):
+    def __init__(self):
+        super().__init__()
+        self.weight = Parameter(np.ones((3, 3, 1, 1), "float32"))
+
+    def forward(self, x):
+        return self.apply_quant_activation(F.conv2d(x, self.apply_quant_weight(self.weight)))
+
+    @classmethod
+    def from_float_module(cls, float_module):
+        return cls()
+
+
+class UserNet(M.Module):
+    def __init__(self, qconfig):
+        super().__init__()
+        self.block, self.conv = M.Sequential(UserConv()), UserConv()
+        for layer in (self.block[0], self.conv):
+            layer.set_qconfig(qconfig)
+
+    def forward(self, x):
+        return self.conv(self.block(x))
+
+
+ROUNDING = "is_qat", "act_observer", "act_fake_quant", "weight_observer", "weight_fake_quant", "with_act", "with_weight"
+
+
+def ask_traced_modules_of_quantization():
+    told = []
+    for qconfig in (Q.ema_fakequant_qconfig, Q.QConfig(Q.MinMaxObserver, None, partial(Q.FakeQuantize, "qint8"), None)):
+        traced = tm.trace_module(UserNet(qconfig), X)
+        inner = traced.conv
+        calls = [expr.func.__name__ for expr in inner.graph._exprs if isinstance(expr, tm.expr.CallFunction)]
+        held = [(name, type(getattr(inner, name)).__name__) for name in ROUNDING]
+        flat = [expr.method for expr in traced.flatten().graph._exprs if isinstance(expr, tm.expr.CallMethod)]
+        told.append((held, inner.with_act, inner.with_weight, calls, flat))
+    return told

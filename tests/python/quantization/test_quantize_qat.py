@@ -277,7 +277,7 @@ def test_a_new_qconfig_reaches_every_layer_and_forgets_what_was_found():
 
 
 def test_layers_for_training_have_what_they_quantize():
-    for layer, has_weight, has_act in ((Q.Linear(4, 2), True, True), (Q.Concat(), False, True), (Q.DequantStub(), False, False)):
+    for layer, has_weight, has_act in ((Q.Linear(4, 2), True, True), (Q.Concat(), True, True), (Q.QuantStub(), False, True), (Q.DequantStub(), False, False)):
         assert isinstance(layer, Q.QATModule) and layer.weight_observer is layer.act_fake_quant is None
         layer.set_qconfig(min_max_fakequant_qconfig)
         assert (layer.weight_fake_quant is not None, layer.act_fake_quant is not None) == (has_weight, has_act)

@@ -220,7 +220,8 @@ def broadcast_to(x: _Tensor, shape: Any) -> "Tensor":
             f"broadcast_to: {list(old)} does not broadcast to {list(shape)}\n"
             "  fix: trailing axes must be equal, or 1 in the tensor"
         )
-    return ops.broadcast_to(x, shape=shape)
+    y = ops.broadcast_to(x, shape=shape)
+    return in_order_of(x, y) if len(shape) == len(old) == 4 else y
 
 
 def flatten(x: _Tensor, start_axis: int = 0, end_axis: int = -1) -> "Tensor":

@@ -14,7 +14,6 @@ __all__ = ["Concat"]
 class Concat(Float.Concat, QATModule):
     """Concat with a rounded result: the parts, which may have other scales, get one."""
 
-    with_weight = False
 
     def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
         return self.apply_quant_activation(super().forward(inps, axis))

@@ -11,7 +11,7 @@ __all__ = ["ConvTransposeBn2d", "ConvTransposeBnRelu2d"]
 
 
 class _ConvTransposeBnActivation2d(Float._ConvTransposeBnActivation2d, FoldedQAT):
-    _layer = "conv_transpose"
+    _layer = "conv_transpose2d"
     _calc = "calc_conv_transpose2d"
     _transposed = True
     calc_conv_transpose2d_bn_qat = FoldedQAT._calculated
@@ -19,7 +19,7 @@ class _ConvTransposeBnActivation2d(Float._ConvTransposeBnActivation2d, FoldedQAT
 
     def fold_weight_bias(self, bn_mean: Tensor, bn_var: Tensor) -> tuple[Tensor, Tensor]:
         """Rounded weight, and bias (1, out_channels, 1, 1), of the convolution that also normalizes."""
-        weight, bias = folded(self.conv_transpose, self.bn, bn_mean, bn_var, transposed=True)
+        weight, bias = folded(self.conv_transpose2d, self.bn, bn_mean, bn_var, transposed=True)
         return self.apply_quant_weight(weight), bias.reshape(1, -1, 1, 1)
 
 

@@ -35,10 +35,10 @@ class QATModule(Module):
         self._clear_quantizers()
 
     def _clear_quantizers(self) -> None:
-        self.weight_observer: Observer | None = None
         self.act_observer: Observer | None = None
-        self.weight_fake_quant: _FakeQuantize | None = None
         self.act_fake_quant: _FakeQuantize | None = None
+        self.weight_observer: Observer | None = None
+        self.weight_fake_quant: _FakeQuantize | None = None
 
     @classmethod
     def from_float_module(cls, float_module: Module) -> QATModule:
@@ -58,10 +58,10 @@ class QATModule(Module):
         def made(wanted: bool, factory: Callable[[], Module] | None) -> Any:
             return factory() if wanted and factory is not None else None
 
-        self.weight_observer = made(self.with_weight, qconfig.weight_observer)
-        self.weight_fake_quant = made(self.with_weight, qconfig.weight_fake_quant)
         self.act_observer = made(self.with_act, qconfig.act_observer)
         self.act_fake_quant = made(self.with_act, qconfig.act_fake_quant)
+        self.weight_observer = made(self.with_weight, qconfig.weight_observer)
+        self.weight_fake_quant = made(self.with_weight, qconfig.weight_fake_quant)
 
     def set_fake_quant(self, enable: bool) -> None:
         """Enable or disable the fake quantizers."""

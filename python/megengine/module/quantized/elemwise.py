@@ -17,8 +17,6 @@ __all__ = ["Elemwise"]
 class Elemwise(Plain):
     """The function named ``method`` of the real values; dtype: of the result, quantized."""
 
-    _repr_facts = "method={0.method}"
-
     def __init__(self, method: Any, dtype: np.dtype | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.method = mode_of(method)

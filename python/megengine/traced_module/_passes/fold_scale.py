@@ -2,48 +2,74 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 from ... import functional as F
-from ...module import Conv1d, Conv2d, Conv3d, Linear, ReLU
-from ...tensor import Parameter
-from ..expr import CallMethod, Expr, is_call_function, is_call_module, is_call_tensor_method
+from ...module import AvgPool2d, MaxPool2d, ReLU
+from ...tensor import Tensor
+from ..expr import CallMethod, is_call_function, is_call_module, is_call_tensor_method
 from ..node import Node, TensorNode
 from ..traced_module import TracedModule
-from .surgery import only_user, replace_layer, take_over
+from .layers import constant, layer_of, value_of
+from .surgery import only_user, take_over
 
-_LAYERS = (Conv1d, Conv2d, Conv3d, Linear)
+_FUNCTIONS = {F.add: "+", F.sub: "-", F.mul: "*", F.div: "/"}
+_METHODS = {
+    f"__{side}{name}__": (sign, side == "r")
+    for name, sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"))
+    for side in ("", "r")
+}
 
 
-def _number(expr: Any, methods: dict[str, int]) -> tuple[Node, float, int] | None:
-    """(tensor, number, sign) of ``tensor op number``; the sign is that of the op in ``methods``."""
-    if not is_call_tensor_method(expr, list(methods)) or len(expr.args) != 2:
+def _binary(expr: Any) -> tuple[str, int, int] | None:
+    """The sign that ``expr`` computes, and which of its arguments are left and right of it."""
+    if len(expr.args) != 2 or expr.kwargs:
         return None
-    node, number = expr.args
-    if not isinstance(node, TensorNode) or type(number) not in (int, float):
+    if is_call_tensor_method(expr, list(_METHODS)):
+        sign, is_swapped = _METHODS[expr.method]
+        return sign, int(is_swapped), int(not is_swapped)
+    return (_FUNCTIONS[expr.func], 0, 1) if is_call_function(expr, list(_FUNCTIONS)) else None
+
+
+def _is_float(arg: Any) -> bool:
+    return isinstance(arg, TensorNode) and arg.dtype is not None and arg.dtype.kind == "f"
+
+
+def _with_number(expr: Any, signs: str, number: Callable[[Any], float | None]) -> tuple[Node, str, float] | None:
+    """(tensor, sign, number) of ``tensor sign number``."""
+    found = _binary(expr)
+    if found is None or found[0] not in signs:
         return None
-    if node.dtype is None or node.dtype.kind != "f" or number == 0:
-        return None
-    return node, float(number), methods[expr.method]
+    sign, left, right = found[0], expr.args[found[1]], expr.args[found[2]]
+    if sign in "+*" and not _is_float(left):
+        left, right = right, left
+    value = number(right)
+    return None if not _is_float(left) or not value else (left, sign, value)
 
 
-_Parts = Callable[[Expr], tuple[Node, float] | None]
-_FACTORS = {"__mul__": 1, "__rmul__": 1, "__truediv__": -1}
-_TERMS = {"__add__": 1, "__radd__": 1, "__sub__": -1}
+def _written(arg: Any) -> float | None:
+    return float(arg) if type(arg) in (int, float) else None
 
 
-def factor_of(expr: Expr) -> tuple[Node, float] | None:
+def _known(arg: Any) -> float | None:
+    """A number, or the only element of a tensor that is the same in each call."""
+    value = value_of(arg)
+    if isinstance(value, Tensor):
+        return float(value) if value.size == 1 and value.ndim <= 1 else None
+    return _written(value)
+
+
+def factor_of(expr: Any, number: Callable[[Any], float | None] = _written) -> tuple[Node, float] | None:
     """(tensor, c) when ``expr`` is tensor * c."""
-    found = _number(expr, _FACTORS)
-    return None if found is None else (found[0], found[1] ** found[2])
+    found = _with_number(expr, "*/", number)
+    return None if found is None else (found[0], found[2] if found[1] == "*" else 1 / found[2])
 
 
-def term_of(expr: Expr) -> tuple[Node, float] | None:
+def term_of(expr: Any) -> tuple[Node, float] | None:
     """(tensor, c) when ``expr`` is tensor + c."""
-    found = _number(expr, _TERMS)
-    return None if found is None else (found[0], found[1] * found[2])
+    found = _with_number(expr, "+-", _written)
+    return None if found is None else (found[0], found[2] if found[1] == "+" else -found[2])
 
 
 def fuse_add_mul(top: TracedModule) -> None:
@@ -54,9 +80,11 @@ def fuse_add_mul(top: TracedModule) -> None:
             _fuse(expr, term_of, "__add__", lambda a, b: a + b)
 
 
-def _fuse(expr: Any, parts: _Parts, method: str, join: Callable[[float, float], float]) -> None:
+def _fuse(
+    expr: Any, parts: Callable[[Any], tuple[Node, float] | None], method: str, join: Callable[[float, float], float]
+) -> None:
     graph = expr.top_graph
-    outer = parts(expr) if graph is not None else None
+    outer = parts(expr) if graph is not None and isinstance(expr, CallMethod) else None
     inner = parts(outer[0].expr) if outer is not None else None
     is_read_elsewhere = outer is not None and only_user(outer[0]) is not expr
     if outer is None or inner is None or is_read_elsewhere:
@@ -67,44 +95,71 @@ def _fuse(expr: Any, parts: _Parts, method: str, join: Callable[[float, float], 
 
 
 def backward_fold_scale(top: TracedModule) -> None:
-    """layer(x) * c becomes a layer with c times the weights, also with relu or a new shape between them."""
+    """layer(x) * c becomes a layer with c times the weights, also through relu, sums, pooling and new shapes."""
     for graph in top._inner_graphs():
         for expr in list(graph):
-            found = factor_of(expr) if expr.top_graph is not None else None
-            if found is not None:
-                _fold(top, expr, *found)
+            found = factor_of(expr, _known) if expr.top_graph is not None else None
+            if found is None:
+                continue
+            folding = _Folding(top, found[1])
+            if folding.reaches(found[0], expr):
+                for change in folding.changes:
+                    change()
+                take_over(expr.outputs[0], found[0])
+                for node in folding.scaled[1:]:  # not the value any more that had the name
+                    node.name = f"{node.name}_scaled_{node._id}"
 
 
-def _fold(top: TracedModule, scaling: Expr, node: Node, factor: float) -> None:
-    user: Any = scaling
-    layer_call: Any = node.expr
-    between = []
-    while only_user(layer_call.outputs[0]) is user and _passes_scale(layer_call, factor):
-        user, layer_call = layer_call, layer_call.inputs[-1].expr
-        between.append(layer_call.outputs[0])
-    if not is_call_module(layer_call) or only_user(layer_call.outputs[0]) is not user:
-        return
-    layer = layer_call.args[0].owner
-    if type(layer) not in _LAYERS or layer.training:
-        return
-    if replace_layer(top, layer_call, _scaled(layer, factor)):
-        take_over(scaling.outputs[0], node)
-        for changed in between:  # not the value any more that had the name
-            changed.name = f"{changed.name}_scaled_{changed._id}"
+class _Folding:
+    """Finds what must change for a value to be ``factor`` times what it is."""
 
+    def __init__(self, top: TracedModule, factor: float) -> None:
+        self._top = top
+        self._factor = factor
+        self.changes: list[Callable[[], None]] = []
+        self.scaled: list[Node] = []
 
-def _passes_scale(expr: CallMethod | Expr, factor: float) -> bool:
-    """Whether f(x * factor) = f(x) * factor; f's only tensor is its last input."""
-    if is_call_function(expr, F.relu) or is_call_module(expr, ReLU):
-        return factor > 0
-    return (
-        is_call_tensor_method(expr, ("reshape", "flatten", "transpose")) and len(expr.inputs) == 1
-    )
+    def reaches(self, node: Node, user: Any) -> bool:
+        """Whether ``node``, which must be of no use to others than ``user``, can be scaled."""
+        expr: Any = node.expr
+        if only_user(node) is not user:
+            return False
+        self.scaled.append(node)
+        layer = layer_of(self._top, expr)
+        if layer is not None:
+            bias = None if layer.bias is None else layer.bias * self._factor
+            self.changes.append(lambda: layer.put(self._top, layer.weight * self._factor, bias))
+            return True
+        if self._passes(expr):
+            return self.reaches(expr.inputs[-1], expr)
+        found = _binary(expr)
+        return found is not None and found[0] in "+-" and all(self._term(expr, i) for i in range(2))
 
+    def _passes(self, expr: Any) -> bool:
+        """Whether f(x * factor) = f(x) * factor; f's only tensor is its last input."""
+        if is_call_function(expr, [F.relu, F.max_pool2d]) or is_call_module(expr, ReLU) or is_call_module(expr, MaxPool2d):
+            return self._factor > 0
+        is_linear = (
+            is_call_function(expr, [F.avg_pool2d, F.reshape, F.flatten])
+            or is_call_module(expr, AvgPool2d)
+            or is_call_tensor_method(expr, ("reshape", "flatten", "transpose"))
+        )
+        return is_linear and len(expr.inputs) == 1 + is_call_module(expr)
 
-def _scaled(layer: Any, factor: float) -> Any:
-    scaled = copy.deepcopy(layer)
-    scaled.weight = Parameter(layer.weight * factor)
-    if layer.bias is not None:
-        scaled.bias = Parameter(layer.bias * factor)
-    return scaled
+    def _term(self, expr: Any, place: int) -> bool:
+        """Whether an operand of a sum can be scaled: a number, a tensor known beforehand, or the value of a layer."""
+        term = expr.args[place]
+        value = value_of(term)
+        if value is None:
+            return isinstance(term, TensorNode) and self.reaches(term, expr)
+        if not isinstance(value, Tensor) and type(value) not in (int, float):
+            return False
+
+        def scale() -> None:
+            scaled = value * self._factor
+            args = list(expr.args)
+            args[place] = constant(expr, scaled) if isinstance(scaled, Tensor) else scaled
+            expr.args = tuple(args)
+
+        self.changes.append(scale)
+        return True

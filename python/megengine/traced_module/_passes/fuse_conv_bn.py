@@ -5,40 +5,38 @@ A convolution whose result others read, that is called twice, or that trains, st
 
 from __future__ import annotations
 
-from ...module import BatchNorm1d, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, SyncBatchNorm
-from ...utils.fusion import fuse_conv_bn_eval
-from ..expr import CallMethod, is_call_module
-from ..traced_module import TracedModule
-from .surgery import forget, only_user, replace_layer, take_over
+from typing import Any
 
-_CONVOLUTIONS = (Conv1d, Conv2d, Conv3d)
-_NORMALIZATIONS = (BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm)
+from ... import functional as F
+from ...utils.fusion import fuse_conv_bn_weights
+from ..expr import GetAttr, is_call_module
+from ..node import TensorNode
+from ..traced_module import TracedModule
+from .layers import Norm, layer_of, norm_of
+from .surgery import forget, only_user, take_over
 
 
 def fuse_conv_bn(top: TracedModule) -> None:
     """Fuse every pair in all graphs of ``top``."""
     for graph in top._inner_graphs():
         for expr in list(graph):
-            if is_call_module(expr) and type(expr.args[0].owner) in _NORMALIZATIONS:
-                _fuse(top, expr)
+            norm = norm_of(expr)
+            if norm is not None:
+                _fuse(top, expr, norm)
 
 
-def _fuse(top: TracedModule, norm_call: CallMethod) -> None:
-    conv_call = norm_call.inputs[1].expr
-    norm = norm_call.args[0].owner
-    if not is_call_module(conv_call) or only_user(conv_call.outputs[0]) is not norm_call:
+def _fuse(top: TracedModule, norm_call: Any, norm: Norm) -> None:
+    if not isinstance(norm.inp, TensorNode) or only_user(norm.inp) is not norm_call:
         return
-    conv = conv_call.args[0].owner
-    if (
-        type(conv) not in _CONVOLUTIONS
-        or conv.training
-        or norm.training
-        or norm.running_mean is None
-    ):
+    layer = layer_of(top, norm.inp.expr)
+    if layer is None or layer.axes == 0:
         return
-    if replace_layer(top, conv_call, fuse_conv_bn_eval(conv, norm)):
-        read = norm_call.args[0].expr
-        holder, path = read.args[0].owner if read.args else None, getattr(read, "attr_name", "")
-        take_over(norm_call.outputs[0], conv_call.outputs[0])
-        if holder is not None:
-            forget(top, holder, path)
+    bias = layer.bias
+    if bias is None:
+        bias = F.zeros((1, norm.mean.size, *[1] * layer.axes))
+    layer.put(top, *fuse_conv_bn_weights(layer.weight, bias, norm.mean, norm.var, norm.eps, norm.weight, norm.bias))
+    read = norm_call.args[0].expr if is_call_module(norm_call) else None
+    held = (read.args[0].owner, read.attr_name) if isinstance(read, GetAttr) else None
+    take_over(norm_call.outputs[0], norm.inp)
+    if held is not None:
+        forget(top, *held)

@@ -42,14 +42,17 @@ def take_over(old: Node, new: Node) -> None:
         new.name, new._qualname = name, qualname
 
 
-def replace_layer(top: TracedModule, call: CallMethod, layer: Module) -> bool:
-    """Put ``layer`` in the place of the module that ``call`` calls. False when others call that too."""
+def is_called_once(top: TracedModule, call: CallMethod) -> bool:
+    """Whether ``call`` alone calls its module, an attribute of another."""
     node = call.args[0]
-    if not isinstance(node.expr, GetAttr) or calls_of(top, node.owner) != 1:
-        return False
+    return isinstance(node.expr, GetAttr) and calls_of(top, node.owner) == 1
+
+
+def replace_layer(top: TracedModule, call: CallMethod, layer: Module) -> None:
+    """Put ``layer`` in the place of the module that ``call`` alone calls."""
+    node = call.args[0]
     layer.__dict__["_short_name"] = node.owner._short_name
     assign_attr(layer, node.expr.args[0].owner, node.expr.attr_name)
-    return True
 
 
 def forget(top: TracedModule, holder: Module, path: str) -> None:

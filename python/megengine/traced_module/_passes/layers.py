@@ -1,0 +1,113 @@
+"""What passes change: layers with weights, called as modules or as functions, and the values that a graph reads."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+from ... import functional as F
+from ...module import BatchNorm1d, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, Linear, SyncBatchNorm
+from ...tensor import Parameter, Tensor
+from ..expr import Constant, Expr, GetAttr, is_call_function, is_call_module, is_call_tensor_method
+from ..node import Node
+from ..traced_module import TracedModule
+from ..utils import get_subattr
+from .surgery import is_called_once, replace_layer
+
+# Class or function -> axes of its kernels, 0 for a product of matrices.
+_MODULES = {Conv1d: 1, Conv2d: 2, Conv3d: 3, Linear: 0}
+_FUNCTIONS = {F.conv1d: 1, F.conv2d: 2, F.conv3d: 3, F.linear: 0}
+_NORMALIZATIONS = (BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm)
+
+
+def value_of(arg: Any) -> Any:
+    """The tensor that ``arg`` is in each call: an attribute, a constant, or an element of one; None for another node.
+
+    What is no node is itself.
+    """
+    if not isinstance(arg, Node):
+        return arg
+    expr = arg.expr
+    if isinstance(expr, Constant):
+        return expr.value
+    if isinstance(expr, GetAttr):
+        return get_subattr(expr.args[0].owner, expr.attr_name)
+    if is_call_tensor_method(expr, "__getitem__") and len(expr.inputs) == 1:
+        whole = value_of(expr.inputs[0])
+        return whole[expr.args[1]] if isinstance(whole, Tensor) else None
+    return None
+
+
+def constant(expr: Expr, value: Tensor) -> Node:
+    """A new node for ``value`` in the graph of ``expr``, before all that computes."""
+    graph: Any = expr.top_graph
+    node = Constant.make(value, qualname=f"{graph.qualname}.[const]")
+    graph._add(node.expr, after=graph.inputs[-1].expr)
+    return node
+
+
+class Layer(NamedTuple):
+    """A call of a convolution or a linear layer, with the parameters that it has in each call."""
+
+    call: Any
+    axes: int  # of its kernels
+    weight: Tensor
+    bias: Tensor | None
+
+    def put(self, top: TracedModule, weight: Tensor, bias: Tensor | None) -> None:
+        """Let the call have other parameters."""
+        if is_call_module(self.call):
+            layer: Any = copy.deepcopy(self.call.args[0].owner)
+            layer.weight = Parameter(weight)
+            layer.bias = None if bias is None else Parameter(bias)
+            replace_layer(top, self.call, layer)
+            return
+        for name, value in (("weight", weight), ("bias", bias)):
+            if value is not None:
+                self.call.set_arg(name, constant(self.call, value))
+
+
+def layer_of(top: TracedModule, expr: Any) -> Layer | None:
+    """The layer that ``expr`` calls; None for another expr, in training mode, and where others call the module too."""
+    if is_call_module(expr):
+        module = expr.args[0].owner
+        if type(module) not in _MODULES or module.training or not is_called_once(top, expr):
+            return None
+        return Layer(expr, _MODULES[type(module)], module.weight, module.bias)
+    if top.training or not is_call_function(expr, list(_FUNCTIONS)):
+        return None
+    named = expr.named_args
+    weight, bias = value_of(named["weight"]), value_of(named["bias"])
+    if not isinstance(weight, Tensor) or (bias is None and named["bias"] is not None):
+        return None
+    return Layer(expr, _FUNCTIONS[expr.func], weight, bias)
+
+
+class Norm(NamedTuple):
+    """Batch normalization with fixed statistics."""
+
+    inp: Any
+    mean: Tensor
+    var: Tensor
+    eps: float
+    weight: Tensor | None
+    bias: Tensor | None
+
+
+def norm_of(expr: Any) -> Norm | None:
+    """The normalization that ``expr`` applies; None for another expr, and where each batch has its own statistics."""
+    if is_call_module(expr):
+        norm = expr.args[0].owner
+        if type(norm) not in _NORMALIZATIONS or norm.training or norm.running_mean is None:
+            return None
+        return Norm(expr.inputs[1], norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
+    if not is_call_function(expr, F.batch_norm):
+        return None
+    named = expr.named_args
+    known = {name: value_of(named[name]) for name in ("running_mean", "running_var", "weight", "bias")}
+    if named["training"] is not False or any(known[name] is None and named[name] is not None for name in known):
+        return None
+    mean, var, weight, bias = known.values()
+    if mean is None or var is None or type(named["eps"]) is not float:
+        return None
+    return Norm(named["inp"], mean, var, named["eps"], weight, bias)
