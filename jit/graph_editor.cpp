@@ -280,12 +280,21 @@ Model GraphEditor::model(std::span<const ValueId> of, const ExportOptions& optio
     infer_again(order(of), {});
     Extract part = extract(of);
     Model model;
-    for (ValueId input : part.inputs) model.inputs.push_back(value(input).name);
+    for (ValueId input : part.inputs) {
+        const EditedNode& maker = node(value(input).producer);
+        model.inputs.push_back(maker.is_renamed ? maker.name : value(input).name);
+    }
     for (size_t i = 0; i < of.size(); ++i)
         model.outputs.push_back(options.keep_value_names == 0 ? cat("output_", i)
                                                               : value(of[i]).name);
     model.graph = std::move(part.graph);
     return finish_model(std::move(model), options);
+}
+
+void GraphEditor::rename(NodeId node, std::string name) {
+    EditedNode& renamed = nodes_.at(at(node));
+    renamed.name = std::move(name);
+    renamed.is_renamed = true;
 }
 
 TensorRef GraphEditor::constant_value(ValueId id) const {

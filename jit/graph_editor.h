@@ -19,6 +19,7 @@ struct EditedNode {
     Node node;
     std::string name = {};
     bool is_parameter = false;  // a constant that was a tensor of the program
+    bool is_renamed = false;
     std::vector<Type> operands = {};  // types that attributes and results are made for
 };
 
@@ -75,7 +76,8 @@ public:
     std::vector<NodeId> order(std::span<const ValueId> of) const;  // {}: of the outputs
     const EditedNode& node(NodeId id) const { return nodes_.at(at(id)); }
     const EditedValue& value(ValueId id) const { return values_.at(at(id)); }
-    void rename(NodeId node, std::string name) { nodes_.at(at(node)).name = std::move(name); }
+    // An input that was renamed as an operator is called so in `model`, else as its variable.
+    void rename(NodeId node, std::string name);
     void rename(ValueId value, std::string name) { values_.at(at(value)).name = std::move(name); }
 
     // What `of` needs as a file or a program wants it. The names of inputs and outputs are those of

@@ -611,7 +611,7 @@ def test_nodes_convert_to_each_other(small):
         str_to_mge_class("np")
 
 
-def test_shapes_are_tensors_on_demand(small):
+def test_shapes_are_variables_on_demand(small):
     old = set_symbolic_shape(True)
     try:
         assert small.output_vars[0].shape.numpy().tolist() == [2, 3]

@@ -193,7 +193,8 @@ class Network:
     ) -> DumpInfo:
         """Writes the graph as `trace.dump` does, whose options these are; returns the same summary.
 
-        Inputs and outputs are called as their variables: arg_names and output_names are ignored.
+        Inputs are called as their operators where these were renamed, else as their variables, as outputs are: arg_names and
+        output_names are ignored.
         """
         from ..jit.dump import checked_keeping, checked_options, metadata_bytes, save_model
 
@@ -491,7 +492,7 @@ def _found(nodes: NodeFilter, unique: bool, what: str) -> Any:
 
 
 def set_symbolic_shape(option: bool) -> bool:
-    """Sets whether ``VarNode.shape`` is a Tensor; returns what was set before.
+    """Sets whether ``VarNode.shape`` is a variable; returns what was set before.
 
     option: False, as at first: a tuple of ints.
 
@@ -500,11 +501,11 @@ def set_symbolic_shape(option: bool) -> bool:
     (2, 3)
     >>> before = set_symbolic_shape(True)
     >>> type(x.shape).__name__
-    'Tensor'
+    'VarNode'
     >>> _ = set_symbolic_shape(before)
     """
-    old = network_node.shapes_are_tensors
-    network_node.shapes_are_tensors = bool(option)
+    old = network_node.shapes_are_variables
+    network_node.shapes_are_variables = bool(option)
     return old
 
 

@@ -32,7 +32,7 @@ __all__ = [
     "VarNode", "str_to_mge_class",
 ]  # fmt: skip
 
-shapes_are_tensors = False  # see network.set_symbolic_shape
+shapes_are_variables = False  # see network.set_symbolic_shape
 
 
 class NetworkNode:
@@ -111,10 +111,9 @@ class VarNode(NetworkNode, Tensor):
         return self.device
 
     @property
-    def shape(self) -> tuple[int, ...] | Tensor:
-        """Extents: a tuple, or a constant Tensor after ``set_symbolic_shape(True)``."""
-        shape = self._tuple_shape
-        return _core.apply_const(np.array(shape, np.int32)) if shapes_are_tensors else shape
+    def shape(self) -> tuple[int, ...] | VarNode:
+        """Extents: a tuple, or a constant variable after ``set_symbolic_shape(True)``."""
+        return self.shapeof() if shapes_are_variables else self._tuple_shape
 
     @property
     def partial_shape(self) -> tuple[int, ...]:
