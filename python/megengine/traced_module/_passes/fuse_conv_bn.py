@@ -26,16 +26,15 @@ def fuse_conv_bn(top: TracedModule) -> None:
 
 
 def _fuse(top: TracedModule, norm_call: Any, norm: Norm) -> None:
-    if not isinstance(norm.inp, TensorNode) or only_user(norm.inp) is not norm_call:
-        return
-    layer = layer_of(top, norm.inp.expr)
+    user: Any = only_user(norm.inp) if isinstance(norm.inp, TensorNode) else None
+    layer = layer_of(top, norm.inp.expr) if user == norm_call else None
     if layer is None or layer.axes == 0:
         return
     bias = layer.bias
     if bias is None:
         bias = F.zeros((1, norm.mean.size, *[1] * layer.axes))
     layer.put(top, *fuse_conv_bn_weights(layer.weight, bias, norm.mean, norm.var, norm.eps, norm.weight, norm.bias))
-    read = norm_call.args[0].expr if is_call_module(norm_call) else None
+    read: Any = norm_call.args[0].expr if is_call_module(norm_call) else None
     held = (read.args[0].owner, read.attr_name) if isinstance(read, GetAttr) else None
     take_over(norm_call.outputs[0], norm.inp)
     if held is not None:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ... import functional as F
-from ...module import BatchNorm1d, BatchNorm2d, BatchNorm3d, Conv1d, Conv2d, Conv3d, Linear, SyncBatchNorm
+from ...module import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    Linear,
+    SyncBatchNorm,
+)
 from ...tensor import Parameter, Tensor
 from ..expr import Constant, Expr, GetAttr, is_call_function, is_call_module, is_call_tensor_method
 from ..node import Node
@@ -16,7 +26,7 @@ from .surgery import is_called_once, replace_layer
 
 # Class or function -> axes of its kernels, 0 for a product of matrices.
 _MODULES = {Conv1d: 1, Conv2d: 2, Conv3d: 3, Linear: 0}
-_FUNCTIONS = {F.conv1d: 1, F.conv2d: 2, F.conv3d: 3, F.linear: 0}
+_FUNCTIONS: dict[Callable[..., Any], int] = {F.conv1d: 1, F.conv2d: 2, F.conv3d: 3, F.linear: 0}
 _NORMALIZATIONS = (BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm)
 
 
