@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "jit/first_places.h"
 #include "runtime/error.h"
 
 namespace megjit::jit {
@@ -27,13 +28,14 @@ DirectCall::DirectCall(const TraceFunction& function, std::shared_ptr<Version> v
 
 bool DirectCall::fits(const Tensors& arguments, const Tensors& captured) const {
     const Record& record = version_->record;
+    FirstPlaces places(arguments.size());
+    for (const TensorRef& argument : arguments) places.add(argument->id());
     for (size_t slot = 0; slot < captured.size(); ++slot) {
         const TensorRef& tensor = captured[slot];
         if (!tensor) continue;
         const RecordedValue& then = record.values[record.outside[slot]];
         if (!(tensor->type() == then.type) || &tensor->device() != then.device) return false;
-        for (const TensorRef& argument : arguments)
-            if (argument->id() == tensor->id()) return false;  // recorded as two
+        if (places.has(tensor->id())) return false;  // recorded as two
     }
     return true;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/arenas.h"
 #include "jit/program_layout.h"
 
 namespace megjit::jit {
@@ -64,6 +65,7 @@ struct LoweringOptions {
     bool profile = false;  // measure the time of each step
     std::vector<CurvePoint> curve = {};  // for the plan; bytes of the arena
     std::optional<Kernels> kernels = {};  // not given: the service is asked for each
+    std::shared_ptr<Arenas> arenas = {};  // of the function; null: the program has its own
 };
 
 // `recorded` is the graph before the passes: what unplanned_bytes counts.

@@ -33,6 +33,7 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
     : function_(options.function),
       prepared_(prepare(std::move(graph), options.kernels, options.check)),
       device_(prepared_.graph.device()),
+      arenas_(options.arenas ? options.arenas : Arenas::make(function_)),
       is_profiled_(options.profile) {
     const BufferPlan buffers =
         plan_buffers(prepared_, options.donatable, options.replaces, options.check);
@@ -52,17 +53,11 @@ Program::~Program() {
     if (host_arena_) try {  // transfers that are queued use it
             beside().synchronize();
         } catch (...) {}
-    if (!arena_) return;
-    device_.live().remove(arena_);
-    device_.allocator().release(arena_, layout_.arena_bytes);
 }
 
-void Program::allocate_arenas() {
-    if (layout_.host_bytes) host_arena_ = device_.host_memory(layout_.host_bytes);
-    const size_t bytes = layout_.arena_bytes;
-    if (bytes == 0) return;
+Arenas::Lease Program::take_arena() {
     try {
-        arena_ = runtime::allocate(device_, bytes);
+        return arenas_->take(device_, layout_.arena_bytes, arena_);
     } catch (runtime::OutOfMemory& error) {
         std::string holds;
         for (const std::string& buffer : largest_at_peak(plan_, 2))
@@ -70,8 +65,6 @@ void Program::allocate_arenas() {
         error.say_what_for(runtime::cat("the arena of ", function_, holds, ","));
         throw;
     }
-    if (bytes >= runtime::LiveBlocks::kLeastBytes)
-        device_.live().add(arena_, {.bytes = bytes, .what = "arena of " + function_});
 }
 
 const TensorRef& Program::constant(uint32_t value) {
@@ -81,11 +74,12 @@ const TensorRef& Program::constant(uint32_t value) {
     return there;
 }
 
-// Addresses that are known from the first run on, and those that each run tells.
+// Addresses that are known from the first run on, and those that runs tell.
 void Program::resolve_operands() {
+    if (layout_.host_bytes) host_arena_ = device_.host_memory(layout_.host_bytes);
     std::vector<void*> operands;
-    input_patches_.clear();  // of an attempt that found no memory
-    output_patches_.clear();
+    for (std::vector<Patch>* patches : {&input_patches_, &output_patches_, &arena_patches_})
+        patches->clear();  // of an attempt that found no memory
     const auto behind = [](void* start, size_t offset) -> void* {
         return static_cast<std::byte*>(start) + offset;
     };
@@ -93,7 +87,7 @@ void Program::resolve_operands() {
         const auto index = static_cast<uint32_t>(operands.size());
         operands.push_back(nullptr);
         switch (operand.place) {
-            case memory::Place::kArena: operands.back() = behind(arena_, operand.offset); break;
+            case memory::Place::kArena: arena_patches_.push_back({index, 0, operand.offset}); break;
             case memory::Place::kHost:
                 operands.back() = behind(host_arena_.get(), operand.offset);
                 break;
@@ -109,6 +103,12 @@ void Program::resolve_operands() {
         }
     }
     operands_ = std::move(operands);
+}
+
+void Program::move_arena(std::byte* to) {
+    if (to == arena_) return;
+    arena_ = to;
+    for (const Patch& patch : arena_patches_) operands_[patch.operand] = arena_ + patch.offset;
 }
 
 // Where transfers run.
@@ -224,7 +224,7 @@ inline void Program::enqueue(const ProgramLayout::Step& step, runtime::Stream& s
     const PreparedNode& prepared = prepared_.nodes[step.node];
     const auto run = [&] {
         prepared.executable->enqueue(stream, operands, operands + step.inputs,
-                                     static_cast<std::byte*>(arena_) + step.workspace);
+                                     arena_ + step.workspace);
     };
     if (!prepared.is_ordered) return run();
     const runtime::AtUserLine at(prepared_.node(step.node).where);
@@ -293,10 +293,9 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     const runtime::NvtxRange range(function_);
     if (graph().prologue) bind(inputs);
     // Everything that can fail for want of memory comes before the first kernel.
-    if (operands_.empty()) {
-        if (!arena_) allocate_arenas();
-        resolve_operands();
-    }
+    if (operands_.empty()) resolve_operands();
+    const Arenas::Lease arena = take_arena();
+    move_arena(arena.data());
     Call call(inputs);
     take_inputs(call);
     take_results(call);

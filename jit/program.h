@@ -1,4 +1,4 @@
-// jit/program.h -- Program: the steps of a layout over one arena, on the stream of the device.
+// jit/program.h -- Program: the steps of a layout over an arena, on the stream of the device.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "jit/arenas.h"
 #include "jit/memory_plan.h"
 #include "jit/program_layout.h"
 #include "jit/step_times.h"
@@ -34,7 +35,7 @@ struct Profile {
 
 class Program {
 public:
-    // Makes every node ready for the graph's device and plans memory, which the first run takes.
+    // Makes every node ready for the graph's device and plans memory, which each run takes.
     // `recorded` is the graph before the passes: what unplanned_bytes counts.
     Program(Graph graph, const Graph& recorded, const LoweringOptions& options);
     ~Program();
@@ -58,8 +59,9 @@ private:
     };
     struct Call;  // what one run holds
 
-    void allocate_arenas();
+    Arenas::Lease take_arena();
     void resolve_operands();
+    void move_arena(std::byte* to);
     void start_profile();
     runtime::Stream& beside() const;
     void bind(std::span<const TensorRef> inputs);
@@ -83,13 +85,14 @@ private:
     MemoryPlan plan_;
     runtime::Device& device_;
     std::vector<void*> operands_;  // as layout_.operands
-    std::vector<Patch> input_patches_, output_patches_;
+    std::vector<Patch> input_patches_, output_patches_, arena_patches_;
     std::vector<bool> survives_;  // by result: it holds what it replaces if the run fails
     std::unique_ptr<runtime::Stream::Kept> kept_;
     bool is_repeated_ = false;  // all is on one stream, without a look at the clock
     std::vector<runtime::Ticket> past_;  // by step: of a transfer
     std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
-    void* arena_ = nullptr;
+    const std::shared_ptr<Arenas> arenas_;
+    std::byte* arena_ = nullptr;  // of the run, or the one before
     std::shared_ptr<std::byte[]> host_arena_;
     std::vector<TensorRef> bound_;  // what the prologue gave
     std::vector<uint64_t> bound_ids_;  // of the tensors that it read

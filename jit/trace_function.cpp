@@ -5,18 +5,13 @@
 #include <mutex>
 #include <optional>
 
+#include "jit/first_places.h"
 #include "runtime/debug.h"
 #include "runtime/error.h"
 
 namespace megjit::jit {
 
 namespace {
-
-uint32_t first_same(std::span<const TensorRef> arguments, size_t index) {
-    uint32_t first = 0;
-    while (arguments[first]->id() != arguments[index]->id()) ++first;
-    return first;
-}
 
 // "cancel (true_div at train.py:41)"
 std::string in_words(const BitChange& change) {
@@ -34,18 +29,20 @@ std::string in_words(const BitChange& change) {
 CallKey key_of(std::span<const TensorRef> arguments) {
     CallKey key;
     key.arguments.reserve(arguments.size());
-    for (size_t i = 0; i < arguments.size(); ++i)
+    FirstPlaces places(arguments.size());
+    for (const TensorRef& argument : arguments)
         key.arguments.push_back(
-            {arguments[i]->type(), &arguments[i]->device(), first_same(arguments, i)});
+            {argument->type(), &argument->device(), places.add(argument->id())});
     return key;
 }
 
 bool CallKey::describes(std::span<const TensorRef> others) const {
     if (others.size() != arguments.size()) return false;
+    FirstPlaces places(others.size());
     for (size_t i = 0; i < others.size(); ++i)
         if (!(others[i]->type() == arguments[i].type) ||
             &others[i]->device() != arguments[i].device ||
-            first_same(others, i) != arguments[i].same_as)
+            places.add(others[i]->id()) != arguments[i].same_as)
             return false;
     return true;
 }
@@ -71,8 +68,10 @@ std::vector<TensorRef> CompiledSegment::run(const Record& record, std::vector<Te
 
 LoweringOptions Version::lowering_of(const Segment& segment, bool is_last,
                                      const TraceOptions& options) const {
-    LoweringOptions lowering{
-        .function = options.name, .check = runtime::debug().check, .profile = options.profiling};
+    LoweringOptions lowering{.function = options.name,
+                             .check = runtime::debug().check,
+                             .profile = options.profiling,
+                             .arenas = arenas};
     for (RecordId input : segment.inputs) {
         const RecordedValue& value = record.values[input];
         const bool is_outside = value.origin == Origin::outside;
@@ -139,11 +138,6 @@ void Version::begin(uint32_t index, const TraceOptions& options) {
     lock.lock();
     LoweringOptions lowering = lowering_of(*segment, index + 1 == record.segments, options);
     PipelineOptions passes = passes_of(*segment, lowering, options);
-    // The arenas of all segments are held together.
-    for (size_t other = 0; other < slots_.size() && passes.memory.limit; ++other)
-        if (other != index && slots_[other].program)
-            passes.memory.limit -=
-                std::min(passes.memory.limit - 1, slots_[other].program->plan().arena_bytes);
     lock.unlock();
     const std::shared_ptr<const Graph> graph(segment, &segment->graph);
     auto made = std::make_shared<PendingProgram>(graph, passes, std::move(lowering));
@@ -178,7 +172,7 @@ bool Version::make(uint32_t index, const TraceOptions& options, bool waits) {
     const bool is_ready = pending && pending->is_ready();
     if (has_program && (!pending || (!waits && !is_ready))) return true;
     if (is_ready) {
-        drop(index);  // its arena first
+        drop(index);  // what it holds first
         give(index, drops, pending->finish(), true);
     } else if (!pending) {
         begin(index, options);
@@ -306,6 +300,7 @@ std::shared_ptr<Version> TraceFunction::find_alternative(
 
 void TraceFunction::add(std::shared_ptr<Version> version) {
     std::vector<std::shared_ptr<Version>> old;  // goes after the lock
+    version->arenas = arenas_;
     const std::lock_guard lock(mutex_);
     versions_.push_front(std::move(version));
     while (versions_.size() > options.max_versions) {
@@ -327,9 +322,11 @@ void TraceFunction::note_use(const std::shared_ptr<Version>& version) {
 void TraceFunction::clear() {
     std::deque<std::shared_ptr<Version>> old;  // goes after the lock
     std::shared_ptr<Version> latest;
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     old.swap(versions_);
     latest.swap(latest_);
+    lock.unlock();
+    arenas_->give_up();
 }
 
 std::vector<std::shared_ptr<Version>> TraceFunction::versions() const {

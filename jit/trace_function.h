@@ -88,6 +88,8 @@ public:
     std::atomic<uint64_t> calls = 0;
     std::atomic<double> compile_ms = 0;
 
+    std::shared_ptr<Arenas> arenas;  // of the function, for all its programs
+
     // Segment `index`, compiled at the first use, with the program that runs now, or (`final`) the
     // one with all kernels. No lock is held while memory is planned and kernels are waited for, and
     // Ctrl-C may throw then.
@@ -130,7 +132,8 @@ private:
 
 class TraceFunction {
 public:
-    explicit TraceFunction(TraceOptions options) : options(std::move(options)) {}
+    explicit TraceFunction(TraceOptions options)
+        : options(std::move(options)), arenas_(Arenas::make(this->options.name)) {}
 
     // The version last used with these types, or null.
     std::shared_ptr<Version> find(const CallKey& key);
@@ -152,6 +155,7 @@ public:
     const TraceOptions options;
 
 private:
+    const std::shared_ptr<Arenas> arenas_;
     mutable runtime::LeafMutex mutex_;  // held for a moment only
     std::deque<std::shared_ptr<Version>> versions_;  // newest use first
     std::shared_ptr<Version> latest_;

@@ -168,7 +168,11 @@ void* CachingAllocator::allocate(size_t bytes) {
             p = s.take(bytes);
         } catch (const std::bad_alloc&) {  // no memory for our books: the same to the caller
         }
-    if (p == nullptr) throw OutOfMemory(bytes, s.in_use, s.cap);
+    if (p == nullptr) {
+        OutOfMemory error(bytes, s.in_use, s.cap);
+        error.is_final = told_to_fail;
+        throw error;
+    }
     s.in_use += bytes;
     s.peak_in_use = std::max(s.peak_in_use, s.in_use);
     ++s.allocations;

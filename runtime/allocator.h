@@ -58,6 +58,7 @@ public:
     size_t cap = kNoCap;
     bool is_threshold =
         false;  // the cap is that of dynamic rematerialization, with nothing left to evict
+    bool is_final = false;  // nothing is given up for it: a test wants it
 
 private:
     using Text =
@@ -85,7 +86,8 @@ public:
     virtual void trim() = 0;  // gives cached pages back to the system
     virtual void set_cap(size_t bytes) = 0;  // bounds `reserved`, and so `in_use`; kNoCap lifts it
     virtual void set_growth(const Growth& growth) = 0;
-    // For tests: the next `n` allocations behave as ever, the one after throws OutOfMemory, once.
+    // For tests: the next `n` allocations behave as ever, the one after throws OutOfMemory
+    // (is_final), once.
     // kNever takes it back.
     virtual void fail_after(uint64_t n) = 0;
     static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "runtime/idle_memory.h"
 #include "runtime/leaf_mutex.h"
 #include "runtime/rematerializer.h"
 
@@ -160,6 +161,15 @@ Device& find_device(std::string_view name) {
 
 namespace {
 
+struct IdleMemories {
+    LeafMutex mutex;
+    std::vector<std::weak_ptr<IdleMemory>> list;
+};
+IdleMemories& idle_memories() {
+    static auto* made = new IdleMemories;  // never destroyed: as devices
+    return *made;
+}
+
 // Two blocks a line: a message has at most six.
 std::string holders_text(const std::vector<LiveBlock>& blocks) {
     std::string text;
@@ -175,11 +185,36 @@ std::string holders_text(const std::vector<LiveBlock>& blocks) {
 
 }  // namespace
 
+void register_idle_memory(const std::shared_ptr<IdleMemory>& memory) {
+    IdleMemories& all = idle_memories();
+    const std::lock_guard lock(all.mutex);
+    std::erase_if(all.list, [](const auto& each) { return each.expired(); });
+    all.list.push_back(memory);
+}
+
+bool give_up_idle_memory() noexcept try {
+    std::vector<std::shared_ptr<IdleMemory>> all;  // asked without the lock
+    {
+        const std::lock_guard lock(idle_memories().mutex);
+        for (const auto& each : idle_memories().list)
+            if (auto memory = each.lock()) all.push_back(std::move(memory));
+    }
+    return std::ranges::count_if(all, [](const auto& memory) { return memory->give_up(); }) > 0;
+} catch (const std::bad_alloc&) { return false; }
+
 void* allocate(Device& device, size_t bytes) {
-    try {
+    const auto allocate = [&] {
         if (Rematerializer::is_on()) [[unlikely]]
             return Rematerializer::instance().allocate(device, bytes);
         return device.allocator().allocate(bytes);
+    };
+    try {
+        try {
+            return allocate();
+        } catch (const OutOfMemory& error) {
+            if (error.is_final || !give_up_idle_memory()) throw;
+            return allocate();
+        }
     } catch (OutOfMemory& error) {
         constexpr size_t kTold = 5;
         error.say_who_holds(holders_text(device.live().largest(kTold)));

@@ -23,7 +23,7 @@ struct SlotSource {
         getter,
         constant
     } from = From::constant;
-    size_t argument = 0;
+    size_t argument = 0;  // grad: of those that the call sets
     nb::object object = {};  // handle: a Tensor; grad: the Tensor whose .grad it is; getter: a
                              // callable that gives a Tensor
     runtime::RandomState* generator = nullptr;  // gives a key, on `device`

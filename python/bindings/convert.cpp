@@ -194,7 +194,12 @@ const TensorRef& value_of(PyObject* object) {
 Tensors values_of(nb::handle list) {
     Tensors result;
     result.reserve(nb::len(list));
-    for (nb::handle item : list) result.push_back(value_of(item.ptr()));
+    if (PyList_Check(list.ptr())) {
+        for (Py_ssize_t i = 0; i < PyList_Size(list.ptr()); ++i)
+            result.push_back(value_of(PyList_GetItem(list.ptr(), i)));
+    } else {
+        for (nb::handle item : list) result.push_back(value_of(item.ptr()));
+    }
     return result;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "jit/first_places.h"
 #include "python/bindings/loan.h"
 
 namespace megjit::python {
@@ -71,6 +72,12 @@ void DirectCall::find_grads(const Session& session, const Capture& capture,
         grads_.push_back({grad.tensor, index_in(arguments, grad.tensor), grad.before.is_none()});
         wanted_.push_back(handle_of(now.ptr()).value()->trace.value);
     }
+    for (SlotSource& source : sources_)
+        if (source.from == SlotSource::From::grad)
+            source.argument =
+                static_cast<size_t>(std::ranges::find_if(grads_, [&](const Grad& each) {
+                return each.tensor.is(source.object);
+            }) - grads_.begin());
 }
 
 nb::list DirectCall::tensors_with_grads() const {
@@ -129,8 +136,11 @@ void DirectCall::complete(const jit::TraceFunction& function,
 
 bool DirectCall::is_called_alike(const nb::list& arguments) const {
     if (same_object_.size() != nb::len(arguments)) return false;
+    jit::FirstPlaces places(same_object_.size());
     for (size_t i = 0; i < same_object_.size(); ++i)
-        if (index_in(arguments, arguments[i]) != same_object_[i]) return false;
+        if (places.add(reinterpret_cast<uintptr_t>(PyList_GetItem(arguments.ptr(), i))) !=
+            same_object_[i])
+            return false;
     return true;
 }
 
@@ -156,10 +166,9 @@ void DirectCall::bind_captured(Tensors& bound, const nb::list& arguments) const 
     for (size_t slot = 0; slot < sources_.size(); ++slot) {
         const SlotSource& source = sources_[slot];
         if (source.from == SlotSource::From::handle) bound[slot] = value_of(source.object.ptr());
-        if (source.from != SlotSource::From::grad) continue;
-        const auto grad = std::ranges::find_if(
-            grads_, [&](const Grad& each) { return each.tensor.is(source.object); });
-        bound[slot] = value_of(nb::getattr(tensor_of(*grad, arguments), "grad").ptr());
+        if (source.from == SlotSource::From::grad)
+            bound[slot] =
+                value_of(nb::getattr(tensor_of(grads_[source.argument], arguments), "grad").ptr());
     }
 }
 

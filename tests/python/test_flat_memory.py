@@ -11,7 +11,7 @@ import megengine.module as M
 import megengine.optimizer as optim
 from megengine import _core
 from megengine.autodiff import GradManager
-from megengine.jit import trace
+from megengine.jit import exclude_from_trace, trace
 
 STEPS = 10_000
 MB = 1 << 20
@@ -20,6 +20,40 @@ MB = 1 << 20
 def rss():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_all_shapes_of_a_function_take_one_arena():
+    net = M.Sequential(M.Conv2d(3, 16, 3, padding=1), M.ReLU(), M.Conv2d(16, 16, 3, padding=1), M.ReLU())
+    f = trace(lambda x: net(x).mean(), symbolic=True)
+
+    def in_use_after(sizes):
+        for size in sizes:
+            x = F.ones((4, 3, size, size))
+            for _ in range(2):
+                f(x).item()
+        return _core.memory_stats()["in_use"]
+
+    before = _core.memory_stats()["in_use"]
+    alone = in_use_after([128]) - before
+    assert alone > f.memory_plan().arena_bytes > MB
+    assert in_use_after([64, 80, 96, 112, 120, 128]) - before <= 1.05 * alone
+    f._function.clear()
+    assert _core.memory_stats()["in_use"] - before < MB
+
+
+def test_segments_of_a_call_take_one_arena():
+    def body(x):
+        y = F.exp(F.sort(F.exp(x))[0]).sum(axis=1)
+        with exclude_from_trace():
+            y.numpy()
+        return F.exp(F.sort(x - y.reshape(-1, 1))[0]).sum()
+
+    f, x = trace(body, symbolic=True), F.ones((1024, 1024))
+    before = _core.memory_stats()["in_use"]
+    f(x), f(x)
+    plan = f.memory_plan()
+    assert plan.arena_bytes > 4 * MB
+    assert _core.memory_stats()["in_use"] - before < plan.arena_bytes + MB
 
 
 @pytest.mark.parametrize("options", [None, {"symbolic": True}, {"without_host": True}], ids=["eager", "traced", "without_host"])

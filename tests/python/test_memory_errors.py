@@ -273,11 +273,29 @@ def test_an_arena_that_does_not_fit_is_named_by_its_function():
 
 
 def test_a_live_arena_is_among_those_that_hold_memory():
-    f, x = trace(lambda x: F.matmul(F.exp(x).reshape(4096, -1), F.exp(x).reshape(-1, 4096)).sum(), symbolic=True), large(16)
+    f, x = trace(lambda x: F.broadcast_to(F.exp(x), (3, *x.shape)), symbolic=True, opt_level=0), large(16)
     f(x)
-    with Cap(MB):
-        text = refuses(lambda: x + 1)
+    with Cap(40 * MB):  # room for the value that is repeated, and not for the result beside it
+        text = refuses(lambda: f(x))
     assert "MiB arena of <lambda>" in text
+
+
+def test_an_idle_arena_is_given_up_before_an_allocation_fails():
+    f, x = trace(lambda x: F.matmul(F.exp(x).reshape(4096, -1), F.exp(-x).reshape(-1, 4096)).sum(), symbolic=True), large(16)
+    f(x), f(x)
+    gc.collect()
+    _core.trim_memory()
+    stats = _core.memory_stats()
+    assert stats["in_use"] > 64 * MB
+    _core.set_memory_cap(stats["reserved"])
+    try:
+        others = [x + i for i in range(4)]  # 16 MB each
+        assert _core.memory_stats()["in_use"] <= stats["in_use"] + MB
+        refuses(lambda: f(x), "arena of <lambda>")
+        del others
+        assert f(x).item() > 0
+    finally:
+        _core.set_memory_cap(0)
 
 
 def test_symbolic_mode_fits_where_the_first_run_of_value_mode_does_not():

@@ -194,7 +194,7 @@ def test_conv_bn_relu_combinations():
         close(layer(Tensor(x)), np.maximum(want, 0) if relu else want, atol=1e-3)
     for make, relu in ((M.ConvTransposeBn2d, False), (M.ConvTransposeBnRelu2d, True)):
         layer = make(2, 4, 3, bias=False)
-        weight = values(layer)["conv_transpose.weight"]
+        weight = values(layer)["conv_transpose2d.weight"]
         want = R.normalize(R.conv_transpose(x, weight), (0, 2, 3))
         close(layer(Tensor(x)), np.maximum(want, 0) if relu else want, atol=1e-3)
     layer = M.ConvRelu2d(2, 4, 3)

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core import are_tensors
 from ..autodiff import Function, GradManager
 from ..core.random_state import noise_state
 from ..core.tensor.amp import state as _amp
@@ -227,9 +228,8 @@ class Guards:
         as_recorded = (
             self._takes_tensors_only
             and not kwargs
-            and len(args) == len(leaves) == self._leaf_count
-            and all(map(operator.is_, args, leaves))
-            and not any(map(vars, leaves))
+            and len(args) == self._leaf_count
+            and are_tensors(args, bare=True)
         )
         if _precisions() != self._amp:
             return "autocasting was switched"

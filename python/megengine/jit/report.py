@@ -285,8 +285,8 @@ def measured_run(segments: list[dict[str, Any]], profiles: list[dict[str, Any]],
 def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = None) -> MemoryPlan:
     """Returns the plan of a whole call, whose segments run one after the other.
 
-    Sums add up, and each arena counts, since all are kept. segments: rows of the native runtime,
-    one for each compiled part of a call. measured: goes into the result.
+    Sums add up, but for the arena, which all take one after the other. segments: rows of the native
+    runtime, one for each compiled part of a call. measured: goes into the result.
 
     >>> from megengine.jit.report import merge_plans
     >>> merge_plans([]).planned_bytes
@@ -296,6 +296,9 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
         key: sum(plan[key] for plan in segments)
         for key in ("unplanned_bytes", "planned_bytes", "peak_live_bytes", "arena_bytes", "host_bytes", "transferred_bytes")
     }
+    arena = max((plan["arena_bytes"] for plan in segments), default=0)
+    total["planned_bytes"] -= total["arena_bytes"] - arena
+    total["arena_bytes"] = arena
     buffers: list[PlannedBuffer] = []
     steps: list[str] = []
     for plan in segments:

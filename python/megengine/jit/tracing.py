@@ -434,6 +434,8 @@ class trace(ManualSteps, Dumping):
         With capture_as_const those among the keyword arguments follow. Raises TypeError for NumPy
         arrays if later calls do not run the body.
         """
+        if not kwargs and _core.are_tensors(args):
+            return list(args)
         if self._capture_as_const and not all(isinstance(a, Tensor) for a in args):
             raise AssertionError("Only support tensor type args when capture_as_const is enabled\n  fix: pass Tensors by position, and all else by keyword")
         leaves: list[Tensor] = []

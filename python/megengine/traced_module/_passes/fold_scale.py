@@ -128,7 +128,7 @@ class _Folding:
         layer = layer_of(self._top, expr)
         if layer is not None:
             bias = None if layer.bias is None else layer.bias * self._factor
-            self.changes.append(lambda: layer.put(self._top, layer.weight * self._factor, bias))
+            self.changes.append(lambda: layer.put(layer.weight * self._factor, bias))
             return True
         if self._passes(expr):
             return self.reaches(expr.inputs[-1], expr)

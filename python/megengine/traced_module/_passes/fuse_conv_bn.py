@@ -33,7 +33,7 @@ def _fuse(top: TracedModule, norm_call: Any, norm: Norm) -> None:
     bias = layer.bias
     if bias is None:
         bias = F.zeros((1, norm.mean.size, *[1] * layer.axes))
-    layer.put(top, *fuse_conv_bn_weights(layer.weight, bias, norm.mean, norm.var, norm.eps, norm.weight, norm.bias))
+    layer.put(*fuse_conv_bn_weights(layer.weight, bias, norm.mean, norm.var, norm.eps, norm.weight, norm.bias))
     read: Any = norm_call.args[0].expr if is_call_module(norm_call) else None
     held = (read.args[0].owner, read.attr_name) if isinstance(read, GetAttr) else None
     take_over(norm_call.outputs[0], norm.inp)

@@ -64,13 +64,13 @@ class Layer(NamedTuple):
     weight: Tensor
     bias: Tensor | None
 
-    def put(self, top: TracedModule, weight: Tensor, bias: Tensor | None) -> None:
+    def put(self, weight: Tensor, bias: Tensor | None) -> None:
         """Let the call have other parameters."""
         if is_call_module(self.call):
             layer: Any = copy.deepcopy(self.call.args[0].owner)
             layer.weight = Parameter(weight)
             layer.bias = None if bias is None else Parameter(bias)
-            replace_layer(top, self.call, layer)
+            replace_layer(self.call, layer)
             return
         for name, value in (("weight", weight), ("bias", bias)):
             if value is not None:

@@ -48,7 +48,7 @@ def is_called_once(top: TracedModule, call: CallMethod) -> bool:
     return isinstance(node.expr, GetAttr) and calls_of(top, node.owner) == 1
 
 
-def replace_layer(top: TracedModule, call: CallMethod, layer: Module) -> None:
+def replace_layer(call: CallMethod, layer: Module) -> None:
     """Put ``layer`` in the place of the module that ``call`` alone calls."""
     node = call.args[0]
     layer.__dict__["_short_name"] = node.owner._short_name

@@ -1,0 +1,64 @@
+// jit/arenas.h -- Arenas: where the programs of one traced function put what lives within a call.
+// A run takes an arena for its time; so versions of all shapes and segments share one, as large as
+// the largest of them needs, and runs side by side have one each.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/idle_memory.h"
+#include "runtime/leaf_mutex.h"
+
+namespace megjit::jit {
+
+class Arenas final : public runtime::IdleMemory {
+    struct Block {
+        runtime::Device* device = nullptr;
+        std::byte* data = nullptr;
+        size_t bytes = 0;
+    };
+
+public:
+    // `owner`: the function, for errors.
+    static std::shared_ptr<Arenas> make(std::string owner);
+    ~Arenas() override;
+
+    // One arena for one run, also while its work is queued: the next run's is queued behind it.
+    class Lease {
+    public:
+        Lease() = default;
+        Lease(Lease&& other) noexcept
+            : arenas_(std::exchange(other.arenas_, nullptr)), block_(other.block_) {}
+        Lease& operator=(Lease&&) = delete;
+        ~Lease() {
+            if (arenas_) arenas_->give_back(block_);
+        }
+        std::byte* data() const { return block_.data; }
+
+    private:
+        friend class Arenas;
+        Lease(Arenas& arenas, const Block& block) : arenas_(&arenas), block_(block) {}
+        Arenas* arenas_ = nullptr;
+        Block block_ = {};
+    };
+    // At least `bytes`; the one at `preferred` if it is free. Smaller ones that nobody uses are
+    // released first. OutOfMemory.
+    Lease take(runtime::Device& device, size_t bytes, const void* preferred);
+
+    bool give_up() noexcept override { return release_idle(nullptr); }
+
+private:
+    explicit Arenas(std::string owner) : owner_(std::move(owner)) {}
+    void give_back(const Block& block) noexcept;
+    bool release_idle(const runtime::Device* of) noexcept;  // null: of all devices
+
+    const std::string owner_;
+    runtime::LeafMutex mutex_;
+    std::vector<Block> idle_;  // with room for all that exist
+    size_t made_ = 0;  // that exist
+};
+
+}  // namespace megjit::jit
