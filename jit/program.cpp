@@ -111,6 +111,11 @@ void Program::move_arena(std::byte* to) {
     for (const Patch& patch : arena_patches_) operands_[patch.operand] = arena_ + patch.offset;
 }
 
+size_t Program::held_bytes() const {
+    constexpr size_t kOfAStep = 16 << 10;  // measured: a library's primitive, its code, its keys
+    return bound_bytes_ + layout_.host_bytes + layout_.steps.size() * kOfAStep;
+}
+
 // Where transfers run.
 runtime::Stream& Program::beside() const {
     return device_.stream().is_inline() ? runtime::side_stream() : device_.copy_stream();
@@ -135,6 +140,9 @@ void Program::bind(std::span<const TensorRef> inputs) {
         device_.stream().refuse_lost(tensor->storage()->ready());
         runtime::Rematerializer::instance().keep(*tensor);
     }
+    size_t bytes = 0;
+    for (const TensorRef& tensor : fresh) bytes += tensor->type().bytes();
+    bound_bytes_ = bytes;
     bound_ = std::move(fresh);
     bound_ids_ = std::move(ids);
 }

@@ -1,6 +1,7 @@
 // jit/program.h -- Program: the steps of a layout over an arena, on the stream of the device.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -47,6 +48,7 @@ public:
 
     const Graph& graph() const { return prepared_.graph; }
     const MemoryPlan& plan() const { return plan_; }
+    size_t held_bytes() const;  // about, between runs; without the arena
     Profile profile() const;  // no steps unless LoweringOptions asked for it
     const std::vector<KernelUse>& kernels() const { return prepared_.kernels; }
 
@@ -95,6 +97,7 @@ private:
     std::byte* arena_ = nullptr;  // of the run, or the one before
     std::shared_ptr<std::byte[]> host_arena_;
     std::vector<TensorRef> bound_;  // what the prologue gave
+    std::atomic<size_t> bound_bytes_ = 0;  // of these
     std::vector<uint64_t> bound_ids_;  // of the tensors that it read
     // When the last profiled run and its steps began and ended.
     struct Clock {

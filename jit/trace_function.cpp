@@ -30,9 +30,11 @@ CallKey key_of(std::span<const TensorRef> arguments) {
     CallKey key;
     key.arguments.reserve(arguments.size());
     FirstPlaces places(arguments.size());
-    for (const TensorRef& argument : arguments)
+    for (const TensorRef& argument : arguments) {
         key.arguments.push_back(
             {argument->type(), &argument->device(), places.add(argument->id())});
+        key.hash = hash_value(argument->type(), key.hash);
+    }
     return key;
 }
 
@@ -217,6 +219,14 @@ std::vector<CompiledSegment> Version::all_compiled(const TraceOptions& options) 
     return result;
 }
 
+size_t Version::held_bytes() const {
+    constexpr size_t kOfAnOp = 512;  // a record's
+    size_t bytes = record.ops.size() * kOfAnOp;
+    for (const CompiledSegment& compiled : compiled_so_far())
+        bytes += compiled.program->held_bytes();
+    return bytes;
+}
+
 std::vector<CompiledSegment> Version::compiled_so_far() const {
     const std::lock_guard lock(mutex_);
     std::vector<CompiledSegment> result;
@@ -299,15 +309,15 @@ std::shared_ptr<Version> TraceFunction::find_alternative(
 }
 
 void TraceFunction::add(std::shared_ptr<Version> version) {
-    std::vector<std::shared_ptr<Version>> old;  // goes after the lock
     version->arenas = arenas_;
+    std::vector<std::shared_ptr<Version>> old = versions();  // goes after the lock
+    size_t kept = 0;
+    for (size_t bytes = 0; kept < old.size(); ++kept)
+        if ((bytes += old[kept]->held_bytes()) > options.version_bytes) break;
+    old.erase(old.begin(), old.begin() + static_cast<std::ptrdiff_t>(kept));
     const std::lock_guard lock(mutex_);
+    for (const auto& oldest : old) dropped_ += std::erase(versions_, oldest);
     versions_.push_front(std::move(version));
-    while (versions_.size() > options.max_versions) {
-        old.push_back(std::move(versions_.back()));
-        versions_.pop_back();
-        ++dropped_;
-    }
 }
 
 void TraceFunction::note_use(const std::shared_ptr<Version>& version) {
@@ -339,6 +349,11 @@ std::shared_ptr<Version> TraceFunction::latest() const {
     return latest_;
 }
 
+uint64_t TraceFunction::dropped() const {
+    const std::lock_guard lock(mutex_);
+    return dropped_;
+}
+
 std::vector<CompiledSegment> TraceFunction::compiled() const {
     const std::shared_ptr<Version> version = latest();
     if (!version)
@@ -363,8 +378,8 @@ std::string TraceFunction::explain() const {
     {
         const std::lock_guard lock(mutex_);
         if (dropped_)
-            text += runtime::cat(" (", dropped_, " older ones were dropped; at most ",
-                                 options.max_versions, " are kept)");
+            text += runtime::cat(" (", dropped_, " older ones were dropped: they held more than ",
+                                 megabytes(options.version_bytes), ", MEGJIT_VERSION_MEMORY)");
     }
     text += "\n";
     for (const auto& version : all) {

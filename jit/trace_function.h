@@ -28,7 +28,7 @@ struct TraceOptions {
     bool profiling = false;  // programs measure their steps
     bool only_plan = false;  // a call is recorded and planned; it leaves everything as it was
     PipelineOptions pipeline = {};
-    size_t max_versions = 16;
+    size_t version_bytes = size_t{512} << 20;  // that versions may hold together, beside the arena
 };
 
 // What a call is looked up by: the types of its positional tensors, and which of them are one
@@ -41,7 +41,10 @@ struct CallKey {
         bool operator==(const Argument&) const = default;
     };
     std::vector<Argument> arguments = {};
-    bool operator==(const CallKey&) const = default;
+    size_t hash = 0;  // of these
+    bool operator==(const CallKey& other) const {
+        return hash == other.hash && arguments == other.arguments;
+    }
     bool describes(std::span<const TensorRef> others) const;  // are they such a call's?
 };
 CallKey key_of(std::span<const TensorRef> arguments);
@@ -95,6 +98,7 @@ public:
     // Ctrl-C may throw then.
     CompiledSegment compiled(uint32_t index, const TraceOptions& options, bool final = false);
     std::vector<CompiledSegment> all_compiled(const TraceOptions& options);  // final ones
+    size_t held_bytes() const;  // about; without the arena
     // Those that have a program now, for who does not want to wait.
     std::vector<CompiledSegment> compiled_so_far() const;
     // In its programs, by passes that do not keep every bit; runs these passes again.
@@ -144,6 +148,7 @@ public:
                                               const std::function<bool(const Version&)>& fits);
     void add(std::shared_ptr<Version> version);
     void note_use(const std::shared_ptr<Version>& version);  // a call has ended well
+    uint64_t dropped() const;  // versions, because of TraceOptions::version_bytes
     void clear();
     std::string explain() const;
 
@@ -159,7 +164,7 @@ private:
     mutable runtime::LeafMutex mutex_;  // held for a moment only
     std::deque<std::shared_ptr<Version>> versions_;  // newest use first
     std::shared_ptr<Version> latest_;
-    uint64_t dropped_ = 0;  // versions that the bound pushed out
+    uint64_t dropped_ = 0;
 };
 
 }  // namespace megjit::jit

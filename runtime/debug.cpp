@@ -29,6 +29,8 @@ constexpr Switch kSwitches[] = {
      "bytes, or text such as 11GB: the most memory that is taken from the system (megengine.device.set_memory_cap)"},
     {"MEGJIT_MEMORY_LIMIT",
      "bytes, or text such as 6GB: memory_limit of traced functions without one of their own"},
+    {"MEGJIT_VERSION_MEMORY",
+     "bytes, or text such as 1GB: the most that the versions of a traced function, one for each shape, hold beside its arena; default: 512MB"},
     {"MGB_SUBLINEAR_MEMORY_THRESH_NR_TRY",
      "SublinearMemoryConfig.thresh_nr_try of all traced functions that have a config"},
     {"MGB_SUBLINEAR_MEMORY_GENETIC_NR_ITER", "likewise genetic_nr_iter"},

@@ -62,6 +62,7 @@ void bind_options(nb::module_& m) {
         .def_rw("record_only", &TraceOptions::record_only)
         .def_rw("profiling", &TraceOptions::profiling)
         .def_rw("only_plan", &TraceOptions::only_plan)
+        .def_rw("version_bytes", &TraceOptions::version_bytes)
         .def_rw("pipeline", &TraceOptions::pipeline);
 }
 
@@ -191,6 +192,8 @@ void bind_trace(nb::module_& m) {
         .def("explain", [](const PyTrace& self) { return self.function.explain(); })
         .def_prop_ro("version_count",
                      [](const PyTrace& self) { return self.function.versions().size(); })
+        .def_prop_ro("dropped_versions",
+                     [](const PyTrace& self) { return self.function.dropped(); })
         .def_prop_ro("version", [](const PyTrace& self) { return self.function.latest(); })
         .def_prop_ro("op_count", [](const PyTrace& self) {
         const auto latest = self.function.latest();

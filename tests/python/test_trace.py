@@ -131,6 +131,28 @@ def test_new_shapes_and_dtypes_record_a_further_version(symbolic):
 
 
 @pytest.mark.parametrize("symbolic", MODES)
+def test_forty_shapes_are_recorded_once_each(symbolic):
+    bodies = []
+    f = trace(lambda x: (bodies.append(_core.is_recording()), x * 2)[1], symbolic=symbolic)
+    for _ in range(3):
+        for n in range(1, 41):
+            assert f(t(np.ones(n))).numpy().sum() == 2 * n
+    assert sum(bodies) == 40 and f.explain().startswith("40 versions\n")
+
+
+def test_versions_beyond_the_bound_are_dropped_oldest_first_and_one_warning_says_so(monkeypatch):
+    monkeypatch.setenv("MEGJIT_VERSION_MEMORY", "100KB")
+    f = trace(lambda x: x * 2, symbolic=True)
+    with pytest.warns(UserWarning, match="(?s)dropped.*MEGJIT_VERSION_MEMORY") as warned:
+        for _ in range(2):
+            for n in range(1, 41):
+                assert f(t(np.ones(n))).numpy().sum() == 2 * n
+                f(t(np.ones(n)))
+    assert len(warned) == 1 and "older ones were dropped" in f.explain()
+    assert 1 < len(f.explain().splitlines()) - 1 < 20
+
+
+@pytest.mark.parametrize("symbolic", MODES)
 def test_a_captured_tensor_may_change_its_value_and_its_shape(symbolic):
     scale = t(2)
     f = trace(lambda x: x * scale, symbolic=symbolic)
@@ -149,13 +171,6 @@ def test_two_arguments_that_were_one_tensor_may_be_two_later(symbolic):
     assert f(x, x).item() == 0
     assert f(t(5), t(3)).item() == 2
     assert f(x, x).item() == 0
-
-
-def test_the_version_cache_is_bounded():
-    f = trace(lambda x: x + 1)
-    for n in range(1, 40):
-        assert f(mge.tensor(np.zeros(n, np.float32))).shape == (n,)
-    assert f._function.version_count == 16
 
 
 # ---- values on the host

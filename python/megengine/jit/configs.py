@@ -35,6 +35,11 @@ def memory_limit_bytes(given: int | str | None) -> int:
     return limit
 
 
+def version_memory_bytes() -> int:
+    """Of ``MEGJIT_VERSION_MEMORY``: what versions of a function may hold beside its arena."""
+    return to_bytes(os.environ.get("MEGJIT_VERSION_MEMORY") or "512MB", "MEGJIT_VERSION_MEMORY")
+
+
 class SublinearMemoryConfig:
     """Tells `trace` to search for a plan that recomputes values instead of keeping them.
 
@@ -224,4 +229,4 @@ def trace_options(
         memory=_memory_options(memory_limit, sublinear, dtr),
         **(fusion or GraphOptimizationConfig())._choices(opt_level),
     )
-    return _core.TraceOptions(pipeline=pipeline, **fields)
+    return _core.TraceOptions(pipeline=pipeline, version_bytes=version_memory_bytes(), **fields)

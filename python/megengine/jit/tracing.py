@@ -259,6 +259,7 @@ class trace(ManualSteps, Dumping):
         self._guard_reason: str | None = None
         self._was_recorded = False  # by the last call
         self._recordings = 0
+        self._has_dropped = False  # versions
         self._options = trace_options(
             name=self._name_and_line(),
             symbolic=self._symbolic,
@@ -413,6 +414,13 @@ class trace(ManualSteps, Dumping):
                 with self._compiling():
                     result = self._body(*args, **kwargs)  # held: what nobody holds is not computed
                     function.finish(leaves)
+                if records and function.dropped_versions and not self._has_dropped:
+                    self._has_dropped = True
+                    warnings.warn(
+                        f"{self._name_of_function()} was called with so many shapes that the programs of the first ones are dropped"
+                        " and made again when they come back\n  fix: raise MEGJIT_VERSION_MEMORY, or pad to fewer shapes",
+                        stacklevel=4,
+                    )
             else:
                 result = self._body(*args, **kwargs)
                 function.finish(leaves)
