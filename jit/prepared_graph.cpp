@@ -3,6 +3,7 @@
 #include "codegen/checked_kernel.h"
 #include "jit/host_copy.h"
 #include "runtime/ops/ordered.h"
+#include "runtime/prepared_ops.h"
 
 namespace megjit::jit {
 namespace {
@@ -47,9 +48,9 @@ public:
             else if (is_host_copy(node))
                 entry.executable = host_copy(*node.op, made_.graph.type(node.outputs[0]).bytes());
             else if (!node.op->is_view)
-                entry.executable = made_.graph.device().prepare(
+                entry.executable = runtime::PreparedOps::instance().executable(
                     {*node.op, node.attrs, made_.graph.types(node.inputs)},
-                    made_.graph.types(node.outputs));
+                    made_.graph.types(node.outputs), made_.graph.device());
             made_.nodes.push_back(std::move(entry));
         }
         return std::move(made_);

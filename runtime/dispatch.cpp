@@ -12,73 +12,12 @@
 #include "runtime/operand_layouts.h"
 #include "runtime/ops/known.h"
 #include "runtime/ops/ordered.h"
-#include "runtime/parallel.h"
-#include "runtime/product_rules.h"
+#include "runtime/prepared_ops.h"
 #include "runtime/rematerializer.h"
 #include "runtime/user_line.h"
 
 namespace megjit::runtime {
 namespace {
-
-// Executables of recent calls, one direct-mapped table a thread. A hit skips inference, preparation
-// and hashing of anything but the key.
-struct PreparedCall {
-    size_t hash = 0;
-    const OpDef* op = nullptr;
-    Device* device = nullptr;
-    // That the executable was made for: oneDNN's run with others, but in as many parts.
-    int threads = 0;
-    ProductRules rules = {};
-    Attrs attrs;
-    std::vector<Type> inputs = {}, outputs = {};
-    std::shared_ptr<const Executable> executable = {};  // null for views
-    bool takes_a_while = false;  // for the thread that calls
-    bool is_ordered = false;  // other processes are told the user's line
-};
-
-// From here on other threads of the host language may run beside a kernel: giving up their lock and
-// taking it back costs 0.1 us, and up to 5 ms where another thread wants it all the time.
-constexpr double kLongSeconds = 1e-4;
-
-class PreparedCalls {
-public:
-    const PreparedCall& find(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
-                             Device& device) {
-        size_t hash = reinterpret_cast<size_t>(&op) >> 4 ^ reinterpret_cast<size_t>(&device);
-        for (const TensorRef& input : inputs) hash = hash_value(input->type(), hash);
-        if (!attrs.empty()) hash = hash_value(attrs, hash);
-        PreparedCall& slot = slots_[hash % kSlots];
-        if (slot.hash == hash && slot.op == &op && slot.device == &device &&
-            slot.threads == thread_count() && slot.rules == product_rules() &&
-            same(slot.attrs, attrs) && same_types(slot.inputs, inputs))
-            return slot;
-        PreparedCall fresh{.hash = hash,
-                           .op = &op,
-                           .device = &device,
-                           .threads = thread_count(),
-                           .rules = product_rules(),
-                           .attrs = attrs};
-        for (const TensorRef& input : inputs) fresh.inputs.push_back(input->type());
-        const OpCall call{op, fresh.attrs, fresh.inputs};
-        fresh.outputs = infer(call);
-        if (!op.is_view) fresh.executable = device.prepare(call, fresh.outputs);
-        fresh.takes_a_while = device.stream().is_inline() &&
-                              device.speeds().seconds(cost_of(call, fresh.outputs)) > kLongSeconds;
-        fresh.is_ordered = is_ordered(op);
-        slot = std::move(fresh);
-        return slot;
-    }
-
-private:
-    static bool same_types(const std::vector<Type>& types, std::span<const TensorRef> inputs) {
-        if (types.size() != inputs.size()) return false;
-        for (size_t i = 0; i < types.size(); ++i)
-            if (!(types[i] == inputs[i]->type())) return false;
-        return true;
-    }
-    static constexpr size_t kSlots = 1021;
-    std::vector<PreparedCall> slots_{kSlots};
-};
 
 bool needs_promotion(Promotion promotion, std::span<const TensorRef> inputs) {
     if (promotion == Promotion::none) return false;
@@ -243,10 +182,10 @@ Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
         for (const TensorRef& input : inputs) types.push_back(input->type());
         return op.direct({op, attrs, types}, inputs);
     }
-    thread_local PreparedCalls cache;
-    const PreparedCall& prepared = cache.find(op, attrs, inputs, device);
-    if (prepared.outputs.size() > 8) throw InternalError(cat(op.name, " has more than 8 results"));
-    if (op.is_view) return make_tensor(prepared.outputs[0], inputs[0]->storage());
+    const PreparedRef prepared = PreparedOps::instance().get(op, attrs, inputs, device);
+    const std::vector<Type>& types = prepared->outputs;
+    if (types.size() > 8) throw InternalError(cat(op.name, " has more than 8 results"));
+    if (op.is_view) return make_tensor(types[0], inputs[0]->storage());
 
     Results outputs;
     constexpr size_t kFew = 8;
@@ -259,14 +198,13 @@ Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
         in = many.data();
     }
     for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i]->data();
-    for (size_t i = 0; i < prepared.outputs.size(); ++i) {
-        outputs.push_back(empty_tensor(device, prepared.outputs[i]));
+    for (size_t i = 0; i < types.size(); ++i) {
+        outputs.push_back(empty_tensor(device, types[i]));
         few_out[i] = outputs[i]->data();
     }
-    const std::shared_ptr<const Executable> executable = prepared.executable;  // may re-enter
+    const Executable& executable = *prepared->executable;
     Ref<Storage> workspace;
-    if (const size_t bytes = executable->workspace_bytes())
-        workspace = Storage::make(device, bytes);
+    if (const size_t bytes = executable.workspace_bytes()) workspace = Storage::make(device, bytes);
     Stream& stream = device.stream();
     // What other processes see is no value that could be computed again.
     const bool is_queued = !stream.is_inline(),
@@ -278,11 +216,11 @@ Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     const bool is_logged = CallLog::is_on();
     const auto begin = is_noted || is_logged ? std::chrono::steady_clock::now()
                                              : std::chrono::steady_clock::time_point();
-    const auto enqueue = [&, takes_a_while = prepared.takes_a_while] {
-        const WithoutHostLock others_run(takes_a_while);
-        executable->enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
+    const auto enqueue = [&] {
+        const WithoutHostLock others_run(prepared->takes_a_while);
+        executable.enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
     };
-    if (prepared.is_ordered) [[unlikely]] {
+    if (prepared->is_ordered) [[unlikely]] {
         const std::string where = user_line();
         const AtUserLine at(where);
         enqueue();
@@ -292,7 +230,7 @@ Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
         if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
     }
     if (is_noted) [[unlikely]]
-        note_call(op, attrs, inputs, outputs, executable, device, begin);
+        note_call(op, attrs, inputs, outputs, prepared->executable, device, begin);
     if (is_logged) [[unlikely]] {
         const auto end = std::chrono::steady_clock::now();
         CallLog::note(application_text(op, attrs, inputs), device, begin, end);

@@ -13,6 +13,7 @@
 #include "memory/step_order.h"
 #include "runtime/error.h"
 #include "runtime/ops/ordered.h"
+#include "runtime/prepared_ops.h"
 
 namespace megjit::jit {
 namespace {
@@ -114,11 +115,11 @@ private:
             step.in_place = node.op->is_elementwise();
             if (step.in_place && outputs_.contains(node.outputs[0]))
                 step.overwrites = donated_operand(node);
-            if (options_.device && !is_host_copy(node))
-                step.scratch =
-                    options_.device
-                        ->prepare({*node.op, node.attrs, types}, graph_.types(node.outputs))
-                        ->workspace_bytes();
+            if (options_.device && !is_host_copy(node) && !node.op->is_view)
+                step.scratch = runtime::PreparedOps::instance()
+                                   .executable({*node.op, node.attrs, types},
+                                               graph_.types(node.outputs), *options_.device)
+                                   ->workspace_bytes();
         }
         nodes.push_back(&node);
         problem.steps.push_back(std::move(step));

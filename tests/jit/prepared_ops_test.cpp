@@ -1,0 +1,50 @@
+// PreparedOps: an op is made ready once, and stays so while it is in use.
+#include <thread>
+
+#include "runtime/dispatch.h"
+#include "runtime/ops/builders.h"
+#include "runtime/prepared_ops.h"
+#include "tests/jit/world.h"
+
+namespace megjit::jit { namespace {
+
+using runtime::PreparedOps;
+namespace build = runtime::build;
+
+using PreparedOpsTest = World;
+
+TensorRef zeros_of(int64_t n) {
+    const std::vector<float> values(static_cast<size_t>(n));
+    return runtime::tensor_from_host(runtime::host_device(), {.shape = {n}}, values.data());
+}
+
+uint64_t made_by(const auto& work) {
+    const uint64_t before = PreparedOps::instance().made();
+    work();
+    return PreparedOps::instance().made() - before;
+}
+
+TEST_F(PreparedOpsTest, ThreeHundredHotCallsAreMadeReadyOnce) {
+    std::vector<TensorRef> inputs;
+    for (int64_t n = 7001; n <= 7300; ++n) inputs.push_back(zeros_of(n));
+    const auto round = [&] {
+        for (const TensorRef& x : inputs) build::add(x, x);
+    };
+    EXPECT_EQ(made_by(round), 300u);
+    EXPECT_EQ(made_by(round), 0u);
+    EXPECT_EQ(made_by([&] { std::thread(round).join(); }), 0u);  // nor in another thread
+}
+
+TEST_F(PreparedOpsTest, WhatWasUsedLastStays) {
+    const TensorRef x = zeros_of(77777);
+    build::mul(x, x);
+    const auto elsewhere = [&] { std::thread([&] { build::mul(x, x); }).join(); };
+    for (int64_t n = 1; n <= 20000; ++n) {
+        build::mul(zeros_of(n), zeros_of(n));
+        if (n % 100 == 0) {
+            EXPECT_EQ(made_by(elsewhere), 0u) << n;
+        }
+    }
+}
+
+}}  // namespace megjit::jit
