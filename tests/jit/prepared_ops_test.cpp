@@ -41,9 +41,7 @@ TEST_F(PreparedOpsTest, WhatWasUsedLastStays) {
     const auto elsewhere = [&] { std::thread([&] { build::mul(x, x); }).join(); };
     for (int64_t n = 1; n <= 20000; ++n) {
         build::mul(zeros_of(n), zeros_of(n));
-        if (n % 100 == 0) {
-            EXPECT_EQ(made_by(elsewhere), 0u) << n;
-        }
+        if (n % 100 == 0) { EXPECT_EQ(made_by(elsewhere), 0u) << n; }
     }
 }
 
