@@ -48,6 +48,12 @@ public:
         }
     }
     size_t workspace_bytes() const override { return layout_.arena_bytes; }
+    size_t workspace_align() const override {
+        size_t most = Executable::workspace_align();
+        for (const PreparedNode& node : prepared_.nodes)
+            if (node.executable) most = std::max(most, node.executable->workspace_align());
+        return most;
+    }
 
 private:
     void* start_of(const ProgramLayout::Operand& operand, void* const* inputs, void* const* outputs,

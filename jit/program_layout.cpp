@@ -72,7 +72,8 @@ public:
             add_parts(*prepared.executable, step);
             if (const size_t bytes = prepared.executable->workspace_bytes()) {
                 workspace = static_cast<uint32_t>(schedule.values.size());
-                schedule.values.push_back({.bytes = bytes});
+                schedule.values.push_back(
+                    {.bytes = bytes, .align = prepared.executable->workspace_align()});
                 step.writes.push_back(workspace);
             }
         }

@@ -176,7 +176,7 @@ private:
 
     void add_buffer(uint32_t v) {
         const Value& value = schedule_.values[v];
-        SharedBuffer buffer = {.bytes = value.bytes};
+        SharedBuffer buffer = {.bytes = value.bytes, .align = value.align};
         if (value.kind == ValueKind::kInput) buffer.place = Place::kInput;
         if (value.kind == ValueKind::kConstant) buffer.place = Place::kConstant;
         if (value.kind == ValueKind::kHost) buffer.place = Place::kHost;
@@ -243,7 +243,8 @@ std::vector<Buffer> arena_buffers(const Aliasing& aliasing, Place arena) {
     for (uint32_t b = 0; b < aliasing.buffers.size(); ++b) {
         const SharedBuffer& shared = aliasing.buffers[b];
         if (shared.place == arena)
-            buffers.push_back({.id = b, .live = shared.live, .bytes = shared.bytes});
+            buffers.push_back(
+                {.id = b, .live = shared.live, .bytes = shared.bytes, .align = shared.align});
     }
     return buffers;
 }

@@ -28,6 +28,7 @@ struct Value {
     // Inputs: the program may overwrite the storage after the last read, with an output that takes
     // it over or with a temporary value.
     bool donatable = false;
+    size_t align = 64;  // a power of two
 };
 
 enum class AliasKind : uint8_t {
@@ -71,6 +72,7 @@ struct SharedBuffer {
     uint32_t value = kNone;  // in whose storage it lies: input, constant or output; else kNone
     uint32_t output = kNone;  // the output value that ends here, if any; with kInput: a donation
     bool overwritten = false;  // with kInput: some step writes to it
+    size_t align = 64;  // of the value that it was made for
 };
 
 // "At `step`, before anything else of that step, copy `from` to `to`": `to` is an output that is

@@ -12,6 +12,15 @@ using runtime::Executable;
 using runtime::OpCall;
 using runtime::Type;
 
+// As the card's libraries would find out, the emulated card refuses what cuBLASLt refuses.
+Address checked_workspace(void* workspace) {
+    const auto address = reinterpret_cast<Address>(workspace);
+    if (address % Product::kWorkspaceAlign)
+        throw runtime::InternalError(runtime::cat("a library's workspace lies at ", address,
+                                                  ", no multiple of ", Product::kWorkspaceAlign));
+    return address;
+}
+
 std::vector<Address> addresses(void* const* pointers, size_t count) {
     std::vector<Address> list(count);
     for (size_t i = 0; i < count; ++i) list[i] = reinterpret_cast<Address>(pointers[i]);
@@ -29,12 +38,13 @@ public:
                  void* workspace) const override {
         const std::vector<Address> in = addresses(inputs, inputs_),
                                    out = addresses(outputs, outputs_);
-        const auto scratch = reinterpret_cast<Address>(workspace);
+        const Address scratch = workspace_bytes() ? checked_workspace(workspace) : 0;
         dynamic_cast<CudaStream&>(stream).run_library(
             product_.get(), in, out, scratch,
             [&](LibraryStream& library) { product_->enqueue(library, in, out, scratch); });
     }
     size_t workspace_bytes() const override { return product_->workspace_bytes(); }
+    size_t workspace_align() const override { return Product::kWorkspaceAlign; }
     std::string_view remark() const override { return remark_; }
 
 private:
@@ -63,7 +73,11 @@ public:
         std::vector<void*> in(inputs_), out(outputs_);
         for (size_t i = 0; i < inputs_; ++i) in[i] = on_host(inputs[i]);
         for (size_t i = 0; i < outputs_; ++i) out[i] = on_host(outputs[i]);
-        void* scratch = workspace_ ? on_host(workspace) : nullptr;
+        void* scratch = nullptr;
+        if (workspace_) {
+            checked_workspace(workspace);
+            scratch = on_host(workspace);
+        }
         dynamic_cast<CudaStream&>(stream).call([kernel = kernel_, in = std::move(in),
                                                 out = std::move(out), scratch, spend = card_.spend,
                                                 seconds = seconds_] {
@@ -72,6 +86,7 @@ public:
         });
     }
     size_t workspace_bytes() const override { return workspace_; }
+    size_t workspace_align() const override { return Product::kWorkspaceAlign; }
     std::string_view remark() const override { return remark_; }
 
 private:

@@ -545,4 +545,22 @@ TEST_F(CudaOps, Normalizes) {
     }
 }
 
+// cuBLASLt takes a workspace at multiples of 256 bytes alone; so does what stands for it.
+TEST_F(CudaOps, AProductRefusesAWorkspaceThatItsLibraryWouldRefuse) {
+    const OpDef& op = find_op("matmul");
+    const std::vector<Type> types{{DType::f32, {40, 30}}, {DType::f32, {30, 20}}};
+    const Attrs attrs{int64_t{0}, int64_t{0}};
+    const OpCall call{op, attrs, types};
+    const auto product = gpu().prepare(call, infer(call));
+    if (product->workspace_bytes() == 0) GTEST_SKIP() << "it needs none";
+    EXPECT_EQ(product->workspace_align(), 256u);
+    const TensorRef memory = counted(gpu(), 100000);
+    std::byte* start = static_cast<std::byte*>(memory->data());
+    std::vector<void*> in{start, start + 8192}, out{start + 16384};
+    EXPECT_NO_THROW(product->enqueue(gpu().stream(), in.data(), out.data(), start + 32768));
+    EXPECT_THROW(product->enqueue(gpu().stream(), in.data(), out.data(), start + 32768 + 64),
+                 InternalError);
+    gpu().stream().synchronize();
+}
+
 }}  // namespace megjit::cuda

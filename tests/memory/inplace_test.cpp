@@ -75,6 +75,18 @@ TEST(ShareBuffers, KeepsTheHostsMemoryApart) {
     EXPECT_NE(fault_of_aliasing(schedule, aliasing), "");
 }
 
+TEST(ShareBuffers, AValueKeepsItsAlignment) {
+    enum { x, first, second, y };
+    const Schedule schedule = {.values = {{8, kInput},
+                                          {.bytes = 100, .align = 256},
+                                          {.bytes = 100, .align = 256},
+                                          {8, kOutput}},
+                               .steps = {{.reads = {x}, .writes = {y, first, second}}}};
+    const std::vector<Buffer> buffers = arena_buffers(share(schedule));
+    ASSERT_EQ(buffers.size(), 2u);
+    for (const size_t offset : plan_arena(buffers).offsets) EXPECT_EQ(offset % 256, 0u);
+}
+
 TEST(ShareBuffers, LeavesAloneWhatIsReadLater) {
     enum { x, p, q, y };
     const Schedule schedule = {.values = {{8, kInput}, {8, kTemp}, {8, kTemp}, {8, kOutput}},

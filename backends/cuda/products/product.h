@@ -36,11 +36,12 @@ private:
 // One op, planned by a library. Any thread may queue it, on any stream of the card.
 class Product {
 public:
+    static constexpr size_t kWorkspaceAlign = 256;  // cuBLASLt asks for it
     virtual ~Product() = default;
     virtual size_t workspace_bytes() const = 0;
     // Queues one run, with the context current. Addresses in the order of the op's operands and
-    // results, 16-byte aligned; `workspace` has workspace_bytes() bytes, 64-byte aligned.
-    // DeviceError names the library, the call and the op.
+    // results, 16-byte aligned; `workspace` has workspace_bytes() bytes, aligned to
+    // kWorkspaceAlign. DeviceError names the library, the call and the op.
     virtual void enqueue(LibraryStream& stream, std::span<const Address> inputs,
                          std::span<const Address> outputs, Address workspace) const = 0;
     // "cuDNN 9.27.0: engine 38, 1.5 MiB of workspace", for plans and dumps.
