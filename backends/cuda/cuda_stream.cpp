@@ -23,7 +23,7 @@ constexpr Result kNotReady = 600;
 
 constexpr Ticket kMarkEvery = 16;
 constexpr size_t kMostWorks = 4096;  // queued at a time; then the host waits for the oldest
-constexpr int kFaults = 1024;
+constexpr int kFaults = 1024;  // of a block
 constexpr size_t kTimesKept = size_t{1} << 16;
 
 Address at(const void* p) { return reinterpret_cast<Address>(p); }
@@ -69,14 +69,25 @@ void CudaStream::enter() const {
     std::call_once(made_, [this] {
         const Functions& call = gpu_.driver().call();
         gpu_.driver().check(call.create_stream(&handle_, kNonBlockingStream), "cuStreamCreate");
-        void* faults = nullptr;
-        gpu_.driver().check(call.allocate_host(&faults, kFaults * sizeof(Fault) + sizeof *flag_, 0),
-                            "cuMemHostAlloc");
-        faults_ = static_cast<Fault*>(faults);
-        flag_ = reinterpret_cast<int32_t*>(faults_ + kFaults);
+        void* flag = nullptr;
+        gpu_.driver().check(call.allocate_host(&flag, sizeof *flag_, 0), "cuMemHostAlloc");
+        flag_ = static_cast<int32_t*>(flag);
         *flag_ = 0;
-        for (int i = kFaults; i-- > 0;) free_faults_.push_back(i);
     });
+}
+
+// Live graphs keep the places of theirs, so that there is no number that suffices.
+void CudaStream::add_faults() {
+    void* block = nullptr;
+    gpu_.driver().check(gpu_.driver().call().allocate_host(&block, kFaults * sizeof(Fault), 0),
+                        "cuMemHostAlloc");
+    const auto first = static_cast<int>(fault_blocks_.size()) * kFaults;
+    fault_blocks_.push_back(static_cast<Fault*>(block));
+    for (int i = kFaults; i-- > 0;) free_faults_.push_back(first + i);
+}
+
+Fault& CudaStream::fault_at(int place) {
+    return fault_blocks_[static_cast<size_t>(place / kFaults)][place % kFaults];
 }
 
 CudaStream::~CudaStream() {
@@ -90,7 +101,8 @@ CudaStream::~CudaStream() {
         for (Event event : spare_events_) call.destroy_event(event);
         for (const auto& [ticket, event] : times_) call.destroy_event(event);
         for (const Address memory : scratches_) call.free(memory);
-        call.free_host(faults_);
+        for (Fault* block : fault_blocks_) call.free_host(block);
+        call.free_host(flag_);
         call.destroy_stream(handle_);
     } catch (const DeviceError&) {  // a child of fork() leaves all to the parent
         static_cast<void>(libraries_.release());
@@ -223,16 +235,13 @@ Address CudaStream::fault_of_next(Tell tell) {
     refuse_dead();
     next.tell = std::move(tell);
     next.fault = graph_ ? graph_->known_fault() : -1;
-    while (next.fault < 0 && free_faults_.empty()) {
-        wait_until_idle();
-        retire(queued_);
-    }
     if (next.fault < 0) {
+        if (free_faults_.empty()) add_faults();
         next.fault = free_faults_.back();
         free_faults_.pop_back();
-        faults_[next.fault] = no_fault();
+        fault_at(next.fault) = no_fault();
     }
-    return at(&faults_[next.fault]);
+    return at(&fault_at(next.fault));
 }
 
 void CudaStream::clear(Address address, size_t bytes) {
@@ -353,7 +362,7 @@ void CudaStream::retire(Ticket ticket) {
         const Work work = std::move(works_.front());
         works_.pop_front();
         if (work.fault < 0) continue;
-        const Fault fault = std::exchange(faults_[work.fault], no_fault());
+        const Fault fault = std::exchange(fault_at(work.fault), no_fault());
         if (!work.is_of_graph) free_faults_.push_back(work.fault);
         if (fault.kind == 0) continue;
         try {

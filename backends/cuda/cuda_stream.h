@@ -131,6 +131,8 @@ private:
     Ticket note(Work work);
     Event event_at(Ticket ticket);
     void retire(Ticket ticket);
+    void add_faults();
+    Fault& fault_at(int place);
     void refuse_dead() const;
     // Throws what the driver says, whichever call tells of it first: events are recorded behind
     // work that may have failed by then. After a fatal result nothing works any more.
@@ -154,9 +156,9 @@ private:
     std::deque<Marker> markers_;
     std::vector<Event> spare_events_;
     std::map<Ticket, Event> times_;
-    mutable Fault* faults_ = nullptr;  // pinned: the GPU writes here
-    mutable int32_t* flag_ = nullptr;  // behind them: work has failed, and nobody was told
-    mutable std::vector<int> free_faults_;
+    std::vector<Fault*> fault_blocks_;  // pinned: the GPU writes here
+    std::vector<int> free_faults_;  // places in them
+    mutable int32_t* flag_ = nullptr;  // pinned, too: work has failed, and nobody was told
     std::unique_ptr<LibraryStream> libraries_;  // made at the first use
     std::exception_ptr dead_;  // the GPU does no more work
     std::vector<Address> scratches_;  // the last one is in use; each at least twice the one before

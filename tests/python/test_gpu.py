@@ -378,3 +378,21 @@ def test_tf32_is_another_plan():
     assert "cuBLASLt" in strict and "tf32" not in strict
     with config._override(tf32=True):
         assert "64x64x64 tf32" in plan_of(F.matmul, x, x)
+
+
+def test_any_number_of_kernels_that_check_values_may_live_in_graphs():
+    def gathers(x, index):
+        total = x.sum() * 0
+        for _ in range(80):
+            index = index + 0
+            total = total + x[index].sum()
+        return total
+
+    f = jit.trace(gathers, symbolic=True, opt_level=1)
+    for n in range(2, 16):
+        x, index = mge.tensor(np.arange(n, dtype="float32")), mge.tensor(np.array([0, n - 1], "int32"))
+        for _ in range(3):  # the first records, the third is a graph
+            assert f(x, index).item() == 80 * (n - 1)
+    with pytest.raises(IndexError):
+        f(x, mge.tensor(np.array([0, 99], "int32"))).item()
+    assert f(x, index).item() == 80 * (n - 1)
