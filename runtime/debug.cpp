@@ -61,6 +61,8 @@ constexpr Switch kSwitches[] = {
      "for tests: number of emulated devices gpu0, gpu1, ..., which compute on the host, asynchronously and in memory of their own"},
     {"MEGJIT_CARD_ARCH",
      "for tests: compute capability of an emulated card: 80, 90 (default) or 100; backends/card reads it, and MEGJIT_EMULATED_GPUS"},
+    {"MEGJIT_CARD_DRIVER",
+     "for tests: version of CUDA that the driver of an emulated card gives as its own, such as 12.4"},
     {"MEGJIT_CUDA_DRIVER", "path of the CUDA driver library; default: libcuda.so.1"},
     {"OMP_NUM_THREADS",
      "largest number of threads on the host, within the container's CPU quota and the cores that the process may use; megengine.device.set_num_threads overrides all three"},

@@ -66,12 +66,21 @@ Version nccl_version(void* library) {
     return three_parts(number);
 }
 
+// The major version of CUDA that a library was built for; 0: any driver runs it.
+int cuda_of_nvrtc(void*, const Version& version) { return version.number / 1000; }
+int cuda_of_cublaslt(void*, const Version& version) { return version.number / 10000; }
+int cuda_of_cudnn(void* library, const Version&) {
+    return static_cast<int>(ask<size_t>(library, "cudnnGetCudartVersion") / 1000);
+}
+int of_any_cuda(void*, const Version&) { return 0; }
+
 struct Entry {
     std::string_view name;
     std::string_view fix;  // what to do where there is none
     std::vector<std::string> files;  // newest first
     std::vector<std::string> wheels;  // folders of packages
     Version (*version)(void* library);
+    int (*cuda)(void* library, const Version& version);
     int oldest = 0;
     std::string_view oldest_text;
     std::string Debug::* variable;
@@ -84,6 +93,7 @@ const Entry& entry(Library library) {
          {"libcuda.so.1"},
          {},
          driver_version,
+         of_any_cuda,
          12000,
          "12.0",
          &Debug::cuda_driver},
@@ -92,6 +102,7 @@ const Entry& entry(Library library) {
          {"libnvrtc.so.13", "libnvrtc.so.12"},
          {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"},
          nvrtc_version,
+         cuda_of_nvrtc,
          12000,
          "12.0",
          &Debug::nvrtc},
@@ -100,6 +111,7 @@ const Entry& entry(Library library) {
          {"libcudnn.so.9"},
          {"nvidia/cudnn/lib", "nvidia/cudnn_jit/lib"},
          cudnn_version,
+         cuda_of_cudnn,
          91100,
          "9.11",
          &Debug::cudnn},
@@ -108,6 +120,7 @@ const Entry& entry(Library library) {
          {"libcublasLt.so.13", "libcublasLt.so.12"},
          {"nvidia/cu13/lib", "nvidia/cublas/lib"},
          cublaslt_version,
+         cuda_of_cublaslt,
          120000,
          "12.0",
          &Debug::cublaslt},
@@ -116,6 +129,7 @@ const Entry& entry(Library library) {
          {"libnccl.so.2"},
          {"nvidia/nccl/lib"},
          nccl_version,
+         of_any_cuda,
          21800,
          "2.18",
          &Debug::nccl},
@@ -140,8 +154,10 @@ std::string path_of(void* library, const fs::path& asked) {
     return map->l_name;
 }
 
-// Fills `found`, or its why_not.
-void open_one(const Entry& entry, const fs::path& path, FoundLibrary& found) {
+// Fills `found`, or its why_not. A driver runs what was built for its own major version of CUDA, or
+// for an older one.
+void open_one(const Entry& entry, const fs::path& path, const FoundLibrary* driver,
+              FoundLibrary& found) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char* error = dlerror();
@@ -154,6 +170,11 @@ void open_one(const Entry& entry, const fs::path& path, FoundLibrary& found) {
         if (version.number < entry.oldest)
             throw DeviceError(
                 cat("version ", version.text, " is too old, ", entry.oldest_text, " is needed"));
+        const int cuda = entry.cuda(library, version);
+        if (driver && *driver && cuda > driver->version / 1000)
+            throw DeviceError(cat("it is of CUDA ", cuda, ", the driver of CUDA ",
+                                  driver->version_text, "; pip install 'megjit[cuda",
+                                  driver->version / 1000, "]'"));
         found = {library, where, version.number, version.text, {}};
     } catch (const DeviceError& error) { found.why_not = cat(where, ": ", error.what()); }
 }
@@ -187,10 +208,11 @@ std::vector<fs::path> candidates_of(Library library) {
     return paths;
 }
 
-FoundLibrary open_library(Library library, std::span<const fs::path> candidates) {
+FoundLibrary open_library(Library library, std::span<const fs::path> candidates,
+                          const FoundLibrary* driver) {
     FoundLibrary found;
     for (const fs::path& path : candidates) {
-        open_one(entry(library), path, found);
+        open_one(entry(library), path, driver, found);
         if (found) return found;
     }
     if (found.why_not.empty())
@@ -204,10 +226,11 @@ const FoundLibrary& find_library(Library library) {
     static std::array<std::once_flag, std::size(kNvidiaLibraries)> once;
     static std::array<FoundLibrary, std::size(kNvidiaLibraries)> found;
     const auto at = static_cast<size_t>(library);
-    // cuDNN opens these two by name, and so gets those that we found.
-    if (library == Library::cudnn)
-        for (Library before : {Library::driver, Library::nvrtc}) find_library(before);
-    std::call_once(once[at], [&] { found[at] = open_library(library, candidates_of(library)); });
+    if (library == Library::cudnn) find_library(Library::nvrtc);  // it opens ours by name
+    const FoundLibrary* driver =
+        library == Library::driver ? nullptr : &find_library(Library::driver);
+    std::call_once(once[at],
+                   [&] { found[at] = open_library(library, candidates_of(library), driver); });
     return found[at];
 }
 

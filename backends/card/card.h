@@ -4,7 +4,8 @@
 // ours.
 //
 // Environment: MEGJIT_EMULATED_GPUS (number of cards, default 1), MEGJIT_CARD_ARCH (80, 90 or 100:
-// what the cards say of themselves; default 90).
+// what the cards say of themselves; default 90), MEGJIT_CARD_DRIVER (the driver's version of CUDA,
+// such as 12.4).
 //
 // What it does on purpose, to find what is wrong in a caller:
 // - Device memory cannot be touched by the host: its addresses lie in a reservation.

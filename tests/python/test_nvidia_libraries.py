@@ -132,3 +132,22 @@ for layer, shape in [(BatchNorm1d, (16, 32)), (BatchNorm2d, (2, 8, 5, 3))]:
         np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5)
 """
     run("-c", script, **emulated.gpus(), MEGJIT_CUDNN="/nowhere/libcudnn.so.9")
+
+
+@pytest.mark.skipif(not mge.device.get_cuda_version(), reason="there is no NVRTC")
+def test_libraries_of_a_later_cuda_than_the_drivers_are_not_taken():
+    """On a card they would plan, and then fail at the first run."""
+    older = {"MEGJIT_EMULATED_GPUS": "1", "MEGJIT_CARD_DRIVER": "12.4"}
+    table = run("-m", "megengine", "info", **older)
+    refused = [line for line in table.splitlines() if "it is of CUDA 13, the driver of CUDA 12.4; pip install 'megjit[cuda12]'" in line]
+    assert {line.split()[0] for line in refused} >= {"NVRTC", "cuDNN"}
+    script = """
+import numpy as np
+import megengine as mge
+import megengine.functional as F
+
+x = mge.tensor(np.ones((64, 64), "float32"), device="gpu0")
+f = mge.jit.trace(lambda x: F.exp(x * 0) + F.matmul(x, x), symbolic=True)
+print(*(f(x)[0, 0].item() for _ in range(3)))
+"""
+    assert run("-c", script, **older, MEGJIT_COMPILE="sync").split() == ["65.0"] * 3
