@@ -28,8 +28,8 @@ class Executable {
 public:
     virtual ~Executable() = default;
     // Queues one run. Pointers in the order of the op's inputs and outputs; `workspace` has
-    // workspace_bytes() bytes, aligned to workspace_align(). Outputs do not overlap inputs, except where
-    // may_alias() allows it. The arrays may change when the call returns.
+    // workspace_bytes() bytes, aligned to workspace_align(). Outputs do not overlap inputs, except
+    // where may_alias() allows it. The arrays may change when the call returns.
     virtual void enqueue(Stream& stream, void* const* inputs, void* const* outputs,
                          void* workspace) const = 0;
     virtual size_t workspace_bytes() const { return 0; }
