@@ -329,6 +329,13 @@ void TraceFunction::note_use(const std::shared_ptr<Version>& version) {
     std::rotate(versions_.begin(), found, found + 1);
 }
 
+void TraceFunction::forget(const CallKey& key) {
+    std::vector<std::shared_ptr<Version>> old = versions();  // goes after the lock
+    std::erase_if(old, [&](const auto& version) { return !(version->key == key); });
+    const std::lock_guard lock(mutex_);
+    for (const auto& version : old) std::erase(versions_, version);
+}
+
 void TraceFunction::clear() {
     std::deque<std::shared_ptr<Version>> old;  // goes after the lock
     std::shared_ptr<Version> latest;

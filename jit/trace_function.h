@@ -149,6 +149,7 @@ public:
     void add(std::shared_ptr<Version> version);
     void note_use(const std::shared_ptr<Version>& version);  // a call has ended well
     uint64_t dropped() const;  // versions, because of TraceOptions::version_bytes
+    void forget(const CallKey& key);  // what was recorded for such calls
     void clear();
     std::string explain() const;
 

@@ -32,7 +32,11 @@ DirectCall::DirectCall(const Session& session, Capture& capture, const nb::list&
     sources_ = capture.sources(session, given);
     reason_ = capture.unrepeatable();
     read_at_ = capture.read_at();
-    for (nb::handle argument : arguments) same_object_.push_back(index_in(arguments, argument));
+    jit::FirstPlaces objects(nb::len(arguments)), values(given.size());
+    for (nb::handle argument : arguments)
+        same_object_.push_back(objects.add(reinterpret_cast<uintptr_t>(argument.ptr())));
+    for (size_t i = 0; i < given.size(); ++i)
+        if (values.add(given[i]->id()) != i) may_hold_one_value_ = true;
     find_twins(capture, arguments);
     find_updates(session, capture, arguments);
     find_grads(session, capture, arguments);
@@ -136,6 +140,7 @@ void DirectCall::complete(const jit::TraceFunction& function,
 
 bool DirectCall::is_called_alike(const nb::list& arguments) const {
     if (same_object_.size() != nb::len(arguments)) return false;
+    if (!may_hold_one_value_) return true;  // then takes() says all
     jit::FirstPlaces places(same_object_.size());
     for (size_t i = 0; i < same_object_.size(); ++i)
         if (places.add(reinterpret_cast<uintptr_t>(PyList_GetItem(arguments.ptr(), i))) !=
@@ -200,9 +205,8 @@ std::vector<Handle*> DirectCall::rebound(const nb::list& arguments) const {
 }
 
 nb::object DirectCall::run(const nb::list& arguments) const {
-    Tensors given = values_of(arguments), bound(sources_.size());
-    if (!is_called_alike(arguments) || !grads_are_alike(arguments) || !call_->takes(given))
-        return nb::none();
+    Tensors given, bound(sources_.size());
+    if (!is_called_alike(arguments) || !grads_are_alike(arguments)) return nb::none();
     jit::CompiledSegment compiled;
     {
         const runtime::WithoutHostLock release;

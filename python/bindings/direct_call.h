@@ -23,6 +23,8 @@ public:
     void complete(const jit::TraceFunction& function, std::shared_ptr<jit::Version> version);
 
     uint64_t guards() const { return guards_; }
+    // Is it a call like the recorded one, by the types of its arguments?
+    bool takes(const Tensors& arguments) const { return call_ && call_->takes(arguments); }
     // Tensors whose .grad each call sets anew: guards leave it to run().
     nb::list tensors_with_grads() const;
     // Why later calls need the body nevertheless, or "".
@@ -78,6 +80,7 @@ private:
     std::vector<Update> updates_;
     std::vector<Grad> grads_;  // tensors whose .grad is a new one after each call
     std::vector<size_t> same_object_;  // by argument: the first one that is this object
+    bool may_hold_one_value_ = false;  // two arguments did
     std::vector<std::pair<nb::object, nb::object>> twins_;  // objects that must hold one value
     std::vector<Result> results_;
     std::string reason_, read_at_;

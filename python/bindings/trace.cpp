@@ -82,9 +82,15 @@ public:
 
     // ---- without_host: calls that do not run the Python body
 
-    // Begins a recording that also remembers where outside tensors come from.
+    // Begins a recording that also remembers where outside tensors come from. What was recorded for
+    // calls of the same types is gone: its guards have failed.
     void begin_capture(nb::list arguments) {
-        function.clear();  // guards have failed, or this is the first call
+        const Tensors given = values_of(arguments);
+        function.forget(jit::key_of(given));
+        std::vector<std::shared_ptr<DirectCall>> dropped;
+        for (const auto& direct : direct_)
+            if (direct->takes(given)) dropped.push_back(direct);
+        for (const auto& direct : dropped) std::erase(direct_, direct);
         TracedCall::begin(
             this, function, arguments,
             std::make_unique<Capture>(runtime::make_placeholder({}, runtime::host_device())->id()));
@@ -105,12 +111,29 @@ public:
         }
         call->finish();
         made->complete(function, call->session().version());
-        direct_ = std::move(made);
-        return direct_->reason().empty() ? nb::none() : nb::cast(direct_->reason());
+        direct_.insert(direct_.begin(), made);
+        while (direct_.size() > function.versions().size()) direct_.pop_back();  // used longest ago
+        return made->reason().empty() ? nb::none() : nb::cast(made->reason());
     }
 
+    // Of the recording that ended last.
     nb::list tensors_with_grads() const {
-        return direct_ ? direct_->tensors_with_grads() : nb::list();
+        return direct_.empty() ? nb::list() : direct_.front()->tensors_with_grads();
+    }
+
+    // The guards of the recording for arguments of these types; 0: there is none.
+    uint64_t guards_for(nb::list arguments) {
+        const Tensors given = values_of(arguments);
+        const auto found =
+            std::ranges::find_if(direct_, [&](const auto& direct) { return direct->takes(given); });
+        if (found == direct_.end()) return 0;
+        std::rotate(direct_.begin(), found, found + 1);
+        return direct_.front()->guards();
+    }
+    std::vector<uint64_t> all_guards() const {
+        std::vector<uint64_t> all;
+        for (const auto& direct : direct_) all.push_back(direct->guards());
+        return all;
     }
 
     // The results' tensors, flat, of a call without the body; None when it needs the body.
@@ -118,16 +141,20 @@ public:
     // meanwhile.
     nb::object run_direct(nb::list arguments, uint64_t guards) {
         const runtime::Turn::Held turn = direct_turn_.take();
-        const std::shared_ptr<DirectCall> current = direct_;
-        return current && current->guards() == guards ? current->run(arguments) : nb::none();
+        const auto found = std::ranges::find(direct_, guards, &DirectCall::guards);
+        if (found == direct_.end()) return nb::none();
+        const std::shared_ptr<DirectCall> current = *found;  // another thread may drop it
+        return current->run(arguments);
     }
 
     // What it holds of Python, for the cycle collector: a function may be reached from its own
     // captured objects.
     int traverse(visitproc visit, void* arg) const {
-        return direct_ ? direct_->traverse(visit, arg) : 0;
+        for (const auto& direct : direct_)
+            if (const int status = direct->traverse(visit, arg)) return status;
+        return 0;
     }
-    void drop_objects() { const std::shared_ptr<DirectCall> dropped = std::move(direct_); }
+    void drop_objects() { const auto dropped = std::exchange(direct_, {}); }
 
     void clear() {
         function.clear();
@@ -143,7 +170,7 @@ private:
                             runtime::ErrorKind::runtime);
     }
 
-    std::shared_ptr<DirectCall> direct_;
+    std::vector<std::shared_ptr<DirectCall>> direct_;  // newest use first
     runtime::Turn direct_turn_{"a traced function"};
 };
 
@@ -177,6 +204,8 @@ void bind_trace(nb::module_& m) {
              nb::arg("guards"))
         .def("tensors_with_grads", &PyTrace::tensors_with_grads,
              nb::sig("def tensors_with_grads(self) -> list[Tensor]"))
+        .def("guards_for", &PyTrace::guards_for, nb::arg("arguments"))
+        .def("all_guards", &PyTrace::all_guards)
         .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"), nb::arg("guards"))
         .def("clear", &PyTrace::clear)
         .def("plans", [](const PyTrace& self) { return plans_of(self.function); })

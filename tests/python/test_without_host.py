@@ -8,6 +8,7 @@ import math
 import operator
 import os
 import pathlib
+import re
 import secrets
 
 import numpy as np
@@ -393,3 +394,22 @@ def test_who_is_recorded_again_in_each_call_is_told_once():
         for _ in range(8):
             traced(Tensor([1.0, 2.0]))
     assert len(told) == 1 and told[0].filename == __file__
+
+
+@pytest.mark.parametrize("without_host", [True, "auto"])
+def test_each_shape_is_recorded_once_and_forgotten_where_its_guards_fail(without_host):
+    factor = [2.0]
+    f = trace(lambda x: x * factor[0], symbolic=True, without_host=without_host)
+    shapes = range(1, 31)
+    for _ in range(3):
+        for n in shapes:
+            assert f(mge.tensor(np.ones(n, "float32"))).numpy().sum() == 2 * n
+    assert len(f._known) == 30 and f.explain().startswith("30 versions\n")
+    replays = [int(count) for count in re.findall(r"(\d+) replay", f.explain())]
+    assert min(replays) >= 1 and sum(replays) >= 58
+    factor[0] = 3.0
+    for _ in range(2):
+        for n in shapes:
+            assert f(mge.tensor(np.ones(n, "float32"))).numpy().sum() == 3 * n
+    if without_host is True:  # "auto" gives up when what the body reads keeps changing
+        assert len(f._known) == 30 and f.explain().startswith("30 versions\n")

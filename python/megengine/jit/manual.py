@@ -23,6 +23,7 @@ class ManualSteps:
         __wrapped__: Any
         _function: TraceFunction
         _guards: Guards | None
+        _known: dict[int, Guards]
         _without_host: bool
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -79,6 +80,7 @@ class ManualSteps:
         """Forgets all records and programs: the next call records again."""
         self._function.clear()
         self._guards = None
+        self._known = {}
 
     def setup_without_host(self) -> None:
         """From the next call on the body runs only to be recorded, as with ``without_host=True``."""

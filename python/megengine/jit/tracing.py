@@ -255,7 +255,8 @@ class trace(ManualSteps, Dumping):
         self._trials = 0 if without_host == "auto" else None
         self._walks = False
         self._imperative = imperative
-        self._guards: Guards | None = None
+        self._guards: Guards | None = None  # of the last recording without host, if later calls need no body
+        self._known: dict[int, Guards] = {}  # of all such recordings, by number
         self._guard_reason: str | None = None
         self._was_recorded = False  # by the last call
         self._recordings = 0
@@ -313,7 +314,7 @@ class trace(ManualSteps, Dumping):
         if self._walks:
             return self.trace_normal(*args, **kwargs)
         leaves = self.flatten_inputs(*args, **kwargs)
-        guards = self._guards  # another thread may replace them
+        guards = self._known.get(self._function.guards_for(leaves)) if self._known else None
         if guards is not None:
             self._guard_reason = guards.reason(args, kwargs, leaves)
             if self._guard_reason is None:
@@ -326,9 +327,11 @@ class trace(ManualSteps, Dumping):
                     flat = run(leaves, guards.number)
                 if flat is not None:
                     return _unflatten(guards.result_tree, iter(flat))
-        if self._trials is not None:
-            return self._decide(args, kwargs, leaves)
-        return self._capture(args, kwargs, leaves)
+        if self._trials is None:
+            return self._capture(args, kwargs, leaves)
+        if self._known and guards is None:  # what was decided holds for other shapes, too
+            return self._captured_or_walked(args, kwargs, leaves)
+        return self._decide(args, kwargs, leaves)
 
     def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
         """One call with the body, which says whether later ones need it: the first records as ever, the second for calls without."""
@@ -346,16 +349,21 @@ class trace(ManualSteps, Dumping):
         elif found := acting_part(self.__wrapped__, args, kwargs):
             reason = f"the body acts on the outside: {found}"
         else:
-            result = self._capture(args, kwargs, leaves)
-            reason = self._guard_reason if self._guards is None else None
-            self._walk_from_now_on(reason)
-            return result
+            return self._captured_or_walked(args, kwargs, leaves)
         self._walk_from_now_on(reason)
         return self.trace_normal(*args, **kwargs)
+
+    def _captured_or_walked(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
+        result = self._capture(args, kwargs, leaves)
+        self._walk_from_now_on(self._guard_reason if self._guards is None else None)
+        return result
 
     def _walk_from_now_on(self, reason: str | None) -> None:
         if reason is not None:
             self._walks, self._guard_reason = True, reason
+            if self._known:  # of shapes whose recordings nobody has asked whether they still hold
+                self._known = {}
+                self._function.clear()
 
     def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
         """One call with the body, recorded for calls without it."""
@@ -388,8 +396,10 @@ class trace(ManualSteps, Dumping):
             return self.trace_normal(*args, **kwargs)
         guards.leave_grads_of(self._function.tensors_with_grads())
         reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
+        alive = set(self._function.all_guards())
+        self._known = {number: known for number, known in self._known.items() if number in alive}
         if reason is None:
-            self._guards = guards
+            self._guards = self._known[guards.number] = guards
         else:
             self._guard_reason = reason
             if self._recordings == _MOST_RECORDINGS and self._trials is None:
