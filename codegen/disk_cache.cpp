@@ -16,6 +16,7 @@
 
 #include "codegen/cache_file.h"
 #include "runtime/error.h"
+#include "runtime/leaf_mutex.h"
 
 namespace megjit::codegen {
 namespace {
@@ -166,10 +167,13 @@ fs::path default_cache_folder() {
 }
 
 void warn_once(const std::string& text) {
-    static std::mutex mutex;
+    static runtime::LeafMutex mutex;
     static std::set<std::string> said;
-    const std::lock_guard lock(mutex);
-    if (said.insert(text).second) std::cerr << "megjit: warning: " << text << std::endl;
+    {
+        const std::lock_guard lock(mutex);
+        if (!said.insert(text).second) return;
+    }
+    std::cerr << runtime::cat("megjit: warning: ", text, "\n") << std::flush;
 }
 
 }  // namespace megjit::codegen

@@ -12,6 +12,7 @@
 #include "codegen/imported_kernels.h"
 #include "codegen/row_plan.h"
 #include "runtime/debug.h"
+#include "runtime/leaf_mutex.h"
 
 namespace megjit::codegen {
 namespace {
@@ -84,10 +85,12 @@ fs::path write_dump(const KernelIR& kernel) {
 
 // One warning for each compiler: what breaks one kernel often breaks all.
 void report_failure(std::string_view backend, const KernelIR& kernel, const std::string& why) {
-    static std::mutex mutex;
+    static runtime::LeafMutex mutex;
     static std::set<std::string, std::less<>> reported;
-    const std::lock_guard lock(mutex);
-    if (!reported.emplace(backend).second) return;
+    {
+        const std::lock_guard lock(mutex);
+        if (!reported.emplace(backend).second) return;
+    }
     const fs::path dump = write_dump(kernel);
     warn_once(cat(
         backend, " could not compile a kernel, whose operations run one by one: ",

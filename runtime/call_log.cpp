@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "runtime/device.h"
+#include "runtime/leaf_mutex.h"
 #include "runtime/user_line.h"
 
 namespace megjit::runtime {
 namespace {
 
 struct Log {
-    std::mutex mutex;
+    LeafMutex mutex;
     std::vector<LoggedCall> calls;
     bool with_lines = false;
 };

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <mutex>
 
+#include "runtime/leaf_mutex.h"
+
 namespace megjit::runtime {
 namespace {
 
@@ -114,7 +116,7 @@ Debug load() {
 
 // All that were read: a thread may still look at an older one.
 struct Readings {
-    std::mutex mutex;
+    LeafMutex mutex;
     std::deque<Debug> all;
     std::atomic<const Debug*> newest;
     Readings() { read_again(); }

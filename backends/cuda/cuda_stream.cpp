@@ -34,10 +34,14 @@ std::array<std::byte, sizeof...(Numbers) * sizeof(uint64_t)> bytes_of(Numbers...
         std::array{static_cast<uint64_t>(numbers)...});
 }
 
-// After these the context does no more work.
+// After these the context does no more work: uncorrectable errors of memory (214) and NVLink (220),
+// contained ones (226), what kernels did (700 to 719, but for calls that were wrong and did
+// nothing), tensor memory that was not freed (721), and unknown ones (999).
 bool is_fatal(Result result) {
-    return result == 214 || (result >= 700 && result <= 719 && result != 701 && result != 704 &&
-                             result != 705 && result != 708 && result != 712 && result != 713);
+    constexpr Result kFatal[] = {214, 220, 226, 721, 999},
+                     kHarmless[] = {701, 704, 705, 708, 712, 713};
+    return std::ranges::count(kFatal, result) > 0 ||
+           (result >= 700 && result <= 719 && std::ranges::count(kHarmless, result) == 0);
 }
 
 // Tells of the work, where the error does not say it itself.

@@ -1,5 +1,6 @@
 #include "backends/cuda/products/card.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "backends/cuda/driver.h"
@@ -9,6 +10,8 @@ namespace megjit::cuda {
 namespace {
 
 using runtime::cat;
+
+constexpr int kLeastClockKhz = 1'000'000;
 
 std::string quoted(const std::string& text) {
     std::string result = "\"";
@@ -55,8 +58,9 @@ CardDescription describe_card(const CudaDriver& driver, int ordinal) {
     card.shared_reserved = ask(111);
     card.cache_bytes = ask(38);
     card.memory_bus_bits = ask(37);
-    card.clock_khz = ask(13);
-    card.memory_clock_khz = ask(36);
+    // Drivers that do not tell them give 0: times are estimated by them.
+    card.clock_khz = std::max(ask(13), kLeastClockKhz);
+    card.memory_clock_khz = std::max(ask(36), kLeastClockKhz);
     card.launches_cooperatively = ask(95) != 0;
     card.is_tcc = ask(35) != 0;
     driver.check(call.total_memory(&card.memory_bytes, device), "cuDeviceTotalMem");
