@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "backends/cuda/products/product.h"
@@ -24,6 +25,7 @@ constexpr Result kNotReady = 600;
 constexpr Ticket kMarkEvery = 16;
 constexpr size_t kMostWorks = 4096;  // queued at a time; then the host waits for the oldest
 constexpr int kFaults = 1024;  // of a block
+constexpr size_t kStagingBytes = size_t{8} << 20;
 constexpr size_t kTimesKept = size_t{1} << 16;
 
 Address at(const void* p) { return reinterpret_cast<Address>(p); }
@@ -107,6 +109,7 @@ CudaStream::~CudaStream() {
         for (const Address memory : scratches_) call.free(memory);
         for (Fault* block : fault_blocks_) call.free_host(block);
         call.free_host(flag_);
+        if (staging_) call.free_host(staging_);
         call.destroy_stream(handle_);
     } catch (const DeviceError&) {  // a child of fork() leaves all to the parent
         static_cast<void>(libraries_.release());
@@ -288,13 +291,54 @@ void CudaStream::copy(void* to, const void* from, size_t bytes) {
           [&] { return gpu_.driver().call().copy(at(to), at(from), bytes, handle_); });
 }
 
-// The driver stages memory that it did not allocate itself before it returns.
-void CudaStream::upload(void* to, const void* from, size_t bytes, bool) {
+// The driver reads pinned memory when the copy runs, whoever pinned it (of pageable memory it
+// promises less than one would like): what may change goes through memory of ours.
+void CudaStream::upload(void* to, const void* from, size_t bytes, bool stays) {
     if (bytes == 0) return;
     enter();
     const Lock lock = locked();
-    queue(Piece{.call = "cuMemcpyHtoDAsync", .arguments = bytes_of(at(to), at(from), bytes)},
-          [&] { return gpu_.driver().call().upload(at(to), from, bytes, handle_); });
+    const auto queue_upload = [&](void* target, const void* source, size_t count) {
+        queue(Piece{.call = "cuMemcpyHtoDAsync",
+                    .arguments = bytes_of(at(target), at(source), count)},
+              [&] { return gpu_.driver().call().upload(at(target), source, count, handle_); });
+    };
+    if (stays) return queue_upload(to, from, bytes);
+    refuse_dead();
+    for (size_t done = 0; done < bytes;) {
+        const size_t count = std::min(bytes - done, kStagingBytes / 4);
+        const std::byte* staged = stage(static_cast<const std::byte*>(from) + done, count);
+        queue_upload(static_cast<std::byte*>(to) + done, staged, count);
+        staged_.back().ticket = queued_;
+        done += count;
+    }
+}
+
+// Copies to a place of the ring that no queued upload reads any more.
+const std::byte* CudaStream::stage(const std::byte* from, size_t bytes) {
+    if (!staging_) {
+        void* memory = nullptr;
+        gpu_.driver().check(gpu_.driver().call().allocate_host(&memory, kStagingBytes, 0),
+                            "cuMemHostAlloc");
+        staging_ = static_cast<std::byte*>(memory);
+    }
+    while (staged_.size() > 1 && staged_.front().ticket <= done_) staged_.pop_front();
+    size_t begin = staged_.empty() ? 0 : (staged_.back().end + 63) / 64 * 64;
+    if (begin + bytes > kStagingBytes) begin = 0;
+    const auto is_in_the_way = [&](const Staged& other) {
+        return other.begin < begin + bytes && begin < other.end;
+    };
+    const auto last = std::find_if(staged_.rbegin(), staged_.rend(), is_in_the_way);
+    if (last != staged_.rend()) {
+        if (last->ticket > done_) {
+            check(gpu_.driver().call().synchronize_event(event_at(last->ticket)),
+                  "cuEventSynchronize");
+            retire(last->ticket);
+        }
+        staged_.erase(staged_.begin(), last.base());
+    }
+    staged_.push_back({begin, begin + bytes, 0});
+    std::memcpy(staging_ + begin, from, bytes);
+    return staging_ + begin;
 }
 
 void CudaStream::download(void* to, const void* from, size_t bytes) {

@@ -131,6 +131,7 @@ private:
     Ticket note(Work work);
     Event event_at(Ticket ticket);
     void retire(Ticket ticket);
+    const std::byte* stage(const std::byte* from, size_t bytes);
     void add_faults();
     Fault& fault_at(int place);
     void refuse_dead() const;
@@ -159,6 +160,13 @@ private:
     std::vector<Fault*> fault_blocks_;  // pinned: the GPU writes here
     std::vector<int> free_faults_;  // places in them
     mutable int32_t* flag_ = nullptr;  // pinned, too: work has failed, and nobody was told
+    // A ring of pinned memory, from which uploads are read.
+    struct Staged {
+        size_t begin = 0, end = 0;
+        Ticket ticket = 0;  // of the upload that reads it
+    };
+    std::byte* staging_ = nullptr;
+    std::deque<Staged> staged_;  // oldest first
     std::unique_ptr<LibraryStream> libraries_;  // made at the first use
     std::exception_ptr dead_;  // the GPU does no more work
     std::vector<Address> scratches_;  // the last one is in use; each at least twice the one before

@@ -2,6 +2,7 @@
 // failures.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <thread>
@@ -43,6 +44,31 @@ TEST_F(CudaDeviceTest, PagesGoBackWhenNothingUsesThemAnyMore) {
         gpu().allocator().trim();
     }
     EXPECT_EQ(values_of(sum)[5], 25.0f);
+}
+
+// Whoever pinned it: torch's pin_memory(), say.
+TEST_F(CudaDeviceTest, PinnedMemoryOfOthersMayChangeWhenAnUploadHasReturned) {
+    auto& stream = dynamic_cast<CudaStream&>(gpu().stream());
+    const Functions& driver = stream.gpu().driver().call();
+    stream.gpu().make_current();
+    for (const size_t n :
+         {size_t{1} << 10, size_t{3} << 20}) {  // less and more than is staged at once
+        void* pinned = nullptr;
+        ASSERT_EQ(driver.allocate_host(&pinned, n * sizeof(float), 0), 0);
+        auto* numbers = static_cast<float*>(pinned);
+        std::vector<TensorRef> tensors;
+        for (int round = 0; round < 20; ++round) {
+            std::fill_n(numbers, n, static_cast<float>(round));
+            tensors.push_back(
+                tensor_from_host(gpu(), {.shape = {static_cast<int64_t>(n)}}, numbers));
+        }
+        for (int round = 0; round < 20; ++round) {
+            const std::vector<float> values = values_of(tensors[static_cast<size_t>(round)]);
+            ASSERT_EQ(std::ranges::count(values, static_cast<float>(round)),
+                      static_cast<std::ptrdiff_t>(n));
+        }
+        driver.free_host(pinned);
+    }
 }
 
 TEST_F(CudaDeviceTest, AStreamWaitsForAnother) {
