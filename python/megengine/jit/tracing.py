@@ -429,7 +429,7 @@ class trace(ManualSteps, Dumping):
                     warnings.warn(
                         f"{self._name_of_function()} was called with so many shapes that the programs of the first ones are dropped"
                         " and made again when they come back\n  fix: raise MEGJIT_VERSION_MEMORY, or pad to fewer shapes",
-                        stacklevel=4,
+                        stacklevel=3,
                     )
             else:
                 result = self._body(*args, **kwargs)
