@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "jit/arenas.h"
 #include "jit/program_layout.h"
 
 namespace megjit::jit {
@@ -55,6 +54,8 @@ struct MemoryPlan {
     std::vector<CurvePoint> curve =
         {};  // from the cheapest to the smallest; empty where none was searched for
 };
+
+class Arenas;
 
 struct LoweringOptions {
     std::string function = "a compiled graph";  // "step (train.py:41)", for errors

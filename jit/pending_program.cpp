@@ -92,7 +92,7 @@ std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& l
     lowering.curve = ladder.curve();
     if (!fits(graph, ladder, lowering)) return nullptr;
     passes_.device->allocator()
-        .trim();  // the arena of a program that this one follows is not kept beside it
+        .trim();  // what a program that this one follows has held is not kept beside it
     return std::make_shared<Program>(graph, *recorded_, lowering);
 }
 

@@ -64,9 +64,8 @@ PreparedRef PreparedOps::get(const OpCall& call, Device& device) {
 std::shared_ptr<const Executable> PreparedOps::executable(const OpCall& call,
                                                           std::span<const Type> outputs,
                                                           Device& device) {
-    const PreparedRef known = get(call, device);
-    return std::ranges::equal(known->outputs, outputs) ? known->executable
-                                                       : device.prepare(call, outputs);
+    const bool is_usual = std::ranges::equal(infer(call), outputs);
+    return is_usual ? get(call, device)->executable : device.prepare(call, outputs);
 }
 
 template <class Inputs>

@@ -149,10 +149,7 @@ Ticket CudaStream::note(Work work) {
     const Functions& call = gpu_.driver().call();
     while (!markers_.empty() && call.query_event(markers_.front().event) == 0)
         retire(markers_.front().ticket);
-    if (works_.size() > kMostWorks) {
-        check(call.synchronize_event(markers_.front().event), "cuEventSynchronize");
-        retire(markers_.front().ticket);
-    }
+    if (works_.size() > kMostWorks) await(markers_.front().ticket);
     return queued_;
 }
 
@@ -329,11 +326,7 @@ const std::byte* CudaStream::stage(const std::byte* from, size_t bytes) {
     };
     const auto last = std::find_if(staged_.rbegin(), staged_.rend(), is_in_the_way);
     if (last != staged_.rend()) {
-        if (last->ticket > done_) {
-            check(gpu_.driver().call().synchronize_event(event_at(last->ticket)),
-                  "cuEventSynchronize");
-            retire(last->ticket);
-        }
+        if (last->ticket > done_) await(last->ticket);
         staged_.erase(staged_.begin(), last.base());
     }
     staged_.push_back({begin, begin + bytes, 0});
@@ -397,6 +390,12 @@ Event CudaStream::event_at(Ticket ticket) {
     check(call.record_event(event, handle_), "cuEventRecord");
     markers_.push_back({queued_.load(), event});
     return event;
+}
+
+// With the lock: where so much is queued that it must become less.
+void CudaStream::await(Ticket ticket) {
+    check(gpu_.driver().call().synchronize_event(event_at(ticket)), "cuEventSynchronize");
+    retire(ticket);
 }
 
 // Work up to `ticket` has run.

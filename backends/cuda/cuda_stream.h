@@ -130,6 +130,7 @@ private:
     void queue(const Piece& piece, const Queue& queue);
     Ticket note(Work work);
     Event event_at(Ticket ticket);
+    void await(Ticket ticket);
     void retire(Ticket ticket);
     const std::byte* stage(const std::byte* from, size_t bytes);
     void add_faults();

@@ -552,8 +552,8 @@ TEST_F(CudaOps, AProductRefusesAWorkspaceThatItsLibraryWouldRefuse) {
     const Attrs attrs{int64_t{0}, int64_t{0}};
     const OpCall call{op, attrs, types};
     const auto product = gpu().prepare(call, infer(call));
-    if (product->workspace_bytes() == 0) GTEST_SKIP() << "it needs none";
     EXPECT_EQ(product->workspace_align(), 256u);
+    if (product->workspace_bytes() == 0) GTEST_SKIP() << "a card's library may need none";
     const TensorRef memory = counted(gpu(), 100000);
     std::byte* start = static_cast<std::byte*>(memory->data());
     std::vector<void*> in{start, start + 8192}, out{start + 16384};

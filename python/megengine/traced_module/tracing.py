@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, cast
 
 import numpy as np
@@ -27,6 +28,7 @@ from .recorder import (
     suspended,
 )
 from .traced_module import QUANTIZERS, TracedModule, is_builtin
+from .utils import step
 
 
 class _Scope:
@@ -293,23 +295,12 @@ def _drop_unread(top: TracedModule) -> None:
         for graph in module.argdef_graph_map.values():
             for expr in graph:
                 if isinstance(expr, GetAttr):
-                    read.update(map(id, _along(module, expr.attr_name)))
+                    read.update(map(id, accumulate(expr.attr_name.split("."), step, initial=module)))
     for module in called:
         kept = {path.partition(".")[0] for path, item in _members(module) if id(item) in read}
         for key in {path.partition(".")[0] for path, _ in _members(module)}.difference(kept):
             if not module.is_qat or key not in QUANTIZERS:
                 delattr(module, key)
-
-
-def _along(module: Module, path: str) -> Iterator[Any]:
-    """What ``module`` holds at each step of ``path``."""
-    value: Any = module
-    for step in path.split("."):
-        if isinstance(value, (list, tuple)):
-            value = value[int(step)]
-        else:
-            value = value[step] if isinstance(value, dict) else getattr(value, step)
-        yield value
 
 
 def signature_of(forward: Callable[..., Any]) -> inspect.Signature:

@@ -7,7 +7,8 @@ from typing import Any
 from ..utils.module_utils import set_expand_structure
 
 
-def _step(obj: Any, key: str) -> Any:
+def step(obj: Any, key: str) -> Any:
+    """What ``obj``, a module or a container, holds at ``key``."""
     if isinstance(obj, (list, tuple)):
         return obj[int(key)]
     if isinstance(obj, dict):
@@ -18,7 +19,7 @@ def _step(obj: Any, key: str) -> Any:
 def get_subattr(module: Any, target: str) -> Any:
     """What ``module`` holds at ``target``, such as ``conv_bn.1`` or ``layers.0.weight``; "" is the module itself."""
     for key in target.split(".") if target else ():
-        module = _step(module, key)
+        module = step(module, key)
     return module
 
 
