@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "codegen/row_plan.h"
 #include "runtime/error.h"
 
 namespace megjit::codegen {
@@ -123,6 +124,39 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
             plan.parts = parts_of(kernel, product(launch.extents, 0, kernel.kept()), length);
     }
     return plan;
+}
+
+GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
+    GpuPlan plan = gpu_plan_of(kernel, launch);
+    plan.wide = true;
+    plan.parts = 1;
+    // A thread of a block of 1024 has 64 registers, which several reductions at once do not fit in.
+    if (plan.threads > 256 && kernel.reductions.size() > 1) {
+        plan.team = plan.cover == Cover::columns ? 8 : 256;
+        plan.threads = 256;
+    }
+    return plan;
+}
+
+GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan) {
+    GpuImage image;
+    image.cover = plan.cover;
+    image.per_block =
+        plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
+    image.block[0] = static_cast<uint32_t>(plan.threads);
+    image.parts = static_cast<uint32_t>(plan.parts);
+    if (plan.parts > 1)
+        image.part_bytes = static_cast<uint32_t>(plan.slots() * part_words(kernel)) * 4;
+    return image;
+}
+
+int part_words(const KernelIR& kernel) {
+    int words = 0;
+    for (const RowWalk& walk : row_plan_of(kernel).walks)
+        for (const Reduced& reduced : walk.reductions)
+            for (const Accumulator& by : reduced.accumulators)
+                words += by.has_place() || by.wide ? 2 : 1;
+    return words;
 }
 
 std::string print(const GpuPlan& plan) {

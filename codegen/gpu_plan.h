@@ -20,6 +20,12 @@ struct GpuPlan {
 };
 
 GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch);
+// For compilers whose indices all have 64 bits: a row is the work of one team, which keeps what it
+// holds in registers.
+GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch);
+GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan);  // without its code
+// What a block leaves for each row that it shares with others, in words of 4 bytes.
+int part_words(const KernelIR& kernel);
 std::string print(const GpuPlan& plan);  // "rows team=256/256 parts=8 i32 x4"
 
 // Operands are numbered as strides are: inputs, then outputs.

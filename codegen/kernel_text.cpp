@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/line_reader.h"
 
 namespace megjit::codegen {
 namespace {
@@ -16,76 +16,6 @@ constexpr std::string_view kLaneNames[] = {"last", "kept"};
 constexpr std::string_view kReduceNames[] = {"sum",    "prod",   "max",  "min",
                                              "argmax", "argmin", "mean", "variance"};
 constexpr std::string_view kTypeNames[] = {"f32", "i32", "b1"};
-constexpr int kOpCount = 0
-#define MEGJIT_X(name, arity) +1
-    MEGJIT_SCALAR_OPS(MEGJIT_X)
-#undef MEGJIT_X
-    ;
-
-// Reads one line, word by word. Every fault names the line.
-class LineReader {
-public:
-    LineReader(std::string_view line, int number) : line_(line), rest_(line), number_(number) {}
-
-    bool at_end() {
-        skip_spaces();
-        return rest_.empty();
-    }
-    std::string_view word() {
-        skip_spaces();
-        const size_t size = std::min(rest_.find_first_of(" \t"), rest_.size());
-        const std::string_view word = rest_.substr(0, size);
-        rest_.remove_prefix(size);
-        return word;
-    }
-    // Goes past `expected` if that is the next word.
-    bool take(std::string_view expected) {
-        const std::string_view before = rest_;
-        if (word() == expected) return true;
-        rest_ = before;
-        return false;
-    }
-    void expect_end() {
-        if (!at_end()) fault(cat("'", rest_, "' is too much"));
-    }
-    template <class Int>
-    Int number(std::string_view text) {
-        Int value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (error != std::errc() || end != text.data() + text.size() || text.empty())
-            fault(cat("'", text, "' is not a number"));
-        return value;
-    }
-    int value_id() {
-        const std::string_view text = word();
-        if (!text.starts_with('%')) fault(cat("'", text, "' is not a value such as %0"));
-        return number<int>(text.substr(1));
-    }
-    template <size_t N>
-    int one_of(const std::string_view (&names)[N], std::string_view text, std::string_view kind) {
-        for (size_t i = 0; i < N; ++i)
-            if (names[i] == text) return static_cast<int>(i);
-        fault(cat("'", text, "' is not ", kind));
-    }
-    DType dtype() {
-        const std::string_view tag = word();
-        for (int i = 0; i < kDTypeCount; ++i)
-            if (info(static_cast<DType>(i)).tag == tag) return static_cast<DType>(i);
-        fault(cat("'", tag, "' is not a dtype"));
-    }
-    [[noreturn]] void fault(const std::string& why) const {
-        user_error({.what = cat("kernel text: cannot read line ", number_, ", \"", line_, "\""),
-                    .why = why});
-    }
-
-private:
-    void skip_spaces() {
-        rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r"), rest_.size()));
-    }
-    std::string_view line_, rest_;
-    int number_;
-};
-
 uint32_t constant_bits(LineReader& line, ScalarType type) {
     const std::string text(line.word());
     if (text.starts_with("0x") && text.size() <= 10) {
@@ -107,13 +37,6 @@ uint32_t constant_bits(LineReader& line, ScalarType type) {
     return 0;
 }
 
-ScalarOp op_named(LineReader& line) {
-    const std::string_view name = line.word();
-    for (int i = 0; i < kOpCount; ++i)
-        if (name_of(static_cast<ScalarOp>(i)) == name) return static_cast<ScalarOp>(i);
-    line.fault(cat("'", name, "' is not an instruction"));
-}
-
 // "%2: f32 = mul %0 %1"; `name` is "%2:".
 ScalarInst read_inst(LineReader& line, std::string_view name, int expected_id) {
     if (name != cat("%", expected_id, ":")) line.fault(cat("expected %", expected_id, ":"));
@@ -121,7 +44,7 @@ ScalarInst read_inst(LineReader& line, std::string_view name, int expected_id) {
     inst.type =
         static_cast<ScalarType>(line.one_of(kTypeNames, line.word(), "a type: f32, i32 or b1"));
     if (line.word() != "=") line.fault("expected '=' after the type");
-    inst.op = op_named(line);
+    inst.op = line.scalar_op();
     if (inst.op == ScalarOp::input) inst.bits = line.number<uint32_t>(line.word());
     if (inst.op == ScalarOp::constant) inst.bits = constant_bits(line, inst.type);
     if (inst.op == ScalarOp::narrow) inst.narrow_to = line.dtype();
@@ -193,7 +116,7 @@ KernelIR parse_kernel(std::string_view text) {
     bool has_head = false;
     for (int number = 1; !text.empty(); ++number) {
         const size_t size = std::min(text.find('\n'), text.size());
-        LineReader line(text.substr(0, size), number);
+        LineReader line("kernel text", text.substr(0, size), number);
         text.remove_prefix(std::min(size + 1, text.size()));
         if (line.at_end()) continue;
         const std::string_view first = line.word();

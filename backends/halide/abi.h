@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 extern "C" {
 
 // Receives the whole result, or the text of what went wrong, in one call.
 typedef void (*megjit_halide_sink)(void* to, const char* data, size_t bytes);
 
-constexpr int kMegjitHalideAbi = 3;
+constexpr int kMegjitHalideAbi = 4;
 int megjit_halide_abi(void);
 // Before anything else: the runtime::Isa that code may use.
 void megjit_halide_bound(int isa);
@@ -20,9 +21,12 @@ void megjit_halide_version(megjit_halide_sink sink, void* to);
 // of why not.
 int megjit_halide_compile(const char* kernel, size_t bytes, megjit_halide_sink sink, void* to);
 int megjit_halide_source(const char* kernel, size_t bytes, megjit_halide_sink sink, void* to);
-// To PTX for sm_80 and later, with the entry megjit_kernel, for blocks of columns * parts threads
-// (emit_gpu.h).
-int megjit_halide_ptx(const char* kernel, size_t bytes, int columns, int parts,
+// codegen::GpuPlan.
+struct megjit_halide_gpu {
+    int32_t cover, threads, team;
+};
+// To PTX for sm_80 and later, with the entry megjit_kernel.
+int megjit_halide_ptx(const char* kernel, size_t bytes, const megjit_halide_gpu* gpu,
                       megjit_halide_sink sink, void* to);
 
 }  // extern "C"

@@ -16,12 +16,12 @@ Expr Code::let(std::string_view prefix, const Expr& value) {
     return Variable::make(value.type(), unique);
 }
 
-std::string Code::allocate(std::string_view prefix, Halide::Type type) {
+std::string Code::allocate(std::string_view prefix, Halide::Type type, int elements) {
     const std::string unique = name(prefix);
     items_.push_back([=](Stmt rest) {
         if (!rest.defined()) return rest;
         return Allocate::make(unique, type.element_of(), Halide::MemoryType::Stack,
-                              {Expr(type.lanes())}, const_true(), std::move(rest));
+                              {Expr(elements)}, const_true(), std::move(rest));
     });
     return unique;
 }
@@ -31,11 +31,6 @@ void Code::add(Stmt statement) {
     items_.push_back([=](Stmt rest) {
         return rest.defined() ? Block::make(statement, std::move(rest)) : statement;
     });
-}
-
-void Code::when(const Expr& condition, Code then) {
-    if (Stmt body = then.finish(); body.defined())
-        add(IfThenElse::make(condition, std::move(body)));
 }
 
 void Code::loop(const Expr& count, const Body& body) {

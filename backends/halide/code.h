@@ -21,10 +21,9 @@ public:
     Code inside() const { return Code(serial_); }  // of a loop or a branch
     std::string name(std::string_view prefix);  // a new one
     Expr let(std::string_view prefix, const Expr& value);
-    std::string allocate(std::string_view prefix,
-                         Halide::Type type);  // on the stack: one vector of this type
+    // On the stack: so many elements, read and written as vectors of this type.
+    std::string allocate(std::string_view prefix, Halide::Type type, int elements);
     void add(Stmt statement);
-    void when(const Expr& condition, Code then);
     // for (index = 0; index < count; ++index) body(code, index); count and index are i64. A loop of
     // Halide counts in 32 bits, so this is one over chunks.
     using Body = std::function<void(Code&, const Expr& index)>;

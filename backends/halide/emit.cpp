@@ -1,297 +1,367 @@
-// The loops of a kernel. What a row is in the kernel IR, a run is here: pieces of one vector over
-// the lane axis, and one masked piece for the rest.
 #include "backends/halide/emit.h"
 
 #include <algorithm>
-#include <optional>
 
-#include "backends/halide/body.h"
+#include "backends/halide/code.h"
 #include "backends/halide/emit_scalar.h"
-#include "backends/halide/reducer.h"
+#include "runtime/error.h"
 
 namespace megjit::halide_backend {
 namespace {
 
 using namespace Halide::Internal;
-using codegen::Inner;
-using codegen::kChain;
-using codegen::KernelIR;
-using codegen::Lanes;
-using codegen::RowWalk;
-using Halide::cast;
-using runtime::ScalarInst;
-using runtime::ScalarOp;
+using codegen::loops::Function;
+using codegen::loops::Inst;
+using codegen::loops::Kind;
+using codegen::loops::Op;
+using codegen::loops::Where;
+using Halide::Type;
+using runtime::cat;
+namespace loops = codegen::loops;
+
+// All memory is one array to Halide, named "memory", whose start is a let around each access:
+// arrays of different names may not overlap, but an output may lie on an input.
+constexpr char kMemory[] = "memory";
+constexpr char kShared[] = "shared";  // words of the block's shared memory: there is one such array
 
 Expr i64(int64_t value) { return make_const(Halide::Int(64), value); }
+Expr everywhere(int lanes) { return const_true(lanes); }
+Expr neighbors(const Expr& first, int lanes) {
+    return lanes == 1 ? first : Ramp::make(first, make_one(first.type()), lanes);
+}
 
-class KernelEmitter {
+class LoopEmitter {
 public:
-    KernelEmitter(const KernelIR& kernel, int width)
-        : kernel_(kernel),
-          code_(serial_),
-          operands_(kernel, code_, Operands::of_kernel_fn()),
-          body_(kernel, operands_, code_.let("zero", cast<int32_t>(hi_ >> 63))) {
-        lanes_ = width;
-        if (kernel.reduced > 0) {
-            plan_ = codegen::row_plan_of(kernel);
-            lanes_ = kernel.lanes == Lanes::last ? plan_.lanes : width * vectors_of_columns();
+    LoopEmitter(const Function& function, Code& code)
+        : function_(function), values_(function.values.size()), pointers_(function.values.size()) {
+        for (const Function::Room& room : function.rooms) {
+            const Kind kind = type_of(room.value).kind;
+            Pointer& to = pointers_[static_cast<size_t>(room.value)];
+            to.offset = i64(room.is_shared ? shared_bytes_ / loops::bytes_of(kind) : 0);
+            to.array = room.is_shared ? kShared
+                                      : code.allocate("room", memory_type(kind, room.lanes),
+                                                      static_cast<int>(room.elements));
+            if (room.is_shared)
+                shared_bytes_ += std::max<int64_t>(room.elements * loops::bytes_of(kind), 8);
         }
-        find_uniform();
     }
 
-    Stmt run() {
-        if (kernel_.reduced > 0) emit_units();
-        else if (kernel_.rank == 1) emit_run(code_, operands_.start(), lo_, hi_);
-        else emit_rows();
-        Stmt body = code_.finish();
-        return body.defined() ? body : Evaluate::make(0);
+    int64_t shared_bytes() const { return shared_bytes_; }
+    // Of a parameter: an address, or a number.
+    void set_parameter(int id, const Expr& value) {
+        if (type_of(id).is_pointer) pointers_[static_cast<size_t>(id)] = {kMemory, value, i64(0)};
+        else values_[static_cast<size_t>(id)] = value;
+    }
+    void emit(Code& code, const Expr& opaque_zero) {
+        opaque_zero_ = opaque_zero;
+        emit_block(code, function_.body);
     }
 
 private:
-    // Several chains keep going: an addition takes longer than a load.
-    int vectors_of_columns() const {
-        const bool is_dense = std::all_of(
-            kernel_.inputs.begin(), kernel_.inputs.end(),
-            [](const auto& input) { return input.inner != Inner::strided && input.by < 0; });
-        if (!is_dense) return 1;
-        return kernel_.program.size() <= 8 ? 4 : kernel_.program.size() <= 24 ? 2 : 1;
-    }
-
-    // ---- instructions
-    // ---------------------------------------------------------------------------- The same in all
-    // lanes of a run: known before it.
-    void find_uniform() {
-        for (int id = 0; id < kernel_.program.size(); ++id) {
-            const ScalarInst& inst = kernel_.program[id];
-            bool uniform = true;
-            if (kernel_.lanes == Lanes::kept && kernel_.reduced > 0) uniform = false;
-            else if (inst.op == ScalarOp::input)
-                uniform =
-                    codegen::reduction_read_by(kernel_, id) >= 0 || is_uniform_input(inst.bits);
-            for (int k = 0; k < runtime::arity_of(inst.op); ++k)
-                uniform = uniform && uniform_[static_cast<size_t>(inst.args[k])];
-            uniform_.push_back(uniform);
-            (uniform ? once_ : each_).push_back(id);
-        }
-    }
-    // Those of some instructions that are the same in all lanes of a run, or all others.
-    std::vector<int> among(const std::vector<int>& ids, bool uniform) const {
-        std::vector<int> some;
-        for (const int id : ids)
-            if (uniform_[static_cast<size_t>(id)] == uniform) some.push_back(id);
-        return some;
-    }
-    bool is_uniform_input(size_t i) const {
-        const auto is_still = [&](const codegen::Operand& input) {
-            return input.inner == Inner::broadcast || input.per_row;
-        };
-        const codegen::Operand& input = kernel_.inputs[i];
-        return is_still(input) &&
-               (input.by < 0 || is_still(kernel_.inputs[static_cast<size_t>(input.by)]));
-    }
-
-    // ---- element-wise
-    // ----------------------------------------------------------------------------
-    void emit_rows() {
-        code_.loop(hi_ - lo_, [&](Code& code, const Expr& index) {
-            const Expr row = code.let("row", lo_ + index);
-            Bases bases = operands_.at_position(code, row, kernel_.rank - 1);
-            const Expr& columns = operands_.extent(kernel_.rank - 1);
-            const Expr row_start = code.let("start", row * columns);
-            for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-                bases[kernel_.inputs.size() + k] = row_start;
-            emit_run(code, bases, i64(0), columns);
-        });
-    }
-
-    void emit_run(Code& outer, const Bases& bases, const Expr& from, const Expr& to) {
-        Code code = outer.inside();  // nothing is read in a run without elements
-        body_.emit(code, bases, {.at = i64(0)}, once_);
-        emit_pieces(code, from, to, [&](Code& inner, const Piece& piece) {
-            body_.emit(inner, bases, piece, each_);
-            for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-                operands_.store(inner, k, bases, piece, body_.result(k));
-        });
-        outer.when(from < to, std::move(code));
-    }
-
-    // Whole vectors, then the rest.
-    using EmitPiece = std::function<void(Code&, const Piece&)>;
-    void emit_pieces(Code& code, const Expr& from, const Expr& to, const EmitPiece& emit_piece) {
-        const Expr count = code.let("count", to - from), whole = code.let("whole", count / lanes_);
-        code.loop(whole, [&](Code& inner, const Expr& index) {
-            emit_piece(inner, {.at = inner.let("at", from + index * lanes_), .lanes = lanes_});
-        });
-        const Expr left = code.let("left", cast<int32_t>(count - whole * lanes_));
-        Code rest = code.inside();
-        emit_piece(rest, partial(rest, rest.let("at", from + whole * lanes_), lanes_, left));
-        code.when(left > 0, std::move(rest));
-    }
-
-    // ---- reductions
-    // ------------------------------------------------------------------------------
-    void emit_units() {
-        const int kept = kernel_.kept();
-        code_.loop(hi_ - lo_, [&](Code& code, const Expr& index) {
-            const Expr unit = code.let("unit", lo_ + index);
-            if (kernel_.lanes == Lanes::last)
-                return emit_row(code, operands_.at_position(code, unit, kept), {.at = i64(0)});
-            // A block of columns, vector by vector.
-            const Expr& columns = operands_.extent(kept - 1);
-            constexpr int kBlock = codegen::kColumnBlock;
-            const Expr blocks = code.let("blocks", (columns + (kBlock - 1)) / kBlock);
-            const Expr run =
-                code.let("run", cast<int64_t>(cast<uint64_t>(unit) / cast<uint64_t>(blocks)));
-            const Bases bases = operands_.at_position(code, run, kept - 1);
-            const Expr from = code.let("from", (unit - run * blocks) * kBlock);
-            emit_pieces(code, from, code.let("to", min(from + kBlock, columns)),
-                        [&](Code& inner, const Piece& piece) { emit_row(inner, bases, piece); });
-        });
-    }
-
-    // All walks over the reduced axes for one row, or for a vector of columns, which is `columns`.
-    void emit_row(Code& code, const Bases& bases, const Piece& columns) {
-        Expr count = i64(1);
-        for (int axis = kernel_.kept(); axis < kernel_.rank; ++axis)
-            count = count * operands_.extent(axis);
-        count = code.let("count", count);
-        for (const RowWalk& walk : plan_.walks) {
-            body_.emit(code, bases, columns, walk.row);
-            if (walk.walks()) emit_walk(code, walk, bases, columns, count);
-        }
-        for (const size_t k : plan_.outputs)
-            operands_.store(code, k, bases, columns, body_.result(k));
-    }
-
-    struct OpenWalk {
-        const RowWalk& walk;
-        std::vector<int> once, each;  // its instructions: those the same in a whole run, others
-        std::vector<Reducer> reducers = {};
+    struct Pointer {
+        std::string array;
+        Expr base;  // where the array is kMemory
+        Expr offset;  // i64, in elements
+    };
+    struct Cell {  // on the stack, of what a loop or a branch changes
+        std::string name;
+        loops::Type type;
     };
 
-    void emit_walk(Code& code, const RowWalk& walk, const Bases& bases, const Piece& columns,
-                   const Expr& count) {
-        OpenWalk open{walk, among(walk.elements, true), among(walk.elements, false)};
-        for (const codegen::Reduced& reduced : walk.reductions)
-            open.reducers.emplace_back(code, reduced, lanes_);
-        emit_reduced(code, open, kernel_.kept(), bases, columns, i64(0));
-        for (size_t r = 0; r < open.reducers.size(); ++r) {
-            const Reducer& reducer = open.reducers[r];
-            Reducer::State state = reducer.load(code);
-            if (kernel_.lanes == Lanes::last) state = reducer.of_all_lanes(code, std::move(state));
-            body_.set_reduced(static_cast<size_t>(walk.reductions[r].reduction),
-                              reducer.result(code, state, count));
+    const loops::Type& type_of(int id) const { return function_.type_of(id); }
+    Expr value(int id) const {
+        const Function::Known& known = function_.values[static_cast<size_t>(id)];
+        return known.is_constant ? constant(known.type, known.bits)
+                                 : values_[static_cast<size_t>(id)];
+    }
+    const Pointer& pointer(int id) const { return pointers_[static_cast<size_t>(id)]; }
+    void set(Code& code, int id, const Expr& value) {
+        values_[static_cast<size_t>(id)] = code.let("v", value);
+    }
+
+    void emit_block(Code& code, const loops::Block& block) {
+        for (const Inst& inst : block.insts) emit_inst(code, inst);
+    }
+
+    void emit_inst(Code& code, const Inst& inst) {
+        switch (inst.op) {
+            case Op::loop: return emit_loop(code, inst);
+            case Op::choose: return emit_choose(code, inst);
+            case Op::store:
+                return store(code, inst.args[0], pointer(inst.args[0]).offset, inst.args[1],
+                             inst.args.size() > 2 ? value(inst.args[2]) : Expr(), true);
+            case Op::scatter:
+                return store(code, inst.args[0], places(inst.args[0], inst.args[1]), inst.args[2],
+                             inst.args.size() > 3 ? value(inst.args[3]) : Expr(), false);
+            case Op::barrier: return code.add(Evaluate::make(barrier()));
+            case Op::at: {
+                Pointer to = pointer(inst.args[0]);
+                to.offset = code.let("at", to.offset + value(inst.args[1]));
+                pointers_[static_cast<size_t>(inst.results[0])] = to;
+                return;
+            }
+            default: set(code, inst.results[0], result_of(inst));
         }
     }
 
-    // Loops over the reduced axes from `axis` on; `place` numbers what lies outside of them.
-    void emit_reduced(Code& code, const OpenWalk& open, int axis, const Bases& bases,
-                      const Piece& columns, const Expr& place) {
-        const Expr& extent = operands_.extent(axis);
-        const Expr first = code.let("place", place * extent);
-        if (axis + 1 < kernel_.rank)
-            return code.loop(extent, [&](Code& inner, const Expr& index) {
-                emit_reduced(inner, open, axis + 1, operands_.moved(inner, bases, axis, index),
-                             columns, inner.let("place", first + index));
-            });
-        if (kernel_.lanes == Lanes::last) return emit_row_run(code, open, bases, first);
-        const auto take_row = [&](Code& each, const Expr& row) {
-            take(each, open, operands_.moved(each, bases, axis, row), columns,
-                 spread(cast<int32_t>(first + row), lanes_));
-        };
-        emit_groups(code, open, 1, take_row, [&](Code& inner, const Expr& from, const Expr& to) {
-            inner.loop(to - from, [&](Code& each, const Expr& index) {
-                take_row(each, each.let("row", from + index));
-            });
+    Expr result_of(const Inst& inst) const {
+        const loops::Type type = type_of(inst.results[0]);
+        const Type to = halide_backend::type_of(type);
+        std::vector<Expr> v;
+        for (const int id : inst.args) v.push_back(type_of(id).is_pointer ? Expr() : value(id));
+        const auto number = static_cast<int>(inst.number);
+        switch (inst.op) {
+            case Op::compute: return compute(inst.compute, type_of(inst.args[0]).kind, v);
+            case Op::convert: return Cast::make(to, v[0]);
+            case Op::bits: return Reinterpret::make(to, v[0]);
+            case Op::fence: return fenced(v[0], opaque_zero_);
+            case Op::widen: return widen(inst.dtype, v[0]);
+            case Op::shorten: return shorten(inst.dtype, v[0]);
+            case Op::lanes:
+                return neighbors(make_zero(halide_backend::type_of({type.kind})), type.lanes);
+            case Op::splat: return Broadcast::make(v[0], type.lanes);
+            case Op::lane: return Shuffle::make_extract_element(v[0], number);
+            case Op::half: return Shuffle::make_slice(v[0], number * type.lanes, 1, type.lanes);
+            case Op::load: return load(inst, type);
+            case Op::gather:
+                return element(inst.args[0], type, places(inst.args[0], inst.args[1]),
+                               everywhere(type.lanes));
+            case Op::thread: return thread(static_cast<Where>(inst.number));
+            case Op::from_thread:
+                return Call::make(to, "llvm.nvvm.shfl.sync.bfly.i32",
+                                  {Expr(-1), v[0], Expr(number), Expr(31)}, Call::Extern);
+            default:
+                throw runtime::InternalError(cat("HALIDE: ", name_of(inst.op), " is not printed"));
+        }
+    }
+
+    // ---- memory ----
+    Expr places(int pointer_id, int offsets) const {
+        const Expr lanes = value(offsets), first = pointer(pointer_id).offset;
+        const int count = lanes.type().lanes();
+        return Add::make(count == 1 ? first : Broadcast::make(first, count), lanes);
+    }
+    Expr element(int pointer_id, loops::Type type, const Expr& index, const Expr& mask) const {
+        const Pointer& from = pointer(pointer_id);
+        const Expr loaded = Load::make(memory_type(type.kind, type.lanes), from.array, index, {},
+                                       Halide::Parameter(), mask, ModulusRemainder());
+        const Expr there = from.base.defined() ? Let::make(kMemory, from.base, loaded) : loaded;
+        return type.kind == Kind::b1 ? Cast::make(halide_backend::type_of(type), there) : there;
+    }
+    Expr load(const Inst& inst, loops::Type type) const {
+        const Expr index = neighbors(pointer(inst.args[0]).offset, type.lanes);
+        if (inst.args.size() == 1)
+            return element(inst.args[0], type, index, everywhere(type.lanes));
+        const Expr mask = value(inst.args[1]);
+        return Select::make(mask, element(inst.args[0], type, index, mask), constant(type, 0));
+    }
+    void store(Code& code, int pointer_id, const Expr& index, int from, const Expr& mask,
+               bool is_dense) {
+        const Pointer& to = pointer(pointer_id);
+        const loops::Type type = type_of(from);
+        const Expr stored = Cast::make(memory_type(type.kind, type.lanes), value(from));
+        const Stmt statement = Store::make(
+            to.array, stored, is_dense ? neighbors(index, type.lanes) : index, Halide::Parameter(),
+            mask.defined() ? mask : everywhere(type.lanes), ModulusRemainder());
+        code.add(to.base.defined() ? LetStmt::make(kMemory, to.base, statement) : statement);
+    }
+
+    // ---- control ----
+    std::vector<Cell> cells_for(Code& code, const std::vector<int>& ids) {
+        std::vector<Cell> cells;
+        for (const int id : ids) {
+            const loops::Type type = type_of(id);
+            cells.push_back(
+                {code.allocate("cell", memory_type(type.kind, type.lanes), type.lanes), type});
+        }
+        return cells;
+    }
+    void put(Code& code, const std::vector<Cell>& cells, std::span<const int> ids) {
+        for (size_t c = 0; c < cells.size(); ++c) {
+            const loops::Type type = cells[c].type;
+            code.add(Store::make(cells[c].name,
+                                 Cast::make(memory_type(type.kind, type.lanes), value(ids[c])),
+                                 neighbors(Expr(0), type.lanes), Halide::Parameter(),
+                                 everywhere(type.lanes), ModulusRemainder()));
+        }
+    }
+    void get(Code& code, const std::vector<Cell>& cells, std::span<const int> ids) {
+        for (size_t c = 0; c < cells.size(); ++c) {
+            const loops::Type type = cells[c].type;
+            const Expr loaded = Load::make(memory_type(type.kind, type.lanes), cells[c].name,
+                                           neighbors(Expr(0), type.lanes), {}, Halide::Parameter(),
+                                           everywhere(type.lanes), ModulusRemainder());
+            set(code, ids[c],
+                type.kind == Kind::b1 ? Cast::make(halide_backend::type_of(type), loaded) : loaded);
+        }
+    }
+
+    void emit_loop(Code& code, const Inst& inst) {
+        const loops::Block& body = inst.blocks[0];
+        const std::span<const int> start = std::span(inst.args).subspan(3);
+        const std::span<const int> state = std::span(body.parameters).subspan(1);
+        const std::vector<Cell> cells = cells_for(code, inst.results);
+        put(code, cells, start);
+        const Expr from = value(inst.args[0]), to = value(inst.args[1]), step = value(inst.args[2]);
+        const Expr count = code.let("count", (to - from + step - 1) / step);
+        code.loop(count, [&](Code& inner, const Expr& index) {
+            set(inner, body.parameters[0], from + index * step);
+            get(inner, cells, state);
+            emit_block(inner, body);
+            put(inner, cells, body.results);
         });
+        get(code, cells, inst.results);
     }
 
-    // A run of a row, whose element 0 is number `first` of it.
-    void emit_row_run(Code& code, const OpenWalk& open, const Bases& bases, const Expr& first) {
-        body_.emit(code, bases, {.at = i64(0)}, open.once);
-        const auto take_piece = [&](Code& each, const Piece& piece) {
-            take(each, open, bases, piece,
-                 Ramp::make(cast<int32_t>(first + piece.at), Expr(1), lanes_));
+    // Nothing but numbers: both arms may be computed.
+    static bool is_pure(const loops::Block& block) {
+        return std::ranges::all_of(
+            block.insts, [](const Inst& inst) { return inst.op <= Op::half && inst.op != Op::at; });
+    }
+
+    void emit_choose(Code& code, const Inst& inst) {
+        const Expr condition = value(inst.args[0]);
+        const loops::Block &first = inst.blocks[0], &second = inst.blocks[1];
+        if (!inst.results.empty() && is_pure(first) && is_pure(second)) {
+            emit_block(code, first);
+            emit_block(code, second);
+            for (size_t r = 0; r < inst.results.size(); ++r) {
+                const int lanes = type_of(inst.results[r]).lanes;
+                set(code, inst.results[r],
+                    Select::make(lanes == 1 ? condition : Broadcast::make(condition, lanes),
+                                 value(first.results[r]), value(second.results[r])));
+            }
+            return;
+        }
+        const std::vector<Cell> cells = cells_for(code, inst.results);
+        const auto arm = [&](const loops::Block& block) {
+            Code inner = code.inside();
+            emit_block(inner, block);
+            put(inner, cells, block.results);
+            return inner.finish();
         };
-        emit_groups(code, open, lanes_, [&](Code& each, const Expr& at) {
-            take_piece(each, {.at = at, .lanes = lanes_});
-        }, [&](Code& inner, const Expr& from, const Expr& to) {
-            emit_pieces(inner, from, to, take_piece);
-        });
+        Stmt then = arm(first), otherwise = arm(second);
+        if (!then.defined()) then = Evaluate::make(0);
+        code.add(IfThenElse::make(condition, then, otherwise));
+        get(code, cells, inst.results);
     }
 
-    // The last axis in groups of kChain steps: whole ones step by step where the walk is short,
-    // one(code, at), others by a loop, some(code, from, to).
-    using EmitOne = std::function<void(Code&, const Expr& at)>;
-    using EmitSome = std::function<void(Code&, const Expr& from, const Expr& to)>;
-    void emit_groups(Code& code, const OpenWalk& open, int step, const EmitOne& one,
-                     const EmitSome& some) {
-        const Expr& extent = operands_.extent(kernel_.rank - 1);
-        if (open.reducers.empty()) return some(code, i64(0), extent);
-        const int group = step * kChain;
-        const auto chained = [&](Code& inner, const std::function<void()>& emit) {
-            for (const Reducer& reducer : open.reducers) reducer.start_chains(inner);
-            emit();
-            for (const Reducer& reducer : open.reducers) reducer.end_chains(inner);
+    // ---- threads ----
+    static Expr thread(Where where) {
+        const auto own = [](const std::string& name) {
+            return Cast::make(Halide::Int(64), Variable::make(Halide::Int(32), name));
         };
-        if (!open.walk.is_short())
-            return code.loop((extent + (group - 1)) / group, [&](Code& inner, const Expr& index) {
-                const Expr from = inner.let("from", index * group);
-                chained(inner,
-                        [&] { some(inner, from, inner.let("to", min(from + group, extent))); });
-            });
-        const Expr whole = code.let("whole", extent / group);
-        code.loop(whole, [&](Code& inner, const Expr& index) {
-            chained(inner, [&] {
-                for (int k = 0; k < kChain; ++k)
-                    one(inner, inner.let("at", index * group + k * step));
-            });
-        });
-        const Expr rest = code.let("rest", whole * group);
-        Code last = code.inside();
-        chained(last, [&] { some(last, rest, extent); });
-        code.when(rest < extent, std::move(last));
+        switch (where) {
+            case Where::thread: return own("t" + gpu_thread_name(0));
+            case Where::block: return own("b" + gpu_block_name(0));
+            case Where::blocks:
+                return Cast::make(Halide::Int(64),
+                                  Call::make(Halide::Int(32), "llvm.nvvm.read.ptx.sreg.nctaid.x",
+                                             {}, Call::PureExtern));
+            case Where::part: break;
+        }
+        throw runtime::InternalError("HALIDE: blocks share no rows");
+    }
+    static Expr barrier() {  // of the block, which is one team
+        return Call::make(Halide::Int(32), Call::gpu_thread_barrier,
+                          {Expr(static_cast<int>(CodeGen_GPU_Dev::MemoryFenceType::Shared))},
+                          Call::Intrinsic);
     }
 
-    // Adds the elements of a piece to the walk's reductions, and writes its outputs.
-    void take(Code& code, const OpenWalk& open, const Bases& bases, const Piece& piece,
-              const Expr& place) {
-        const Expr numbered = code.let("place", place);
-        body_.emit(code, bases, piece,
-                   kernel_.lanes == Lanes::last ? open.each : open.walk.elements);
-        for (size_t r = 0; r < open.reducers.size(); ++r)
-            open.reducers[r].take(code, body_.value(open.walk.reductions[r].arg), numbered,
-                                  kernel_.lanes == Lanes::last ? piece.mask : Expr());
-        for (const size_t k : open.walk.outputs)
-            operands_.store(code, k, bases, piece, body_.result(k));
-    }
+    const Function& function_;
+    std::vector<Expr> values_;
+    std::vector<Pointer> pointers_;
+    int64_t shared_bytes_ = 0;
+    Expr opaque_zero_;
+};
 
-    const KernelIR& kernel_;
-    codegen::RowPlan plan_;  // of reductions
-    int serial_ = 0;
-    const Expr lo_ = Variable::make(Halide::Int(64), "lo"),
-               hi_ = Variable::make(Halide::Int(64), "hi");
-    Code code_;
-    Operands operands_;
-    Body body_;
-    int lanes_ = 1;
-    std::vector<bool> uniform_;  // per instruction
-    std::vector<int> once_, each_;  // those that are, and the others
+// Halide lets LLVM contract products and sums for a GPU; a product with its rounding named is left
+// alone. LLVM has no fmod of its own there; libdevice's of f32 takes denormals for zero, that of
+// f64 is exact for f32 too.
+class ForPtx final : public IRMutator {
+    using IRMutator::visit;
+    Expr visit(const Call* call) override {
+        const Expr changed = IRMutator::visit(call);
+        const Call* op = changed.as<Call>();
+        if (op->is_intrinsic(Call::strict_mul) && op->type == Halide::Float(32))
+            return Call::make(op->type, "llvm.nvvm.mul.rn.f", op->args, Call::PureExtern);
+        if (op->name != "fmodf") return changed;
+        const Type f64 = Halide::Float(64);
+        return Cast::make(op->type,
+                          Call::make(f64, "__nv_fmod",
+                                     {Cast::make(f64, op->args[0]), Cast::make(f64, op->args[1])},
+                                     Call::PureExtern));
+    }
 };
 
 }  // namespace
 
 LoweredFunc emit(const codegen::KernelIR& kernel, int width) {
+    const Function function = loops::loops_of(kernel, {.width = width, .divides = false});
+    int serial = 0;
+    Code code(serial);
+    LoopEmitter emitter(function, code);
+    // Inputs, outputs, extents, strides: an array each; then the range of units.
+    constexpr const char* kArrays[] = {"inputs", "outputs", "extents", "strides"};
+    const size_t counts[] = {memory_inputs(kernel), kernel.outputs.size(),
+                             static_cast<size_t>(kernel.rank)};
+    size_t array = 0, place = 0;
+    const size_t numbers = function.parameters.size() - 2;
+    for (size_t p = 0; p < numbers; ++p) {
+        for (; array < 3 && place == counts[array]; place = 0) ++array;
+        const Type type = array < 2 ? Halide::Handle() : Halide::Int(64);
+        const Expr loaded = Load::make(type, kArrays[array], i64(static_cast<int64_t>(place++)), {},
+                                       Halide::Parameter(), const_true(), ModulusRemainder());
+        emitter.set_parameter(function.parameters[p], code.let(kArrays[array], loaded));
+    }
+    const Expr lo = Variable::make(Halide::Int(64), "lo"),
+               hi = Variable::make(Halide::Int(64), "hi");
+    emitter.set_parameter(function.parameters[numbers], lo);
+    emitter.set_parameter(function.parameters[numbers + 1], hi);
+    emitter.emit(code, code.let("zero", Halide::cast<int32_t>(hi >> 63)));
+    Stmt body = code.finish();
+    if (!body.defined()) body = Evaluate::make(0);
+
     std::vector<LoweredArgument> arguments;
-    const auto add = [&](const char* name, const Halide::Type& type) {
+    const auto add = [&](const char* name, const Type& type) {
         arguments.emplace_back(name, Halide::Argument::InputScalar, type, 0,
                                Halide::ArgumentEstimates{});
     };
-    for (const char* name : {"inputs", "outputs", "extents", "strides"})
-        add(name, Halide::Handle());
+    for (const char* name : kArrays) add(name, Halide::Handle());
     for (const char* name : {"lo", "hi"}) add(name, Halide::Int(64));
-    return {kKernelSymbol, arguments, KernelEmitter(kernel, width).run(),
-            Halide::LinkageType::External, Halide::NameMangling::C};
+    return {kKernelSymbol, arguments, body, Halide::LinkageType::External, Halide::NameMangling::C};
+}
+
+GpuKernel emit_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan) {
+    const Function function =
+        loops::loops_of(kernel, {.width = plan.vector, .divides = false, .gpu = plan});
+    int serial = 0;
+    Code code(serial);
+    LoopEmitter emitter(function, code);
+    GpuKernel result;
+    Expr extent;
+    for (const int id : function.parameters) {
+        // A dot keeps these names apart from those of lets.
+        const std::string name = cat("parameter.", id);
+        const bool is_pointer = function.type_of(id).is_pointer;
+        const Type type = is_pointer ? Halide::UInt(64) : Halide::Int(64);
+        const Expr own = Variable::make(type, name);
+        if (!is_pointer && !extent.defined()) extent = own;
+        emitter.set_parameter(id, is_pointer ? Reinterpret::make(Halide::Handle(), own) : own);
+        result.arguments.emplace_back(name, false, Halide::MemoryType::Auto, type, 0);
+    }
+    emitter.emit(code, code.let("zero", Halide::cast<int32_t>(extent >> 63)));
+    Stmt body = ForPtx().mutate(code.finish());
+    if (const auto words = static_cast<int>(emitter.shared_bytes() / 4); words > 0)
+        body = Allocate::make(kShared, Halide::Int(32), Halide::MemoryType::GPUShared,
+                              {Expr(words)}, const_true(), body);
+    const auto simt = [](const std::string& name, ForType type, Stmt inner) {
+        return For::make(name, 0, 1, type, Halide::Partition::Never, Halide::DeviceAPI::CUDA,
+                         std::move(inner));  // the launch has the extents
+    };
+    body = simt("t" + gpu_thread_name(0), ForType::GPUThread, std::move(body));
+    result.body = simt("b" + gpu_block_name(0), ForType::GPUBlock, std::move(body));
+    return result;
 }
 
 }  // namespace megjit::halide_backend

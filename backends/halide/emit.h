@@ -1,4 +1,4 @@
-// backends/halide/emit.h -- KernelIR to Halide's statements: the body of a KernelFn.
+// backends/halide/emit.h -- codegen's loops to Halide's statements.
 //
 // Statements, not Funcs and schedules: a kernel takes sizes, strides and offsets of 64 bits at run
 // time, and may write where it reads; a pipeline of Funcs has coordinates of 32 bits and outputs
@@ -7,14 +7,21 @@
 
 #include <Halide.h>
 
-#include "codegen/kernel_ir.h"
+#include "codegen/gpu_plan.h"
 
 namespace megjit::halide_backend {
 
 inline constexpr char kKernelSymbol[] = "megjit_kernel";
 
-// `width`: how many f32 a vector register holds. The kernel must be sound (codegen::fault_of) and
-// free of transcendental instructions.
+// The kernels must be sound (codegen::fault_of) and legal (codegen/legalize.h).
+// A codegen::KernelFn; `width`: how many f32 a vector register holds.
 Halide::Internal::LoweredFunc emit(const codegen::KernelIR& kernel, int width);
+
+struct GpuKernel {
+    Halide::Internal::Stmt body;
+    std::vector<Halide::Internal::DeviceArgument> arguments;  // those of codegen::Parameters::all
+};
+// The plan has one team a block, vectors of one element, and no parts.
+GpuKernel emit_gpu(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan);
 
 }  // namespace megjit::halide_backend

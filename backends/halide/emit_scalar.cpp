@@ -9,11 +9,11 @@ namespace megjit::halide_backend {
 namespace {
 
 using namespace Halide::Internal;
+using codegen::loops::Kind;
 using Halide::Expr;
 using Halide::Type;
 using runtime::DType;
 using runtime::ScalarOp;
-using runtime::ScalarType;
 
 Expr strict(Call::IntrinsicOp op, const Expr& a, const Expr& b) {
     return Call::make(a.type(), op, {a, b}, Call::PureIntrinsic);
@@ -49,7 +49,7 @@ Expr as_f32(const Expr& value) {
     return Reinterpret::make(Halide::Float(32, value.type().lanes()), value);
 }
 Expr unsigned_like(const Expr& value, uint32_t number) {
-    return constant(ScalarType::i32, number, value.type().lanes());
+    return constant({Kind::i32, value.type().lanes()}, number);
 }
 
 Expr bitwise(Call::IntrinsicOp op, const Expr& a, const Expr& b) {
@@ -61,16 +61,7 @@ Expr wrapping(const Expr& a, const Expr& b) {
     return as_i32(Node::make(bits(a), bits(b)));
 }
 
-// No CPU divides vectors of integers. A quotient of two i32 in double is off by less than 2^-52 of
-// itself, and at least 2^-31 of itself away from the next integer unless it is one: its floor is
-// exact.
-Expr divided(const Expr& a, const Expr& b) {
-    const Type f64 = Halide::Float(64, a.type().lanes());
-    return Cast::make(a.type(),
-                      llvm("llvm.floor.f64", {quotient(Cast::make(f64, a), Cast::make(f64, b))}));
-}
-
-Expr apply_f32(ScalarOp op, const Expr& a, const Expr& b) {
+Expr of_reals(ScalarOp op, const Expr& a, const Expr& b) {
     switch (op) {
         case ScalarOp::add: return strict(Call::strict_add, a, b);
         case ScalarOp::sub: return strict(Call::strict_sub, a, b);
@@ -85,12 +76,11 @@ Expr apply_f32(ScalarOp op, const Expr& a, const Expr& b) {
     }
 }
 
-Expr apply_i32(ScalarOp op, const Expr& a, const Expr& b) {
+Expr of_words(ScalarOp op, const Expr& a, const Expr& b) {
     switch (op) {
         case ScalarOp::add: return wrapping<Add>(a, b);
         case ScalarOp::sub: return wrapping<Sub>(a, b);
         case ScalarOp::mul: return wrapping<Mul>(a, b);
-        case ScalarOp::div: return divided(a, b);
         case ScalarOp::max: return Max::make(a, b);
         case ScalarOp::min: return Min::make(a, b);
         case ScalarOp::bit_and: return bitwise(Call::bitwise_and, a, b);
@@ -107,7 +97,34 @@ Expr apply_i32(ScalarOp op, const Expr& a, const Expr& b) {
     }
 }
 
-Expr apply_b1(ScalarOp op, const Expr& a, const Expr& b) {
+// Quotients and remainders have no sign.
+Expr of_indices(ScalarOp op, const Expr& a, const Expr& b) {
+    const Type type = a.type(), natural = Halide::UInt(64, type.lanes());
+    const auto unsigned_of = [&](auto make) {
+        return Cast::make(type, make(Cast::make(natural, a), Cast::make(natural, b)));
+    };
+    switch (op) {
+        case ScalarOp::add: return Add::make(a, b);
+        case ScalarOp::sub: return Sub::make(a, b);
+        case ScalarOp::mul: return Mul::make(a, b);
+        case ScalarOp::div: return unsigned_of([](Expr x, Expr y) { return Div::make(x, y); });
+        case ScalarOp::mod: return unsigned_of([](Expr x, Expr y) { return Mod::make(x, y); });
+        case ScalarOp::max: return Max::make(a, b);
+        case ScalarOp::min: return Min::make(a, b);
+        case ScalarOp::bit_and: return bitwise(Call::bitwise_and, a, b);
+        case ScalarOp::bit_or: return bitwise(Call::bitwise_or, a, b);
+        case ScalarOp::shl: return bitwise(Call::shift_left, a, Cast::make(natural, b));
+        case ScalarOp::shr_logical:
+            return Cast::make(
+                type, bitwise(Call::shift_right, Cast::make(natural, a), Cast::make(natural, b)));
+        case ScalarOp::lt: return LT::make(a, b);
+        case ScalarOp::le: return LE::make(a, b);
+        case ScalarOp::eq: return EQ::make(a, b);
+        default: return {};
+    }
+}
+
+Expr of_truths(ScalarOp op, const Expr& a, const Expr& b) {
     switch (op) {
         case ScalarOp::bit_and: return And::make(a, b);
         case ScalarOp::bit_or: return Or::make(a, b);
@@ -116,7 +133,7 @@ Expr apply_b1(ScalarOp op, const Expr& a, const Expr& b) {
     }
 }
 
-Expr apply_unary(ScalarOp op, const Expr& a) {
+Expr of_one(ScalarOp op, const Expr& a) {
     const Type type = a.type();
     const auto with_bits = [&](Call::IntrinsicOp how, uint32_t mask) {
         return as_f32(bitwise(how, as_i32(a), unsigned_like(a, mask)));
@@ -140,33 +157,39 @@ Expr apply_unary(ScalarOp op, const Expr& a) {
 
 }  // namespace
 
-Type type_of(ScalarType type, int lanes) {
-    return type == ScalarType::f32   ? Halide::Float(32, lanes)
-           : type == ScalarType::i32 ? Halide::Int(32, lanes)
-                                     : Halide::Bool(lanes);
-}
-
-Type storage_type(DType dtype, int lanes) {
-    switch (runtime::size_of(dtype)) {
-        case 1: return Halide::UInt(8, lanes);
-        case 2: return Halide::UInt(16, lanes);
-        default: return dtype == DType::f32 ? Halide::Float(32, lanes) : Halide::Int(32, lanes);
-    }
-}
-
-Expr spread(const Expr& value, int lanes) {
-    return value.type().lanes() == lanes ? value : Broadcast::make(value, lanes);
-}
-
-Expr constant(ScalarType type, uint32_t bits, int lanes) {
-    switch (type) {
-        case ScalarType::f32:
-            return spread(FloatImm::make(Halide::Float(32), std::bit_cast<float>(bits)), lanes);
-        case ScalarType::i32:
-            return spread(IntImm::make(Halide::Int(32), static_cast<int32_t>(bits)), lanes);
-        case ScalarType::b1: return spread(UIntImm::make(Halide::Bool(), bits != 0), lanes);
+Type type_of(codegen::loops::Type type) {
+    switch (type.kind) {
+        case Kind::b1: return Halide::Bool(type.lanes);
+        case Kind::i8: return Halide::UInt(8, type.lanes);
+        case Kind::i16: return Halide::UInt(16, type.lanes);
+        case Kind::i32: return Halide::Int(32, type.lanes);
+        case Kind::i64:
+        case Kind::index: return Halide::Int(64, type.lanes);
+        case Kind::f32: return Halide::Float(32, type.lanes);
+        case Kind::f64: return Halide::Float(64, type.lanes);
     }
     return {};
+}
+
+Type memory_type(Kind kind, int lanes) {
+    return kind == Kind::b1 ? Halide::UInt(8, lanes) : type_of({kind, lanes});
+}
+
+Expr constant(codegen::loops::Type type, uint64_t bits) {
+    const Type one = type_of({type.kind});
+    const Expr value = [&]() -> Expr {
+        switch (type.kind) {
+            case Kind::f32:
+                return FloatImm::make(one, std::bit_cast<float>(static_cast<uint32_t>(bits)));
+            case Kind::f64: return FloatImm::make(one, std::bit_cast<double>(bits));
+            case Kind::b1: return UIntImm::make(one, bits != 0);
+            case Kind::i8:
+            case Kind::i16: return UIntImm::make(one, bits);
+            case Kind::i32: return IntImm::make(one, static_cast<int32_t>(bits));
+            default: return IntImm::make(one, static_cast<int64_t>(bits));
+        }
+    }();
+    return type.lanes == 1 ? value : Broadcast::make(value, type.lanes);
 }
 
 Expr widen(DType dtype, const Expr& stored) {
@@ -192,7 +215,7 @@ Expr widen(DType dtype, const Expr& stored) {
 
 Expr shorten(DType dtype, const Expr& value) {
     const int lanes = value.type().lanes();
-    const Type stored = storage_type(dtype, lanes);
+    const Type stored = memory_type(codegen::loops::storage_of(dtype), lanes);
     switch (dtype) {
         case DType::f32:
         case DType::i32: return value;
@@ -210,25 +233,23 @@ Expr shorten(DType dtype, const Expr& value) {
 }
 
 Expr fenced(const Expr& value, const Expr& opaque_zero) {
-    return as_f32(
-        bitwise(Call::bitwise_xor, as_i32(value), spread(opaque_zero, value.type().lanes())));
+    const int lanes = value.type().lanes();
+    return as_f32(bitwise(Call::bitwise_xor, as_i32(value),
+                          lanes == 1 ? opaque_zero : Broadcast::make(opaque_zero, lanes)));
 }
 
-Expr apply(ScalarOp op, const Expr& a, const Expr& b) {
-    return a.type().is_bool()    ? apply_b1(op, a, b)
-           : a.type().is_float() ? apply_f32(op, a, b)
-                                 : apply_i32(op, a, b);
-}
-
-Expr emit(const runtime::ScalarInst& inst, std::span<const Expr> v) {
-    switch (inst.op) {
-        case ScalarOp::constant: return constant(inst.type, inst.bits);
-        case ScalarOp::select: return Select::make(v[0], v[1], v[2]);
-        case ScalarOp::narrow: return widen(DType::f16, shorten(DType::f16, v[0]));
-        case ScalarOp::fma: return llvm("llvm.fma.f32", {v[0], v[1], v[2]});
-        default:
-            return runtime::arity_of(inst.op) == 1 ? apply_unary(inst.op, v[0])
-                                                   : apply(inst.op, v[0], v[1]);
+Expr compute(ScalarOp op, Kind kind, std::span<const Expr> v) {
+    if (op == ScalarOp::select) return Select::make(v[0], v[1], v[2]);
+    if (op == ScalarOp::narrow) return widen(DType::f16, shorten(DType::f16, v[0]));
+    if (op == ScalarOp::fma) return llvm("llvm.fma.f32", {v[0], v[1], v[2]});
+    if (kind == Kind::f64 && op == ScalarOp::floor) return llvm("llvm.floor.f64", {v[0]});
+    if (runtime::arity_of(op) == 1) return of_one(op, v[0]);
+    switch (kind) {
+        case Kind::f32:
+        case Kind::f64: return of_reals(op, v[0], v[1]);
+        case Kind::i32: return of_words(op, v[0], v[1]);
+        case Kind::b1: return of_truths(op, v[0], v[1]);
+        default: return of_indices(op, v[0], v[1]);
     }
 }
 

@@ -1,4 +1,5 @@
 // The C ABI of libmegjit_halide.so.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <exception>
@@ -8,7 +9,6 @@
 
 #include "backends/halide/abi.h"
 #include "backends/halide/emit.h"
-#include "backends/halide/emit_gpu.h"
 #include "codegen/legalize.h"
 #include "runtime/error.h"
 #include "runtime/isa.h"
@@ -21,8 +21,10 @@ std::atomic<int> bound{static_cast<int>(runtime::Isa::amx)};
 Halide::Target cpu_target() {
     using enum Halide::Target::Feature;
     Halide::Target host = Halide::get_host_target();
-    const auto isa = static_cast<runtime::Isa>(bound.load());
-    if (isa >= runtime::machine_isa()) return host;
+    const auto isa = std::min(static_cast<runtime::Isa>(bound.load()), runtime::machine_isa());
+    // Halide tells AVX-512 from the CPU's model, which a virtual machine may hide.
+    const bool is_sure = isa >= runtime::Isa::avx512 || !host.has_feature(AVX512);
+    if (isa >= runtime::machine_isa() && is_sure) return host;
     host = Halide::Target(host.os, host.arch, host.bits, {SSE41, AVX, AVX2, FMA, F16C});
     if (isa >= runtime::Isa::avx512)
         for (const auto feature : {AVX512, AVX512_Skylake}) host.set_feature(feature);
@@ -73,11 +75,11 @@ std::string source_of(std::string_view text) {
 
 // sm_80 is the newest architecture but one that Halide knows; drivers compile it for all later
 // ones.
-std::string ptx_of(std::string_view text, Team team) {
+std::string ptx_of(std::string_view text, const codegen::GpuPlan& plan) {
     using enum Halide::Target::Feature;
     const auto generator = Halide::Internal::new_CodeGen_PTX_Dev(
         host().with_feature(CUDA).with_feature(CUDACapability80));
-    GpuKernel kernel = emit_gpu(kernel_of(text), team);
+    GpuKernel kernel = emit_gpu(kernel_of(text), plan);
     generator->init_module();
     generator->add_kernel(kernel.body, kKernelSymbol, kernel.arguments);
     const std::vector<char> ptx = generator->compile_to_src();
@@ -131,10 +133,14 @@ MEGJIT_EXPORT int megjit_halide_source(const char* kernel, size_t bytes, megjit_
     return answer(sink, to, [&] { return source_of({kernel, bytes}); });
 }
 
-MEGJIT_EXPORT int megjit_halide_ptx(const char* kernel, size_t bytes, int columns, int parts,
+MEGJIT_EXPORT int megjit_halide_ptx(const char* kernel, size_t bytes, const megjit_halide_gpu* gpu,
                                     megjit_halide_sink sink, void* to) {
-    return answer(sink, to,
-                  [&] { return ptx_of({kernel, bytes}, {.columns = columns, .parts = parts}); });
+    return answer(sink, to, [&] {
+        return ptx_of({kernel, bytes}, {.cover = static_cast<megjit::codegen::Cover>(gpu->cover),
+                                        .wide = true,
+                                        .threads = gpu->threads,
+                                        .team = gpu->team});
+    });
 }
 
 }  // extern "C"

@@ -6,105 +6,107 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 
 namespace megjit::mlir_backend {
 
 using namespace mlir;
+using codegen::loops::Kind;
 using runtime::DType;
-using runtime::ScalarInst;
 using runtime::ScalarOp;
-using runtime::ScalarProgram;
-using runtime::ScalarType;
 using FCmp = arith::CmpFPredicate;
 using ICmp = arith::CmpIPredicate;
 
-Type ScalarEmitter::storage_type(DType dtype) const {
-    switch (runtime::size_of(dtype)) {
-        case 1: return b_.getI8Type();
-        case 2: return b_.getI16Type();
-        default: return dtype == DType::f32 ? Type(b_.getF32Type()) : Type(b_.getI32Type());
-    }
-}
-
-Value ScalarEmitter::ints(int64_t value, Type element) {
-    const VectorType type = vector_of(element);
-    return arith::ConstantOp::create(
-        b_, DenseElementsAttr::get(type, b_.getIntegerAttr(element, value).getValue()));
-}
-
-Value ScalarEmitter::constant(ScalarType type, uint32_t bits) {
-    switch (type) {
-        case ScalarType::f32:
-            return arith::ConstantOp::create(
-                b_, DenseElementsAttr::get(
-                        vector_of(b_.getF32Type()),
-                        llvm::APFloat(llvm::APFloat::IEEEsingle(), llvm::APInt(32, bits))));
-        case ScalarType::i32: return ints(static_cast<int32_t>(bits), b_.getI32Type());
-        case ScalarType::b1:
-            return arith::ConstantOp::create(
-                b_, DenseElementsAttr::get(vector_of(b_.getI1Type()), bits != 0));
+Type ScalarEmitter::element_of(Kind kind) const {
+    switch (kind) {
+        case Kind::b1: return b_.getI1Type();
+        case Kind::i8: return b_.getI8Type();
+        case Kind::i16: return b_.getI16Type();
+        case Kind::i32: return b_.getI32Type();
+        case Kind::i64:
+        case Kind::index: return b_.getI64Type();
+        case Kind::f32: return b_.getF32Type();
+        case Kind::f64: return b_.getF64Type();
     }
     return {};
 }
 
+Type ScalarEmitter::type_of(codegen::loops::Type type) const {
+    if (type.is_pointer) return LLVM::LLVMPointerType::get(b_.getContext());
+    const Type element = element_of(type.kind);
+    return type.lanes == 1 ? element : VectorType::get({type.lanes}, element);
+}
+
+Type ScalarEmitter::like(Value value, Type element) const {
+    const auto vector = dyn_cast<VectorType>(value.getType());
+    return vector ? VectorType::get(vector.getShape(), element) : element;
+}
+
+Value ScalarEmitter::constant(codegen::loops::Type type, uint64_t bits) {
+    const Type element = element_of(type.kind);
+    const auto number = [&]() -> TypedAttr {
+        if (auto real = dyn_cast<FloatType>(element))
+            return FloatAttr::get(element,
+                                  llvm::APFloat(real.getFloatSemantics(),
+                                                llvm::APInt(real.getWidth(), bits, false, true)));
+        const unsigned width = element.getIntOrFloatBitWidth();
+        return IntegerAttr::get(element, llvm::APInt(width, bits, false, true));
+    }();
+    if (type.lanes == 1) return arith::ConstantOp::create(b_, number);
+    return arith::ConstantOp::create(
+        b_, SplatElementsAttr::get(VectorType::get({type.lanes}, element), number));
+}
+
+Value ScalarEmitter::convert(Kind from, codegen::loops::Type to, Value value) {
+    const Type type = type_of(to);
+    const auto is_real = [](Kind kind) { return kind == Kind::f32 || kind == Kind::f64; };
+    const auto bits = [&](Type of) { return getElementTypeOrSelf(of).getIntOrFloatBitWidth(); };
+    const bool grows = bits(type) > bits(value.getType());
+    if (is_real(from) && is_real(to.kind))
+        return grows ? Value(arith::ExtFOp::create(b_, type, value, arith::FastMathFlagsAttr()))
+                     : Value(arith::TruncFOp::create(b_, type, value));
+    if (is_real(to.kind)) return arith::SIToFPOp::create(b_, type, value);
+    if (is_real(from)) return arith::FPToSIOp::create(b_, type, value);
+    if (bits(type) == bits(value.getType())) return value;
+    return grows ? Value(arith::ExtSIOp::create(b_, type, value))
+                 : Value(arith::TruncIOp::create(b_, type, value));
+}
+
 Value ScalarEmitter::widen(DType dtype, Value stored) {
-    const VectorType i32 = vector_of(b_.getI32Type()), f32 = vector_of(b_.getF32Type());
+    const Type i32 = like(stored, b_.getI32Type());
     switch (dtype) {
-        case DType::f32:
-        case DType::i32: return stored;
         case DType::f16:
             return fenced(arith::ExtFOp::create(
-                b_, f32, arith::BitcastOp::create(b_, vector_of(b_.getF16Type()), stored),
+                b_, like(stored, b_.getF32Type()),
+                arith::BitcastOp::create(b_, like(stored, b_.getF16Type()), stored),
                 arith::FastMathFlagsAttr()));
         case DType::i16:
         case DType::i8: return arith::ExtSIOp::create(b_, i32, stored);
         case DType::u8:
         case DType::u16: return arith::ExtUIOp::create(b_, i32, stored);
-        case DType::bf16:
-        case DType::b8:
-        case DType::c64: break;  // not legal
+        default: return {};  // stored as computed, or not legal
     }
-    return {};
 }
 
 Value ScalarEmitter::shorten(DType dtype, Value value) {
-    switch (dtype) {
-        case DType::f32:
-        case DType::i32: return value;
-        case DType::f16:
-            return arith::BitcastOp::create(
-                b_, storage_vector(dtype),
-                arith::TruncFOp::create(b_, vector_of(b_.getF16Type()), fenced(value)));
-        case DType::i16:
-        case DType::u16:
-        case DType::i8:
-        case DType::u8: return arith::TruncIOp::create(b_, storage_vector(dtype), value);
-        case DType::bf16:
-        case DType::b8:
-        case DType::c64: break;  // not legal
-    }
-    return {};
+    const Type stored = like(value, element_of(codegen::loops::storage_of(dtype)));
+    if (dtype != DType::f16) return arith::TruncIOp::create(b_, stored, value);
+    return arith::BitcastOp::create(
+        b_, stored, arith::TruncFOp::create(b_, like(value, b_.getF16Type()), fenced(value)));
 }
 
-Value ScalarEmitter::emit(const ScalarProgram& program, int id, ArrayRef<Value> v) {
-    const ScalarInst& inst = program[id];
-    if (inst.op == ScalarOp::constant) return constant(inst.type, inst.bits);
-    if (inst.op == ScalarOp::select) {
-        const Value chosen = arith::SelectOp::create(b_, v[0], v[1], v[2]);
-        return inst.type == ScalarType::f32 && program.is_extremum(id) ? fenced(chosen) : chosen;
+Value ScalarEmitter::compute(ScalarOp op, Kind kind, ArrayRef<Value> v) {
+    if (op == ScalarOp::select) return arith::SelectOp::create(b_, v[0], v[1], v[2]);
+    if (op == ScalarOp::narrow) return widen(DType::f16, shorten(DType::f16, v[0]));
+    switch (kind) {
+        case Kind::f32:
+        case Kind::f64: return of_reals(op, v);
+        case Kind::b1: return of_truths(op, v);
+        default: return of_integers(op, kind != Kind::i32, v);
     }
-    if (inst.op == ScalarOp::narrow) return widen(DType::f16, shorten(DType::f16, v[0]));
-    switch (program[inst.args[0]].type) {
-        case ScalarType::f32: return emit_f32(inst.op, v);
-        case ScalarType::i32: return emit_i32(inst.op, v);
-        case ScalarType::b1: return emit_b1(inst.op, v);
-    }
-    return {};
 }
 
-// LLVM takes the larger of (the larger of x and 0) and 0 for the larger of x and 0, whatever its
-// comparisons say of NaN and of the sign of 0, and computes in half what comes from half or goes
-// there: not across a fence.
+// LLVM computes in half what comes from half or goes there: not across a fence.
 Value ScalarEmitter::fenced(Value x) {
     return LLVM::CallIntrinsicOp::create(b_, x.getType(), b_.getStringAttr("llvm.arithmetic.fence"),
                                          ValueRange{x})
@@ -112,8 +114,9 @@ Value ScalarEmitter::fenced(Value x) {
 }
 
 Value ScalarEmitter::truncated(Value x) {
-    const VectorType i32 = vector_of(b_.getI32Type());
-    if (!target_.truncates) return arith::FPToSIOp::create(b_, i32, x);
+    const auto vector = dyn_cast<VectorType>(x.getType());
+    if (!target_.truncates || !vector)
+        return arith::FPToSIOp::create(b_, like(x, b_.getI32Type()), x);
     const bool is_wide = target_.native == 16;
     const auto one = [&](Value lanes) {
         SmallVector<Value> operands = {lanes};
@@ -132,8 +135,8 @@ Value ScalarEmitter::truncated(Value x) {
                    operands)
             .getResult(0);
     };
-    if (target_.width == target_.native) return one(x);
-    SmallVector<int64_t> places(static_cast<size_t>(target_.width));
+    if (vector.getNumElements() == target_.native) return one(x);
+    SmallVector<int64_t> places(static_cast<size_t>(vector.getNumElements()));
     std::iota(places.begin(), places.end(), 0);
     const ArrayRef<int64_t> all(places), low = all.take_front(all.size() / 2),
                                          high = all.drop_front(all.size() / 2);
@@ -141,7 +144,7 @@ Value ScalarEmitter::truncated(Value x) {
                                      one(vector::ShuffleOp::create(b_, x, x, high)), all);
 }
 
-Value ScalarEmitter::emit_f32(ScalarOp op, ArrayRef<Value> v) {
+Value ScalarEmitter::of_reals(ScalarOp op, ArrayRef<Value> v) {
     const auto compare = [&](FCmp predicate) {
         return arith::CmpFOp::create(b_, predicate, v[0], v[1]);
     };
@@ -166,23 +169,12 @@ Value ScalarEmitter::emit_f32(ScalarOp op, ArrayRef<Value> v) {
         case ScalarOp::ne: return compare(FCmp::UNE);
         case ScalarOp::f32_to_i32: return truncated(v[0]);
         case ScalarOp::bits_f32_to_i32:
-            return arith::BitcastOp::create(b_, vector_of(b_.getI32Type()), v[0]);
+            return arith::BitcastOp::create(b_, like(v[0], b_.getI32Type()), v[0]);
         default: return {};  // not legal
     }
 }
 
-// No CPU divides vectors of integers. A quotient of two i32 in double is off by less than 2^-52 of
-// itself, and at least 2^-31 of itself away from the next integer unless it is one: its floor is
-// exact.
-Value ScalarEmitter::divided(Value a, Value b) {
-    const VectorType f64 = vector_of(b_.getF64Type());
-    const Value quotient = arith::DivFOp::create(b_, arith::SIToFPOp::create(b_, f64, a),
-                                                 arith::SIToFPOp::create(b_, f64, b));
-    return arith::FPToSIOp::create(b_, vector_of(b_.getI32Type()),
-                                   math::FloorOp::create(b_, quotient));
-}
-
-Value ScalarEmitter::emit_i32(ScalarOp op, ArrayRef<Value> v) {
+Value ScalarEmitter::of_integers(ScalarOp op, bool is_index, ArrayRef<Value> v) {
     const auto compare = [&](ICmp predicate) {
         return arith::CmpIOp::create(b_, predicate, v[0], v[1]);
     };
@@ -190,7 +182,10 @@ Value ScalarEmitter::emit_i32(ScalarOp op, ArrayRef<Value> v) {
         case ScalarOp::add: return arith::AddIOp::create(b_, v[0], v[1]);
         case ScalarOp::sub: return arith::SubIOp::create(b_, v[0], v[1]);
         case ScalarOp::mul: return arith::MulIOp::create(b_, v[0], v[1]);
-        case ScalarOp::div: return divided(v[0], v[1]);
+        case ScalarOp::div:
+            if (!is_index) return {};  // not made for us (Target::divides)
+            return arith::DivUIOp::create(b_, v[0], v[1]);
+        case ScalarOp::mod: return arith::RemUIOp::create(b_, v[0], v[1]);
         case ScalarOp::max: return arith::MaxSIOp::create(b_, v[0], v[1]);
         case ScalarOp::min: return arith::MinSIOp::create(b_, v[0], v[1]);
         case ScalarOp::bit_and: return arith::AndIOp::create(b_, v[0], v[1]);
@@ -204,20 +199,20 @@ Value ScalarEmitter::emit_i32(ScalarOp op, ArrayRef<Value> v) {
         case ScalarOp::eq: return compare(ICmp::eq);
         case ScalarOp::ne: return compare(ICmp::ne);
         case ScalarOp::i32_to_f32:
-            return arith::SIToFPOp::create(b_, vector_of(b_.getF32Type()), v[0]);
+            return arith::SIToFPOp::create(b_, like(v[0], b_.getF32Type()), v[0]);
         case ScalarOp::bits_i32_to_f32:
-            return arith::BitcastOp::create(b_, vector_of(b_.getF32Type()), v[0]);
+            return arith::BitcastOp::create(b_, like(v[0], b_.getF32Type()), v[0]);
         default: return {};
     }
 }
 
-Value ScalarEmitter::emit_b1(ScalarOp op, ArrayRef<Value> v) {
+Value ScalarEmitter::of_truths(ScalarOp op, ArrayRef<Value> v) {
     switch (op) {
         case ScalarOp::bit_and: return arith::AndIOp::create(b_, v[0], v[1]);
         case ScalarOp::bit_or: return arith::OrIOp::create(b_, v[0], v[1]);
         case ScalarOp::bit_xor: return arith::XOrIOp::create(b_, v[0], v[1]);
         case ScalarOp::b1_to_i32:
-            return arith::ExtUIOp::create(b_, vector_of(b_.getI32Type()), v[0]);
+            return arith::ExtUIOp::create(b_, like(v[0], b_.getI32Type()), v[0]);
         default: return {};
     }
 }

@@ -7,11 +7,6 @@
 
 namespace megjit::mlir_backend {
 
-// The plan that its kernels follow, and an image of it without code.
-codegen::GpuPlan mlir_gpu_plan_of(const codegen::KernelIR& kernel,
-                                  const codegen::LaunchShape& launch);
-codegen::GpuImage mlir_gpu_image_of(const codegen::GpuPlan& plan);
-
 class MlirGpuCompiler final : public codegen::GpuCompiler {
 public:
     MlirGpuCompiler() = default;

@@ -1,6 +1,6 @@
 // C's fmod of two f32 by long division of mantissas: 40 bits of the difference of exponents at a
 // time, in 64-bit integers. Every step is exact, and so is the result.
-#include "backends/mlir/gpu_emit.h"
+#include "backends/mlir/emit.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -106,16 +106,17 @@ void emit_gpu_fmod(ImplicitLocOpBuilder& b, Operation* module) {
     for (arith::RemFOp op : remainders) {
         const OpBuilder::InsertionGuard restore(b);
         b.setInsertionPoint(op);
-        const auto type = cast<VectorType>(op.getType());
+        const auto remainder = [&](Value x, Value y) -> Value {
+            return LLVM::CallOp::create(b, TypeRange{x.getType()}, kFmod, ValueRange{x, y})
+                .getResult();
+        };
+        const auto type = dyn_cast<VectorType>(op.getType());
         SmallVector<Value> lanes;
-        for (int64_t lane = 0; lane < type.getNumElements(); ++lane) {
-            const Value x = vector::ExtractOp::create(b, op.getLhs(), lane),
-                        y = vector::ExtractOp::create(b, op.getRhs(), lane);
-            lanes.push_back(
-                LLVM::CallOp::create(b, TypeRange{type.getElementType()}, kFmod, ValueRange{x, y})
-                    .getResult());
-        }
-        op.replaceAllUsesWith(vector::FromElementsOp::create(b, type, lanes).getResult());
+        for (int64_t lane = 0; type && lane < type.getNumElements(); ++lane)
+            lanes.push_back(remainder(vector::ExtractOp::create(b, op.getLhs(), lane),
+                                      vector::ExtractOp::create(b, op.getRhs(), lane)));
+        op.replaceAllUsesWith(type ? vector::FromElementsOp::create(b, type, lanes).getResult()
+                                   : remainder(op.getLhs(), op.getRhs()));
         op.erase();
     }
 }

@@ -1,6 +1,6 @@
 #include "backends/mlir/gpu_lower.h"
 
-#include "backends/mlir/gpu_emit.h"
+#include "backends/mlir/emit.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"

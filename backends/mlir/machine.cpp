@@ -73,7 +73,7 @@ struct Machine::State {
         host.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
         target = must(host.createTargetMachine(), "making a code generator for this CPU");
         const int lanes = isa >= runtime::Isa::avx512 ? 16 : 8;
-        vectors = {.width = lanes, .native = lanes, .truncates = true};
+        vectors = {.native = lanes, .truncates = true};
         version = cat("LLVM ", LLVM_VERSION_STRING, " ", host.getCPU(), " ",
                       std::hash<std::string>()(host.getFeatures().getString()));
         jit = must(llvm::orc::LLJITBuilder()

@@ -14,18 +14,6 @@ using namespace codegen;
 using runtime::cat;
 using runtime::DeviceError;
 
-GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan) {
-    GpuImage image;
-    image.cover = plan.cover;
-    image.per_block =
-        plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
-    image.block[0] = static_cast<uint32_t>(plan.threads);
-    image.parts = static_cast<uint32_t>(plan.parts);
-    if (plan.parts > 1)
-        image.part_bytes = static_cast<uint32_t>(plan.slots() * part_words(kernel)) * 4;
-    return image;
-}
-
 NvrtcCompiler::NvrtcCompiler()
     : NvrtcCompiler(runtime::candidates_of(runtime::NvidiaLibrary::nvrtc)) {}
 NvrtcCompiler::NvrtcCompiler(std::vector<std::filesystem::path> candidates)

@@ -17,9 +17,6 @@ namespace megjit::nvrtc {
 
 class Library;
 
-// The image but for its code.
-codegen::GpuImage image_of(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan);
-
 class NvrtcCompiler final : public codegen::GpuCompiler {
 public:
     NvrtcCompiler();

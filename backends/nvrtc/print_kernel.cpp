@@ -1,270 +1,290 @@
+// One statement for each instruction of codegen's loops. Values are named v and their number;
+// vectors are Packs, and what is done to each of their lanes stands in loops that the compiler
+// unrolls.
 #include "backends/nvrtc/print_kernel.h"
 
 #include <vector>
 
-#include "backends/nvrtc/print_elements.h"
 #include "backends/nvrtc/print_scalar.h"
 #include "runtime/error.h"
 
 namespace megjit::nvrtc {
 namespace {
 
-using namespace codegen;
-using namespace runtime;
+using namespace codegen::loops;
+using codegen::GpuPlan;
+using codegen::KernelIR;
+using runtime::cat;
 
-// The type of a lane of an accumulator, or of a chain.
-std::string type_of(const Accumulator& by, bool is_lane) {
-    constexpr std::string_view kNames[] = {"Add", "Mul", "Max", "Min", "First<true", "First<false"};
-    const std::string_view value = by.type == ScalarType::i32 ? "int"
-                                   : by.wide && is_lane       ? "double"
-                                                              : "float";
-    const std::string_view name = kNames[static_cast<int>(by.join)];
-    return by.has_place() ? cat(name, ", ", value, ">") : cat("Value<", name, ", ", value, ">");
-}
-
-std::string neutral(const Accumulator& by) {
-    const double value = by.neutral();
-    if (by.type == ScalarType::i32)
-        return value == INT32_MIN ? "-2147483647 - 1" : cat(static_cast<int64_t>(value));
-    if (value == value && value - value == 0) return cat(static_cast<int64_t>(value));
-    return value < 0 ? "__uint_as_float(0xFF800000u)" : "__uint_as_float(0x7F800000u)";
-}
-
-// Words of 4 bytes that a lane takes.
-int words_of(const Accumulator& by) { return by.has_place() || by.wide ? 2 : 1; }
-
-class Printer final : ElementPrinter {
+class Printer {
 public:
-    using ElementPrinter::ElementPrinter;
+    explicit Printer(const Function& function)
+        : function_(function), aliases_(function.values.size()) {
+        // They are long long, whatever the code counts with.
+        for (const int id : function.parameters)
+            if (type_of(id) == Type{}) alias(id, cat("Index(v", id, ")"));
+    }
 
-    std::string run(std::string_view entry) {
-        signature(entry);
-        line(cat("typedef ", plan_.wide ? "long long" : "int", " Index;"));
-        line(cat("typedef unsigned ", plan_.wide ? "long long" : "int", " Count;"));
-        if (kernel_.reduced) reductions();
-        else elementwise();
+    std::string run(const GpuPlan& plan, std::string_view entry) {
+        std::string parameters;
+        for (const int id : function_.parameters)
+            parameters +=
+                cat(parameters.empty() ? "" : ", ", parameter_type(type_of(id)), " v", id);
+        text_ = cat("extern \"C\" __global__ void __launch_bounds__(", plan.threads, ") ", entry,
+                    "(", parameters, ") {\n");
+        line(cat("typedef ", plan.wide ? "long long" : "int", " Index;"));
+        line(cat("typedef unsigned ", plan.wide ? "long long" : "int", " Count;"));
+        for (const Function::Room& room : function_.rooms)
+            line(cat(room.is_shared ? "__shared__ " : "", name_of(type_of(room.value).kind), " v",
+                     room.value, "[", room.elements, "];"));
+        print_block(function_.body);
         return text_ + "}\n";
     }
 
 private:
-    bool is_columns() const { return plan_.cover == Cover::columns; }
-    bool is_warp() const { return plan_.cover == Cover::rows && plan_.team == 32; }
-
-    void signature(std::string_view entry) {
-        std::vector<std::string> parameters;
-        for (size_t i = 0; i < memory_inputs(kernel_); ++i)
-            parameters.push_back(cat("const ", storage_name(kernel_.inputs[i].dtype), "* in", i));
-        for (size_t k = 0; k < kernel_.outputs.size(); ++k)
-            parameters.push_back(cat(storage_name(kernel_.outputs[k].dtype), "* out", k));
-        for (int axis = 0; axis < kernel_.rank; ++axis)
-            parameters.push_back(cat("long long n", axis));
-        for (size_t at = 0; at < operands_; ++at)
-            for (int axis = 0; axis < kernel_.rank; ++axis)
-                parameters.push_back(cat("long long s", at, "_", axis));
-        for (size_t i = 0; i < kernel_.inputs.size(); ++i)
-            if (kernel_.inputs[i].by >= 0) parameters.push_back(cat("long long g", i));
-        if (plan_.parts > 1)
-            parameters.insert(parameters.end(), {"int* parts", "unsigned* tickets"});
-        if (parameters.size() > kMaxGpuParameters)
-            throw DeviceError(cat("NVRTC: a kernel has ", parameters.size(),
-                                  " parameters; a GPU takes ", kMaxGpuParameters));
-        text_ =
-            cat("extern \"C\" __global__ void __launch_bounds__(", plan_.threads, ") ", entry, "(");
-        for (size_t p = 0; p < parameters.size(); ++p) text_ += (p ? ", " : "") + parameters[p];
-        text_ += ") {\n";
+    const Type& type_of(int id) const { return function_.type_of(id); }
+    std::string type_name(int id) const {
+        const Type& type = type_of(id);
+        if (type.is_pointer) return cat(name_of(type.kind), "*");
+        return type.lanes > 1 ? cat("Pack<", type.lanes, ", ", name_of(type.kind), ">")
+                              : std::string(name_of(type.kind));
+    }
+    // Words of 8 bytes.
+    static std::string parameter_type(const Type& type) {
+        return type.is_pointer ? cat(name_of(type.kind), "*") : "long long";
     }
 
-    void elementwise() {
-        const RowWalk& walk = rows_.walks[0];
-        row_values(walk);  // constants
-        line(cat("const Index count = ", product(0, kernel_.rank), ";"));
-        const std::string first = cat("Index(blockIdx.x) * ", plan_.threads, " + threadIdx.x");
-        line(
-            cat("for (Index j = ", plan_.vector > 1 ? cat("(", first, ") * ", plan_.vector) : first,
-                "; j < count; j += Index(gridDim.x) * ", plan_.threads * plan_.vector, ") {"));
+    static std::string indented(int depth, const std::string& text) {
+        return std::string(static_cast<size_t>(4 * depth), ' ').append(text) += '\n';
+    }
+    void line(const std::string& text) { text_ += indented(depth_, text); }
+
+    // ---- values ----
+    // In lane k of a vector.
+    std::string value(int id) const {
+        const Function::Known& known = function_.values[static_cast<size_t>(id)];
+        if (known.is_constant) return literal(known.type.kind, known.bits);
+        if (const std::string& alias = aliases_[static_cast<size_t>(id)]; !alias.empty())
+            return alias;
+        return cat("v", id, known.type.lanes > 1 ? ".at[k]" : "");
+    }
+    // A value with all its lanes; one that has no name yet gets it.
+    std::string whole(int id) {
+        const Function::Known& known = function_.values[static_cast<size_t>(id)];
+        if (known.type.lanes == 1) return value(id);
+        if (known.is_constant || !aliases_[static_cast<size_t>(id)].empty()) {
+            const std::string name = cat("w", names_++);
+            close_lanes();
+            open_lanes(cat(type_name(id), " ", name, ";"), known.type.lanes);
+            line(cat(name, ".at[k] = ", value(id), ";"));
+            close_lanes();
+            return name;
+        }
+        close_lanes();
+        return cat("v", id);
+    }
+
+    // ---- lanes: statements for each k, in one loop as long as nothing else comes between ----
+    void open_lanes(const std::string& declaration, int lanes) {
+        if (in_lanes_ && lanes != lanes_) close_lanes();
+        if (!in_lanes_) {
+            in_lanes_ = true;
+            lanes_ = lanes;
+            lanes_start_ = text_.size();
+            ++depth_;
+        }
+        if (!declaration.empty()) declarations_ += indented(depth_ - 1, declaration);
+    }
+    void close_lanes() {
+        if (!in_lanes_) return;
+        in_lanes_ = false;
+        --depth_;
+        const std::string body = text_.substr(lanes_start_);
+        text_.resize(lanes_start_);
+        text_ += std::exchange(declarations_, {}) + "#pragma unroll\n";
+        line(cat("for (int k = 0; k < ", lanes_, "; ++k) {"));
+        text_ += body;
+        line("}");
+    }
+    void define(int id, const std::string& text) {
+        const int lanes = type_of(id).lanes;
+        if (lanes == 1) {
+            close_lanes();
+            return line(cat("const ", type_name(id), " v", id, " = ", text, ";"));
+        }
+        open_lanes(cat(type_name(id), " v", id, ";"), lanes);
+        line(cat("v", id, ".at[k] = ", text, ";"));
+    }
+    void alias(int id, const std::string& text) { aliases_[static_cast<size_t>(id)] = text; }
+
+    // ---- instructions ----
+    void print_block(const Block& block) {
+        for (const Inst& inst : block.insts) print_inst(inst);
+        close_lanes();
+    }
+
+    void print_inst(const Inst& inst) {
+        const auto arg = [&](size_t n) { return value(inst.args[n]); };
+        const auto number = inst.number;
+        switch (inst.op) {
+            case Op::loop: return print_loop(inst);
+            case Op::choose: return print_choose(inst);
+            case Op::store: return print_store(inst);
+            case Op::scatter:
+                return print_element_store(inst, type_of(inst.args[2]).lanes,
+                                           cat(arg(0), "[", arg(1), "]"), 2);
+            case Op::barrier:
+                close_lanes();
+                return line(number ? "__syncwarp();" : "__syncthreads();");
+            case Op::publish: close_lanes(); return line("__threadfence();");
+            case Op::at: return print_pointer(inst);
+            default: break;
+        }
+        const int id = inst.results[0];
+        const Kind kind = type_of(id).kind;
+        switch (inst.op) {
+            case Op::compute: {
+                std::string v[3];
+                for (size_t n = 0; n < inst.args.size(); ++n) v[n] = arg(n);
+                return define(id, expression(inst.compute, type_of(inst.args[0]).kind, v));
+            }
+            case Op::convert: return define(id, cat("(", name_of(kind), ")", arg(0)));
+            case Op::bits: return define(id, bits_as(kind, arg(0)));
+            case Op::fence:
+            case Op::splat: return alias(id, arg(0));
+            case Op::widen: return define(id, widened(inst.dtype, arg(0)));
+            case Op::shorten: return define(id, narrowed(inst.dtype, arg(0)));
+            case Op::lanes: return alias(id, cat("(", name_of(kind), ")k"));
+            case Op::lane: return alias(id, lane_of(inst.args[0], number));
+            case Op::load: return print_load(inst);
+            case Op::gather: return define(id, cat(arg(0), "[", arg(1), "]"));
+            case Op::thread: return define(id, thread(static_cast<Where>(number)));
+            case Op::from_thread:
+                return define(id, cat("__shfl_xor_sync(0xFFFFFFFFu, ", arg(0), ", ", number, ")"));
+            case Op::count: return define(id, cat("atomicAdd(", arg(0), ", 1)"));
+            default:
+                throw runtime::InternalError(cat("NVRTC: ", name_of(inst.op), " is not printed"));
+        }
+    }
+
+    std::string lane_of(int id, int64_t number) {
+        const std::string in_k = value(id);
+        return in_k.ends_with(".at[k]") ? cat("v", id, ".at[", number, "]") : in_k;
+    }
+
+    void print_pointer(const Inst& inst) {
+        close_lanes();
+        const int id = inst.results[0];
+        line(cat(type_name(id), " const v", id, " = ", value(inst.args[0]), " + ",
+                 value(inst.args[1]), ";"));
+    }
+
+    void print_load(const Inst& inst) {
+        const int id = inst.results[0];
+        const int lanes = type_of(id).lanes;
+        const std::string from = value(inst.args[0]);
+        if (inst.args.size() > 1)
+            return define(id, cat(value(inst.args[1]), " ? ", from,
+                                  "[k] : ", name_of(type_of(id).kind) == "float" ? "0.0f" : "0"));
+        if (lanes == 1) {
+            const bool is_volatile = inst.number & kOfOthers;
+            return define(id, is_volatile
+                                  ? cat("*(volatile ", name_of(type_of(id).kind), "*)", from)
+                                  : cat("*", from));
+        }
+        close_lanes();
+        line(cat("const ", type_name(id), " v", id, " = load_pack<", lanes, ">(", from, ");"));
+    }
+
+    void print_store(const Inst& inst) {
+        const int lanes = type_of(inst.args[1]).lanes;
+        const std::string to = value(inst.args[0]);
+        if (lanes > 1 && inst.args.size() == 2) {
+            const std::string from = whole(inst.args[1]);
+            return line(cat("store_pack(", to, ", ", from, ");"));
+        }
+        print_element_store(inst, lanes, lanes > 1 ? cat(to, "[k]") : cat("*", to), 1);
+    }
+    // Lane by lane: argument `from` is stored where the mask behind it is on.
+    void print_element_store(const Inst& inst, int lanes, const std::string& to, size_t from) {
+        if (lanes > 1) open_lanes({}, lanes);
+        else close_lanes();
+        const bool has_mask = inst.args.size() > from + 1;
+        line(cat(has_mask ? cat("if (", value(inst.args[from + 1]), ") ") : "", to, " = ",
+                 value(inst.args[from]), ";"));
+    }
+
+    void declare(const Inst& inst, std::span<const int> start) {
+        for (size_t r = 0; r < inst.results.size(); ++r) {
+            const std::string first = start.empty() ? "" : " = " + whole(start[r]);
+            close_lanes();
+            line(cat(type_name(inst.results[r]), " v", inst.results[r], first, ";"));
+        }
+    }
+    void assign(const Inst& inst, const std::vector<int>& values) {
+        for (size_t r = 0; r < inst.results.size(); ++r) {
+            const std::string next = whole(values[r]);
+            close_lanes();
+            line(cat("v", inst.results[r], " = ", next, ";"));
+        }
+    }
+
+    // The results hold the state.
+    void print_loop(const Inst& inst) {
+        close_lanes();
+        const Block& body = inst.blocks[0];
+        declare(inst, std::span(inst.args).subspan(3));
+        const int at = body.parameters[0];
+        line(cat("for (Index v", at, " = ", value(inst.args[0]), "; v", at, " < ",
+                 value(inst.args[1]), "; v", at, " += ", value(inst.args[2]), ") {"));
         ++depth_;
-        elements(walk);
+        for (size_t r = 0; r < inst.results.size(); ++r) {
+            const int state = body.parameters[r + 1];
+            line(cat("const ", type_name(state), " v", state, " = v", inst.results[r], ";"));
+        }
+        print_block(body);
+        assign(inst, body.results);
         --depth_;
         line("}");
     }
 
-    void reductions() {
-        scratch();
-        row();
-        line(cat("const Index count = ", product(kernel_.kept(), kernel_.rank), ";"));
-        for (const RowWalk& walk : rows_.walks) {
-            row_values(walk);
-            if (walk.walks()) print_walk(walk);
-        }
-        row_outputs();
-    }
-
-    template <class Visit>
-    static void for_each_accumulator(const RowWalk& walk, const Visit& visit) {
-        for (const Reduced& reduced : walk.reductions)
-            for (size_t n = 0; n < reduced.accumulators.size(); ++n)
-                visit(reduced.accumulators[n], cat(reduced.reduction, "_", n));
-    }
-
-    // Shared memory for the lanes of one accumulator at a time, of two words at most.
-    void scratch() {
-        if (is_warp()) return;
-        line(cat("__shared__ double scratch[", is_columns() ? plan_.threads : plan_.threads / 32,
-                 "];"));
-    }
-
-    void row() {
-        const int slots = plan_.slots(), kept = kernel_.kept();
-        if (is_columns()) {
-            line(cat("const int slot = threadIdx.x % ", slots, ", lane = threadIdx.x / ", slots,
-                     ";"));
-            line(cat("const Index blocks = (Index(n", kept - 1, ") + ", slots - 1, ") / ", slots,
-                     ";"));
-            line(cat("const Index i", kept - 1, " = Index(blockIdx.x) % blocks * ", slots,
-                     " + slot;"));
-            line(cat("const bool active = i", kept - 1, " < Index(n", kept - 1, ");"));
-            coordinates("Index(blockIdx.x) / blocks", 0, kept - 1);
-        } else {
-            line(cat("const int slot = threadIdx.x / ", plan_.team, ", lane = threadIdx.x % ",
-                     plan_.team, ";"));
-            line(cat("const Index row = Index(blockIdx.x) * ", slots, " + slot;"));
-            if (slots > 1)
-                line(cat("if (row >= ", product(0, kept),
-                         ") return;"));  // a whole warp, and no others wait for it
-            coordinates("row", 0, kept);
-        }
-        for (size_t at = 0; at < operands_; ++at)
-            line(cat("const Index o", at, " = ", offset("", at, 0, kept), ";"));
-        for (size_t i = 0; i < kernel_.inputs.size(); ++i)
-            if (const int by = kernel_.inputs[i].by; by >= 0 && !is_walked(by))
-                line(cat("const long long t", i, " = ",
-                         guarded(cat("in", by, "[o", by, "] * g", i)), ";"));
-    }
-
-    // Columns behind the last one have no memory.
-    std::string guarded(const std::string& load) const {
-        return is_columns() ? cat("active ? ", load, " : 0") : load;
-    }
-
-    // Values of the row that are known before a walk and were not before.
-    void row_values(const RowWalk& walk) {
-        for (const int id : walk.row) {
-            const ScalarInst& inst = kernel_.program[id];
-            if (const int r = reduction_read_by(kernel_, id); r >= 0) value(id, cat("r", r));
-            else if (inst.op == ScalarOp::input) value(id, row_input(inst.bits));
-            else value(id, expression(kernel_.program, id));
-        }
-    }
-
-    std::string row_input(size_t i) const {
-        const Operand& input = kernel_.inputs[i];
-        if (input.is_offset) return cat("(int)o", i);
-        return widened(
-            input.dtype,
-            cat("(", guarded(cat("in", i, "[o", i, input.by >= 0 ? cat(" + t", i) : "", "]")),
-                ")"));
-    }
-
-    // A thread is a lane; a chain (codegen/row_plan.h) is of what it takes next.
-    void print_walk(const RowWalk& walk) {
-        const auto declare = [&](const Accumulator& by, const std::string& name, bool is_lane) {
-            line(cat(type_of(by, is_lane), is_lane ? " a" : " c", name, " = {", neutral(by),
-                     by.has_place() ? ", 0};" : "};"));
+    void print_choose(const Inst& inst) {
+        close_lanes();
+        declare(inst, {});
+        const auto arm = [&](const Block& block) {
+            ++depth_;
+            print_block(block);
+            assign(inst, block.results);
+            close_lanes();
+            --depth_;
         };
-        for_each_accumulator(
-            walk, [&](const Accumulator& by, const std::string& name) { declare(by, name, true); });
-        std::string first =
-            plan_.parts > 1 ? cat("Index(blockIdx.y) * ", plan_.team, " + lane") : "lane";
-        if (plan_.vector > 1) first = cat("(", first, ") * ", plan_.vector);
-        line(cat("for (Index j = ", first,
-                 is_columns() ? "; active && j < count;) {" : "; j < count;) {"));
-        ++depth_;
-        for_each_accumulator(walk, [&](const Accumulator& by, const std::string& name) {
-            if (by.chains) declare(by, name, false);
-        });
-        line(cat("for (int link = 0; link < ", kChain, " && j < count; ++link, j += ",
-                 plan_.parts > 1 ? "Index(gridDim.y) * " : "", plan_.team * plan_.vector, ") {"));
-        ++depth_;
-        elements(walk);
-        --depth_;
-        line("}");
-        for_each_accumulator(walk, [&](const Accumulator& by, const std::string& name) {
-            if (by.chains)
-                line(by.has_place() ? cat("a", name, ".join(c", name, ");")
-                                    : cat("a", name, ".join({c", name, ".value});"));
-        });
-        --depth_;
-        line("}");
-        merge(walk);
-    }
-
-    void merge(const RowWalk& walk) {
-        for_each_accumulator(walk, [&](const Accumulator& by, const std::string& name) {
-            line(cat("a", name, " = ", of_team(by, name), ";"));
-        });
-        if (plan_.parts > 1) merge_parts(walk);
-        for (const Reduced& reduced : walk.reductions) {
-            const int r = reduced.reduction;
-            const bool is_place = reduced.finish == Finish::place;
-            const ScalarType type = is_place ? ScalarType::i32 : reduced.accumulators[0].type;
-            line(cat("const ", type_name(type), " r", r, " = ", result(reduced), ";"));
+        line(cat("if (", value(inst.args[0]), ") {"));
+        arm(inst.blocks[0]);
+        const Block& other = inst.blocks[1];
+        if (!other.insts.empty() || !other.results.empty()) {
+            line("} else {");
+            arm(other);
         }
+        line("}");
     }
 
-    static std::string result(const Reduced& reduced) {
-        const std::string a = cat("a", reduced.reduction, "_0.value"),
-                          b = cat("a", reduced.reduction, "_1.value");
-        switch (reduced.finish) {
-            case Finish::value: return a;
-            case Finish::place: return cat("a", reduced.reduction, "_0.place");
-            case Finish::mean: return cat(a, " / double(count)");
-            case Finish::variance: return cat("variance(", a, ", ", b, ", double(count))");
+    static std::string thread(Where where) {
+        switch (where) {
+            case Where::thread: return "threadIdx.x";
+            case Where::block: return "blockIdx.x";
+            case Where::blocks: return "gridDim.x";
+            case Where::part: return "blockIdx.y";
         }
         return "";
     }
 
-    // The lanes of all threads of a team as one.
-    std::string of_team(const Accumulator& by, const std::string& name) const {
-        if (is_warp()) return cat("over_warp(a", name, ")");
-        const std::string type = type_of(by, true);
-        const std::string sizes = cat("<", type, ", ", plan_.threads, ">(a", name);
-        if (is_columns()) return cat("over_columns", sizes, ", scratch)");
-        return cat("over_block", sizes, ", {", neutral(by), by.has_place() ? ", 0" : "",
-                   "}, scratch)");
-    }
-
-    // Each of the blocks that share a row leaves its part in memory; the last to come merges all,
-    // in their order.
-    void merge_parts(const RowWalk& walk) {
-        const int words = part_words(kernel_);
-        line(cat("int* part = parts + (Index(blockIdx.x) * gridDim.y * ", plan_.slots(),
-                 " + slot) * ", words, ";"));
-        line(cat("const Index stride = ", plan_.slots() * words, ";"));
-        int at = 0;
-        for_each_accumulator(walk, [&](const Accumulator& by, const std::string& name) {
-            line(cat("if (lane == 0) leave_part(part + blockIdx.y * stride + ", at, ", a", name,
-                     ");"));
-            at += words_of(by);
-        });
-        line("if (!is_last_block(tickets + blockIdx.x)) return;");
-        at = 0;
-        for_each_accumulator(walk, [&](const Accumulator& by, const std::string& name) {
-            line(cat("a", name, " = all_parts<", type_of(by, true), ">(part + ", at, ", stride);"));
-            at += words_of(by);
-        });
-    }
-
-    void row_outputs() {
-        bool is_first = true;
-        for (const size_t k : rows_.outputs) {
-            // An output may lie on an input of the row, which all threads have read by then.
-            if (std::exchange(is_first, false))
-                line(is_warp() ? "__syncwarp();" : "__syncthreads();");
-            line(cat("if (lane == 0", is_columns() ? " && active" : "", ") out", k, "[o",
-                     kernel_.inputs.size() + k, "] = ",
-                     narrowed(kernel_.outputs[k].dtype, cat("v", kernel_.results[k])), ";"));
-        }
-    }
+    const Function& function_;
+    std::string text_, declarations_;
+    std::vector<std::string> aliases_;  // per value: what stands for it, instead of a name
+    int depth_ = 1, names_ = 0;
+    bool in_lanes_ = false;
+    int lanes_ = 1;
+    size_t lanes_start_ = 0;
 };
 
 }  // namespace
@@ -276,16 +296,12 @@ std::string_view prelude() {
     return kText;
 }
 
-int part_words(const KernelIR& kernel) {
-    int words = 0;
-    for (const RowWalk& walk : row_plan_of(kernel).walks)
-        for (const Reduced& reduced : walk.reductions)
-            for (const Accumulator& by : reduced.accumulators) words += words_of(by);
-    return words;
-}
-
 std::string print_kernel(const KernelIR& kernel, const GpuPlan& plan, std::string_view entry) {
-    return Printer(kernel, plan).run(entry);
+    const Function function = loops_of(kernel, {.width = plan.vector, .gpu = plan});
+    if (function.parameters.size() > codegen::kMaxGpuParameters)
+        throw runtime::DeviceError(cat("NVRTC: a kernel has ", function.parameters.size(),
+                                       " parameters; a GPU takes ", codegen::kMaxGpuParameters));
+    return Printer(function).run(plan, entry);
 }
 
 }  // namespace megjit::nvrtc

@@ -12,9 +12,6 @@ namespace megjit::nvrtc {
 // What every kernel may use: loads and stores, conversions, reductions.
 std::string_view prelude();
 
-// What a block leaves for each row that it shares with others, in words of 4 bytes.
-int part_words(const codegen::KernelIR& kernel);
-
 // One function, extern "C" and named `entry`. DeviceError when it has more parameters than a launch
 // takes.
 std::string print_kernel(const codegen::KernelIR& kernel, const codegen::GpuPlan& plan,

@@ -8,6 +8,7 @@ namespace megjit::nvrtc {
 namespace {
 
 using namespace runtime;
+using codegen::loops::Kind;
 
 std::string hex(uint32_t bits) {
     char text[16];
@@ -15,17 +16,9 @@ std::string hex(uint32_t bits) {
     return text;
 }
 
-std::string constant(const ScalarInst& inst) {
-    switch (inst.type) {
-        case ScalarType::f32: return cat("__uint_as_float(", hex(inst.bits), ")");
-        case ScalarType::i32: return cat("(int)", hex(inst.bits));
-        case ScalarType::b1: return inst.bits ? "true" : "false";
-    }
-    return "";
-}
-
 // Contraction is off when this is compiled: a * b + c rounds twice.
-std::string f32(ScalarOp op, const std::string& a, const std::string& b, const std::string& c) {
+std::string of_reals(ScalarOp op, const std::string& a, const std::string& b,
+                     const std::string& c) {
     switch (op) {
         case ScalarOp::add: return cat(a, " + ", b);
         case ScalarOp::sub: return cat(a, " - ", b);
@@ -50,14 +43,14 @@ std::string f32(ScalarOp op, const std::string& a, const std::string& b, const s
     }
 }
 
-std::string i32(ScalarOp op, const std::string& a, const std::string& b) {
+std::string of_words(ScalarOp op, const std::string& a, const std::string& b) {
     switch (op) {
         case ScalarOp::add: return cat("add_i32(", a, ", ", b, ")");
         case ScalarOp::sub: return cat("sub_i32(", a, ", ", b, ")");
         case ScalarOp::mul: return cat("mul_i32(", a, ", ", b, ")");
         case ScalarOp::div: return cat("floor_div(", a, ", ", b, ")");
-        case ScalarOp::max: return cat("max_i32(", a, ", ", b, ")");
-        case ScalarOp::min: return cat("min_i32(", a, ", ", b, ")");
+        case ScalarOp::max: return cat(a, " < ", b, " ? ", b, " : ", a);
+        case ScalarOp::min: return cat(b, " < ", a, " ? ", b, " : ", a);
         case ScalarOp::bit_and: return cat(a, " & ", b);
         case ScalarOp::bit_or: return cat(a, " | ", b);
         case ScalarOp::bit_xor: return cat(a, " ^ ", b);
@@ -74,7 +67,7 @@ std::string i32(ScalarOp op, const std::string& a, const std::string& b) {
     }
 }
 
-std::string b1(ScalarOp op, const std::string& a, const std::string& b) {
+std::string of_truths(ScalarOp op, const std::string& a, const std::string& b) {
     switch (op) {
         case ScalarOp::bit_and: return cat(a, " && ", b);
         case ScalarOp::bit_or: return cat(a, " || ", b);
@@ -84,60 +77,95 @@ std::string b1(ScalarOp op, const std::string& a, const std::string& b) {
     }
 }
 
+// Quotients and remainders have no sign.
+std::string of_indices(ScalarOp op, Kind kind, const std::string& a, const std::string& b) {
+    const char* const natural = kind == Kind::index ? "Count" : "unsigned long long";
+    switch (op) {
+        case ScalarOp::add: return cat(a, " + ", b);
+        case ScalarOp::sub: return cat(a, " - ", b);
+        case ScalarOp::mul: return cat(a, " * ", b);
+        case ScalarOp::div: return cat(natural, "(", a, ") / ", natural, "(", b, ")");
+        case ScalarOp::mod: return cat(natural, "(", a, ") % ", natural, "(", b, ")");
+        case ScalarOp::max: return cat(a, " < ", b, " ? ", b, " : ", a);
+        case ScalarOp::min: return cat(b, " < ", a, " ? ", b, " : ", a);
+        case ScalarOp::bit_and: return cat(a, " & ", b);
+        case ScalarOp::bit_or: return cat(a, " | ", b);
+        case ScalarOp::shl: return cat(a, " << ", b);
+        case ScalarOp::shr_logical: return cat("(unsigned long long)", a, " >> ", b);
+        case ScalarOp::lt: return cat(a, " < ", b);
+        case ScalarOp::le: return cat(a, " <= ", b);
+        case ScalarOp::eq: return cat(a, " == ", b);
+        default: return "";
+    }
+}
+
 }  // namespace
 
-std::string_view type_name(ScalarType type) {
-    switch (type) {
-        case ScalarType::f32: return "float";
-        case ScalarType::i32: return "int";
-        case ScalarType::b1: return "bool";
+std::string_view name_of(Kind kind) {
+    switch (kind) {
+        case Kind::b1: return "bool";
+        case Kind::i8: return "unsigned char";
+        case Kind::i16: return "unsigned short";
+        case Kind::i32: return "int";
+        case Kind::i64: return "long long";
+        case Kind::index: return "Index";
+        case Kind::f32: return "float";
+        case Kind::f64: return "double";
     }
     return "";
 }
 
-std::string_view storage_name(DType dtype) {
-    switch (dtype) {
-        case DType::f32: return "float";
-        case DType::i32: return "int";
-        case DType::f16:
-        case DType::u16: return "unsigned short";
-        case DType::i16: return "short";
-        case DType::i8: return "signed char";
-        case DType::u8: return "unsigned char";
-        case DType::bf16:
-        case DType::b8:
-        case DType::c64: break;
+std::string literal(Kind kind, uint64_t bits) {
+    const auto low = static_cast<uint32_t>(bits);
+    switch (kind) {
+        case Kind::f32: return cat("__uint_as_float(", hex(low), ")");
+        case Kind::f64: return cat("__longlong_as_double(", static_cast<int64_t>(bits), "ll)");
+        case Kind::i32: return cat("(int)", hex(low));
+        case Kind::b1: return bits ? "true" : "false";
+        case Kind::i64: return cat("(long long)", bits, "ull");
+        default: {
+            const auto number = static_cast<int64_t>(bits);
+            return number < 0 ? cat("(", number, ")") : cat(number);
+        }
     }
-    throw InternalError(cat("NVRTC: ", info(dtype).tag, " is not legal"));
 }
 
 std::string widened(DType dtype, const std::string& value) {
-    return dtype == DType::f16 ? cat("from_f16(", value, ")") : value;
+    switch (dtype) {
+        case DType::f16: return cat("from_f16(", value, ")");
+        case DType::i16: return cat("(int)(short)", value);
+        case DType::i8: return cat("(int)(signed char)", value);
+        default: return cat("(int)", value);
+    }
 }
 
 std::string narrowed(DType dtype, const std::string& value) {
-    switch (dtype) {
-        case DType::f32:
-        case DType::i32: return value;
-        case DType::f16: return cat("to_f16(", value, ")");
-        default: return cat("(", storage_name(dtype), ")", value);
+    if (dtype == DType::f16) return cat("to_f16(", value, ")");
+    return cat("(", name_of(codegen::loops::storage_of(dtype)), ")", value);
+}
+
+std::string bits_as(Kind to, const std::string& value) {
+    switch (to) {
+        case Kind::f32: return cat("__int_as_float(", value, ")");
+        case Kind::i32: return cat("__float_as_int(", value, ")");
+        case Kind::f64: return cat("__longlong_as_double(", value, ")");
+        default: return cat("__double_as_longlong(", value, ")");
     }
 }
 
-std::string expression(const ScalarProgram& program, int id) {
-    const ScalarInst& inst = program[id];
-    if (inst.op == ScalarOp::constant) return constant(inst);
-    std::string v[3];
-    for (int k = 0; k < arity_of(inst.op); ++k) v[k] = cat("v", inst.args[k]);
-    if (inst.op == ScalarOp::select) return cat(v[0], " ? ", v[1], " : ", v[2]);
-    if (inst.op == ScalarOp::narrow) return widened(DType::f16, narrowed(DType::f16, v[0]));
-    std::string text;
-    switch (program[inst.args[0]].type) {
-        case ScalarType::f32: text = f32(inst.op, v[0], v[1], v[2]); break;
-        case ScalarType::i32: text = i32(inst.op, v[0], v[1]); break;
-        case ScalarType::b1: text = b1(inst.op, v[0], v[1]); break;
-    }
-    if (text.empty()) throw InternalError(cat("NVRTC: ", name_of(inst.op), " is not legal"));
+std::string expression(ScalarOp op, Kind kind, const std::string* v) {
+    if (op == ScalarOp::select) return cat(v[0], " ? ", v[1], " : ", v[2]);
+    if (op == ScalarOp::narrow) return widened(DType::f16, narrowed(DType::f16, v[0]));
+    const std::string text = [&] {
+        switch (kind) {
+            case Kind::f32:
+            case Kind::f64: return of_reals(op, v[0], v[1], v[2]);
+            case Kind::i32: return of_words(op, v[0], v[1]);
+            case Kind::b1: return of_truths(op, v[0], v[1]);
+            default: return of_indices(op, kind, v[0], v[1]);
+        }
+    }();
+    if (text.empty()) throw InternalError(cat("NVRTC: ", runtime::name_of(op), " is not legal"));
     return text;
 }
 

@@ -1,20 +1,22 @@
-// backends/nvrtc/print_scalar.h -- legal scalar instructions (codegen/legalize.h) and storage types
-// as CUDA C++. Nothing of the user's text reaches it: instructions are enums, numbers are bits.
+// backends/nvrtc/print_scalar.h -- arithmetic of codegen's loops as CUDA C++ expressions of one
+// lane.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include "runtime/scalar.h"
+#include "codegen/loops/loops.h"
 
 namespace megjit::nvrtc {
 
-std::string_view type_name(runtime::ScalarType type);  // "float"
-std::string_view storage_name(runtime::DType dtype);  // "unsigned short"
+std::string_view name_of(codegen::loops::Kind kind);  // "float"; memory holds these, too
+std::string literal(codegen::loops::Kind kind, uint64_t bits);
 // A value of memory as a value of its compute type, and back.
 std::string widened(runtime::DType dtype, const std::string& value);
 std::string narrowed(runtime::DType dtype, const std::string& value);
-// The value of `id`, of values named v0, v1, ...; every instruction but `input`.
-std::string expression(const runtime::ScalarProgram& program, int id);
+// Of operands of this kind: names or literals.
+std::string expression(runtime::ScalarOp op, codegen::loops::Kind kind, const std::string* v);
+std::string bits_as(codegen::loops::Kind to,
+                    const std::string& value);  // from the other of its size
 
 }  // namespace megjit::nvrtc

@@ -120,7 +120,7 @@ TEST(CompiledElements, RoundsEveryHalfToEven) {
                 values.push_back(std::bit_cast<float>(between + static_cast<uint32_t>(nudge)));
                 values.push_back(exact);
             }
-        c.launch = {.extents = {static_cast<int64_t>(values.size())}, .strides = {1}};
+        c.launch = {.extents = {static_cast<int64_t>(values.size())}, .strides = {1, 1}};
         const char* bytes = reinterpret_cast<const char*>(values.data());
         c.inputs.emplace_back(bytes, bytes + values.size() * sizeof(float));
         EXPECT_EQ(fault_of_part(compile(c.kernel), c, c.expected(), 0, c.launch.numel()), "")
@@ -149,7 +149,7 @@ TEST(CompiledElements, TranscendentalFunctionsAreWithinTwoUlp) {
         c.kernel.results = {(arity_of(op) == 1 ? make(op, {a}) : make(op, {a, b})).id()};
         c.kernel.outputs = {{DType::f32}};
         constexpr int64_t kCount = 4099;
-        c.launch = {.extents = {kCount}, .strides = {1, 1}};
+        c.launch = {.extents = {kCount}, .strides = {1, 1, 1}};
         Random random(static_cast<uint64_t>(number));
         for (int i = 0; i < 2; ++i) {
             std::vector<float> values(kCount);

@@ -6,6 +6,7 @@
 #include "codegen/expand_math.h"
 #include "tests/backends/compiler_under_test.h"
 #include "tests/codegen/random_kernels.h"
+#include "tests/codegen/reduction_bits.h"
 
 namespace megjit::codegen { namespace {
 
@@ -102,6 +103,17 @@ TEST(CompiledReductions, ServeRowsOfEveryLength) {
 }
 
 // What exp gives may wait in the output for the sum, and the output may lie on the input.
+// At AVX2 and AVX-512 alike: this runs at both levels.
+TEST(CompiledReductions, HaveTheBitsOfTheInterpreter) {
+    const RunUnits run = [](const KernelIR& kernel, Case& c, void* const* outputs, int64_t lo,
+                            int64_t hi) {
+        compile(kernel)(c.input_pointers().data(), outputs, c.launch.extents.data(),
+                        c.launch.strides.data(), lo, hi);
+    };
+    EXPECT_EQ(reduction_bits(run, false), kReductionBits);
+    EXPECT_EQ(reduction_bits(run, true), kReductionBits);
+}
+
 TEST(CompiledReductions, ASoftmaxOfEveryLengthMayLieOnItsInput) {
     Case c;
     c.kernel = expand_math(

@@ -22,7 +22,7 @@ Out run(std::string_view body, DType in, DType out, std::vector<In> values) {
     for (In& value : values) inputs.push_back(&value);
     Out result{};
     void* outputs[] = {&result};
-    interpret(kernel, {.extents = {1}, .strides = std::vector<int64_t>(values.size(), 0)},
+    interpret(kernel, {.extents = {1}, .strides = std::vector<int64_t>(values.size() + 1, 0)},
               inputs.data(), outputs);
     return result;
 }
@@ -96,7 +96,7 @@ TEST(Interpreter, WalksByStrides) {
     std::vector<int32_t> out(6);
     void* inputs[] = {in.data()};
     void* outputs[] = {out.data()};
-    interpret(kernel, {.extents = {3, 2}, .strides = {1, 3}}, inputs, outputs);
+    interpret(kernel, {.extents = {3, 2}, .strides = {1, 3, 2, 1}}, inputs, outputs);
     EXPECT_EQ(out, std::vector<int32_t>({1, 4, 2, 5, 3, 6}));
 }
 

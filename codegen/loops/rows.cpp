@@ -5,17 +5,12 @@
 // of elements, a chain in each lane, stands in the code as a whole where its body is short, else it
 // is a loop over whole pieces, and one piece for the rest. (A long body stands there once, and
 // branches where it reads and writes.)
-#include "backends/mlir/emit.h"
-#include "backends/mlir/walks.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include <algorithm>
 
-namespace megjit::mlir_backend {
+#include "codegen/loops/reducer.h"
+
+namespace megjit::codegen::loops {
 namespace {
-
-using namespace mlir;
-using codegen::kChain;
-using codegen::RowPlan;
-using codegen::RowWalk;
 
 constexpr int64_t kVectorsAtOnce = 4;  // of short walks that reduce nothing
 constexpr size_t kWorthKeeping = 8;  // instructions
@@ -30,7 +25,7 @@ struct Kept {
 };
 
 // The output may lie on an input: the taker reads no element of an input.
-Kept kept_value(const codegen::KernelIR& kernel, const RowPlan& plan) {
+Kept kept_value(const KernelIR& kernel, const RowPlan& plan) {
     size_t last = plan.walks.size();
     while (last-- > 1 && plan.walks[last].outputs.empty()) {}
     if (last == 0 || last >= plan.walks.size()) return {};
@@ -38,12 +33,12 @@ Kept kept_value(const codegen::KernelIR& kernel, const RowPlan& plan) {
     if (!taker.reductions.empty() || !maker.outputs.empty()) return {};
     Kept kept{.maker = last - 1, .taker = last};
     for (const int id : taker.elements)
-        if (kernel.program[id].type == runtime::ScalarType::f32 &&
+        if (kernel.program[id].type == ScalarType::f32 &&
             std::ranges::find(maker.elements, id) != maker.elements.end())
             kept.value = id;
     const auto fits = [&](size_t k) {
-        return kernel.outputs[k].dtype == runtime::DType::f32 &&
-               kernel.outputs[k].inner == codegen::Inner::contiguous;
+        return kernel.outputs[k].dtype == DType::f32 &&
+               kernel.outputs[k].inner == Inner::contiguous;
     };
     const auto output = std::ranges::find_if(taker.outputs, fits);
     if (kept.value < 0 || output == taker.outputs.end()) return {};
@@ -54,7 +49,7 @@ Kept kept_value(const codegen::KernelIR& kernel, const RowPlan& plan) {
         const int id = taker.elements[n];
         if (!needed[static_cast<size_t>(id)] || id == kept.value) continue;
         const runtime::ScalarInst& inst = kernel.program[id];
-        if (inst.op == runtime::ScalarOp::input) return {};
+        if (inst.op == ScalarOp::input) return {};
         kept.elements.insert(kept.elements.begin(), id);
         for (int k = 0; k < runtime::arity_of(inst.op); ++k)
             needed[static_cast<size_t>(inst.args[k])] = true;
@@ -62,33 +57,29 @@ Kept kept_value(const codegen::KernelIR& kernel, const RowPlan& plan) {
     return taker.elements.size() - kept.elements.size() < kWorthKeeping ? Kept{} : kept;
 }
 
-class RowEmitter {
+class RowWriter {
 public:
-    explicit RowEmitter(Frame& frame)
+    explicit RowWriter(Frame& frame)
         : f_(frame),
-          plan_(codegen::row_plan_of(frame.kernel)),
+          b_(frame.b),
+          plan_(row_plan_of(frame.kernel)),
           kept_(kept_value(frame.kernel, plan_)),
-          vectors_(static_cast<size_t>(plan_.lanes / frame.target.width)) {}
+          vectors_(static_cast<size_t>(plan_.lanes / frame.width)) {}
 
-    void emit() {
-        std::vector<UnitAxis> axes;
-        for (size_t axis = 0; axis < static_cast<size_t>(f_.kernel.kept()); ++axis) {
-            axes.push_back({f_.extents[axis], {}});
-            for (const Values& own : f_.strides) axes.back().strides.push_back(own[axis]);
-        }
-        for_units(f_, axes,
-                  [&](Value, Value, const Values& bases) { emit_row(f_.gathered(bases)); });
+    void write() {
+        for_units(f_, kept_axes(f_),
+                  [&](Value, Value, const Values& bases) { write_row(f_.gathered(bases)); });
     }
 
 private:
-    void emit_row(const Values& bases) {
+    void write_row(const Values& bases) {
         values_.assign(static_cast<size_t>(f_.kernel.program.size()), Value());
         reduced_.assign(f_.kernel.reductions.size(), Value());
         for (const RowWalk& walk : plan_.walks) {
-            evaluate_row(f_, walk, bases, {f_.index(0)}, reduced_, values_);
+            f_.evaluate_row(walk, bases, {b_.index(0)}, reduced_, values_);
             if (!walk.walks()) continue;
-            if (walk.reductions.empty()) emit_stores(walk, bases);
-            else emit_reductions(walk, bases);
+            if (walk.reductions.empty()) write_stores(walk, bases);
+            else write_reductions(walk, bases);
         }
         for (const size_t k : plan_.outputs) f_.store_lane0(k, bases, values_);
     }
@@ -100,7 +91,7 @@ private:
         return takes_kept(walk) ? kept_.elements : walk.elements;
     }
 
-    Values emit_piece(const RowWalk& walk, const Run& run, const Piece& piece) {
+    Values write_piece(const RowWalk& walk, const Frame::Run& run, const Piece& piece) {
         Values values = values_;
         if (takes_kept(walk))
             values[static_cast<size_t>(kept_.value)] = f_.stored(kept_.output, run.bases, piece);
@@ -110,64 +101,65 @@ private:
             Values own = values;
             own[static_cast<size_t>(f_.kernel.results[kept_.output])] =
                 values[static_cast<size_t>(kept_.value)];
-            f_.store({kept_.output}, run.bases, piece, own);
+            f_.store(std::span(&kept_.output, 1), run.bases, piece, own);
         }
         return values;
     }
 
-    void emit_stores(const RowWalk& walk, const Values& bases) {
-        const int64_t width = f_.target.width;
-        for_runs(f_, bases, {}, [&](const Run& run, const Values&) {
-            Value rest = f_.index(0);
-            if (elements_of(walk).size() <= codegen::kShortBody) {
+    void write_stores(const RowWalk& walk, const Values& bases) {
+        const int64_t width = f_.width;
+        f_.for_runs(bases, {}, [&](const Frame::Run& run, const Values&) {
+            Value rest = b_.index(0);
+            if (elements_of(walk).size() <= kShortBody) {
                 rest = whole(run.length, kVectorsAtOnce * width);
-                f_.loop(f_.index(0), rest, kVectorsAtOnce * width, {},
+                b_.loop(b_.index(0), rest, kVectorsAtOnce * width, {},
                         [&](Value at, const Values&) {
                     for (int64_t v = 0; v < kVectorsAtOnce; ++v)
-                        emit_piece(walk, run, {f_.add(at, f_.index(v * width))});
+                        write_piece(walk, run, {b_.add(at, b_.index(v * width))});
                     return Values();
                 });
             }
-            return f_.loop(rest, run.length, width, {}, [&](Value at, const Values&) {
-                emit_piece(walk, run, f_.either(at, f_.sub(run.length, at)));
+            return b_.loop(rest, run.length, width, {}, [&](Value at, const Values&) {
+                write_piece(walk, run, f_.either(at, b_.sub(run.length, at)));
                 return Values();
             });
         });
     }
 
     // The lanes of all accumulators, vector after vector.
-    void emit_reductions(const RowWalk& walk, const Values& bases) {
+    void write_reductions(const RowWalk& walk, const Values& bases) {
         Reducer reducer(f_, walk.reductions);
         Values start;
-        for (size_t v = 0; v < vectors_; ++v) start.append(reducer.start_lanes());
-        const Values lanes = for_runs(f_, bases, start, [&](const Run& run, const Values& state) {
+        for (size_t v = 0; v < vectors_; ++v) append(start, reducer.start_lanes());
+        const Values lanes =
+            f_.for_runs(bases, start, [&](const Frame::Run& run, const Values& state) {
             const int64_t group = kChain * plan_.lanes;
             const auto by_loop = [&](Value at, const Values& own) {
-                const Value end = f_.smaller(run.length, f_.add(at, f_.index(group)));
-                return emit_group_by_loop(walk, reducer, run, at, end, own);
+                const Value end = b_.smaller(run.length, b_.add(at, b_.index(group)));
+                return write_group_by_loop(walk, reducer, run, at, end, own);
             };
-            if (!walk.is_short()) return f_.loop(f_.index(0), run.length, group, state, by_loop);
+            if (!walk.is_short()) return b_.loop(b_.index(0), run.length, group, state, by_loop);
             const Value rest = whole(run.length, group);
             const Values after =
-                f_.loop(f_.index(0), rest, group, state, [&](Value at, const Values& own) {
-                return emit_group(walk, reducer, run, at, own);
+                b_.loop(b_.index(0), rest, group, state, [&](Value at, const Values& own) {
+                return write_group(walk, reducer, run, at, own);
             });
-            return f_.choose(f_.less(rest, run.length), ValueRange(after).getTypes(),
-                             [&] { return by_loop(rest, after); }, [&] { return after; });
+            return b_.choose(b_.less(rest, run.length), [&] { return by_loop(rest, after); },
+                             [&] { return after; });
         });
-        const Values results = reducer.results(reducer.folded(split(lanes)), row_elements(f_));
+        const Values results = reducer.results(reducer.folded(split(lanes)), f_.row_elements());
         for (size_t r = 0; r < results.size(); ++r)
             reduced_[static_cast<size_t>(walk.reductions[r].reduction)] = results[r];
     }
 
     // A whole group from `first` on.
-    Values emit_group(const RowWalk& walk, Reducer& reducer, const Run& run, Value first,
-                      const Values& state) {
+    Values write_group(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, Value first,
+                       const Values& state) {
         std::vector<Values> lanes = split(state);
         std::vector<Values> chains(vectors_, reducer.start_chains());
         for (int64_t k = 0; k < kChain; ++k)
             for (size_t v = 0; v < vectors_; ++v) {
-                const Piece piece{f_.add(first, f_.index(k * plan_.lanes + offset_of(v)))};
+                const Piece piece{b_.add(first, b_.index(k * plan_.lanes + offset_of(v)))};
                 take(walk, reducer, run, piece, chains[v], lanes[v]);
             }
         return joined(reducer, lanes, chains);
@@ -184,22 +176,22 @@ private:
     static Values together(const State& state) {
         Values all;
         for (const auto* part : {&state.chains, &state.lanes})
-            for (const Values& own : *part) all.append(own);
+            for (const Values& own : *part) append(all, own);
         return all;
     }
 
     // Elements first..end, of one group.
-    Values emit_group_by_loop(const RowWalk& walk, Reducer& reducer, const Run& run, Value first,
-                              Value end, const Values& lanes) {
+    Values write_group_by_loop(const RowWalk& walk, Reducer& reducer, const Frame::Run& run,
+                               Value first, Value end, const Values& lanes) {
         const bool is_once = walk.elements.size() >= kLongBody;
         Values state =
             together({std::vector<Values>(vectors_, reducer.start_chains()), split(lanes)});
-        const Value rest = is_once ? end : f_.add(first, whole(f_.sub(end, first), plan_.lanes));
-        state = f_.loop(first, rest, plan_.lanes, state, [&](Value at, const Values& own) {
+        const Value rest = is_once ? end : b_.add(first, whole(b_.sub(end, first), plan_.lanes));
+        state = b_.loop(first, rest, plan_.lanes, state, [&](Value at, const Values& own) {
             return take_all(walk, reducer, run, at, is_once ? end : Value(), own);
         });
         if (!is_once)
-            state = f_.choose(f_.less(rest, end), ValueRange(state).getTypes(), [&] {
+            state = b_.choose(b_.less(rest, end), [&] {
                 return take_all(walk, reducer, run, rest, end, state);
             }, [&] { return state; });
         const State all = apart(reducer, state);
@@ -207,45 +199,45 @@ private:
     }
 
     // One element of each lane, from `at` on; those before `end` where it is there.
-    Values take_all(const RowWalk& walk, Reducer& reducer, const Run& run, Value at, Value end,
-                    const Values& state) {
+    Values take_all(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, Value at,
+                    Value end, const Values& state) {
         State all = apart(reducer, state);
         for (size_t v = 0; v < vectors_; ++v) {
-            const Value from = f_.add(at, f_.index(offset_of(v)));
+            const Value from = b_.add(at, b_.index(offset_of(v)));
             if (!end) take(walk, reducer, run, {from}, all.chains[v], all.lanes[v]);
             else take_before(walk, reducer, run, from, v > 0, end, all.chains[v], all.lanes[v]);
         }
         return together(all);
     }
 
-    void take(const RowWalk& walk, Reducer& reducer, const Run& run, const Piece& piece,
+    void take(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, const Piece& piece,
               Values& chains, Values& lanes) {
-        const Values values = emit_piece(walk, run, piece);
-        Reducer::Step step{.mask = f_.mask_of(piece)};
+        const Values values = write_piece(walk, run, piece);
+        const Value mask = f_.mask_of(piece);
+        Value place;
         if (reducer.needs_places())
-            step.place = f_.add(f_.splat(f_.i32_of(f_.add(run.place, piece.at))),
-                                f_.lanes(f_.b.getI32Type()));
-        reducer.take(chains, lanes, values, step);
+            place = b_.add(f_.splat(f_.i32_of(b_.add(run.place, piece.at))),
+                           b_.lanes(Kind::i32, f_.width));
+        reducer.take(chains, lanes, values, mask, place);
     }
 
     // The elements from `at` on, a vector of them or those before `end`; there may be none.
-    void take_before(const RowWalk& walk, Reducer& reducer, const Run& run, Value at,
+    void take_before(const RowWalk& walk, Reducer& reducer, const Frame::Run& run, Value at,
                      bool may_be_none, Value end, Values& chains, Values& lanes) {
         const auto take_them = [&] {
-            const Value ahead = f_.sub(end, at);
+            const Value ahead = b_.sub(end, at);
             const Piece piece = walk.elements.size() >= kLongBody
                                     ? f_.either(at, ahead)
-                                    : f_.partial(at, f_.smaller(ahead, f_.index(f_.target.width)));
+                                    : f_.partial(at, b_.smaller(ahead, b_.index(f_.width)));
             take(walk, reducer, run, piece, chains, lanes);
             Values all = chains;
-            all.append(lanes);
+            append(all, lanes);
             return all;
         };
         if (!may_be_none) return void(take_them());
         Values before = chains;
-        before.append(lanes);
-        const Values after = f_.choose(f_.less(at, end), ValueRange(before).getTypes(), take_them,
-                                       [&] { return before; });
+        append(before, lanes);
+        const Values after = b_.choose(b_.less(at, end), take_them, [&] { return before; });
         const auto middle = after.begin() + static_cast<ptrdiff_t>(reducer.chain_values());
         chains = Values(after.begin(), middle);
         lanes = Values(middle, after.end());
@@ -254,7 +246,7 @@ private:
     Values joined(Reducer& reducer, const std::vector<Values>& lanes,
                   const std::vector<Values>& chains) {
         Values all;
-        for (size_t v = 0; v < vectors_; ++v) all.append(reducer.with_chains(lanes[v], chains[v]));
+        for (size_t v = 0; v < vectors_; ++v) append(all, reducer.with_chains(lanes[v], chains[v]));
         return all;
     }
 
@@ -265,12 +257,13 @@ private:
             parts.emplace_back(all.begin() + size * v, all.begin() + size * (v + 1));
         return parts;
     }
-    int64_t offset_of(size_t v) const { return static_cast<int64_t>(v) * f_.target.width; }
+    int64_t offset_of(size_t v) const { return static_cast<int64_t>(v) * f_.width; }
     Value whole(Value length, int64_t step) {
-        return f_.sub(length, arith::RemUIOp::create(f_.b, length, f_.index(step)));
+        return b_.sub(length, b_.mod(length, b_.index(step)));
     }
 
     Frame& f_;
+    Builder& b_;
     const RowPlan plan_;
     const Kept kept_;
     const size_t vectors_;  // that hold the lanes of a row
@@ -280,6 +273,6 @@ private:
 
 }  // namespace
 
-void emit_rows(Frame& frame) { RowEmitter(frame).emit(); }
+void write_rows(Frame& frame) { RowWriter(frame).write(); }
 
-}  // namespace megjit::mlir_backend
+}  // namespace megjit::codegen::loops

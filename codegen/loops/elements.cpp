@@ -1,0 +1,151 @@
+// Element-wise kernels. Rank 1: one run over lo..hi. Rank above 1: for every row lo..hi one run
+// over the innermost axis.
+//
+// A run is a loop over whole vectors and one masked vector for the rest; the body of long programs
+// is written once, and branches where it reads and writes. (Masks for all vectors would be simpler,
+// but masked loads and stores cost Zen 5 five times the time on data in memory.)
+#include <numeric>
+
+#include "codegen/loops/frame.h"
+
+namespace megjit::codegen::loops {
+namespace {
+
+using runtime::ScalarInst;
+
+// Per instruction: is its value the same for a whole run?
+std::vector<bool> uniform_in_a_run(const KernelIR& kernel) {
+    const auto is_still = [](const Operand& input) { return input.inner == Inner::broadcast; };
+    std::vector<bool> uniform;
+    for (const ScalarInst& inst : kernel.program.insts()) {
+        bool same = true;
+        if (inst.op == ScalarOp::input) {
+            const Operand& input = kernel.inputs[inst.bits];
+            same = is_still(input) &&
+                   (input.by < 0 || is_still(kernel.inputs[static_cast<size_t>(input.by)]));
+        }
+        for (int k = 0; k < runtime::arity_of(inst.op); ++k)
+            same = same && uniform[static_cast<size_t>(inst.args[k])];
+        uniform.push_back(same);
+    }
+    return uniform;
+}
+
+class ElementWriter {
+public:
+    explicit ElementWriter(Frame& frame)
+        : f_(frame),
+          b_(frame.b),
+          values_(static_cast<size_t>(frame.kernel.program.size())),
+          outputs_(frame.kernel.outputs.size()) {
+        const std::vector<bool> uniform = uniform_in_a_run(f_.kernel);
+        for (int id = 0; id < f_.kernel.program.size(); ++id)
+            (uniform[static_cast<size_t>(id)] ? uniform_ : varying_).push_back(id);
+        std::iota(outputs_.begin(), outputs_.end(), 0);
+    }
+
+    void write() {
+        if (f_.kernel.rank == 1) return write_run(f_.bases, f_.lo, f_.hi);
+        const size_t inputs = f_.kernel.inputs.size(), outer = f_.extents.size() - 1;
+        std::vector<UnitAxis> axes;
+        for (size_t axis = 0; axis < outer; ++axis) {
+            axes.push_back({f_.extents[axis], Values(f_.bases.size())});
+            for (size_t i = 0; i < inputs; ++i) axes.back().strides[i] = f_.strides[i][axis];
+        }
+        for_units(f_, axes, [&](Value row, Value, const Values& bases) {
+            const Value start = b_.mul(row, f_.extents.back());  // outputs are row-major
+            write_run(f_.moved(bases, [&](size_t i) { return i < inputs ? Value() : start; }),
+                      b_.index(0), f_.extents.back());
+        });
+    }
+
+    // Threads of a GPU: each takes `width` neighbors, then those a whole grid further on.
+    void write_team() {
+        const size_t inputs = f_.kernel.inputs.size();
+        const int rank = f_.kernel.rank;
+        const Value count = f_.product(0, rank), threads = b_.index(f_.target.gpu->threads),
+                    step = b_.index(f_.width);
+        const Value thread = b_.where(Where::thread), block = b_.where(Where::block),
+                    blocks = b_.where(Where::blocks);
+        const Value from = b_.mul(b_.add(b_.mul(block, threads), thread), step);
+        b_.loop(from, count, b_.mul(b_.mul(blocks, threads), step), {},
+                [&](Value at, const Values&) {
+            const Frame::Place place = f_.place_of(f_.bases, 0, rank, at);
+            const Value row = b_.sub(at, place.last);  // outputs are row-major
+            const Values bases = f_.gathered(
+                f_.moved(place.bases, [&](size_t i) { return i < inputs ? Value() : row; }));
+            // Rows of higher ranks are whole vectors.
+            const bool has_tail = rank == 1 && f_.width > 1;
+            f_.evaluate(uniform_, bases, {place.last}, values_);
+            write_piece(bases,
+                        has_tail ? f_.either(place.last, b_.sub(count, at)) : Piece{place.last});
+            return Values();
+        });
+    }
+
+private:
+    void write_run(const Values& start, Value from, Value to) {
+        const Values bases = f_.gathered(start);
+        const int width = f_.width;
+        f_.evaluate(uniform_, bases, {from}, values_);
+        if (f_.kernel.program.size() >= static_cast<int>(kLongBody)) {
+            b_.loop(from, to, width, {}, [&](Value at, const Values&) {
+                write_piece(bases, f_.either(at, b_.sub(to, at)));
+                return Values();
+            });
+            return;
+        }
+        const Value rest = b_.mod(b_.sub(to, from), b_.index(width));
+        const Value whole_end = b_.sub(to, rest);
+        b_.loop(from, whole_end, width, {}, [&](Value at, const Values&) {
+            write_piece(bases, {at});
+            return Values();
+        });
+        b_.branch(b_.less(b_.index(0), rest),
+                  [&] { write_piece(bases, f_.partial(whole_end, rest)); });
+    }
+
+    void write_piece(const Values& bases, const Piece& piece) {
+        f_.evaluate(varying_, bases, piece, values_);
+        f_.store(outputs_, bases, piece, values_);
+    }
+
+    Frame& f_;
+    Builder& b_;
+    Values values_;  // per instruction, of the piece at hand
+    std::vector<int> uniform_, varying_;
+    std::vector<size_t> outputs_;
+};
+
+// From this many instructions on the results of one are waited for longer than the next vector's
+// work takes: two registers go through the body together.
+constexpr int kLongChain = 24;
+
+}  // namespace
+
+void write_elements(Frame& frame) { ElementWriter(frame).write(); }
+void write_team_elements(Frame& frame) { ElementWriter(frame).write_team(); }
+
+Function loops_of(const KernelIR& kernel, const Target& wanted) {
+    Target target = wanted;
+    if (target.gpu) target.width = target.gpu->vector;
+    else if (kernel.reduced == 0 && kernel.rank == 1 && kernel.program.size() >= kLongChain)
+        target.width *= 2;
+    Builder b;
+    Frame frame(b, kernel, target);
+    if (target.gpu) {
+        kernel.reduced == 0 ? write_team_elements(frame) : write_team_rows(frame);
+        return b.finish();
+    }
+    // Nothing to do: touch no operand, not even a broadcast one.
+    Value some = b.less(frame.lo, frame.hi);
+    if (kernel.reduced == 0) some = b.both(some, b.less(b.index(0), frame.extents.back()));
+    b.branch(some, [&] {
+        if (kernel.reduced == 0) write_elements(frame);
+        else if (kernel.lanes == Lanes::last) write_rows(frame);
+        else write_columns(frame);
+    });
+    return b.finish();
+}
+
+}  // namespace megjit::codegen::loops

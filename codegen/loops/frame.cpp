@@ -1,0 +1,352 @@
+#include "codegen/loops/frame.h"
+
+namespace megjit::codegen::loops {
+
+using runtime::ScalarInst;
+
+Frame::Frame(Builder& builder, const KernelIR& kernel_ir, const Target& what)
+    : b(builder),
+      kernel(kernel_ir),
+      target(what),
+      width(what.width),
+      is_aligned(what.gpu.has_value()) {
+    const size_t inputs = kernel.inputs.size(), outputs = kernel.outputs.size();
+    for (const Operand& input : kernel.inputs)
+        bases.push_back(input.is_offset
+                            ? b.index(0)
+                            : b.parameter({.kind = storage_of(input.dtype), .is_pointer = true}));
+    for (const Operand& output : kernel.outputs)
+        bases.push_back(b.parameter({.kind = storage_of(output.dtype), .is_pointer = true}));
+    for (int axis = 0; axis < kernel.rank; ++axis) extents.push_back(b.parameter({}));
+    for (size_t i = 0; i < inputs + outputs; ++i) {
+        Values own;
+        for (int axis = 0; axis < kernel.rank; ++axis) own.push_back(b.parameter({}));
+        if (i < inputs || kernel.reduced > 0) strides.push_back(std::move(own));
+    }
+    for (const Operand& input : kernel.inputs)
+        gather_strides_.push_back(input.by >= 0 ? b.parameter({Kind::i64}) : Value());
+    if (!target.gpu) {
+        lo = b.parameter({});
+        hi = b.parameter({});
+    } else if (target.gpu->parts > 1) {
+        parts = b.parameter({.kind = Kind::i32, .is_pointer = true});
+        tickets = b.parameter({.kind = Kind::i32, .is_pointer = true});
+    }
+}
+
+Frame::Frame(const Frame& other, int lanes, bool aligned)
+    : b(other.b),
+      kernel(other.kernel),
+      target(other.target),
+      width(lanes),
+      is_aligned(aligned),
+      lo(other.lo),
+      hi(other.hi),
+      parts(other.parts),
+      tickets(other.tickets),
+      extents(other.extents),
+      bases(other.bases),
+      strides(other.strides),
+      gather_strides_(other.gather_strides_) {}
+
+// ---- places ----
+
+Values Frame::moved(const Values& from, const Elements& elements) {
+    Values to = from;
+    for (size_t i = 0; i < from.size(); ++i) {
+        const Value step = elements(i);
+        if (!step) continue;
+        to[i] = operand(kernel, i).is_offset ? b.add(from[i], step) : b.at(from[i], step);
+    }
+    return to;
+}
+
+Values Frame::along(const Values& from, int axis, Value steps) {
+    return moved(from, [&](size_t i) -> Value {
+        if (i >= strides.size() || (axis >= kernel.kept() && operand(kernel, i).per_row)) return {};
+        return b.mul(steps, strides[i][static_cast<size_t>(axis)]);
+    });
+}
+
+bool Frame::is_unit_index(const Operand& index) const {
+    return index.inner == Inner::broadcast && (kernel.reduced == 0 || index.per_row);
+}
+
+Values Frame::gathered(Values from) {
+    for (size_t i = 0; i < kernel.inputs.size(); ++i) {
+        const Operand& input = kernel.inputs[i];
+        if (input.by >= 0 && is_unit_index(kernel.inputs[static_cast<size_t>(input.by)]))
+            from[i] = jump(i, from, b.index(0));
+    }
+    return from;
+}
+
+// Where the index at lane position `at`, the same for all lanes, leads input i.
+Value Frame::jump(size_t i, const Values& from, Value at) {
+    const auto by = static_cast<size_t>(kernel.inputs[i].by);
+    Value place = from[by];
+    if (kernel.inputs[by].inner != Inner::broadcast) place = b.at(place, at);
+    const Value number = b.convert(Kind::i64, b.load(place, 1, false));
+    return b.at(from[i], b.mul(number, gather_strides_[i]));
+}
+
+Frame::Place Frame::place_of(const Values& from, int first, int last, Value number) {
+    Place place{from, {}};
+    if (first == last) return place;
+    Value rest = number;
+    for (int axis = last - 1; axis >= first; --axis) {
+        const Value extent = extents[static_cast<size_t>(axis)];
+        const Value at = axis > first ? b.mod(rest, extent) : rest;
+        if (axis > first) rest = b.div(rest, extent);
+        if (axis == last - 1) place.last = at;
+        else place.bases = along(place.bases, axis, at);
+    }
+    return place;
+}
+
+Value Frame::product(int first, int last) {
+    Value all = b.index(1);
+    for (int axis = first; axis < last; ++axis)
+        all = b.mul(all, extents[static_cast<size_t>(axis)]);
+    return all;
+}
+
+// ---- pieces ----
+
+Piece Frame::partial(Value at, Value left) {
+    return {at, left, b.less(b.lanes(Kind::i32, width), splat(i32_of(left)))};
+}
+
+Piece Frame::either(Value at, Value ahead) {
+    return {.at = at, .left = ahead, .is_whole = b.compute(ScalarOp::le, {b.index(width), ahead})};
+}
+
+Value Frame::mask_of(const Piece& piece) {
+    if (!piece.is_whole) return piece.mask;
+    return b.choose(piece.is_whole, [&] { return Values{b.constant({Kind::b1, width}, 1)}; },
+                    [&] { return Values{partial(piece.at, piece.left).mask}; })[0];
+}
+
+void Frame::evaluate(std::span<const int> ids, std::span<const Values> at, const Piece& piece,
+                     std::span<Values> values) {
+    std::vector<size_t> inputs;
+    std::vector<int> loaded;
+    for (const int id : ids)
+        if (kernel.program[id].op == ScalarOp::input) {
+            loaded.push_back(id);
+            inputs.push_back(kernel.program[id].bits);
+        }
+    const Values read = load_all(inputs, at, piece);
+    for (size_t n = 0; n < read.size(); ++n) {
+        const size_t input = n % inputs.size();
+        values[n / inputs.size()][static_cast<size_t>(loaded[input])] =
+            b.widen(kernel.inputs[inputs[input]].dtype, read[n]);
+    }
+    for (Values& own : values)
+        for (const int id : ids)
+            if (kernel.program[id].op != ScalarOp::input)
+                own[static_cast<size_t>(id)] = instruction(id, own);
+}
+
+// No CPU divides vectors of integers. A quotient of two i32 in double is off by less than 2^-52 of
+// itself, and at least 2^-31 of itself away from the next integer unless it is one: its floor is
+// exact.
+Value Frame::instruction(int id, const Values& values) {
+    const ScalarInst& inst = kernel.program[id];
+    if (inst.op == ScalarOp::constant) return b.constant({kind_of(inst.type), width}, inst.bits);
+    Values args;
+    for (int k = 0; k < runtime::arity_of(inst.op); ++k)
+        args.push_back(values[static_cast<size_t>(inst.args[k])]);
+    const bool is_float = inst.type == ScalarType::f32;
+    if (inst.op == ScalarOp::div && !is_float && !target.divides) {
+        const Value quotient = b.div(b.convert(Kind::f64, args[0]), b.convert(Kind::f64, args[1]));
+        return b.convert(Kind::i32, b.compute(ScalarOp::floor, {quotient}));
+    }
+    const Value value = b.compute(inst.op, args, inst.narrow_to);
+    // Compilers take the larger of (the larger of x and 0) and 0 for the larger of x and 0,
+    // whatever their comparisons say of NaN and of the sign of 0.
+    const bool is_chosen =
+        is_float && inst.op == ScalarOp::select && kernel.program.is_extremum(id);
+    return is_chosen ? b.fence(value) : value;
+}
+
+void Frame::evaluate_row(const RowWalk& walk, const Values& at, const Piece& piece,
+                         const Values& reduced, Values& values) {
+    std::vector<int> others;
+    for (const int id : walk.row)
+        if (const int r = reduction_read_by(kernel, id); r >= 0)
+            values[static_cast<size_t>(id)] = reduced[static_cast<size_t>(r)];
+        else others.push_back(id);
+    evaluate(others, at, piece, values);
+}
+
+// As they are stored, base after base.
+Values Frame::load_all(std::span<const size_t> inputs, std::span<const Values> at,
+                       const Piece& piece) {
+    const auto load_as = [&](const Piece& what) {
+        Values loaded;
+        for (const Values& own : at)
+            for (const size_t i : inputs) loaded.push_back(load(i, own, what));
+        return loaded;
+    };
+    if (!piece.is_whole || inputs.empty()) return load_as(piece);
+    return b.choose(piece.is_whole, [&] { return load_as({piece.at}); },
+                    [&] { return load_as(partial(piece.at, piece.left)); });
+}
+
+Value Frame::load(size_t i, const Values& at, const Piece& piece) {
+    const Operand& input = kernel.inputs[i];
+    if (input.is_offset) return coordinate(i, at[i], piece);
+    if (input.by < 0 || is_unit_index(kernel.inputs[static_cast<size_t>(input.by)]))
+        return load_lanes(i, at[i], piece);
+    const auto by = static_cast<size_t>(input.by);
+    if (kernel.inputs[by].inner == Inner::broadcast)
+        return load_lanes(i, jump(i, at, piece.at), piece);
+    // 0 where no lane takes part
+    const Value numbers = b.convert(Kind::i64, load_lanes(by, at[by], piece));
+    Value offsets = b.mul(numbers, splat(gather_strides_[i]));
+    Value base = at[i];
+    if (input.inner != Inner::broadcast) {
+        offsets = b.add(offsets, lane_offsets(i, piece));
+        base = b.at(base, b.mul(piece.at, lane_stride(i)));
+    }
+    return b.gather(base, offsets);
+}
+
+Value Frame::load_lanes(size_t i, Value base, const Piece& piece) {
+    switch (kernel.inputs[i].inner) {
+        case Inner::broadcast: return splat(b.load(base, 1, false));
+        case Inner::contiguous: return b.load(b.at(base, piece.at), width, is_aligned, piece.mask);
+        case Inner::strided:
+            return b.gather(b.at(base, b.mul(piece.at, lane_stride(i))), lane_offsets(i, piece));
+    }
+    return {};
+}
+
+// A coordinate in its 32 bits.
+Value Frame::coordinate(size_t i, Value base, const Piece& piece) {
+    if (kernel.inputs[i].inner == Inner::broadcast) return splat(i32_of(base));
+    const Value first = i32_of(b.add(base, b.mul(piece.at, lane_stride(i))));
+    return b.add(splat(first), b.mul(b.lanes(Kind::i32, width), splat(i32_of(lane_stride(i)))));
+}
+
+// Of each lane from lane 0, in elements. Lanes that take no part stand on the last one that does:
+// every lane is in bounds, and a gather needs no mask, which for narrow elements would become a
+// branch per lane.
+Value Frame::lane_offsets(size_t i, const Piece& piece) {
+    Value lane = b.lanes(Kind::i64, width);
+    const auto wide = [&](Value index) { return splat(b.convert(Kind::i64, index)); };
+    if (piece.left) lane = b.smaller(lane, wide(b.sub(piece.left, b.index(1))));
+    return b.mul(lane, wide(lane_stride(i)));
+}
+
+void Frame::store(std::span<const size_t> outputs, const Values& at, const Piece& piece,
+                  const Values& values) {
+    const auto store_as = [&](const Piece& what) {
+        for (const size_t k : outputs)
+            store_one(k, at, what, values[static_cast<size_t>(kernel.results[k])]);
+        return Values();
+    };
+    if (!piece.is_whole || outputs.empty()) store_as(piece);
+    else
+        b.choose(piece.is_whole, [&] { return store_as({piece.at}); },
+                 [&] { return store_as(partial(piece.at, piece.left)); });
+}
+
+void Frame::store_one(size_t k, const Values& at, const Piece& piece, Value value) {
+    const size_t i = kernel.inputs.size() + k;
+    const Value stored = b.shorten(kernel.outputs[k].dtype, value);
+    if (kernel.reduced > 0 && kernel.outputs[k].inner == Inner::strided)
+        return b.scatter(b.at(at[i], b.mul(piece.at, lane_stride(i))), lane_offsets(i, piece),
+                         stored, piece.mask);
+    b.store(b.at(at[i], piece.at), stored, is_aligned, piece.mask);
+}
+
+void Frame::store_lane0(size_t k, const Values& at, const Values& values) {
+    const Value value = values[static_cast<size_t>(kernel.results[k])];
+    b.store(at[kernel.inputs.size() + k], b.lane(b.shorten(kernel.outputs[k].dtype, value), 0),
+            false);
+}
+
+Value Frame::stored(size_t k, const Values& at, const Piece& piece) {
+    const Value mask = mask_of(piece);
+    return b.load(b.at(at[kernel.inputs.size() + k], piece.at), width, is_aligned, mask);
+}
+
+// ---- runs and units ----
+
+Values Frame::over_axes(int axis, const Run& outer, const Values& state, const RunBody& body) {
+    const Value extent = extents[static_cast<size_t>(axis)];
+    const Value place = b.mul(outer.place, extent);
+    if (axis + 1 == kernel.rank) return body({outer.bases, place, extent}, state);
+    return b.loop(b.index(0), extent, 1, state, [&](Value at, const Values& carried) {
+        return over_axes(axis + 1, {along(outer.bases, axis, at), b.add(place, at), {}}, carried,
+                         body);
+    });
+}
+
+Values Frame::for_runs(const Values& at, const Values& state, const RunBody& body) {
+    return over_axes(kernel.kept(), {at, b.index(0), {}}, state, body);
+}
+
+std::vector<UnitAxis> kept_axes(const Frame& frame) {
+    std::vector<UnitAxis> axes;
+    for (size_t axis = 0; axis < static_cast<size_t>(frame.kernel.kept()); ++axis) {
+        axes.push_back({frame.extents[axis], {}});
+        for (const Values& own : frame.strides) axes.back().strides.push_back(own[axis]);
+    }
+    return axes;
+}
+
+// Loop-carried: the indices of the axes but the first, which never wraps, then per operand its
+// offset in elements.
+void for_units(Frame& f, std::span<const UnitAxis> axes, const UnitBody& body) {
+    if (axes.empty()) return body(f.lo, {}, f.bases);
+    Builder& b = f.b;
+    const size_t rank = axes.size(), operands = f.bases.size();
+    Values position(rank);
+    Value rest = f.lo;
+    for (size_t axis = rank; axis-- > 1;) {
+        position[axis] = b.mod(rest, axes[axis].extent);
+        rest = b.div(rest, axes[axis].extent);
+    }
+    position[0] = rest;
+    Values carried(position.begin() + 1, position.end());
+    for (size_t i = 0; i < operands; ++i) {
+        Value offset = b.index(0);
+        for (size_t axis = 0; axis < rank; ++axis)
+            if (const Value stride = axes[axis].strides[i])
+                offset = b.add(offset, b.mul(position[axis], stride));
+        carried.push_back(offset);
+    }
+    // What an axis adds when the one inside it wraps: one step forth, a whole run of the inner one
+    // back.
+    std::vector<Values> wraps(rank, Values(operands));
+    for (size_t axis = 1; axis < rank; ++axis)
+        for (size_t i = 0; i < operands; ++i)
+            if (const Value stride = axes[axis].strides[i])
+                wraps[axis][i] = b.sub(axes[axis - 1].strides[i], b.mul(axes[axis].extent, stride));
+
+    b.loop(f.lo, f.hi, 1, carried, [&](Value unit, const Values& state) {
+        Values next(state);
+        const auto offsets = std::span(next).subspan(rank - 1);
+        body(unit, rank > 1 ? state[rank - 2] : unit, f.moved(f.bases, [&](size_t i) {
+            return axes.back().strides[i] ? offsets[i] : Value();
+        }));
+        for (size_t i = 0; i < operands; ++i)
+            if (const Value stride = axes.back().strides[i]) offsets[i] = b.add(offsets[i], stride);
+        Value carry;  // does the axis inside wrap?
+        for (size_t axis = rank; axis-- > 1;) {
+            Value stepped = b.add(next[axis - 1], b.index(1));
+            if (carry) stepped = b.select(carry, stepped, next[axis - 1]);
+            carry = b.equal(stepped, axes[axis].extent);
+            next[axis - 1] = b.select(carry, b.index(0), stepped);
+            for (size_t i = 0; i < operands; ++i)
+                if (wraps[axis][i])
+                    offsets[i] = b.add(offsets[i], b.select(carry, wraps[axis][i], b.index(0)));
+        }
+        return next;
+    });
+}
+
+}  // namespace megjit::codegen::loops

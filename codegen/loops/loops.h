@@ -1,0 +1,127 @@
+// codegen/loops/loops.h -- the level between a kernel and text: loops, branches, loads and stores
+// over vectors, in SSA form. `loops_of` makes them of a kernel for a target; back-ends print them,
+// one line for each instruction, and the interpreter runs them. What a target decides (lanes,
+// threads) is a Target: no back-end knows how a row is walked or reduced.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/gpu_plan.h"
+#include "codegen/kernel_ir.h"
+
+namespace megjit::codegen::loops {
+
+using runtime::ScalarOp;
+
+// `index` counts: 64 bits, or 32 where the numbers of the launch fit (GpuPlan::wide). Memory is
+// read and written as f32, i32, i16 and i8.
+enum class Kind : uint8_t { b1, i8, i16, i32, i64, index, f32, f64 };
+Kind kind_of(ScalarType type);
+Kind storage_of(DType dtype);
+int bytes_of(Kind kind);
+
+struct Type {
+    Kind kind = Kind::index;
+    int lanes = 1;  // 1: a scalar
+    bool is_pointer = false;  // to elements of that kind; one lane
+    bool operator==(const Type&) const = default;
+};
+
+// X(name): instructions. `compute` is a ScalarOp with the meaning of runtime/scalar.h, also on
+// index and i64 (div and mod: without sign; max, min, lt, le: with it) and on f64.
+#define MEGJIT_LOOP_OPS(X) \
+    X(compute) /* a, b, c */ \
+    X(convert) /* a: to the result's kind; integers with their sign, or cut */ \
+    X(bits) /* a: the same bits as another kind of that size */ \
+    X(fence) /* a, which no compiler may see through */ \
+    X(widen) /* a, as stored: to the compute type of `dtype` */ \
+    X(shorten) /* a: to what is stored */ \
+    X(lanes) /* 0, 1, 2, ... */ \
+    X(splat) /* a in all lanes */ \
+    X(lane) /* a's lane `number` */ \
+    X(half) /* lanes of a: the lower half (number 0), or the upper one (1) */ \
+    X(at) /* pointer, elements (index or i64) */ \
+    X(load) /* pointer, mask or nothing: neighbors, 0 where the mask is off; number: Access */ \
+    X(gather) /* pointer, offset of each lane (i64) */ \
+    X(store) /* pointer, value, mask or nothing; number: Access */ \
+    X(scatter) /* pointer, offsets, value, mask or nothing */ \
+    X(loop) /* from, to, step, state...; a block with the index and the state */ \
+    X(choose) /* condition; a block for true, one for false */ \
+    X(thread) /* of a GPU's block; number: Where */ \
+    X(from_thread) /* a (i32) of the thread of this warp whose number differs in `number` */ \
+    X(barrier) /* number: 1 for a warp, 0 for the block */ \
+    X(publish) /* what this thread stored, and what others did before it, is seen from here on */ \
+    X(count) /* pointer to i32: adds 1 for all blocks, gives what was there */
+
+enum class Op : uint8_t {
+#define MEGJIT_X(name) name,
+    MEGJIT_LOOP_OPS(MEGJIT_X)
+#undef MEGJIT_X
+};
+std::string_view name_of(Op op);
+
+// At multiples of the vector's size; stored by another block of a GPU.
+enum Access : int64_t { kAnywhere = 0, kAligned = 1, kOfOthers = 2 };
+enum class Where : uint8_t { thread, block, blocks, part };  // part: of a row, by blocks
+
+struct Inst;
+struct Block {
+    std::vector<int> parameters;
+    std::vector<Inst> insts;
+    std::vector<int> results;
+};
+struct Inst {
+    Op op = Op::compute;
+    ScalarOp compute = ScalarOp::add;
+    DType dtype = DType::f32;  // `widen`, `shorten`, and `compute narrow`
+    int64_t number = 0;
+    std::vector<int> args;  // values
+    std::vector<int> results;
+    std::vector<Block> blocks;
+};
+
+struct Function {
+    // A value: of an instruction, a parameter, a room, or a constant (the same in all lanes).
+    struct Known {
+        Type type;
+        bool is_constant = false;
+        uint64_t bits = 0;  // of the constant
+    };
+    // Memory of the function: on the stack, or shared by a block's threads.
+    struct Room {
+        int value = -1;  // the pointer to it
+        int64_t elements = 0;
+        int lanes = 1;  // in vectors of so many it is read and written
+        bool is_shared = false;
+    };
+    std::vector<Known> values;
+    // Pointers to inputs in memory and to outputs; extents; strides; gather strides. On a CPU then
+    // the first and the last unit, on a GPU with parts the memory of parts and the tickets.
+    std::vector<int> parameters;
+    std::vector<Room> rooms;
+    Block body;
+
+    const Type& type_of(int value) const { return values[static_cast<size_t>(value)].type; }
+};
+
+// What loops are made for.
+struct Target {
+    int width = kRowLanesOfOracle;  // lanes of a value; on a GPU the plan's
+    bool divides = true;  // integers by `compute div`; else by f64
+    std::optional<GpuPlan> gpu = {};
+    static constexpr int kRowLanesOfOracle = 16;
+};
+
+Function loops_of(const KernelIR& kernel, const Target& target);
+
+// Text; print and parse are inverses.
+std::string print(const Function& function);
+Function parse_loops(std::string_view text);  // UserError with the line on a fault
+std::string fault_of(const Function& function);  // the verifier; "" if sound
+
+// Runs loops that were made for a CPU; `arguments` are the parameters, pointers as addresses.
+void run(const Function& function, const std::vector<uint64_t>& arguments);
+
+}  // namespace megjit::codegen::loops

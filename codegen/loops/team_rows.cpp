@@ -1,0 +1,228 @@
+// Rows and columns on a GPU: a team of threads shares one index of the kept axes. Thread `lane`
+// takes pieces lane, lane + team, ... of the reduced axes: its chains are of kChain of them
+// (codegen/row_plan.h), and it is a lane, which is merged with those of the team at last.
+#include "codegen/loops/team.h"
+
+namespace megjit::codegen::loops {
+namespace {
+
+class TeamWriter {
+public:
+    explicit TeamWriter(Frame& frame)
+        : f_(frame),
+          b_(frame.b),
+          scalar_(frame, 1, true),
+          team_(scalar_),
+          plan_(*frame.target.gpu),
+          rows_(row_plan_of(frame.kernel)),
+          block_(b_.where(Where::block)),
+          values_(static_cast<size_t>(frame.kernel.program.size())),
+          reduced_(frame.kernel.reductions.size()) {}
+
+    void write() {
+        if (plan_.cover == Cover::columns) return write_column();
+        const int kept = f_.kernel.kept();
+        const Value row = b_.add(b_.mul(block_, b_.index(plan_.slots())), team_.slot());
+        row_piece_ = {b_.index(0)};
+        const auto write_it = [&] { write_row(moved_to(f_.bases, 0, kept, row)); };
+        if (plan_.slots() == 1) return write_it();
+        // Whole warps: nobody waits for those that have none.
+        b_.branch(b_.less(row, f_.product(0, kept)), write_it);
+    }
+
+private:
+    // Threads behind the last column do as if they stood on it, but walk over no element of it and
+    // store nothing.
+    void write_column() {
+        const int axis = f_.kernel.lane_axis();
+        const Value columns = f_.extents[static_cast<size_t>(axis)];
+        const Value blocks = b_.divided_up(columns, plan_.slots());
+        const Value column =
+            b_.add(b_.mul(b_.mod(block_, blocks), b_.index(plan_.slots())), team_.slot());
+        is_active_ = b_.less(column, columns);
+        row_piece_ = {b_.smaller(column, b_.sub(columns, b_.index(1)))};
+        write_row(moved_to(f_.bases, 0, axis, b_.div(block_, blocks)));
+    }
+
+    Values moved_to(const Values& bases, int first, int last, Value number) {
+        const Frame::Place place = f_.place_of(bases, first, last, number);
+        return place.last ? f_.along(place.bases, last - 1, place.last) : place.bases;
+    }
+
+    void write_row(const Values& at_row) {
+        bases_ = f_.gathered(at_row);
+        elements_ = f_.row_elements();
+        worker_ = team_.lane();
+        if (plan_.parts > 1)
+            worker_ = b_.add(b_.mul(b_.where(Where::part), b_.index(plan_.team)), worker_);
+        const int64_t width = plan_.vector, stride = workers() * width;
+        const Value ahead = b_.sub(elements_, b_.mul(worker_, b_.index(width)));
+        pieces_ =
+            b_.div(b_.larger(b_.add(ahead, b_.index(stride - 1)), b_.index(0)), b_.index(stride));
+        if (is_active_) pieces_ = b_.select(is_active_, pieces_, b_.index(0));
+        write_walks(0);
+    }
+
+    // Walk number `n` and all that follows it.
+    void write_walks(size_t n) {
+        if (n == rows_.walks.size()) return write_outputs();
+        const RowWalk& walk = rows_.walks[n];
+        f_.evaluate_row(walk, bases_, row_piece_, reduced_, values_);
+        if (walk.walks()) write_walk(walk, [&] { write_walks(n + 1); });
+        else write_walks(n + 1);
+    }
+
+    void write_outputs() {
+        const std::vector<size_t>& outputs = rows_.outputs;
+        if (outputs.empty()) return;
+        // An output may lie on an input of the row, which all threads have read by now.
+        team_.barrier();
+        Value stores = b_.equal(team_.lane(), b_.index(0));
+        if (is_active_) stores = b_.both(stores, is_active_);
+        b_.branch(stores, [&] {
+            if (plan_.cover == Cover::columns)
+                return f_.store(outputs, bases_, row_piece_, values_);
+            for (const size_t k : outputs) f_.store_lane0(k, bases_, values_);
+        });
+    }
+
+    // One reducer for each reduction: they share the walk, but are merged one after the other, in
+    // little shared memory. Of blocks that share a row the last one to come does the rest.
+    void write_walk(const RowWalk& walk, const std::function<void()>& rest) {
+        std::vector<Reducer> reducers;
+        for (const Reduced& reduced : walk.reductions)
+            reducers.emplace_back(scalar_, std::span(&reduced, 1));
+        Values start;
+        for (Reducer& reducer : reducers) append(start, reducer.start_lanes());
+        const Values lanes =
+            b_.loop(b_.index(0), pieces_, kChain, start, [&](Value from, const Values& state) {
+            return write_chains(walk, reducers, from,
+                                b_.smaller(pieces_, b_.add(from, b_.index(kChain))), state);
+        });
+        std::vector<Values> totals;
+        size_t first = 0;
+        for (Reducer& reducer : reducers) {
+            totals.push_back(team_.merged(reducer, slice(lanes, first, reducer.lane_values())));
+            first += reducer.lane_values();
+        }
+        const auto finish = [&] {
+            for (size_t n = 0; n < reducers.size(); ++n)
+                reduced_[static_cast<size_t>(walk.reductions[n].reduction)] =
+                    f_.splat(reducers[n].results(totals[n], elements_)[0]);
+            rest();
+        };
+        if (plan_.parts == 1) return finish();
+        const int64_t words = part_words(f_.kernel);
+        const auto for_each = [&](const auto& visit) {
+            int64_t word = 0;
+            for (size_t n = 0; n < reducers.size(); ++n) {
+                visit(n, word);
+                for (const Value state : totals[n]) word += bytes_of(b_.type_of(state).kind) / 4;
+            }
+        };
+        b_.branch(b_.equal(team_.lane(), b_.index(0)), [&] {
+            for_each([&](size_t n, int64_t word) { team_.leave(totals[n], block_, word, words); });
+        });
+        b_.branch(team_.is_last(b_.at(f_.tickets, block_)), [&] {
+            for_each([&](size_t n, int64_t word) {
+                totals[n] = team_.all_parts(reducers[n], totals[n], block_, word, words);
+            });
+            finish();
+        });
+    }
+
+    // Pieces from..to of this thread.
+    Values write_chains(const RowWalk& walk, std::vector<Reducer>& reducers, Value from, Value to,
+                        const Values& lanes) {
+        Values state;
+        for (Reducer& reducer : reducers) append(state, reducer.start_chains());
+        const size_t chains = state.size();
+        append(state, lanes);
+        state = b_.loop(from, to, 1, state, [&](Value piece, const Values& own) {
+            return write_piece(walk, reducers, piece, chains, own);
+        });
+        Values next;
+        size_t chain = 0, lane = chains;
+        for (Reducer& reducer : reducers) {
+            const size_t size = reducer.chain_values(), all = reducer.lane_values();
+            append(next, reducer.with_chains(slice(state, lane, all), slice(state, chain, size)));
+            chain += size;
+            lane += all;
+        }
+        return next;
+    }
+
+    // `state`: the chains of all reducers, then their lanes.
+    Values write_piece(const RowWalk& walk, std::vector<Reducer>& reducers, Value piece,
+                       size_t chains, const Values& state) {
+        const int64_t width = plan_.vector;
+        const Value number = b_.add(b_.mul(piece, b_.index(workers())), worker_);
+        const Value place = b_.mul(number, b_.index(width));
+        const int kept = f_.kernel.kept(), rank = f_.kernel.rank;
+        Values bases;
+        Piece at = row_piece_;
+        if (plan_.cover == Cover::columns) {
+            bases = moved_to(bases_, kept, rank, place);
+        } else {
+            const Frame::Place there = f_.place_of(bases_, kept, rank, place);
+            bases = there.bases;
+            at = {there.last};
+        }
+        Values values = values_;
+        f_.evaluate(walk.elements, bases, at, values);
+        f_.store(walk.outputs, bases, at, values);
+        Values next = state;
+        for (int64_t k = 0; k < width && !reducers.empty(); ++k)
+            next = write_step(walk, reducers, static_cast<int>(k), values, chains, next,
+                              f_.i32_of(b_.add(place, b_.index(k))));
+        return next;
+    }
+
+    // One element: number k of the values.
+    Values write_step(const RowWalk& walk, std::vector<Reducer>& reducers, int k,
+                      const Values& values, size_t chains, const Values& state, Value place) {
+        Values single(values.size()), of_chains, of_lanes;
+        size_t chain = 0, lane = chains;
+        for (size_t n = 0; n < reducers.size(); ++n) {
+            const auto arg = static_cast<size_t>(walk.reductions[n].arg);
+            single[arg] = b_.lane(values[arg], k);
+            Values own_chains = slice(state, chain, reducers[n].chain_values()),
+                   own_lanes = slice(state, lane, reducers[n].lane_values());
+            chain += own_chains.size();
+            lane += own_lanes.size();
+            reducers[n].take(own_chains, own_lanes, single, {}, place);
+            append(of_chains, own_chains);
+            append(of_lanes, own_lanes);
+        }
+        append(of_chains, of_lanes);
+        return of_chains;
+    }
+
+    int64_t workers() const { return int64_t{plan_.team} * plan_.parts; }
+    static Values slice(const Values& all, size_t first, size_t count) {
+        const auto begin = all.begin() + static_cast<ptrdiff_t>(first);
+        return Values(begin, begin + static_cast<ptrdiff_t>(count));
+    }
+
+    Frame& f_;  // of vectors
+    Builder& b_;
+    Frame scalar_;  // of single values
+    Team team_;
+    const GpuPlan& plan_;
+    const RowPlan rows_;
+    Value block_;
+    Values values_;  // per instruction: values of the row so far
+    Values reduced_;  // per reduction: its result, once it is known
+    Values bases_;  // of the row
+    Piece row_piece_;  // its place on the lane axis
+    Value is_active_;  // is there a column for this thread? Null: there is
+    Value elements_;  // of the row
+    Value worker_;  // this thread, among all that share the row
+    Value pieces_;  // of the row for this thread
+};
+
+}  // namespace
+
+void write_team_rows(Frame& frame) { TeamWriter(frame).write(); }
+
+}  // namespace megjit::codegen::loops

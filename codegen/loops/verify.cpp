@@ -1,0 +1,176 @@
+// The verifier: what printers and the interpreter take for granted.
+#include "codegen/loops/loops.h"
+#include "runtime/error.h"
+
+namespace megjit::codegen::loops {
+namespace {
+
+using runtime::cat;
+
+class Verifier {
+public:
+    explicit Verifier(const Function& function)
+        : function_(function), known_(function.values.size()) {
+        for (size_t id = 0; id < known_.size(); ++id) known_[id] = function.values[id].is_constant;
+    }
+
+    std::string fault() {
+        for (const int id : function_.parameters) define(id);
+        for (const Function::Room& room : function_.rooms) {
+            define(room.value);
+            if (room.elements < 1 || room.lanes < 1 || room.elements % room.lanes != 0)
+                say(cat("a room of ", room.elements, " elements in vectors of ", room.lanes));
+        }
+        verify(function_.body);
+        return fault_;
+    }
+
+private:
+    void say(const std::string& why) {
+        if (fault_.empty()) fault_ = why;
+    }
+    bool is_value(int id) const { return id >= 0 && static_cast<size_t>(id) < known_.size(); }
+    void define(int id) {
+        if (!is_value(id) || known_[static_cast<size_t>(id)])
+            return say(cat("value ", id, " is defined twice, or not one"));
+        known_[static_cast<size_t>(id)] = true;
+    }
+    const Type& type_of(int id) const { return function_.type_of(id); }
+
+    void verify(const Block& block) {
+        std::vector<bool> outside = known_;
+        for (const int id : block.parameters) define(id);
+        for (const Inst& inst : block.insts) {
+            if (!fault_.empty()) return;
+            verify(inst);
+        }
+        for (const int id : block.results) use(id, "yield");
+        known_ = std::move(outside);  // what a block defines ends with it
+    }
+    void use(int id, std::string_view where) {
+        if (!is_value(id) || !known_[static_cast<size_t>(id)])
+            say(cat(where, ": value ", id, " is not defined before it"));
+    }
+
+    void verify(const Inst& inst) {
+        for (const int id : inst.args) use(id, name_of(inst.op));
+        if (!fault_.empty()) return;
+        for (const Block& block : inst.blocks) verify(block);
+        if (!fault_.empty()) return;
+        if (const std::string why = type_fault(inst); !why.empty())
+            say(cat(name_of(inst.op), ": ", why));
+        for (const int id : inst.results) define(id);
+    }
+
+    bool same(const std::vector<int>& a, std::span<const int> b) const {
+        if (a.size() != b.size()) return false;
+        for (size_t n = 0; n < a.size(); ++n)
+            if (type_of(a[n]) != type_of(b[n])) return false;
+        return true;
+    }
+
+    std::string type_fault(const Inst& inst) const {
+        const auto needs = [](bool sound, const char* rule) {
+            return sound ? std::string() : std::string(rule);
+        };
+        const std::vector<int>& args = inst.args;
+        const size_t count = args.size();
+        const auto arg = [&](size_t n) { return n < count ? type_of(args[n]) : Type{}; };
+        const Type to = inst.results.empty() ? Type{} : type_of(inst.results[0]);
+        const auto is_mask = [&](size_t n, int lanes) {
+            return n == count || (n + 1 == count && arg(n) == Type{Kind::b1, lanes});
+        };
+        switch (inst.op) {
+            case Op::loop: return loop_fault(inst);
+            case Op::choose:
+                return needs(count == 1 && arg(0) == Type{Kind::b1} && inst.blocks.size() == 2 &&
+                                 same(inst.results, inst.blocks[0].results) &&
+                                 same(inst.results, inst.blocks[1].results),
+                             "takes a b1 and two blocks that give its results");
+            case Op::compute: {
+                bool sound = count == static_cast<size_t>(runtime::arity_of(inst.compute));
+                for (size_t n = 0; n < count; ++n)
+                    sound = sound && !arg(n).is_pointer && arg(n).lanes == to.lanes;
+                const size_t first = inst.compute == ScalarOp::select ? 1 : 0;
+                for (size_t n = first; n + 1 < count; ++n) sound = sound && arg(n) == arg(n + 1);
+                return needs(sound && !inst.results.empty(), "takes values of one type");
+            }
+            case Op::convert:
+            case Op::fence:
+            case Op::widen:
+            case Op::shorten:
+                return needs(count == 1 && arg(0).lanes == to.lanes, "keeps the number of lanes");
+            case Op::bits:
+                return needs(count == 1 && arg(0).lanes == to.lanes &&
+                                 bytes_of(arg(0).kind) == bytes_of(to.kind),
+                             "keeps the number of bits");
+            case Op::lanes: return needs(count == 0, "takes nothing");
+            case Op::splat:
+                return needs(count == 1 && arg(0) == Type{to.kind}, "takes one of what it gives");
+            case Op::lane:
+                return needs(count == 1 && to == Type{arg(0).kind} && inst.number >= 0 &&
+                                 inst.number < arg(0).lanes,
+                             "takes a lane that there is");
+            case Op::half:
+                return needs(count == 1 && arg(0) == Type{to.kind, 2 * to.lanes} &&
+                                 (inst.number == 0 || inst.number == 1),
+                             "gives half of the lanes");
+            case Op::at:
+                return needs(count == 2 && arg(0).is_pointer && to == arg(0) &&
+                                 (arg(1) == Type{} || arg(1) == Type{Kind::i64}),
+                             "takes a pointer and a number of elements");
+            case Op::load:
+                return needs(count >= 1 && arg(0).is_pointer && arg(0).kind == to.kind &&
+                                 is_mask(1, to.lanes),
+                             "takes a pointer to what it gives, and a mask");
+            case Op::gather:
+                return needs(count == 2 && arg(0).is_pointer && arg(0).kind == to.kind &&
+                                 arg(1) == Type{Kind::i64, to.lanes},
+                             "takes a pointer and an offset for each lane");
+            case Op::store:
+                return needs(count >= 2 && arg(0).is_pointer && arg(0).kind == arg(1).kind &&
+                                 is_mask(2, arg(1).lanes),
+                             "takes a pointer, what is stored there, and a mask");
+            case Op::scatter:
+                return needs(count >= 3 && arg(0).is_pointer && arg(0).kind == arg(2).kind &&
+                                 arg(1) == Type{Kind::i64, arg(2).lanes} &&
+                                 is_mask(3, arg(2).lanes),
+                             "takes a pointer, an offset for each lane, values, and a mask");
+            case Op::from_thread:
+                return needs(count == 1 && arg(0) == Type{Kind::i32} && to == arg(0),
+                             "takes and gives an i32");
+            case Op::count:
+                return needs(count == 1 && arg(0).is_pointer && arg(0).kind == Kind::i32 &&
+                                 to == Type{Kind::i32},
+                             "takes a pointer to i32");
+            case Op::thread:
+            case Op::barrier:
+            case Op::publish: return needs(count == 0, "takes nothing");
+        }
+        return "unknown instruction";
+    }
+
+    std::string loop_fault(const Inst& inst) const {
+        const bool is_whole =
+            inst.args.size() >= 3 && inst.blocks.size() == 1 && !inst.blocks[0].parameters.empty();
+        if (!is_whole) return "takes a range and a block";
+        for (size_t n = 0; n < 3; ++n)
+            if (type_of(inst.args[n]) != Type{}) return "counts by an index";
+        const Block& body = inst.blocks[0];
+        const auto state = std::span(body.parameters).subspan(1);
+        const bool agrees = type_of(body.parameters[0]) == Type{} && same(inst.results, state) &&
+                            same(body.results, state) &&
+                            same(inst.results, std::span(inst.args).subspan(3));
+        return agrees ? "" : "start, state and results have different types";
+    }
+
+    const Function& function_;
+    std::vector<bool> known_;
+    std::string fault_;
+};
+
+}  // namespace
+
+std::string fault_of(const Function& function) { return Verifier(function).fault(); }
+
+}  // namespace megjit::codegen::loops
