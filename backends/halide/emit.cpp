@@ -111,11 +111,14 @@ private:
         for (const int id : inst.args) v.push_back(type_of(id).is_pointer ? Expr() : value(id));
         const auto number = static_cast<int>(inst.number);
         switch (inst.op) {
-            case Op::compute: return compute(inst.compute, type_of(inst.args[0]).kind, v);
+            case Op::compute:
+                if (inst.compute == runtime::ScalarOp::narrow)
+                    return widened(inst.dtype, shorten(inst.dtype, v[0]));
+                return compute(inst.compute, type_of(inst.args[0]).kind, v);
             case Op::convert: return Cast::make(to, v[0]);
             case Op::bits: return Reinterpret::make(to, v[0]);
             case Op::fence: return fenced(v[0], opaque_zero_);
-            case Op::widen: return widen(inst.dtype, v[0]);
+            case Op::widen: return widened(inst.dtype, v[0]);
             case Op::shorten: return shorten(inst.dtype, v[0]);
             case Op::lanes:
                 return neighbors(make_zero(halide_backend::type_of({type.kind})), type.lanes);
@@ -133,6 +136,13 @@ private:
             default:
                 throw runtime::InternalError(cat("HALIDE: ", name_of(inst.op), " is not printed"));
         }
+    }
+
+    // LLVM moves comparisons to before a widened half, where they lose the sign of 0: not across a
+    // fence.
+    Expr widened(runtime::DType dtype, const Expr& stored) const {
+        const Expr wide = widen(dtype, stored);
+        return dtype == runtime::DType::f16 ? fenced(wide, opaque_zero_) : wide;
     }
 
     // ---- memory ----

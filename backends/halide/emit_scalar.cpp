@@ -198,10 +198,9 @@ Expr widen(DType dtype, const Expr& stored) {
     switch (dtype) {
         case DType::f32:
         case DType::i32: return stored;
-        // Not by a cast: LLVM moves comparisons to before it, where they lose the sign of 0.
         case DType::f16:
-            return Halide::Internal::float16_to_float32(
-                Reinterpret::make(Halide::Float(16, lanes), stored));
+            return Cast::make(Halide::Float(32, lanes),
+                              Reinterpret::make(Halide::Float(16, lanes), stored));
         case DType::i16: return Cast::make(i32, Reinterpret::make(Halide::Int(16, lanes), stored));
         case DType::i8: return Cast::make(i32, Reinterpret::make(Halide::Int(8, lanes), stored));
         case DType::u8:
@@ -240,7 +239,6 @@ Expr fenced(const Expr& value, const Expr& opaque_zero) {
 
 Expr compute(ScalarOp op, Kind kind, std::span<const Expr> v) {
     if (op == ScalarOp::select) return Select::make(v[0], v[1], v[2]);
-    if (op == ScalarOp::narrow) return widen(DType::f16, shorten(DType::f16, v[0]));
     if (op == ScalarOp::fma) return llvm("llvm.fma.f32", {v[0], v[1], v[2]});
     if (kind == Kind::f64 && op == ScalarOp::floor) return llvm("llvm.floor.f64", {v[0]});
     if (runtime::arity_of(op) == 1) return of_one(op, v[0]);
