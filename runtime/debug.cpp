@@ -62,7 +62,7 @@ constexpr Switch kSwitches[] = {
     {"MEGJIT_EMULATED_GPUS",
      "for tests: number of emulated devices gpu0, gpu1, ..., which compute on the host, asynchronously and in memory of their own"},
     {"MEGJIT_CARD_ARCH",
-     "for tests: compute capability of an emulated card: 80, 90 (default) or 100; backends/card reads it, and MEGJIT_EMULATED_GPUS"},
+     "for tests: compute capability of an emulated card: 80, 90 (default) or 100; tests/card/emulator reads it, and MEGJIT_EMULATED_GPUS"},
     {"MEGJIT_CARD_DRIVER",
      "for tests: version of CUDA that the driver of an emulated card gives as its own, such as 12.4"},
     {"MEGJIT_CUDA_DRIVER", "path of the CUDA driver library; default: libcuda.so.1"},

@@ -19,7 +19,7 @@ pack() {
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-compile --target $kit/site \
         --python-version 3.12 --only-binary=:all: dist/megjit-*-abi3-*.whl
     cp "$tests/gpu_tests" "$tests/graph_fuzz" $kit/tests/
-    cp "${tests%tests}"backends/card/libmegjit_card.so $kit/site/megengine/
+    cp "${tests%tests}"tests/card/emulator/libmegjit_card.so $kit/site/megengine/
     # shellcheck disable=SC2046
     cp -L $(ldd "$tests/gpu_tests" ${1:+.venv/lib/python3*/site-packages/megengine/libmegjit_halide.so} |
         awk -v ours="$PWD/.venv/" 'index($3, ours) == 1 {print $3}' | sort -u) $kit/lib/

@@ -109,9 +109,9 @@ public:
     CudaDriver();
 
     const Functions& call() const { return functions_; }
-    // Of backends/card, a driver that executes on the host: where it finds what lies at an address
-    // of a GPU, what the last fault was, and what a host function would take on a card. Null of a
-    // real driver.
+    // Of tests/card/emulator, a driver that executes on the host: where it finds what lies at an
+    // address of a GPU, what the last fault was, and what a host function would take on a card.
+    // Null of a real driver.
     struct Emulation {
         void* (*host_pointer)(Address) = nullptr;
         const char* (*last_fault)() = nullptr;

@@ -43,18 +43,24 @@ Value Reducer::better(bool larger, Value a, Value b) {
 // Of (value, place) pairs: does the second replace the first?
 Value Reducer::wins(bool larger, std::span<const Value> a, std::span<const Value> c,
                     bool is_behind) {
-    const Value is_better = compare(larger, c[0], a[0]);
+    const auto is_better = [&] { return compare(larger, c[0], a[0]); };
     // Of equal values the first stays.
     if (!is_float(a[0])) {
-        if (is_behind) return is_better;
-        return b_.any(is_better, b_.both(b_.equal(c[0], a[0]), b_.less(c[1], a[1])));
+        if (is_behind) return is_better();
+        return b_.any(is_better(), b_.both(b_.equal(c[0], a[0]), b_.less(c[1], a[1])));
     }
     // The first NaN before all others.
-    const Value was_nan = is_nan(a[0]), nan = is_nan(c[0]);
     const Value was_number = b_.equal(a[0], a[0]);
-    if (is_behind) return b_.both(b_.any(is_better, nan), was_number);
+    if (is_behind) {  // better or NaN: one comparison
+        const Value no_better = larger ? b_.compute(ScalarOp::le, {c[0], a[0]})
+                                       : b_.compute(ScalarOp::le, {a[0], c[0]});
+        const Value truth = b_.constant(b_.type_of(no_better), 1);
+        return b_.both(b_.compute(ScalarOp::bit_xor, {no_better, truth}), was_number);
+    }
+    const Value was_nan = is_nan(a[0]), nan = is_nan(c[0]);
     const Value ties = b_.any(b_.equal(c[0], a[0]), b_.both(nan, was_nan));
-    return b_.any(b_.any(is_better, b_.both(nan, was_number)), b_.both(ties, b_.less(c[1], a[1])));
+    return b_.any(b_.any(is_better(), b_.both(nan, was_number)),
+                  b_.both(ties, b_.less(c[1], a[1])));
 }
 
 void Reducer::join(const Slot& slot, std::span<Value> a, std::span<const Value> c, bool is_behind) {

@@ -1,0 +1,130 @@
+#include "tests/card/emulator/calls.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+
+namespace megjit::card {
+namespace {
+
+std::atomic<bool> initialised = false, forked = false;
+
+struct Handles {
+    std::mutex mutex;
+    std::unordered_map<const void*, Kind> kinds;
+};
+Handles& handles() {
+    static auto& all = *new Handles;
+    return all;
+}
+
+// Without a destructor: programs call the driver while a thread, or the process, takes itself down.
+struct ContextStack {
+    std::array<Context*, 64> contexts;
+    size_t size;
+};
+constinit thread_local ContextStack stack_of_thread{};
+
+}  // namespace
+
+void remember(const void* handle, Kind kind) {
+    const std::lock_guard lock(handles().mutex);
+    handles().kinds[handle] = kind;
+}
+void forget(const void* handle) {
+    const std::lock_guard lock(handles().mutex);
+    handles().kinds.erase(handle);
+}
+bool is_known(const void* handle, Kind kind) {
+    const std::lock_guard lock(handles().mutex);
+    const auto it = handles().kinds.find(handle);
+    return it != handles().kinds.end() && it->second == kind;
+}
+void expect(const void* handle, Kind kind) {
+    constexpr const char* kNames[] = {"event", "module", "function",         "library", "kernel",
+                                      "graph", "node",   "executable graph", "stream"};
+    if (!is_known(handle, kind))
+        throw Fault(Result::invalid_handle,
+                    text("%p is not a live %s", handle, kNames[static_cast<int>(kind)]));
+}
+
+void initialise() {
+    if (forked) throw Fault(Result::not_initialized, "the driver was initialised before a fork");
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    if (initialised) return;
+    make_cards();
+    pthread_atfork(nullptr, nullptr, [] { forked = true; });
+    initialised = true;
+}
+
+void check_initialised() {
+    if (forked)
+        throw Fault(Result::not_initialized,
+                    "the driver was initialised before a fork; the child cannot use it");
+    if (!initialised) throw Fault(Result::not_initialized, "cuInit was not called");
+}
+
+Context* current_context() {
+    const ContextStack& stack = stack_of_thread;
+    return stack.size == 0 ? nullptr : stack.contexts[stack.size - 1];
+}
+void set_current_context(Context* context) {
+    if (stack_of_thread.size > 0) --stack_of_thread.size;
+    if (context) push_context(context);
+}
+void push_context(Context* context) {
+    ContextStack& stack = stack_of_thread;
+    if (stack.size == stack.contexts.size())
+        throw Fault(Result::out_of_memory, "64 contexts lie on the thread's stack already");
+    stack.contexts[stack.size++] = context;
+}
+Context* pop_context() {
+    ContextStack& stack = stack_of_thread;
+    if (stack.size == 0) throw Fault(Result::invalid_context, "no context is current");
+    return stack.contexts[--stack.size];
+}
+
+Context* primary_context(Card& card) {
+    static auto& contexts = []() -> std::array<Context, 16>& {
+        auto& all = *new std::array<Context, 16>;
+        for (Card* each : cards()) all[static_cast<size_t>(each->ordinal())].card = each;
+        return all;
+    }();
+    return &contexts[static_cast<size_t>(card.ordinal())];
+}
+
+Context* checked(Context* context) {
+    for (Card* card : cards())
+        if (context == primary_context(*card) && card->context_uses > 0) return context;
+    throw Fault(Result::invalid_context, "that is not a context that was retained");
+}
+
+Card& current_card() {
+    Context* context = current_context();
+    if (!context) throw Fault(Result::invalid_context, "no context is current in this thread");
+    if (context->card->context_uses <= 0)
+        throw Fault(Result::invalid_context, "the current context was released");
+    return *context->card;
+}
+
+Stream& stream_of(Stream* handle) {
+    Card& card = current_card();
+    if (reinterpret_cast<uintptr_t>(handle) <= 2) return card.legacy();
+    expect(handle, Kind::stream);
+    if (&handle->card != &card)
+        throw Fault(Result::invalid_handle,
+                    text("a stream of card %d is used while card %d's context is current",
+                         handle->card.ordinal(), card.ordinal()));
+    return *handle;
+}
+
+Card& device(int ordinal) {
+    if (ordinal < 0 || static_cast<size_t>(ordinal) >= cards().size())
+        throw Fault(Result::invalid_device,
+                    text("device %d; there are %zu", ordinal, cards().size()));
+    return *cards()[static_cast<size_t>(ordinal)];
+}
+
+}  // namespace megjit::card

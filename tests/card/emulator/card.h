@@ -1,0 +1,56 @@
+// tests/card/emulator/ -- an emulated NVIDIA card: a shared library with the C ABI of the CUDA
+// driver that executes PTX on the host. In: calls of libcuda, PTX. Out: the same results as a card,
+// later, from threads of its own, or an error that names what was wrong. Includes and links nothing
+// of ours.
+//
+// Environment: MEGJIT_EMULATED_GPUS (number of cards, default 1), MEGJIT_CARD_ARCH (80, 90 or 100:
+// what the cards say of themselves; default 90), MEGJIT_CARD_DRIVER (the driver's version of CUDA,
+// such as 12.4).
+//
+// What it does on purpose, to find what is wrong in a caller:
+// - Device memory cannot be touched by the host: its addresses lie in a reservation.
+// - Fresh memory holds 0xff bytes: NaN in every floating type, -1 in every integer type.
+// - Addresses are handed out anew as late as possible, with gaps, so that accesses after a free and
+//   beyond an end are noticed by kernels and copies.
+// - Work on a stream starts after a small random delay. Only copies *from* pageable host memory are
+//   staged when they are queued, as the driver promises; copies to the host are always late.
+// - Nodes of a graph that do not depend on each other run in a random order.
+// - A random order of warps is used between barriers.
+// Faults are sticky, as on a card: every later call returns the fault's result, until
+// cuDevicePrimaryCtxReset.
+//
+// tests/card/emulator/card.h -- what this library exports beside the driver's functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// 1: an emulated card, which takes PTX only. Real drivers lack this symbol.
+int megjit_card_version();
+
+// The last fault of any card, or load error of a module, as text: kernel, instruction, PTX line,
+// thread, block, address, nearest allocation. Empty when there was none. Valid until this thread's
+// next call.
+const char* megjit_card_last_fault();
+
+// Where the host finds what lies at a device's address, or null where no live allocation holds it.
+// For host functions queued on a stream: whoever else uses it races with the streams.
+void* megjit_card_host_pointer(uint64_t address);
+
+// In a host function that does the work of one of NVIDIA's libraries: what a card would take for
+// it.
+void megjit_card_spend(double nanoseconds);
+
+// Allocations of the driver's user that were not freed, over all cards; their bytes.
+size_t megjit_card_live_allocations(size_t* bytes);
+
+// Since the last call: launches of kernels and graphs, over all cards. A graph's kernels are none.
+uint64_t megjit_card_launches();
+
+// Since the last call: how many instructions of threads all kernels ran, over all cards.
+uint64_t megjit_card_thread_instructions();
+}
+#pragma GCC visibility pop

@@ -1,0 +1,263 @@
+// The driver's ABI: start, results, devices, contexts.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "tests/card/emulator/calls.h"
+#include "tests/card/emulator/card.h"
+#include "tests/card/emulator/ptx/program.h"
+#include "tests/card/emulator/works.h"
+
+using namespace megjit::card;
+
+int megjit_card_version() { return 1; }
+
+const char* megjit_card_last_fault() {
+    thread_local std::string text;
+    text = last_fault();
+    return text.c_str();
+}
+
+void megjit_card_spend(double nanoseconds) { spend(nanoseconds); }
+
+void* megjit_card_host_pointer(uint64_t address) {
+    Card* card = card_of(address);
+    if (!card) return nullptr;
+    Address begin = 0;
+    Allocation found;
+    if (!card->memory.allocation_at(address, begin, found)) return nullptr;
+    const uint64_t bytes = found.bytes - (address - begin);
+    const Extent extent = card->memory.find(address, bytes);
+    return extent.holds(address, bytes)
+               ? reinterpret_cast<void*>(address + static_cast<Address>(extent.to_host))
+               : nullptr;
+}
+
+size_t megjit_card_live_allocations(size_t* bytes) {
+    size_t count = 0;
+    uint64_t sum = 0;
+    for (Card* card : cards()) count += card->memory.live_allocations(sum);
+    if (bytes) *bytes = sum;
+    return count;
+}
+
+uint64_t megjit_card_launches() { return launches.exchange(0); }
+
+uint64_t megjit_card_thread_instructions() { return ptx::take_thread_instructions(); }
+
+namespace {
+
+constexpr int kDriverVersion = 13000;
+
+// MEGJIT_CARD_DRIVER, "12.4" as 12040.
+int driver_version() {
+    const char* given = std::getenv("MEGJIT_CARD_DRIVER");
+    int major = 0, minor = 0;
+    if (!given || !*given) return kDriverVersion;
+    if (std::sscanf(given, "%d.%d", &major, &minor) < 1 || major < 1)
+        throw Fault(Result::invalid_value,
+                    text("MEGJIT_CARD_DRIVER is \"%s\"; give a version such as 12.4", given));
+    return 1000 * major + 10 * minor;
+}
+
+struct ResultText {
+    int number;
+    const char *name, *text;
+};
+constexpr ResultText kResults[] = {{0, "CUDA_SUCCESS", "no error"},
+#define MEGJIT_X(ours, number, name, text) {number, "CUDA_ERROR_" name, text},
+                                   MEGJIT_CARD_RESULTS(MEGJIT_X)
+#undef MEGJIT_X
+};
+
+int result_text(int number, const char** text, const char* ResultText::* field) {
+    if (!text) return static_cast<int>(Result::invalid_value);
+    *text = nullptr;
+    for (const ResultText& row : kResults)
+        if (row.number == number) *text = row.*field;
+    return *text ? 0 : static_cast<int>(Result::invalid_value);
+}
+
+}  // namespace
+
+MEGJIT_CARD_API cuGetErrorName(int number, const char** name) {
+    return result_text(number, name, &ResultText::name);
+}
+MEGJIT_CARD_API cuGetErrorString(int number, const char** text) {
+    return result_text(number, text, &ResultText::text);
+}
+
+MEGJIT_CARD_API cuInit(unsigned flags) {
+    return call(Needs::nothing, [&] {
+        if (flags) throw Fault(Result::invalid_value, "cuInit takes no flags");
+        initialise();
+    });
+}
+MEGJIT_CARD_API cuDriverGetVersion(int* version) {
+    return call(Needs::nothing, [&] { out(version) = driver_version(); });
+}
+
+// ---- devices
+
+MEGJIT_CARD_API cuDeviceGetCount(int* count) {
+    return call(Needs::init, [&] { out(count) = static_cast<int>(cards().size()); });
+}
+MEGJIT_CARD_API cuDeviceGet(int* id, int ordinal) {
+    return call(Needs::init, [&] { out(id) = device(ordinal).ordinal(); });
+}
+MEGJIT_CARD_API cuDeviceGetName(char* name, int bytes, int id) {
+    return call(Needs::init, [&] {
+        snprintf(&out(name), static_cast<size_t>(std::max(bytes, 0)), "%s",
+                 device(id).description().name);
+    });
+}
+MEGJIT_CARD_API cuDeviceGetAttribute(int* value, int attribute, int id) {
+    return call(Needs::init, [&] { out(value) = device(id).attribute(attribute); });
+}
+MEGJIT_CARD_API cuDeviceTotalMem_v2(size_t* bytes, int id) {
+    return call(Needs::init, [&] {
+        device(id);
+        out(bytes) = DeviceMemory::kBytes;
+    });
+}
+MEGJIT_CARD_API cuDeviceComputeCapability(int* major, int* minor, int id) {
+    return call(Needs::init, [&] {
+        out(major) = device(id).description().arch / 10;
+        out(minor) = device(id).description().arch % 10;
+    });
+}
+static int uuid(char* bytes, int id) {
+    return call(Needs::init, [&] {
+        device(id);
+        std::memcpy(&out(bytes), "megjit emulated", 15);
+        bytes[15] = static_cast<char>('0' + id);
+    });
+}
+MEGJIT_CARD_API cuDeviceGetUuid(char* bytes, int id) { return uuid(bytes, id); }
+MEGJIT_CARD_API cuDeviceGetUuid_v2(char* bytes, int id) { return uuid(bytes, id); }
+MEGJIT_CARD_API cuDeviceGetPCIBusId(char* bus, int bytes, int id) {
+    return call(Needs::init, [&] {
+        snprintf(&out(bus), static_cast<size_t>(std::max(bytes, 0)), "0000:%02x:00.0",
+                 device(id).ordinal() + 1);
+    });
+}
+MEGJIT_CARD_API cuDeviceCanAccessPeer(int* can, int from, int to) {
+    return call(Needs::init, [&] { out(can) = &device(from) != &device(to); });
+}
+
+// ---- contexts: the primary one of each card
+
+MEGJIT_CARD_API cuDevicePrimaryCtxRetain(Context** context, int id) {
+    return call(Needs::init, [&] {
+        Card& card = device(id);
+        ++card.context_uses;
+        out(context) = primary_context(card);
+    });
+}
+static int release(int id) {
+    return call(Needs::init, [&] {
+        Card& card = device(id);
+        if (card.context_uses == 0)
+            throw Fault(Result::invalid_context, "the primary context was not retained");
+        --card.context_uses;
+    });
+}
+MEGJIT_CARD_API cuDevicePrimaryCtxRelease(int id) { return release(id); }
+MEGJIT_CARD_API cuDevicePrimaryCtxRelease_v2(int id) { return release(id); }
+static int reset(int id) {
+    return call(Needs::init, [&] { device(id).reset(); });
+}
+MEGJIT_CARD_API cuDevicePrimaryCtxReset(int id) { return reset(id); }
+MEGJIT_CARD_API cuDevicePrimaryCtxReset_v2(int id) { return reset(id); }
+MEGJIT_CARD_API cuDevicePrimaryCtxGetState(int id, unsigned* flags, int* active) {
+    return call(Needs::init, [&] {
+        out(active) = device(id).context_uses > 0;
+        out(flags) = 0;
+    });
+}
+MEGJIT_CARD_API cuDevicePrimaryCtxSetFlags_v2(int id, unsigned) {
+    return call(Needs::init, [&] { device(id); });
+}
+
+MEGJIT_CARD_API cuCtxGetCurrent(Context** context) {
+    return call(Needs::init, [&] { out(context) = current_context(); });
+}
+MEGJIT_CARD_API cuCtxSetCurrent(Context* context) {
+    return call(Needs::init, [&] { set_current_context(context ? checked(context) : nullptr); });
+}
+MEGJIT_CARD_API cuCtxPushCurrent_v2(Context* context) {
+    return call(Needs::init, [&] { push_context(checked(context)); });
+}
+MEGJIT_CARD_API cuCtxPopCurrent_v2(Context** context) {
+    return call(Needs::init, [&] {
+        Context* top = pop_context();
+        if (context) *context = top;
+    });
+}
+MEGJIT_CARD_API cuCtxGetDevice(int* id) {
+    return call(Needs::init, [&] { out(id) = current_card().ordinal(); });
+}
+MEGJIT_CARD_API cuCtxGetApiVersion(Context* context, unsigned* version) {
+    return call(Needs::init, [&] {
+        if (context) checked(context);
+        out(version) = kDriverVersion;
+    });
+}
+MEGJIT_CARD_API cuCtxGetId(Context* context, unsigned long long* id) {
+    return call(Needs::init, [&] {
+        Card& card = context ? *checked(context)->card : current_card();
+        out(id) = static_cast<unsigned long long>(card.ordinal()) + 1;
+    });
+}
+MEGJIT_CARD_API cuCtxGetFlags(unsigned* flags) {
+    return call(Needs::context, [&] { out(flags) = 0; });
+}
+MEGJIT_CARD_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+    return call(Needs::context, [&] {
+        if (least) *least = 0;
+        if (greatest) *greatest = -5;
+    });
+}
+MEGJIT_CARD_API cuCtxGetLimit(size_t* value, int limit) {
+    return call(Needs::context, [&] {
+        switch (limit) {
+            case 0: out(value) = 1024; return;  // stack of a thread
+            case 1: out(value) = 1 << 20; return;  // buffer of printf
+            case 2: out(value) = 8 << 20; return;  // heap of malloc
+            default: out(value) = 0; return;
+        }
+    });
+}
+MEGJIT_CARD_API cuCtxSetLimit(int, size_t) {
+    return call(Needs::context, [] {});
+}
+MEGJIT_CARD_API cuCtxSynchronize() {
+    return call(Needs::context, [&] {
+        check_not_capturing("cuCtxSynchronize");
+        Card& card = current_card();
+        card.wait_for_all();
+        if (card.failed()) throw Fault(card.result());
+    });
+}
+MEGJIT_CARD_API cuCtxEnablePeerAccess(Context* peer, unsigned flags) {
+    return call(Needs::context, [&] {
+        Card &card = current_card(), &other = *checked(peer)->card;
+        if (flags) throw Fault(Result::invalid_value, "cuCtxEnablePeerAccess takes no flags");
+        if (&card == &other) throw Fault(Result::invalid_device, "a card is not a peer of itself");
+        if (card.reaches(other)) throw Fault(Result::peer_access_already_enabled);
+        card.peers_ |= 1u << other.ordinal();
+    });
+}
+MEGJIT_CARD_API cuCtxDisablePeerAccess(Context* peer) {
+    return call(Needs::context, [&] {
+        Card &card = current_card(), &other = *checked(peer)->card;
+        if (!card.reaches(other)) throw Fault(Result::peer_access_not_enabled);
+        card.peers_ &= ~(1u << other.ordinal());
+    });
+}
+MEGJIT_CARD_API cuDeviceGetP2PAttribute(int* value, int attribute, int from, int to) {
+    return call(Needs::init, [&] {
+        // 1 performance rank, 2 access, 3 atomics, 4 arrays
+        out(value) = &device(from) != &device(to) && attribute != 1;
+    });
+}
