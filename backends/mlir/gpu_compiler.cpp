@@ -12,6 +12,7 @@ GpuImage MlirGpuCompiler::compile(const KernelIR& kernel, const LaunchShape& lau
                                   CodeTarget target) {
     const GpuPlan plan = single_team_plan_of(kernel, launch);
     GpuImage image = image_of(kernel, plan);
+    image.is_ptx = true;
     image.code = plugin_.compile_for_gpu(kernel, plan, target.gpu_arch);
     return image;
 }
