@@ -20,7 +20,7 @@ ValueId Graph::add_constant(TensorRef tensor) {
 std::vector<ValueId> Graph::add(Node node, std::span<const Type> outputs) {
     const auto id = static_cast<NodeId>(nodes_.size());
     if (node.constant) {  // passes and programs keep its address
-        node.constant = runtime::copied_to(node.constant, runtime::host_device());
+        node.constant = runtime::readable_on(runtime::host_device(), node.constant);
         runtime::Rematerializer::instance().keep(*node.constant);
     }
     node.outputs.clear();

@@ -42,7 +42,9 @@ void check_constant(const runtime::Tensor& tensor) {
 
 }  // namespace
 
-GraphEditor::GraphEditor() : id_(next_id()) { runtime::add_edited_graph(id_, *this); }
+GraphEditor::GraphEditor(runtime::Device& device) : id_(next_id()), device_(device) {
+    runtime::add_edited_graph(id_, *this);
+}
 GraphEditor::~GraphEditor() { runtime::remove_edited_graph(id_); }
 
 // ---- growing
@@ -56,6 +58,10 @@ std::string GraphEditor::fresh_name(const std::string& base) {
 std::vector<ValueId> GraphEditor::append(EditedNode edited, std::span<const Type> types) {
     const auto id = static_cast<NodeId>(nodes_.size());
     if (edited.node.constant) runtime::Rematerializer::instance().keep(*edited.node.constant);
+    if (!edited.device)
+        edited.device = edited.node.inputs.empty()
+                            ? &device_
+                            : node(value(edited.node.inputs[0]).producer).device;
     edited.node.outputs.clear();
     for (size_t i = 0; i < types.size(); ++i) {
         edited.node.outputs.push_back(static_cast<ValueId>(values_.size()));
@@ -65,16 +71,19 @@ std::vector<ValueId> GraphEditor::append(EditedNode edited, std::span<const Type
     return nodes_.back().node.outputs;
 }
 
-ValueId GraphEditor::add_input(const Type& type, const std::string& name) {
-    return append({.node = {.kind = NodeKind::input}, .name = fresh_name(name)}, {&type, 1})[0];
+ValueId GraphEditor::add_input(const Type& type, const std::string& name, runtime::Device* device) {
+    return append({.node = {.kind = NodeKind::input}, .name = fresh_name(name), .device = device},
+                  {&type, 1})[0];
 }
 
 ValueId GraphEditor::add_constant(TensorRef tensor, const std::string& name, bool is_parameter) {
     check_constant(*tensor);
     const Type type = tensor->type();
+    runtime::Device* device = tensor->is_constant ? nullptr : &tensor->device();
     return append({.node = {.kind = NodeKind::constant, .constant = std::move(tensor)},
                    .name = fresh_name(name),
-                   .is_parameter = is_parameter},
+                   .is_parameter = is_parameter,
+                   .device = device},
                   {&type, 1})[0];
 }
 
@@ -142,7 +151,8 @@ std::vector<ValueId> GraphEditor::add_model(const Model& model) {
 // ---- ops on placeholders
 
 TensorRef GraphEditor::placeholder(ValueId value) const {
-    TensorRef tensor = runtime::make_placeholder(this->value(value).type, runtime::host_device());
+    const EditedValue& variable = this->value(value);
+    TensorRef tensor = runtime::make_placeholder(variable.type, *node(variable.producer).device);
     tensor->trace = {id_, static_cast<uint32_t>(value)};
     return tensor;
 }

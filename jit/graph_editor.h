@@ -21,6 +21,7 @@ struct EditedNode {
     bool is_parameter = false;  // a constant that was a tensor of the program
     bool is_renamed = false;
     std::vector<Type> operands = {};  // types that attributes and results are made for
+    runtime::Device* device = nullptr;  // as variables say it; a run has a device of its own
 };
 
 struct EditedValue {
@@ -31,14 +32,15 @@ struct EditedValue {
 
 class GraphEditor final : public runtime::Tracer {
 public:
-    GraphEditor();
+    // Variables say that they lie on `device`, unless they are told another one.
+    explicit GraphEditor(runtime::Device& device = runtime::host_device());
     ~GraphEditor() override;
     GraphEditor(const GraphEditor&) = delete;
 
     uint64_t id() const { return id_; }
 
     // ---- growing
-    ValueId add_input(const Type& type, const std::string& name);
+    ValueId add_input(const Type& type, const std::string& name, runtime::Device* device = nullptr);
     ValueId add_constant(TensorRef tensor, const std::string& name, bool is_parameter);
     std::vector<ValueId> add_op(const OpDef& op, const Attrs& attrs, std::vector<ValueId> inputs);
     // A graph whose slot i is inputs[i]; returns its outputs. Names stand in Node::where
@@ -103,6 +105,7 @@ private:
     void all_or_nothing(Edit&& edit, BatchChange batch = {});
 
     uint64_t id_ = 0;
+    runtime::Device& device_;
     std::vector<EditedNode> nodes_;
     std::vector<EditedValue> values_;
     std::vector<ValueId> outputs_;

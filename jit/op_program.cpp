@@ -18,9 +18,9 @@ public:
             if (operand.place != memory::Place::kConstant) continue;
             TensorRef& constant = constants_[operand.source];
             if (!constant)
-                constant = runtime::copied_to(
-                    prepared_.graph.producer(static_cast<ValueId>(operand.source)).constant,
-                    device);
+                constant = runtime::readable_on(
+                    device,
+                    prepared_.graph.producer(static_cast<ValueId>(operand.source)).constant);
         }
         for (size_t i = 0; i < layout_.outputs.size(); ++i)
             if (layout_.outputs[i].from == ProgramLayout::Output::From::result)

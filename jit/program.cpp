@@ -70,7 +70,8 @@ Arenas::Lease Program::take_arena() {
 const TensorRef& Program::constant(uint32_t value) {
     TensorRef& there = constants_[value];
     if (!there)
-        there = runtime::copied_to(graph().producer(static_cast<ValueId>(value)).constant, device_);
+        there =
+            runtime::readable_on(device_, graph().producer(static_cast<ValueId>(value)).constant);
     return there;
 }
 

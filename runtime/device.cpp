@@ -29,8 +29,11 @@ DeviceRegistry& device_registry() {
 struct PlaceName {
     std::string kind;
     int number = 0, stream = 0;
+    std::string written;  // without the stream: "xpux", "cpu1"
     std::string text() const { return cat(kind, number, ":", stream); }
     bool is_host() const { return kind == "cpu" || kind == "multithread"; }
+    // Of the device. Those of CPUs are told apart as the program does.
+    std::string device() const { return is_host() ? cat(written, ":", stream) : text(); }
 };
 
 // A number, "x" or "default" at the front of `rest`, which it leaves; nothing and the words are 0.
@@ -66,11 +69,13 @@ PlaceName parse(std::string_view name, const std::vector<std::unique_ptr<Device>
         }
         if (!numbers.back() || !rest.empty()) break;
         const bool is_gpu = kind == "cuda" || (kind == "xpu" && has_gpu(devices));
+        const bool is_first = name.substr(kind.size()).starts_with('x');
         return {.kind = std::string(is_gpu          ? "gpu"
                                     : kind == "xpu" ? "cpu"
                                                     : kind),
                 .number = *numbers[0],
-                .stream = numbers.size() > 1 ? *numbers[1] : 0};
+                .stream = numbers.size() > 1 ? *numbers[1] : 0,
+                .written = cat(kind, is_first ? "x" : std::to_string(*numbers[0]))};
     }
     user_error({.what = cat("device: '", name, "' is not a device name"),
                 .fix = "write for example 'cpu0', 'gpu0', 'xpux'"},
@@ -145,17 +150,16 @@ Device& find_device(std::string_view name) {
             const std::lock_guard lock(device_registry().mutex);
             auto& devices = device_registry().devices;
             place = parse(name, devices);
-            if (place.is_host() && !devices.empty()) return *devices.front();
             for (const auto& device : devices) {
-                if (device->name() == place.text()) return *device;
-                if (device->name() == PlaceName{place.kind, place.number}.text())
+                if (device->name() == place.device()) return *device;
+                if (place.is_host() ? device->is_host()
+                                    : device->name() == cat(place.kind, place.number, ":0"))
                     sibling = device.get();
             }
             if (!sibling) refuse_missing(place, name, devices);
             if (made) return *devices.emplace_back(std::move(made));
         }
-        made = sibling->on_stream(place.stream);
-        if (!made) return *sibling;
+        made = sibling->sibling(place.device());
     }
 }
 

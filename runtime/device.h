@@ -84,18 +84,16 @@ struct DeviceInfo {
     size_t total_bytes = 0, free_bytes = 0;  // of its memory, now; caps aside
 };
 
-// A place where values live, and the queue of its work. "gpu0:0" and "gpu0:1" are two.
+// A place where values live, and the queue of its work. "gpu0:0" and "gpu0:1" are two. All CPUs are
+// one memory, but each name that a program gives one ("xpux:0", "cpu1:0") is a device: their values
+// do not mix by accident.
 class Device {
 public:
     virtual ~Device() = default;
-    virtual std::string_view name() const = 0;  // "cpu0:0"
+    virtual std::string_view name() const = 0;  // "cpu0:0"; find_device() gives it back
     virtual DeviceInfo info() const = 0;
-    // The same memory with a queue of its own. Null: it has one queue, whatever number is asked
-    // for.
-    virtual std::unique_ptr<Device> on_stream(int number) {
-        (void)number;
-        return nullptr;
-    }
+    // Another device in the same memory, with a queue of its own where this one has queues.
+    virtual std::unique_ptr<Device> sibling(std::string name) const = 0;
     virtual Allocator& allocator() = 0;
     virtual Stream& stream() { return inline_stream(); }
     // For copies that run beside the work of stream().
@@ -104,8 +102,8 @@ public:
     virtual std::shared_ptr<std::byte[]> host_memory(size_t bytes) {
         return std::make_shared_for_overwrite<std::byte[]>(bytes);
     }
-    // May the host read and write its memory?
-    virtual bool is_host() const { return true; }
+    // May the host read and write its memory? Then all other such devices may, too.
+    bool is_host() const { return is_host_; }
     // Throws UserError when the device has no kernel for these types.
     virtual std::shared_ptr<const Executable> prepare(const OpCall& call,
                                                       std::span<const Type> outputs) = 0;
@@ -125,10 +123,16 @@ public:
         return Layout::row_major;
     }
     virtual Speeds speeds() const { return {}; }  // a CPU's core and its memory
-    LiveBlocks& live() { return live_; }
+    LiveBlocks& live() { return *live_; }
+
+protected:
+    explicit Device(bool is_host, std::shared_ptr<LiveBlocks> live = std::make_shared<LiveBlocks>())
+        : is_host_(is_host), live_(std::move(live)) {}
+    const std::shared_ptr<LiveBlocks>& shared_live() const { return live_; }
 
 private:
-    LiveBlocks live_;
+    const bool is_host_;
+    const std::shared_ptr<LiveBlocks> live_;
 };
 
 // Memory for tensors. OutOfMemory tells what is alive.
@@ -137,7 +141,7 @@ void* allocate(Device& device, size_t bytes);
 // Devices live as long as the process. The first one is the host's, where numbers and keys are
 // made.
 void register_device(std::unique_ptr<Device> device);
-Device& host_device();
+Device& host_device();  // "cpu0:0"
 std::vector<Device*> all_devices();  // that are known
 // Runs once, at the first question for anything but the host: it registers what takes a while to
 // find, such as a driver and its GPUs, and says why there is none, for errors.
@@ -148,8 +152,8 @@ void discover_devices();
 // stream: "gpu0", "xpux", "gpu1:2". "cuda" means gpu, "xpu" a GPU where there is one and else the
 // CPU. UserError (value) for what is no such name.
 std::string physical_name(std::string_view name);  // "xpux" -> "cpu0:0"
-// Every name of a CPU is the host's. A stream that nobody asked for before is made. UserError
-// (runtime) where there is no such device.
+// A CPU and a stream that nobody asked for before are made. UserError (runtime) where there is no
+// such device.
 Device& find_device(std::string_view name);
 
 }  // namespace megjit::runtime

@@ -143,12 +143,16 @@ namespace {
 
 // Variables of an edited graph have no place before it runs.
 bool joins_any(const Tensor& tensor) {
-    return tensor.trace.is_edited() || (tensor.is_constant && &tensor.device() == &host_device());
+    return tensor.trace.is_edited() || (tensor.is_constant && tensor.device().is_host());
 }
 
-// A constant of the host on the device; recent numbers are remembered. What lies there is itself.
+bool is_readable(const Device& device, const Tensor& tensor) {
+    return &tensor.device() == &device || (tensor.device().is_host() && device.is_host());
+}
+
+// A constant of a host on the device; recent numbers are remembered. What lies there is itself.
 TensorRef constant_on(Device& device, const TensorRef& constant) {
-    if (&constant->device() == &device) return constant;
+    if (is_readable(device, *constant)) return constant;
     if (constant->type().numel() > 1) return copied_to(constant, device);
     struct Slot {
         uint64_t id = 0;
@@ -169,7 +173,7 @@ Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     bool are_here = true;
     for (const TensorRef& input : inputs) {
         if (!input->has_data()) require_data(*input);
-        are_here = are_here && &input->device() == &device;
+        are_here = are_here && is_readable(device, *input);
     }
     Tensors moved;
     if (!are_here) {
@@ -185,7 +189,7 @@ Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     const PreparedRef prepared = PreparedOps::instance().get(op, attrs, inputs, device);
     const std::vector<Type>& types = prepared->outputs;
     if (types.size() > 8) throw InternalError(cat(op.name, " has more than 8 results"));
-    if (op.is_view) return make_tensor(types[0], inputs[0]->storage());
+    if (op.is_view) return make_tensor(types[0], copied_to(inputs[0], device)->storage());
 
     Results outputs;
     constexpr size_t kFew = 8;
@@ -354,6 +358,10 @@ TensorRef copied_across(const TensorRef& tensor, Device& device) {
 }
 
 }  // namespace
+
+TensorRef readable_on(Device& device, const TensorRef& tensor) {
+    return is_readable(device, *tensor) ? tensor : copied_to(tensor, device);
+}
 
 TensorRef copied_to(const TensorRef& tensor, Device& device) {
     if (&tensor->device() == &device) return tensor;

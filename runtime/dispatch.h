@@ -112,5 +112,7 @@ void require_data(Tensor& tensor);
 
 // A copy on that device, or the value itself where it lies there. Unseen by tapes and traces.
 TensorRef copied_to(const TensorRef& tensor, Device& device);
+// For who only reads the elements: the value itself also where it is another CPU's.
+TensorRef readable_on(Device& device, const TensorRef& tensor);
 
 }  // namespace megjit::runtime

@@ -119,7 +119,7 @@ void GradientSums::exchange(std::vector<Part> parts) {
         flat.push_back(build::reshape(std::exchange(part.gradient, {}), {part.shape.numel()}));
     TensorRef block = flat.size() > 1 ? apply(ops::concat(), {int64_t{0}}, flat)[0] : flat[0];
     flat.clear();
-    if (&device != exchanging_device()) block = on(host_device(), block);
+    if (!device.is_host() && &device != exchanging_device()) block = on(host_device(), block);
     Rematerializer::instance().keep(*block);
     const auto work = std::make_shared<BesideWork>(std::make_shared<TensorRef>(block));
     exchanges_.push_back({std::move(parts), &device, work});

@@ -197,8 +197,18 @@ runtime::DeviceInfo CpuDevice::info() const {
 }
 
 CpuDevice::CpuDevice(std::unique_ptr<Allocator> allocator, ExpandOp expand)
-    : allocator_(std::move(allocator)), expand_(expand) {
+    : Device(true), allocator_(std::move(allocator)), expand_(expand) {
     register_all_kernels();
+}
+
+CpuDevice::CpuDevice(const CpuDevice& other, std::string name)
+    : Device(true, other.shared_live()),
+      name_(std::move(name)),
+      allocator_(other.allocator_),
+      expand_(other.expand_) {}
+
+std::unique_ptr<Device> CpuDevice::sibling(std::string name) const {
+    return std::unique_ptr<Device>(new CpuDevice(*this, std::move(name)));
 }
 
 std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call,

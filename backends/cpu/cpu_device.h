@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "codegen/compiler.h"
@@ -28,8 +29,9 @@ public:
     explicit CpuDevice(std::unique_ptr<runtime::Allocator> allocator,
                        runtime::ExpandOp expand = nullptr);
 
-    std::string_view name() const override { return "cpu0:0"; }
+    std::string_view name() const override { return name_; }
     runtime::DeviceInfo info() const override;
+    std::unique_ptr<runtime::Device> sibling(std::string name) const override;
     runtime::Allocator& allocator() override { return *allocator_; }
     std::shared_ptr<const runtime::Executable> prepare(
         const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;
@@ -41,8 +43,11 @@ public:
         const codegen::CompiledKernel* code) override;
 
 private:
-    std::unique_ptr<runtime::Allocator> allocator_;
-    runtime::ExpandOp expand_;
+    CpuDevice(const CpuDevice& other, std::string name);
+
+    const std::string name_ = "cpu0:0";
+    const std::shared_ptr<runtime::Allocator> allocator_;
+    const runtime::ExpandOp expand_;
 };
 
 }  // namespace megjit::cpu

@@ -67,10 +67,11 @@ void register_kernel(std::string_view op, Prepare prepare) {
     kernels().insert_or_assign(std::string(op), prepare);
 }
 
-CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, int stream)
-    : gpu_(std::move(gpu)),
+CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, std::string name)
+    : Device(false),
+      gpu_(std::move(gpu)),
       services_(services),
-      name_(cat("gpu", gpu_->ordinal(), ":", stream)),
+      name_(std::move(name)),
       stream_(*gpu_, name_),
       copy_stream_(*gpu_, name_),
       allocator_(services.make_allocator(
@@ -87,8 +88,8 @@ DeviceInfo CudaDevice::info() const {
             .free_bytes = memory.free};
 }
 
-std::unique_ptr<Device> CudaDevice::on_stream(int number) {
-    return std::unique_ptr<Device>(new CudaDevice(gpu_, services_, number));
+std::unique_ptr<Device> CudaDevice::sibling(std::string name) const {
+    return std::unique_ptr<Device>(new CudaDevice(gpu_, services_, std::move(name)));
 }
 
 std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,

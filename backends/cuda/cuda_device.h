@@ -31,19 +31,18 @@ struct Services {
 class CudaDevice final : public runtime::Device {
 public:
     CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services)
-        : CudaDevice(std::move(gpu), services, 0) {}
+        : CudaDevice(gpu, services, runtime::cat("gpu", gpu->ordinal(), ":0")) {}
 
     Gpu& gpu() { return *gpu_; }
     std::string_view name() const override { return name_; }
     runtime::DeviceInfo info() const override;
-    std::unique_ptr<runtime::Device> on_stream(int number) override;
+    std::unique_ptr<runtime::Device> sibling(std::string name) const override;
     runtime::Allocator& allocator() override { return *allocator_; }
     runtime::Stream& stream() override { return stream_; }
     runtime::Stream& copy_stream() override { return copy_stream_; }
     std::shared_ptr<std::byte[]> host_memory(size_t bytes) override {
         return gpu_->host_memory(bytes);
     }
-    bool is_host() const override { return false; }
     bool shares_rows() const override { return true; }
     runtime::Speeds speeds() const override { return gpu_->speeds(); }
     runtime::CodeTarget target() const override { return gpu_->target(); }
@@ -54,7 +53,7 @@ public:
         const codegen::CompiledKernel* code) override;
 
 private:
-    CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, int stream);
+    CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, std::string name);
 
     std::shared_ptr<Gpu> gpu_;
     Services services_;

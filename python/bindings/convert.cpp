@@ -338,7 +338,7 @@ TensorRef host_row_major(TensorRef tensor) {
     const auto read = [&] {
         if (tracer) tracer->on_read(*tensor);
         runtime::require_data(*tensor);
-        return runtime::copied_to(runtime::row_major(tensor), runtime::host_device());
+        return runtime::readable_on(runtime::host_device(), runtime::row_major(tensor));
     };
     if (!tracer && tensor->device().stream().is_inline()) return read();
     const runtime::WithoutHostLock release;  // a segment may run, work may have to be waited for

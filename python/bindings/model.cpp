@@ -132,7 +132,8 @@ nb::list run_program(jit::Program& program, nb::list tensors) {
     for (nb::handle tensor : tensors) inputs.push_back(host_row_major(value_of(tensor.ptr())));
     {
         const runtime::WithoutHostLock release;
-        for (TensorRef& input : inputs) input = runtime::copied_to(input, program.graph().device());
+        for (TensorRef& input : inputs)
+            input = runtime::readable_on(program.graph().device(), input);
         outputs = program.run(inputs);
     }
     nb::list result;

@@ -47,14 +47,15 @@ void bind_system(nb::module_& m) {
         for (const runtime::Device* device : runtime::all_devices())
             table[nb::str(std::string(device->name()).c_str())] = nb::cast(device->info());
         return table;
-    }, "What there is, by physical name.");
+    }, "What there is, by name.");
     m.def("physical_name", [](const std::string& name) { return runtime::physical_name(name); },
           nb::arg("name"), "\"xpux\" -> \"cpu0:0\". ValueError for a malformed name.");
-    m.def("find_device",
-          [](const std::string& name) { return std::string(device_named(name).name()); },
-          nb::arg("name"),
-          "Physical name of the place that is meant; every CPU is \"cpu0:0\". ValueError for a "
-          "malformed name, RuntimeError without the device.");
+    m.def(
+        "find_device",
+        [](const std::string& name) { return std::string(device_named(name).name()); },
+        nb::arg("name"),
+        "Name of the device that is meant: \"gpu0:0\", \"xpux:0\" where there is no GPU. ValueError for "
+        "a malformed name, RuntimeError without the device.");
     m.def("compute_capability", [](const std::string& name) {
         return device_named(name).target().gpu_arch;
     }, nb::arg("device"), "Of an NVIDIA GPU: 90 is 9.0; 0 of a CPU.");

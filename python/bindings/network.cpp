@@ -92,7 +92,7 @@ void bind_network(nb::module_& m) {
     const auto value_id = [](uint32_t id) { return static_cast<ValueId>(id); };
     nb::class_<GraphEditor>(m, "GraphEditor",
                             "A graph that is edited; nodes and values are numbers that stay.")
-        .def(nb::init<>())
+        .def("__init__", [](GraphEditor* self) { new (self) GraphEditor(default_device()); })
         .def_prop_ro("id", &GraphEditor::id)
         .def("add_model",
              [](GraphEditor& self, const jit::Model& model) {
@@ -100,11 +100,12 @@ void bind_network(nb::module_& m) {
     }, nb::arg("model"))
         .def("add_input",
              [](GraphEditor& self, std::vector<int64_t> shape, nb::handle dtype,
-                const std::string& name) {
+                const std::string& name, const std::string& device) {
         return static_cast<uint32_t>(
-            self.add_input({.dtype = dtype_from(dtype), .shape = runtime::Shape(shape)}, name));
+            self.add_input({.dtype = dtype_from(dtype), .shape = runtime::Shape(shape)}, name,
+                           &device_named(device)));
     },
-             nb::arg("shape"), nb::arg("dtype"), nb::arg("name"))
+             nb::arg("shape"), nb::arg("dtype"), nb::arg("name"), nb::arg("device") = "")
         .def("add_constant",
              [](GraphEditor& self, const Handle& data, const std::string& name, bool is_parameter) {
         return static_cast<uint32_t>(self.add_constant(data.value(), name, is_parameter));

@@ -331,10 +331,11 @@ void bind_tensor(nb::module_& m) {
     });
     m.def("apply_const",
           [](nb::handle value, nb::handle dtype) {
-        if (dtype.is_none()) return wrap(tensor_from_numpy(value, true, runtime::host_device()));
+        runtime::Device& place =
+            default_device().is_host() ? default_device() : runtime::host_device();
+        if (dtype.is_none()) return wrap(tensor_from_numpy(value, true, place));
         const DType wanted = dtype_from(dtype);
-        return wrap(
-            cast_now(tensor_from_numpy(value, true, runtime::host_device(), wanted), wanted));
+        return wrap(cast_now(tensor_from_numpy(value, true, place, wanted), wanted));
     }, nb::arg("value"), nb::arg("dtype").none() = nb::none(),
           nb::sig("def apply_const(value: object, dtype: object = None) -> Tensor"),
           "A Tensor that a trace bakes in: its value must be equal in every call.");

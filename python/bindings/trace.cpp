@@ -239,9 +239,11 @@ void bind_trace(nb::module_& m) {
         "extents_tensor",
         [](const Handle& tensor) {
         const runtime::Shape& shape = tensor.value()->shape();
+        runtime::Device& device = tensor.value()->device();
         const std::vector<int32_t> extents(shape.begin(), shape.end());
-        TensorRef result = new_tensor({.dtype = runtime::DType::i32, .shape = {shape.rank()}},
-                                      extents.data(), runtime::host_device());
+        TensorRef result =
+            new_tensor({.dtype = runtime::DType::i32, .shape = {shape.rank()}}, extents.data(),
+                       device.is_host() ? device : runtime::host_device());
         result->is_constant = true;
         if (Recorder* recorder = Recorder::running())
             recorder->note_extents(result, tensor.value());

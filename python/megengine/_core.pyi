@@ -398,7 +398,7 @@ class GraphEditor:
 
     def add_model(self, model: Model) -> list[int]: ...
 
-    def add_input(self, shape: Sequence[int], dtype: object, name: str) -> int: ...
+    def add_input(self, shape: Sequence[int], dtype: object, name: str, device: str = '') -> int: ...
 
     def add_constant(self, data: Tensor, name: str, is_parameter: bool) -> int: ...
 
@@ -823,14 +823,14 @@ class DeviceInfo:
     def free_bytes(self) -> int: ...
 
 def devices() -> dict[str, DeviceInfo]:
-    """What there is, by physical name."""
+    """What there is, by name."""
 
 def physical_name(name: str) -> str:
     """"xpux" -> "cpu0:0". ValueError for a malformed name."""
 
 def find_device(name: str) -> str:
     """
-    Physical name of the place that is meant; every CPU is "cpu0:0". ValueError for a malformed name, RuntimeError without the device.
+    Name of the device that is meant: "gpu0:0", "xpux:0" where there is no GPU. ValueError for a malformed name, RuntimeError without the device.
     """
 
 def compute_capability(device: str) -> int:

@@ -57,7 +57,7 @@ class Device:
         return hash(self.physical_name)
 
     def __str__(self) -> str:
-        return self.physical_name
+        return self.logical_name
 
     def __repr__(self) -> str:
         return f'CompNode("{self.physical_name}" from "{self.logical_name}")'
@@ -88,20 +88,8 @@ def device_of(place: str) -> Device:
 
 def shown_name(device: Device) -> str:
     """For texts: the default place is xpux, where that means it, by whatever name it was made the default."""
-    if device == _default and device == "xpux":
-        return "xpux:0"
-    return device.logical_name
-
-
-def name_on_host(device: str) -> str:
-    """What the device of a tensor that the program put there is called: "cpu1"; "" for a place's own name.
-
-    All CPUs are one place. A name of it that is not the default's is kept for the program, and means nothing.
-    """
-    physical, place = _core.physical_name(device), _core.find_device(device)
-    if physical == _core.physical_name(_default):
-        return ""
-    return device if physical != place or _core.find_device(_default) == place else ""
+    is_default = _core.find_device(device.logical_name) == _core.find_device(_default)
+    return "xpux:0" if is_default and device == "xpux" else device.logical_name
 
 
 def get_default_device() -> str:

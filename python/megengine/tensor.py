@@ -14,7 +14,6 @@ from .core._trace_option import use_symbolic_shape
 from .core.no_effect import no_effect
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
-from .core.tensor.host_names import name_as, named
 from .core.tensor.shapes import in_order_of
 from .core.torch_words import TENSOR, explain_names
 from .device import Device, device_of, shown_name
@@ -55,7 +54,6 @@ class Tensor(ArrayMethodMixin):
     _qparams: "QParams | None" = None
     _format = "default"  # what the program said; channels-last tensors are known by their layout
     _name: str | None = None
-    _host_name: str | None = None  # core.tensor.host_names
 
     def __new__(
         cls,
@@ -72,11 +70,8 @@ class Tensor(ArrayMethodMixin):
         if device is not None:
             if cls.dmap_callback is not None:
                 device = cls.dmap_callback(str(device))
-            named(self, str(device))
-            device = _core.find_device(str(device))
+            device = str(device)
         if isinstance(data, Tensor):
-            if device is None and data._host_name:
-                name_as(self, data._host_name)
             if format == "default":
                 format = data.format
         elif data is None:
@@ -125,7 +120,7 @@ class Tensor(ArrayMethodMixin):
     @property
     def device(self) -> Device:
         """The place where the value lies; equals every name of that place."""
-        return Device(self._host_name) if self._host_name else device_of(self._device_name)
+        return device_of(self._device_name)
 
     @property
     def graph(self) -> _core.GraphEditor:
@@ -225,8 +220,7 @@ class Tensor(ArrayMethodMixin):
         does not exist.
         """
         target = _core.find_device(str(device))
-        moved = ops.identity(self) if target == self._device_name else ops.copy_to(self, device=target)
-        return named(moved, str(device))
+        return ops.identity(self) if target == self._device_name else ops.copy_to(self, device=target)
 
     def __repr__(self) -> str:
         piece = "" if self.dtype == np.float32 else f", dtype={self.dtype}"

@@ -277,8 +277,10 @@ std::vector<TensorRef> run_mask_select(const OpCall& call, std::span<const Tenso
     const auto* flags = flag_data.as<uint8_t>();
     const Ints offsets = true_offsets(flags, x.numel());
     const Shape shape{offsets.back()};
-    const TensorRef values = empty_tensor(host_device(), {x.dtype, shape}),
-                    places = empty_tensor(host_device(), {DType::i32, shape});
+    Device& device = inputs[0]->device();
+    Device& made_on = device.is_host() ? device : host_device();
+    const TensorRef values = empty_tensor(made_on, {x.dtype, shape}),
+                    places = empty_tensor(made_on, {DType::i32, shape});
     const size_t bytes = size_of(x.dtype);
     const char* from = data.as<char>();
     char* to = values->as<char>();
@@ -288,7 +290,6 @@ std::vector<TensorRef> run_mask_select(const OpCall& call, std::span<const Tenso
         std::memcpy(to + static_cast<size_t>(k) * bytes, from + static_cast<size_t>(i) * bytes,
                     bytes);
     });
-    Device& device = inputs[0]->device();
     return {copied_to(values, device), copied_to(places, device)};
 }
 
@@ -313,7 +314,9 @@ std::vector<TensorRef> run_nonzero(const OpCall& call, std::span<const TensorRef
     const auto* flags = data.as<uint8_t>();
     const Ints offsets = true_offsets(flags, mask.numel());
     const int rank = mask.rank();
-    const TensorRef places = empty_tensor(host_device(), {DType::i32, Shape{offsets.back(), rank}});
+    Device& device = inputs[0]->device();
+    const TensorRef places = empty_tensor(device.is_host() ? device : host_device(),
+                                          {DType::i32, Shape{offsets.back(), rank}});
     auto* at = places->as<int32_t>();
     for_each_true(flags, mask.numel(), offsets, [=, &mask](int64_t k, int64_t i) {
         for (int axis = rank - 1; axis >= 0; --axis) {
@@ -321,7 +324,7 @@ std::vector<TensorRef> run_nonzero(const OpCall& call, std::span<const TensorRef
             i /= mask.shape[axis];
         }
     });
-    return {copied_to(places, inputs[0]->device())};
+    return {copied_to(places, device)};
 }
 
 // --- boxes ----------------------------------------------------------------------------------

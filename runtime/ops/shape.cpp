@@ -351,7 +351,7 @@ std::vector<OpDef> making_ops() {
          .cost = moves},
         // Alone of all ops it has its result on another device than its operand.
         {.name = "copy_to",
-         .doc = "x on another device, by its physical name.",
+         .doc = "x on another device, by name.",
          .inputs = {"x"},
          .attrs = {{"device", AttrKind::text}},
          .grad = [](const GradCall& g) -> Grads {
@@ -362,7 +362,8 @@ std::vector<OpDef> making_ops() {
          .direct = [](const OpCall& call, std::span<const TensorRef> inputs) -> Tensors {
         const TensorRef there = copied_to(inputs[0], find_device(call.text("device")));
         return {make_tensor(there->type(), there->storage())};
-    }},
+    },
+         .follows_layout = true},
         {.name = "full",
          .doc = "A tensor of one value.",
          .attrs = {{"shape", AttrKind::integers},

@@ -532,23 +532,17 @@ def test_functions_keep_their_signatures_where_names_of_cpus_are_followed():
     """)
 
 
-def test_names_of_cpus_are_followed_as_long_as_a_tensor_has_one():
-    """Functions stayed exchanged for the rest of the process once a tensor had been put on cpu1."""
+def test_names_of_cpus_are_devices_that_share_memory_and_its_figures():
     run("""
-    def is_exchanged():
-        return (F.relu.__code__ is not own, "__add__" in vars(mge.Tensor))
-
     own = F.relu.__code__
-    assert is_exchanged() == (False, False)
-    x = mge.tensor([1.0], device="cpu1")
-    y = F.relu(x) + 1
-    del x
-    assert is_exchanged() == (True, True) and (y * 2).device == "cpu1:0"
-    z = mge.tensor(y)
-    del y
-    assert is_exchanged() == (True, True) and F.relu(z).device == "cpu1:0"
-    del z
-    assert is_exchanged() == (False, False)
-    x = mge.tensor([1.0], device="cpu2")
-    assert F.relu(x).device == "cpu2:0"
-    """)
+    x, y = (mge.tensor(np.ones(1 << 20, "float32"), device=name) for name in ("cpu1", "xpu0"))
+    held = {mge.get_allocated_memory(name) for name in ("cpu0", "cpu1", "multithread2:0")}
+    assert len(held) == 1 and held.pop() >= 8 << 20
+    assert F.relu.__code__ is own and (F.relu(x) + 1).device.logical_name == "cpu1:0"
+    with pytest.raises(RuntimeError, match="add: operands lie on cpu1:0 and on xpu0:0"):
+        x + y
+    assert (x + y.to(x.device)).device == "cpu1"
+    mge.set_memory_cap(mge.get_allocated_memory("cpu1") + (1 << 20), "cpu1")
+    with pytest.raises(MemoryError, match="4 MiB Tensor"):
+        F.ones(1 << 21, device="cpu3")
+    """, gpus=0)

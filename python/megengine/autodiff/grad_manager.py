@@ -11,7 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from .. import _core
 from ..core import ops
-from ..core.tensor.host_names import name_as
 from ..core.tensor.shapes import default_gradient
 from ..tensor import Tensor
 
@@ -314,8 +313,6 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None
             grad = changed
     _core.note_grad(tensor)
     tensor.grad = grad if tensor.grad is None else tensor.grad + grad
-    if tensor._host_name:
-        name_as(tensor.grad, tensor._host_name)
 
 
 def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:

@@ -355,13 +355,12 @@ def _run(name: str, inp: Tensor, group: Group, **attributes: Any) -> Tensor | No
         attributes["size"] = group.size
     if name in _NEED_ROOT:
         attributes["is_root"] = group.rank == 0
-    place = str(inp.device)
-    as_is = place.startswith("cpu") or _nccl.serves(name, inp, group)
+    as_is = not inp.device.physical_name.startswith("gpu") or _nccl.serves(name, inp, group)
     results = getattr(ops, name)(inp if as_is else inp.to("cpu0"), group=group.key, **attributes)
     if not isinstance(results, tuple):  # only what orders operations
         note_remote(results)
         return None
-    return results[0] if as_is else results[0].to(place)
+    return results[0] if as_is else results[0].to(inp.device)
 
 
 _ALONG_AXES = frozenset(("all_gather", "reduce_scatter_sum", "gather", "scatter"))

@@ -10,7 +10,6 @@ from .. import _core
 from ..core import apply_const, ops
 from ..core.tensor.array_method import as_tensor
 from ..core.tensor.dtype import dtype_name
-from ..core.tensor.host_names import named
 from ..core.tensor.shapes import IntsLike, as_int, as_ints
 from ..core.tensor.shapes import broadcast_to as _broadcast_to
 from ..device import Device
@@ -64,11 +63,9 @@ def _filled(
     for extent in shape:
         if extent < 0:
             raise ValueError(f"shape {list(shape)} has a negative extent")
-    place = None if device is None else _core.find_device(str(device))
     name = dtype_name(dtype)
     _core.check_number(value, name)
-    made = ops.full(shape=shape, value=float(value), dtype=name, device=place)
-    return made if device is None else named(made, str(device))
+    return ops.full(shape=shape, value=float(value), dtype=name, device=None if device is None else str(device))
 
 
 def zeros(

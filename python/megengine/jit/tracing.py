@@ -18,7 +18,6 @@ from .. import _core
 from .._disk import written_whole
 from .._progress import while_waiting
 from ..core.no_effect import no_effect
-from ..core.tensor.host_names import name_as
 from ..device import get_max_allocated_memory
 from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
@@ -82,12 +81,6 @@ _MOST_TRIALS = 8  # calls with the body, after which "auto" lets it run each tim
 _MOST_RECORDINGS = 4  # of without_host=True one after the other, before a warning
 
 
-class _Placed(NamedTuple):
-    """A tensor of a result that the body called as if it lay there."""
-
-    host_name: str
-
-
 class _Branch(NamedTuple):
     """A container of a result: ``make(parts)`` makes one like it."""
 
@@ -121,7 +114,7 @@ def _flatten(value: Any, found: list[Tensor]) -> Any:
     """The shape of a result: tensors are collected and replaced by a mark, all else is kept."""
     if isinstance(value, Tensor):
         found.append(value)
-        return _Placed(value._host_name) if value._host_name else _LEAF
+        return _LEAF
     if (known := _parts_of(value)) is None:
         return value
     make, parts = known
@@ -133,10 +126,6 @@ def _unflatten(tree: Any, tensors: Iterator[Any]) -> Any:
         return next(tensors)
     if type(tree) is _Branch:
         return tree.make([_unflatten(part, tensors) for part in tree.parts])
-    if type(tree) is _Placed:
-        result = next(tensors)
-        name_as(result, tree.host_name)
-        return result
     return tree
 
 

@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .. import _core
 from ..core.no_effect import no_effect
-from ..core.tensor.host_names import named
 from ..core.wrong_key import WrongKey
 from ..tensor import Tensor
 from . import network_node
@@ -269,8 +268,7 @@ class Network:
         name.
         """
         extents = [int(extent) for extent in np.atleast_1d(np.asarray(shape, np.int64))]
-        var = self._var(self.graph.add_input(extents, dtype, name or "input"))
-        return var if device is None else named(var, str(device))
+        return self._var(self.graph.add_input(extents, dtype, name or "input", "" if device is None else str(device)))
 
     def make_const(
         self, data: ArrayLike, name: str | None = None, device: str | None = None

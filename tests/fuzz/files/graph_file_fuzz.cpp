@@ -35,8 +35,10 @@ public:
 
 class Memory : public runtime::Device {
 public:
+    Memory() : Device(true) {}
     std::string_view name() const override { return "cpu0:0"; }
     runtime::DeviceInfo info() const override { return {}; }
+    std::unique_ptr<runtime::Device> sibling(std::string) const override { std::abort(); }
     runtime::Allocator& allocator() override { return allocator_; }
     std::shared_ptr<const runtime::Executable> prepare(const runtime::OpCall&,
                                                        std::span<const runtime::Type>) override {

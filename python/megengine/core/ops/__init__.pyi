@@ -151,7 +151,7 @@ def coordinates(*, device: str | _core.Tensor | None = None, shape: int | Sequen
     """int32: each element's place along the axis."""
 
 def copy_to(x: object, /, *, device: str) -> _Tensor:
-    """x on another device, by its physical name."""
+    """x on another device, by name."""
 
 def cos(x: object, /) -> _Tensor:
     """Cosine; exact to 2 ulp for every finite x."""
