@@ -6,6 +6,7 @@ import numpy as np
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
+import megengine.utils.network
 from megengine import Tensor, amp
 
 IMAGE = np.arange(2 * 3 * 4 * 5, dtype="float32").reshape(2, 3, 4, 5)
@@ -76,6 +77,48 @@ def ask_saved_tensors_of_a_cpu():
         file.seek(0)
         loaded.append(mge.load(file, map_location=where))
     return places(*loaded)
+
+
+def logical(*tensors):
+    return [(x.device.logical_name, str(x.device), repr(x.device)) for x in tensors]
+
+
+def ask_a_device_is_called_as_the_program_calls_it():
+    x = Tensor([1.0], device="xpu1")
+    return logical(Tensor([1.0]), *(Tensor([1.0], device=name) for name in ("xpux", "cpu0", "cpux", "cpu0:1", "multithread2")), x, x + 1, F.relu(x))
+
+
+def failure(program):
+    try:
+        return program()
+    except (RuntimeError, ValueError) as error:
+        return isinstance(error, RuntimeError), isinstance(error, ValueError)
+
+
+def ask_two_cpus_do_not_mix():
+    pairs = [(Tensor([1.0, 2.0], device=a), Tensor([1.0, 2.0], device=b)) for a, b in (("cpu0", "cpu1"), ("xpux", "cpu0"), ("cpux", "cpu0"), ("cpu0", "cpu0:1"))]
+    return [failure(lambda x=x, y=y: x + y)[0] for x, y in pairs]
+
+
+def ask_two_cpus_are_not_joined():
+    return [failure(lambda f=f: f([Tensor([1.0], device="cpu0"), Tensor([1.0], device="cpu1")]))[1] for f in (F.concat, F.stack)]
+
+
+def ask_saved_tensors_keep_the_name_of_their_device():
+    file = io.BytesIO()
+    mge.save([Tensor([1.0], device=name) for name in ("cpu0", "cpux", "xpux", "cpu1")], file)
+    loaded = []
+    for where in (None, {"cpu0": "cpu1"}, "cpu0"):
+        file.seek(0)
+        loaded += mge.load(file, map_location=where)
+    return logical(*loaded)
+
+
+def ask_constants_of_a_network_lie_where_it_says():
+    net = mge.utils.network.Network()
+    a, b = net.make_const(np.ones(2, "float32"), device="cpu1"), net.make_const(np.ones(2, "float32"))
+    x = net.make_input_node((2,), "float32", device="cpu2")
+    return logical(a, b, x, a + 1, x * 2)
 
 
 def ask_the_default_may_be_another_cpu():
