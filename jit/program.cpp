@@ -288,7 +288,7 @@ std::vector<TensorRef> Program::outputs_of(const Call& call) {
     outputs.reserve(layout_.outputs.size());
     for (size_t i = 0; i < layout_.outputs.size(); ++i) {
         const auto [from, index] = layout_.outputs[i];
-        if (from == From::constant) outputs.push_back(constant(index));
+        if (from == From::constant) outputs.push_back(copied_to(constant(index), device_));
         else if (from == From::input) outputs.push_back(call.given[index]);
         else
             outputs.push_back(

@@ -542,6 +542,9 @@ def test_names_of_cpus_are_devices_that_share_memory_and_its_figures():
     with pytest.raises(RuntimeError, match="add: operands lie on cpu1:0 and on xpu0:0"):
         x + y
     assert (x + y.to(x.device)).device == "cpu1"
+    ones = jit.trace(lambda x: (x * 2, F.ones(3, device=x.device) + 1), symbolic=True)
+    for _ in range(2):
+        assert [part.device.logical_name for part in ones(y)] == ["xpu0:0", "xpu0:0"]
     mge.set_memory_cap(mge.get_allocated_memory("cpu1") + (1 << 20), "cpu1")
     with pytest.raises(MemoryError, match="4 MiB Tensor"):
         F.ones(1 << 21, device="cpu3")
