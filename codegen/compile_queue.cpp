@@ -1,5 +1,7 @@
 #include "codegen/compile_queue.h"
 
+#include <mutex>
+
 #include "runtime/interrupt.h"
 #include "runtime/quiet_thread.h"
 
@@ -21,7 +23,7 @@ bool CompileQueue::add(Job job) {
 
 void CompileQueue::start() {
     if (worker_->thread.joinable()) return;
-    worker_->thread = runtime::quiet_thread([this, worker = worker_.get()] { run(*worker); });
+    worker_->thread = runtime::quiet_thread([this, worker = &*worker_] { run(*worker); });
 }
 
 void CompileQueue::run(Worker& worker) {
@@ -77,14 +79,6 @@ void CompileQueue::stop(std::chrono::milliseconds grace) {
     running_.unlock();
     lock.unlock();  // which the thread takes before it ends
     if (worker_->thread.joinable()) worker_->thread.join();
-}
-
-void CompileQueue::after_fork(bool in_child) {
-    if (in_child) {
-        static_cast<void>(worker_.release());
-        worker_ = std::make_unique<Worker>();
-    }
-    mutex_.unlock();
 }
 
 }  // namespace megjit::codegen

@@ -7,15 +7,13 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <thread>
+
+#include "runtime/per_process.h"
 
 namespace megjit::codegen {
 
-// Fork-safe: who forks takes `running` first (so that no job is in the middle of something), then
-// calls before_fork(), and after_fork() on both sides; the child starts a thread of its own when it
-// needs one.
+// A fork waits for the job at hand; a child starts a thread of its own when it needs one.
 class CompileQueue {
 public:
     using Clock = std::chrono::steady_clock;
@@ -23,7 +21,7 @@ public:
     static constexpr size_t kMaxJobs = 4096;
 
     // `running` is held from before a job leaves the queue until it has ended.
-    explicit CompileQueue(std::mutex& running) : running_(running) {}
+    explicit CompileQueue(runtime::Mutex& running) : running_(running) {}
     ~CompileQueue();  // drops what waits
 
     bool add(Job job);  // false: it is full, or stopped
@@ -35,25 +33,20 @@ public:
 
     bool is_stopped() const { return stopped_; }
 
-    void before_fork() { mutex_.lock(); }
-    void after_fork(bool in_child);
-
 private:
-    // What a forked child must not touch again: its thread is gone, and conditions remember waiters
-    // that are.
     struct Worker {
         std::thread thread;
-        std::condition_variable added, ended;
+        std::condition_variable_any added, ended;
     };
     void start();  // with mutex_
     void run(Worker& worker);
 
-    std::mutex& running_;
-    std::mutex mutex_;  // of all below
+    runtime::Mutex& running_;
+    runtime::Mutex mutex_{"kernels that wait"};  // of all below
     std::deque<Job> jobs_;
     std::atomic<bool> stopped_{false};  // written with mutex_
     bool busy_ = false;
-    std::unique_ptr<Worker> worker_ = std::make_unique<Worker>();
+    runtime::PerProcess<Worker> worker_;
 };
 
 }  // namespace megjit::codegen

@@ -222,12 +222,11 @@ private:
     std::shared_ptr<const CompiledKernel> import(
         const KernelJob& job);  // null: not in the cache either
     void serve(Compiler& compiler, KernelRequest& request, const std::string& key);
-    static void register_fork_handlers();
 
-    mutable std::mutex mutex_;  // guards the fields below
+    mutable runtime::Mutex mutex_{"the kernels in memory"};  // guards the fields below
     // One kernel is compiled at a time, so that no work is done twice; held around every call of a
-    // compiler. Taken before mutex_.
-    std::mutex compile_mutex_;
+    // compiler. A fork waits for the kernel at hand.
+    runtime::Mutex compile_mutex_{"the compiler", runtime::Rank::compiling};
     std::vector<std::unique_ptr<Compiler>> compilers_;
     std::list<Entry> recent_;  // most recently used first
     std::unordered_map<std::string_view, std::list<Entry>::iterator>

@@ -16,7 +16,7 @@
 
 #include "codegen/cache_file.h"
 #include "runtime/error.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 
 namespace megjit::codegen {
 namespace {
@@ -167,7 +167,7 @@ fs::path default_cache_folder() {
 }
 
 void warn_once(const std::string& text) {
-    static runtime::LeafMutex mutex;
+    static runtime::Mutex mutex{"warnings", runtime::Rank::inner};
     static std::set<std::string> said;
     {
         const std::lock_guard lock(mutex);

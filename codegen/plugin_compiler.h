@@ -5,9 +5,9 @@
 
 #include <filesystem>
 #include <memory>
-#include <mutex>
 
 #include "codegen/compiler.h"
+#include "runtime/mutex.h"
 
 namespace megjit::codegen {
 
@@ -44,7 +44,7 @@ private:
     std::filesystem::path file_;
     std::string prefix_;
     int abi_;
-    mutable std::mutex mutex_;
+    mutable runtime::Mutex mutex_{"a plug-in", runtime::Rank::inner};
     mutable std::unique_ptr<Library> library_;
 };
 

@@ -1,5 +1,3 @@
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -12,7 +10,7 @@
 #include "codegen/imported_kernels.h"
 #include "codegen/row_plan.h"
 #include "runtime/debug.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 
 namespace megjit::codegen {
 namespace {
@@ -85,7 +83,7 @@ fs::path write_dump(const KernelIR& kernel) {
 
 // One warning for each compiler: what breaks one kernel often breaks all.
 void report_failure(std::string_view backend, const KernelIR& kernel, const std::string& why) {
-    static runtime::LeafMutex mutex;
+    static runtime::Mutex mutex{"failures to compile"};
     static std::set<std::string, std::less<>> reported;
     {
         const std::lock_guard lock(mutex);
@@ -122,8 +120,6 @@ KernelService::~KernelService() = default;
 KernelService& KernelService::instance() {
     static KernelService* service =
         new KernelService;  // never destroyed: kernels may run during exit
-    static const bool registered = (register_fork_handlers(), true);
-    static_cast<void>(registered);
     return *service;
 }
 
@@ -395,23 +391,6 @@ void KernelService::wait(const KernelRequests& requests, CompileQueue::Clock::ti
         return std::all_of(requests.begin(), requests.end(),
                            [](const auto& request) { return request->is_done(); });
     }, until);
-}
-
-// A child of fork() has none of our threads: what another thread was doing with a compiler would
-// never end. So a fork waits for the kernel at hand.
-void KernelService::register_fork_handlers() {
-    const auto before = [] {
-        instance().compile_mutex_.lock();
-        instance().mutex_.lock();
-        instance().queue_.before_fork();
-    };
-    const auto after = [](bool in_child) {
-        instance().queue_.after_fork(in_child);
-        instance().mutex_.unlock();
-        instance().compile_mutex_.unlock();
-    };
-    static void (*const unlock)(bool) = after;
-    pthread_atfork(before, [] { unlock(false); }, [] { unlock(true); });
 }
 
 CompileMode compile_mode() {

@@ -10,7 +10,7 @@
 
 #include "runtime/device.h"
 #include "runtime/idle_memory.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 
 namespace megjit::jit {
 
@@ -56,7 +56,7 @@ private:
     bool release_idle(const runtime::Device* of) noexcept;  // null: of all devices
 
     const std::string owner_;
-    runtime::LeafMutex mutex_;
+    runtime::Mutex mutex_{"the arenas of a function"};
     std::vector<Block> idle_;  // with room for all that exist
     size_t made_ = 0;  // that exist
 };

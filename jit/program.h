@@ -109,7 +109,7 @@ private:
     bool is_profiled_ = false;
     Clock clock_;
     Profile profile_;  // a row for each step, or none
-    mutable runtime::LeafMutex profile_mutex_;  // a report does not wait for a run
+    mutable runtime::Mutex profile_mutex_{"a profile"};  // a report does not wait for a run
     std::vector<StepTimes::Row*> times_;  // by step, as profile_; null: no op of its own
     runtime::Turn turn_{"a run of a traced function"};
 };

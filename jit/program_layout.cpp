@@ -6,12 +6,12 @@
 #include <set>
 #include <unordered_map>
 
+#include "jit/failure_rule.h"
 #include "jit/host_copy.h"
 #include "jit/passes/relister.h"
 #include "memory/aliasing_validator.h"
 #include "memory/validator.h"
 #include "runtime/error.h"
-#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 namespace {
@@ -46,7 +46,7 @@ public:
                 value.donatable = false;  // handed back as it is
         }
         std::iota(lies_in_.begin(), lies_in_.end(), 0u);
-        if (graph.device().stream().stops_at_failure()) return;
+        if (!FailureRule(graph.device()).guards_updates()) return;
         for (const Node& node : graph.nodes())
             if (node.kind == NodeKind::input)
                 for (size_t k = 0; k < replaces.size(); ++k)
@@ -79,8 +79,6 @@ public:
         }
         leave_inputs_to_updates(step);
         schedule.steps.push_back(std::move(step));
-        may_fail_.push_back(node.op && runtime::may_fail(*node.op));
-        is_ordered_.push_back(prepared.is_ordered);
         return workspace;
     }
 
@@ -167,25 +165,21 @@ public:
         }
     }
 
-    // A step may fail, and what the body issued is then computed again from the inputs, or they are
-    // all that is left: until the last such step nothing lies over them. (A check comes before the
-    // step writes; an exchange does not.) Where work goes on behind a failure, guard_updates has
-    // put the updates behind it.
-    void keep_inputs_until_no_step_can_fail() {
-        if (!graph_.device().stream().stops_at_failure()) return;
-        for (size_t s = schedule.steps.size(); s-- > 0;) {
-            if (!may_fail_[s]) continue;
-            memory::Step& step = schedule.steps[s];
-            if (is_ordered_[s])
-                std::erase_if(step.aliases, [&](const memory::Alias& alias) {
-                    return schedule.values[alias.input].kind == memory::ValueKind::kInput;
-                });
-            for (uint32_t id = 0; id < graph_.value_count(); ++id)
-                if (schedule.values[id].donatable &&
-                    std::find(step.reads.begin(), step.reads.end(), id) == step.reads.end())
-                    step.reads.push_back(id);
-            return;
-        }
+    void keep_inputs_until_no_step_can_fail(const PreparedGraph& prepared) {
+        const auto last =
+            FailureRule(graph_.device())
+                .keeps_inputs_until(schedule.steps.size(),
+                                    [&](size_t s) -> const Node& { return prepared.node(s); });
+        if (!last) return;
+        memory::Step& step = schedule.steps[*last];
+        if (prepared.nodes[*last].is_ordered)
+            std::erase_if(step.aliases, [&](const memory::Alias& alias) {
+                return schedule.values[alias.input].kind == memory::ValueKind::kInput;
+            });
+        for (uint32_t id = 0; id < graph_.value_count(); ++id)
+            if (schedule.values[id].donatable &&
+                std::find(step.reads.begin(), step.reads.end(), id) == step.reads.end())
+                step.reads.push_back(id);
     }
 
     memory::Schedule schedule;
@@ -203,7 +197,6 @@ private:
     }
 
     const Graph& graph_;
-    std::vector<bool> may_fail_, is_ordered_;  // by step
     std::map<uint32_t, std::set<uint32_t>> updates_;  // by input: what alone may lie on it
     std::vector<uint32_t> lies_in_;  // by value: what it may be a view of, or a slice
 };
@@ -430,7 +423,7 @@ BufferPlan plan_buffers(const PreparedGraph& prepared, const std::vector<bool>& 
     ScheduleBuilder builder(prepared.graph, donatable, replaces);
     BufferPlan plan;
     for (const PreparedNode& node : prepared.nodes) plan.workspaces.push_back(builder.add(node));
-    builder.keep_inputs_until_no_step_can_fail();
+    builder.keep_inputs_until_no_step_can_fail(prepared);
     builder.keep_until_stored(prepared);
     builder.keep_until_exchanged(prepared);
     plan.schedule = std::move(builder.schedule);

@@ -36,7 +36,7 @@ double modelled_seconds(const runtime::Speeds& speeds, const runtime::OpCall& ca
 }
 
 StepTimes& StepTimes::of(const runtime::Device& device) {
-    static runtime::LeafMutex mutex;
+    static runtime::Mutex mutex{"the times of devices"};
     static std::map<std::string, StepTimes, std::less<>> tables;
     const std::string_view name = device.name().substr(0, device.name().find(':'));
     const std::lock_guard lock(mutex);

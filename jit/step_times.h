@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 
 namespace megjit::jit {
 
@@ -53,7 +53,7 @@ public:
 
 private:
     const runtime::Speeds speeds_;
-    mutable runtime::LeafMutex mutex_;
+    mutable runtime::Mutex mutex_{"the times of steps"};
     std::map<std::string, Row> rows_;  // by key_of
 };
 

@@ -129,7 +129,7 @@ private:
     std::vector<Slot> slots_;  // by segment
     std::vector<Update> updates_;
     uint64_t drops_ = 0;  // of programs: what was being made meanwhile is of yesterday
-    mutable runtime::LeafMutex mutex_;  // of the three above, for a moment
+    mutable runtime::Mutex mutex_{"the programs of a version"};  // the three above
     // Whoever makes programs; others may drop them meanwhile.
     runtime::Turn turn_{"the compilation of a traced function"};
 };
@@ -162,7 +162,7 @@ public:
 
 private:
     const std::shared_ptr<Arenas> arenas_;
-    mutable runtime::LeafMutex mutex_;  // held for a moment only
+    mutable runtime::Mutex mutex_{"the versions of a function"};
     std::deque<std::shared_ptr<Version>> versions_;  // newest use first
     std::shared_ptr<Version> latest_;
     uint64_t dropped_ = 0;

@@ -1,11 +1,7 @@
 #include "memory/caching_allocator.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -14,6 +10,7 @@
 
 #include "memory/round_up.h"
 #include "memory/spans.h"
+#include "runtime/mutex.h"
 
 // Under AddressSanitizer, cached blocks are forbidden ground: a use after release() is reported.
 #if defined(__SANITIZE_ADDRESS__)
@@ -51,20 +48,6 @@ size_t class_bytes(size_t size_class) {
     const size_t k = size_class - kFineClasses;
     return (k % 4 + 5) << (k / 4 + 8);
 }
-
-// Spins, because it is held for some ten instructions: half the price of a mutex. One lock for all
-// threads, because nearly all tensors are allocated by the one thread that runs the program.
-class SpinLock {
-public:
-    void lock() {
-        for (int spins = 0; taken_.exchange(true, std::memory_order_acquire); ++spins)
-            if (spins > 64) sched_yield();
-    }
-    void unlock() { taken_.store(false, std::memory_order_release); }
-
-private:
-    std::atomic<bool> taken_ = false;
-};
 
 // A released small block holds the address of the next one.
 struct FreeBlock {
@@ -105,7 +88,9 @@ struct CachingAllocator::State {
     void trim();
     void trim(SizeClass& c, size_t block_bytes);
 
-    mutable SpinLock lock;  // guards everything below
+    // One for all threads, because nearly all tensors are allocated by the one thread that runs the
+    // program.
+    mutable runtime::Mutex lock{"an allocator", runtime::Rank::memory};
     std::unique_ptr<PageSource> pages;
     Spans spans;
     const size_t most_small_bytes;  // size classes serve up to here; then every block is a span
@@ -117,44 +102,10 @@ struct CachingAllocator::State {
     uint64_t until_failure = runtime::Allocator::kNever;  // allocations that still succeed
 };
 
-namespace {
-
-// A child of fork() has only the thread that forked: a lock that another thread held would stay
-// taken for ever, around half-written books. So fork() waits for all locks. This list is the one
-// mutable global here; the system's interface for this takes no context.
-struct LiveAllocators {
-    SpinLock lock;
-    std::vector<SpinLock*> locks;
-
-    static LiveAllocators& all() {
-        static LiveAllocators& live = *new LiveAllocators;  // outlives every allocator
-        static const int registered = pthread_atfork(before, after, after);
-        static_cast<void>(registered);
-        return live;
-    }
-    static void before() {
-        all().lock.lock();
-        for (SpinLock* l : all().locks) l->lock();
-    }
-    static void after() {
-        for (SpinLock* l : all().locks) l->unlock();
-        all().lock.unlock();
-    }
-};
-
-}  // namespace
-
 CachingAllocator::CachingAllocator(std::unique_ptr<PageSource> pages)
-    : state_(std::make_unique<State>(std::move(pages))) {
-    LiveAllocators& live = LiveAllocators::all();
-    const std::lock_guard guard(live.lock);
-    live.locks.push_back(&state_->lock);
-}
+    : state_(std::make_unique<State>(std::move(pages))) {}
 
 CachingAllocator::~CachingAllocator() {
-    LiveAllocators& live = LiveAllocators::all();
-    const std::lock_guard guard(live.lock);
-    std::erase(live.locks, &state_->lock);
     for (const SizeClass& c : state_->classes)
         for (const Slab& slab : c.slabs) MEGJIT_PERMIT(slab.begin, slab.bytes);
 }

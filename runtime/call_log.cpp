@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "runtime/device.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 #include "runtime/user_line.h"
 
 namespace megjit::runtime {
 namespace {
 
 struct Log {
-    LeafMutex mutex;
+    Mutex mutex{"the log of calls"};
     std::vector<LoggedCall> calls;
     bool with_lines = false;
 };

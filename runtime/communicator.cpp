@@ -7,14 +7,14 @@
 
 #include "runtime/error.h"
 #include "runtime/host_lock.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 #include "runtime/op.h"
 
 namespace megjit::runtime {
 namespace {
 
 struct Groups {
-    LeafMutex mutex;
+    Mutex mutex{"the groups of processes"};
     std::map<std::string, std::shared_ptr<Communicator>> by_key;
 };
 Groups& groups() {

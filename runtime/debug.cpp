@@ -9,7 +9,7 @@
 #include <fstream>
 #include <mutex>
 
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 
 namespace megjit::runtime {
 namespace {
@@ -116,13 +116,14 @@ Debug load() {
 
 // All that were read: a thread may still look at an older one.
 struct Readings {
-    LeafMutex mutex;
+    Mutex mutex{"the environment"};
     std::deque<Debug> all;
     std::atomic<const Debug*> newest;
     Readings() { read_again(); }
     void read_again() {
         const std::lock_guard lock(mutex);
         newest.store(&all.emplace_back(load()), std::memory_order_release);
+        Mutex::check(all.back().check);
     }
 };
 Readings& readings() {

@@ -6,14 +6,14 @@
 #include <mutex>
 
 #include "runtime/idle_memory.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 #include "runtime/rematerializer.h"
 
 namespace megjit::runtime {
 namespace {
 
 struct DeviceRegistry {
-    LeafMutex mutex;
+    Mutex mutex{"the devices"};
     std::vector<std::unique_ptr<Device>> devices;
     std::function<std::string()> discover;
     std::string why_none;
@@ -166,7 +166,7 @@ Device& find_device(std::string_view name) {
 namespace {
 
 struct IdleMemories {
-    LeafMutex mutex;
+    Mutex mutex{"idle memory"};
     std::vector<std::weak_ptr<IdleMemory>> list;
 };
 IdleMemories& idle_memories() {

@@ -8,7 +8,7 @@
 #include "runtime/call_log.h"
 #include "runtime/host_lock.h"
 #include "runtime/host_view.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 #include "runtime/operand_layouts.h"
 #include "runtime/ops/known.h"
 #include "runtime/ops/ordered.h"
@@ -47,7 +47,7 @@ Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs, const Devic
 }
 
 struct EditedGraphs {
-    LeafMutex mutex;
+    Mutex mutex{"the edited graphs"};
     std::unordered_map<uint64_t, Tracer*> by_session;
 };
 EditedGraphs& edited_graphs() {

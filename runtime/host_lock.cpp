@@ -1,5 +1,7 @@
 #include "runtime/host_lock.h"
 
+#include "runtime/mutex.h"
+
 namespace megjit::runtime {
 namespace {
 
@@ -14,7 +16,9 @@ WithoutHostLock::WithoutHostLock(bool gives_up) {
 }
 
 WithoutHostLock::~WithoutHostLock() noexcept(false) {
-    if (released_) the_lock.take_back(released_);
+    if (!released_) return;
+    Mutex::refuse_wait("the host's lock");
+    the_lock.take_back(released_);
 }
 
 }  // namespace megjit::runtime

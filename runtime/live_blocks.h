@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 
 namespace megjit::runtime {
 
@@ -28,7 +28,7 @@ public:
     std::vector<LiveBlock> largest(size_t count) const;
 
 private:
-    mutable LeafMutex mutex_;
+    mutable Mutex mutex_{"the blocks of a device", Rank::memory};
     std::unordered_map<const void*, LiveBlock> blocks_;
 };
 

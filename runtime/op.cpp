@@ -4,14 +4,14 @@
 #include <deque>
 #include <unordered_map>
 
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 #include "runtime/unknown_name.h"
 
 namespace megjit::runtime {
 namespace {
 
 struct Registry {
-    LeafMutex mutex;
+    Mutex mutex{"the ops"};
     std::deque<OpDef> ops;  // addresses stay valid
     std::unordered_map<std::string_view, const OpDef*> by_name;
     std::vector<const OpDef*> listed;
@@ -249,7 +249,7 @@ const OpDef* derive_by_name(std::string_view name) {
 
 const DerivedGrad* derive_grad(const OpDef& op, std::span<const Type> inputs, const Type& output,
                                int k) {
-    static LeafMutex mutex;
+    static Mutex mutex{"derived gradients"};
     static std::unordered_map<std::string, std::unique_ptr<DerivedGrad>> known;
     if (!is_floating(inputs[k].dtype) || !is_floating(output.dtype)) return nullptr;
     // Asked for each recorded application: answered without a lock after the first time.

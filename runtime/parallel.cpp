@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/mutex.h"
 #include "runtime/quiet_thread.h"
 #include "runtime/thread_limits.h"
 
@@ -215,6 +216,8 @@ private:
 // A fork waits for the region at hand, so that the child finds no half of one; a thread in the
 // middle of one cannot wait for itself.
 thread_local bool holds_for_fork = false;
+[[maybe_unused]] const int kMutexForkHandler =
+    register_mutexes_at_fork();  // runs after ours: chunks take mutexes
 [[maybe_unused]] const int kPoolForkHandler = pthread_atfork([] {
     if (is_inside) return;
     while (!Pool::instance().take()) std::this_thread::yield();

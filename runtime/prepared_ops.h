@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 #include "runtime/op.h"
 #include "runtime/product_rules.h"
 #include "runtime/tensor.h"
@@ -61,7 +61,7 @@ private:
                      Device& device);
     void add(PreparedRef made);
 
-    mutable LeafMutex mutex_;
+    mutable Mutex mutex_{"the prepared ops"};
     std::vector<std::array<Entry, kWays>> sets_{kSets};
     uint64_t now_ = 0, made_ = 0;
 };

@@ -1,10 +1,9 @@
 #include "runtime/rematerializer.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <mutex>
 #include <unordered_set>
 
 #include "runtime/lineage.h"
@@ -30,12 +29,6 @@ Rematerializer& Rematerializer::instance() {
 }
 
 void Rematerializer::configure(const Settings& settings) {
-    // A forked child must find the books whole. It gets a new lock: glibc lets nobody but the
-    // thread that took a recursive one unlock it, and in the child that thread has another number.
-    static const int fork_handler = pthread_atfork([] { instance().mutex_.lock(); }, [] {
-        instance().mutex_.unlock();
-    }, [] { std::construct_at(&instance().mutex_); });
-    static_cast<void>(fork_handler);
     const std::lock_guard lock(mutex_);
     settings_ = settings;
     orphan_limit_ = 0;

@@ -10,18 +10,40 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "runtime/device.h"
 #include "runtime/eviction.h"
+#include "runtime/mutex.h"
 
 namespace megjit::runtime {
 
 class Lineage;
 struct LineageCall;
+
+// Restoring a value allocates, and so may evict others: a thread comes in again.
+class ReentrantMutex {
+public:
+    ReentrantMutex(const char* name, Rank rank) : mutex_(name, rank) {}
+    void lock() {
+        if (owner_ != std::this_thread::get_id()) mutex_.lock();
+        owner_ = std::this_thread::get_id();
+        ++depth_;
+    }
+    void unlock() {
+        if (--depth_ > 0) return;
+        owner_ = std::thread::id();
+        mutex_.unlock();
+    }
+
+private:
+    Mutex mutex_;
+    std::atomic<std::thread::id> owner_;
+    int depth_ = 0;
+};
 
 // Every call is safe from any thread.
 class Rematerializer {
@@ -90,7 +112,7 @@ private:
     void destroy(Lineage& lineage);
 
     static std::atomic<bool> is_on_;
-    std::recursive_mutex mutex_;  // restoring a value allocates, and so may evict others
+    ReentrantMutex mutex_{"evicted values", Rank::evictions};
     std::unique_ptr<EvictionPolicy> policy_;
     Settings settings_;
     Stats stats_;

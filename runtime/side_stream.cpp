@@ -1,7 +1,5 @@
 #include "runtime/side_stream.h"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -15,6 +13,7 @@
 #include "runtime/error.h"
 #include "runtime/interrupt.h"
 #include "runtime/parallel.h"
+#include "runtime/per_process.h"
 #include "runtime/quiet_thread.h"
 
 namespace megjit::runtime {
@@ -42,7 +41,7 @@ public:
 
     void synchronize(Ticket ticket) override {
         std::unique_lock lock(mutex_);
-        while (!worker_->ended.wait_for(lock, kLook, [&] { return ended_ >= ticket; })) {
+        while (!worker().ended.wait_for(lock, kLook, [&] { return ended_ >= ticket; })) {
             lock.unlock();
             try {
                 check_interrupt();
@@ -74,7 +73,7 @@ public:
         start();
         jobs_.push_back(std::move(work));
         ++queued_;
-        worker_->added.notify_one();
+        worker().added.notify_one();
     }
 
     Ticket record_time() override {
@@ -86,7 +85,7 @@ public:
             times_[ticket] = Clock::now();
             if (times_.size() > kMostTimes) times_.erase(times_.begin());
         });
-        worker_->added.notify_one();
+        worker().added.notify_one();
         return ticket;
     }
     double seconds_between(Ticket begin, Ticket end) const override {
@@ -98,33 +97,24 @@ public:
 
     bool is_stopped() const { return is_stopped_; }
 
-    void before_fork() { mutex_.lock(); }
-    void after_fork(bool in_child) {
-        if (in_child) {  // without the thread, and whom it was to serve
-            static_cast<void>(worker_.release());
-            worker_ = std::make_unique<Worker>();
+private:
+    struct Worker {
+        std::thread thread;
+        std::condition_variable_any added, ended;
+    };
+
+    Worker& worker() {  // with mutex_
+        if (worker_.is_inherited()) {  // a child lacks the thread, and whom it was to serve
             jobs_.clear();
             ended_ = queued_;
             error_ = nullptr;
         }
-        mutex_.unlock();
+        return *worker_;
     }
-
-private:
-    // What a forked child must not touch again: conditions remember waiters that are gone.
-    struct Worker {
-        std::thread thread;
-        std::condition_variable added, ended;
-    };
-
-    SideStream() {
-        pthread_atfork([] { instance().before_fork(); }, [] { instance().after_fork(false); },
-                       [] { instance().after_fork(true); });
-    }
-
     void start() {  // with mutex_
-        if (worker_->thread.joinable()) return;
-        worker_->thread = quiet_thread([this, worker = worker_.get()] { run(*worker); });
+        Worker& here = worker();
+        if (here.thread.joinable()) return;
+        here.thread = quiet_thread([this, &here] { run(here); });
     }
 
     [[noreturn]] void run(Worker& worker);
@@ -133,19 +123,19 @@ private:
     void stop_all() {
         std::unique_lock lock(mutex_);
         is_stopped_ = true;
-        worker_->ended.wait(lock, [&] { return ended_ == queued_; });
+        worker().ended.wait(lock, [&] { return ended_ == queued_; });
         is_stopped_ = false;
         error_ = nullptr;
     }
 
-    mutable std::mutex mutex_;  // of all below
+    mutable Mutex mutex_{"the side stream"};  // of all below
     std::deque<std::function<void()>> jobs_;
     Ticket queued_ = 0, ended_ = 0;
     std::exception_ptr error_;  // not told yet: until then nothing runs
     Ticket failed_ = 0;
     std::map<Ticket, Clock::time_point> times_;
     std::atomic<bool> is_stopped_{false};
-    std::unique_ptr<Worker> worker_ = std::make_unique<Worker>();
+    PerProcess<Worker> worker_;
 };
 
 void SideStream::run(Worker& worker) {

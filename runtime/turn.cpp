@@ -16,35 +16,16 @@ namespace {
 constexpr auto kLookAround =
     std::chrono::milliseconds(100);  // how often who waits looks for Ctrl-C
 
-// Forks between this process and the first one.
-std::atomic<uint64_t> fork_count{0};
-[[maybe_unused]] const int kCountForks = pthread_atfork(nullptr, nullptr, [] { ++fork_count; });
-
 // A thread and its process: pointers have 48 bits.
 constexpr int kThreadBits = 48;
 uint64_t thread_of(uint64_t owner) { return owner << (64 - kThreadBits); }
 uint64_t process_of(uint64_t owner) { return owner >> kThreadBits; }
 uint64_t this_thread() {
     const auto thread = reinterpret_cast<uint64_t>(pthread_self());
-    return (fork_count << kThreadBits) | (thread & ((uint64_t{1} << kThreadBits) - 1));
+    return (forks() << kThreadBits) | (thread & ((uint64_t{1} << kThreadBits) - 1));
 }
 
 }  // namespace
-
-uint64_t forks() { return fork_count; }
-
-Turn::~Turn() {
-    if (process_ != forks())
-        static_cast<void>(ended_.release());  // it would wait for waiters that are gone
-}
-
-void Turn::look_around() {
-    if (process_ == forks()) return;
-    process_ = forks();
-    static_cast<void>(ended_.release());
-    ended_ = std::make_unique<std::condition_variable_any>();
-    waiting_ = 0;
-}
 
 void Turn::refuse_own_and_abandoned() const {
     const uint64_t owner = owner_, here = this_thread();
@@ -75,7 +56,6 @@ Turn::Held Turn::take() {
     for (;;) {
         {
             std::unique_lock lock(mutex_);
-            look_around();
             ++waiting_;
             ended_->wait_for(lock, kLookAround, [this] { return owner_ == 0; });
             --waiting_;
@@ -89,7 +69,6 @@ void Turn::end() {
     owner_ = 0;
     if (waiting_ == 0) return;
     const std::lock_guard lock(mutex_);
-    look_around();
     ended_->notify_one();
 }
 

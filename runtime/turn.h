@@ -7,21 +7,17 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <utility>
 
-#include "runtime/leaf_mutex.h"
+#include "runtime/per_process.h"
 
 namespace megjit::runtime {
-
-uint64_t forks();  // between the process that loaded megjit and this one
 
 class Turn {
 public:
     // `what` is under way while it is taken, for errors: "a run of a traced function".
     explicit Turn(const char* what) : what_(what) {}
-    ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
@@ -47,15 +43,12 @@ public:
 private:
     void end();
     void refuse_own_and_abandoned() const;
-    void look_around();  // with mutex_: after a fork
 
     const char* const what_;
     std::atomic<uint64_t> owner_{0};  // thread and process that are on turn; 0: nobody
-    std::atomic<int> waiting_{0};  // threads
-    LeafMutex mutex_;  // of what follows, for a moment
-    uint64_t process_ = forks();  // in which it was looked at last
-    std::unique_ptr<std::condition_variable_any> ended_ =
-        std::make_unique<std::condition_variable_any>();
+    std::atomic<int> waiting_{0};  // threads, those that fork() left behind included
+    Mutex mutex_{"a turn"};  // of what follows, for a moment
+    PerProcess<std::condition_variable_any> ended_;
 };
 
 }  // namespace megjit::runtime

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "backends/cpu/vm/vm.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu {
@@ -37,7 +37,7 @@ namespace {
 using namespace runtime;
 
 struct Kernels {
-    LeafMutex mutex;  // a program may load a library of ops at any time
+    Mutex mutex{"the CPU's kernels"};  // a program may load a library of ops at any time
     std::map<std::string, Prepare, std::less<>> by_op;
 };
 Kernels& kernels() {

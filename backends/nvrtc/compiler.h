@@ -7,11 +7,11 @@
 
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "codegen/compiler.h"
 #include "codegen/gpu_plan.h"
+#include "runtime/mutex.h"
 
 namespace megjit::nvrtc {
 
@@ -41,7 +41,7 @@ private:
     const Library& library() const;  // opened at the first use
 
     std::vector<std::filesystem::path> candidates_;
-    mutable std::mutex mutex_;
+    mutable runtime::Mutex mutex_{"NVRTC", runtime::Rank::inner};
     mutable std::unique_ptr<Library> library_;
 };
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "jit/failure_rule.h"
 #include "jit/passes/passes.h"
-#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 namespace {
@@ -128,7 +128,7 @@ private:
 
 Graph guard_updates(const Graph& graph, const PipelineOptions& options) {
     const auto replaces = [](int slot) { return slot >= 0; };
-    if (!options.device || options.device->stream().stops_at_failure() ||
+    if (!options.device || !FailureRule(*options.device).guards_updates() ||
         std::ranges::none_of(options.replaces, replaces))
         return graph;
     return Guard(graph, options.replaces).run();

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "jit/failure_rule.h"
 #include "jit/host_copy.h"
 #include "jit/passes/passes.h"
 #include "jit/passes/relister.h"
@@ -150,14 +151,12 @@ private:
         return {};
     }
 
-    // As the planner has it: nothing lies over an input that a failing call must give back.
     void keep_inputs_until_no_step_can_fail() {
-        const auto last = std::find_if(nodes.rbegin(), nodes.rend(), [](const Node* node) {
-            return node->op && runtime::may_fail(*node->op);
-        });
-        if (last == nodes.rend()) return;
-        std::vector<uint32_t>& reads =
-            problem.steps[static_cast<size_t>(nodes.rend() - last) - 1].reads;
+        const auto last = FailureRule(graph_.device())
+                              .keeps_inputs_until(
+                                  nodes.size(), [&](size_t s) -> const Node& { return *nodes[s]; });
+        if (!last) return;
+        std::vector<uint32_t>& reads = problem.steps[*last].reads;
         for (const Node& node : graph_.nodes()) {
             if (node.kind != NodeKind::input) continue;
             const uint32_t value = storage_[at(node.outputs[0])];

@@ -17,7 +17,7 @@
 #include "python/megengine/core/include/megjit/custom_op.h"
 #include "runtime/error.h"
 #include "runtime/function_executable.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 #include "runtime/ops/builders.h"
 #include "runtime/unknown_name.h"
 
@@ -170,7 +170,7 @@ public:
     }
 
 private:
-    runtime::LeafMutex mutex_;
+    runtime::Mutex mutex_{"the ops of libraries"};
     std::map<std::string, LibraryOp, std::less<>> ops_;  // addresses stay valid
 };
 LibraryOps& library_ops() {

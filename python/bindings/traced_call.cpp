@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "jit/failure_rule.h"
 #include "python/bindings/loan.h"
 
 namespace megjit::python {
@@ -58,12 +59,11 @@ std::vector<Handle*> Rebound::handles() const {
 }
 
 std::vector<jit::Update> Rebound::updates(const Session& session) const {
-    // Where work behind a failure is left out nobody asks, and each call of a program comes by
-    // here.
-    const auto may_ask = [](const TensorRef& tensor) {
-        return tensor && !tensor->device().stream().stops_at_failure();
+    // Each call of a program comes by here.
+    const auto is_guarded = [](const TensorRef& tensor) {
+        return tensor && jit::FailureRule(tensor->device()).guards_updates();
     };
-    if (entries_.empty() || std::ranges::none_of(session.bound(), may_ask)) return {};
+    if (entries_.empty() || std::ranges::none_of(session.bound(), is_guarded)) return {};
     std::unordered_map<uint64_t, uint32_t> slots;  // by the tensor's id
     for (uint32_t slot = 0; slot < session.bound().size(); ++slot)
         if (const TensorRef& tensor = session.bound()[slot]) slots.emplace(tensor->id(), slot);

@@ -64,6 +64,20 @@ def test_nothing_between_ops_and_kernels_knows_an_op_by_its_name():
     assert len(paths) > 100 and not wrong, "ops known by name:\n" + "\n".join(wrong)
 
 
+def test_locks_are_of_one_kind():
+    """runtime/mutex.h has ranks and is taken at fork. No forked child comes to a GPU or into a plug-in."""
+    apart = re.compile(r"runtime/mutex\.cpp|backends/cuda/.*|backends/\w+/plugin\.cpp")
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for room in MAY_INCLUDE
+        for path in sources(room)
+        if not apart.fullmatch(str(path.relative_to(ROOT)))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"std::\w*mutex|pthread_(?:mutex|rwlock|spin)|std::condition_variable\b", line.split("//")[0])
+    ]
+    assert not wrong, "locks that fork() and MEGJIT_CHECK do not know:\n" + "\n".join(wrong)
+
+
 # ---- the packages of megengine
 
 PACKAGE = ROOT / "python/megengine"

@@ -14,7 +14,7 @@ BACKENDS = sorted(path.parent.name for path in ROOT.glob("backends/*/CMakeLists.
 
 
 def test_the_backends_are_found():
-    assert {"cpu", "card", "cuda", "nvrtc", "mlir", "halide"} <= set(BACKENDS)
+    assert {"cpu", "cuda", "nvrtc", "mlir", "halide"} <= set(BACKENDS)
 
 
 @pytest.mark.parametrize("deleted", BACKENDS)

@@ -6,7 +6,7 @@
 
 #include "backends/cpu/kernels/winograd.h"
 #include "backends/cpu/onednn/dnn_convert.h"
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 
 namespace megjit::cpu {
 namespace dnn {
@@ -26,7 +26,7 @@ struct Packing {
 };
 
 struct Packings {
-    runtime::LeafMutex mutex;
+    runtime::Mutex mutex{"the packings"};
     std::map<Layout, Packing> all;
 };
 Packings& packings() {

@@ -9,7 +9,7 @@
 #include <oneapi/tbb/task_arena.h>
 #include <oneapi/tbb/task_group.h>
 
-#include "runtime/leaf_mutex.h"
+#include "runtime/mutex.h"
 #include "runtime/parallel.h"
 
 namespace megjit::cpu::dnn {
@@ -43,7 +43,7 @@ struct Crew {
 // Crews stay for ever: a helper may come late. There are as many as callers at once, times numbers
 // of threads.
 Crew& find_crew(int places) {
-    static auto* const lock = new runtime::LeafMutex;
+    static auto* const lock = new runtime::Mutex("the crews");
     static auto* const crews = new std::vector<std::unique_ptr<Crew>>;
     const std::lock_guard held(*lock);
     for (const auto& crew : *crews)

@@ -255,12 +255,21 @@ def remote_recv(
     _need_group("remote_recv")
     _check_peer("src_rank", src_rank)
     shape, dtype, wants_gradient, by_nccl = _announced(_message_key(src_rank, get_rank()))
-    gradient_way = Tensor(0.0, device=_sd.gpu if by_nccl else "cpu0")
+    gradient_way = Tensor(0.0, device=_sd.gpu if by_nccl else _host())
     if wants_gradient:
         _core.track(gradient_way)
     result: Any = _run("receive_from", gradient_way, WORLD, peer=src_rank, shape=shape, dtype=dtype)
     _sd.held_messages = None  # they went beside it
     return result if device is None else result.to(device)
+
+
+def _host() -> str:
+    """Where tensors that come through the host lie: with new ones, unless those are on a GPU."""
+    from .. import _core
+    from ..device import get_default_device
+
+    default = get_default_device()
+    return "cpu0" if _core.physical_name(default).startswith("gpu") else default
 
 
 def _announced(key: str) -> Any:
