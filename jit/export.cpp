@@ -19,59 +19,6 @@ using Names = std::vector<std::string>;
 constexpr char kParam = '*', kNoParam = ' ';
 constexpr char kSeparator = '\n';
 
-constexpr std::pair<std::string_view, std::string_view> kTypeNames[] = {
-    {"matmul", "MatrixMul"},
-    {"cast", "TypeCvt"},
-    {"conv", "Convolution"},
-    {"conv_backward_data", "ConvolutionBackwardData"},
-    {"conv_backward_filter", "ConvolutionBackwardFilter"},
-    {"reshape", "Reshape"},
-    {"broadcast_to", "Broadcast"},
-    {"transpose", "Dimshuffle"},
-    {"slice", "Subtensor"},
-    {"slice_set", "SetSubtensor"},
-    {"concat", "Concat"},
-    {"pad", "Padding"},
-    {"full", "Fill"},
-    {"shape_of", "GetVarShape"},
-    {"index_get", "IndexingMultiAxisVec"},
-    {"index_set", "IndexingSetMultiAxisVec"},
-    {"index_add", "IndexingIncrMultiAxisVec"},
-    {"gather", "IndexingOneHot"},
-    {"scatter", "IndexingSetOneHot"},
-    {"max_pool", "Pooling"},
-    {"avg_pool", "Pooling"},
-    {"adaptive_avg_pool", "AdaptivePooling"},
-    {"adaptive_max_pool", "AdaptivePooling"},
-    {"batch_norm", "BatchNorm"},
-    {"layer_norm", "LayerNorm"},
-    {"softmax", "Softmax"},
-    {"resize", "Resize"},
-    {"remap", "Remap"},
-    {"warp_perspective", "WarpPerspective"},
-    {"argmax", "Argmax"},
-    {"argmin", "Argmin"},
-    {"sort", "Argsort"},
-    {"topk", "TopK"},
-    {"cumsum", "Cumsum"},
-    {"matinv", "MatrixInverse"},
-    {"svd", "SVD"},
-    {"identity", "Identity"},
-};
-
-constexpr std::pair<std::string_view, std::string_view> kModes[] = {
-    {"equal", "EQ"},        {"not_equal", "NEQ"},
-    {"less", "LT"},         {"less_equal", "LEQ"},
-    {"greater", "GT"},      {"greater_equal", "GEQ"},
-    {"logical_and", "AND"}, {"logical_or", "OR"},
-    {"logical_xor", "XOR"}, {"logical_not", "NOT"},
-    {"neg", "NEGATE"},      {"left_shift", "SHL"},
-    {"right_shift", "SHR"}, {"maximum", "MAX"},
-    {"minimum", "MIN"},     {"logaddexp", "LOG_SUM_EXP"},
-    {"hswish", "H_SWISH"},  {"fma3", "FUSE_MUL_ADD3"},
-    {"where", "WHERE"},
-};
-
 // Equal names get suffixes [0], [1], ... ; unnamed entries stay.
 void make_unique(Names& names) {
     std::unordered_map<std::string, int> count, next;
@@ -349,14 +296,7 @@ void collect_names(Model& model, const ExportOptions& options) {
 }  // namespace
 
 std::string type_name_of(const OpDef& op) {
-    const auto in = [&op](const auto& table) {
-        for (const auto& [name, shown] : table)
-            if (op.name == name) return std::string(shown);
-        return std::string();
-    };
-    if (std::string name = in(kTypeNames); !name.empty()) return name;
-    if (std::string name = in(kModes); !name.empty()) return name;
-    if (op.name.starts_with("reduce_")) return "Reduce";
+    if (!op.dumped_as.empty()) return std::string(op.dumped_as);
     std::string name;
     bool upper = true;  // element-wise: all of it; others: at each word
     for (char c : op.name) {

@@ -37,6 +37,8 @@ enum class OperandKind : uint8_t {
     mask,  // bool, next to operands of another dtype
     activation,  // [n, c, spatial...]: may lie channels-last
     weights,  // may lie in the layout that Device::packed_layout gives for it
+    places,  // integers that say where: their range is checked
+    after,  // a number without a meaning, which orders ops (runtime/ops/ordered.h)
 };
 
 struct OperandSpec {
@@ -155,6 +157,9 @@ struct BatchChange {
 
 struct OpDef {
     std::string name;
+    // The type of its nodes in dumped models, as the original names it, "MatrixMul"; of
+    // element-wise ops their mode, "EQ". Empty: the name in its spelling.
+    std::string_view dumped_as = {};
     std::string doc = {};
     std::vector<OperandSpec> inputs = {};  // the last is repeated when variadic
     bool variadic = false;

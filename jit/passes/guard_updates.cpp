@@ -35,7 +35,7 @@ bool checks_the_same(const Graph& graph, const Node& a, const Node& b) {
     for (int k = 0; k < 2; ++k) {
         const Node& node = k ? b : a;
         for (size_t i = 0; i < node.inputs.size(); ++i)
-            if (node.op->inputs[std::min(i, node.op->inputs.size() - 1)].name == "index")
+            if (node.op->kind_of(i) == runtime::OperandKind::places)
                 places[k].push_back(node.inputs[i]);
         std::ranges::remove_copy_if(node.attrs, std::back_inserter(attrs[k]), is_text);
     }

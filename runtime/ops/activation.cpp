@@ -67,8 +67,9 @@ std::vector<OpDef> activation_ops() {
                       [](const ExprArgs&, int, Expr y, Expr dy) {
         return select((y > 0.0) & (y < 1.0), dy / 6.0, 0.0);
     }),
-        real_function("hswish", "x * relu6(x + 3) / 6.",
-                      [](const ExprArgs& a) { return a[0] * clip6(a[0] + 3.0) / 6.0; }),
+        dumped_as("H_SWISH",
+                  real_function("hswish", "x * relu6(x + 3) / 6.",
+                                [](const ExprArgs& a) { return a[0] * clip6(a[0] + 3.0) / 6.0; })),
         real_function("silu", "x * sigmoid(x).",
                       [](const ExprArgs& a) { return a[0] * logistic(a[0]); }, OpDef{}.samples,
                       silu_grad),

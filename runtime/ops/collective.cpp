@@ -139,7 +139,7 @@ OpDef collective(std::string name, std::string doc, std::vector<AttrSpec> attrs,
     attrs.insert(attrs.begin(), kGroup);
     return {.name = std::move(name),
             .doc = std::move(doc),
-            .inputs = {"x", kAfter.data()},
+            .inputs = {"x", {"after", OperandKind::after}},
             .variadic = true,
             .attrs = std::move(attrs),
             .infer = infer,

@@ -206,6 +206,7 @@ std::vector<OpDef> conv_ops() {
         w{"w", OperandKind::weights};
     return {
         {.name = "conv",
+         .dumped_as = "Convolution",
          .doc =
              "Convolution (cross-correlation) of x [n, c, spatial...] with w [oc, c / groups, kernel...]; extents round down.",
          .inputs = {x, w},
@@ -229,6 +230,7 @@ std::vector<OpDef> conv_ops() {
          .prefers_channels_last = true,
          .cost = conv_cost},
         {.name = "conv_backward_data",
+         .dumped_as = "ConvolutionBackwardData",
          .doc =
              "Gradient of conv for x: the transposed convolution of dy with w; input_shape has x's spatial extents.",
          .inputs = {dy, "w"},
@@ -243,6 +245,7 @@ std::vector<OpDef> conv_ops() {
         return Cost{conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs)};
     }},
         {.name = "conv_backward_filter",
+         .dumped_as = "ConvolutionBackwardFilter",
          .doc = "Gradient of conv for w; kernel has the weights' spatial extents.",
          .inputs = {x, dy},
          .attrs = window_attrs_and("kernel", AttrKind::integers),

@@ -21,6 +21,11 @@ inline OpDef real_function(std::string name, std::string doc, ExprRule expr,
             .samples = std::move(samples)};
 }
 
+inline OpDef dumped_as(std::string_view type, OpDef op) {
+    op.dumped_as = type;
+    return op;
+}
+
 // Booleans count as 0 and 1 in arithmetic; the result goes back to bool, where not 0 is true.
 inline Expr number(Expr x) { return x.type() == ScalarType::b1 ? to_type(x, ScalarType::i32) : x; }
 

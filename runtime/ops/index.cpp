@@ -386,9 +386,10 @@ std::vector<OpDef> by_index() {
                                 axis = {{"axis", AttrKind::integer}};
     return {
         {.name = "index_get",
+         .dumped_as = "IndexingMultiAxisVec",
          .doc =
              "x at index tensors on `axes`, whole along the others, as NumPy's advanced indexing: the axes of the result of indexing stand where the indexed axes stood if these are adjacent, else in front.",
-         .inputs = {"x", "index"},
+         .inputs = {"x", {"index", OperandKind::places}},
          .variadic = true,
          .attrs = axes,
          .infer = infer_index_get,
@@ -399,9 +400,10 @@ std::vector<OpDef> by_index() {
          .access = Access::picked,
          .cost = moves},
         {.name = "index_set",
+         .dumped_as = "IndexingSetMultiAxisVec",
          .doc =
              "x with `value` written at those indices; of several writes to one element the last wins.",
-         .inputs = {"x", "value", "index"},
+         .inputs = {"x", "value", {"index", OperandKind::places}},
          .variadic = true,
          .attrs = axes,
          .infer = infer_index_write,
@@ -412,9 +414,10 @@ std::vector<OpDef> by_index() {
          .access = Access::written,
          .cost = moves},
         {.name = "index_add",
+         .dumped_as = "IndexingIncrMultiAxisVec",
          .doc =
              "x with `value` added at those indices, once for each time an index is repeated, always in the same order.",
-         .inputs = {"x", "value", "index"},
+         .inputs = {"x", "value", {"index", OperandKind::places}},
          .variadic = true,
          .attrs = axes,
          .infer = infer_index_write,
@@ -424,8 +427,9 @@ std::vector<OpDef> by_index() {
          .refit = refit_indexed,
          .access = Access::written},
         {.name = "gather",
+         .dumped_as = "IndexingOneHot",
          .doc = "y[i, j] = x[index[i, j], j] for axis 0, and so on for others.",
-         .inputs = {"x", "index"},
+         .inputs = {"x", {"index", OperandKind::places}},
          .attrs = axis,
          .infer = infer_gather,
          .grad = grad_gather,
@@ -436,9 +440,10 @@ std::vector<OpDef> by_index() {
          .access = Access::picked,
          .cost = moves},
         {.name = "scatter",
+         .dumped_as = "IndexingSetOneHot",
          .doc =
              "x with source written at x[index[i, j], j] for axis 0, and so on for others; the last write wins.",
-         .inputs = {"x", "index", "source"},
+         .inputs = {"x", {"index", OperandKind::places}, "source"},
          .attrs = axis,
          .infer = infer_scatter,
          .grad = grad_scatter,
@@ -450,7 +455,7 @@ std::vector<OpDef> by_index() {
         {.name = "scatter_add",
          .doc =
              "x with source added at x[index[i, j], j] for axis 0, and so on for others, always in the same order.",
-         .inputs = {"x", "index", "source"},
+         .inputs = {"x", {"index", OperandKind::places}, "source"},
          .attrs = axis,
          .infer = infer_scatter,
          .grad = grad_scatter_add,
@@ -462,7 +467,7 @@ std::vector<OpDef> by_index() {
         {.name = "checked_index",
          .doc =
              "The index with negative values counted from the end. A value out of range is an IndexError that names axis and op.",
-         .inputs = {"index"},
+         .inputs = {{"index", OperandKind::places}},
          .attrs = {{"axis", AttrKind::integer},
                    {"extent", AttrKind::integer},
                    {"op", AttrKind::text}},

@@ -136,6 +136,7 @@ void refuse_singular(int64_t matrix, int64_t count) {
 std::vector<OpDef> linalg_ops() {
     return {
         {.name = "matinv",
+         .dumped_as = "MatrixInverse",
          .doc = "Inverse of each matrix. A singular matrix is an error when the op runs.",
          .inputs = {"x"},
          .promotion = Promotion::floating,
@@ -149,6 +150,7 @@ std::vector<OpDef> linalg_ops() {
          .checks_values = true,
          .cost = cost_cubic},
         {.name = "svd",
+         .dumped_as = "SVD",
          .doc = "u, s, vh with x = u diag(s) vh, s falling; full_matrices makes u and vh square.",
          .inputs = {"x"},
          .attrs = {{"full_matrices", AttrKind::integer, Attr{int64_t{0}}}},

@@ -93,8 +93,8 @@ std::vector<OpDef> math_ops() {
             real_function_of_two("atan2",
                                  "Angle of the point (y, x): its first input is the ordinate.",
                                  [](const ExprArgs& a) { return atan2(a[0], a[1]); }),
-            real_function_of_two("logaddexp", "log(exp(x) + exp(y)).", log_add_exp, true,
-                                 log_add_exp_grad),
+            dumped_as("LOG_SUM_EXP", real_function_of_two("logaddexp", "log(exp(x) + exp(y)).",
+                                                          log_add_exp, true, log_add_exp_grad)),
             MEGJIT_FUNCTION(sqrt, "Square root.", kPositive)
         ,
             real_function("rsqrt", "1 / sqrt(x).",

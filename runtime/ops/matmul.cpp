@@ -125,6 +125,7 @@ std::vector<OpDef> matmul_ops() {
     const OperandSpec b{"b", OperandKind::weights};
     return {
         {.name = "matmul",
+         .dumped_as = "MatrixMul",
          .doc =
              "Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; "
              "integers wrap in their own dtype.",

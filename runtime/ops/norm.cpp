@@ -418,6 +418,7 @@ const AttrSpec kEps{"eps", AttrKind::real, Attr{1e-5}}, kAxes{"axes", AttrKind::
 std::vector<OpDef> norm_ops() {
     return {
         {.name = "batch_norm",
+         .dumped_as = "BatchNorm",
          .doc =
              "(x - mean) / sqrt(var + eps) * scale + bias with the statistics of this batch, over all axes but axis 1. "
              "Also returns mean and the biased variance, in float32.",
@@ -456,6 +457,7 @@ std::vector<OpDef> norm_ops() {
          .expand = expand_batch_norm_grad_sums,
          .cost = cost_norm},
         {.name = "layer_norm",
+         .dumped_as = "LayerNorm",
          .doc =
              "Normalizes over the last `axes` axes, then scales and shifts (x, scale, bias; or x alone with affine = 0). "
              "Also returns mean and 1 / sqrt(var + eps), in float32.",

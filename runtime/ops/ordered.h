@@ -9,9 +9,8 @@
 
 namespace megjit::runtime {
 
-inline constexpr std::string_view kAfter = "after";
 inline bool is_ordered(const OpDef& op) {
-    return !op.inputs.empty() && op.inputs.back().name == kAfter;
+    return !op.inputs.empty() && op.inputs.back().kind == OperandKind::after;
 }
 
 // Running it may fail on its operands' values, or for what other processes do.

@@ -99,6 +99,7 @@ const AttrSpec kKernel{"kernel", AttrKind::integers}, kStride{"stride", AttrKind
 std::vector<OpDef> max_ops() {
     return {
         {.name = "max_pool",
+         .dumped_as = "Pooling",
          .doc = "Largest element of each window of x [n, c, spatial...]; a NaN in the window wins.",
          .inputs = {{"x", OperandKind::activation}},
          .attrs = {kKernel, kStride, kPadding},
@@ -134,6 +135,7 @@ std::vector<OpDef> max_ops() {
          .keeps = Keeps::inputs,
          .cost = cost_pool},
         {.name = "adaptive_max_pool",
+         .dumped_as = "AdaptivePooling",
          .doc =
              "Largest element of each of `output` even parts per spatial axis; a NaN in the part wins.",
          .inputs = {"x"},
@@ -174,6 +176,7 @@ std::vector<OpDef> max_ops() {
 std::vector<OpDef> average_ops() {
     return {
         {.name = "avg_pool",
+         .dumped_as = "Pooling",
          .doc =
              "Mean of each window of x [n, c, spatial...]; padding counts as zeros if count_include_padding.",
          .inputs = {{"x", OperandKind::activation}},
@@ -203,6 +206,7 @@ std::vector<OpDef> average_ops() {
          .keeps = Keeps::nothing,
          .cost = cost_pool},
         {.name = "adaptive_avg_pool",
+         .dumped_as = "AdaptivePooling",
          .doc = "Mean of each of `output` even parts per spatial axis.",
          .inputs = {{"x", OperandKind::activation}},
          .attrs = {kOutput},

@@ -103,6 +103,7 @@ OpDef reduction(std::string name, Reduce kind, std::string doc, Grads (*grad)(co
                 Keeps keeps) {
     return {
         .name = std::move(name),
+        .dumped_as = "Reduce",
         .doc = std::move(doc),
         .inputs = {"x"},
         .attrs = {{"axes", AttrKind::integers}, {"keepdims", AttrKind::integer, Attr{int64_t{0}}}},
@@ -116,6 +117,7 @@ OpDef reduction(std::string name, Reduce kind, std::string doc, Grads (*grad)(co
 OpDef arg_reduction(std::string name, Reduce kind, std::string doc) {
     return {
         .name = std::move(name),
+        .dumped_as = kind == Reduce::argmax ? "Argmax" : "Argmin",
         .doc = std::move(doc),
         .inputs = {"x"},
         .attrs = {{"axis", AttrKind::integer}, {"keepdims", AttrKind::integer, Attr{int64_t{0}}}},

@@ -235,6 +235,7 @@ std::vector<AttrSpec> region_specs() {
 std::vector<OpDef> moving_ops() {
     return {
         {.name = "reshape",
+         .dumped_as = "Reshape",
          .doc = "The same elements in row-major order under another shape; shares memory.",
          .inputs = {"x"},
          .attrs = {{"shape", AttrKind::integers}},
@@ -248,6 +249,7 @@ std::vector<OpDef> moving_ops() {
          .access = Access::reshaped,
          .cost = [](const OpCall&, std::span<const Type>) { return Cost{}; }},
         {.name = "broadcast_to",
+         .dumped_as = "Broadcast",
          .doc = "Repeats axes of extent 1, and new leading axes, up to `shape`.",
          .inputs = {"x"},
          .attrs = {{"shape", AttrKind::integers}},
@@ -260,6 +262,7 @@ std::vector<OpDef> moving_ops() {
          .access = Access::broadcast,
          .cost = moves},
         {.name = "transpose",
+         .dumped_as = "Dimshuffle",
          .doc = "Axis i of the result is axis perm[i] of x.",
          .inputs = {"x"},
          .attrs = {{"perm", AttrKind::integers}},
@@ -275,6 +278,7 @@ std::vector<OpDef> moving_ops() {
          .access = Access::permuted,
          .cost = moves},
         {.name = "slice",
+         .dumped_as = "Subtensor",
          .doc =
              "x[begin:end:step] on every axis. Bounds are normalised: 0 <= begin < extent, end exclusive and -1 where a negative step runs to the front.",
          .inputs = {"x"},
@@ -289,6 +293,7 @@ std::vector<OpDef> moving_ops() {
          .follows_layout = true,
          .cost = moves},
         {.name = "slice_set",
+         .dumped_as = "SetSubtensor",
          .doc = "x with x[begin:end:step] replaced by value.",
          .inputs = {"x", "value"},
          .attrs = region_specs(),
@@ -312,6 +317,7 @@ std::vector<OpDef> moving_ops() {
 std::vector<OpDef> making_ops() {
     return {
         {.name = "concat",
+         .dumped_as = "Concat",
          .doc = "Joins tensors along one axis.",
          .inputs = {"xs"},
          .variadic = true,
@@ -323,6 +329,7 @@ std::vector<OpDef> making_ops() {
          .follows_layout = true,
          .cost = moves},
         {.name = "pad",
+         .dumped_as = "Padding",
          .doc =
              "Widens every axis: with `value` (constant), the border element (edge), or mirrored without the border (reflect).",
          .inputs = {"x"},
@@ -365,6 +372,7 @@ std::vector<OpDef> making_ops() {
     },
          .follows_layout = true},
         {.name = "full",
+         .dumped_as = "Fill",
          .doc = "A tensor of one value.",
          .attrs = {{"shape", AttrKind::integers},
                    {"value", AttrKind::real},
@@ -385,6 +393,7 @@ std::vector<OpDef> making_ops() {
         return {inputs[0]};
     }},
         {.name = "shape_of",
+         .dumped_as = "GetVarShape",
          .doc = "The extents of x, int32.",
          .inputs = {"x"},
          .infer = [](const OpCall& call) -> std::vector<Type> {

@@ -53,6 +53,7 @@ Cost cost_softmax(const OpCall& call, std::span<const Type> outputs) {
 std::vector<OpDef> softmax_ops() {
     return {
         {.name = "softmax",
+         .dumped_as = "Softmax",
          .doc = "exp(x) / sum(exp(x)) along one axis, shifted by the largest element.",
          .inputs = {"x"},
          .attrs = {{"axis", AttrKind::integer}},

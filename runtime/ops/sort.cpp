@@ -54,6 +54,7 @@ Cost cost_sort(const OpCall& call, std::span<const Type> outputs) {
 std::vector<OpDef> sort_ops() {
     return {
         {.name = "sort",
+         .dumped_as = "Argsort",
          .doc =
              "Values in order along an axis and their int32 indices; equal elements keep their order, NaN counts as the largest.",
          .inputs = {"x"},
@@ -64,6 +65,7 @@ std::vector<OpDef> sort_ops() {
          .keeps = Keeps::outputs,
          .cost = cost_sort},
         {.name = "topk",
+         .dumped_as = "TopK",
          .doc =
              "The k smallest (descending: largest) elements along an axis in order, and their int32 indices.",
          .inputs = {"x"},
@@ -75,6 +77,7 @@ std::vector<OpDef> sort_ops() {
          .keeps = Keeps::outputs,
          .cost = cost_sort},
         {.name = "cumsum",
+         .dumped_as = "Cumsum",
          .doc =
              "Sums of all elements up to each one along an axis (exclusive: without it; reverse: from the end). bool counts in int32.",
          .inputs = {"x"},
