@@ -9,7 +9,7 @@
 #include <elf.h>
 #include <sys/stat.h>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen {
 namespace {

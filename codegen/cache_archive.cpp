@@ -7,7 +7,7 @@
 
 #include "codegen/cache_file.h"
 #include "codegen/disk_cache.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen {
 namespace {

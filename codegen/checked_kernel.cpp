@@ -8,8 +8,8 @@
 #include <span>
 
 #include "codegen/expand_math.h"
-#include "runtime/error.h"
-#include "runtime/half.h"
+#include "runtime/host/error.h"
+#include "runtime/host/half.h"
 
 namespace megjit::codegen {
 namespace {

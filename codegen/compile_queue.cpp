@@ -2,8 +2,8 @@
 
 #include <mutex>
 
-#include "runtime/interrupt.h"
-#include "runtime/quiet_thread.h"
+#include "runtime/host/interrupt.h"
+#include "runtime/host/quiet_thread.h"
 
 namespace megjit::codegen {
 

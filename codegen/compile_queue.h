@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include "runtime/per_process.h"
+#include "runtime/host/per_process.h"
 
 namespace megjit::codegen {
 

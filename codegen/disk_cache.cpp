@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "codegen/cache_file.h"
-#include "runtime/error.h"
-#include "runtime/mutex.h"
+#include "runtime/host/error.h"
+#include "runtime/host/mutex.h"
 
 namespace megjit::codegen {
 namespace {

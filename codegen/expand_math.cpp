@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/scalar_math.h"
+#include "runtime/core/scalar_math.h"
 
 namespace megjit::codegen {
 

@@ -1,6 +1,6 @@
 // codegen/expand_math.h -- rewrites transcendental instructions into arithmetic ones, by the same
-// formulas (runtime/scalar_math.h) that the eager kernels use, so that both give the same bits and
-// no backend needs a math library.
+// formulas (runtime/core/scalar_math.h) that the eager kernels use, so that both give the same bits
+// and no backend needs a math library.
 #pragma once
 
 #include "codegen/kernel_ir.h"

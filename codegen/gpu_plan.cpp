@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "codegen/row_plan.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen {
 namespace {

@@ -1,6 +1,6 @@
 #include "codegen/host_cpu.h"
 
-#include "runtime/isa.h"
+#include "runtime/host/isa.h"
 
 namespace megjit::codegen {
 namespace {

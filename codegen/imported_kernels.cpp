@@ -2,7 +2,7 @@
 
 #include "codegen/host_cpu.h"
 #include "codegen/object_loader.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen {
 namespace {

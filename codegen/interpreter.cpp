@@ -8,7 +8,7 @@
 
 #include "codegen/loops/loops.h"
 #include "codegen/scalar_oracle.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen {
 namespace loops {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/op.h"
-#include "runtime/scalar.h"
+#include "runtime/core/device.h"
+#include "runtime/core/op.h"
+#include "runtime/core/scalar.h"
 
 namespace megjit::codegen {
 

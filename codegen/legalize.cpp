@@ -1,8 +1,8 @@
 #include "codegen/legalize.h"
 
 #include "codegen/expand_math.h"
-#include "runtime/error.h"
-#include "runtime/scalar_math.h"
+#include "runtime/core/scalar_math.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "codegen/kernel_ir.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen {
 

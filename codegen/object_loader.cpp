@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 // What code generation may call where the CPU has no instruction for it; nothing else is visible to
 // a kernel.

@@ -4,9 +4,9 @@
 
 #include "codegen/build_id.h"
 #include "codegen/legalize.h"
-#include "runtime/debug.h"
-#include "runtime/error.h"
-#include "runtime/isa.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/error.h"
+#include "runtime/host/isa.h"
 
 namespace megjit::codegen {
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "codegen/compiler.h"
-#include "runtime/mutex.h"
+#include "runtime/host/mutex.h"
 
 namespace megjit::codegen {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen {
 namespace {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/error.h"
-#include "runtime/half.h"
+#include "runtime/host/error.h"
+#include "runtime/host/half.h"
 
 namespace megjit::codegen {
 namespace {

@@ -1,9 +1,9 @@
 // codegen/scalar_oracle.h -- one scalar instruction on the bits of its operands, by the words of
-// runtime/scalar.h and nothing else: double precision libm for transcendental functions. It shares
-// no code with the eager kernels or with any compiler.
+// runtime/core/scalar.h and nothing else: double precision libm for transcendental functions. It
+// shares no code with the eager kernels or with any compiler.
 #pragma once
 
-#include "runtime/scalar.h"
+#include "runtime/core/scalar.h"
 
 namespace megjit::codegen {
 

@@ -9,8 +9,8 @@
 #include "codegen/disk_cache.h"
 #include "codegen/imported_kernels.h"
 #include "codegen/row_plan.h"
-#include "runtime/debug.h"
-#include "runtime/mutex.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/mutex.h"
 
 namespace megjit::codegen {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "runtime/type.h"
+#include "runtime/core/type.h"
 
 namespace megjit::codegen {
 

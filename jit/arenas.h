@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/idle_memory.h"
-#include "runtime/mutex.h"
+#include "runtime/core/device.h"
+#include "runtime/core/idle_memory.h"
+#include "runtime/host/mutex.h"
 
 namespace megjit::jit {
 

@@ -5,9 +5,9 @@
 
 #include "jit/passes/passes.h"
 #include "jit/pipeline.h"
-#include "runtime/dispatch.h"
-#include "runtime/error.h"
-#include "runtime/random.h"
+#include "runtime/core/random.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <optional>
 
-#include "runtime/device.h"
+#include "runtime/core/device.h"
 #include "runtime/ops/ordered.h"
 
 namespace megjit::jit {

@@ -1,8 +1,8 @@
 #include "jit/graph.h"
 
-#include "runtime/dispatch.h"
-#include "runtime/host_view.h"
-#include "runtime/rematerializer.h"
+#include "runtime/core/host_view.h"
+#include "runtime/core/rematerializer.h"
+#include "runtime/eager/dispatch.h"
 
 namespace megjit::jit {
 

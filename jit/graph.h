@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "codegen/kernel_ir.h"
-#include "runtime/device.h"
-#include "runtime/op.h"
+#include "runtime/core/device.h"
+#include "runtime/core/op.h"
+#include "runtime/core/tensor.h"
 #include "runtime/ops/known.h"
-#include "runtime/tensor.h"
 
 namespace megjit::jit {
 

@@ -4,10 +4,10 @@
 #include <atomic>
 
 #include "jit/pipeline.h"
-#include "runtime/error.h"
+#include "runtime/core/rematerializer.h"
+#include "runtime/host/error.h"
+#include "runtime/host/user_line.h"
 #include "runtime/ops/refit.h"
-#include "runtime/rematerializer.h"
-#include "runtime/user_line.h"
 
 namespace megjit::jit {
 

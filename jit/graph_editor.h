@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "jit/export.h"
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
 
 namespace megjit::jit {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "runtime/device.h"
-#include "runtime/error.h"
+#include "runtime/core/device.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 namespace {

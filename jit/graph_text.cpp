@@ -5,9 +5,9 @@
 #include <unordered_map>
 
 #include "jit/graph.h"
-#include "runtime/dispatch.h"
-#include "runtime/error.h"
-#include "runtime/unknown_name.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/error.h"
+#include "runtime/host/unknown_name.h"
 
 namespace megjit::jit {
 namespace {

@@ -1,6 +1,6 @@
 // Graphs as pictures: Graphviz text, and one HTML page.
 #include "jit/graph.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 namespace {

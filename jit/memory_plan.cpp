@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "jit/host_copy.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "jit/passes/passes.h"
 #include "jit/program_layout.h"
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
 
 namespace megjit::jit {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "runtime/device.h"
+#include "runtime/core/device.h"
 
 namespace megjit::jit {
 

@@ -4,8 +4,8 @@
 
 #include "codegen/disk_cache.h"
 #include "jit/pipeline.h"
-#include "runtime/debug.h"
-#include "runtime/error.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 namespace {

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "jit/passes/passes.h"
-#include "runtime/debug.h"
-#include "runtime/error.h"
-#include "runtime/unknown_name.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/error.h"
+#include "runtime/host/unknown_name.h"
 
 namespace megjit::jit {
 namespace {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <tuple>
 
-#include "runtime/interrupt.h"
+#include "runtime/host/interrupt.h"
 
 namespace megjit::jit {
 namespace {

@@ -12,7 +12,7 @@
 #include "jit/memory_plan.h"
 #include "jit/passes/passes.h"
 #include "memory/rematerialize.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 

@@ -1,9 +1,10 @@
 #include "jit/prepared_graph.h"
 
 #include "codegen/checked_kernel.h"
+#include "codegen/kernel_device.h"
 #include "jit/host_copy.h"
+#include "runtime/eager/prepared_ops.h"
 #include "runtime/ops/ordered.h"
-#include "runtime/prepared_ops.h"
 
 namespace megjit::jit {
 namespace {
@@ -65,7 +66,8 @@ private:
             compiled = codegen::KernelService::instance().get(
                 {kernel, made_.graph.device().target(), node.kernel->launch});
         const codegen::CompiledKernel* code = kernels_ || runs_ ? compiled.get() : &no_code();
-        entry.executable = made_.graph.device().prepare_kernel(kernel, launches_of(node), code);
+        entry.executable = codegen::kernel_device(made_.graph.device())
+                               .prepare_kernel(kernel, launches_of(node), code);
         if (!compiled) return;
         entry.backend = compiled->backend;
         made_.kernels.push_back({.compiled = std::move(compiled),

@@ -2,12 +2,12 @@
 
 #include <mutex>
 
-#include "runtime/dispatch.h"
-#include "runtime/error.h"
-#include "runtime/nvtx.h"
-#include "runtime/rematerializer.h"
-#include "runtime/side_stream.h"
-#include "runtime/user_line.h"
+#include "runtime/core/rematerializer.h"
+#include "runtime/core/side_stream.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/error.h"
+#include "runtime/host/nvtx.h"
+#include "runtime/host/user_line.h"
 
 namespace megjit::jit {
 

@@ -11,7 +11,7 @@
 #include "jit/memory_plan.h"
 #include "jit/program_layout.h"
 #include "jit/step_times.h"
-#include "runtime/turn.h"
+#include "runtime/host/turn.h"
 
 namespace megjit::jit {
 

@@ -11,7 +11,7 @@
 #include "jit/passes/relister.h"
 #include "memory/aliasing_validator.h"
 #include "memory/validator.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "runtime/host_view.h"
+#include "runtime/core/host_view.h"
 #include "runtime/ops/ordered.h"
 
 namespace megjit::jit {

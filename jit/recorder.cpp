@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "runtime/error.h"
+#include "runtime/core/random.h"
+#include "runtime/core/rematerializer.h"
+#include "runtime/host/error.h"
 #include "runtime/ops/ordered.h"
-#include "runtime/random.h"
-#include "runtime/rematerializer.h"
 
 namespace megjit::jit {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "jit/recorder.h"
-#include "runtime/error.h"
-#include "runtime/host_view.h"
+#include "runtime/core/host_view.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 

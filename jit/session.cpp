@@ -4,10 +4,10 @@
 
 #include "jit/recorder.h"
 #include "jit/replayer.h"
-#include "runtime/error.h"
-#include "runtime/host_lock.h"
+#include "runtime/host/error.h"
+#include "runtime/host/host_lock.h"
+#include "runtime/host/user_line.h"
 #include "runtime/ops/ordered.h"
-#include "runtime/user_line.h"
 
 namespace megjit::jit {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "jit/trace_function.h"
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
 
 namespace megjit::jit {
 

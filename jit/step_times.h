@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/mutex.h"
+#include "runtime/core/device.h"
+#include "runtime/host/mutex.h"
 
 namespace megjit::jit {
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "jit/first_places.h"
-#include "runtime/debug.h"
-#include "runtime/error.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 

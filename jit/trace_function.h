@@ -15,7 +15,7 @@
 #include "jit/pipeline.h"
 #include "jit/program.h"
 #include "jit/record.h"
-#include "runtime/turn.h"
+#include "runtime/host/turn.h"
 
 namespace megjit::jit {
 

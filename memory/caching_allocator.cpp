@@ -10,7 +10,7 @@
 
 #include "memory/round_up.h"
 #include "memory/spans.h"
-#include "runtime/mutex.h"
+#include "runtime/host/mutex.h"
 
 // Under AddressSanitizer, cached blocks are forbidden ground: a use after release() is reported.
 #if defined(__SANITIZE_ADDRESS__)

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "memory/system_pages.h"
-#include "runtime/allocator.h"
+#include "runtime/core/allocator.h"
 
 namespace megjit::memory {
 

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/eviction.h"
+#include "runtime/core/eviction.h"
 
 namespace megjit::memory {
 

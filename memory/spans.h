@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "memory/system_pages.h"
-#include "runtime/allocator.h"
+#include "runtime/core/allocator.h"
 
 namespace megjit::memory {
 

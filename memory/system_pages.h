@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "runtime/page_source.h"
+#include "runtime/core/page_source.h"
 
 namespace megjit::memory {
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "backends/cpu/vm/vm.h"
-#include "runtime/mutex.h"
-#include "runtime/parallel.h"
+#include "runtime/host/mutex.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::cpu {
 
@@ -197,12 +197,12 @@ runtime::DeviceInfo CpuDevice::info() const {
 }
 
 CpuDevice::CpuDevice(std::unique_ptr<Allocator> allocator, ExpandOp expand)
-    : Device(true), allocator_(std::move(allocator)), expand_(expand) {
+    : KernelDevice(true), allocator_(std::move(allocator)), expand_(expand) {
     register_all_kernels();
 }
 
 CpuDevice::CpuDevice(const CpuDevice& other, std::string name)
-    : Device(true, other.shared_live()),
+    : KernelDevice(true, other.shared_live()),
       name_(std::move(name)),
       allocator_(other.allocator_),
       expand_(other.expand_) {}

@@ -9,8 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "codegen/compiler.h"
-#include "runtime/device.h"
+#include "codegen/kernel_device.h"
 
 namespace megjit::cpu {
 
@@ -23,7 +22,7 @@ void register_kernel(std::string_view op, Prepare prepare);
 using Packing = runtime::Layout (*)(const runtime::OpCall&, std::span<const runtime::Type> outputs);
 void register_packing(std::string_view op, Packing packing);
 
-class CpuDevice final : public runtime::Device {
+class CpuDevice final : public codegen::KernelDevice {
 public:
     // `expand` serves ops without a kernel.
     explicit CpuDevice(std::unique_ptr<runtime::Allocator> allocator,

@@ -5,7 +5,7 @@
 // are chosen before MEGJIT_ISA is read, and vectors wider than the baseline's are split before the
 // clones are made, which costs a factor of 20 in comparisons.)
 
-#include "runtime/isa.h"
+#include "runtime/host/isa.h"
 
 // Vectors never cross a real call: all helpers are inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"

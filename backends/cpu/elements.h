@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "backends/cpu/cpu_device.h"
-#include "runtime/device.h"
-#include "runtime/function_executable.h"
-#include "runtime/half.h"
-#include "runtime/number_to_integer.h"
-#include "runtime/parallel.h"
+#include "runtime/core/device.h"
+#include "runtime/core/function_executable.h"
+#include "runtime/core/number_to_integer.h"
+#include "runtime/host/half.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::cpu {
 

@@ -6,7 +6,7 @@
 #include "backends/cuda/product_kernel.h"
 #include "codegen/compiler.h"
 #include "codegen/op_kernel.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda {
 
@@ -68,7 +68,7 @@ void register_kernel(std::string_view op, Prepare prepare) {
 }
 
 CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, std::string name)
-    : Device(false),
+    : KernelDevice(false),
       gpu_(std::move(gpu)),
       services_(services),
       name_(std::move(name)),

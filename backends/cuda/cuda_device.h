@@ -6,8 +6,8 @@
 #include <string>
 
 #include "backends/cuda/cuda_stream.h"
-#include "runtime/device.h"
-#include "runtime/page_source.h"
+#include "codegen/kernel_device.h"
+#include "runtime/core/page_source.h"
 
 namespace megjit::cuda {
 
@@ -28,7 +28,7 @@ struct Services {
 // One queue of one GPU. Ops are served by, in this order: kernels of ours that registered for
 // them, generated ones, those of the simpler ops that they are made of, NVIDIA's libraries. Only
 // attention, and products with steps behind them, are the libraries' first.
-class CudaDevice final : public runtime::Device {
+class CudaDevice final : public codegen::KernelDevice {
 public:
     CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services)
         : CudaDevice(gpu, services, runtime::cat("gpu", gpu->ordinal(), ":0")) {}

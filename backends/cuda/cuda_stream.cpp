@@ -8,7 +8,7 @@
 
 #include "backends/cuda/products/product.h"
 #include "backends/cuda/stream_graph.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "backends/cuda/gpu.h"
-#include "runtime/stream.h"
+#include "runtime/core/stream.h"
 
 namespace megjit::cuda {
 

@@ -2,8 +2,8 @@
 
 #include <dlfcn.h>
 
-#include "runtime/error.h"
-#include "runtime/nvidia_libraries.h"
+#include "runtime/host/error.h"
+#include "runtime/host/nvidia_libraries.h"
 
 namespace megjit::cuda {
 

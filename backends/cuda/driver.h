@@ -105,7 +105,8 @@ struct Functions {
 // The driver, opened and initialised.
 class CudaDriver {
 public:
-    // DeviceError in plain words when there is no driver (runtime/nvidia_libraries.h), or no GPU.
+    // DeviceError in plain words when there is no driver (runtime/host/nvidia_libraries.h), or no
+    // GPU.
     CudaDriver();
 
     const Functions& call() const { return functions_; }

@@ -4,7 +4,7 @@
 
 #include "backends/cuda/cuda_stream.h"
 #include "codegen/compiler.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda {
 namespace {

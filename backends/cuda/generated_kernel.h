@@ -3,7 +3,7 @@
 
 #include "backends/cuda/gpu.h"
 #include "codegen/kernel_ir.h"
-#include "runtime/device.h"
+#include "runtime/core/device.h"
 
 namespace megjit::cuda {
 

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "codegen/compiler.h"
-#include "runtime/error.h"
-#include "runtime/turn.h"
+#include "runtime/host/error.h"
+#include "runtime/host/turn.h"
 
 namespace megjit::cuda {
 namespace {

@@ -10,7 +10,7 @@
 #include "backends/cuda/driver.h"
 #include "backends/cuda/products/card.h"
 #include "codegen/gpu_image.h"
-#include "runtime/device.h"
+#include "runtime/core/device.h"
 
 namespace megjit::cuda {
 

@@ -2,8 +2,8 @@
 
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/products/product.h"
-#include "runtime/error.h"
-#include "runtime/product_rules.h"
+#include "runtime/host/error.h"
+#include "runtime/host/product_rules.h"
 
 namespace megjit::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "backends/halide/code.h"
 #include "backends/halide/emit_scalar.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::halide_backend {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "backends/halide/abi.h"
 #include "codegen/loops/loops.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::halide_backend {
 

@@ -2,7 +2,7 @@
 
 #include "backends/halide/abi.h"
 #include "codegen/object_loader.h"
-#include "runtime/plugin_path.h"
+#include "runtime/host/plugin_path.h"
 
 namespace megjit::halide_backend {
 

@@ -10,8 +10,8 @@
 #include "backends/halide/abi.h"
 #include "backends/halide/emit.h"
 #include "codegen/legalize.h"
-#include "runtime/error.h"
-#include "runtime/isa.h"
+#include "runtime/host/error.h"
+#include "runtime/host/isa.h"
 
 namespace megjit::halide_backend { namespace {
 

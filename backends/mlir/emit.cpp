@@ -5,7 +5,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::mlir_backend {
 namespace {

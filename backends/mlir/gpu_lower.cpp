@@ -25,7 +25,7 @@
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/DialectConversion.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::mlir_backend {
 

@@ -9,7 +9,7 @@
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Target/TargetMachine.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 extern "C" {
 void LLVMInitializeNVPTXTargetInfo();

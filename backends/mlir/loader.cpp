@@ -1,8 +1,8 @@
 #include "backends/mlir/loader.h"
 
 #include "backends/mlir/abi.h"
-#include "runtime/error.h"
-#include "runtime/plugin_path.h"
+#include "runtime/host/error.h"
+#include "runtime/host/plugin_path.h"
 
 namespace megjit::mlir_backend {
 

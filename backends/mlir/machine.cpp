@@ -16,7 +16,7 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/InstCombine/InstCombine.h"
 #include "llvm/Transforms/Scalar/EarlyCSE.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::mlir_backend {
 namespace {

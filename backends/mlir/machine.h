@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/isa.h"
+#include "runtime/host/isa.h"
 
 namespace llvm {
 class Module;

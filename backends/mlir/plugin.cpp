@@ -13,7 +13,7 @@
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/raw_ostream.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::mlir_backend { namespace {
 

@@ -6,7 +6,7 @@
 #include "backends/nvrtc/library.h"
 #include "backends/nvrtc/print_kernel.h"
 #include "codegen/disk_cache.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::nvrtc {
 

@@ -11,7 +11,7 @@
 
 #include "codegen/compiler.h"
 #include "codegen/gpu_plan.h"
-#include "runtime/mutex.h"
+#include "runtime/host/mutex.h"
 
 namespace megjit::nvrtc {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::nvrtc {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/nvidia_libraries.h"
+#include "runtime/host/nvidia_libraries.h"
 
 namespace megjit::nvrtc {
 

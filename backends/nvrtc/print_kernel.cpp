@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/nvrtc/print_scalar.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::nvrtc {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::nvrtc {
 namespace {

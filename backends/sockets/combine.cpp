@@ -5,9 +5,9 @@
 #include <complex>
 #include <type_traits>
 
-#include "runtime/error.h"
-#include "runtime/half.h"
-#include "runtime/parallel.h"
+#include "runtime/host/error.h"
+#include "runtime/host/half.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::sockets {
 

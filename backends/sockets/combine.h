@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/communicator.h"
+#include "runtime/core/communicator.h"
 
 namespace megjit::sockets {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/debug.h"
-#include "runtime/parallel.h"
-#include "runtime/side_stream.h"
+#include "runtime/core/side_stream.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::sockets {
 

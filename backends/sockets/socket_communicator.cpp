@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "backends/sockets/combine.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::sockets {
 

@@ -10,9 +10,9 @@
 #include <chrono>
 #include <cstring>
 
-#include "runtime/error.h"
-#include "runtime/interrupt.h"
-#include "runtime/side_stream.h"
+#include "runtime/core/side_stream.h"
+#include "runtime/host/error.h"
+#include "runtime/host/interrupt.h"
 
 namespace megjit::sockets {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "backends/sockets/near.h"
-#include "runtime/communicator.h"
-#include "runtime/turn.h"
+#include "runtime/core/communicator.h"
+#include "runtime/host/turn.h"
 
 namespace megjit::sockets {
 

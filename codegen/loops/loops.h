@@ -29,7 +29,7 @@ struct Type {
     bool operator==(const Type&) const = default;
 };
 
-// X(name): instructions. `compute` is a ScalarOp with the meaning of runtime/scalar.h, also on
+// X(name): instructions. `compute` is a ScalarOp with the meaning of runtime/core/scalar.h, also on
 // index and i64 (div and mod: without sign; max, min, lt, le: with it) and on f64.
 #define MEGJIT_LOOP_OPS(X) \
     X(compute) /* a, b, c */ \

@@ -1,6 +1,6 @@
 // The verifier: what printers and the interpreter take for granted.
 #include "codegen/loops/loops.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen::loops {
 namespace {

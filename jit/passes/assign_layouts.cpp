@@ -1,13 +1,13 @@
 // Activations of convolutions, pooling and batch norm lie channels-last (N, spatial..., C) between
 // them: oneDNN's primitives are fastest there, and need no reordered copies.
-// runtime/operand_layouts.h has the rules. Where two layouts meet, one `relayout` copies; equal
+// runtime/ops/operand_layouts.h has the rules. Where two layouts meet, one `relayout` copies; equal
 // ones are shared. Those of the program go: results have the layout that they had, anything else
 // what is best. A graph without such a primitive (OpDef::prefers_channels_last) stays as it is:
 // there is nothing to win.
 #include <algorithm>
 
 #include "jit/passes/passes.h"
-#include "runtime/operand_layouts.h"
+#include "runtime/ops/operand_layouts.h"
 
 namespace megjit::jit {
 namespace {

@@ -1,5 +1,5 @@
 #include "jit/passes/passes.h"
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::jit {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "jit/passes/passes.h"
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
 
 namespace megjit::jit {
 namespace {

@@ -1,5 +1,5 @@
 #include "jit/passes/passes.h"
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
 #include "runtime/ops/ordered.h"
 
 namespace megjit::jit {

@@ -5,7 +5,7 @@
 //   3. scale, shift and b lie along the channels: [1, c, 1...] or b [c, 1...].
 #include "jit/passes/bound.h"
 #include "jit/passes/passes.h"
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::jit {
 namespace {

@@ -32,7 +32,7 @@
 
 #include "codegen/expand_math.h"
 #include "jit/passes/fusion_group.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 namespace {

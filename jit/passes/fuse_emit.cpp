@@ -7,8 +7,8 @@
 #include "codegen/op_kernel.h"
 #include "codegen/strides.h"
 #include "jit/passes/fusion_group.h"
-#include "runtime/error.h"
-#include "runtime/number_to_integer.h"
+#include "runtime/core/number_to_integer.h"
+#include "runtime/host/error.h"
 
 namespace megjit::jit {
 

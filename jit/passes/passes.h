@@ -8,7 +8,7 @@
 
 #include "jit/graph.h"
 #include "memory/rematerialize.h"
-#include "runtime/device.h"
+#include "runtime/core/device.h"
 
 namespace megjit::jit {
 

@@ -12,9 +12,9 @@
 #include "jit/passes/relister.h"
 #include "jit/step_times.h"
 #include "memory/step_order.h"
-#include "runtime/error.h"
+#include "runtime/eager/prepared_ops.h"
+#include "runtime/host/error.h"
 #include "runtime/ops/ordered.h"
-#include "runtime/prepared_ops.h"
 
 namespace megjit::jit {
 namespace {

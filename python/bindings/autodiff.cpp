@@ -1,4 +1,4 @@
-#include "runtime/autodiff.h"
+#include "runtime/eager/autodiff.h"
 
 #include <nanobind/stl/vector.h>
 
@@ -8,9 +8,9 @@
 #include "jit/session.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
-#include "runtime/error.h"
+#include "runtime/core/random.h"
+#include "runtime/host/error.h"
 #include "runtime/ops/known.h"
-#include "runtime/random.h"
 
 namespace megjit::python {
 namespace {

@@ -18,7 +18,7 @@
 #include "jit/op_program.h"
 #include "memory/caching_allocator.h"
 #include "python/bindings/handle.h"
-#include "runtime/debug.h"
+#include "runtime/host/debug.h"
 
 namespace megjit::python {
 

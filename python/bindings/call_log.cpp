@@ -1,5 +1,5 @@
-// The log of eager calls (runtime/call_log.h), for megengine.utils.profiler.
-#include "runtime/call_log.h"
+// The log of eager calls (runtime/eager/call_log.h), for megengine.utils.profiler.
+#include "runtime/eager/call_log.h"
 
 #include "python/bindings/handle.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "runtime/error.h"
-#include "runtime/random.h"
+#include "runtime/core/random.h"
+#include "runtime/host/error.h"
 
 namespace megjit::python {
 

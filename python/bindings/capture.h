@@ -9,7 +9,7 @@
 
 #include "jit/session.h"
 #include "python/bindings/handle.h"
-#include "runtime/random.h"
+#include "runtime/core/random.h"
 
 namespace megjit::python {
 

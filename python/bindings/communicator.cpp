@@ -1,6 +1,6 @@
 // This process's connections with the others of its world, and the groups that use them
-// (runtime/communicator.h).
-#include "runtime/communicator.h"
+// (runtime/core/communicator.h).
+#include "runtime/core/communicator.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -11,11 +11,11 @@
 #include <numeric>
 
 #include "python/bindings/handle.h"
-#include "runtime/autodiff.h"
-#include "runtime/error.h"
-#include "runtime/gradient_sums.h"
-#include "runtime/host_lock.h"
-#include "runtime/user_line.h"
+#include "runtime/eager/autodiff.h"
+#include "runtime/eager/gradient_sums.h"
+#include "runtime/host/error.h"
+#include "runtime/host/host_lock.h"
+#include "runtime/host/user_line.h"
 #ifdef MEGJIT_WITH_CUDA
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/kernels/collective.h"

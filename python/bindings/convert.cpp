@@ -6,9 +6,9 @@
 
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
-#include "runtime/debug.h"
-#include "runtime/error.h"
-#include "runtime/host_view.h"
+#include "runtime/core/host_view.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/error.h"
 #include "runtime/ops/known.h"
 
 namespace megjit::python {

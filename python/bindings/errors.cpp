@@ -1,9 +1,9 @@
 #include <new>
 
 #include "python/bindings/handle.h"
-#include "runtime/error.h"
-#include "runtime/live_blocks.h"
-#include "runtime/user_line.h"
+#include "runtime/core/live_blocks.h"
+#include "runtime/host/error.h"
+#include "runtime/host/user_line.h"
 
 namespace megjit::python {
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/dispatch.h"
-#include "runtime/host_lock.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/host_lock.h"
 
 #ifdef Py_LIMITED_API
 extern "C" int PyGILState_Check();  // public, and in every CPython from 3.4 on, but not declared

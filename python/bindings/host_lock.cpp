@@ -1,5 +1,5 @@
-// Python's lock, as the runtime sees it (runtime/host_lock.h).
-#include "runtime/host_lock.h"
+// Python's lock, as the runtime sees it (runtime/host/host_lock.h).
+#include "runtime/host/host_lock.h"
 
 #include <atomic>
 #include <chrono>

@@ -7,9 +7,9 @@
 #include "codegen/compiler.h"
 #include "codegen/disk_cache.h"
 #include "python/bindings/handle.h"
-#include "runtime/bandwidth.h"
-#include "runtime/interrupt.h"
-#include "runtime/nvidia_libraries.h"
+#include "runtime/core/bandwidth.h"
+#include "runtime/host/interrupt.h"
+#include "runtime/host/nvidia_libraries.h"
 
 namespace megjit::python {
 namespace {

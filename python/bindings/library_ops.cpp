@@ -15,11 +15,11 @@
 #endif
 #include "python/bindings/handle.h"
 #include "python/megengine/core/include/megjit/custom_op.h"
-#include "runtime/error.h"
-#include "runtime/function_executable.h"
-#include "runtime/mutex.h"
+#include "runtime/core/function_executable.h"
+#include "runtime/host/error.h"
+#include "runtime/host/mutex.h"
+#include "runtime/host/unknown_name.h"
 #include "runtime/ops/builders.h"
-#include "runtime/unknown_name.h"
 
 namespace megjit::python {
 namespace {

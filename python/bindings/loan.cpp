@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::python {
 namespace {

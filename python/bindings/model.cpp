@@ -6,7 +6,7 @@
 #include "jit/pipeline.h"
 #include "jit/recorder.h"
 #include "python/bindings/handle.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::python {
 namespace {

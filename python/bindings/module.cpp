@@ -2,11 +2,11 @@
 #include "codegen/compiler.h"
 #include "memory/dtr.h"
 #include "python/bindings/handle.h"
-#include "runtime/debug.h"
-#include "runtime/isa.h"
-#include "runtime/parallel.h"
-#include "runtime/product_rules.h"
-#include "runtime/rematerializer.h"
+#include "runtime/core/rematerializer.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/isa.h"
+#include "runtime/host/parallel.h"
+#include "runtime/host/product_rules.h"
 
 namespace megjit::python {
 namespace {

@@ -7,7 +7,7 @@
 #include "jit/graph_editor.h"
 #include "jit/pipeline.h"
 #include "python/bindings/handle.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::python {
 namespace {

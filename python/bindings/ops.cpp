@@ -5,7 +5,7 @@
 
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "runtime/ops/known.h"
 
 namespace megjit::python {

@@ -4,7 +4,7 @@
 
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::python {
 namespace {

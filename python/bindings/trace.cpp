@@ -12,8 +12,8 @@
 #include "python/bindings/handle.h"
 #include "python/bindings/trace_report.h"
 #include "python/bindings/traced_call.h"
-#include "runtime/autodiff.h"
-#include "runtime/error.h"
+#include "runtime/eager/autodiff.h"
+#include "runtime/host/error.h"
 
 namespace megjit::python {
 namespace {

@@ -1,7 +1,7 @@
 #include "python/bindings/trace_report.h"
 
 #include "python/bindings/handle.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::python {
 

@@ -1,5 +1,5 @@
 // The list of all ops. A new one is a file in this folder and a line here.
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 #include <mutex>
 

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/autodiff.h"
+#include "runtime/eager/autodiff.h"
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
 
 namespace megjit::runtime::build {
 

@@ -1,5 +1,5 @@
 // runtime/ops/collective.cpp -- what the processes of a group compute together, and messages
-// between two of them (runtime/communicator.h).
+// between two of them (runtime/core/communicator.h).
 //
 // Parts of processes stand side by side along a first axis: [size, ...]. The root is the group's
 // first process; where only the root has a result, other processes have nothing but the number for

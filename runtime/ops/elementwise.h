@@ -1,7 +1,7 @@
 // runtime/ops/elementwise.h -- what the element-wise families share.
 #pragma once
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 #include "runtime/ops/known.h"
 
 namespace megjit::runtime {

@@ -15,7 +15,7 @@
 
 #include <vector>
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::runtime {
 

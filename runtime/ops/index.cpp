@@ -17,12 +17,12 @@
 #include <cstring>
 #include <numeric>
 
-#include "runtime/device.h"
-#include "runtime/host_view.h"
+#include "runtime/core/device.h"
+#include "runtime/core/host_view.h"
+#include "runtime/host/parallel.h"
 #include "runtime/ops/builders.h"
 #include "runtime/ops/refit.h"
 #include "runtime/ops/window.h"
-#include "runtime/parallel.h"
 
 namespace megjit::runtime {
 namespace {

@@ -2,7 +2,7 @@
 // pass that could ask for a fact of any op (OpDef) has no business here.
 #pragma once
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::runtime::ops {
 

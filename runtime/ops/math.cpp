@@ -1,5 +1,5 @@
 // Roots, powers, exponentials, logarithms, trigonometry and their relatives. Gradients follow from
-// the rules of runtime/scalar_derivative.cpp, which use the result where that saves keeping x.
+// the rules of runtime/core/scalar_derivative.cpp, which use the result where that saves keeping x.
 #include "runtime/ops/elementwise.h"
 
 namespace megjit::runtime {

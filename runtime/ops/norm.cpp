@@ -10,7 +10,7 @@
 //   N4 scale and bias are float32 or of x's dtype
 //   N5 dy has x's type, mean and var the statistics' type
 //   N6 a group is not empty
-#include "runtime/device.h"
+#include "runtime/core/device.h"
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 

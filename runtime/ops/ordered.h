@@ -5,7 +5,7 @@
 // Eager calls leave it out; in a graph it makes the order a dependency like others.
 #pragma once
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::runtime {
 

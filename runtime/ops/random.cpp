@@ -1,5 +1,5 @@
 // runtime/ops/random.cpp -- random numbers as pure functions of a key: int32[4], the seed and
-// the counter of the draw, low half first. Source of the bits: runtime/philox.h.
+// the counter of the draw, low half first. Source of the bits: runtime/ops/philox.h.
 // Rules:
 //   key K1 the key is int32[4]
 //   gamma, beta, poisson D1 float32 parameters of one shape

@@ -4,7 +4,7 @@
 // they follow; else the edit is refused.
 #pragma once
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::runtime {
 

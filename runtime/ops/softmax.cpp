@@ -1,6 +1,6 @@
 // runtime/ops/softmax.cpp -- softmax and log_softmax along one axis. Gradients come from the
 // output. Rules: S1 a floating dtype    S2 axis lies within the rank
-#include "runtime/device.h"
+#include "runtime/core/device.h"
 #include "runtime/ops/builders.h"
 #include "runtime/ops/window.h"
 

@@ -15,7 +15,7 @@ OpDef softplus() {
         .doc = "Smooth ReLU, log(1 + exp(x)).",
         .inputs = {"x"},  // names; as many as the op takes
         .promotion = Promotion::floating,  // integers compute in float32
-        // What happens to one element. Functions and operators are those of runtime/scalar.h.
+        // What happens to one element. Functions and operators are those of runtime/core/scalar.h.
         .expr = [](const ExprArgs& a) { return max(a[0], 0.0) + log1p(exp(-abs(a[0]))); },
         // d loss / d input k. Leave it out when the derivative of `expr` is good: here it would be
         // the sum of two parts that cancel, and undefined at 0.

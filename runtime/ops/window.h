@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::runtime {
 

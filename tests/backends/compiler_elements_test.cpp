@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "codegen/expand_math.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "tests/backends/compiler_under_test.h"
 #include "tests/codegen/random_kernels.h"
 

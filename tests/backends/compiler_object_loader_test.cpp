@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/object_loader.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "tests/backends/compiler_under_test.h"
 #include "tests/codegen/random_kernels.h"
 

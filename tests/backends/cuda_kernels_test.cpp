@@ -2,8 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "codegen/checked_kernel.h"
-#include "runtime/debug.h"
-#include "runtime/error.h"
+#include "codegen/kernel_device.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/error.h"
 #include "tests/backends/cuda_testing.h"
 #include "tests/backends/gpu_cases.h"
 #ifdef MEGJIT_MLIR_PLUGIN
@@ -39,7 +40,8 @@ protected:
     std::string fault_of(const GpuCase& test) {
         Case c = test.data;
         const auto code = KernelService::instance().get({c.kernel, gpu().target(), c.launch});
-        const auto kernel = gpu().prepare_kernel(c.kernel, {c.launch}, code.get());
+        const auto kernel =
+            codegen::kernel_device(gpu()).prepare_kernel(c.kernel, {c.launch}, code.get());
         std::vector<void*> inputs, outputs;
         for (const auto& input : c.inputs) inputs.push_back(copy_of(input.data(), input.size()));
         const auto want = c.expected();
@@ -104,7 +106,8 @@ TEST_F(CudaKernels, AWrongOneIsFoundByItsCheck) {
             ->enqueue(gpu().stream(), inputs.data(), &output, nullptr);
     };
     const auto code = KernelService::instance().get({c.kernel, gpu().target(), c.launch});
-    const auto kernel = gpu().prepare_kernel(c.kernel, {c.launch}, code.get());
+    const auto kernel =
+        codegen::kernel_device(gpu()).prepare_kernel(c.kernel, {c.launch}, code.get());
     EXPECT_THROW(run(std::make_shared<Idle>()), InternalError);
     EXPECT_NO_THROW(run(kernel));
     for (size_t k = 0; k < inputs.size(); ++k)

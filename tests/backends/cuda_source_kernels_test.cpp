@@ -5,7 +5,7 @@
 #include "backends/cuda/kernels/executables.h"
 #include "backends/cuda/kernels/texts.h"
 #include "backends/nvrtc/library.h"
-#include "runtime/nvidia_libraries.h"
+#include "runtime/host/nvidia_libraries.h"
 #include "tests/backends/ptxas.h"
 
 namespace megjit::cuda { namespace {

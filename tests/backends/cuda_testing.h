@@ -11,9 +11,9 @@
 #include "codegen/compiler.h"
 #include "jit/op_program.h"
 #include "memory/caching_allocator.h"
-#include "runtime/dispatch.h"
-#include "runtime/half.h"
-#include "runtime/host_view.h"
+#include "runtime/core/host_view.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/half.h"
 #include "runtime/ops/builders.h"
 
 namespace megjit::cuda {

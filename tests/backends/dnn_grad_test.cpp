@@ -1,6 +1,6 @@
 // Gradients of the network ops as a tape computes them, first and second order, against finite
 // differences along one random direction.
-#include "runtime/autodiff.h"
+#include "runtime/eager/autodiff.h"
 #include "runtime/ops/builders.h"
 #include "tests/backends/dnn_testing.h"
 

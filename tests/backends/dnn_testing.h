@@ -10,9 +10,9 @@
 
 #include "backends/cpu/cpu_device.h"
 #include "memory/caching_allocator.h"
-#include "runtime/device.h"
-#include "runtime/half.h"
-#include "runtime/op.h"
+#include "runtime/core/device.h"
+#include "runtime/core/op.h"
+#include "runtime/host/half.h"
 
 namespace megjit::testing {
 

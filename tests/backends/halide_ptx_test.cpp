@@ -3,7 +3,7 @@
 
 #include "backends/halide/gpu_compiler.h"
 #include "codegen/legalize.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "tests/backends/ptxas.h"
 #include "tests/codegen/random_kernels.h"
 

@@ -1,5 +1,5 @@
 // Reading and writing at places given by tensors, against naive loops.
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
 #include "tests/backends/tensor_testing.h"
 
 namespace megjit::testing { namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "backends/mlir/gpu_compiler.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "tests/backends/gpu_cases.h"
 #include "tests/backends/ptxas.h"
 

@@ -3,7 +3,7 @@
 #include "backends/nvrtc/compiler.h"
 #include "backends/nvrtc/library.h"
 #include "codegen/gpu_plan.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "tests/backends/gpu_cases.h"
 
 namespace megjit::nvrtc { namespace {

@@ -6,7 +6,7 @@
 
 #include "backends/nvrtc/library.h"
 #include "backends/nvrtc/print_kernel.h"
-#include "runtime/nvidia_libraries.h"
+#include "runtime/host/nvidia_libraries.h"
 #include "tests/backends/gpu_cases.h"
 #include "tests/backends/ptxas.h"
 

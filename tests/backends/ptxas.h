@@ -13,7 +13,7 @@
 #include <sstream>
 #include <string>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen {
 

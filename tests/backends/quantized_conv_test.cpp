@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "runtime/parallel.h"
+#include "runtime/host/parallel.h"
 #include "tests/backends/dnn_testing.h"
 
 namespace megjit::testing { namespace {

@@ -1,6 +1,6 @@
 // Random ops: known answers of the generator, independence of threads, and moments of the
 // distributions.
-#include "runtime/philox.h"
+#include "runtime/ops/philox.h"
 
 #include <algorithm>
 #include <functional>

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "runtime/parallel.h"
+#include "runtime/host/parallel.h"
 #include "tests/backends/dnn_testing.h"
 
 namespace megjit::testing {

@@ -8,7 +8,7 @@
 
 #include "backends/cpu/vm/vm.h"
 #include "codegen/kernel_ir.h"
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::cpu::testing {
 

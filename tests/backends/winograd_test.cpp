@@ -4,9 +4,9 @@
 #include <limits>
 #include <random>
 
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/parallel.h"
 #include "runtime/ops/builders.h"
-#include "runtime/parallel.h"
 #include "tests/backends/dnn_testing.h"
 
 namespace megjit::cpu { namespace {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "codegen/disk_cache.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen { namespace {
 

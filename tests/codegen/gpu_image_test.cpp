@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "codegen/compiler.h"
-#include "runtime/debug.h"
-#include "runtime/error.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen { namespace {
 

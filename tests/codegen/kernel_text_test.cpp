@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "tests/codegen/random_kernels.h"
 
 namespace megjit::codegen { namespace {

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "codegen/kernel_ir.h"
-#include "runtime/half.h"
+#include "runtime/host/half.h"
 
 namespace megjit::codegen {
 

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "codegen/compiler.h"
-#include "runtime/debug.h"
-#include "runtime/error.h"
-#include "runtime/interrupt.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/error.h"
+#include "runtime/host/interrupt.h"
 
 namespace megjit::codegen { namespace {
 

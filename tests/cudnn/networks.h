@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/cuda/products/card.h"
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::cuda {
 

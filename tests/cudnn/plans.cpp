@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "backends/cuda/products/product.h"
-#include "runtime/error.h"
-#include "runtime/nvidia_libraries.h"
+#include "runtime/host/error.h"
+#include "runtime/host/nvidia_libraries.h"
 #include "tests/cudnn/networks.h"
 
 namespace megjit::cuda { namespace {

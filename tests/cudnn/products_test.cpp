@@ -8,8 +8,8 @@
 #include "backends/cuda/products/cudnn_plan.h"
 #include "backends/cuda/products/cudnn_problems.h"
 #include "backends/cuda/products/product.h"
-#include "runtime/error.h"
-#include "runtime/nvidia_libraries.h"
+#include "runtime/host/error.h"
+#include "runtime/host/nvidia_libraries.h"
 #include "tests/cudnn/networks.h"
 
 namespace megjit::cuda { namespace {

@@ -8,7 +8,7 @@
 #include "codegen/compiler.h"
 #include "jit/op_program.h"
 #include "memory/caching_allocator.h"
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 #ifdef MEGJIT_MLIR_PLUGIN
 #include "backends/mlir/gpu_compiler.h"
 #include "backends/mlir/loader.h"

@@ -18,7 +18,7 @@
 #include <optional>
 #include <tuple>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "tests/fuzz/backends.h"
 #include "tests/fuzz/judge.h"
 #include "tests/fuzz/minimize.h"

@@ -6,8 +6,8 @@
 
 #include "jit/pipeline.h"
 #include "jit/program.h"
-#include "runtime/error.h"
-#include "runtime/host_view.h"
+#include "runtime/core/host_view.h"
+#include "runtime/host/error.h"
 #include "tests/codegen/random_kernels.h"
 #include "tests/fuzz/rounding.h"
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
-#include "runtime/dispatch.h"
-#include "runtime/error.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/error.h"
 
 namespace megjit::fuzz {
 namespace {

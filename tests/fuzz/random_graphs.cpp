@@ -5,8 +5,8 @@
 #include <numeric>
 #include <optional>
 
-#include "runtime/dispatch.h"
-#include "runtime/error.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/error.h"
 #include "tests/codegen/random_kernels.h"
 #include "tests/fuzz/rounding.h"
 

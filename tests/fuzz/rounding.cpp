@@ -4,8 +4,8 @@
 #include <cmath>
 #include <random>
 
-#include "runtime/dispatch.h"
-#include "runtime/half.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/half.h"
 
 namespace megjit::fuzz {
 namespace {

@@ -1,7 +1,7 @@
 // Calls of a recorded function by slot, without its body.
 #include "jit/direct_call.h"
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "traced_world.h"
 
 namespace megjit::jit { namespace {

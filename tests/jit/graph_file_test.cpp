@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "tests/jit/world.h"
 
 namespace megjit::jit { namespace {

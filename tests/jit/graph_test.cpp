@@ -1,6 +1,6 @@
 #include "jit/graph.h"
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "tests/jit/world.h"
 
 namespace megjit::jit { namespace {

@@ -1,9 +1,9 @@
 // PreparedOps: an op is made ready once, and stays so while it is in use.
 #include <thread>
 
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/eager/prepared_ops.h"
 #include "runtime/ops/builders.h"
-#include "runtime/prepared_ops.h"
 #include "tests/jit/world.h"
 
 namespace megjit::jit { namespace {

@@ -1,6 +1,6 @@
 // What a program may overwrite, and what it refuses to run on.
 #include "jit/program.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "tests/jit/world.h"
 
 namespace megjit::jit { namespace {

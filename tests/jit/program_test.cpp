@@ -1,6 +1,6 @@
 #include "jit/program.h"
 
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
 #include "tests/jit/world.h"
 
 namespace megjit::jit { namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <thread>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "traced_world.h"
 
 namespace megjit::jit { namespace {

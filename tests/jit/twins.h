@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/communicator.h"
+#include "runtime/core/communicator.h"
 
 namespace megjit::jit {
 

@@ -10,8 +10,8 @@
 #include "jit/graph.h"
 #include "jit/op_program.h"
 #include "memory/caching_allocator.h"
-#include "runtime/host_view.h"
-#include "runtime/op.h"
+#include "runtime/core/host_view.h"
+#include "runtime/core/op.h"
 
 namespace megjit::jit {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/scalar.h"
+#include "runtime/core/scalar.h"
 
 namespace megjit::numerics {
 

@@ -31,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/half.h"
+#include "runtime/host/half.h"
 
 namespace {
 

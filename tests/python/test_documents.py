@@ -150,7 +150,7 @@ def test_the_table_of_support_is_that_of_the_project():
     (numpy,) = (text for text in described["dependencies"] if text.startswith("numpy"))
     assert numpy == f"numpy>={support['NumPy'].split()[0]}"
     assert "Operating System :: POSIX :: Linux" in described["classifiers"] and "Linux" in support["system"]
-    levels = re.search(r'"MEGJIT_ISA",\s*"highest level of instructions that is used: ([\w, ]+) or (\w+);', (ROOT / "runtime/debug.cpp").read_text())
+    levels = re.search(r'"MEGJIT_ISA",\s*"highest level of instructions that is used: ([\w, ]+) or (\w+);', (ROOT / "runtime/host/debug.cpp").read_text())
     for level in f"{levels[1]}, {levels[2]}".replace("_", "-").split(", "):
         assert level.split("-")[-1].upper().replace("AVX512", "AVX-512") in support["CPU"]
     (nvrtc,) = (text for text in described["optional-dependencies"]["cuda13"] if "nvrtc" in text)

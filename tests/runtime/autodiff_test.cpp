@@ -1,4 +1,4 @@
-#include "runtime/autodiff.h"
+#include "runtime/eager/autodiff.h"
 
 #include <gtest/gtest.h>
 

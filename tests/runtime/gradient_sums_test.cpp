@@ -1,9 +1,9 @@
 // Which gradients travel together, and that they do while backward goes on.
-#include "runtime/gradient_sums.h"
+#include "runtime/eager/gradient_sums.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/autodiff.h"
+#include "runtime/eager/autodiff.h"
 #include "runtime/ops/builders.h"
 #include "tests/jit/twins.h"
 #include "tests/jit/world.h"

@@ -1,8 +1,8 @@
-#include "runtime/isa.h"
+#include "runtime/host/isa.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::runtime { namespace {
 

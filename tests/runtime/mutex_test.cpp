@@ -1,5 +1,5 @@
 // Mutex: one holder, ranks, waits that are refused, forks at any moment.
-#include "runtime/mutex.h"
+#include "runtime/host/mutex.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/debug.h"
-#include "runtime/error.h"
-#include "runtime/interrupt.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/error.h"
+#include "runtime/host/interrupt.h"
 
 namespace megjit::runtime { namespace {
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "runtime/dispatch.h"
+#include "runtime/eager/dispatch.h"
 #include "runtime/ops/known.h"
 #include "tests/jit/world.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/operand_layouts.h"
+#include "runtime/ops/operand_layouts.h"
 
 #include <numeric>
 #include <thread>

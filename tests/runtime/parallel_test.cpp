@@ -1,6 +1,6 @@
 // The thread pool: every chunk once, whoever runs it; exceptions; callers at once; forks; threads
 // that are refused.
-#include "runtime/parallel.h"
+#include "runtime/host/parallel.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

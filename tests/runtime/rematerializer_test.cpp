@@ -1,4 +1,4 @@
-#include "runtime/rematerializer.h"
+#include "runtime/core/rematerializer.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "memory/dtr.h"
+#include "runtime/core/random.h"
 #include "runtime/ops/builders.h"
-#include "runtime/random.h"
 #include "tests/jit/world.h"
 
 namespace megjit::runtime { namespace {

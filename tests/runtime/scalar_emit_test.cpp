@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "runtime/scalar.h"
-#include "runtime/scalar_math.h"
+#include "runtime/core/scalar.h"
+#include "runtime/core/scalar_math.h"
 
 namespace megjit::runtime { namespace {
 

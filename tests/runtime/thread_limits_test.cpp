@@ -1,5 +1,5 @@
 // What a process is granted, read from imitated /proc and /sys trees.
-#include "runtime/thread_limits.h"
+#include "runtime/host/thread_limits.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-#include "runtime/debug.h"
+#include "runtime/host/debug.h"
 
 namespace megjit::runtime { namespace {
 

@@ -1,4 +1,4 @@
-#include "runtime/unknown_name.h"
+#include "runtime/host/unknown_name.h"
 
 #include <gtest/gtest.h>
 

@@ -3,11 +3,11 @@
 #include <cstring>
 
 #include "backends/cpu/elements.h"
-#include "runtime/communicator.h"
-#include "runtime/error.h"
-#include "runtime/part_exchange.h"
-#include "runtime/side_stream.h"
-#include "runtime/user_line.h"
+#include "runtime/core/communicator.h"
+#include "runtime/core/part_exchange.h"
+#include "runtime/core/side_stream.h"
+#include "runtime/host/error.h"
+#include "runtime/host/user_line.h"
 
 namespace megjit::cpu {
 namespace {

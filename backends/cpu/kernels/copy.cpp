@@ -7,7 +7,7 @@
 
 #include "backends/cpu/elements.h"
 #include "codegen/strides.h"
-#include "runtime/number_to_integer.h"
+#include "runtime/core/number_to_integer.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/copy.inl"
 #include "backends/cpu/each_isa.h"

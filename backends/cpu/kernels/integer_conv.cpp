@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "backends/cpu/onednn/dnn_convert.h"
+#include "runtime/host/parallel.h"
 #include "runtime/ops/conv.h"
-#include "runtime/parallel.h"
 
 namespace megjit::cpu { namespace {
 

@@ -9,7 +9,7 @@
 
 #include "backends/cpu/onednn/dnn.h"
 #include "codegen/row_plan.h"
-#include "runtime/parallel.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::cpu { namespace {
 

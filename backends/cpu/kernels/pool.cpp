@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backends/cpu/onednn/dnn.h"
+#include "runtime/host/parallel.h"
 #include "runtime/ops/pool.h"
-#include "runtime/parallel.h"
 
 namespace megjit::cpu { namespace {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/cpu/elements.h"
-#include "runtime/distributions.h"
+#include "runtime/ops/distributions.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/random.inl"
 #include "backends/cpu/each_isa.h"

@@ -2,7 +2,7 @@
 // several instruction sets: nothing here may be an inline function that other files share.
 #include "backends/cpu/kernels/recurrent_cells.h"
 #include "backends/cpu/lanes.h"
-#include "runtime/scalar_math.h"
+#include "runtime/core/scalar_math.h"
 
 namespace megjit::cpu::MEGJIT_LEVEL {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/parallel.h"
+#include "runtime/host/parallel.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/winograd.inl"
 #include "backends/cpu/each_isa.h"

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "backends/cpu/onednn/dnn_threads.h"
-#include "runtime/error.h"
-#include "runtime/isa.h"
-#include "runtime/parallel.h"
+#include "runtime/host/error.h"
+#include "runtime/host/isa.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::cpu {
 

@@ -28,7 +28,7 @@
 #include <dnnl.hpp>
 
 #include "backends/cpu/cpu_device.h"
-#include "runtime/device.h"
+#include "runtime/core/device.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::cpu {

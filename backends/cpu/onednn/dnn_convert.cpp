@@ -4,8 +4,8 @@
 
 #include "backends/cpu/onednn/dnn.h"
 #include "backends/cpu/onednn/dnn_convert.h"
-#include "runtime/half.h"
-#include "runtime/parallel.h"
+#include "runtime/host/half.h"
+#include "runtime/host/parallel.h"
 
 #include <immintrin.h>
 

@@ -1,11 +1,11 @@
 // backends/cpu/onednn/dnn_convert.h -- bulk conversions between storage forms of a tensor.
 #pragma once
 
-#include "runtime/type.h"
+#include "runtime/core/type.h"
 
 namespace megjit::cpu {
 
-// Between float32 and float16 or bfloat16, either way; bits as in runtime/half.h.
+// Between float32 and float16 or bfloat16, either way; bits as in runtime/host/half.h.
 void convert_dtype(runtime::DType from, runtime::DType to, const void* source, void* target,
                    int64_t n);
 

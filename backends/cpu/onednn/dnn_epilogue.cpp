@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "runtime/parallel.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::cpu::dnn {
 namespace {

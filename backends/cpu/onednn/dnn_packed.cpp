@@ -6,7 +6,7 @@
 
 #include "backends/cpu/kernels/winograd.h"
 #include "backends/cpu/onednn/dnn_convert.h"
-#include "runtime/mutex.h"
+#include "runtime/host/mutex.h"
 
 namespace megjit::cpu {
 namespace dnn {

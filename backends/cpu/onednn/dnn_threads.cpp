@@ -9,8 +9,8 @@
 #include <oneapi/tbb/task_arena.h>
 #include <oneapi/tbb/task_group.h>
 
-#include "runtime/mutex.h"
-#include "runtime/parallel.h"
+#include "runtime/host/mutex.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::cpu::dnn {
 namespace {

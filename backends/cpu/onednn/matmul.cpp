@@ -16,8 +16,8 @@
 #include "backends/cpu/onednn/dnn.h"
 #include "backends/cpu/onednn/dnn_epilogue.h"
 #include "backends/cpu/onednn/dnn_packed.h"
+#include "runtime/host/parallel.h"
 #include "runtime/ops/matmul.h"
-#include "runtime/parallel.h"
 
 namespace megjit::cpu {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "backends/cpu/kernels/integer_conv.h"
 #include "backends/cpu/onednn/dnn.h"
-#include "runtime/isa.h"
+#include "runtime/host/isa.h"
 #include "runtime/ops/conv.h"
 
 namespace megjit::cpu {

@@ -7,8 +7,8 @@
 
 #include "backends/cpu/kernels/recurrent_cells.h"
 #include "backends/cpu/onednn/dnn.h"
-#include "runtime/isa.h"
-#include "runtime/parallel.h"
+#include "runtime/host/isa.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::cpu {
 namespace {

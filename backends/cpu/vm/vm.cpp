@@ -5,8 +5,8 @@
 #include <new>
 
 #include "backends/cpu/vm/vm_kernels.h"
-#include "runtime/isa.h"
-#include "runtime/parallel.h"
+#include "runtime/host/isa.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::cpu {
 namespace {

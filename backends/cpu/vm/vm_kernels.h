@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "runtime/scalar.h"
+#include "runtime/core/scalar.h"
 
 namespace megjit::cpu {
 

@@ -5,7 +5,7 @@
 
 #include "backends/cpu/lanes.h"
 #include "backends/cpu/vm/vm_kernels.h"
-#include "runtime/scalar_math.h"
+#include "runtime/core/scalar_math.h"
 
 namespace megjit::cpu::MEGJIT_LEVEL {
 namespace {
@@ -180,7 +180,7 @@ StepFn step(ScalarOp op, ScalarType type) {
     return nullptr;
 }
 
-// float16 in the hardware's rounding, which is that of runtime/half.h; bfloat16 by hand.
+// float16 in the hardware's rounding, which is that of runtime/host/half.h; bfloat16 by hand.
 #ifdef __AVX512F__
 F32 widen_half(const void* from) { return {_mm512_cvtph_ps(load<__m256i>(from))}; }
 void store_half(void* to, F32 x) { store(to, _mm512_cvtps_ph(x.v, kToEven)); }

@@ -6,8 +6,8 @@
 #include "backends/cuda/kernels/collective.h"
 #include "backends/cuda/kernels/executables.h"
 #include "backends/cuda/nccl/group.h"
-#include "runtime/part_exchange.h"
-#include "runtime/user_line.h"
+#include "runtime/core/part_exchange.h"
+#include "runtime/host/user_line.h"
 
 namespace megjit::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "runtime/dtype.h"
+#include "runtime/core/dtype.h"
 
 namespace megjit::cuda {
 

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "backends/cuda/kernels/texts.h"
-#include "runtime/half.h"
+#include "runtime/host/half.h"
 
 namespace megjit::cuda {
 

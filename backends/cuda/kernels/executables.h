@@ -11,8 +11,8 @@
 
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/source_kernel.h"
-#include "runtime/error.h"
-#include "runtime/function_executable.h"
+#include "runtime/core/function_executable.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda {
 

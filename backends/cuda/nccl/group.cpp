@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "backends/cuda/nccl/watch.h"
-#include "runtime/debug.h"
-#include "runtime/error.h"
-#include "runtime/host_lock.h"
-#include "runtime/interrupt.h"
-#include "runtime/turn.h"
+#include "runtime/host/debug.h"
+#include "runtime/host/error.h"
+#include "runtime/host/host_lock.h"
+#include "runtime/host/interrupt.h"
+#include "runtime/host/turn.h"
 
 namespace megjit::cuda::nccl {
 

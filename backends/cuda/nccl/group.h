@@ -1,6 +1,7 @@
 // backends/cuda/nccl/ -- what the processes of a group exchange from GPU to GPU, by NCCL.
-// In: addresses on a GPU, and a group's communicator (runtime/communicator.h), in which members
-// meet before each call: so that all make the same one, and whoever is gone or hangs is named.
+// In: addresses on a GPU, and a group's communicator (runtime/core/communicator.h), in which
+// members meet before each call: so that all make the same one, and whoever is gone or hangs is
+// named.
 //
 // backends/cuda/nccl/group.h -- Group: NCCL's communicator of one group of processes, each of which
 // has a GPU of its own.
@@ -14,7 +15,7 @@
 
 #include "backends/cuda/cuda_stream.h"
 #include "backends/cuda/nccl/nccl_api.h"
-#include "runtime/communicator.h"
+#include "runtime/core/communicator.h"
 
 namespace megjit::cuda::nccl {
 

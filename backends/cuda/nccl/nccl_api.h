@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "backends/cuda/driver.h"
-#include "runtime/nvidia_libraries.h"
+#include "runtime/host/nvidia_libraries.h"
 
 namespace megjit::cuda::nccl {
 

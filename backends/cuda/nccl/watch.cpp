@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "runtime/error.h"
-#include "runtime/quiet_thread.h"
+#include "runtime/host/error.h"
+#include "runtime/host/quiet_thread.h"
 
 namespace megjit::cuda::nccl {
 

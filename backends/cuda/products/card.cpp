@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "backends/cuda/driver.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda {
 namespace {

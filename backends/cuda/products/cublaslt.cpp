@@ -7,7 +7,7 @@
 
 #include "backends/cuda/products/library_stream.h"
 #include "backends/cuda/products/plan_cache.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "runtime/ops/matmul.h"
 
 namespace megjit::cuda::cublaslt {

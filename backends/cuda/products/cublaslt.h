@@ -7,7 +7,7 @@
 
 #include "backends/cuda/products/cublaslt_api.h"
 #include "backends/cuda/products/product.h"
-#include "runtime/nvidia_libraries.h"
+#include "runtime/host/nvidia_libraries.h"
 
 namespace megjit::cuda::cublaslt {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda::cudnn {
 

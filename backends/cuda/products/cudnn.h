@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/cuda/products/cudnn_api.h"
-#include "runtime/nvidia_libraries.h"
+#include "runtime/host/nvidia_libraries.h"
 
 namespace megjit::cuda::cudnn {
 

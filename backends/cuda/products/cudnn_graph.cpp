@@ -4,7 +4,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda::cudnn {
 namespace {

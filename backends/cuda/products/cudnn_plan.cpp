@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backends/cuda/products/plan_cache.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda::cudnn {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/products/cudnn_parts.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 #include "runtime/ops/conv.h"
 #include "runtime/ops/pool.h"
 

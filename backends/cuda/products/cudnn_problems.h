@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/cuda/products/cudnn_graph.h"
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::cuda::cudnn {
 

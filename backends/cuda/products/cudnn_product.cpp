@@ -5,7 +5,7 @@
 #include "backends/cuda/products/cudnn_plan.h"
 #include "backends/cuda/products/cudnn_problems.h"
 #include "backends/cuda/products/library_stream.h"
-#include "runtime/error.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda::cudnn {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "backends/cuda/driver.h"
 #include "backends/cuda/products/card.h"
-#include "runtime/op.h"
+#include "runtime/core/op.h"
 
 namespace megjit::cuda {
 

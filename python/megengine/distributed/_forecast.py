@@ -78,7 +78,7 @@ class Forecast:
 
 
 def buckets_of(gradients: Sequence[Gradient], first: int, others: int) -> list[Gradient]:
-    """Gradients that travel together, in the order in which they are there (runtime/gradient_sums.h).
+    """Gradients that travel together, in the order in which they are there (runtime/eager/gradient_sums.h).
 
     first, others: bytes of the first bucket, and of each other one.
     """

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "jit/graph_file.h"
-#include "runtime/device.h"
-#include "runtime/error.h"
+#include "runtime/core/device.h"
+#include "runtime/host/error.h"
 
 namespace {
 
@@ -42,11 +42,6 @@ public:
     runtime::Allocator& allocator() override { return allocator_; }
     std::shared_ptr<const runtime::Executable> prepare(const runtime::OpCall&,
                                                        std::span<const runtime::Type>) override {
-        std::abort();
-    }
-    std::shared_ptr<const runtime::Executable> prepare_kernel(
-        const codegen::KernelIR&, std::vector<codegen::LaunchShape>,
-        const codegen::CompiledKernel*) override {
         std::abort();
     }
 

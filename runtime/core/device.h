@@ -1,0 +1,147 @@
+// runtime/core/device.h -- what a backend gives: memory, a queue of work, and executables for ops.
+// (For generated kernels: codegen/kernel_device.h.)
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/allocator.h"
+#include "runtime/core/live_blocks.h"
+#include "runtime/core/op.h"
+#include "runtime/core/stream.h"
+
+namespace megjit::runtime {
+
+// An op (or a generated kernel) made ready for given types: shapes are checked, primitives created,
+// weights' layouts chosen. Running it allocates nothing.
+class Executable {
+public:
+    virtual ~Executable() = default;
+    // Queues one run. Pointers in the order of the op's inputs and outputs; `workspace` has
+    // workspace_bytes() bytes, aligned to workspace_align(). Outputs do not overlap inputs, except
+    // where may_alias() allows it. The arrays may change when the call returns.
+    virtual void enqueue(Stream& stream, void* const* inputs, void* const* outputs,
+                         void* workspace) const = 0;
+    virtual size_t workspace_bytes() const { return 0; }
+    virtual size_t workspace_align() const { return 64; }  // a power of two
+    // May output `out` lie exactly on input `in`?
+    virtual bool may_alias(int out, int in) const {
+        (void)out;
+        (void)in;
+        return false;
+    }
+    // For the plan: what a reader could expect of it that this kernel does not do, and why not.
+    virtual std::string_view remark() const { return {}; }
+    // Where input `in` and output 0 are one block of the same bytes: the input in the output
+    // (concat), or the output in the input (slice). A run does not move what lies there already.
+    struct Part {
+        bool of_output = false;
+        size_t offset = 0;  // bytes
+    };
+    virtual std::optional<Part> part(int in) const {
+        (void)in;
+        return {};
+    }
+};
+
+class Device;
+// An op as a program of the simpler ops that it is made of; null where it is of none. jit/ makes
+// it.
+using ExpandOp = std::shared_ptr<const Executable> (*)(Device&, const OpCall&);
+
+// About how fast a device is, for plans: operations, bytes of its memory, and bytes to and from the
+// host, a second.
+struct Speeds {
+    double flops = 5e10, bytes = 1e10, link_bytes = 1e10;
+    double seconds(const Cost& cost) const { return cost.flops / flops + cost.bytes / bytes; }
+};
+
+enum class DeviceKind : uint8_t { cpu, gpu };
+
+// What generated kernels are compiled for.
+struct CodeTarget {
+    CodeTarget(int gpu_arch = 0, bool as_ptx = false) : gpu_arch(gpu_arch), as_ptx(as_ptx) {}
+    int gpu_arch;  // ten times the compute capability: 90 is sm_90; 0: this host
+    bool as_ptx;  // of a GPU: text that its driver compiles, not machine code
+    bool is_gpu() const { return gpu_arch > 0; }
+};
+
+// What a device says of itself.
+struct DeviceInfo {
+    DeviceKind kind = DeviceKind::cpu;
+    int number = 0;
+    std::string model;
+    size_t total_bytes = 0, free_bytes = 0;  // of its memory, now; caps aside
+};
+
+// A place where values live, and the queue of its work. "gpu0:0" and "gpu0:1" are two. All CPUs are
+// one memory, but each name that a program gives one ("xpux:0", "cpu1:0") is a device: their values
+// do not mix by accident.
+class Device {
+public:
+    virtual ~Device() = default;
+    virtual std::string_view name() const = 0;  // "cpu0:0"; find_device() gives it back
+    virtual DeviceInfo info() const = 0;
+    // Another device in the same memory, with a queue of its own where this one has queues.
+    virtual std::unique_ptr<Device> sibling(std::string name) const = 0;
+    virtual Allocator& allocator() = 0;
+    virtual Stream& stream() { return inline_stream(); }
+    // For copies that run beside the work of stream().
+    virtual Stream& copy_stream() { return stream(); }
+    // Memory of the host that copies on its streams reach without a detour.
+    virtual std::shared_ptr<std::byte[]> host_memory(size_t bytes) {
+        return std::make_shared_for_overwrite<std::byte[]>(bytes);
+    }
+    // May the host read and write its memory? Then all other such devices may, too.
+    bool is_host() const { return is_host_; }
+    // Throws UserError when the device has no kernel for these types.
+    virtual std::shared_ptr<const Executable> prepare(const OpCall& call,
+                                                      std::span<const Type> outputs) = 0;
+    virtual CodeTarget target() const { return {}; }
+    // Do threads of a generated kernel share a row? Then such kernels are the best for a few long
+    // ones, too (OpDef::expand).
+    virtual bool shares_rows() const { return false; }
+    // How the kernel wants operand `input` to lie, if better than row-major.
+    virtual Layout packed_layout(const OpCall& call, std::span<const Type> outputs, int input) {
+        (void)call, (void)outputs, (void)input;
+        return Layout::row_major;
+    }
+    virtual Speeds speeds() const { return {}; }  // a CPU's core and its memory
+    LiveBlocks& live() { return *live_; }
+
+protected:
+    explicit Device(bool is_host, std::shared_ptr<LiveBlocks> live = std::make_shared<LiveBlocks>())
+        : is_host_(is_host), live_(std::move(live)) {}
+    const std::shared_ptr<LiveBlocks>& shared_live() const { return live_; }
+
+private:
+    const bool is_host_;
+    const std::shared_ptr<LiveBlocks> live_;
+};
+
+// Memory for tensors. OutOfMemory tells what is alive.
+void* allocate(Device& device, size_t bytes);
+
+// Devices live as long as the process. The first one is the host's, where numbers and keys are
+// made.
+void register_device(std::unique_ptr<Device> device);
+Device& host_device();  // "cpu0:0"
+std::vector<Device*> all_devices();  // that are known
+// Runs once, at the first question for anything but the host: it registers what takes a while to
+// find, such as a driver and its GPUs, and says why there is none, for errors.
+void discover_later(std::function<std::string()> discover);
+void discover_devices();
+
+// Users name a place by a kind (cpu, gpu, ...), a number or "x" for the first one, and perhaps a
+// stream: "gpu0", "xpux", "gpu1:2". "cuda" means gpu, "xpu" a GPU where there is one and else the
+// CPU. UserError (value) for what is no such name.
+std::string physical_name(std::string_view name);  // "xpux" -> "cpu0:0"
+// A CPU and a stream that nobody asked for before are made. UserError (runtime) where there is no
+// such device.
+Device& find_device(std::string_view name);
+
+}  // namespace megjit::runtime

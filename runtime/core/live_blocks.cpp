@@ -1,0 +1,49 @@
+#include "runtime/core/live_blocks.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace megjit::runtime {
+
+void LiveBlocks::add(const void* data, LiveBlock block) {
+    const std::lock_guard lock(mutex_);
+    blocks_.insert_or_assign(data, std::move(block));
+}
+
+void LiveBlocks::remove(const void* data) noexcept {
+    const std::lock_guard lock(mutex_);
+    blocks_.erase(data);
+}
+
+LiveBlock LiveBlocks::take(const void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto node = blocks_.extract(data);
+    return node ? std::move(node.mapped()) : LiveBlock{};
+}
+
+std::vector<LiveBlock> LiveBlocks::largest(size_t count) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<const LiveBlock*> order;
+    for (const auto& [data, block] : blocks_) order.push_back(&block);
+    const size_t shown = std::min(count, order.size());
+    const auto is_before = [](const LiveBlock* a, const LiveBlock* b) {
+        return a->bytes != b->bytes ? a->bytes > b->bytes : a->where < b->where;
+    };
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shown),
+                      order.end(), is_before);
+    std::vector<LiveBlock> result;
+    for (size_t i = 0; i < shown; ++i) result.push_back(*order[i]);
+    return result;
+}
+
+std::string bytes_text(size_t bytes) {
+    char text[64];
+    const double mib = static_cast<double>(bytes) / (1 << 20);
+    if (bytes < (size_t{1} << 20) / 10) std::snprintf(text, sizeof text, "%zu bytes", bytes);
+    else
+        std::snprintf(text, sizeof text, "%zu bytes (%.*f MiB)", bytes,
+                      bytes % (size_t{1} << 20) ? 1 : 0, mib);
+    return text;
+}
+
+}  // namespace megjit::runtime

@@ -1,0 +1,36 @@
+// runtime/core/random.h -- RandomState: where random ops get their keys. A random op is a pure
+// function of its key, so that the same seed gives the same bits in eager, traced and recomputed
+// runs.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/core/tensor.h"
+
+namespace megjit::runtime {
+
+class RandomState {
+public:
+    explicit RandomState(uint64_t seed) : seed_(seed) {}
+    void seed(uint64_t seed) {
+        seed_ = seed;
+        counter_ = 0;
+    }
+    uint64_t current_seed() const { return seed_; }
+    uint64_t counter() const { return counter_; }
+    // int32[4]: seed low, high, counter low, high; then the counter goes up.
+    // Null device: the host.
+    TensorRef key(Device* device = nullptr);
+
+private:
+    uint64_t seed_ = 0;
+    uint64_t counter_ = 0;
+};
+
+RandomState& default_random_state();  // of the process
+
+// The generator that made this key, or null: a program that runs without its Python body draws the
+// next key from it.
+RandomState* state_of(const Tensor& key);
+
+}  // namespace megjit::runtime

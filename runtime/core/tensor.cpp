@@ -1,0 +1,188 @@
+#include "runtime/core/tensor.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <new>
+
+#include "runtime/core/device.h"
+#include "runtime/core/number_to_integer.h"
+#include "runtime/core/rematerializer.h"
+#include "runtime/host/error.h"
+#include "runtime/host/half.h"
+#include "runtime/host/user_line.h"
+
+namespace megjit::runtime {
+namespace {
+
+// The header takes a cache line, the inline data the ones behind it.
+constexpr size_t kHeaderBytes = 64;
+static_assert(sizeof(Storage) <= kHeaderBytes);
+
+// Recently freed inline blocks: one eager op on a small tensor takes and returns one of them.
+struct InlinePool {
+    static constexpr int kKept = 64, kClosed = kKept + 1;  // closed: neither gives nor takes
+    void* blocks[kKept];
+    int count;
+};
+thread_local constinit InlinePool inline_pool{};
+
+// Empties the pool when its thread ends. An object of its own: the pool, which is never destroyed,
+// can still be asked by whatever is destroyed later.
+struct PoolCloser {
+    bool is_armed = false;
+    ~PoolCloser() {
+        while (inline_pool.count > 0) std::free(inline_pool.blocks[--inline_pool.count]);
+        inline_pool.count = InlinePool::kClosed;
+    }
+};
+thread_local PoolCloser pool_closer;
+
+void* take_inline_block() {
+    if (inline_pool.count > 0 && inline_pool.count <= InlinePool::kKept)
+        return inline_pool.blocks[--inline_pool.count];
+    void* block = std::aligned_alloc(64, kHeaderBytes + Storage::kInlineBytes);
+    if (!block) throw std::bad_alloc();
+    return block;
+}
+
+void return_inline_block(void* block) {
+    if (inline_pool.count == 0) pool_closer.is_armed = true;  // so that it is made
+    if (inline_pool.count < InlinePool::kKept) inline_pool.blocks[inline_pool.count++] = block;
+    else std::free(block);
+}
+
+}  // namespace
+
+Ref<Storage> Storage::make(Device& device, size_t bytes) {
+    if (bytes <= kInlineBytes && device.is_host()) {
+        auto* block = static_cast<std::byte*>(take_inline_block());
+        auto* storage = new (block) Storage(device, block + kHeaderBytes, bytes);
+        return Ref<Storage>(storage);
+    }
+    void* data = allocate(device, bytes);
+    auto* storage = new Storage(device, data, bytes);
+    storage->owner_ = Owner::allocator;
+    return Ref<Storage>(storage);
+}
+
+Ref<Storage> Storage::borrow(Device& device, void* data, size_t bytes, std::shared_ptr<void> keep) {
+    auto* storage = new Storage(device, data, bytes);
+    storage->owner_ = Owner::borrowed;
+    storage->keep_ = std::move(keep);
+    return Ref<Storage>(storage);
+}
+
+void Storage::list(std::string_view op, const Type& type, const std::string& where) {
+    device_->live().add(data_, {.bytes = bytes_,
+                                .what = cat(op, " ", to_string(type)),
+                                .where = where.empty() ? user_line() : where});
+    is_listed_ = true;
+}
+
+void* Storage::bring_back() const {
+    return lineage() ? Rematerializer::instance().bring_back(const_cast<Storage&>(*this)) : nullptr;
+}
+
+bool Storage::is_needed_again() const { return Rematerializer::instance().is_needed_again(*this); }
+
+void Storage::drop() const {
+    if (!release()) return;
+    if (lineage()) {
+        Rematerializer::instance().on_drop(const_cast<Storage&>(*this));
+        delete this;
+        return;
+    }
+    switch (owner_) {
+        case Owner::inline_:
+            this->~Storage();
+            return_inline_block(const_cast<Storage*>(this));
+            return;
+        case Owner::allocator:
+            if (is_listed_) device_->live().remove(data_);
+            device_->allocator().release(data_, bytes_);
+            break;
+        case Owner::borrowed: break;
+    }
+    delete this;
+}
+
+uint64_t Tensor::next_id() {
+    // Each thread takes ids from a block of its own, so that making a tensor shares no cache line.
+    static std::atomic<uint64_t> blocks{0};
+    constexpr uint64_t kBlock = 4096;
+    thread_local uint64_t next = 0;
+    if (next % kBlock == 0) next = blocks.fetch_add(1, std::memory_order_relaxed) * kBlock + 1;
+    return next++;
+}
+
+TensorRef make_tensor(const Type& type, Ref<Storage> storage) {
+    Device& device = storage->device();
+    return TensorRef(new Tensor(type, device, std::move(storage)));
+}
+
+TensorRef make_placeholder(const Type& type, Device& device) {
+    return TensorRef(new Tensor(type, device, {}));
+}
+
+TensorRef empty_tensor(Device& device, const Type& type) {
+    return TensorRef(new Tensor(type, device, Storage::make(device, type.bytes())));
+}
+
+TensorRef tensor_from_host(Device& device, const Type& type, const void* data) {
+    TensorRef tensor = empty_tensor(device, type);
+    if (type.bytes()) device.stream().upload(tensor->data(), data, type.bytes());
+    return tensor;  // ready for whatever is queued behind it; an upload is never lost
+}
+
+TensorRef scalar_tensor(double value, DType dtype) {
+    struct Slot {
+        uint64_t bits = 0;
+        TensorRef tensor;
+    };
+    constexpr size_t kSlots = 64;  // `x * 0.5` in a loop must not make a tensor each time
+    thread_local Slot cache[kSlots];
+    const auto bits = std::bit_cast<uint64_t>(value);
+    Slot& slot = cache[(bits * 0x9E3779B97F4A7C15ull >> 58) ^ static_cast<size_t>(dtype)];
+    if (slot.tensor && slot.bits == bits && slot.tensor->dtype() == dtype) return slot.tensor;
+    TensorRef tensor = empty_tensor(host_device(), {.dtype = dtype});
+    void* to = tensor->data();
+    const auto store = [to](auto v) { std::memcpy(to, &v, sizeof v); };
+    switch (dtype) {
+        case DType::f32: store(static_cast<float>(value)); break;
+        case DType::f16: store(float_to_half(static_cast<float>(value))); break;
+        case DType::bf16: store(float_to_bfloat(static_cast<float>(value))); break;
+        case DType::i32: store(number_to_integer(value)); break;
+        case DType::i16: store(static_cast<int16_t>(number_to_integer(value))); break;
+        case DType::i8: store(static_cast<int8_t>(number_to_integer(value))); break;
+        case DType::u8: store(static_cast<uint8_t>(number_to_integer(value))); break;
+        case DType::u16: store(static_cast<uint16_t>(number_to_integer(value))); break;
+        case DType::b8: store(static_cast<uint8_t>(value != 0)); break;
+        case DType::c64: {
+            const float pair[2] = {static_cast<float>(value), 0};
+            std::memcpy(to, pair, 8);
+            break;
+        }
+    }
+    tensor->is_constant = true;
+    slot = {bits, tensor};
+    return tensor;
+}
+
+double item_as_double(const Tensor& tensor, int64_t index) {
+    switch (tensor.dtype()) {
+        case DType::f32: return tensor.as<float>()[index];
+        case DType::f16: return half_to_float(tensor.as<uint16_t>()[index]);
+        case DType::bf16: return bfloat_to_float(tensor.as<uint16_t>()[index]);
+        case DType::i32: return tensor.as<int32_t>()[index];
+        case DType::i16: return tensor.as<int16_t>()[index];
+        case DType::i8: return tensor.as<int8_t>()[index];
+        case DType::u8: return tensor.as<uint8_t>()[index];
+        case DType::u16: return tensor.as<uint16_t>()[index];
+        case DType::b8: return tensor.as<uint8_t>()[index] != 0;
+        case DType::c64: break;
+    }
+    user_error({.what = "a complex64 element is not a real number", .fix = "take F.real first"},
+               ErrorKind::type);
+}
+
+}  // namespace megjit::runtime

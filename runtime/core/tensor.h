@@ -1,0 +1,174 @@
+// runtime/core/tensor.h -- Tensor: an immutable, dense value with a type. In-place writes of the
+// Python API rebind a handle to a new Tensor, so that no Tensor ever changes under a reader.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/core/allocator.h"
+#include "runtime/core/live_blocks.h"
+#include "runtime/core/stream.h"
+#include "runtime/core/type.h"
+
+namespace megjit::runtime {
+
+class Device;
+class Lineage;
+
+// Intrusive reference: one word, no control block; a chain of eager ops spends its time here.
+template <class T>
+class Ref {
+public:
+    Ref() = default;
+    Ref(std::nullptr_t) {}
+    explicit Ref(T* owned) : p_(owned) {}  // takes over the reference that `new` made
+    Ref(const Ref& o) : p_(o.p_) {
+        if (p_) p_->retain();
+    }
+    Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+    Ref& operator=(Ref o) noexcept {
+        std::swap(p_, o.p_);
+        return *this;
+    }
+    ~Ref() {
+        if (p_) p_->drop();
+    }
+    static Ref share(T* p) {
+        if (p) p->retain();
+        return Ref(p);
+    }
+
+    T* get() const { return p_; }
+    T* operator->() const { return p_; }
+    T& operator*() const { return *p_; }
+    explicit operator bool() const { return p_ != nullptr; }
+    bool operator==(const Ref&) const = default;
+
+private:
+    T* p_ = nullptr;
+};
+
+class RefCounted {
+public:
+    void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
+    bool unique() const { return count_.load(std::memory_order_acquire) == 1; }
+    uint32_t use_count() const { return count_.load(std::memory_order_relaxed); }
+
+protected:
+    bool release() const { return count_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+
+private:
+    mutable std::atomic<uint32_t> count_{1};
+};
+
+// A block of memory on one device. Blocks of up to kInlineBytes lie behind the header itself.
+class Storage : public RefCounted {
+public:
+    static constexpr size_t kInlineBytes = 192;
+
+    static Ref<Storage> make(Device& device, size_t bytes);
+    // Memory owned by somebody else (NumPy, DLPack); `keep` is destroyed with the storage.
+    static Ref<Storage> borrow(Device& device, void* data, size_t bytes,
+                               std::shared_ptr<void> keep);
+
+    // Null only where a value was evicted and is not yet computed again: see rematerializer.h.
+    // Whoever keeps the address while memory is asked for pins the value.
+    void* data() const {
+        void* const data = data_.load(std::memory_order_acquire);
+        return data ? data : bring_back();
+    }
+    // May whoever holds this reference overwrite the data? Not of a value that others are computed
+    // from again.
+    bool unique() const { return RefCounted::unique() && (!lineage() || !is_needed_again()); }
+    size_t bytes() const { return bytes_; }
+    Device& device() const { return *device_; }
+    bool is_owned() const { return owner_ != Owner::borrowed; }
+    // On the device's stream: when what was queued last to write the data has run.
+    Ticket ready() const { return ready_.load(std::memory_order_acquire); }
+    void set_ready(Ticket ticket) { ready_.store(ticket, std::memory_order_release); }
+    // An error for want of memory names what a large block holds. `where`: the user's line; the
+    // present one if empty.
+    void list(std::string_view op, const Type& type, const std::string& where = {});
+    bool is_worth_listing() const {
+        return bytes_ >= LiveBlocks::kLeastBytes && owner_ == Owner::allocator;
+    }
+    void drop() const;
+
+private:
+    friend class Rematerializer;
+    friend class Pins;
+    Storage(Device& device, void* data, size_t bytes)
+        : device_(&device), data_(data), bytes_(bytes) {}
+    Lineage* lineage() const { return lineage_.load(std::memory_order_acquire); }
+    void* bring_back() const;
+    bool is_needed_again() const;
+    enum class Owner : uint8_t { inline_, allocator, borrowed } owner_ = Owner::inline_;
+    bool is_listed_ = false;  // among the device's live blocks
+    Device* device_ = nullptr;
+    // Atomic: the rematerializer changes these three beside whoever reads without pins.
+    std::atomic<void*> data_ = nullptr;
+    std::atomic<Ticket> ready_ = 0;
+    std::atomic<Lineage*> lineage_ = nullptr;  // owns the memory, when there is one
+    size_t bytes_ = 0;
+    std::shared_ptr<void> keep_;
+};
+
+// Where a placeholder stands in the record of a running trace, or in a graph that is edited.
+struct TraceLink {
+    static constexpr uint64_t kEdited = uint64_t{1} << 63;
+    uint64_t session = 0;  // 0: an ordinary tensor; kEdited + n: the n-th edited graph
+    uint32_t value = 0;  // id in that session's record
+    bool is_edited() const { return session & kEdited; }
+};
+
+class Tensor : public RefCounted {
+public:
+    Tensor(const Type& type, Device& device, Ref<Storage> storage)
+        : type_(type), device_(&device), storage_(std::move(storage)), id_(next_id()) {}
+
+    const Type& type() const { return type_; }
+    const Shape& shape() const { return type_.shape; }
+    DType dtype() const { return type_.dtype; }
+    uint64_t id() const { return id_; }  // never reused: keys of the tape and of traces
+
+    Device& device() const { return *device_; }  // where its data are, or will be
+    bool has_data() const { return static_cast<bool>(storage_); }
+    const Ref<Storage>& storage() const { return storage_; }
+    void* data() const { return storage_ ? storage_->data() : nullptr; }  // on its device
+    template <class T>  // of a value on the host
+    T* as() const {
+        return static_cast<T*>(data());
+    }
+
+    TraceLink trace;  // written by the running trace, or the edited graph, only
+    bool is_constant = false;  // a Python number or array used as an operand: a trace bakes it in
+    // A placeholder receives its data once, when its program has run.
+    void materialize(Ref<Storage> storage) { storage_ = std::move(storage); }
+
+    void drop() const {
+        if (release()) delete this;
+    }
+
+private:
+    static uint64_t next_id();
+    Type type_;
+    Device* device_;
+    Ref<Storage> storage_;
+    uint64_t id_ = 0;
+};
+
+using TensorRef = Ref<Tensor>;
+
+TensorRef make_tensor(const Type& type, Ref<Storage> storage);  // on the storage's device
+TensorRef make_placeholder(const Type& type, Device& device);
+TensorRef empty_tensor(Device& device, const Type& type);  // uninitialised memory
+// A copy of `type.bytes()` bytes of the host.
+TensorRef tensor_from_host(Device& device, const Type& type, const void* data);
+TensorRef scalar_tensor(double value, DType dtype);  // 0-d, on the host; small cache of recent ones
+double item_as_double(const Tensor& tensor, int64_t index = 0);  // of the host; any dtype but c64
+
+}  // namespace megjit::runtime

@@ -1,0 +1,374 @@
+#include "runtime/eager/dispatch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <unordered_map>
+
+#include "runtime/core/host_view.h"
+#include "runtime/core/rematerializer.h"
+#include "runtime/eager/autodiff.h"
+#include "runtime/eager/call_log.h"
+#include "runtime/eager/prepared_ops.h"
+#include "runtime/host/host_lock.h"
+#include "runtime/host/mutex.h"
+#include "runtime/host/user_line.h"
+#include "runtime/ops/known.h"
+#include "runtime/ops/operand_layouts.h"
+#include "runtime/ops/ordered.h"
+
+namespace megjit::runtime {
+namespace {
+
+bool needs_promotion(Promotion promotion, std::span<const TensorRef> inputs) {
+    if (promotion == Promotion::none) return false;
+    const DType first = inputs.empty() ? DType::f32 : inputs[0]->dtype();
+    for (const TensorRef& input : inputs)
+        if (input->dtype() != first) return true;
+    if (promotion == Promotion::floating) return !is_floating(first);
+    if (promotion == Promotion::boolean) return first != DType::b8;
+    if (promotion == Promotion::integer) return info(first).category != Category::integer;
+    return false;
+}
+
+Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs, const Device& device) {
+    std::vector<DType> dtypes;
+    for (const TensorRef& input : inputs) dtypes.push_back(input->dtype());
+    const DType to = promoted_dtype(op, dtypes);
+    Tensors result(inputs.begin(), inputs.end());
+    for (TensorRef& input : result) {
+        if (input->dtype() == to) continue;
+        // A constant that joins another device must after the cast, too.
+        const bool joins = input->is_constant && &input->device() != &device;
+        const Attrs attrs{std::string(info(to).name)};
+        input = (joins ? compute : apply)(ops::cast(), attrs, {&input, 1}, nullptr)[0];
+        if (joins) input->is_constant = true;
+    }
+    return result;
+}
+
+struct EditedGraphs {
+    Mutex mutex{"the edited graphs"};
+    std::unordered_map<uint64_t, Tracer*> by_session;
+};
+EditedGraphs& edited_graphs() {
+    static EditedGraphs instance;
+    return instance;
+}
+
+Tracer& edited_graph_of(const Tensor& tensor) {
+    const std::lock_guard lock(edited_graphs().mutex);
+    const auto found = edited_graphs().by_session.find(tensor.trace.session);
+    if (found == edited_graphs().by_session.end())
+        user_error({.what = cat("this variable ", to_string(tensor.type()),
+                                " belongs to a network that is gone"),
+                    .fix = "keep the Network"},
+                   ErrorKind::runtime);
+    return *found->second;
+}
+
+// The graph that one of them is a variable of, or null.
+Tracer* edited_graph_of(std::span<const TensorRef> inputs) {
+    for (const TensorRef& input : inputs)
+        if (input->trace.is_edited()) [[unlikely]]
+            return &edited_graph_of(*input);
+    return nullptr;
+}
+
+bool is_laid_out(std::span<const TensorRef> inputs) {
+    for (const TensorRef& input : inputs)
+        if (input->type().layout != Layout::row_major) return true;
+    return false;
+}
+
+// Replaces operands by copies in orders of memory that the op knows, made by `call` (apply or
+// compute).
+template <class Call>
+void lay_out_operands(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& converted,
+                      Call call) {
+    if (&op == &ops::relayout()) return;
+    std::vector<Type> types;
+    for (const TensorRef& input : inputs) types.push_back(input->type());
+    const std::vector<Layout> layouts = operand_layouts(op, types, ChannelsLast::where_it_is);
+    for (size_t i = 0; i < layouts.size(); ++i) {
+        if (layouts[i] == types[i].layout) continue;
+        if (converted.empty() || converted.data() != inputs.data())
+            converted.assign(inputs.begin(), inputs.end());
+        inputs = converted;
+        converted[i] =
+            call(ops::relayout(), {to_string(layouts[i])}, {&converted[i], 1}, nullptr)[0];
+    }
+}
+
+// "conv2d f32[8, 64, 56, 56]", or without a type where it depends on values.
+std::string application_text(const OpDef& op, const Attrs& attrs,
+                             std::span<const TensorRef> inputs) {
+    std::string text = op.name;
+    if (op.direct) return text;
+    std::vector<Type> types;
+    for (const TensorRef& input : inputs) types.push_back(input->type());
+    for (const Type& type : infer({op, attrs, types})) text += " " + to_string(type);
+    return text;
+}
+
+void note_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+               std::span<const TensorRef> outputs,
+               const std::shared_ptr<const Executable>& executable, Device& device,
+               std::chrono::steady_clock::time_point begin) {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    std::vector<Type> types;
+    for (const TensorRef& input : inputs) types.push_back(input->type());
+    const OpCall call{op, attrs, types};
+    double seconds = taken.count();
+    if (!device.stream().is_inline()) {  // what is only queued has no time yet
+        std::vector<Type> results;
+        for (const TensorRef& output : outputs) results.push_back(output->type());
+        seconds = device.speeds().seconds(cost_of(call, results));
+    }
+    Rematerializer::instance().note_call(call, inputs, outputs, executable, seconds);
+}
+
+}  // namespace
+
+Context& context() {
+    // A plain pointer: where a thread's object is made, each use asks twice.
+    thread_local constinit Context* here = nullptr;
+    if (!here) [[unlikely]] {
+        thread_local Context instance;
+        here = &instance;
+    }
+    return *here;
+}
+
+namespace {
+
+// Variables of an edited graph have no place before it runs.
+bool joins_any(const Tensor& tensor) {
+    return tensor.trace.is_edited() || (tensor.is_constant && tensor.device().is_host());
+}
+
+bool is_readable(const Device& device, const Tensor& tensor) {
+    return &tensor.device() == &device || (tensor.device().is_host() && device.is_host());
+}
+
+// A constant of a host on the device; recent numbers are remembered. What lies there is itself.
+TensorRef constant_on(Device& device, const TensorRef& constant) {
+    if (is_readable(device, *constant)) return constant;
+    if (constant->type().numel() > 1) return copied_to(constant, device);
+    struct Slot {
+        uint64_t id = 0;
+        TensorRef there;
+    };
+    constexpr size_t kSlots = 64;
+    thread_local Slot cache[kSlots];
+    Slot& slot = cache[constant->id() % kSlots];
+    if (slot.id != constant->id() || &slot.there->device() != &device)
+        slot = {constant->id(), copied_to(constant, device)};
+    return slot.there;
+}
+
+// Operands lie as the op knows it.
+Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> given,
+            Device& device) try {
+    std::span<const TensorRef> inputs = given;
+    bool are_here = true;
+    for (const TensorRef& input : inputs) {
+        if (!input->has_data()) require_data(*input);
+        are_here = are_here && is_readable(device, *input);
+    }
+    Tensors moved;
+    if (!are_here) {
+        for (const TensorRef& input : inputs) moved.push_back(constant_on(device, input));
+        inputs = moved;
+    }
+    const Pins pins(inputs);
+    if (op.direct) {
+        std::vector<Type> types;
+        for (const TensorRef& input : inputs) types.push_back(input->type());
+        return op.direct({op, attrs, types}, inputs);
+    }
+    const PreparedRef prepared = PreparedOps::instance().get(op, attrs, inputs, device);
+    const std::vector<Type>& types = prepared->outputs;
+    if (types.size() > 8) throw InternalError(cat(op.name, " has more than 8 results"));
+    if (op.is_view) return make_tensor(types[0], copied_to(inputs[0], device)->storage());
+
+    Results outputs;
+    constexpr size_t kFew = 8;
+    void* few_in[kFew];
+    void* few_out[kFew];
+    std::vector<void*> many;
+    void** in = few_in;
+    if (inputs.size() > kFew) {
+        many.resize(inputs.size());
+        in = many.data();
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i]->data();
+    for (size_t i = 0; i < types.size(); ++i) {
+        outputs.push_back(empty_tensor(device, types[i]));
+        few_out[i] = outputs[i]->data();
+    }
+    const Executable& executable = *prepared->executable;
+    Ref<Storage> workspace;
+    if (const size_t bytes = executable.workspace_bytes()) workspace = Storage::make(device, bytes);
+    Stream& stream = device.stream();
+    // What other processes see is no value that could be computed again.
+    const bool is_queued = !stream.is_inline(),
+               is_noted = Rematerializer::is_on() && !is_ordered(op);
+    if (is_queued) {
+        for (const TensorRef& input : inputs) stream.refuse_lost(input->storage()->ready());
+        stream.name_next(op.name, user_line());
+    }
+    const bool is_logged = CallLog::is_on();
+    const auto begin = is_noted || is_logged ? std::chrono::steady_clock::now()
+                                             : std::chrono::steady_clock::time_point();
+    const auto enqueue = [&] {
+        const WithoutHostLock others_run(prepared->takes_a_while);
+        executable.enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
+    };
+    if (prepared->is_ordered) [[unlikely]] {
+        const std::string where = user_line();
+        const AtUserLine at(where);
+        enqueue();
+    } else enqueue();
+    for (const TensorRef& output : outputs) {
+        if (is_queued) output->storage()->set_ready(stream.record());
+        if (output->storage()->is_worth_listing()) output->storage()->list(op.name, output->type());
+    }
+    if (is_noted) [[unlikely]]
+        note_call(op, attrs, inputs, outputs, prepared->executable, device, begin);
+    if (is_logged) [[unlikely]] {
+        const auto end = std::chrono::steady_clock::now();
+        CallLog::note(application_text(op, attrs, inputs), device, begin, end);
+    }
+    return outputs;
+} catch (OutOfMemory& error) {
+    error.say_what_for(application_text(op, attrs, given));
+    throw;
+}
+
+}  // namespace
+
+Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wanted) {
+    Device* device = nullptr;
+    for (const TensorRef& input : inputs) {
+        Device& other = input->device();
+        if (device == &other || joins_any(*input)) continue;
+        if (device)
+            user_error({.what = cat(op.name, ": operands lie on ", device->name(), " and on ",
+                                    other.name()),
+                        .fix = "move one with .to(device)"},
+                       ErrorKind::operands);
+        device = &other;
+    }
+    return device ? *device : wanted ? *wanted : host_device();
+}
+
+DType promoted_dtype(const OpDef& op, std::span<const DType> operands) {
+    DType to = operands[0];
+    for (DType dtype : operands) to = promote(to, dtype);
+    const auto refuse = [&](std::string_view wanted) {
+        user_error({.what = cat(op.name, ": needs ", wanted, ", got ", info(operands[0]).name,
+                                operands.size() > 1 ? cat(" and ", info(operands[1]).name) : ""),
+                    .fix = "convert with astype"},
+                   ErrorKind::type);
+    };
+    if (op.promotion == Promotion::boolean && to != DType::b8) refuse("bool tensors");
+    if (op.promotion == Promotion::integer && info(to).category != Category::integer)
+        refuse("integer tensors");
+    return op.promotion == Promotion::floating && !is_floating(to) ? DType::f32 : to;
+}
+
+Results compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                Device* wanted) {
+    Tensors converted;
+    if (is_laid_out(inputs)) [[unlikely]]
+        lay_out_operands(op, inputs, converted, compute);
+    return run(op, attrs, inputs, device_of(op, inputs, wanted));
+}
+
+Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+              Device* wanted) {
+    const Context& here = context();
+    const auto noted = [&](Results outputs) {
+        for (const TapeRef& tape : here.tapes) tape->record(op, attrs, inputs, outputs);
+        return outputs;
+    };
+    if (here.tracer)
+        if (Results outputs = here.tracer->follow(op, attrs, inputs); outputs.size() > 0)
+            return noted(std::move(outputs));
+    Tensors converted;
+    check_input_count(op, inputs.size());
+    Device& device = device_of(op, inputs, wanted);
+    if (needs_promotion(op.promotion, inputs)) {
+        converted = promoted(op, inputs, device);
+        inputs = converted;
+    }
+    if (is_laid_out(inputs)) [[unlikely]]
+        lay_out_operands(op, inputs, converted, apply);
+    Tracer* graph = edited_graph_of(inputs);
+    Tracer* tracer = graph ? graph : here.tracer;
+    return noted(tracer ? tracer->on_op(op, attrs, inputs, device)
+                        : run(op, attrs, inputs, device));
+}
+
+void add_edited_graph(uint64_t session, Tracer& graph) {
+    const std::lock_guard lock(edited_graphs().mutex);
+    edited_graphs().by_session[session] = &graph;
+}
+
+void remove_edited_graph(uint64_t session) {
+    const std::lock_guard lock(edited_graphs().mutex);
+    edited_graphs().by_session.erase(session);
+}
+
+TensorRef row_major(const TensorRef& tensor) {
+    if (tensor->type().layout == Layout::row_major) return tensor;
+    return compute(ops::relayout(), {to_string(Layout::row_major)}, {&tensor, 1})[0];
+}
+
+void require_data(Tensor& tensor) {
+    if (tensor.has_data()) return;
+    Tracer* tracer = tensor.trace.is_edited() ? &edited_graph_of(tensor) : context().tracer;
+    if (tracer) {
+        const WithoutHostLock others_run;  // a program may be waited for
+        tracer->on_read(tensor);
+    }
+    if (!tensor.has_data() && tensor.type().numel() > 0)
+        user_error({.what = cat("this tensor of type ", to_string(tensor.type()), " has no value"),
+                    .why = "it was made inside a traced function and was not part of its results",
+                    .fix = "return it from the traced function"},
+                   ErrorKind::runtime);
+}
+
+namespace {
+
+// Without the host; null where there is no such way.
+TensorRef copied_across(const TensorRef& tensor, Device& device) {
+    Device& from = tensor->device();
+    if (from.is_host() || device.is_host() || !tensor->storage()) return nullptr;
+    const Pins pins({&tensor, 1});
+    TensorRef copy = empty_tensor(device, tensor->type());
+    const Ticket ready = tensor->storage()->ready();
+    from.stream().refuse_lost(ready);
+    if (!device.stream().copy_across(copy->data(), from.stream(), ready, tensor->data(),
+                                     tensor->type().bytes()))
+        return nullptr;
+    copy->storage()->set_ready(device.stream().record());
+    from.stream().wait(device.stream(), device.stream().record());  // before it reuses the memory
+    return copy;
+}
+
+}  // namespace
+
+TensorRef readable_on(Device& device, const TensorRef& tensor) {
+    return is_readable(device, *tensor) ? tensor : copied_to(tensor, device);
+}
+
+TensorRef copied_to(const TensorRef& tensor, Device& device) {
+    if (&tensor->device() == &device) return tensor;
+    TensorRef copy = copied_across(tensor, device);
+    if (!copy) copy = tensor_from_host(device, tensor->type(), HostView(tensor).data());
+    copy->is_constant = tensor->is_constant;
+    return copy;
+}
+
+}  // namespace megjit::runtime

@@ -1,0 +1,69 @@
+// runtime/eager/prepared_ops.h -- PreparedOps: what is ready to run, for eager calls, programs and
+// plans alike. An op is made ready once for its attributes, types and device, however many layers,
+// shapes or threads call it.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/core/device.h"
+#include "runtime/core/op.h"
+#include "runtime/core/tensor.h"
+#include "runtime/host/mutex.h"
+#include "runtime/host/product_rules.h"
+
+namespace megjit::runtime {
+
+struct PreparedOp {
+    size_t hash = 0;
+    const OpDef* op = nullptr;
+    Device* device = nullptr;
+    // That the executable was made for: oneDNN's run with others, but in as many parts.
+    int threads = 0;
+    ProductRules rules = {};
+    Attrs attrs = {};
+    std::vector<Type> inputs = {}, outputs = {};
+    std::shared_ptr<const Executable> executable = {};  // null for views
+    bool takes_a_while = false;  // for the thread that calls
+    bool is_ordered = false;  // other processes are told the user's line
+};
+using PreparedRef = std::shared_ptr<const PreparedOp>;
+
+// Every call is safe from any thread. What an op's preparation throws is not remembered.
+class PreparedOps {
+public:
+    static PreparedOps& instance();
+
+    // By the types of tensors, in an eager call.
+    PreparedRef get(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                    Device& device);
+    PreparedRef get(const OpCall& call, Device& device);
+    // Of a graph's op, whose results may lie in another order than infer() says.
+    std::shared_ptr<const Executable> executable(const OpCall& call, std::span<const Type> outputs,
+                                                 Device& device);
+
+    uint64_t made() const;  // so far
+
+private:
+    // Of eight entries with hashes of one residue, the one whose use is longest ago goes.
+    static constexpr size_t kSets = 1024, kWays = 8;
+    struct Entry {
+        uint64_t used = 0;
+        PreparedRef op;
+    };
+    template <class Inputs>
+    PreparedRef find_or_make(const OpDef& op, const Attrs& attrs, const Inputs& inputs,
+                             Device& device);
+    template <class Inputs>
+    PreparedRef find(size_t hash, const OpDef& op, const Attrs& attrs, const Inputs& inputs,
+                     Device& device);
+    void add(PreparedRef made);
+
+    mutable Mutex mutex_{"the prepared ops"};
+    std::vector<std::array<Entry, kWays>> sets_{kSets};
+    uint64_t now_ = 0, made_ = 0;
+};
+
+}  // namespace megjit::runtime

@@ -1,0 +1,26 @@
+// runtime/host/host_lock.h -- the lock that a thread of the host language holds while it calls us
+// (Python's), without knowing Python: work that takes a while runs without it.
+#pragma once
+
+namespace megjit::runtime {
+
+struct HostLock {
+    bool (*is_mine)();  // does the calling thread hold it?
+    void* (*release)();
+    void (*take_back)(void* released);
+};
+void set_host_lock(const HostLock& lock);  // once, before any other thread runs
+
+// The lock is given up while one lives, where the thread holds it. Its holder has none of our
+// locks: whoever has the host's may be waiting for one.
+class WithoutHostLock {
+public:
+    explicit WithoutHostLock(bool gives_up = true);
+    ~WithoutHostLock() noexcept(false);  // a thread may end there, with its process
+    WithoutHostLock(const WithoutHostLock&) = delete;
+
+private:
+    void* released_ = nullptr;
+};
+
+}  // namespace megjit::runtime
