@@ -14,14 +14,13 @@ public:
     OpProgram(PreparedGraph prepared, runtime::Device& device)
         : prepared_(std::move(prepared)),
           layout_(lay_out(prepared_, plan_buffers(prepared_, {}, {}, false))) {
-        for (const ProgramLayout::Operand& operand : layout_.operands) {
-            if (operand.place != memory::Place::kConstant) continue;
-            TensorRef& constant = constants_[operand.source];
-            if (!constant)
-                constant = runtime::readable_on(
-                    device,
-                    prepared_.graph.producer(static_cast<ValueId>(operand.source)).constant);
-        }
+        for (const ProgramLayout::Operand& operand : layout_.operands)
+            if (operand.place == memory::Place::kConstant && !constants_.contains(operand.source))
+                constants_.emplace(
+                    operand.source,
+                    runtime::readable_on(
+                        device,
+                        prepared_.graph.producer(static_cast<ValueId>(operand.source)).constant));
         for (size_t i = 0; i < layout_.outputs.size(); ++i)
             if (layout_.outputs[i].from == ProgramLayout::Output::From::result)
                 output_of_result_.emplace(layout_.outputs[i].index, i);
@@ -38,14 +37,9 @@ public:
             operands.push_back(
                 static_cast<std::byte*>(start_of(operand, inputs, outputs, workspace)) +
                 operand.offset);
-        for (const ProgramLayout::Step& step : layout_.steps) {
-            void* const* own = operands.data() + step.first_operand;
-            if (step.is_copy) stream.copy(own[1], own[0], step.copy_bytes);
-            else
-                prepared_.nodes[step.node].executable->enqueue(
-                    stream, own, own + step.inputs,
-                    static_cast<std::byte*>(workspace) + step.workspace);
-        }
+        for (const ProgramLayout::Step& step : layout_.steps)
+            jit::enqueue(prepared_, step, operands.data() + step.first_operand,
+                         static_cast<std::byte*>(workspace), stream);
     }
     size_t workspace_bytes() const override { return layout_.arena_bytes; }
     size_t workspace_align() const override {

@@ -227,26 +227,13 @@ void Program::patch(const Call& call) {
             static_cast<std::byte*>(call.results[patch.source]->data()) + patch.offset;
 }
 
-inline void Program::enqueue(const ProgramLayout::Step& step, runtime::Stream& stream) {
-    void* const* operands = operands_.data() + step.first_operand;
-    if (step.is_copy) return stream.copy(operands[1], operands[0], step.copy_bytes);
-    const PreparedNode& prepared = prepared_.nodes[step.node];
-    const auto run = [&] {
-        prepared.executable->enqueue(stream, operands, operands + step.inputs,
-                                     arena_ + step.workspace);
-    };
-    if (!prepared.is_ordered) return run();
-    const runtime::AtUserLine at(prepared_.node(step.node).where);
-    run();
-}
-
 // Where work runs later: an error must tell what failed.
 void Program::enqueue_named(const ProgramLayout::Step& step, runtime::Stream& stream) {
     const Node& node = prepared_.node(step.node);
     const std::string& name = name_of(node);
     const runtime::NvtxRange range(name);
     stream.name_next(name, node.where);
-    enqueue(step, stream);
+    enqueue(prepared_, step, operands_.data() + step.first_operand, arena_, stream);
 }
 
 // Transfers run beside the work, between what they depend on and what depends on them.
@@ -259,7 +246,7 @@ void Program::enqueue_steps() {
         if (step.is_transfer) transfers.wait(stream, stream.record());
         else if (step.waits_for != memory::kNone) stream.wait(transfers, past_[step.waits_for]);
         if (is_profiled_) clock_.steps[i].first = on.record_time();
-        if (is_inline) enqueue(step, on);
+        if (is_inline) enqueue(prepared_, step, operands_.data() + step.first_operand, arena_, on);
         else enqueue_named(step, on);
         if (is_profiled_) clock_.steps[i].second = on.record_time();
         if (step.is_transfer) past_[i] = transfers.record();

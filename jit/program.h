@@ -73,7 +73,6 @@ private:
     void patch(const Call& call);
     runtime::Ref<runtime::Storage> allocate_result(ValueId value);
     runtime::Ref<runtime::Storage> copy_of(const Type& type, const void* data);
-    void enqueue(const ProgramLayout::Step& step, runtime::Stream& stream);
     void enqueue_named(const ProgramLayout::Step& step, runtime::Stream& stream);
     void enqueue_steps();
     void enqueue_all();

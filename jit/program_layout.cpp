@@ -12,6 +12,7 @@
 #include "memory/aliasing_validator.h"
 #include "memory/validator.h"
 #include "runtime/host/error.h"
+#include "runtime/host/user_line.h"
 
 namespace megjit::jit {
 namespace {
@@ -449,6 +450,18 @@ BufferPlan plan_buffers(const PreparedGraph& prepared, const std::vector<bool>& 
 
 ProgramLayout lay_out(const PreparedGraph& prepared, const BufferPlan& buffers) {
     return LayoutBuilder(prepared, buffers).run();
+}
+
+void enqueue(const PreparedGraph& prepared, const ProgramLayout::Step& step, void* const* operands,
+             std::byte* arena, runtime::Stream& stream) {
+    if (step.is_copy) return stream.copy(operands[1], operands[0], step.copy_bytes);
+    const PreparedNode& node = prepared.nodes[step.node];
+    const auto run = [&] {
+        node.executable->enqueue(stream, operands, operands + step.inputs, arena + step.workspace);
+    };
+    if (!node.is_ordered) return run();
+    const runtime::AtUserLine at(prepared.node(step.node).where);
+    run();
 }
 
 }  // namespace megjit::jit

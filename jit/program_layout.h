@@ -69,4 +69,8 @@ struct ProgramLayout {
 
 ProgramLayout lay_out(const PreparedGraph& prepared, const BufferPlan& buffers);
 
+// Queues a step, whose operands lie at these addresses, inputs first.
+void enqueue(const PreparedGraph& prepared, const ProgramLayout::Step& step, void* const* operands,
+             std::byte* arena, runtime::Stream& stream);
+
 }  // namespace megjit::jit

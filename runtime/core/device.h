@@ -17,7 +17,7 @@
 namespace megjit::runtime {
 
 // An op (or a generated kernel) made ready for given types: shapes are checked, primitives created,
-// weights' layouts chosen. Running it allocates nothing.
+// weights' layouts chosen. A run needs no memory of the device but its workspace.
 class Executable {
 public:
     virtual ~Executable() = default;
