@@ -167,9 +167,12 @@ private:
         }
     }
 
+    // What value() says, with the lane's number for its k: "v3.at[k]", or "(int)k".
     std::string lane_of(int id, int64_t number) {
-        const std::string in_k = value(id);
-        return in_k.ends_with(".at[k]") ? cat("v", id, ".at[", number, "]") : in_k;
+        std::string text = value(id);
+        if (text.ends_with(".at[k]")) text.replace(text.size() - 2, 1, cat(number));
+        else if (text.ends_with(")k")) text.replace(text.size() - 1, 1, cat(number));
+        return text;
     }
 
     void print_pointer(const Inst& inst) {

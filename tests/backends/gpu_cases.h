@@ -146,6 +146,35 @@ inline Case all_reductions_case(DType dtype, int64_t rows, int64_t length, bool 
     return c;
 }
 
+// The sum of max(x * 2, 0): a row's argument that is a maximum with a constant.
+inline Case relu_sum_case(int64_t rows, int64_t length) {
+    KernelSpec spec;
+    spec.extents = {rows, length};
+    spec.reduced = 1;
+    spec.inputs.push_back({.dtype = DType::f32, .strides = {length, 1}});
+    const Expr x(&spec.program, spec.program.input(0, ScalarType::f32));
+    spec.reductions.push_back({Reduce::sum, max(x * 2.0, 0.0).id()});
+    spec.results.push_back(spec.program.input(1, ScalarType::f32));
+    spec.outputs.push_back({.dtype = DType::f32, .strides = {1, 0}});
+    return with_data(bind(std::move(spec)), static_cast<uint64_t>(rows));
+}
+
+// Three walks, of which the last needs what the second computed with many instructions.
+inline Case softmax_case(int64_t rows, int64_t length) {
+    KernelSpec spec;
+    spec.extents = {rows, length};
+    spec.reduced = 1;
+    spec.inputs.push_back({.dtype = DType::f32, .strides = {length, 1}});
+    ScalarProgram& program = spec.program;
+    const Expr x(&program, program.input(0, ScalarType::f32));
+    spec.reductions.push_back({Reduce::max, x.id()});
+    const Expr e = exp(x - Expr(&program, program.input(1, ScalarType::f32)));
+    spec.reductions.push_back({Reduce::sum, e.id()});
+    spec.results.push_back((e / Expr(&program, program.input(2, ScalarType::f32))).id());
+    spec.outputs.push_back({.dtype = DType::f32, .strides = {length, 1}});
+    return with_data(bind(std::move(spec)), static_cast<uint64_t>(length));
+}
+
 inline std::vector<GpuCase> handmade_gpu_cases() {
     std::vector<GpuCase> cases;
     const auto add = [&](std::string name, Case c) {
@@ -160,6 +189,9 @@ inline std::vector<GpuCase> handmade_gpu_cases() {
             for (bool by_row : {true, false})
                 add(cat("gather ", info(dtype).tag, " of ", columns),
                     gather_case(dtype, columns, by_row));
+    for (const int64_t length : {64, 2048})
+        add(cat("relu and sum of ", length), relu_sum_case(3, length)),
+            add(cat("softmax of ", length), softmax_case(3, length));
     for (bool kept_last : {false, true}) {
         const auto reductions = [&](DType dtype, int64_t rows, int64_t length,
                                     bool with_elements = true) {
