@@ -1,4 +1,4 @@
-// The oracle. It runs the loops that emitters print (codegen/loops), one instruction after the
+// The interpreter. It runs the loops that emitters print (codegen/loops), one instruction after the
 // other, one lane after the other, by the words of scalar.h: the scalar program as it stands, not
 // as it is legalized for a target. tests/codegen checks the loops themselves against a walk over
 // elements.
@@ -71,6 +71,7 @@ private:
                    to = static_cast<int64_t>(*cell(inst.args[1])),
                    step = static_cast<int64_t>(*cell(inst.args[2]));
         copy({inst.args.begin() + 3, inst.args.end()}, body.parameters.data() + 1);
+        if (step < 1) throw InternalError("interpreter: a loop never ends");
         for (int64_t at = from; at < to; at += step) {
             *cell(body.parameters[0]) = static_cast<uint64_t>(at);
             run_block(body);
@@ -187,8 +188,10 @@ private:
             case ScalarOp::add: return a + b;
             case ScalarOp::sub: return a - b;
             case ScalarOp::mul: return a * b;
-            case ScalarOp::div: return a / b;
-            case ScalarOp::mod: return a % b;
+            case ScalarOp::div:
+            case ScalarOp::mod:
+                if (b == 0) throw InternalError("interpreter: an index is divided by 0");
+                return op == ScalarOp::div ? a / b : a % b;
             case ScalarOp::max: return x < y ? b : a;
             case ScalarOp::min: return y < x ? b : a;
             case ScalarOp::lt: return x < y;

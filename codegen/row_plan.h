@@ -1,5 +1,5 @@
 // codegen/row_plan.h -- what a kernel with reductions computes at a row, walk by walk, and in which
-// order. The interpreter obeys it, emitters print it.
+// order. codegen/loops makes loops of it.
 //
 // The order, which fixes the bits of f32 sums. It follows from the kernel and its extents alone,
 // not from the width of vectors, the number of threads or the compiler:

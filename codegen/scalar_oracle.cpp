@@ -1,5 +1,6 @@
 #include "codegen/scalar_oracle.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

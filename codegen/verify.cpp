@@ -153,8 +153,8 @@ std::string output_fault(const KernelIR& kernel, size_t k,
     if (output.by >= 0 || output.is_offset) return "an output is neither gathered nor an offset";
     if (output.per_row && !levels[id].per_row)
         return cat("%", id, " has a value for every element, not one a row");
-    if (output.inner == Inner::broadcast && !(output.per_row && kernel.lanes == Lanes::last) &&
-        kernel.rank > 1)
+    if (output.per_row && kernel.reduced == 0) return "there are no rows without a reduced axis";
+    if (output.inner == Inner::broadcast && !(output.per_row && kernel.lanes == Lanes::last))
         return "several lanes write to one place";
     return "";
 }

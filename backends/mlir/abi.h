@@ -29,7 +29,7 @@ void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, 
 struct megjit_mlir_gpu {
     int32_t cover, vector, threads, team, arch;
 };
-// The text of an expanded KernelIR to PTX, or to readable LLVM IR; as above.
+// The text of a legal KernelIR to PTX, or to readable LLVM IR; as above.
 int megjit_mlir_gpu_compile(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu,
                             megjit_mlir_sink sink, void* to);
 int megjit_mlir_gpu_source(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu,

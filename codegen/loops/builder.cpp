@@ -93,22 +93,25 @@ Value Builder::folded(ScalarOp op, const Values& args) {
     }
 }
 
-Value Builder::compute(ScalarOp op, const Values& args, DType dtype) {
-    if (const Value known = folded(op, args)) return known;
-    Type type = type_of(args[op == ScalarOp::select ? 1 : 0]);
+Type result_of(ScalarOp op, Type taken) {
     switch (op) {
         case ScalarOp::lt:
         case ScalarOp::le:
         case ScalarOp::eq:
-        case ScalarOp::ne: type.kind = Kind::b1; break;
+        case ScalarOp::ne: return {Kind::b1, taken.lanes};
         case ScalarOp::f32_to_i32:
         case ScalarOp::bits_f32_to_i32:
-        case ScalarOp::b1_to_i32: type.kind = Kind::i32; break;
+        case ScalarOp::b1_to_i32: return {Kind::i32, taken.lanes};
         case ScalarOp::i32_to_f32:
-        case ScalarOp::bits_i32_to_f32: type.kind = Kind::f32; break;
-        default: break;
+        case ScalarOp::bits_i32_to_f32: return {Kind::f32, taken.lanes};
+        default: return taken;
     }
-    const Value result = add_inst(Op::compute, args, type);
+}
+
+Value Builder::compute(ScalarOp op, const Values& args, DType dtype) {
+    if (const Value known = folded(op, args)) return known;
+    const Type taken = type_of(args[op == ScalarOp::select ? 1 : 0]);
+    const Value result = add_inst(Op::compute, args, result_of(op, taken));
     here_->insts.back().compute = op;
     here_->insts.back().dtype = dtype;
     return result;

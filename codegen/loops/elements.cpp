@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "codegen/loops/frame.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen::loops {
 namespace {
@@ -126,6 +127,12 @@ constexpr int kLongChain = 24;
 void write_elements(Frame& frame) { ElementWriter(frame).write(); }
 void write_team_elements(Frame& frame) { ElementWriter(frame).write_team(); }
 
+static Function sound(Function function) {
+    if (const std::string fault = fault_of(function); !fault.empty())
+        throw runtime::InternalError(runtime::cat("unsound loops: ", fault, "\n", print(function)));
+    return function;
+}
+
 Function loops_of(const KernelIR& kernel, const Target& wanted) {
     Target target = wanted;
     if (target.gpu) target.width = target.gpu->vector;
@@ -135,7 +142,7 @@ Function loops_of(const KernelIR& kernel, const Target& wanted) {
     Frame frame(b, kernel, target);
     if (target.gpu) {
         kernel.reduced == 0 ? write_team_elements(frame) : write_team_rows(frame);
-        return b.finish();
+        return sound(b.finish());
     }
     // Nothing to do: touch no operand, not even a broadcast one.
     Value some = b.less(frame.lo, frame.hi);
@@ -145,7 +152,7 @@ Function loops_of(const KernelIR& kernel, const Target& wanted) {
         else if (kernel.lanes == Lanes::last) write_rows(frame);
         else write_columns(frame);
     });
-    return b.finish();
+    return sound(b.finish());
 }
 
 }  // namespace megjit::codegen::loops

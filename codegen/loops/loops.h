@@ -15,8 +15,8 @@ namespace megjit::codegen::loops {
 
 using runtime::ScalarOp;
 
-// `index` counts: 64 bits, or 32 where the numbers of the launch fit (GpuPlan::wide). Memory is
-// read and written as f32, i32, i16 and i8.
+// `index` counts: 64 bits, or 32 where the numbers of the launch fit (GpuPlan::wide). Operands in
+// memory are f32, i32, i16 and i8.
 enum class Kind : uint8_t { b1, i8, i16, i32, i64, index, f32, f64 };
 Kind kind_of(ScalarType type);
 Kind storage_of(DType dtype);
@@ -28,6 +28,7 @@ struct Type {
     bool is_pointer = false;  // to elements of that kind; one lane
     bool operator==(const Type&) const = default;
 };
+Type result_of(ScalarOp op, Type taken);  // of `compute`, whose operands (select: arms) are `taken`
 
 // X(name): instructions. `compute` is a ScalarOp with the meaning of runtime/core/scalar.h, also on
 // index and i64 (div and mod: without sign; max, min, lt, le: with it) and on f64.
@@ -108,10 +109,9 @@ struct Function {
 
 // What loops are made for.
 struct Target {
-    int width = kRowLanesOfOracle;  // lanes of a value; on a GPU the plan's
+    int width = 16;  // lanes of a value; on a GPU the plan's
     bool divides = true;  // integers by `compute div`; else by f64
     std::optional<GpuPlan> gpu = {};
-    static constexpr int kRowLanesOfOracle = 16;
 };
 
 Function loops_of(const KernelIR& kernel, const Target& target);

@@ -225,6 +225,9 @@ private:
             if (first == "}") return line;
             if (first == "yield") {
                 while (!line.at_end()) block.results.push_back(use(line));
+                LineReader end = next();
+                expect(end, "}");
+                return end;
             } else if (first == "loop") {
                 parse_loop(line, block);
             } else if (first == "if") {
@@ -268,6 +271,8 @@ private:
         inst.blocks.resize(2);
         LineReader middle = parse_block(inst.blocks[0]);
         expect(middle, "else");
+        expect(middle, "{");
+        middle.expect_end();
         LineReader end = parse_block(inst.blocks[1]);
         parse_end(end, inst);
         block.insts.push_back(std::move(inst));

@@ -15,6 +15,9 @@ public:
     }
 
     std::string fault() {
+        for (const Function::Known& value : function_.values)
+            if (value.type.lanes < 1 || (value.is_constant && value.type.is_pointer))
+                say("a vector without lanes, or a constant pointer");
         for (const int id : function_.parameters) define(id);
         for (const Function::Room& room : function_.rooms) {
             define(room.value);
@@ -80,6 +83,10 @@ private:
         const auto is_mask = [&](size_t n, int lanes) {
             return n == count || (n + 1 == count && arg(n) == Type{Kind::b1, lanes});
         };
+        const bool is_access = inst.number >= 0 && inst.number <= (kAligned | kOfOthers);
+        if (inst.op != Op::loop && inst.op != Op::choose &&
+            inst.results.size() != (gives_nothing(inst.op) ? 0 : 1))
+            return gives_nothing(inst.op) ? "gives nothing" : "gives one value";
         switch (inst.op) {
             case Op::loop: return loop_fault(inst);
             case Op::choose:
@@ -87,24 +94,38 @@ private:
                                  same(inst.results, inst.blocks[0].results) &&
                                  same(inst.results, inst.blocks[1].results),
                              "takes a b1 and two blocks that give its results");
-            case Op::compute: {
-                bool sound = count == static_cast<size_t>(runtime::arity_of(inst.compute));
-                for (size_t n = 0; n < count; ++n)
-                    sound = sound && !arg(n).is_pointer && arg(n).lanes == to.lanes;
-                const size_t first = inst.compute == ScalarOp::select ? 1 : 0;
-                for (size_t n = first; n + 1 < count; ++n) sound = sound && arg(n) == arg(n + 1);
-                return needs(sound && !inst.results.empty(), "takes values of one type");
+            case Op::compute: return compute_fault(inst, to);
+            case Op::convert: {
+                const auto is_real = [](Kind kind) {
+                    return kind == Kind::f32 || kind == Kind::f64;
+                };
+                const auto is_count = [](Kind kind) {
+                    return kind == Kind::i32 || kind == Kind::i64 || kind == Kind::index;
+                };
+                const Kind from = arg(0).kind;
+                return needs(count == 1 && arg(0).lanes == to.lanes &&
+                                 (is_real(from) || is_count(from)) &&
+                                 (is_real(to.kind) || (is_count(to.kind) && from != Kind::f32)),
+                             "takes a number, and an f32 for reals only");
             }
-            case Op::convert:
-            case Op::fence:
+            case Op::fence: return needs(count == 1 && to == arg(0), "gives what it takes");
             case Op::widen:
-            case Op::shorten:
-                return needs(count == 1 && arg(0).lanes == to.lanes, "keeps the number of lanes");
+            case Op::shorten: {
+                const Type stored{storage_of(inst.dtype), to.lanes},
+                    wide{kind_of(runtime::compute_type(inst.dtype)), to.lanes};
+                const bool is_widen = inst.op == Op::widen;
+                return needs(count == 1 && arg(0) == (is_widen ? stored : wide) &&
+                                 to == (is_widen ? wide : stored),
+                             "goes between memory and registers");
+            }
             case Op::bits:
                 return needs(count == 1 && arg(0).lanes == to.lanes &&
                                  bytes_of(arg(0).kind) == bytes_of(to.kind),
                              "keeps the number of bits");
-            case Op::lanes: return needs(count == 0, "takes nothing");
+            case Op::lanes:
+                return needs(count == 0 && (to.kind == Kind::i32 || to.kind == Kind::i64 ||
+                                            to.kind == Kind::index || to.kind == Kind::f32),
+                             "takes nothing, and gives numbers");
             case Op::splat:
                 return needs(count == 1 && arg(0) == Type{to.kind}, "takes one of what it gives");
             case Op::lane:
@@ -121,7 +142,7 @@ private:
                              "takes a pointer and a number of elements");
             case Op::load:
                 return needs(count >= 1 && arg(0).is_pointer && arg(0).kind == to.kind &&
-                                 is_mask(1, to.lanes),
+                                 is_mask(1, to.lanes) && is_access,
                              "takes a pointer to what it gives, and a mask");
             case Op::gather:
                 return needs(count == 2 && arg(0).is_pointer && arg(0).kind == to.kind &&
@@ -129,7 +150,7 @@ private:
                              "takes a pointer and an offset for each lane");
             case Op::store:
                 return needs(count >= 2 && arg(0).is_pointer && arg(0).kind == arg(1).kind &&
-                                 is_mask(2, arg(1).lanes),
+                                 is_mask(2, arg(1).lanes) && is_access,
                              "takes a pointer, what is stored there, and a mask");
             case Op::scatter:
                 return needs(count >= 3 && arg(0).is_pointer && arg(0).kind == arg(2).kind &&
@@ -144,10 +165,31 @@ private:
                                  to == Type{Kind::i32},
                              "takes a pointer to i32");
             case Op::thread:
+                return needs(count == 0 && inst.number >= 0 &&
+                                 inst.number <= static_cast<int64_t>(Where::part),
+                             "takes a place of a thread");
             case Op::barrier:
             case Op::publish: return needs(count == 0, "takes nothing");
         }
         return "unknown instruction";
+    }
+
+    static bool gives_nothing(Op op) {
+        return op == Op::store || op == Op::scatter || op == Op::barrier || op == Op::publish;
+    }
+
+    std::string compute_fault(const Inst& inst, const Type& to) const {
+        const std::vector<int>& args = inst.args;
+        const bool selects = inst.compute == ScalarOp::select;
+        bool sound = !args.empty() && inst.compute != ScalarOp::input &&
+                     args.size() == static_cast<size_t>(runtime::arity_of(inst.compute));
+        if (!sound) return "takes other operands";
+        const Type taken = type_of(args[selects ? 1 : 0]);
+        for (size_t n = selects ? 1 : 0; n < args.size(); ++n)
+            sound = sound && !taken.is_pointer && type_of(args[n]) == taken;
+        if (selects) sound = sound && type_of(args[0]) == Type{Kind::b1, taken.lanes};
+        if (!sound) return "takes values of one type";
+        return to == result_of(inst.compute, taken) ? "" : "gives another type";
     }
 
     std::string loop_fault(const Inst& inst) const {
@@ -156,6 +198,8 @@ private:
         if (!is_whole) return "takes a range and a block";
         for (size_t n = 0; n < 3; ++n)
             if (type_of(inst.args[n]) != Type{}) return "counts by an index";
+        const Function::Known& step = function_.values[static_cast<size_t>(inst.args[2])];
+        if (step.is_constant && static_cast<int64_t>(step.bits) < 1) return "never ends";
         const Block& body = inst.blocks[0];
         const auto state = std::span(body.parameters).subspan(1);
         const bool agrees = type_of(body.parameters[0]) == Type{} && same(inst.results, state) &&

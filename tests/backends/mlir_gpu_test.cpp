@@ -1,4 +1,5 @@
-// Kernels as PTX. No GPU is needed; what the PTX computes is tested in mlir_gpu_emulation_test.cpp.
+// Kernels as PTX. No GPU is needed; what the PTX computes is tested on the emulated card
+// (cuda_kernels_test.cpp).
 #include <gtest/gtest.h>
 #include <unistd.h>
 

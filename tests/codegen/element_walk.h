@@ -1,132 +1,125 @@
 // tests/codegen/element_walk.h -- what a kernel means, element after element by the words of
-// kernel_ir.h and row_plan.h: no loops of codegen/loops, no vectors. Slow; judges the interpreter.
+// kernel_ir.h: no row plan, no loops, no vectors. Only the order of sums is that of row_plan.h.
+// Slow; judges the interpreter.
 #pragma once
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <functional>
+#include <numeric>
+#include <utility>
+#include <vector>
 
-#include "codegen/row_plan.h"
+#include "codegen/kernel_ir.h"
 #include "codegen/scalar_oracle.h"
 
 namespace megjit::codegen {
 
+// A row's reduction, from the kind alone. Element i of the row is element e = i % run of a run,
+// which belongs to lane e % lanes.
 class RowReduction {
 public:
-    // Of elements of `type`.
-    RowReduction(const Reduced& reduced, runtime::ScalarType type, int lanes);
-    // The bits of the element at `e` of a run, and at `place` of the row; in order.
-    void take(uint32_t bits, int64_t e, int64_t place);
-    uint32_t result(double elements);  // its bits, when all were taken
+    RowReduction(ScalarType type, int64_t run, int lanes) : type_(type), run_(run), lanes_(lanes) {}
+
+    uint32_t of(Reduce kind, const std::vector<uint32_t>& row) const {
+        const auto n = static_cast<double>(row.size());
+        const auto square = [](double x) { return x * x; };
+        switch (kind) {
+            case Reduce::sum: return type_ == F ? f32_bits(sum(row)) : whole(row, 0, std::plus());
+            case Reduce::prod:
+                return type_ == F ? f32_bits(product(row)) : whole(row, 1, std::multiplies());
+            case Reduce::mean: return f32_bits(sum(row) / n);
+            case Reduce::variance: {
+                const double mean = sum_in_f64(row, std::identity()) / n,
+                             variance = sum_in_f64(row, square) / n - mean * mean;
+                return f32_bits(variance < 0 ? 0 : variance);
+            }
+            case Reduce::max: return best<std::greater<>>(row).first;
+            case Reduce::min: return best<std::less<>>(row).first;
+            case Reduce::argmax: return best<std::greater<>>(row).second;
+            case Reduce::argmin: return best<std::less<>>(row).second;
+        }
+        return 0;
+    }
 
 private:
-    // What a lane or a chain holds. f32 and f64 are doubles, but rounded.
-    struct Cell {
-        double real = 0;
-        int32_t whole = 0, place = 0;
-    };
-    struct Growing {
-        const Accumulator& by;
-        std::vector<Cell> lanes, chains;
-    };
-    static Cell neutral(const Accumulator& by);
-    static Cell joined(const Accumulator& by, bool in_f64, const Cell& a, const Cell& b);
-    static void end_chains(Growing& growing);
-    static Cell all(Growing& growing);
-
-    const Reduced& reduced_;
-    runtime::ScalarType type_;
-    std::vector<Growing> growing_;  // per accumulator
-};
-
-template <class T>
-bool wins(Join join, T a, T b, int32_t place_a, int32_t place_b) {
-    const bool largest = join == Join::max || join == Join::first_max;
-    if (b != b) return a == a || place_b < place_a;
-    if (largest ? b > a : b < a) return true;
-    return (join == Join::first_max || join == Join::first_min) && b == a && place_b < place_a;
-}
-
-inline uint32_t f32_bits(double value) {
-    return std::bit_cast<uint32_t>(static_cast<float>(value));
-}
-
-inline RowReduction::RowReduction(const Reduced& reduced, ScalarType type, int lanes)
-    : reduced_(reduced), type_(type) {
-    for (const Accumulator& by : reduced.accumulators) {
-        const std::vector<Cell> start(static_cast<size_t>(lanes), neutral(by));
-        growing_.push_back({by, start, start});
+    static constexpr ScalarType F = ScalarType::f32;
+    static double real(uint32_t bits) { return std::bit_cast<float>(bits); }
+    static uint32_t f32_bits(double value) {
+        return std::bit_cast<uint32_t>(static_cast<float>(value));
     }
-}
-
-inline RowReduction::Cell RowReduction::neutral(const Accumulator& by) {
-    const double value = by.neutral();
-    return by.type == ScalarType::f32 ? Cell{.real = value}
-                                      : Cell{.whole = static_cast<int32_t>(value)};
-}
-
-inline RowReduction::Cell RowReduction::joined(const Accumulator& by, bool in_f64, const Cell& a,
-                                               const Cell& b) {
-    const auto rounded = [&](double exact) {
-        return Cell{.real = in_f64 ? exact : static_cast<double>(static_cast<float>(exact))};
-    };
-    const auto wrapped = [](int64_t exact) { return Cell{.whole = static_cast<int32_t>(exact)}; };
-    const bool is_float = by.type == ScalarType::f32;
-    if (by.join == Join::add)
-        return is_float ? rounded(a.real + b.real) : wrapped(int64_t{a.whole} + b.whole);
-    if (by.join == Join::mul)
-        return is_float ? rounded(a.real * b.real) : wrapped(int64_t{a.whole} * b.whole);
-    const bool b_wins = is_float ? wins(by.join, a.real, b.real, a.place, b.place)
-                                 : wins(by.join, a.whole, b.whole, a.place, b.place);
-    return b_wins ? b : a;
-}
-
-inline void RowReduction::take(uint32_t bits, int64_t e, int64_t place) {
-    for (Growing& own : growing_) {
-        const auto count = static_cast<int64_t>(own.lanes.size());
-        if (e % (count * kChain) == 0) end_chains(own);
-        Cell cell{.real = static_cast<double>(std::bit_cast<float>(bits)),
-                  .whole = static_cast<int32_t>(bits),
-                  .place = static_cast<int32_t>(place)};
-        if (own.by.squares) cell.real *= cell.real;
-        const auto lane = static_cast<size_t>(e % count);
-        Cell& to = own.by.chains ? own.chains[lane] : own.lanes[lane];
-        to = joined(own.by, own.by.wide && !own.by.chains, to, cell);
+    size_t lane(size_t i) const {
+        return static_cast<size_t>(static_cast<int64_t>(i) % run_ % lanes_);
     }
-}
-
-inline void RowReduction::end_chains(Growing& own) {
-    for (size_t lane = 0; lane < own.lanes.size(); ++lane) {
-        own.lanes[lane] = joined(own.by, own.by.wide, own.lanes[lane], own.chains[lane]);
-        own.chains[lane] = neutral(own.by);
+    // Lane j takes lane j + half, until one is left.
+    template <class T, class Join>
+    T joined(std::vector<T> lanes, const Join& join) const {
+        for (size_t half = lanes.size() / 2; half > 0; half /= 2)
+            for (size_t j = 0; j < half; ++j) lanes[j] = join(lanes[j], lanes[j + half]);
+        return lanes[0];
     }
-}
 
-inline RowReduction::Cell RowReduction::all(Growing& own) {
-    end_chains(own);
-    for (size_t half = own.lanes.size() / 2; half > 0; half /= 2)
-        for (size_t lane = 0; lane < half; ++lane)
-            own.lanes[lane] = joined(own.by, own.by.wide, own.lanes[lane], own.lanes[lane + half]);
-    return own.lanes[0];
-}
-
-inline uint32_t RowReduction::result(double elements) {
-    const Cell cell = all(growing_[0]);
-    switch (reduced_.finish) {
-        case Finish::place: return static_cast<uint32_t>(cell.place);
-        case Finish::mean: return f32_bits(cell.real / elements);
-        case Finish::variance: {
-            const double mean = cell.real / elements,
-                         variance = all(growing_[1]).real / elements - mean * mean;
-            return f32_bits(variance < 0 ? 0 : variance);
+    // Eight of a lane are added in f32, and these sums in f64.
+    double sum(const std::vector<uint32_t>& row) const {
+        std::vector<double> lanes(static_cast<size_t>(lanes_)), chains(lanes.size());
+        for (size_t i = 0; i < row.size(); ++i) {
+            if (static_cast<int64_t>(i) % run_ % (8 * lanes_) == 0)
+                for (size_t j = 0; j < lanes.size(); ++j) lanes[j] += std::exchange(chains[j], 0.0);
+            double& chain = chains[lane(i)];
+            chain = static_cast<float>(chain + real(row[i]));
         }
-        case Finish::value: break;
+        for (size_t j = 0; j < lanes.size(); ++j) lanes[j] += chains[j];
+        return joined(lanes, std::plus());
     }
-    if (type_ == ScalarType::f32) return f32_bits(cell.real);
-    if (type_ == ScalarType::i32) return static_cast<uint32_t>(cell.whole);
-    // Of no truths at all none is true, and none is false.
-    return reduced_.accumulators[0].join == Join::max ? cell.whole > 0 : cell.whole != 0;
-}
+    template <class Term>
+    double sum_in_f64(const std::vector<uint32_t>& row, const Term& term) const {
+        std::vector<double> lanes(static_cast<size_t>(lanes_));
+        for (size_t i = 0; i < row.size(); ++i) lanes[lane(i)] += term(real(row[i]));
+        return joined(lanes, std::plus());
+    }
+    double product(const std::vector<uint32_t>& row) const {
+        std::vector<double> lanes(static_cast<size_t>(lanes_), 1.0);
+        for (size_t i = 0; i < row.size(); ++i) lanes[lane(i)] *= real(row[i]);
+        return joined(lanes, std::multiplies());
+    }
+    template <class Join>
+    static uint32_t whole(const std::vector<uint32_t>& row, uint32_t start, const Join& join) {
+        return std::accumulate(row.begin(), row.end(), start, join);  // which wraps
+    }
+
+    // The best value, or the first NaN, and the first place that has it. Of zeros, whose signs may
+    // differ, the first of a lane, and then that of the lower lane.
+    template <class Better>
+    std::pair<uint32_t, uint32_t> best(const std::vector<uint32_t>& row) const {
+        constexpr bool kLargest = std::is_same_v<Better, std::greater<>>;
+        const auto value = [&](uint32_t bits) {
+            return type_ == F ? real(bits) : static_cast<double>(static_cast<int32_t>(bits));
+        };
+        const auto wins = [&](uint32_t a, uint32_t b) {  // over what came before
+            const double x = value(a), y = value(b);
+            return std::isnan(x) || std::isnan(y) ? !std::isnan(y) : Better()(x, y);
+        };
+        const uint32_t neutral = type_ == F ? f32_bits(kLargest ? -INFINITY : INFINITY)
+                                 : type_ == ScalarType::b1 ? !kLargest
+                                 : kLargest                ? uint32_t{1} << 31
+                                                           : ~(uint32_t{1} << 31);
+        std::vector<uint32_t> lanes(static_cast<size_t>(lanes_), neutral);
+        size_t place = 0;
+        for (size_t i = 0; i < row.size(); ++i) {
+            if (wins(row[i], lanes[lane(i)])) lanes[lane(i)] = row[i];
+            if (wins(row[i], row[place])) place = i;
+        }
+        const uint32_t most =
+            joined(lanes, [&](uint32_t a, uint32_t b) { return wins(b, a) ? b : a; });
+        return {most, static_cast<uint32_t>(place)};
+    }
+
+    const ScalarType type_;
+    const int64_t run_;
+    const int lanes_;
+};
 
 inline uint32_t load(runtime::DType dtype, const void* data, int64_t index) {
     const size_t bytes = runtime::size_of(dtype);
@@ -171,8 +164,7 @@ public:
             });
             return;
         }
-        const RowPlan plan = row_plan_of(kernel_);
-        over(0, static_cast<size_t>(kernel_.kept()), [&] { run_row(plan); });
+        over(0, static_cast<size_t>(kernel_.kept()), [&] { run_row(); });
     }
 
 private:
@@ -214,11 +206,23 @@ private:
     void evaluate_all() {
         for (int id = 0; id < kernel_.program.size(); ++id) evaluate_one(id);
     }
+    // These, and what they are made of.
+    void evaluate_needed(const std::vector<int>& roots) {
+        std::vector<bool> needed(values_.size());
+        for (const int root : roots) needed[static_cast<size_t>(root)] = true;
+        for (int id = kernel_.program.size(); id-- > 0;)
+            for (int k = 0; k < runtime::arity_of(kernel_.program[id].op); ++k)
+                if (needed[static_cast<size_t>(id)])
+                    needed[static_cast<size_t>(kernel_.program[id].args[k])] = true;
+        for (int id = 0; id < kernel_.program.size(); ++id)
+            if (needed[static_cast<size_t>(id)]) evaluate_one(id);
+    }
     void evaluate_one(int id) {
         const runtime::ScalarInst& inst = kernel_.program[id];
         if (inst.op == runtime::ScalarOp::constant) values_[id] = inst.bits;
         else if (inst.op != runtime::ScalarOp::input) values_[id] = evaluated(inst);
-        else if (const int r = reduction_read_by(kernel_, id); r >= 0) values_[id] = reduced_[r];
+        else if (inst.bits >= kernel_.inputs.size())
+            values_[id] = reduced_[inst.bits - kernel_.inputs.size()];
         else values_[id] = read_input(inst.bits);
     }
 
@@ -229,31 +233,53 @@ private:
         return evaluate(inst.op, kernel_.program[taken].type, inst.narrow_to, v);
     }
 
-    void run_row(const RowPlan& plan) {
-        for (const RowWalk& walk : plan.walks) {
-            std::fill(index_.begin() + kernel_.kept(), index_.end(), 0);
-            for (const int id : walk.row) evaluate_one(id);
-            if (walk.walks()) run_walk(walk, plan.lanes);
-        }
+    // As often as it takes: a reduction's elements may need the results of others.
+    void run_row() {
+        std::vector<bool> is_known(reduced_.size());
+        for (size_t known = 0; known < reduced_.size();)
+            for (size_t r = 0; r < reduced_.size(); ++r)
+                if (!is_known[r] && can_be_computed(kernel_.reductions[r].arg, is_known)) {
+                    reduce(r);
+                    is_known[r] = true;
+                    ++known;
+                }
+        over_row([&] { store_all(false); });
         std::fill(index_.begin() + kernel_.kept(), index_.end(), 0);
-        for (const size_t k : plan.outputs) store_one(k);
+        store_all(true);
+    }
+    template <class Body>
+    void over_row(const Body& body) {
+        over(static_cast<size_t>(kernel_.kept()), rank_, body);
     }
 
-    void run_walk(const RowWalk& walk, int lanes) {
-        std::vector<RowReduction> reductions;
-        for (const Reduced& reduced : walk.reductions)
-            reductions.emplace_back(reduced, kernel_.program[reduced.arg].type, lanes);
-        int64_t place = 0;
-        over(static_cast<size_t>(kernel_.kept()), rank_, [&] {
-            for (const int id : walk.elements) evaluate_one(id);
-            for (const size_t k : walk.outputs) store_one(k);
-            for (size_t r = 0; r < reductions.size(); ++r)
-                reductions[r].take(values_[walk.reductions[r].arg], index_.back(), place);
-            ++place;
+    bool can_be_computed(int id, const std::vector<bool>& is_known) const {
+        const runtime::ScalarInst& inst = kernel_.program[id];
+        if (inst.op == runtime::ScalarOp::input && inst.bits >= kernel_.inputs.size())
+            return is_known[inst.bits - kernel_.inputs.size()];
+        for (int k = 0; k < runtime::arity_of(inst.op); ++k)
+            if (!can_be_computed(inst.args[k], is_known)) return false;
+        return true;
+    }
+
+    void reduce(size_t r) {
+        const auto [kind, arg] = kernel_.reductions[r];
+        std::vector<uint32_t> row;
+        over_row([&] {
+            evaluate_needed({arg});
+            row.push_back(values_[arg]);
         });
-        for (size_t r = 0; r < reductions.size(); ++r)
-            reduced_[walk.reductions[r].reduction] =
-                reductions[r].result(static_cast<double>(place));
+        const int lanes = kernel_.lanes == Lanes::last ? 16 : 1;
+        reduced_[r] =
+            RowReduction(kernel_.program[arg].type, launch_.extents.back(), lanes).of(kind, row);
+    }
+
+    void store_all(bool per_row) {
+        std::vector<int> roots;
+        for (size_t k = 0; k < kernel_.outputs.size(); ++k)
+            if (kernel_.outputs[k].per_row == per_row) roots.push_back(kernel_.results[k]);
+        evaluate_needed(roots);
+        for (size_t k = 0; k < kernel_.outputs.size(); ++k)
+            if (kernel_.outputs[k].per_row == per_row) store_one(k);
     }
 
     void store_one(size_t k) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/backends/gpu_cases.h"
 #include "tests/codegen/element_walk.h"
 #include "tests/codegen/random_kernels.h"
 #include "tests/codegen/reduction_bits.h"
@@ -73,6 +74,27 @@ TEST(Loops, OfRowsAndColumnsDoWhatAWalkOverElementsDoes) {
     for (uint64_t seed = 0; seed < 60; ++seed) {
         Case c = random_reduction_case(seed);
         for (const int width : {4, 8, 16}) expect_the_walk(c, width, true, 1 + seed % 3, seed);
+    }
+}
+
+// Rows as long as chains and groups, columns beyond one block, empty ones; every kind of reduction
+// of f32, i32 and b1, and elements that need a row's result.
+TEST(Loops, OfEveryReductionDoWhatAWalkOverElementsDoes) {
+    for (const bool kept_last : {false, true})
+        for (const auto& [rows, length] :
+             {std::pair{3, 1}, {2, 15}, {3, 64}, {2, 129}, {5, 300}, {70, 33}, {800, 3}, {4, 0}}) {
+            Case c = all_reductions_case(runtime::DType::f32, rows, length, kept_last);
+            for (const int width : {4, 8, 16})
+                expect_the_walk(c, width, true, 1 + rows % 3, static_cast<uint64_t>(length));
+        }
+}
+
+TEST(Loops, OfASoftmaxDoWhatAWalkOverElementsDoes) {
+    for (const int64_t length : {1, 15, 64, 129, 3000}) {
+        Case c = softmax_case(3, length);
+        c.kernel = expand_math(c.kernel);
+        for (const int width : {4, 8, 16})
+            expect_the_walk(c, width, true, 2, static_cast<uint64_t>(length));
     }
 }
 
@@ -152,7 +174,23 @@ TEST(LoopsVerifier, RefusesWhatIsUnsound) {
         EXPECT_NE(message.find(part), std::string::npos) << body << "\n" << message;
     };
     EXPECT_EQ(why_not("loops\nv0: f32* = parameter\nv1: f32x4 = load #0 v0\nstore #0 v0 v1\n"), "");
-    expect("v2: f32 = compute add v1 v1\nv3: i32 = compute add 0x1:i32x4 0x1:i32x4\n", "one type");
+    expect("v2: f32 = compute add v1 v1\n", "another type");
+    expect("v2: i32x4 = compute add 0x1:i32x4 0x1:f32x4\n", "one type");
+    expect("v2: f32 = compute select 0x1:f32 0x0:f32 0x1:f32\n", "one type");
+    expect("v2: f32 = compute input\n", "other operands");
+    expect("v2: i32 = fence 0x1:f32\n", "gives what it takes");
+    expect("v2: i32 = convert 0x1:f32\n", "takes a number");
+    expect("v2: i32 = shorten f16 0x1:f32\n", "between memory and registers");
+    expect("v2: f32x-3 = load #0 v0\n", "without lanes");
+    expect("lanes\n", "gives one value");
+    expect("v2: f32 = store #0 v0 0x0:f32\n", "gives nothing");
+    expect("v2: f32x4 = load #6 v0\n", "a pointer to what it gives");
+    expect("v2: f32 = load #0 0x0:f32*\n", "constant");
+    expect("v2: i32 = thread #77\n", "a place of a thread");
+    expect("loop v2 = 0:index to v1 by 0:index {\n}\n", "never ends");
+    expect("if 0x1:b1 {\n} else garbage\n}\n", "expected '{'");
+    expect("loop v2 = 0:index to v1 by 1:index {\nyield\nv3: index = compute add v1 v1\n}\n",
+           "expected '}'");
     expect("v2: f64 = load #0 v0\n", "a pointer to what it gives");
     expect("v2: f32x4 = load #0 v0 0x1:b1x8\n", "and a mask");
     expect("store #0 v0 0x0:i32\n", "what is stored there");
