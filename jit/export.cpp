@@ -151,19 +151,18 @@ private:
     }
 
     // An op that stands in no record.
-    ValueId added(std::string_view op_name, Attrs attrs, ValueId input, std::string line = {}) {
-        const OpDef& op = runtime::find_op(op_name);
+    ValueId added(const OpDef& op, Attrs attrs, ValueId input, std::string line = {}) {
         const Type type = runtime::infer({op, attrs, {&graph_.type(input), 1}})[0];
         Node node{.op = &op, .attrs = std::move(attrs), .inputs = {input}};
         node.where = NotedName{.node = type_name_of(op), .line = std::move(line)}.where();
         return graph_.add(std::move(node), {&type, 1})[0];
     }
 
-    ValueId extents_of(RecordId id) { return added("shape_of", {}, id_of(id)); }
+    ValueId extents_of(RecordId id) { return added(ops::shape_of(), {}, id_of(id)); }
 
     ValueId with_fixed_batch(ValueId input) {
-        return added("fixed_batch", {graph_.type(input).shape[0], version_.batch_read_at}, input,
-                     version_.batch_read_at);
+        return added(ops::fixed_batch(), {graph_.type(input).shape[0], version_.batch_read_at},
+                     input, version_.batch_read_at);
     }
 
     // Constants, and tensors from outside that are baked in.

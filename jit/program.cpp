@@ -6,7 +6,7 @@
 #include "runtime/core/side_stream.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/error.h"
-#include "runtime/host/nvtx.h"
+#include "runtime/host/profiler_range.h"
 #include "runtime/host/user_line.h"
 
 namespace megjit::jit {
@@ -231,7 +231,7 @@ void Program::patch(const Call& call) {
 void Program::enqueue_named(const ProgramLayout::Step& step, runtime::Stream& stream) {
     const Node& node = prepared_.node(step.node);
     const std::string& name = name_of(node);
-    const runtime::NvtxRange range(name);
+    const runtime::ProfilerRange range(name);
     stream.name_next(name, node.where);
     enqueue(prepared_, step, operands_.data() + step.first_operand, arena_, stream);
 }
@@ -286,7 +286,7 @@ std::vector<TensorRef> Program::outputs_of(const Call& call) {
 
 std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     const runtime::Turn::Held turn = turn_.take();
-    const runtime::NvtxRange range(function_);
+    const runtime::ProfilerRange range(function_);
     if (graph().prologue) bind(inputs);
     // Everything that can fail for want of memory comes before the first kernel.
     if (operands_.empty()) resolve_operands();

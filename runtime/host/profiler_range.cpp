@@ -1,4 +1,4 @@
-#include "runtime/host/nvtx.h"
+#include "runtime/host/profiler_range.h"
 
 #include <dlfcn.h>
 
@@ -58,10 +58,10 @@ bool is_watched() {
 
 }  // namespace
 
-NvtxRange::NvtxRange(const std::string& name) {
+ProfilerRange::ProfilerRange(const std::string& name) {
     if (is_watched()) core.push(name.c_str());
 }
-NvtxRange::~NvtxRange() {
+ProfilerRange::~ProfilerRange() {
     if (is_watched()) core.pop();
 }
 
