@@ -303,9 +303,6 @@ OwningOpRef<ModuleOp> emit_gpu(MLIRContext& context, const KernelIR& kernel, con
     SmallVector<Type> parameters;
     for (const int id : function.parameters)
         parameters.push_back(emitter.scalars().type_of(function.type_of(id)));
-    if (parameters.size() > codegen::kMaxGpuParameters)
-        throw runtime::DeviceError(cat("MLIR: a kernel has ", parameters.size(),
-                                       " parameters; a GPU takes ", codegen::kMaxGpuParameters));
     OwningOpRef<ModuleOp> module = ModuleOp::create(b.getLoc());
     (*module)->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), b.getUnitAttr());
     b.setInsertionPointToStart(module->getBody());

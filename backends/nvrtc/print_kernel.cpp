@@ -301,9 +301,6 @@ std::string_view prelude() {
 
 std::string print_kernel(const KernelIR& kernel, const GpuPlan& plan, std::string_view entry) {
     const Function function = loops_of(kernel, {.width = plan.vector, .gpu = plan});
-    if (function.parameters.size() > codegen::kMaxGpuParameters)
-        throw runtime::DeviceError(cat("NVRTC: a kernel has ", function.parameters.size(),
-                                       " parameters; a GPU takes ", codegen::kMaxGpuParameters));
     return Printer(function).run(plan, entry);
 }
 

@@ -142,7 +142,11 @@ Function loops_of(const KernelIR& kernel, const Target& wanted) {
     Frame frame(b, kernel, target);
     if (target.gpu) {
         kernel.reduced == 0 ? write_team_elements(frame) : write_team_rows(frame);
-        return sound(b.finish());
+        Function function = sound(b.finish());
+        if (const size_t count = function.parameters.size(); count > kMaxGpuParameters)
+            throw runtime::DeviceError(runtime::cat(
+                "a kernel has ", count, " parameters; a GPU takes ", kMaxGpuParameters));
+        return function;
     }
     // Nothing to do: touch no operand, not even a broadcast one.
     Value some = b.less(frame.lo, frame.hi);
