@@ -9,6 +9,7 @@ cache has a fixed size, and a step writes at a place that is a tensor: all lette
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import numpy as np
@@ -155,7 +156,7 @@ def main() -> None:
     print(f"loss {losses[0]:.2f} at first, {np.mean(losses[-10:]):.2f} at last; guessing has {np.log(len(alphabet)):.2f}")
 
     text, extend = write(net, alphabet, START, 80)
-    print("it writes:", repr(text))
+    print("it writes:", json.dumps(text, ensure_ascii=False))
     # With the cache and without it the network says the same.
     whole = net(mge.tensor([[alphabet.index(letter) for letter in text[:-1]]])).numpy()[0, -1]
     caches = net.empty_caches()
