@@ -22,8 +22,6 @@ namespace megjit::codegen {
 
 constexpr int kRowLanes = 16;
 constexpr int kChain = 8;
-// A body of so many instructions stands in the code kChain times, and chains need no loop.
-constexpr size_t kShortBody = 8;
 
 enum class Join : uint8_t {
     add,
@@ -70,7 +68,6 @@ struct RowWalk {
     std::vector<Reduced> reductions;  // complete after it
     std::vector<size_t> outputs;  // of elements, stored in it
     bool walks() const { return !reductions.empty() || !outputs.empty(); }
-    bool is_short() const { return elements.size() <= kShortBody; }
     bool operator==(const RowWalk&) const = default;
 };
 

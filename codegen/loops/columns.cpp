@@ -14,9 +14,8 @@
 namespace megjit::codegen::loops {
 namespace {
 
-// Units that walk together: their accumulators stay in the L1 cache; what several walks read, in
-// the L2 cache.
-constexpr int64_t kMostTogether = 16, kStackBytes = 16384, kCachedElements = int64_t{1} << 17;
+// Of units that walk together; what several walks read stays in the L2 cache.
+constexpr int64_t kStackBytes = 16384, kCachedElements = int64_t{1} << 17;
 
 class ColumnWriter {
 public:
@@ -30,7 +29,7 @@ public:
             bytes += 16 * static_cast<int64_t>(walk.reductions.size()) +
                      4 * static_cast<int64_t>(walk.row.size());
         together_ = std::clamp<int64_t>(kStackBytes / std::max<int64_t>(bytes * kColumnBlock, 1), 1,
-                                        kMostTogether);
+                                        frame.target.schedule.units_together);
     }
 
     void write() {
@@ -113,7 +112,7 @@ private:
                     return Values();
                 });
             Value rest = b_.index(0);
-            if (walk.is_short()) {
+            if (static_cast<int>(walk.elements.size()) <= f_.target.schedule.short_body) {
                 rest = b_.sub(run.length, b_.mod(run.length, b_.index(kChain)));
                 b_.loop(b_.index(0), rest, kChain, {}, [&](Value first, const Values&) {
                     const std::vector<Values> there = rows_from(run, first, kChain);

@@ -89,7 +89,7 @@ private:
         const Values bases = f_.gathered(start);
         const int width = f_.width;
         f_.evaluate(uniform_, bases, {from}, values_);
-        if (f_.kernel.program.size() >= static_cast<int>(kLongBody)) {
+        if (f_.kernel.program.size() >= f_.target.schedule.long_body) {
             b_.loop(from, to, width, {}, [&](Value at, const Values&) {
                 write_piece(bases, f_.either(at, b_.sub(to, at)));
                 return Values();
@@ -118,10 +118,6 @@ private:
     std::vector<size_t> outputs_;
 };
 
-// From this many instructions on the results of one are waited for longer than the next vector's
-// work takes: two registers go through the body together.
-constexpr int kLongChain = 24;
-
 }  // namespace
 
 void write_elements(Frame& frame) { ElementWriter(frame).write(); }
@@ -136,7 +132,8 @@ static Function sound(Function function) {
 Function loops_of(const KernelIR& kernel, const Target& wanted) {
     Target target = wanted;
     if (target.gpu) target.width = target.gpu->vector;
-    else if (kernel.reduced == 0 && kernel.rank == 1 && kernel.program.size() >= kLongChain)
+    else if (kernel.reduced == 0 && kernel.rank == 1 &&
+             kernel.program.size() >= target.schedule.long_chain)
         target.width *= 2;
     Builder b;
     Frame frame(b, kernel, target);

@@ -9,10 +9,6 @@
 
 namespace megjit::codegen::loops {
 
-// From this many instructions on, a second copy of a body costs more to compile than a branch at
-// its loads and stores costs to run.
-constexpr size_t kLongBody = 64;
-
 // Up to one vector of elements along the lane axis.
 struct Piece {
     Value at;  // lane 0, counted from the bases

@@ -107,11 +107,24 @@ struct Function {
     const Type& type_of(int value) const { return values[static_cast<size_t>(value)].type; }
 };
 
+// What changes the time, but no bit: a tuner's to choose. Bodies are counted in instructions.
+struct Schedule {
+    int short_body = 8;  // up to here a body stands in the code once for each element of a chain
+    int vectors_at_once = 4;  // of short bodies that reduce nothing
+    int long_chain = 24;  // from here on two vectors go through an element-wise body together: the
+                          // results of one are waited for longer than the other's work takes
+    int long_body = 64;  // from here on a second copy of a body costs more to compile than a branch
+                         // at its loads and stores costs to run
+    int worth_keeping = 8;  // as many that are computed twice cost more than to store a value
+    int64_t units_together = 16;  // of columns: their accumulators stay in the L1 cache
+};
+
 // What loops are made for.
 struct Target {
     int width = 16;  // lanes of a value; on a GPU the plan's
     bool divides = true;  // integers by `compute div`; else by f64
     std::optional<GpuPlan> gpu = {};
+    Schedule schedule = {};
 };
 
 Function loops_of(const KernelIR& kernel, const Target& target);

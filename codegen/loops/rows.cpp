@@ -12,9 +12,6 @@
 namespace megjit::codegen::loops {
 namespace {
 
-constexpr int64_t kVectorsAtOnce = 4;  // of short walks that reduce nothing
-constexpr size_t kWorthKeeping = 8;  // instructions
-
 // A value of elements that a walk leaves in an output, for the next one, which stores that output,
 // to take from there: it is not computed twice.
 struct Kept {
@@ -25,7 +22,7 @@ struct Kept {
 };
 
 // The output may lie on an input: the taker reads no element of an input.
-Kept kept_value(const KernelIR& kernel, const RowPlan& plan) {
+Kept kept_value(const KernelIR& kernel, const RowPlan& plan, int worth_keeping) {
     size_t last = plan.walks.size();
     while (last-- > 1 && plan.walks[last].outputs.empty()) {}
     if (last == 0 || last >= plan.walks.size()) return {};
@@ -54,7 +51,8 @@ Kept kept_value(const KernelIR& kernel, const RowPlan& plan) {
         for (int k = 0; k < runtime::arity_of(inst.op); ++k)
             needed[static_cast<size_t>(inst.args[k])] = true;
     }
-    return taker.elements.size() - kept.elements.size() < kWorthKeeping ? Kept{} : kept;
+    const auto saved = static_cast<int>(taker.elements.size() - kept.elements.size());
+    return saved < worth_keeping ? Kept{} : kept;
 }
 
 class RowWriter {
@@ -63,7 +61,7 @@ public:
         : f_(frame),
           b_(frame.b),
           plan_(row_plan_of(frame.kernel)),
-          kept_(kept_value(frame.kernel, plan_)),
+          kept_(kept_value(frame.kernel, plan_, frame.target.schedule.worth_keeping)),
           vectors_(static_cast<size_t>(plan_.lanes / frame.width)) {}
 
     void write() {
@@ -72,6 +70,14 @@ public:
     }
 
 private:
+    const Schedule& schedule() const { return f_.target.schedule; }
+    bool is_short(const std::vector<int>& body) const {
+        return static_cast<int>(body.size()) <= schedule().short_body;
+    }
+    bool is_long(const std::vector<int>& body) const {
+        return static_cast<int>(body.size()) >= schedule().long_body;
+    }
+
     void write_row(const Values& bases) {
         values_.assign(static_cast<size_t>(f_.kernel.program.size()), Value());
         reduced_.assign(f_.kernel.reductions.size(), Value());
@@ -110,11 +116,11 @@ private:
         const int64_t width = f_.width;
         f_.for_runs(bases, {}, [&](const Frame::Run& run, const Values&) {
             Value rest = b_.index(0);
-            if (elements_of(walk).size() <= kShortBody) {
-                rest = whole(run.length, kVectorsAtOnce * width);
-                b_.loop(b_.index(0), rest, kVectorsAtOnce * width, {},
-                        [&](Value at, const Values&) {
-                    for (int64_t v = 0; v < kVectorsAtOnce; ++v)
+            if (is_short(elements_of(walk))) {
+                const int64_t at_once = schedule().vectors_at_once;
+                rest = whole(run.length, at_once * width);
+                b_.loop(b_.index(0), rest, at_once * width, {}, [&](Value at, const Values&) {
+                    for (int64_t v = 0; v < at_once; ++v)
                         write_piece(walk, run, {b_.add(at, b_.index(v * width))});
                     return Values();
                 });
@@ -138,7 +144,8 @@ private:
                 const Value end = b_.smaller(run.length, b_.add(at, b_.index(group)));
                 return write_group_by_loop(walk, reducer, run, at, end, own);
             };
-            if (!walk.is_short()) return b_.loop(b_.index(0), run.length, group, state, by_loop);
+            if (!is_short(walk.elements))
+                return b_.loop(b_.index(0), run.length, group, state, by_loop);
             const Value rest = whole(run.length, group);
             const Values after =
                 b_.loop(b_.index(0), rest, group, state, [&](Value at, const Values& own) {
@@ -183,7 +190,7 @@ private:
     // Elements first..end, of one group.
     Values write_group_by_loop(const RowWalk& walk, Reducer& reducer, const Frame::Run& run,
                                Value first, Value end, const Values& lanes) {
-        const bool is_once = walk.elements.size() >= kLongBody;
+        const bool is_once = is_long(walk.elements);
         Values state =
             together({std::vector<Values>(vectors_, reducer.start_chains()), split(lanes)});
         const Value rest = is_once ? end : b_.add(first, whole(b_.sub(end, first), plan_.lanes));
@@ -226,7 +233,7 @@ private:
                      bool may_be_none, Value end, Values& chains, Values& lanes) {
         const auto take_them = [&] {
             const Value ahead = b_.sub(end, at);
-            const Piece piece = walk.elements.size() >= kLongBody
+            const Piece piece = is_long(walk.elements)
                                     ? f_.either(at, ahead)
                                     : f_.partial(at, b_.smaller(ahead, b_.index(f_.width)));
             take(walk, reducer, run, piece, chains, lanes);

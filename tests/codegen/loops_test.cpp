@@ -27,13 +27,13 @@ std::vector<uint64_t> arguments_of(Case& c, void* const* outputs, int64_t lo, in
 }
 
 // What loops of vectors of `width` store, in one range of units for each of `parts`.
-std::vector<std::vector<char>> looped(Case& c, int width, bool divides, int64_t parts) {
+std::vector<std::vector<char>> looped(Case& c, const Target& target, int64_t parts) {
     std::vector<std::vector<char>> outputs;
     std::vector<void*> pointers;
     for (size_t k = 0; k < c.kernel.outputs.size(); ++k)
         outputs.emplace_back(c.output_bytes(k) + 1);
     for (auto& output : outputs) pointers.push_back(output.data());
-    const Function function = loops_of(c.kernel, {.width = width, .divides = divides});
+    const Function function = loops_of(c.kernel, target);
     EXPECT_EQ(fault_of(function), "");
     const int64_t all = units(c.kernel, c.launch);
     for (int64_t part = 0; part < parts; ++part)
@@ -53,7 +53,7 @@ std::vector<std::vector<char>> walked(Case& c) {
 }
 
 void expect_the_walk(Case& c, int width, bool divides, int64_t parts, uint64_t seed) {
-    const auto expected = walked(c), got = looped(c, width, divides, parts);
+    const auto expected = walked(c), got = looped(c, {.width = width, .divides = divides}, parts);
     for (size_t k = 0; k < expected.size(); ++k)
         for (size_t at = 0; at + 1 < expected[k].size();
              at += runtime::size_of(c.kernel.outputs[k].dtype))
@@ -96,6 +96,25 @@ TEST(Loops, OfASoftmaxDoWhatAWalkOverElementsDoes) {
         for (const int width : {4, 8, 16})
             expect_the_walk(c, width, true, 2, static_cast<uint64_t>(length));
     }
+}
+
+TEST(Loops, OfAnyScheduleHaveTheSameBits) {
+    const loops::Schedule schedules[] = {
+        {.short_body = 0, .vectors_at_once = 1, .long_chain = 1, .long_body = 1},
+        {.short_body = 1000, .vectors_at_once = 3, .long_chain = 1000, .long_body = 1000},
+        {.worth_keeping = 1, .units_together = 1},
+        {.worth_keeping = 1000, .units_together = 5}};
+    const auto check = [&](Case c) {
+        const auto usual = looped(c, {}, 1);
+        for (const loops::Schedule& schedule : schedules)
+            ASSERT_EQ(looped(c, {.schedule = schedule}, 2), usual) << print(c.kernel);
+    };
+    for (uint64_t seed = 0; seed < 30; ++seed) check(random_case(seed));
+    for (const bool kept_last : {false, true})
+        check(all_reductions_case(runtime::DType::f32, 70, 300, kept_last));
+    Case softmax = softmax_case(3, 300);
+    softmax.kernel = expand_math(softmax.kernel);
+    check(std::move(softmax));
 }
 
 TEST(Loops, DivideIntegersByReals) {
