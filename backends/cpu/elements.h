@@ -12,11 +12,12 @@
 #include <utility>
 
 #include "backends/cpu/cpu_device.h"
+#include "backends/cpu/executable.h"
 #include "runtime/core/device.h"
-#include "runtime/core/function_executable.h"
 #include "runtime/core/number_to_integer.h"
 #include "runtime/host/half.h"
 #include "runtime/host/parallel.h"
+#include "runtime/ops/region.h"
 
 namespace megjit::cpu {
 
@@ -25,7 +26,6 @@ using runtime::OpCall;
 using runtime::parallel_for;
 using runtime::Shape;
 using runtime::Type;
-using Prepared = std::shared_ptr<const runtime::Executable>;
 
 // --- elements -------------------------------------------------------------------------------
 
@@ -100,46 +100,13 @@ auto with_bytes(size_t bytes, Fn&& fn) {
     }
 }
 
-// --- executables ----------------------------------------------------------------------------
-
-// From a function (inputs, outputs, workspace); the rest as runtime::function_executable has it.
-template <class Run>
-Prepared executable(Run run, size_t workspace = 0, bool aliases = false,
-                    std::vector<runtime::Executable::Part> parts = {}) {
-    return runtime::function_executable(
-        [run = std::move(run)](runtime::Stream&, void* const* inputs, void* const* outputs,
-                               void* scratch) { run(inputs, outputs, scratch); },
-        workspace, aliases, std::move(parts));
-}
-
 // --- copies ---------------------------------------------------------------------------------
 
-// Moves the elements of an N-d region; strides count elements and may be negative, and 0 where
-// `from` repeats.
-struct Region {
-    int rank = 0;
-    int64_t extent[runtime::kMaxRank] = {}, from[runtime::kMaxRank] = {},
-            to[runtime::kMaxRank] = {};
-    void push(int64_t n, int64_t from_stride, int64_t to_stride) {
-        extent[rank] = n;
-        from[rank] = from_stride;
-        to[rank++] = to_stride;
-    }
-};
-Region merged(
-    const Region& region);  // without axes of extent 1, neighbours joined where they can be
+using runtime::Region;
+using runtime::Split;
+using runtime::split_at;
+
 void copy_region(const Region& merged_region, size_t element_bytes, const void* from, void* to);
 void copy_bytes(const void* from, void* to, int64_t bytes);  // in parallel
-
-// Extents before, along and behind one axis.
-struct Split {
-    int64_t outer = 1, length = 1, inner = 1;
-};
-inline Split split_at(const Shape& shape, int axis) {
-    Split s{.length = shape[axis]};
-    for (int i = 0; i < axis; ++i) s.outer *= shape[i];
-    for (int i = axis + 1; i < shape.rank(); ++i) s.inner *= shape[i];
-    return s;
-}
 
 }  // namespace megjit::cpu

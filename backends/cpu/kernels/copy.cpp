@@ -25,19 +25,19 @@ struct Cursor {
     // Starts at row `row` of the outer axes [0, axes).
     Cursor(const Region& r, int axes, int64_t row) {
         for (int i = axes - 1; i >= 0; --i) {
-            at[i] = row % r.extent[i];
-            row /= r.extent[i];
-            from += at[i] * r.from[i];
-            to += at[i] * r.to[i];
+            at[i] = row % r.axes[i].extent;
+            row /= r.axes[i].extent;
+            from += at[i] * r.axes[i].from;
+            to += at[i] * r.axes[i].to;
         }
     }
     void next(const Region& r, int axes) {
         for (int i = axes - 1; i >= 0; --i) {
-            from += r.from[i];
-            to += r.to[i];
-            if (++at[i] < r.extent[i]) return;
-            from -= r.from[i] * r.extent[i];
-            to -= r.to[i] * r.extent[i];
+            from += r.axes[i].from;
+            to += r.axes[i].to;
+            if (++at[i] < r.axes[i].extent) return;
+            from -= r.axes[i].from * r.axes[i].extent;
+            to -= r.axes[i].to * r.axes[i].extent;
             at[i] = 0;
         }
     }
@@ -63,16 +63,16 @@ void move_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t 
 template <class T>
 void copy_rows(const Region& r, const T* from, T* to) {
     const int last = r.rank - 1;
-    const int64_t n = r.extent[last];
+    const int64_t n = r.axes[last].extent;
     int64_t total = 1;
-    for (int i = 0; i < r.rank; ++i) total *= r.extent[i];
+    for (int i = 0; i < r.rank; ++i) total *= r.axes[i].extent;
     parallel_for(total, kGrainBytes / static_cast<int64_t>(sizeof(T)), 1,
                  [&](int64_t lo, int64_t hi) {
         Cursor cursor(r, last, lo / n);
         for (int64_t skip = lo % n; lo < hi; skip = 0, cursor.next(r, last)) {
             const int64_t count = std::min(n - skip, hi - lo);
-            move_row(from + cursor.from + skip * r.from[last], r.from[last],
-                     to + cursor.to + skip * r.to[last], r.to[last], count);
+            move_row(from + cursor.from + skip * r.axes[last].from, r.axes[last].from,
+                     to + cursor.to + skip * r.axes[last].to, r.axes[last].to, count);
             lo += count;
         }
     });
@@ -99,10 +99,11 @@ void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, in
 
 // The axis along which `from` is contiguous while `to` is not; -1 when tiles would not help.
 int tile_axis(const Region& r) {
-    if (r.rank < 2 || r.to[r.rank - 1] != 1 || r.from[r.rank - 1] == 1 || r.from[r.rank - 1] == 0)
+    if (r.rank < 2 || r.axes[r.rank - 1].to != 1 || r.axes[r.rank - 1].from == 1 ||
+        r.axes[r.rank - 1].from == 0)
         return -1;
     for (int i = 0; i + 1 < r.rank; ++i)
-        if (r.from[i] == 1) return i;
+        if (r.axes[i].from == 1) return i;
     return -1;
 }
 
@@ -111,10 +112,10 @@ void copy_tiles(const Region& r, int axis, const T* from, T* to) {
     const int last = r.rank - 1;
     Region outer;
     for (int i = 0; i < last; ++i)
-        if (i != axis) outer.push(r.extent[i], r.from[i], r.to[i]);
+        if (i != axis) outer.push(r.axes[i].extent, r.axes[i].from, r.axes[i].to);
     int64_t outers = 1;
-    for (int i = 0; i < outer.rank; ++i) outers *= outer.extent[i];
-    const int64_t ps = r.extent[axis], qs = r.extent[last];
+    for (int i = 0; i < outer.rank; ++i) outers *= outer.axes[i].extent;
+    const int64_t ps = r.axes[axis].extent, qs = r.axes[last].extent;
     const int64_t p_tiles = (ps + kTile - 1) / kTile, q_tiles = (qs + kTile - 1) / kTile,
                   tiles = p_tiles * q_tiles;
     const int64_t tile_bytes =
@@ -124,9 +125,9 @@ void copy_tiles(const Region& r, int axis, const T* from, T* to) {
         for (int64_t part = lo; part < hi; ++part) {
             const Cursor cursor(outer, outer.rank, part / tiles);
             const int64_t p = part % tiles / q_tiles * kTile, q = part % tiles % q_tiles * kTile;
-            transpose_tile(from + cursor.from + q * r.from[last] + p, r.from[last],
-                           to + cursor.to + p * r.to[axis] + q, r.to[axis], std::min(kTile, ps - p),
-                           std::min(kTile, qs - q));
+            transpose_tile(from + cursor.from + q * r.axes[last].from + p, r.axes[last].from,
+                           to + cursor.to + p * r.axes[axis].to + q, r.axes[axis].to,
+                           std::min(kTile, ps - p), std::min(kTile, qs - q));
         }
     });
 }
@@ -141,32 +142,12 @@ void copy_bytes(const void* from, void* to, int64_t bytes) {
     });
 }
 
-Region merged(const Region& region) {
-    Region r;
-    for (int i = 0; i < region.rank; ++i) {
-        const int64_t n = region.extent[i];
-        if (n == 1) continue;
-        const int last = r.rank - 1;
-        if (last >= 0 && r.from[last] == region.from[i] * n && r.to[last] == region.to[i] * n) {
-            r.extent[last] *= n;
-            r.from[last] = region.from[i];
-            r.to[last] = region.to[i];
-        } else {
-            r.push(n, region.from[i], region.to[i]);
-        }
-    }
-    if (r.rank == 0) r.push(1, 1, 1);
-    return r;
-}
-
-// Of a merged region: neither side has gaps.
-static bool is_block(const Region& r) { return r.rank == 1 && r.from[0] == 1 && r.to[0] == 1; }
-
 void copy_region(const Region& r, size_t element_bytes, const void* from, void* to) {
     for (int i = 0; i < r.rank; ++i)
-        if (r.extent[i] == 0) return;
-    if (is_block(r)) {
-        if (from != to) copy_bytes(from, to, r.extent[0] * static_cast<int64_t>(element_bytes));
+        if (r.axes[i].extent == 0) return;
+    if (r.is_block()) {
+        if (from != to)
+            copy_bytes(from, to, r.axes[0].extent * static_cast<int64_t>(element_bytes));
         return;
     }
     const int axis = tile_axis(r);
@@ -197,7 +178,7 @@ Prepared prepare_broadcast_to(const OpCall& call, std::span<const Type> outputs)
         const int j = i - (y.rank() - x.rank());
         r.push(y[i], j < 0 || x[j] == 1 ? 0 : from[j], to[i]);
     }
-    r = merged(r);
+    r = r.merged();
     const size_t bytes = size_of(call.inputs[0].dtype);
     return executable(
         [=](void* const* in, void* const* out, void*) { copy_region(r, bytes, in[0], out[0]); });
@@ -210,7 +191,7 @@ Prepared prepare_transpose(const OpCall& call, std::span<const Type> outputs) {
     Region r;
     for (int i = 0; i < outputs[0].rank(); ++i)
         r.push(outputs[0].shape[i], from[static_cast<size_t>(perm[static_cast<size_t>(i)])], to[i]);
-    r = merged(r);
+    r = r.merged();
     const size_t bytes = size_of(call.inputs[0].dtype);
     return executable(
         [=](void* const* in, void* const* out, void*) { copy_region(r, bytes, in[0], out[0]); });
@@ -237,11 +218,11 @@ Prepared prepare_slice(const OpCall& call, std::span<const Type> outputs) {
     Region r;
     for (int i : codegen::memory_order(outputs[0].layout, outputs[0].rank()))
         r.push(outputs[0].shape[i], w.strides[static_cast<size_t>(i)], to[static_cast<size_t>(i)]);
-    r = merged(r);
+    r = r.merged();
     const size_t bytes = size_of(call.inputs[0].dtype);
     if (outputs[0].numel() == 0) return executable([](void* const*, void* const*, void*) {});
     std::vector<runtime::Executable::Part> parts;
-    if (is_block(r)) parts.push_back({.offset = static_cast<size_t>(w.begin) * bytes});
+    if (r.is_block()) parts.push_back({.offset = static_cast<size_t>(w.begin) * bytes});
     return executable([=](void* const* in, void* const* out, void*) {
         copy_region(r, bytes, at(in[0], w.begin, bytes), out[0]);
     }, 0, false, std::move(parts));
@@ -254,7 +235,7 @@ Prepared prepare_slice_set(const OpCall& call, std::span<const Type>) {
     Region r;
     for (int i = 0; i < x.rank(); ++i)
         r.push(value.shape[i], from[static_cast<size_t>(i)], w.strides[static_cast<size_t>(i)]);
-    r = merged(r);
+    r = r.merged();
     const size_t bytes = size_of(x.dtype);
     const auto all = static_cast<int64_t>(x.bytes());
     const bool any = value.numel() > 0;
@@ -287,7 +268,7 @@ Prepared prepare_concat(const OpCall& call, std::span<const Type> outputs) {
             Region r;
             r.push(whole.outer, lengths[k], whole.length * whole.inner);
             r.push(lengths[k], 1, 1);
-            copy_region(merged(r), bytes, in[k], at(out[0], begin, bytes));
+            copy_region(r.merged(), bytes, in[k], at(out[0], begin, bytes));
         }
     }, 0, false, std::move(parts));
 }

@@ -70,7 +70,7 @@ Access plan_access(const OpCall& call, size_t first) {
             one.from.push(places[i], j < 0 || index[j] == 1 ? 0 : from[static_cast<size_t>(j)],
                           to[static_cast<size_t>(i)]);
         }
-        one.from = merged(one.from);
+        one.from = one.from.merged();
         a.indices.push_back(one);
         mask |= 1u << axis;
         last = std::max(last, axis);
@@ -103,14 +103,15 @@ void resolve(const Access& a, void* const* indices, int64_t* offsets) {
         parallel_for(a.places, 65536, 1, [&](int64_t lo, int64_t hi) {
             if (one.from.rank == 1) {
                 for (int64_t i = lo; i < hi; ++i)
-                    offsets[i] += wrapped(index[i * one.from.from[0]], one.extent) * one.stride;
+                    offsets[i] +=
+                        wrapped(index[i * one.from.axes[0].from], one.extent) * one.stride;
                 return;
             }
             for (int64_t i = lo; i < hi; ++i) {
                 int64_t left = i, at = 0;
                 for (int d = one.from.rank - 1; d >= 0; --d) {
-                    at += left % one.from.extent[d] * one.from.from[d];
-                    left /= one.from.extent[d];
+                    at += left % one.from.axes[d].extent * one.from.axes[d].from;
+                    left /= one.from.axes[d].extent;
                 }
                 offsets[i] += wrapped(index[at], one.extent) * one.stride;
             }
@@ -121,8 +122,8 @@ void resolve(const Access& a, void* const* indices, int64_t* offsets) {
 int64_t rest_offset(const Region& rest, int64_t index) {
     int64_t offset = 0;
     for (int d = rest.rank - 1; d >= 0; --d) {
-        offset += index % rest.extent[d] * rest.from[d];
-        index /= rest.extent[d];
+        offset += index % rest.axes[d].extent * rest.axes[d].from;
+        index /= rest.axes[d].extent;
     }
     return offset;
 }
@@ -278,8 +279,8 @@ Along plan_along(const OpCall& call) {
             .push(index[i], from[static_cast<size_t>(i)], to[static_cast<size_t>(i)]);
         (i < axis ? a.outers : a.inners) *= index[i];
     }
-    a.outer = merged(a.outer);
-    a.inner = merged(a.inner);
+    a.outer = a.outer.merged();
+    a.inner = a.inner.merged();
     return a;
 }
 
@@ -291,7 +292,7 @@ void for_lines(const Along& a, const int32_t* index, int64_t lo, int64_t hi, con
                       last = std::min(a.inners, first + hi - lo);
         const int64_t x_base = rest_offset(a.outer, o), index_base = o * a.length * a.inners;
         if (a.inner.rank == 1) {
-            const int64_t step = a.inner.extent[0] == 1 ? 0 : a.inner.from[0];
+            const int64_t step = a.inner.axes[0].extent == 1 ? 0 : a.inner.axes[0].from;
             for (int64_t j = 0; j < a.length; ++j)
                 for (int64_t i = first; i < last; ++i) {
                     const int64_t at = index_base + j * a.inners + i;

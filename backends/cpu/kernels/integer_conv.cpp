@@ -207,7 +207,7 @@ IntegerPack prepare_integer_pack(const OpCall& call, std::span<const Type> outpu
     const int64_t panel = panel_channels(), panels = (s.oc + panel - 1) / panel;
     const int64_t numel =
         s.is_depthwise() ? s.groups * s.taps() : s.groups * panels * s.pairs() * panel * 2;
-    return {make_kernel([s, panel](void* const* in, void* const* out, void*) {
+    return {executable([s, panel](void* const* in, void* const* out, void*) {
         pack(s, panel, static_cast<const int8_t*>(in[0]), static_cast<int16_t*>(out[0]));
     }),
             static_cast<size_t>(numel) * sizeof(int16_t)};

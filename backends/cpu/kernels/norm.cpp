@@ -164,10 +164,10 @@ Prepared prepare_batch_norm(const OpCall& call, std::span<const Type> outputs) {
     if (x.numel() == 0) return make_zeros(outputs);
     BatchForward run{.s = BatchShape(x), .normalizes = call.op.name == "batch_norm"};
     if (run.normalizes) run.eps = static_cast<float>(call.real("eps"));
-    if (!run.s.by_rows) return make_kernel(run);
+    if (!run.s.by_rows) return executable(run);
     run.sums = ColumnSums(run.s.count(), run.s.c);
     run.sum_bytes = run.sums.workspace_bytes();
-    return make_kernel(run, run.sum_bytes + static_cast<size_t>(run.s.c) * sizeof(float));
+    return executable(run, run.sum_bytes + static_cast<size_t>(run.s.c) * sizeof(float));
 }
 
 // The sums over a batch that are the gradients of scale and bias, and, if there is a `dx` to write,
@@ -245,10 +245,10 @@ Prepared prepare_batch_norm_grad(const OpCall& call, std::span<const Type> outpu
     BatchBackward run{.s = BatchShape(x),
                       .eps = static_cast<float>(call.real("eps")),
                       .writes_dx = call.op.name == "batch_norm_grad"};
-    if (!run.s.by_rows) return make_kernel(run);
+    if (!run.s.by_rows) return executable(run);
     run.sums = ColumnSums(run.s.count(), run.s.c);
     run.sum_bytes = run.sums.workspace_bytes();
-    return make_kernel(run, run.sum_bytes + static_cast<size_t>(3 * run.s.c) * sizeof(float));
+    return executable(run, run.sum_bytes + static_cast<size_t>(3 * run.s.c) * sizeof(float));
 }
 
 // ---- layer_norm: groups are the rows of [rows, c] ----
@@ -270,7 +270,7 @@ Prepared prepare_layer_norm(const OpCall& call, std::span<const Type> outputs) {
     const LayerShape s(x, call.integer("axes"));
     const bool affine = call.flag("affine");
     const double eps = call.real("eps");
-    return make_kernel([=](void* const* in, void* const* out, void*) {
+    return executable([=](void* const* in, void* const* out, void*) {
         const float *from = static_cast<const float*>(in[0]),
                     *scale = affine ? static_cast<const float*>(in[1]) : nullptr,
                     *bias = affine ? static_cast<const float*>(in[2]) : nullptr;
@@ -302,7 +302,7 @@ Prepared prepare_layer_norm_grad(const OpCall& call, std::span<const Type> outpu
     const LayerShape s(x, call.integer("axes"));
     const bool affine = call.flag("affine");
     const ColumnSums sums(s.rows, s.c);
-    return make_kernel([=](void* const* in, void* const* out, void* workspace) {
+    return executable([=](void* const* in, void* const* out, void* workspace) {
         const float *from = static_cast<const float*>(in[0]),
                     *mean = static_cast<const float*>(in[1]),
                     *rstd = static_cast<const float*>(in[2]),

@@ -229,7 +229,7 @@ Prepared prepare_pool(const OpCall& call, std::span<const Type> outputs) {
     const bool channels_last = first.layout == Layout::channels_last;
     const int64_t parts =
         std::min<int64_t>({kMostParts, p->n * p->c, std::max<int64_t>(1, x.numel() / kGrain)});
-    return make_kernel(
+    return executable(
         [p, channels_last, parts](void* const* in, void* const* out, void* workspace) {
         const float *a = static_cast<const float*>(in[0]),
                     *b = kind == Kind::max_grad || kind == Kind::max_pick

@@ -31,8 +31,8 @@ struct Plan {
 int64_t offset_of(const Region& r, int64_t index) {
     int64_t offset = 0;
     for (int i = r.rank - 1; i >= 0 && index; --i) {
-        offset += index % r.extent[i] * r.from[i];
-        index /= r.extent[i];
+        offset += index % r.axes[i].extent * r.axes[i].from;
+        index /= r.axes[i].extent;
     }
     return offset;
 }
@@ -103,8 +103,8 @@ void reduce_outer(const Plan& plan, const Source<C>& x, int64_t k, int64_t group
     for (int64_t i = 0; i < n; ++i) acc[i] = Op::template start<A>();
     int64_t lo = plan.reduced_count * group / plan.groups;
     const int64_t hi = plan.reduced_count * (group + 1) / plan.groups;
-    const int64_t run = plan.reduced.rank ? plan.reduced.extent[plan.reduced.rank - 1] : 1;
-    const int64_t stride = plan.reduced.rank ? plan.reduced.from[plan.reduced.rank - 1] : 0;
+    const int64_t run = plan.reduced.rank ? plan.reduced.axes[plan.reduced.rank - 1].extent : 1;
+    const int64_t stride = plan.reduced.rank ? plan.reduced.axes[plan.reduced.rank - 1].from : 0;
     while (lo < hi) {  // rows at one stride
         const int64_t rows = std::min(run - lo % run, hi - lo);
         reduce_columns<Op, C>(x, base + offset_of(plan.reduced, lo), rows, stride, n, acc, room);

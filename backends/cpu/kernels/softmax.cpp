@@ -38,7 +38,7 @@ Prepared prepare_softmax(const OpCall& call, std::span<const Type> outputs) {
     const bool log = call.op.name == "log_softmax";
     const int64_t strips = (inner + kStrip - 1) / kStrip,
                   grain = std::max<int64_t>(1, 8192 / (length * std::min(inner, kStrip)));
-    return make_kernel([=](void* const* in, void* const* out, void*) {
+    return executable([=](void* const* in, void* const* out, void*) {
         const float* from = static_cast<const float*>(in[0]);
         float* to = static_cast<float*>(out[0]);
         runtime::parallel_for(outer * strips, grain, 1, [=](int64_t lo, int64_t hi) {

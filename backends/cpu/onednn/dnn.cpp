@@ -21,7 +21,7 @@ using runtime::Type;
 Prepared make_zeros(std::span<const Type> outputs) {
     std::vector<size_t> bytes;
     for (const Type& type : outputs) bytes.push_back(type.bytes());
-    return make_kernel([bytes](void* const*, void* const* to, void*) {
+    return executable([bytes](void* const*, void* const* to, void*) {
         for (size_t i = 0; i < bytes.size(); ++i)
             if (bytes[i]) std::memset(to[i], 0, bytes[i]);
     });

@@ -1,5 +1,5 @@
 // backends/cpu/onednn/dnn.h -- what the neural-network kernels of the CPU stand on: oneDNN
-// primitives as Executables, hand-written kernels as Executables, and conversions around either.
+// primitives as Executables, and conversions around these and kernels written by hand.
 // In: types. Out: Executables that allocate nothing when they run and may run in several threads.
 //
 // Layouts between convolutions, measured on two cores of a Zen 5 (FMA peak 530-600 GFLOP/s),
@@ -28,35 +28,11 @@
 #include <dnnl.hpp>
 
 #include "backends/cpu/cpu_device.h"
+#include "backends/cpu/executable.h"
 #include "runtime/core/device.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::cpu {
-
-using Prepared = std::shared_ptr<const runtime::Executable>;
-
-// --- hand-written kernels -------------------------------------------------------------------
-
-// An Executable from a function (inputs, outputs, workspace).
-template <class Run>
-class KernelExecutable final : public runtime::Executable {
-public:
-    KernelExecutable(Run run, size_t workspace) : run_(std::move(run)), workspace_(workspace) {}
-    void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
-                 void* workspace) const override {
-        run_(inputs, outputs, workspace);
-    }
-    size_t workspace_bytes() const override { return workspace_; }
-
-private:
-    Run run_;
-    size_t workspace_ = 0;
-};
-
-template <class Run>
-Prepared make_kernel(Run run, size_t workspace = 0) {
-    return std::make_shared<const KernelExecutable<Run>>(std::move(run), workspace);
-}
 
 // Parts of a workspace begin on cache lines.
 inline size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }

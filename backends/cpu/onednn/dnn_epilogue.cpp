@@ -137,7 +137,7 @@ Prepared epilogue_after(Prepared product, const Steps& steps, const memory::desc
                       rows, static_cast<float*>(out[0]), lo, hi);
         });
     };
-    return make_kernel(run, workspace);
+    return executable(run, workspace);
 }
 
 Prepared make_with_epilogue(const OpCall& call, const Steps& all_steps, const CreateWith& create,

@@ -75,7 +75,7 @@ memory::desc desc_of_weights(const Type& weights, const memory::desc& dense) {
 Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
     const Type &from = call.inputs[0], &to = outputs[0];
     if (!runtime::is_packed(from.layout) && !runtime::is_packed(to.layout))
-        return make_kernel([from, to = to.layout](void* const* in, void* const* out, void*) {
+        return executable([from, to = to.layout](void* const* in, void* const* out, void*) {
             convert_layout(from, to, in[0], out[0]);
         });
     if (from.layout == Layout::channels_last || to.layout == Layout::channels_last)
@@ -83,8 +83,8 @@ Prepared prepare_relayout(const OpCall& call, std::span<const Type> outputs) {
             runtime::cat("relayout from ", to_string(from), " to ", to_string(to)));
     const bool packs = runtime::is_packed(to.layout);
     if (is_winograd(packs ? to.layout : from.layout))
-        return make_kernel([from, to, run = packs ? pack_winograd : unpack_winograd](
-                               void* const* in, void* const* out, void*) {
+        return executable([from, to, run = packs ? pack_winograd : unpack_winograd](
+                              void* const* in, void* const* out, void*) {
             run(from, static_cast<const float*>(in[0]), static_cast<float*>(out[0]));
         });
     const Packing packing = packing_of(packs ? to.layout : from.layout);
@@ -108,7 +108,7 @@ Prepared unpacking(const OpCall& call, std::span<const Type> outputs, Prepare pr
         prepare_relayout({call.op, call.attrs, call.inputs.subspan(at, 1)}, {&inputs[at], 1});
     const size_t weights = aligned(inputs[at].bytes()),
                  scratch = std::max(inner->workspace_bytes(), unpack->workspace_bytes());
-    return make_kernel(
+    return executable(
         [=, count = inputs.size()](void* const* in, void* const* out, void* workspace) {
         char* const work = static_cast<char*>(workspace);
         void* dense = work;

@@ -78,7 +78,7 @@ struct Matrices {
 // dropped.
 template <class T>
 Prepared prepare_integer(const MatmulProblem& p) {
-    return make_kernel([p](void* const* in, void* const* out, void*) {
+    return executable([p](void* const* in, void* const* out, void*) {
         const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
         T* y = static_cast<T*>(out[0]);
         int64_t count = 1;

@@ -13,6 +13,7 @@
 #include "backends/cuda/source_kernel.h"
 #include "runtime/core/function_executable.h"
 #include "runtime/host/error.h"
+#include "runtime/ops/region.h"
 
 namespace megjit::cuda {
 
@@ -93,21 +94,9 @@ uint64_t element_bits(DType dtype, double value);
 
 // --- copies -------------------------------------------------------------------------------------
 
-// Moves the elements of an N-d region; strides count elements and may be negative, and 0 where
-// `from` repeats.
-struct Region {
-    int rank = 0;
-    struct Axis {
-        int64_t extent = 0, from = 0, to = 0;
-    };
-    Axis axes[runtime::kMaxRank] = {};
-    void push(int64_t extent, int64_t from, int64_t to) { axes[rank++] = {extent, from, to}; }
-    int64_t numel() const;
-    // Without axes of extent 1, neighbours joined where they can be; at least one axis.
-    Region merged() const;
-    // Of a merged one: neither side has gaps.
-    bool is_block() const { return rank == 1 && axes[0].from == 1 && axes[0].to == 1; }
-};
+using runtime::Region;
+using runtime::Split;
+using runtime::split_at;
 
 // Ready to copy a region of elements of one size.
 class RegionCopy {
@@ -132,12 +121,6 @@ private:
 
 // The op whose result is its operand 0.
 Prepared copy_of(const Type& x);
-
-// Extents before, along and behind one axis.
-struct Split {
-    int64_t outer = 1, length = 1, inner = 1;
-};
-Split split_at(const Shape& shape, int axis);
 
 // A complex tensor as one of floats: one more axis, of extent 2.
 Type as_floats(const Type& type);

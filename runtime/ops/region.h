@@ -1,0 +1,31 @@
+// runtime/ops/region.h -- a region of a tensor that is copied, and the extents around an axis: what
+// kernels of every device ask of shapes.
+#pragma once
+
+#include "runtime/core/type.h"
+
+namespace megjit::runtime {
+
+// Moves the elements of an N-d region; strides count elements and may be negative, and 0 where
+// `from` repeats.
+struct Region {
+    int rank = 0;
+    struct Axis {
+        int64_t extent = 0, from = 0, to = 0;
+    };
+    Axis axes[kMaxRank] = {};
+    void push(int64_t extent, int64_t from, int64_t to) { axes[rank++] = {extent, from, to}; }
+    int64_t numel() const;
+    // Without axes of extent 1, neighbours joined where they can be; at least one axis.
+    Region merged() const;
+    // Of a merged one: neither side has gaps.
+    bool is_block() const { return rank == 1 && axes[0].from == 1 && axes[0].to == 1; }
+};
+
+// Extents before, along and behind one axis.
+struct Split {
+    int64_t outer = 1, length = 1, inner = 1;
+};
+Split split_at(const Shape& shape, int axis);
+
+}  // namespace megjit::runtime
