@@ -8,6 +8,7 @@
 
 #include "codegen/loops/loops.h"
 #include "codegen/scalar_oracle.h"
+#include "runtime/core/number_to_integer.h"
 #include "runtime/host/error.h"
 
 namespace megjit::codegen {
@@ -212,7 +213,7 @@ private:
             case Kind::f64: return std::bit_cast<uint64_t>(real());
             case Kind::f32: return std::bit_cast<uint32_t>(static_cast<float>(real()));
             case Kind::i32:
-                return static_cast<uint32_t>(from == Kind::f64 ? static_cast<int32_t>(real())
+                return static_cast<uint32_t>(from == Kind::f64 ? runtime::number_to_integer(real())
                                                                : static_cast<int32_t>(bits));
             default:
                 return from == Kind::i32

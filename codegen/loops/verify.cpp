@@ -103,10 +103,11 @@ private:
                     return kind == Kind::i32 || kind == Kind::i64 || kind == Kind::index;
                 };
                 const Kind from = arg(0).kind;
-                return needs(count == 1 && arg(0).lanes == to.lanes &&
-                                 (is_real(from) || is_count(from)) &&
-                                 (is_real(to.kind) || (is_count(to.kind) && from != Kind::f32)),
-                             "takes a number, and an f32 for reals only");
+                const bool fits =
+                    is_real(from) ? is_real(to.kind) || (from == Kind::f64 && to.kind == Kind::i32)
+                                  : is_count(from) && (is_count(to.kind) || is_real(to.kind));
+                return needs(count == 1 && arg(0).lanes == to.lanes && fits,
+                             "takes a number; an f64 becomes i32, an f32 no integer");
             }
             case Op::fence: return needs(count == 1 && to == arg(0), "gives what it takes");
             case Op::widen:
