@@ -15,6 +15,7 @@
 #include "runtime/eager/gradient_sums.h"
 #include "runtime/host/error.h"
 #include "runtime/host/host_lock.h"
+#include "runtime/host/mutex.h"
 #include "runtime/host/user_line.h"
 #ifdef MEGJIT_WITH_CUDA
 #include "backends/cuda/cuda_device.h"
@@ -46,6 +47,7 @@ public:
         world_ = std::make_shared<sockets::World>(
             rank, std::move(sockets),
             sockets::WorldOptions{seconds, [tell](const std::string& why) -> std::string {
+            if (!PyGILState_Check()) runtime::Mutex::refuse_wait("the host's lock");
             const nb::gil_scoped_acquire lock;
             try {
                 return nb::cast<std::string>((*tell)(why));

@@ -9,6 +9,7 @@
 #include "runtime/core/host_view.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
+#include "runtime/host/mutex.h"
 #include "runtime/ops/known.h"
 
 namespace megjit::python {
@@ -429,6 +430,7 @@ const char* utf8_of(nb::handle text) { return PyUnicode_AsUTF8AndSize(text.ptr()
 
 std::string user_location() {
     if (!Py_IsInitialized()) return "";
+    if (!PyGILState_Check()) runtime::Mutex::refuse_wait("the host's lock");
     nb::gil_scoped_acquire gil;
     static const std::string package = [] {
         nb::object file = nb::module_::import_("megengine").attr("__file__");
