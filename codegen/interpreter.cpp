@@ -248,10 +248,7 @@ void interpret(const KernelIR& kernel, const LaunchShape& launch, void* const* i
     add(launch.strides.data(), launch.strides.size());
     const int64_t range[] = {0, units(kernel, launch)};
     add(range, 2);
-    const loops::Function function = loops::loops_of(kernel, {});
-    if (const std::string fault = fault_of(function); !fault.empty())
-        throw runtime::InternalError(runtime::cat("unsound loops: ", fault));
-    loops::run(function, arguments);
+    loops::run(loops::loops_of(kernel, {}), arguments);
 }
 
 }  // namespace megjit::codegen

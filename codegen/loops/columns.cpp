@@ -112,7 +112,7 @@ private:
                     return Values();
                 });
             Value rest = b_.index(0);
-            if (static_cast<int>(walk.elements.size()) <= f_.target.schedule.short_body) {
+            if (f_.target.schedule.is_short(walk.elements.size())) {
                 rest = b_.sub(run.length, b_.mod(run.length, b_.index(kChain)));
                 b_.loop(b_.index(0), rest, kChain, {}, [&](Value first, const Values&) {
                     const std::vector<Values> there = rows_from(run, first, kChain);

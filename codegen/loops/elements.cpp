@@ -89,7 +89,7 @@ private:
         const Values bases = f_.gathered(start);
         const int width = f_.width;
         f_.evaluate(uniform_, bases, {from}, values_);
-        if (f_.kernel.program.size() >= f_.target.schedule.long_body) {
+        if (f_.target.schedule.is_long(static_cast<size_t>(f_.kernel.program.size()))) {
             b_.loop(from, to, width, {}, [&](Value at, const Values&) {
                 write_piece(bases, f_.either(at, b_.sub(to, at)));
                 return Values();

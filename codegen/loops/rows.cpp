@@ -71,12 +71,6 @@ public:
 
 private:
     const Schedule& schedule() const { return f_.target.schedule; }
-    bool is_short(const std::vector<int>& body) const {
-        return static_cast<int>(body.size()) <= schedule().short_body;
-    }
-    bool is_long(const std::vector<int>& body) const {
-        return static_cast<int>(body.size()) >= schedule().long_body;
-    }
 
     void write_row(const Values& bases) {
         values_.assign(static_cast<size_t>(f_.kernel.program.size()), Value());
@@ -116,7 +110,7 @@ private:
         const int64_t width = f_.width;
         f_.for_runs(bases, {}, [&](const Frame::Run& run, const Values&) {
             Value rest = b_.index(0);
-            if (is_short(elements_of(walk))) {
+            if (schedule().is_short(elements_of(walk).size())) {
                 const int64_t at_once = schedule().vectors_at_once;
                 rest = whole(run.length, at_once * width);
                 b_.loop(b_.index(0), rest, at_once * width, {}, [&](Value at, const Values&) {
@@ -144,7 +138,7 @@ private:
                 const Value end = b_.smaller(run.length, b_.add(at, b_.index(group)));
                 return write_group_by_loop(walk, reducer, run, at, end, own);
             };
-            if (!is_short(walk.elements))
+            if (!schedule().is_short(walk.elements.size()))
                 return b_.loop(b_.index(0), run.length, group, state, by_loop);
             const Value rest = whole(run.length, group);
             const Values after =
@@ -190,7 +184,7 @@ private:
     // Elements first..end, of one group.
     Values write_group_by_loop(const RowWalk& walk, Reducer& reducer, const Frame::Run& run,
                                Value first, Value end, const Values& lanes) {
-        const bool is_once = is_long(walk.elements);
+        const bool is_once = schedule().is_long(walk.elements.size());
         Values state =
             together({std::vector<Values>(vectors_, reducer.start_chains()), split(lanes)});
         const Value rest = is_once ? end : b_.add(first, whole(b_.sub(end, first), plan_.lanes));
@@ -233,7 +227,7 @@ private:
                      bool may_be_none, Value end, Values& chains, Values& lanes) {
         const auto take_them = [&] {
             const Value ahead = b_.sub(end, at);
-            const Piece piece = is_long(walk.elements)
+            const Piece piece = schedule().is_long(walk.elements.size())
                                     ? f_.either(at, ahead)
                                     : f_.partial(at, b_.smaller(ahead, b_.index(f_.width)));
             take(walk, reducer, run, piece, chains, lanes);
