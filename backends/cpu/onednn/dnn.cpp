@@ -59,17 +59,23 @@ void bound_isa() {
         throw runtime::InternalError("oneDNN was in use before its instruction set was bounded");
 }
 
+// The descriptor says how operands lie and how much workspace there must be. The code is made by
+// the first run: of what plans and passes ask about, most never runs.
 class PrimitiveExecutable final : public runtime::Executable {
 public:
-    PrimitiveExecutable(std::string op, const Create& create, std::vector<Operand> operands,
-                        std::string remark)
+    PrimitiveExecutable(std::string op, dnnl::primitive_desc_base desc,
+                        std::vector<Operand> operands, std::string remark)
         : op_(std::move(op)),
+          desc_(std::move(desc)),
           operands_(std::move(operands)),
           remark_(std::move(remark)),
           threads_(runtime::thread_count()) {
-        with_threads(threads_, [&] { build(create); });
+        with_threads(threads_, [&] { lay_out(); });
     }
-    ~PrimitiveExecutable() override { delete spare_.load(); }
+    ~PrimitiveExecutable() override {
+        delete spare_.load();
+        delete primitives_.load();
+    }
     PrimitiveExecutable(const PrimitiveExecutable&) = delete;
     PrimitiveExecutable& operator=(const PrimitiveExecutable&) = delete;
 
@@ -82,24 +88,19 @@ public:
     }
 
 private:
-    void build(const Create& create) {
-        const dnnl::primitive_desc_base desc = create();
-        dnnl_primitive_t made = nullptr;
-        check(dnnl_primitive_create(&made, desc.get()), op_);
-        primitive_.reset(made);
-        size_t scratch = desc.scratchpad_desc().get_size();
+    void lay_out() {
+        size_t scratch = desc_.scratchpad_desc().get_size();
         for (const Operand& operand : operands_) {
             Reordering step;
-            step.inner = desc.query_md(dnnl::query::exec_arg_md, operand.arg);
+            step.inner = desc_.query_md(dnnl::query::exec_arg_md, operand.arg);
             if (step.inner.is_zero())
                 step.inner = operand.desc;  // scales: oneDNN takes them as they are
             if (step.inner != operand.desc) {
                 const auto& [from, to] = operand.is_output ? std::pair(step.inner, operand.desc)
                                                            : std::pair(operand.desc, step.inner);
-                const dnnl::reorder::primitive_desc reorder(engine(), from, engine(), to,
-                                                            attributes());
-                scratch = std::max(scratch, reorder.scratchpad_desc().get_size());
-                step.reorder = dnnl::reorder(reorder);
+                step.desc =
+                    dnnl::reorder::primitive_desc(engine(), from, engine(), to, attributes());
+                scratch = std::max(scratch, step.desc.scratchpad_desc().get_size());
                 step.offset = workspace_;
                 workspace_ += aligned(step.inner.get_size());
             }
@@ -110,15 +111,20 @@ private:
                                dnnl::memory::format_tag::a);
         scratch_offset_ = workspace_;
         workspace_ += scratch;
-        spare_.store(new Memories(*this), std::memory_order_relaxed);
     }
 
     void execute(void* const* inputs, void* const* outputs, char* work) const {
+        const Primitives& code = primitives();
         std::unique_ptr<Memories> mine(spare_.exchange(nullptr, std::memory_order_acquire));
         if (!mine) mine.reset(new Memories(*this));
         dnnl_exec_arg_t args[kMaxOperands + 1];
         const size_t count = operands_.size();
         dnnl_memory_t scratch = mine->scratch.get();
+        const auto reorder = [&](size_t i, dnnl_memory_t from, dnnl_memory_t to) {
+            const dnnl_exec_arg_t operands[] = {
+                {DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, scratch}};
+            check(dnnl_primitive_execute(code.reorders[i].get(), stream(), 3, operands), op_);
+        };
         check(dnnl_memory_set_data_handle(scratch, work + scratch_offset_), op_);
         for (size_t i = 0; i < count; ++i) {
             const Operand& operand = operands_[i];
@@ -126,27 +132,36 @@ private:
             check(dnnl_memory_set_data_handle(
                       user, (operand.is_output ? outputs : inputs)[operand.index]),
                   op_);
-            if (steps_[i].reorder) {
+            if (code.reorders[i]) {
                 inner = mine->inner[i].get();
                 check(dnnl_memory_set_data_handle(inner, work + steps_[i].offset), op_);
-                if (!operand.is_output) reorder(i, user, inner, scratch);
+                if (!operand.is_output) reorder(i, user, inner);
             }
             args[i] = {operand.arg, inner};
         }
         args[count] = {DNNL_ARG_SCRATCHPAD, scratch};
-        check(dnnl_primitive_execute(primitive_.get(), stream(), static_cast<int>(count) + 1, args),
-              op_);
+        check(
+            dnnl_primitive_execute(code.product.get(), stream(), static_cast<int>(count) + 1, args),
+            op_);
         for (size_t i = 0; i < count; ++i)
-            if (operands_[i].is_output && steps_[i].reorder)
-                reorder(i, mine->inner[i].get(), mine->user[i].get(), scratch);
+            if (operands_[i].is_output && code.reorders[i])
+                reorder(i, mine->inner[i].get(), mine->user[i].get());
         delete spare_.exchange(mine.release(),
                                std::memory_order_acq_rel);  // acquires what another run released
     }
 
     struct Reordering {
         dnnl::memory::desc inner = {};
-        dnnl::primitive reorder = {};
+        dnnl::primitive_desc_base desc = {};  // empty: the operand lies as it should
         size_t offset = 0;  // of the reordered copy in the workspace
+    };
+    struct Destroy {
+        void operator()(dnnl_primitive_t p) const { dnnl_primitive_destroy(p); }
+    };
+    using Primitive = std::unique_ptr<std::remove_pointer_t<dnnl_primitive_t>, Destroy>;
+    struct Primitives {
+        Primitive product;
+        std::vector<Primitive> reorders;  // by operand; null where none is needed
     };
     // Memory objects of one run. One set is kept for the next run; runs at the same time make their
     // own.
@@ -161,24 +176,33 @@ private:
         std::vector<dnnl::memory> user, inner;
         dnnl::memory scratch;
     };
-    struct Destroy {
-        void operator()(dnnl_primitive_t p) const { dnnl_primitive_destroy(p); }
-    };
 
-    void reorder(size_t i, dnnl_memory_t from, dnnl_memory_t to, dnnl_memory_t scratch) const {
-        const dnnl_exec_arg_t args[] = {
-            {DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, scratch}};
-        check(dnnl_primitive_execute(steps_[i].reorder.get(), stream(), 3, args), op_);
+    Primitive made_of(const dnnl::primitive_desc_base& desc) const {
+        dnnl_primitive_t made = nullptr;
+        if (desc) check(dnnl_primitive_create(&made, desc.get()), op_);
+        return Primitive(made);
+    }
+
+    // Made by the first run; where two are first, one of them takes the other's.
+    const Primitives& primitives() const {
+        const Primitives* known = primitives_.load(std::memory_order_acquire);
+        if (known) return *known;
+        auto made = std::make_unique<Primitives>(made_of(desc_));
+        for (const Reordering& step : steps_) made->reorders.push_back(made_of(step.desc));
+        if (primitives_.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel))
+            return *made.release();
+        return *known;
     }
 
     std::string op_;
+    dnnl::primitive_desc_base desc_;
     std::vector<Operand> operands_;
     std::string remark_;
     int threads_ = 1;
     std::vector<Reordering> steps_;
-    std::unique_ptr<std::remove_pointer_t<dnnl_primitive_t>, Destroy> primitive_;
     dnnl::memory::desc scratch_desc_;
     size_t scratch_offset_ = 0, workspace_ = 0;
+    mutable std::atomic<const Primitives*> primitives_{nullptr};
     mutable std::atomic<Memories*> spare_{nullptr};
 };
 
@@ -273,10 +297,16 @@ dnnl::primitive_attr attributes() {
     return attr;
 }
 
+dnnl::primitive_desc_base describe(const Create& create) {
+    dnnl::primitive_desc_base desc;
+    with_threads(runtime::thread_count(), [&] { desc = create(); });
+    return desc;
+}
+
 Prepared make(const OpCall& call, const Create& create, std::vector<Operand> operands,
               std::string remark) {
     try {
-        return std::make_shared<const PrimitiveExecutable>(call.op.name, create,
+        return std::make_shared<const PrimitiveExecutable>(call.op.name, describe(create),
                                                            std::move(operands), std::move(remark));
     } catch (const dnnl::error& error) {
         std::string types;
@@ -289,16 +319,7 @@ Prepared make(const OpCall& call, const Create& create, std::vector<Operand> ope
 }
 
 dnnl::memory::desc preferred(const Create& create, int arg) {
-    dnnl::memory::desc wanted;
-    with_threads(runtime::thread_count(),
-                 [&] { wanted = create().query_md(dnnl::query::exec_arg_md, arg); });
-    return wanted;
-}
-
-std::string implementation(const Create& create) {
-    std::string name;
-    with_threads(runtime::thread_count(), [&] { name = create().impl_info_str(); });
-    return name;
+    return describe(create).query_md(dnnl::query::exec_arg_md, arg);
 }
 
 }  // namespace dnn

@@ -90,18 +90,17 @@ struct Operand {
 
 dnnl::primitive_attr attributes();  // the scratchpad is the caller's
 
-// A primitive with reorders into and out of the layouts it prefers. `create` makes the primitive
-// descriptor.
+// The descriptor of a primitive, made for as many threads as there are. Throws dnnl::error where
+// oneDNN has no kernel.
 using Create = std::function<dnnl::primitive_desc_base()>;
+dnnl::primitive_desc_base describe(const Create& create);
+
+// A primitive with reorders into and out of the layouts it prefers.
 Prepared make(const runtime::OpCall& call, const Create& create, std::vector<Operand> operands,
               std::string remark = {});
 
 // How that primitive wants an operand to lie in memory. Throws dnnl::error where there is none.
 dnnl::memory::desc preferred(const Create& create, int arg);
-
-// What oneDNN calls the kernel of that primitive, "brgconv:avx512_core". Throws dnnl::error where
-// it has none.
-std::string implementation(const Create& create);
 
 }  // namespace dnn
 }  // namespace megjit::cpu

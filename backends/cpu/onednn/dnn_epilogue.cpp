@@ -59,12 +59,18 @@ PostOps post_ops(std::span<const EpilogueStep> steps, const memory::desc& result
     return made;
 }
 
-// The kernel that oneDNN picks, "brgconv:avx512_core"; nothing where it has none.
-std::optional<std::string> kernel_name(const CreateWith& create, const dnnl::primitive_attr& attr,
-                                       const memory::desc& bias = {}) {
+// Nothing where oneDNN has no kernel.
+std::optional<dnnl::primitive_desc_base> described(const CreateWith& create,
+                                                   const dnnl::primitive_attr& attr,
+                                                   const memory::desc& bias = {}) {
     try {
-        return implementation([&] { return create(attr, bias); });
+        return describe([&] { return create(attr, bias); });
     } catch (const dnnl::error&) { return std::nullopt; }
+}
+
+// "brgconv:avx512_core"
+std::string kernel_name(const std::optional<dnnl::primitive_desc_base>& desc) {
+    return desc ? desc->impl_info_str() : "none";
 }
 
 // The same product twice: `apart` reads the addend, `onto` finds it where the result is to lie.
@@ -144,34 +150,45 @@ Prepared make_with_epilogue(const OpCall& call, const Steps& all_steps, const Cr
                             std::vector<Operand> operands, const memory::desc& result, int channel,
                             const memory::desc& native_bias) {
     std::span<const EpilogueStep> steps = all_steps;
-    const std::optional<std::string> plain = kernel_name(create, attributes());
-    const bool is_brg = plain && plain->starts_with("brg");
+    const auto without = described(create, attributes());
+    const std::string plain = kernel_name(without);
+    const bool is_brg = plain.starts_with("brg");
+    std::optional<dnnl::primitive_desc_base> desc;
     memory::desc bias;
-    if (is_brg && !native_bias.is_zero() && steps[0].kind == Kind::bias &&
-        plain == kernel_name(create, post_ops(steps.subspan(1), result, channel, false).attr,
-                             native_bias)) {
-        bias = native_bias;
-        operands.push_back({DNNL_ARG_BIAS, false, static_cast<int>(steps[0].operand), bias});
-        steps = steps.subspan(1);
+    PostOps apart;
+    if (is_brg && !native_bias.is_zero() && steps[0].kind == Kind::bias) {
+        apart = post_ops(steps.subspan(1), result, channel, false);
+        desc = described(create, apart.attr, native_bias);
+        if (plain == kernel_name(desc)) {
+            bias = native_bias;
+            operands.push_back({DNNL_ARG_BIAS, false, static_cast<int>(steps[0].operand), bias});
+            steps = steps.subspan(1);
+        }
     }
-    const auto made_with = [&](const PostOps& post, std::string remark = {}) {
+    if (bias.is_zero()) {
+        apart = post_ops(steps, result, channel, false);
+        desc = described(create, apart.attr);
+    }
+    const auto made_of = [&](const auto& desc, const PostOps& post, std::string remark = {}) {
         std::vector<Operand> all = operands;
         all.insert(all.end(), post.operands.begin(), post.operands.end());
-        return make(call, [create, bias, attr = post.attr] { return create(attr, bias); },
-                    std::move(all), std::move(remark));
+        // What has no kernel is described once more, for the error.
+        return make(call, [&] { return desc ? *desc : create(post.attr, bias); }, std::move(all),
+                    std::move(remark));
     };
-    const PostOps apart = post_ops(steps, result, channel, false),
-                  onto = post_ops(steps, result, channel, true);
-    if (plain != kernel_name(create, apart.attr, bias))
-        return epilogue_after(made_with({}), all_steps, result, channel);
+    if (plain != kernel_name(desc))
+        return epilogue_after(made_of(without, {}), all_steps, result, channel);
     const auto addend = std::find_if(steps.begin(), steps.end(), [](const EpilogueStep& step) {
         return step.kind == Kind::add;
     });
-    if (addend == steps.end()) return made_with(apart);
-    if (!is_brg || plain != kernel_name(create, onto.attr, bias))
-        return made_with(
-            apart, runtime::cat("not in place: ", *plain, " adds to its addend in another order"));
-    return std::make_shared<const AddOntoExecutable>(made_with(apart), made_with(onto),
+    if (addend == steps.end()) return made_of(desc, apart);
+    const PostOps onto = post_ops(steps, result, channel, true);
+    const auto in_place = is_brg ? described(create, onto.attr, bias) : std::nullopt;
+    if (plain != kernel_name(in_place))
+        return made_of(
+            desc, apart,
+            runtime::cat("not in place: ", plain, " adds to its addend in another order"));
+    return std::make_shared<const AddOntoExecutable>(made_of(desc, apart), made_of(in_place, onto),
                                                      addend->operand);
 }
 
