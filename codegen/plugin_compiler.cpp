@@ -34,6 +34,7 @@ PluginCompiler::PluginCompiler(std::string name, fs::path file, std::string pref
 PluginCompiler::~PluginCompiler() = default;
 
 std::string PluginCompiler::missing() const {
+    if (const std::lock_guard lock(mutex_); library_) return "";
     std::error_code ignored;
     return fs::is_regular_file(file_, ignored)
                ? ""

@@ -3,17 +3,39 @@
 // bindings/ maps `kind` to the Python class that users expect.
 #pragma once
 
-#include <sstream>
+#include <charconv>
+#include <iterator>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 namespace megjit::runtime {
 
+// Of strings, numbers (floating ones as %g writes them) and characters. Graphs and keys are made of
+// such texts: no stream is opened for them.
 template <class... Parts>
 std::string cat(const Parts&... parts) {
-    std::ostringstream out;
-    (out << ... << parts);
-    return out.str();
+    std::string text;
+    const auto append = [&text](const auto& part) {
+        using Part = std::decay_t<decltype(part)>;
+        char digits[32];
+        if constexpr (std::is_convertible_v<Part, std::string_view>) text += std::string_view(part);
+        else if constexpr (std::is_same_v<Part, char>) text += part;
+        else if constexpr (std::is_same_v<Part, bool>) text += part ? '1' : '0';
+        else if constexpr (std::is_floating_point_v<Part>)
+            text.append(
+                digits,
+                std::to_chars(digits, std::end(digits), part, std::chars_format::general, 6).ptr);
+        else text.append(digits, std::to_chars(digits, std::end(digits), part).ptr);
+    };
+    (append(parts), ...);
+    return text;
+}
+
+inline std::string in_hex(uint64_t number) {
+    char digits[16];
+    return {digits, std::to_chars(digits, std::end(digits), number, 16).ptr};
 }
 
 // The Python exception class that a UserError becomes.

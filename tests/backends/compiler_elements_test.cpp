@@ -44,7 +44,7 @@ struct Guarded {
                 uint32_t g = 0, w = 0;
                 std::memcpy(&g, got, size);
                 std::memcpy(&w, want, size);
-                return cat("output ", k, "[", i, "]: bits ", std::hex, g, " instead of ", w);
+                return cat("output ", k, "[", i, "]: bits ", in_hex(g), " instead of ", in_hex(w));
             }
         }
         return "";

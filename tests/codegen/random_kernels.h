@@ -379,8 +379,8 @@ inline std::string fault_of(const Case& c, size_t k, const std::vector<char>& go
             uint32_t a = 0, b = 0;
             std::memcpy(&a, got.data() + at, size_of(dtype));
             std::memcpy(&b, want.data() + at, size_of(dtype));
-            return cat("output ", k, "[", at / size_of(dtype), "]: bits ", std::hex, a,
-                       " instead of ", b);
+            return cat("output ", k, "[", at / size_of(dtype), "]: bits ", in_hex(a),
+                       " instead of ", in_hex(b));
         }
     return got.back() == 0 ? "" : cat("output ", k, ": wrote behind its end");
 }
