@@ -34,21 +34,28 @@ std::vector<ValueId> Graph::add(Node node, std::span<const Type> outputs) {
 
 runtime::Device& Graph::device() const { return device_ ? *device_ : runtime::host_device(); }
 
+void Graph::reserve(const Graph& like) {
+    nodes_.reserve(like.nodes_.size() + 16);
+    values_.reserve(like.values_.size() + 16);
+}
+
 std::vector<Type> Graph::types(std::span<const ValueId> ids) const {
     std::vector<Type> result;
+    result.reserve(ids.size());
     for (ValueId id : ids) result.push_back(type(id));
     return result;
 }
 
 void Rewriter::copy(const Node& node) {
     Node fresh = node;
-    fresh.inputs = map(node.inputs);
+    for (ValueId& input : fresh.inputs) input = map(input);
     const std::vector<ValueId> outputs = to.add(std::move(fresh), from.types(node.outputs));
     for (size_t i = 0; i < outputs.size(); ++i) replace(node.outputs[i], outputs[i]);
 }
 
 std::vector<ValueId> Rewriter::map(std::span<const ValueId> old) const {
     std::vector<ValueId> result;
+    result.reserve(old.size());
     for (ValueId id : old) result.push_back(map(id));
     return result;
 }

@@ -93,6 +93,8 @@ public:
     size_t value_count() const { return values_.size(); }
     std::vector<Type> types(std::span<const ValueId> ids) const;
 
+    void reserve(const Graph& like);  // room for about as many nodes
+
     // Where it computes: the host's device, unless another was set.
     runtime::Device& device() const;
     void set_device(runtime::Device& device) { device_ = &device; }
@@ -115,6 +117,7 @@ class Rewriter {
 public:
     explicit Rewriter(const Graph& from) : from(from), map_(from.value_count()) {
         to.set_device(from.device());
+        to.reserve(from);
     }
     void copy(const Node& node);
     void replace(ValueId old, ValueId fresh) { map_[at(old)] = fresh; }

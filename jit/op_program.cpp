@@ -77,9 +77,10 @@ std::shared_ptr<const runtime::Executable> op_program(runtime::Device& device,
         node.inputs.push_back(graph.add_input(call.inputs[i], static_cast<int>(i)));
     graph.outputs = graph.add(std::move(node), runtime::infer(call));
     const PipelineOptions options{.opt_level = 3, .splits_products = true, .device = &device};
-    graph = fold_constants(expand(graph, options));
-    if (!device.is_host()) graph = fuse(graph, options);  // a host computes single ops without code
-    graph = drop_dead(graph);
+    graph = fold_constants(expand(std::move(graph), options));
+    if (!device.is_host())
+        graph = fuse(std::move(graph), options);  // a host computes single ops without code
+    graph = drop_dead(std::move(graph));
     for (const Node& made : graph.nodes())
         if (made.op == &call.op) return nullptr;
     auto program = std::make_shared<const OpProgram>(prepare(std::move(graph), {}, false), device);

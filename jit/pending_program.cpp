@@ -91,8 +91,6 @@ std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& l
                                                LoweringOptions lowering) const {
     lowering.curve = ladder.curve();
     if (!fits(graph, ladder, lowering)) return nullptr;
-    passes_.device->allocator()
-        .trim();  // what a program that this one follows has held is not kept beside it
     return std::make_shared<Program>(graph, *recorded_, lowering);
 }
 

@@ -12,9 +12,9 @@
 namespace megjit::jit {
 namespace {
 
-template <Graph (*pass)(const Graph&)>
-Graph plain(const Graph& graph, const PipelineOptions&) {
-    return pass(graph);
+template <Graph (*pass)(Graph)>
+Graph plain(Graph graph, const PipelineOptions&) {
+    return pass(std::move(graph));
 }
 
 constexpr Pass kPipeline[] = {
@@ -47,10 +47,10 @@ constexpr Pass kPipeline[] = {
     {"fuse_epilogues", 3, plain<fuse_epilogues>, true, false,
      "after assign_layouts: an addend lies like the product; before fuse, which takes the rest"},
     {"fuse_relu", 3, plain<fuse_relu>, false, false, "after fuse_epilogues: relu is the last step"},
+    {"bind_weights", 3, bind_weights, false, false,
+     "after fuse_relu: packing depends on the whole epilogue; before recompute_cheap, which has every op made ready, and fuse: the prologue has no kernels"},
     {"recompute_cheap", 3, recompute_cheap, true, false,
      "after expand: of a normalization only what is element-wise runs again; before fuse, which makes kernels of it"},
-    {"bind_weights", 3, bind_weights, false, false,
-     "after fuse_relu: packing depends on the whole epilogue; before fuse: the prologue has no kernels"},
     {"guard_updates", 0, guard_updates, true, false,
      "after what moves ops: nothing that may fail comes later; before fuse, which makes it a part of the update"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
@@ -108,7 +108,7 @@ Graph run_passes(std::span<const Pass> passes, Graph graph, const PipelineOption
     const runtime::Debug& debug = runtime::debug();
     for (const Pass& pass : passes) {
         if (!runs(pass, options)) continue;
-        graph = pass.run(graph, options);
+        graph = pass.run(std::move(graph), options);
         if (debug.check)
             if (std::string fault = fault_of(graph); !fault.empty())
                 throw runtime::InternalError(

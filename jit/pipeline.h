@@ -13,7 +13,7 @@ namespace megjit::jit {
 struct Pass {
     std::string_view name;  // for MEGJIT_DUMP and MEGJIT_SKIP
     int level = 1;  // runs from this opt_level on
-    Graph (*run)(const Graph&, const PipelineOptions&) = nullptr;
+    Graph (*run)(Graph, const PipelineOptions&) = nullptr;
     bool keeps_bits = false;  // results stay the same bit for bit: runs under numerics="exact" too
     bool generates = false;  // serves code generation: runs below its level when that is turned on
     std::string_view why_here;

@@ -152,10 +152,15 @@ void Version::begin(uint32_t index, const TraceOptions& options) {
 void Version::give(uint32_t index, uint64_t drops, std::shared_ptr<Program> program,
                    bool is_final) {
     if (!program) return;
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (drops != drops_) return;  // it was made of yesterday's record
     slots_[index].program.swap(program);
     if (is_final) slots_[index].pending.reset();
+    lock.unlock();
+    if (!program) return;
+    runtime::Allocator& allocator = program->graph().device().allocator();
+    program.reset();
+    allocator.trim();  // what the program before has held is not kept beside what this one takes
 }
 
 void Version::drop(uint32_t index) {

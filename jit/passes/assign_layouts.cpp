@@ -75,7 +75,7 @@ private:
 
 }  // namespace
 
-Graph assign_layouts(const Graph& graph) {
+Graph assign_layouts(Graph graph) {
     if (std::none_of(graph.nodes().begin(), graph.nodes().end(), prefers_channels_last))
         return graph;
     return LayoutAssigner(graph).run();

@@ -3,6 +3,7 @@
 // program, whose work all threads share, instead of hundreds of small ones. Nodes are delayed to
 // the end of the run of kernels in which they stand, never past another op: what they read lives
 // until then anyhow.
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 
@@ -74,6 +75,10 @@ private:
 
 }  // namespace
 
-Graph batch(const Graph& graph) { return Batcher(graph).run(); }
+Graph batch(Graph graph) {
+    const auto is_kernel = [](const Node& node) { return node.kind == NodeKind::fused; };
+    if (std::ranges::count_if(graph.nodes(), is_kernel) < 2) return graph;
+    return Batcher(graph).run();
+}
 
 }  // namespace megjit::jit

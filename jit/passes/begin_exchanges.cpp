@@ -61,7 +61,7 @@ private:
 
 }  // namespace
 
-Graph begin_exchanges(const Graph& graph) {
+Graph begin_exchanges(Graph graph) {
     if (std::none_of(graph.nodes().begin(), graph.nodes().end(), has_order)) return graph;
     return EarlyExchanges(graph).run();
 }

@@ -153,8 +153,9 @@ private:
 
 }  // namespace
 
-Graph bind_weights(const Graph& graph, const PipelineOptions& options) {
-    return may_bind(options) ? WeightBinder(graph, options).run() : graph;
+Graph bind_weights(Graph graph, const PipelineOptions& options) {
+    if (!may_bind(options)) return graph;
+    return WeightBinder(graph, options).run();
 }
 
 }  // namespace megjit::jit

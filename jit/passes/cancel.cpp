@@ -74,6 +74,6 @@ private:
 
 }  // namespace
 
-Graph cancel(const Graph& graph) { return Canceller(graph).run(); }
+Graph cancel(Graph graph) { return Canceller(graph).run(); }
 
 }  // namespace megjit::jit

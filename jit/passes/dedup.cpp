@@ -31,7 +31,7 @@ bool same_bytes(const TensorRef& a, const TensorRef& b) {
 
 }  // namespace
 
-Graph dedup(const Graph& graph) {
+Graph dedup(Graph graph) {
     Rewriter rewrite(graph);
     std::unordered_map<Key, const Node*, KeyHash> seen;
     std::unordered_multimap<size_t, ValueId> constants;  // by hash of type and first bytes

@@ -3,7 +3,7 @@
 
 namespace megjit::jit {
 
-Graph drop_dead(const Graph& graph) {
+Graph drop_dead(Graph graph) {
     std::vector<bool> needed(graph.value_count());
     for (ValueId output : graph.outputs) needed[at(output)] = true;
     const auto& nodes = graph.nodes();
@@ -17,6 +17,7 @@ Graph drop_dead(const Graph& graph) {
         if (keep[id])
             for (ValueId input : nodes[id].inputs) needed[at(input)] = true;
     }
+    if (std::ranges::find(keep, false) == keep.end()) return graph;
     Rewriter rewrite(graph);
     for (size_t id = 0; id < nodes.size(); ++id)
         if (keep[id]) rewrite.copy(nodes[id]);

@@ -87,7 +87,7 @@ bool expand_node(const Node& node, Rewriter& rewrite, bool splits_products) {
 
 }  // namespace
 
-Graph expand(const Graph& graph, const PipelineOptions& options) {
+Graph expand(Graph graph, const PipelineOptions& options) {
     Rewriter rewrite(graph);
     for (const Node& node : graph.nodes())
         if (!options.fuse_reduce || !expand_node(node, rewrite, options.splits_products))

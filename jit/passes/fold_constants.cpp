@@ -7,7 +7,7 @@ namespace {
 constexpr size_t kLargestResult = 64 << 10;  // bytes
 }
 
-Graph fold_constants(const Graph& graph) {
+Graph fold_constants(Graph graph) {
     Rewriter rewrite(graph);
     for (const Node& node : graph.nodes()) {
         bool foldable =

@@ -121,7 +121,7 @@ private:
 
 }  // namespace
 
-Graph fold_scales(const Graph& graph, const PipelineOptions& options) {
+Graph fold_scales(Graph graph, const PipelineOptions& options) {
     if (!may_bind(options)) return graph;
     return ScaleFolder(graph, fixed_values(graph, options)).run();
 }

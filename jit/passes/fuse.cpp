@@ -353,8 +353,6 @@ private:
 
 }  // namespace
 
-Graph fuse(const Graph& graph, const PipelineOptions& options) {
-    return Fuser(graph, options).run();
-}
+Graph fuse(Graph graph, const PipelineOptions& options) { return Fuser(graph, options).run(); }
 
 }  // namespace megjit::jit

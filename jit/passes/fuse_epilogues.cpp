@@ -164,9 +164,17 @@ private:
     std::vector<bool> returned_;
 };
 
+Graph fused_epilogues(Graph graph, EpilogueKind wanted) {
+    const auto is_wanted = [wanted](const Node& node) {
+        return node.op && node.op->as_epilogue == wanted;
+    };
+    if (std::ranges::none_of(graph.nodes(), is_wanted)) return graph;
+    return EpilogueFuser(graph, wanted).run();
+}
+
 }  // namespace
 
-Graph fuse_epilogues(const Graph& graph) { return EpilogueFuser(graph, EpilogueKind::add).run(); }
-Graph fuse_relu(const Graph& graph) { return EpilogueFuser(graph, EpilogueKind::relu).run(); }
+Graph fuse_epilogues(Graph graph) { return fused_epilogues(std::move(graph), EpilogueKind::add); }
+Graph fuse_relu(Graph graph) { return fused_epilogues(std::move(graph), EpilogueKind::relu); }
 
 }  // namespace megjit::jit

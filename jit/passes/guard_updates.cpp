@@ -126,7 +126,7 @@ private:
 
 }  // namespace
 
-Graph guard_updates(const Graph& graph, const PipelineOptions& options) {
+Graph guard_updates(Graph graph, const PipelineOptions& options) {
     const auto replaces = [](int slot) { return slot >= 0; };
     if (!options.device || !FailureRule(*options.device).guards_updates() ||
         std::ranges::none_of(options.replaces, replaces))

@@ -122,6 +122,10 @@ private:
 
 }  // namespace
 
-Graph join_slices(const Graph& graph) { return Joiner(graph).run(); }
+Graph join_slices(Graph graph) {
+    const auto sets = [](const Node& node) { return node.op == &ops::slice_set(); };
+    if (std::ranges::none_of(graph.nodes(), sets)) return graph;
+    return Joiner(graph).run();
+}
 
 }  // namespace megjit::jit

@@ -64,7 +64,7 @@ std::map<size_t, std::vector<ValueId>> values_to_fetch(const Graph& graph) {
 
 }  // namespace
 
-Graph offload(const Graph& graph, const PipelineOptions& options) {
+Graph offload(Graph graph, const PipelineOptions& options) {
     if (!options.device || options.device->is_host()) return graph;
     const auto fetched = values_to_fetch(graph);
     if (fetched.empty()) return graph;
@@ -92,7 +92,7 @@ Graph offload(const Graph& graph, const PipelineOptions& options) {
     return list.finish();
 }
 
-Graph prefetch(const Graph& graph, const PipelineOptions&) {
+Graph prefetch(Graph graph, const PipelineOptions&) {
     const std::vector<Node>& nodes = graph.nodes();
     const auto is_fetch = [&](size_t i) { return nodes[i].op == &from_host(); };
     std::map<ValueId, size_t> maker, reader;  // of host copies; the first, of what came back

@@ -1,5 +1,6 @@
 // jit/passes/passes.h -- every pass: a function from graph to graph. Each keeps the outputs, their
-// order, dtypes and shapes. pipeline.cpp says in which order they run, and why.
+// order, dtypes and shapes, and returns the graph that it got where it finds nothing to do.
+// pipeline.cpp says in which order they run, and why.
 #pragma once
 
 #include <functional>
@@ -45,76 +46,76 @@ struct PipelineOptions {
 
 // Algebra on single nodes that keeps the bits: x*1, x/1, x**2, x**1, double negation and
 // transposition, casts to the same type, reshape of reshape. Why: users and gradients write them.
-Graph simplify(const Graph& graph);
+Graph simplify(Graph graph);
 
 // Algebra of the reals: x/x is 1, log(exp(x)) and exp(log(x)) are x, log(exp(x) + exp(y)) is
 // logaddexp. Why: the literal form overflows, or divides 0 by 0, where the formula has a value.
-Graph cancel(const Graph& graph);
+Graph cancel(Graph graph);
 
 // Replaces each node whose inputs are all constants by its value. Why: tracing records shape
 // arithmetic that no kernel should run. Large results (> 64 KiB) are left to run.
-Graph fold_constants(const Graph& graph);
+Graph fold_constants(Graph graph);
 
 // Joins nodes that apply the same op to the same values. Why: gradients recompute what forward had.
-Graph dedup(const Graph& graph);
+Graph dedup(Graph graph);
 
 // Leaves out nodes that no output needs.
-Graph drop_dead(const Graph& graph);
+Graph drop_dead(Graph graph);
 
 // Begins collective operations as soon as their operands are there: so that they run beside what is
 // computed after these. Keeps the bits.
-Graph begin_exchanges(const Graph& graph);
+Graph begin_exchanges(Graph graph);
 
 // Where the device's memory is apart from the host's: what jit.offload marks waits in the host's
 // memory between forward and backward. Keeps the bits.
-Graph offload(const Graph& graph, const PipelineOptions& options);
+Graph offload(Graph graph, const PipelineOptions& options);
 
 // Begins each transfer back so early that it is over when its value is read, and no earlier.
-Graph prefetch(const Graph& graph, const PipelineOptions& options);
+Graph prefetch(Graph graph, const PipelineOptions& options);
 
 // Lets go of values and computes them again where they are needed, as options.choose_plan says;
 // without it, only the order of ops is chosen for the peak. Keeps the bits.
-Graph rematerialize(const Graph& graph, const PipelineOptions& options);
+Graph rematerialize(Graph graph, const PipelineOptions& options);
 
 // Computes again what costs next to nothing instead of keeping it, where the caller said nothing of
 // memory. Keeps the bits.
-Graph recompute_cheap(const Graph& graph, const PipelineOptions& options);
+Graph recompute_cheap(Graph graph, const PipelineOptions& options);
 
 // Keeps activations channels-last between convolutions.
-Graph assign_layouts(const Graph& graph);
+Graph assign_layouts(Graph graph);
 
 // Biases and residuals that are added to convolutions and matrix products become steps of them.
 // Why: the products have each element in a register once. Keeps the bits.
-Graph fuse_epilogues(const Graph& graph);
+Graph fuse_epilogues(Graph graph);
 
 // The same with relu, which then may give NaN for -inf.
-Graph fuse_relu(const Graph& graph);
+Graph fuse_relu(Graph graph);
 
 // Multiplies the fixed weights of a convolution by the scale that follows it, as normalization in
 // inference has one. Why: that is computed once, and what is left is a bias.
-Graph fold_scales(const Graph& graph, const PipelineOptions& options);
+Graph fold_scales(Graph graph, const PipelineOptions& options);
 
 // Fixed weights of convolutions and products go, packed as the device wants them, into the
 // prologue, with all that they are computed from. Not under a limit of memory: the packed weights
 // stay beside the others.
-Graph bind_weights(const Graph& graph, const PipelineOptions& options);
+Graph bind_weights(Graph graph, const PipelineOptions& options);
 
 // Where work behind a failure is not left out: what replaces an input keeps the old value if
 // something has failed.
-Graph guard_updates(const Graph& graph, const PipelineOptions& options);
+Graph guard_updates(Graph graph, const PipelineOptions& options);
 
 // Joins element-wise nodes, reductions and what stands before and after them into kernels; the stop
 // conditions stand in words in fuse.cpp.
-Graph fuse(const Graph& graph, const PipelineOptions& options = {});
+Graph fuse(Graph graph, const PipelineOptions& options = {});
 
 // Sets the parts of a sum of zeros with parts set in one tensor of zeros. Why: gradients of slices.
-Graph join_slices(const Graph& graph);
+Graph join_slices(Graph graph);
 
 // Joins kernels that are equal and independent into one step with several launches.
-Graph batch(const Graph& graph);
+Graph batch(Graph graph);
 
 // Writes ops that are made of simpler ones (softmax, layer norm, ...) as those, so that kernels can
 // hold them together with their neighbours.
-Graph expand(const Graph& graph, const PipelineOptions& options = {});
+Graph expand(Graph graph, const PipelineOptions& options = {});
 
 }  // namespace megjit::jit

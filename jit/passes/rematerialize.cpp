@@ -209,7 +209,7 @@ std::vector<uint32_t> worthwhile_order(const memory::RematProblem& problem) {
                                                                    : std::vector<uint32_t>{};
 }
 
-Graph order_for_peak(const Graph& graph, const PipelineOptions& options) {
+Graph order_for_peak(Graph graph, const PipelineOptions& options) {
     // Transfers, and what is exchanged, stand where they overlap with work.
     const auto overlaps = [](const Node& node) {
         return is_host_copy(node) || (node.op && runtime::is_ordered(*node.op));
@@ -221,16 +221,18 @@ Graph order_for_peak(const Graph& graph, const PipelineOptions& options) {
         return graph;
     const Problem problem(graph, options, Repeats::anything);
     const std::vector<uint32_t> order = worthwhile_order(problem.problem);
-    return order.empty() ? graph : relist(graph, problem, order);
+    if (order.empty()) return graph;
+    return relist(graph, problem, order);
 }
 
 }  // namespace
 
-Graph rematerialize(const Graph& graph, const PipelineOptions& options) {
+Graph rematerialize(Graph graph, const PipelineOptions& options) {
     const auto is_marked = [](const Node& node) { return node.marks.region != 0; };
     const bool is_marked_anywhere =
         std::any_of(graph.nodes().begin(), graph.nodes().end(), is_marked);
-    if (!options.choose_plan && !is_marked_anywhere) return order_for_peak(graph, options);
+    if (!options.choose_plan && !is_marked_anywhere)
+        return order_for_peak(std::move(graph), options);
     const Problem problem(graph, options, Repeats::anything);
     std::vector<uint32_t> order;
     if (options.choose_plan) order = options.choose_plan(problem.problem);
@@ -239,12 +241,13 @@ Graph rematerialize(const Graph& graph, const PipelineOptions& options) {
     return relist(graph, problem, order);
 }
 
-Graph recompute_cheap(const Graph& graph, const PipelineOptions& options) {
+Graph recompute_cheap(Graph graph, const PipelineOptions& options) {
     if (options.memory.limit || options.memory.is_sublinear) return graph;
     const Problem problem(graph, options, Repeats::cheap);
     if (problem.nodes.size() > kMostCheapSteps) return graph;
     const std::vector<uint32_t> order = memory::thrifty_plan(problem.problem, kCheap).order;
-    return order.size() > problem.nodes.size() ? relist(graph, problem, order) : graph;
+    if (order.size() <= problem.nodes.size()) return graph;
+    return relist(graph, problem, order);
 }
 
 }  // namespace megjit::jit

@@ -119,6 +119,6 @@ private:
 
 }  // namespace
 
-Graph simplify(const Graph& graph) { return Simplifier(graph).run(); }
+Graph simplify(Graph graph) { return Simplifier(graph).run(); }
 
 }  // namespace megjit::jit

@@ -14,18 +14,18 @@ using Cancel = World;
 using Fuse = World;
 using Pipeline = World;
 
-std::string after(Graph (*pass)(const Graph&), std::string_view text) {
+std::string after(Graph (*pass)(Graph), std::string_view text) {
     const Graph graph = pass(parse_graph(text));
     EXPECT_EQ(fault_of(graph), "");
     return print(graph);
 }
 
-Graph simplify_and_drop(const Graph& graph) { return drop_dead(simplify(graph)); }
+Graph simplify_and_drop(Graph graph) { return drop_dead(simplify(std::move(graph))); }
 
-Graph cancel_and_drop(const Graph& graph) { return drop_dead(cancel(graph)); }
+Graph cancel_and_drop(Graph graph) { return drop_dead(cancel(std::move(graph))); }
 
 TEST_F(FoldConstants, ReplacesTheSumOfTwoConstants) {
-    EXPECT_EQ(after([](const Graph& g) { return drop_dead(fold_constants(g)); },
+    EXPECT_EQ(after([](Graph g) { return drop_dead(fold_constants(std::move(g))); },
                     "%0: f32[] = const 2\n%1: f32[] = const 3\n%2: f32[] = add %0 %1\nreturn %2\n"),
               "%0: f32[] = const 5\nreturn %0\n");
 }
@@ -177,7 +177,7 @@ TEST_F(Fuse, AValueThatIsReadOutsideLeavesTheKernel) {
 
 TEST_F(Fuse, ASingleNodeStaysAsItIs) {
     constexpr std::string_view text = "%0: f32[4] = input 0\n%1: f32[4] = exp %0\nreturn %1\n";
-    EXPECT_EQ(after([](const Graph& g) { return fuse(g); }, text), text);
+    EXPECT_EQ(after([](Graph g) { return fuse(std::move(g)); }, text), text);
 }
 
 TEST_F(Fuse, AGroupMovesNoMoreBytesThanItsParts) {
