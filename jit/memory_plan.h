@@ -56,6 +56,7 @@ struct MemoryPlan {
 };
 
 class Arenas;
+class BoundWeights;
 
 struct LoweringOptions {
     std::string function = "a compiled graph";  // "step (train.py:41)", for errors
@@ -66,7 +67,9 @@ struct LoweringOptions {
     bool profile = false;  // measure the time of each step
     std::vector<CurvePoint> curve = {};  // for the plan; bytes of the arena
     std::optional<Kernels> kernels = {};  // not given: the service is asked for each
-    std::shared_ptr<Arenas> arenas = {};  // of the function; null: the program has its own
+    // Of the function; null: the program has its own.
+    std::shared_ptr<Arenas> arenas = {};
+    std::shared_ptr<BoundWeights> weights = {};
 };
 
 // `recorded` is the graph before the passes: what unplanned_bytes counts.

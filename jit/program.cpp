@@ -34,6 +34,7 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
       prepared_(prepare(std::move(graph), options.kernels, options.check)),
       device_(prepared_.graph.device()),
       arenas_(options.arenas ? options.arenas : Arenas::make(function_)),
+      weights_(options.weights ? options.weights : std::make_shared<BoundWeights>()),
       is_profiled_(options.profile) {
     const BufferPlan buffers =
         plan_buffers(prepared_, options.donatable, options.replaces, options.check);
@@ -53,6 +54,8 @@ Program::~Program() {
     if (host_arena_) try {  // transfers that are queued use it
             beside().synchronize();
         } catch (...) {}
+    bound_.clear();
+    weights_->release_unused();
 }
 
 Arenas::Lease Program::take_arena() {
@@ -135,16 +138,10 @@ void Program::bind(std::span<const TensorRef> inputs) {
         }
     if (!bound_.empty() && ids == bound_ids_) return;
     bound_.clear();  // its memory first
-    std::vector<TensorRef> fresh = interpret(*graph().prologue, inputs);
-    device_.stream().synchronize();  // later calls use it: it must not be lost
-    for (const TensorRef& tensor : fresh) {
-        device_.stream().refuse_lost(tensor->storage()->ready());
-        runtime::Rematerializer::instance().keep(*tensor);
-    }
-    size_t bytes = 0;
-    for (const TensorRef& tensor : fresh) bytes += tensor->type().bytes();
-    bound_bytes_ = bytes;
-    bound_ = std::move(fresh);
+    weights_->release_unused();
+    BoundWeights::Values values = weights_->get(*graph().prologue, inputs);
+    bound_bytes_ = values.fresh_bytes;
+    bound_ = std::move(values.outputs);
     bound_ids_ = std::move(ids);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jit/arenas.h"
+#include "jit/bound_weights.h"
 #include "jit/memory_plan.h"
 #include "jit/program_layout.h"
 #include "jit/step_times.h"
@@ -95,8 +96,9 @@ private:
     const std::shared_ptr<Arenas> arenas_;
     std::byte* arena_ = nullptr;  // of the run, or the one before
     std::shared_ptr<std::byte[]> host_arena_;
+    const std::shared_ptr<BoundWeights> weights_;
     std::vector<TensorRef> bound_;  // what the prologue gave
-    std::atomic<size_t> bound_bytes_ = 0;  // of these
+    std::atomic<size_t> bound_bytes_ = 0;  // of these, what no other program held before
     std::vector<uint64_t> bound_ids_;  // of the tensors that it read
     // When the last profiled run and its steps began and ended.
     struct Clock {

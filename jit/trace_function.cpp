@@ -73,7 +73,8 @@ LoweringOptions Version::lowering_of(const Segment& segment, bool is_last,
     LoweringOptions lowering{.function = options.name,
                              .check = runtime::debug().check,
                              .profile = options.profiling,
-                             .arenas = arenas};
+                             .arenas = arenas,
+                             .weights = weights};
     for (RecordId input : segment.inputs) {
         const RecordedValue& value = record.values[input];
         const bool is_outside = value.origin == Origin::outside;
@@ -315,6 +316,7 @@ std::shared_ptr<Version> TraceFunction::find_alternative(
 
 void TraceFunction::add(std::shared_ptr<Version> version) {
     version->arenas = arenas_;
+    version->weights = weights_;
     std::vector<std::shared_ptr<Version>> old = versions();  // goes after the lock
     size_t kept = 0;
     for (size_t bytes = 0; kept < old.size(); ++kept)

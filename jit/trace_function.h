@@ -91,7 +91,9 @@ public:
     std::atomic<uint64_t> calls = 0;
     std::atomic<double> compile_ms = 0;
 
-    std::shared_ptr<Arenas> arenas;  // of the function, for all its programs
+    // Of the function, for all its programs.
+    std::shared_ptr<Arenas> arenas;
+    std::shared_ptr<BoundWeights> weights;
 
     // Segment `index`, compiled at the first use, with the program that runs now, or (`final`) the
     // one with all kernels. No lock is held while memory is planned and kernels are waited for, and
@@ -162,6 +164,7 @@ public:
 
 private:
     const std::shared_ptr<Arenas> arenas_;
+    const std::shared_ptr<BoundWeights> weights_ = std::make_shared<BoundWeights>();
     mutable runtime::Mutex mutex_{"the versions of a function"};
     std::deque<std::shared_ptr<Version>> versions_;  // newest use first
     std::shared_ptr<Version> latest_;

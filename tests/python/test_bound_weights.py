@@ -98,3 +98,22 @@ def test_level_2_exact_numerics_and_limits_stay_as_they_were(net):
     infer = trace(lambda x: net(x), symbolic=True, opt_level=3, memory_limit="1GB")
     infer(mge.tensor(X))
     assert "packed" not in str(infer.memory_plan().buffers)
+
+
+def test_versions_of_several_sizes_hold_packed_weights_once():
+    layer = M.Linear(512, 1024)
+    infer = trace(lambda x: layer(x), symbolic=True, opt_level=3)
+    sizes = [40, 41, 42, 43]
+    inputs = [mge.tensor(np.ones((n, 512), np.float32)) for n in sizes]
+    infer(inputs[0]), infer(inputs[0])
+    packed = 512 * 1024 * 4
+    before = mge.get_allocated_memory()
+    for x in inputs[1:]:
+        infer(x), infer(x)
+    assert mge.get_allocated_memory() - before < packed
+    layer.weight[...] = layer.weight * 0.5
+    for x in inputs:  # each version finds what the first of them has packed anew
+        np.testing.assert_allclose(infer(x).numpy(), layer(x).numpy(), rtol=1e-5, atol=1e-5)
+    assert mge.get_allocated_memory() - before < packed
+    del infer
+    assert mge.get_allocated_memory() <= before - packed
