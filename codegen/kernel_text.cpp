@@ -13,8 +13,8 @@ using namespace runtime;
 
 constexpr std::string_view kInnerNames[] = {"contiguous", "broadcast", "strided"};
 constexpr std::string_view kLaneNames[] = {"last", "kept"};
-constexpr std::string_view kReduceNames[] = {"sum",    "prod",   "max",  "min",
-                                             "argmax", "argmin", "mean", "variance"};
+constexpr std::string_view kReduceNames[] = {"sum",    "prod", "max",      "min", "argmax",
+                                             "argmin", "mean", "variance", "dot"};
 constexpr std::string_view kTypeNames[] = {"f32", "i32", "b1"};
 uint32_t constant_bits(LineReader& line, ScalarType type) {
     const std::string text(line.word());

@@ -32,8 +32,17 @@ std::vector<Accumulator> accumulators_of(Reduce kind, ScalarType type) {
         case Reduce::min: return {{.join = Join::min, .type = taken}};
         case Reduce::argmax: return {{.join = Join::first_max, .type = taken}};
         case Reduce::argmin: return {{.join = Join::first_min, .type = taken}};
+        case Reduce::dot: return {{.join = Join::add, .type = taken, .chains = false}};
     }
     return {};
+}
+
+// A product by a number that was simplified has one factor left.
+std::vector<int> taken_by(const KernelIR& kernel, const Reduction& reduction) {
+    const ScalarInst& inst = kernel.program[reduction.arg];
+    if (reduction.kind == Reduce::dot && inst.op == ScalarOp::mul)
+        return {inst.args[0], inst.args[1]};
+    return {reduction.arg};
 }
 
 Finish finish_of(Reduce kind) {
@@ -73,10 +82,11 @@ RowWalk walk_of(const KernelIR& kernel, const std::vector<KernelIR::Level>& leve
         if (!is_in(arg)) continue;
         walk.reductions.push_back(
             {.reduction = static_cast<int>(r),
-             .arg = arg,
+             .takes = taken_by(kernel, kernel.reductions[r]),
              .finish = finish_of(kind),
              .accumulators = accumulators_of(kind, kernel.program[arg].type)});
-        roots.push_back(arg);
+        const std::vector<int>& takes = walk.reductions.back().takes;
+        roots.insert(roots.end(), takes.begin(), takes.end());
     }
     for (size_t k = 0; k < kernel.outputs.size(); ++k) {
         if (kernel.outputs[k].per_row || !is_in(kernel.results[k])) continue;
@@ -173,7 +183,9 @@ private:
         const auto r = static_cast<size_t>(reduced.reduction);
         if (r >= reduced_.size() || reduced_[r]) return cat("reduction ", r, " is known already");
         const auto [kind, arg] = kernel_.reductions[r];
-        if (reduced.arg != arg || !known[static_cast<size_t>(arg)])
+        const auto is_known = [&](int id) { return known[static_cast<size_t>(id)]; };
+        if (reduced.takes != taken_by(kernel_, kernel_.reductions[r]) ||
+            !std::ranges::all_of(reduced.takes, is_known))
             return cat("reduction ", r, ": its values are not known");
         if (reduced.finish != finish_of(kind) ||
             reduced.accumulators != accumulators_of(kind, kernel_.program[arg].type))
@@ -233,7 +245,8 @@ std::string print(const RowPlan& plan) {
         if (!walk.walks()) continue;
         text += "walk\n" + list("elements", walk.elements, "%");
         for (const Reduced& reduced : walk.reductions) {
-            text += cat("  reduction ", reduced.reduction, " of %", reduced.arg, ": ",
+            text += cat("  reduction ", reduced.reduction, " of %", reduced.takes[0],
+                        reduced.takes.size() > 1 ? cat(" times %", reduced.takes[1]) : "", ": ",
                         word_of(reduced.finish), " of");
             for (const Accumulator& accumulator : reduced.accumulators)
                 text += cat(&accumulator == reduced.accumulators.data() ? " " : "; ",

@@ -10,6 +10,7 @@
 //   What a lane has in a group is joined one after the other: a chain, in the type of the elements.
 //   The lane takes its chains, group by group and run by run; in f64 where it is wide.
 //   At last lane j < L/2 takes lane j + L/2, then j < L/4 lane j + L/4, until one is left.
+//   A dot has no chains: each lane adds product after product to its f32, rounding once for each.
 //
 // So eight f32 are added before an f64 takes over: sums of any length are right to some 1e-7 of the
 // sum of absolute values, at the speed of f32. (GPUs share a row among threads: there a chain is
@@ -55,7 +56,7 @@ enum class Finish : uint8_t {
 // A reduction of the kernel, and how it comes from accumulators.
 struct Reduced {
     int reduction = -1;
-    int arg = -1;  // instruction whose values are taken
+    std::vector<int> takes = {};  // instructions: one, or the two factors of a dot
     Finish finish = Finish::value;
     std::vector<Accumulator> accumulators = {};  // of a variance: sum, squares
     bool operator==(const Reduced&) const = default;

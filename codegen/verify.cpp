@@ -137,7 +137,7 @@ std::string reduction_fault(const KernelIR& kernel, size_t r) {
     const auto [kind, arg] = kernel.reductions[r];
     if (arg < 0 || arg >= kernel.program.size()) return cat("%", arg, " is not defined");
     const ScalarType type = kernel.program[arg].type;
-    const bool is_float = kind == Reduce::mean || kind == Reduce::variance,
+    const bool is_float = kind == Reduce::mean || kind == Reduce::variance || kind == Reduce::dot,
                is_order = kind == Reduce::max || kind == Reduce::min;
     if (is_float ? type != F : !is_order && type == B)
         return cat(name_of(kind), " does not take this type");

@@ -80,7 +80,7 @@ void Reducer::join(const Slot& slot, std::span<Value> a, std::span<const Value> 
 // The element that an accumulator takes, as a chain or as a lane takes it.
 Value Reducer::taken(const Slot& slot, const Values& values) {
     const Reduced& reduced = reductions_[slot.reduction];
-    Value x = values[static_cast<size_t>(reduced.arg)];
+    Value x = values[static_cast<size_t>(reduced.takes[0])];
     if (b_.type_of(x).kind == Kind::b1) x = b_.compute(ScalarOp::b1_to_i32, {x});
     if (!slot.by.chains) x = widened(slot, x);
     return slot.by.squares ? b_.mul(x, x) : x;
@@ -92,7 +92,10 @@ void Reducer::take(Values& chains, Values& lanes, const Values& values, Value ma
                                        : std::span(lanes).subspan(slot.lane, slot.values);
         const Values old(to.begin(), to.end());
         const Value behind[] = {taken(slot, values), place};
-        join(slot, to, behind, true);
+        if (const std::vector<int>& takes = reductions_[slot.reduction].takes; takes.size() > 1)
+            to[0] = b_.compute(ScalarOp::fma,
+                               {behind[0], values[static_cast<size_t>(takes[1])], to[0]});
+        else join(slot, to, behind, true);
         if (mask)
             for (size_t v = 0; v < slot.values; ++v) to[v] = b_.select(mask, to[v], old[v]);
     }
@@ -163,7 +166,8 @@ Values Reducer::results(const Values& lanes, Value elements) {
             }
         }
         if (slot.by.wide) result = b_.convert(Kind::f32, result);
-        results.push_back(as_result(f_.kernel.program[reduced.arg].type, slot.by.join, result));
+        const int arg = f_.kernel.reductions[static_cast<size_t>(reduced.reduction)].arg;
+        results.push_back(as_result(f_.kernel.program[arg].type, slot.by.join, result));
     }
     return results;
 }

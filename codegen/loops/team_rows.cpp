@@ -184,8 +184,8 @@ private:
         Values single(values.size()), of_chains, of_lanes;
         size_t chain = 0, lane = chains;
         for (size_t n = 0; n < reducers.size(); ++n) {
-            const auto arg = static_cast<size_t>(walk.reductions[n].arg);
-            single[arg] = b_.lane(values[arg], k);
+            for (const int id : walk.reductions[n].takes)
+                single[static_cast<size_t>(id)] = b_.lane(values[static_cast<size_t>(id)], k);
             Values own_chains = slice(state, chain, reducers[n].chain_values()),
                    own_lanes = slice(state, lane, reducers[n].lane_values());
             chain += own_chains.size();

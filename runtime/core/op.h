@@ -118,6 +118,7 @@ enum class Reduce : uint8_t {
              // wins
     mean,
     variance,  // of f32; the variance is the biased one
+    dot,  // of f32: the sum, but the multiplication that gives an element is not rounded (fma)
 };
 
 // Which elements of operand 0 the result has, unchanged.

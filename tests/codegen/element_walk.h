@@ -40,8 +40,19 @@ public:
             case Reduce::min: return best<std::less<>>(row).first;
             case Reduce::argmax: return best<std::greater<>>(row).second;
             case Reduce::argmin: return best<std::less<>>(row).second;
+            case Reduce::dot: return dot(row, std::vector<uint32_t>(row.size(), f32_bits(1)));
         }
         return 0;
+    }
+
+    // Each lane adds unrounded products.
+    uint32_t dot(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) const {
+        std::vector<float> lanes(static_cast<size_t>(lanes_));
+        for (size_t i = 0; i < a.size(); ++i) {
+            float& sum = lanes[lane(i)];
+            sum = std::fma(std::bit_cast<float>(a[i]), std::bit_cast<float>(b[i]), sum);
+        }
+        return std::bit_cast<uint32_t>(joined(lanes, std::plus<float>()));
     }
 
 private:
@@ -263,14 +274,18 @@ private:
 
     void reduce(size_t r) {
         const auto [kind, arg] = kernel_.reductions[r];
-        std::vector<uint32_t> row;
+        const runtime::ScalarInst& inst = kernel_.program[arg];
+        const bool multiplies = kind == Reduce::dot && inst.op == runtime::ScalarOp::mul;
+        std::vector<uint32_t> row, factors[2];
         over_row([&] {
             evaluate_needed({arg});
             row.push_back(values_[arg]);
+            for (const int f : {0, 1})
+                if (multiplies) factors[f].push_back(values_[inst.args[f]]);
         });
-        const int lanes = kernel_.lanes == Lanes::last ? 16 : 1;
-        reduced_[r] =
-            RowReduction(kernel_.program[arg].type, launch_.extents.back(), lanes).of(kind, row);
+        const RowReduction by(inst.type, launch_.extents.back(),
+                              kernel_.lanes == Lanes::last ? 16 : 1);
+        reduced_[r] = multiplies ? by.dot(factors[0], factors[1]) : by.of(kind, row);
     }
 
     void store_all(bool per_row) {

@@ -324,17 +324,20 @@ inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
         Expr arg = element();
         for (int step = 0; step < random.range(0, 3); ++step)
             arg = small_step(random, program, arg, anything());
-        const auto kind = static_cast<Reduce>(random.range(0, 7));
+        const auto kind = static_cast<Reduce>(random.range(0, 8));
         const bool is_place = kind == Reduce::argmax || kind == Reduce::argmin;
         if (is_place) arg = elements[0];  // ties and rounding must not decide
         if (kind == Reduce::prod) arg = arg * 0.001 + 1.0;
+        if (kind == Reduce::dot && random.range(0, 7)) arg = arg * anything();
         spec.reductions.push_back({kind, arg.id()});
         const int id = program.input(inputs + r, is_place ? ScalarType::i32 : ScalarType::f32);
         spec.results.push_back(id);
         spec.outputs.push_back(
             {.dtype = is_place ? DType::i32 : DType::f32, .strides = dense(of_kept)});
         const Expr value = to_type(Expr(&program, id), ScalarType::f32);
-        rows.push_back(is_place ? value * 0.001 : kind == Reduce::sum ? value * (1.0 / 64) : value);
+        rows.push_back(is_place                                     ? value * 0.001
+                       : kind == Reduce::sum || kind == Reduce::dot ? value * (1.0 / 64)
+                                                                    : value);
     }
     if (random.range(0, 2)) {
         Expr value = element();
