@@ -5,6 +5,7 @@
 
 #include "codegen/kernel_ir.h"
 #include "codegen/strides.h"
+#include "codegen/tiles.h"
 
 namespace megjit::codegen {
 namespace {
@@ -75,6 +76,35 @@ Operand operand_of(const KernelSpec::Access& access, const std::vector<int64_t>&
             .is_offset = access.is_offset};
 }
 
+bool is_contraction(std::span<const Reduction> reductions) {
+    return !reductions.empty() && std::ranges::all_of(reductions, [](const Reduction& r) {
+        return r.kind == Reduce::dot;
+    });
+}
+
+// Do lanes go along the last kept axis? In contractions wherever no factor is strided there.
+bool prefers_columns(const Walk& walk, const KernelSpec& spec) {
+    const size_t columns = walk.kept - 1;
+    if (!is_contraction(spec.reductions))
+        return walk.contiguous_bytes(columns, spec) >
+               walk.contiguous_bytes(walk.extents.size() - 1, spec);
+    const auto is_strided = [&](const auto& strides) { return strides[columns] > 1; };
+    return std::none_of(walk.strides.begin(),
+                        walk.strides.begin() + static_cast<ptrdiff_t>(spec.inputs.size()),
+                        is_strided);
+}
+
+void share_rows(KernelIR& kernel, const LaunchShape& launch) {
+    if (kernel.lanes != Lanes::kept || kernel.kept() < 2 || !is_contraction(kernel.reductions))
+        return;
+    KernelIR shared = kernel;
+    shared.lanes = Lanes::tiles;
+    for (size_t i = 0; i < shared.inputs.size(); ++i)
+        shared.inputs[i].repeats = launch.strides[i * static_cast<size_t>(kernel.rank) +
+                                                  static_cast<size_t>(kernel.kept()) - 2] == 0;
+    if (tile_plan_of(shared)) kernel = std::move(shared);
+}
+
 }  // namespace
 
 int64_t LaunchShape::numel() const {
@@ -89,9 +119,10 @@ int64_t units(const KernelIR& kernel, const LaunchShape& launch) {
     if (kernel.reduced == 0) return kernel.rank == 1 ? launch.numel() : launch.rows();
     int64_t count = 1;
     for (int axis = 0; axis < kernel.kept(); ++axis) {
-        const bool is_block = kernel.lanes == Lanes::kept && axis == kernel.lane_axis();
-        count *= is_block ? (launch.extents[axis] + kColumnBlock - 1) / kColumnBlock
-                          : launch.extents[axis];
+        const bool is_block = kernel.lanes != Lanes::last && axis == kernel.lane_axis(),
+                   is_tile = kernel.lanes == Lanes::tiles && axis + 1 == kernel.lane_axis();
+        const int64_t block = is_block ? kColumnBlock : is_tile ? kTileRows : 1;
+        count *= (launch.extents[axis] + block - 1) / block;
     }
     return count;
 }
@@ -145,9 +176,7 @@ BoundKernel bind(KernelSpec spec) {
     KernelIR& kernel = bound.kernel;
     kernel.rank = static_cast<int>(walk.extents.size());
     kernel.reduced = spec.reduced > 0 ? kernel.rank - static_cast<int>(walk.kept) : 0;
-    if (kernel.reduced > 0 && walk.kept > 0 &&
-        walk.contiguous_bytes(walk.kept - 1, spec) >
-            walk.contiguous_bytes(walk.extents.size() - 1, spec))
+    if (kernel.reduced > 0 && walk.kept > 0 && prefers_columns(walk, spec))
         kernel.lanes = Lanes::kept;
     for (size_t i = 0; i < walk.strides.size(); ++i) {
         const bool is_input = i < spec.inputs.size();
@@ -170,6 +199,7 @@ BoundKernel bind(KernelSpec spec) {
     for (size_t r = 0; r < kernel.reductions.size(); ++r)
         kernel.reductions[r].arg = roots[spec.results.size() + r];
     kernel.program = std::move(spec.program);
+    share_rows(kernel, bound.launch);
     return bound;
 }
 

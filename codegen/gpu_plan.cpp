@@ -62,7 +62,7 @@ bool fits(const KernelIR& kernel, const LaunchShape& launch, int vector) {
 }
 
 int vector_of(const KernelIR& kernel, const LaunchShape& launch) {
-    if (kernel.lanes == Lanes::kept) return 1;  // neighbours belong to other threads
+    if (kernel.lanes != Lanes::last) return 1;  // neighbours belong to other threads
     size_t largest = 0;
     for (size_t at = 0; at < kernel.inputs.size() + kernel.outputs.size(); ++at)
         if (is_packed(kernel, at))
@@ -108,7 +108,7 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
     GpuPlan plan{.wide = needs_wide(kernel, launch), .vector = vector_of(kernel, launch)};
     if (kernel.reduced == 0) return plan;
     const int64_t length = product(launch.extents, kernel.kept(), kernel.rank);
-    if (kernel.lanes == Lanes::kept) {
+    if (kernel.lanes != Lanes::last) {
         plan.cover = Cover::columns;  // of a warp's width, so that its loads are whole lines
         plan.team = length < 256 ? 8 : 32;
         plan.threads = kWarp * plan.team;

@@ -38,6 +38,8 @@ struct Operand {
                   // the offset
     bool is_offset = false;  // nothing is read: the value is the offset itself (i32), a coordinate.
                              // Such inputs come last, and have no pointer
+    bool repeats = false;  // Lanes::tiles: the same for all indices of the kept axis before the
+                           // last one
     bool operator==(const Operand&) const = default;
 };
 
@@ -53,7 +55,11 @@ struct Reduction {
 
 // Which axis goes over the lanes of a vector: the last one, or the last that is kept. A row is what
 // one index of the kept axes sees.
-enum class Lanes : uint8_t { last, kept };
+enum class Lanes : uint8_t {
+    last,
+    kept,
+    tiles,  // as kept, and neighboring indices of the axis before that one share what they read
+};
 
 // The iteration space is [kept axes..., reduced axes...], row-major. Element-wise kernels reduce
 // none:
@@ -105,7 +111,8 @@ struct LaunchShape {
 //   element-wise: rows of the innermost axis
 //   lanes last: indices of the kept axes
 //   lanes kept: blocks of kColumnBlock indices of the last kept axis, the last of each run smaller
-constexpr int64_t kColumnBlock = 64;
+//   tiles: such blocks, of kTileRows indices of the axis before it
+constexpr int64_t kColumnBlock = 64, kTileRows = 32;
 int64_t units(const KernelIR& kernel, const LaunchShape& launch);
 
 // May output `out` lie exactly on input `in`? Each element must be read for the last time where it

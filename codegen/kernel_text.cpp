@@ -12,7 +12,7 @@ namespace {
 using namespace runtime;
 
 constexpr std::string_view kInnerNames[] = {"contiguous", "broadcast", "strided"};
-constexpr std::string_view kLaneNames[] = {"last", "kept"};
+constexpr std::string_view kLaneNames[] = {"last", "kept", "tiles"};
 constexpr std::string_view kReduceNames[] = {"sum",    "prod", "max",      "min", "argmax",
                                              "argmin", "mean", "variance", "dot"};
 constexpr std::string_view kTypeNames[] = {"f32", "i32", "b1"};
@@ -59,6 +59,7 @@ std::string text_of(const Operand& operand, bool is_input) {
     if (operand.per_row) text += " row";
     if (operand.is_offset) text += " offset";
     if (operand.by >= 0) text += cat(" by ", operand.by);
+    if (operand.repeats) text += " repeats";
     return text;
 }
 
@@ -75,6 +76,7 @@ Operand read_operand(LineReader& line, bool is_input) {
     operand.per_row = line.take("row");
     if (is_input) operand.is_offset = line.take("offset");
     if (is_input && line.take("by")) operand.by = line.number<int>(line.word());
+    if (is_input) operand.repeats = line.take("repeats");
     return operand;
 }
 
@@ -87,7 +89,8 @@ void read_head(LineReader& line, KernelIR& kernel) {
     kernel.rank = line.number<int>(value_of("rank="));
     if (line.at_end()) return;
     kernel.reduced = line.number<int>(value_of("reduced="));
-    kernel.lanes = static_cast<Lanes>(line.one_of(kLaneNames, value_of("lanes="), "last or kept"));
+    kernel.lanes =
+        static_cast<Lanes>(line.one_of(kLaneNames, value_of("lanes="), "last, kept or tiles"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/kernel_ir.h"
+#include "codegen/tiles.h"
 
 namespace megjit::codegen {
 namespace {
@@ -169,8 +170,9 @@ std::string fault_of(const KernelIR& kernel) {
         return cat(kernel.outputs.size(), " outputs but ", kernel.results.size(), " results");
     if (kernel.reduced < 0 || kernel.reduced > kernel.rank)
         return cat(kernel.reduced, " of ", kernel.rank, " axes cannot be reduced");
-    if (kernel.lanes == Lanes::kept && (kernel.reduced == 0 || kernel.kept() == 0))
-        return "lanes=kept needs a kept and a reduced axis";
+    if (kernel.lanes != Lanes::last && (kernel.reduced == 0 || kernel.kept() == 0))
+        return cat("lanes=", kernel.lanes == Lanes::kept ? "kept" : "tiles",
+                   " needs a kept and a reduced axis");
     if (kernel.reduced == 0 && !kernel.reductions.empty())
         return "a reduction needs a reduced axis";
     for (size_t i = 0; i < kernel.inputs.size(); ++i) {
@@ -192,6 +194,8 @@ std::string fault_of(const KernelIR& kernel) {
     for (size_t k = 0; k < kernel.results.size(); ++k)
         if (const std::string fault = output_fault(kernel, k, levels); !fault.empty())
             return cat("output ", k, ": ", fault);
+    if (kernel.lanes == Lanes::tiles && !tile_plan_of(kernel))
+        return "lanes=tiles, but its rows share nothing";
     return "";
 }
 

@@ -151,6 +151,7 @@ Function loops_of(const KernelIR& kernel, const Target& wanted) {
     b.branch(some, [&] {
         if (kernel.reduced == 0) write_elements(frame);
         else if (kernel.lanes == Lanes::last) write_rows(frame);
+        else if (kernel.lanes == Lanes::tiles) write_tiles(frame);
         else write_columns(frame);
     });
     return sound(b.finish());

@@ -117,6 +117,8 @@ struct Schedule {
                          // at its loads and stores costs to run
     int worth_keeping = 8;  // as many that are computed twice cost more than to store a value
     int64_t units_together = 16;  // of columns: their accumulators stay in the L1 cache
+    int tile_vectors = 2;  // of columns that go through a tile together
+    int tile_rows(int width) const { return width / 2; }  // accumulators fill half the registers
     bool is_short(size_t body) const { return static_cast<int>(body) <= short_body; }
     bool is_long(size_t body) const { return static_cast<int>(body) >= long_body; }
 };

@@ -249,11 +249,81 @@ inline Expr small_step(Random& random, ScalarProgram& program, Expr a, Expr b) {
     }
 }
 
+// Its operands hold small numbers.
+inline Case bound_and_filled(KernelSpec spec, Random& random) {
+    Case c;
+    BoundKernel bound = bind(std::move(spec));
+    c.kernel = std::move(bound.kernel);
+    c.launch = std::move(bound.launch);
+    size_t gather = (c.kernel.inputs.size() + c.kernel.outputs.size()) * c.launch.extents.size();
+    for (size_t i = 0; i < memory_inputs(c.kernel); ++i) {
+        const Operand& input = c.kernel.inputs[i];
+        int64_t count = 1;
+        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis)
+            count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
+        if (input.by >= 0) count += 4 * c.launch.strides[gather++];
+        auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
+        for (int64_t e = 0; e < count; ++e) {
+            const float x = static_cast<float>(random.range(-512, 512)) / 256;
+            const uint32_t bits = input.dtype == DType::i32
+                                      ? static_cast<uint32_t>(random.range(0, 4))
+                                  : input.dtype == DType::f32 ? std::bit_cast<uint32_t>(x)
+                                  : input.dtype == DType::f16 ? float_to_half(x)
+                                                              : float_to_bfloat(x);
+            std::memcpy(bytes.data() + static_cast<size_t>(e) * size_of(input.dtype), &bits,
+                        size_of(input.dtype));
+        }
+    }
+    return c;
+}
+
+// Products of matrices, with some arithmetic on the factors and on the result.
+inline Case random_contraction_case(uint64_t seed, int64_t largest = 70) {
+    Random random(seed);
+    KernelSpec spec;
+    const int64_t batches = random.range(0, 2) ? 1 : random.range(2, 3),
+                  m = random.range(1, random.range(0, 1) ? largest : 9),
+                  n = random.range(1, largest), k = random.range(1, largest);
+    spec.extents = {batches, m, n, k};
+    spec.reduced = 1;
+    ScalarProgram& program = spec.program;
+    const std::vector<DType> floats = {DType::f32, DType::f32, DType::f16, DType::bf16};
+    const auto input = [&](DType dtype, std::vector<int64_t> strides) {
+        spec.inputs.push_back({.dtype = dtype, .strides = std::move(strides)});
+        const int id = program.input(static_cast<int>(spec.inputs.size()) - 1, compute_type(dtype));
+        return to_type(Expr(&program, id), ScalarType::f32);
+    };
+    const bool turned = random.range(0, 3) == 0, of_all = random.range(0, 1);
+    Expr a = input(random.pick(floats), {m * k, turned ? 1 : k, 0, turned ? m : 1}),
+         b = random.range(0, 5) ? input(random.pick(floats), {of_all ? 0 : k * n, 0, 1, n})
+                                : input(DType::f32, {0, 0, k, 1});
+    std::vector<Expr> rows = {input(DType::f32, {0, 0, 1, 0}), input(DType::f32, {0, 1, 0, 0}),
+                              input(random.pick(floats), {m * n, n, 1, 0})};
+    if (random.range(0, 2) == 0) a = small_step(random, program, a, a);
+    if (random.range(0, 2) == 0) a = a * rows[1];
+    if (random.range(0, 2) == 0) b = small_step(random, program, b, b);
+    if (random.range(0, 2) == 0) b = b + rows[0];
+    const int inputs = static_cast<int>(spec.inputs.size());
+    for (int r = 0; r < random.range(1, 2); ++r) {
+        spec.reductions.push_back({Reduce::dot, (r ? (b * 0.5) * a : a * b).id()});
+        rows.push_back(Expr(&program, program.input(inputs + r, ScalarType::f32)) * (1.0 / 16));
+    }
+    for (int out = 0; out < random.range(1, 2); ++out) {
+        Expr value = rows.back();
+        for (int step = 0; step < random.range(0, 4); ++step)
+            value = small_step(random, program, value, random.pick(rows));
+        const DType dtype = random.pick(floats);
+        spec.results.push_back(narrow(value, dtype).id());
+        spec.outputs.push_back({.dtype = dtype, .strides = {m * n, n, 1, 0}});
+    }
+    return bound_and_filled(std::move(spec), random);
+}
+
 // Memory order of the axes is drawn, so that both lane axes, several reduced axes and strided
 // operands occur.
 inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
+    if (seed % 6 == 5) return random_contraction_case(seed, largest);
     Random random(seed);
-    Case c;
     KernelSpec spec;
     const int kept = static_cast<int>(random.range(0, 2)),
               reduced = static_cast<int>(random.range(1, 2)), rank = kept + reduced;
@@ -347,29 +417,7 @@ inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
         spec.results.push_back(narrow(value, dtype).id());
         spec.outputs.push_back({.dtype = dtype, .strides = dense(all)});
     }
-    BoundKernel bound = bind(std::move(spec));
-    c.kernel = std::move(bound.kernel);
-    c.launch = std::move(bound.launch);
-    size_t gather = (c.kernel.inputs.size() + c.kernel.outputs.size()) * c.launch.extents.size();
-    for (size_t i = 0; i < memory_inputs(c.kernel); ++i) {
-        const Operand& input = c.kernel.inputs[i];
-        int64_t count = 1;
-        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis)
-            count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
-        if (input.by >= 0) count += 4 * c.launch.strides[gather++];
-        auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
-        for (int64_t e = 0; e < count; ++e) {
-            const float x = static_cast<float>(random.range(-512, 512)) / 256;
-            const uint32_t bits = input.dtype == DType::i32
-                                      ? static_cast<uint32_t>(random.range(0, 4))
-                                  : input.dtype == DType::f32 ? std::bit_cast<uint32_t>(x)
-                                  : input.dtype == DType::f16 ? float_to_half(x)
-                                                              : float_to_bfloat(x);
-            std::memcpy(bytes.data() + static_cast<size_t>(e) * size_of(input.dtype), &bits,
-                        size_of(input.dtype));
-        }
-    }
-    return c;
+    return bound_and_filled(std::move(spec), random);
 }
 
 // How output k differs from what the interpreter gives; "" if not by a bit. `got` has

@@ -1,0 +1,75 @@
+#include "codegen/tiles.h"
+
+#include <algorithm>
+
+#include "codegen/row_plan.h"
+
+namespace megjit::codegen {
+namespace {
+
+// Per instruction: does its value differ between the rows of a tile, or between its columns?
+struct Differs {
+    bool by_row = false, by_column = false;
+};
+
+Differs of_operand(const KernelIR& kernel, size_t i) {
+    const Operand& input = kernel.inputs[i];
+    Differs differs{!input.repeats, input.inner != Inner::broadcast};
+    if (input.by < 0) return differs;
+    const Differs index = of_operand(kernel, static_cast<size_t>(input.by));
+    return {differs.by_row || index.by_row, differs.by_column || index.by_column};
+}
+
+std::vector<Differs> differences(const KernelIR& kernel) {
+    std::vector<Differs> all;
+    for (const runtime::ScalarInst& inst : kernel.program.insts()) {
+        Differs own;
+        if (inst.op == runtime::ScalarOp::input)
+            own = inst.bits < kernel.inputs.size() ? of_operand(kernel, inst.bits)
+                                                   : Differs{true, true};  // a dot
+        for (int k = 0; k < runtime::arity_of(inst.op); ++k) {
+            const Differs& arg = all[static_cast<size_t>(inst.args[k])];
+            own.by_row = own.by_row || arg.by_row;
+            own.by_column = own.by_column || arg.by_column;
+        }
+        all.push_back(own);
+    }
+    return all;
+}
+
+}  // namespace
+
+bool TilePlan::is_of_columns(int id) const {
+    return std::ranges::find(of_columns, id) != of_columns.end();
+}
+
+std::optional<TilePlan> tile_plan_of(const KernelIR& kernel) {
+    const auto is_dot = [](const Reduction& reduction) { return reduction.kind == Reduce::dot; };
+    if (kernel.lanes == Lanes::last || kernel.kept() < 2 || kernel.passes() != 1 ||
+        kernel.reductions.empty() || !std::ranges::all_of(kernel.reductions, is_dot))
+        return {};
+    const RowPlan plan = row_plan_of(kernel);
+    const RowWalk& walk = plan.walks[0];
+    if (!walk.outputs.empty()) return {};
+    const std::vector<Differs> differs = differences(kernel);
+    TilePlan tile;
+    for (const int id : walk.elements) {
+        const Differs own = differs[static_cast<size_t>(id)];
+        if (own.by_row && own.by_column) return {};
+        (own.by_row ? tile.of_rows : tile.of_columns).push_back(id);
+    }
+    for (const Reduced& reduced : walk.reductions) {
+        const auto in = [&](size_t k) {
+            return k < reduced.takes.size() && tile.is_of_columns(reduced.takes[k]);
+        };
+        const auto is_element = [&](int id) {
+            return std::ranges::find(walk.elements, id) != walk.elements.end();
+        };
+        if (reduced.takes.size() != 2 || in(0) == in(1) ||
+            !std::ranges::all_of(reduced.takes, is_element))
+            return {};
+    }
+    return tile;
+}
+
+}  // namespace megjit::codegen

@@ -1,0 +1,25 @@
+// codegen/tiles.h -- contractions: kernels whose rows are dots, where one factor is the same for
+// neighboring rows and the other one for neighboring columns (a product of matrices, whatever is
+// computed of their elements before and of the result afterwards). What a tile of rows and columns
+// reads serves all of it. The bits are those of any other walk: each dot takes its products in the
+// order of codegen/row_plan.h.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "codegen/kernel_ir.h"
+
+namespace megjit::codegen {
+
+// Instructions of elements, in their order.
+struct TilePlan {
+    std::vector<int> of_columns;  // one value for all rows of a tile
+    std::vector<int> of_rows;  // one value for all its columns
+    bool is_of_columns(int id) const;
+};
+
+// Of a kernel whose lanes go over columns; nothing if its rows cannot share what they read.
+std::optional<TilePlan> tile_plan_of(const KernelIR& kernel);
+
+}  // namespace megjit::codegen
