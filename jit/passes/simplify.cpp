@@ -87,7 +87,8 @@ private:
     // A half that went through float32 is cast from what it was: mixed precision casts to and fro.
     ValueId simpler_cast(const Node& node) {
         const ValueId wide = operand(node, 0);
-        if (!made_by(node, 0, ops::cast()) || rewrite_.to.type(wide).dtype != DType::f32)
+        if (node.op != &ops::cast() || !made_by(node, 0, ops::cast()) ||
+            rewrite_.to.type(wide).dtype != DType::f32)
             return wide;
         const ValueId half = producer(node, 0).inputs[0];
         const DType dtype = rewrite_.to.type(half).dtype;

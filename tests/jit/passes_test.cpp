@@ -91,6 +91,14 @@ TEST_F(Simplify, AHalfThatWentThroughFloat32IsCastFromWhatItWas) {
     EXPECT_EQ(after(simplify_and_drop, rounds), rounds);
 }
 
+TEST_F(Simplify, AnIdentityOfACastIsTheCast) {
+    EXPECT_EQ(
+        after(
+            simplify_and_drop,
+            "%0: bf16[2] = input 0\n%1: f32[2] = cast %0 {dtype=\"float32\"}\n%2: f32[2] = identity %1\nreturn %2\n"),
+        "%0: bf16[2] = input 0\n%1: f32[2] = cast %0 {dtype=\"float32\"}\nreturn %1\n");
+}
+
 TEST_F(Simplify, AScalarTimesOneThatBroadcastsStays) {
     constexpr std::string_view text =
         "%0: f32[] = input 0\n%1: f32[2] = const 1 1\n%2: f32[2] = mul %0 %1\nreturn %2\n";
