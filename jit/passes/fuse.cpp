@@ -111,6 +111,8 @@ private:
             if (type.shape == result.shape && type.layout != result.layout) return false;
         }
         if (part != Part::reduction) return true;
+        if (node.op->contraction)
+            return options_.fuse_reduce && !options_.exact && pays_generated(graph_, node);
         const Type& operand = graph_.type(node.inputs[0]);
         const uint32_t axes = reduced_axes(graph_, node);
         return options_.fuse_reduce && !options_.exact && operand.layout == Layout::row_major &&
@@ -166,7 +168,13 @@ private:
                 return group_of(input) != g || fits(form_of(input));
             });
         };
+        if (of.contracts) {
+            const bool is_row =
+                part_of(node) == Part::elementwise && result.shape == of.row_shape(Form::row_drop);
+            return is_row ? std::optional(Form::row_drop) : std::nullopt;
+        }
         if (part_of(node) == Part::reduction) {
+            if (node.op->contraction) return {};
             const Type& operand = graph_.type(node.inputs[0]);
             const uint32_t axes = reduced_axes(graph_, node);
             if (!(operand.shape == of.shape) || of.layout != Layout::row_major ||
@@ -253,6 +261,7 @@ private:
     // one is raised to the other's level, so nobody but the other may have read it.
     void try_merge(int a, int b) {
         Group &from = group(a), &to = group(b);
+        if (from.contracts || to.contracts) return;
         if (!(from.shape == to.shape) || from.layout != to.layout) return;
         if (from.reduced && to.reduced && from.reduced != to.reduced) return;
         // An element-wise group that is read before a first reduction is walked again by each pass.
@@ -310,11 +319,11 @@ private:
 
     int new_group(NodeId id) {
         const Node& node = graph_.node(id);
-        const Type& space =
-            graph_.type(part_of(node) == Part::reduction ? node.inputs[0] : node.outputs[0]);
+        const bool reduces = part_of(node) == Part::reduction;
+        const Type& result = graph_.type(node.outputs[0]);
         Group fresh;
-        fresh.shape = space.shape;
-        fresh.layout = space.layout;
+        fresh.shape = reduces ? reduced_space(graph_, node) : result.shape;
+        fresh.layout = reduces ? Layout::row_major : result.layout;
         fresh.level = needed_level(node, kNoGroup);
         fresh.position = id;
         fresh.era = era_;
@@ -325,8 +334,9 @@ private:
     void join(NodeId id, int g) {
         Group& to = group(g);
         const Node& node = graph_.node(id);
-        grouping_.form_of[at(id)] = *form_in(node, g);
+        grouping_.form_of[at(id)] = node.op->contraction ? Form::row_drop : *form_in(node, g);
         to.level = std::max(to.level, needed_level(node, g));
+        to.contracts = to.contracts || node.op->contraction;
         if (part_of(node) == Part::reduction) to.reduced = reduced_axes(graph_, node);
         else if (!to.reduced && part_of(node) == Part::elementwise && is_heavy(graph_, node))
             ++to.heavy;

@@ -126,8 +126,9 @@ public:
         fused.inputs = rewrite_.map(sources_);
         fused.kernel = std::make_shared<codegen::BoundKernel>(codegen::bind(std::move(spec_)));
         const std::set<std::string>* refused = grouping_.options.refused;
-        if (group_.layout == Layout::row_major && refused &&
-            refused->contains(print(fused.kernel->kernel)))
+        const codegen::KernelIR& kernel = fused.kernel->kernel;
+        if ((group_.layout == Layout::row_major && refused && refused->contains(print(kernel))) ||
+            (group_.contracts && kernel.lanes != codegen::Lanes::tiles))
             return copy_nodes(graph_, group_, rewrite_);
         const std::vector<ValueId> outputs =
             rewrite_.to.add(std::move(fused), graph_.types(escaping));
@@ -149,6 +150,10 @@ private:
 
     void collect_operands_of(NodeId id, bool coordinates) {
         const Node& node = graph_.node(id);
+        if (node.op->contraction) {
+            if (!coordinates) collect_factors(node);
+            return;
+        }
         const bool dropped = is_dropped(id) && part_of(node) != Part::reduction;
         for (ValueId value : node.inputs) {
             const auto key = std::pair(value, dropped);
@@ -174,6 +179,23 @@ private:
                 sources_.push_back(source.value);
             }
         }
+    }
+
+    // They come first: a contraction is the first node of its group.
+    void collect_factors(const Node& node) {
+        const runtime::Contraction contraction = contraction_of(graph_, node);
+        for (const size_t i : {0, 1}) {
+            spec_.inputs.push_back({.dtype = graph_.type(node.inputs[i]).dtype,
+                                    .strides = in_space(contraction.strides[i], false)});
+            sources_.push_back(node.inputs[i]);
+        }
+    }
+    int dot_of_factors() {
+        const auto factor = [this](int input) {
+            return runtime::Expr(&spec_.program, spec_.program.input(input, ScalarType::f32));
+        };
+        return codegen::add_reduction(spec_, runtime::Reduce::dot, (factor(0) * factor(1)).id(),
+                                      runtime::DType::f32);
     }
 
     // Strides by axis of a shape (with or without the reduced axes) to strides by axis of the
@@ -210,6 +232,7 @@ private:
     }
 
     int add(NodeId id, const Node& node) {
+        if (node.op->contraction) return dot_of_factors();
         std::vector<int> args;
         for (ValueId input : node.inputs) args.push_back(value_for(id, input));
         switch (part_of(node)) {

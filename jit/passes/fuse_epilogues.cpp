@@ -19,7 +19,7 @@
 // it replaces.
 #include <algorithm>
 
-#include "jit/passes/passes.h"
+#include "jit/passes/fusion_group.h"
 #include "runtime/ops/epilogue.h"
 
 namespace megjit::jit {
@@ -34,8 +34,9 @@ bool is_part_of_kernels(const Node& node) {
 class EpilogueFuser {
 public:
     // wanted: add takes biases, too.
-    EpilogueFuser(const Graph& graph, EpilogueKind wanted)
+    EpilogueFuser(const Graph& graph, const PipelineOptions& options, EpilogueKind wanted)
         : rewrite_(graph),
+          options_(options),
           wanted_(wanted),
           done_(graph.nodes().size()),
           readers_(graph.value_count()) {
@@ -73,7 +74,29 @@ private:
         done_[at(id)] = true;
     }
 
+    // Goes on to an element-wise op that is no step: a kernel takes all of it.
+    bool is_left_to_kernels(const Node& product) const {
+        if (options_.exact || !pays_generated(rewrite_.from, product)) return false;
+        ValueId result = product.outputs[0];
+        const Type& type = rewrite_.from.type(result);
+        for (;;) {
+            const std::vector<NodeId>& readers = readers_[at(result)];
+            const auto is_next = [&](NodeId id) {
+                const Node& reader = rewrite_.from.node(id);
+                return reader.op && reader.op->is_elementwise() &&
+                       rewrite_.from.type(reader.outputs[0]) == type;
+            };
+            const auto next = std::ranges::find_if(readers, is_next);
+            if (next == readers.end()) return false;
+            const Node& reader = rewrite_.from.node(*next);
+            if (readers.size() > 1 || returned_[at(result)] || !reader.op->as_epilogue) return true;
+            result = reader.outputs[0];
+        }
+    }
+
     void place(const Node& product) {
+        if (is_left_to_kernels(product))
+            return copy(rewrite_.from.value(product.outputs[0]).producer);
         const OpDef& op = product.op->epilogue->op();
         const bool has_some = product.op == &op;
         Epilogue epilogue{.result = product.outputs[0]};
@@ -158,23 +181,28 @@ private:
     }
 
     Rewriter rewrite_;
+    const PipelineOptions& options_;
     EpilogueKind wanted_;
     std::vector<bool> done_;  // by old node: copied, or a step of a product
     std::vector<std::vector<NodeId>> readers_;  // by old value; twice where a node reads it twice
     std::vector<bool> returned_;
 };
 
-Graph fused_epilogues(Graph graph, EpilogueKind wanted) {
+Graph fused_epilogues(Graph graph, const PipelineOptions& options, EpilogueKind wanted) {
     const auto is_wanted = [wanted](const Node& node) {
         return node.op && node.op->as_epilogue == wanted;
     };
     if (std::ranges::none_of(graph.nodes(), is_wanted)) return graph;
-    return EpilogueFuser(graph, wanted).run();
+    return EpilogueFuser(graph, options, wanted).run();
 }
 
 }  // namespace
 
-Graph fuse_epilogues(Graph graph) { return fused_epilogues(std::move(graph), EpilogueKind::add); }
-Graph fuse_relu(Graph graph) { return fused_epilogues(std::move(graph), EpilogueKind::relu); }
+Graph fuse_epilogues(Graph graph, const PipelineOptions& options) {
+    return fused_epilogues(std::move(graph), options, EpilogueKind::add);
+}
+Graph fuse_relu(Graph graph, const PipelineOptions& options) {
+    return fused_epilogues(std::move(graph), options, EpilogueKind::relu);
+}
 
 }  // namespace megjit::jit

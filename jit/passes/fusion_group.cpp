@@ -21,13 +21,40 @@ bool Group::drop_broadcasts_as_row() const { return (reduced & (reduced + 1)) ==
 Part part_of(const Node& node) {
     if (node.kind != NodeKind::op) return Part::none;
     if (node.op->is_elementwise()) return Part::elementwise;
-    if (node.op->reduction) return Part::reduction;
+    if (node.op->reduction || node.op->contraction) return Part::reduction;
     if (node.op->access == Access::broadcast) return Part::broadcast;
     if (node.op->access == Access::reshaped) return Part::reshape;
     return Part::none;
 }
 
+runtime::Contraction contraction_of(const Graph& graph, const Node& node) {
+    const std::vector<Type> inputs = graph.types(node.inputs);
+    return node.op->contraction({*node.op, node.attrs, inputs}).value_or(runtime::Contraction{});
+}
+
+bool pays_generated(const Graph& graph, const Node& node) {
+    constexpr int64_t kLongestSum = 1024, kLeastRows = 4, kLeastColumns = 8;
+    if (!node.op || !node.op->contraction || !graph.device().is_host()) return false;
+    for (const ValueId value : {node.inputs[0], node.inputs[1], node.outputs[0]})
+        if (const Type& type = graph.type(value); type.dtype != runtime::DType::f32 ||
+                                                  type.layout != runtime::Layout::row_major ||
+                                                  graph.producer(value).kind == NodeKind::constant)
+            return false;
+    const auto [space, strides] = contraction_of(graph, node);
+    const int rank = space.rank();
+    if (rank < 3 || space.numel() == 0) return false;
+    const int64_t rows = space[rank - 3], columns = space[rank - 2], sum = space[rank - 1];
+    return strides[1][static_cast<size_t>(rank) - 2] == 1 && rows >= kLeastRows &&
+           columns >= kLeastColumns && sum > 1 && sum <= kLongestSum;
+}
+
+Shape reduced_space(const Graph& graph, const Node& node) {
+    return node.op->contraction ? contraction_of(graph, node).space
+                                : graph.type(node.inputs[0]).shape;
+}
+
 uint32_t reduced_axes(const Graph& graph, const Node& node) {
+    if (node.op->contraction) return 1u << (reduced_space(graph, node).rank() - 1);
     const std::vector<Type> inputs = graph.types(node.inputs);
     return runtime::reduced_axes({*node.op, node.attrs, inputs});
 }

@@ -30,6 +30,7 @@ struct Group {
     NodeId position = {};  // where in the recorded order it runs
     int era = 0;  // how many other ops are recorded before it
     int heavy = 0;  // nodes whose code is long and that need no reduction of the group
+    bool contracts = false;  // one contraction, and what is computed of its results
 
     runtime::Shape row_shape(Form form) const;
     // Is a row_drop operand that NumPy's rule broadcasts to the shape the row's own value? (It is
@@ -40,7 +41,15 @@ struct Group {
 // What kind of part a node plays in a kernel.
 enum class Part : uint8_t { none, elementwise, broadcast, reduction, reshape };
 Part part_of(const Node& node);
-uint32_t reduced_axes(const Graph& graph, const Node& node);  // mask over its operand's axes
+// Of a reduction: the shape of all that it takes, and a mask over its axes.
+runtime::Shape reduced_space(const Graph& graph, const Node& node);
+uint32_t reduced_axes(const Graph& graph, const Node& node);
+// Of a node whose op is a contraction.
+runtime::Contraction contraction_of(const Graph& graph, const Node& node);
+// Is a generated contraction, with an element-wise op behind it, better than the library's product
+// and a kernel for that op? Where the second factor lies as it is read, and the sum is so short
+// that the result's way through memory counts.
+bool pays_generated(const Graph& graph, const Node& node);
 
 // The groups of a graph.
 struct Grouping {

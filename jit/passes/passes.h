@@ -85,11 +85,12 @@ Graph recompute_cheap(Graph graph, const PipelineOptions& options);
 Graph assign_layouts(Graph graph);
 
 // Biases and residuals that are added to convolutions and matrix products become steps of them.
-// Why: the products have each element in a register once. Keeps the bits.
-Graph fuse_epilogues(Graph graph);
+// Why: the products have each element in a register once. Keeps the bits. (A product with other
+// element-wise ops behind it is left to fuse, where its kernel is as fast as the library's.)
+Graph fuse_epilogues(Graph graph, const PipelineOptions& options = {});
 
 // The same with relu, which then may give NaN for -inf.
-Graph fuse_relu(Graph graph);
+Graph fuse_relu(Graph graph, const PipelineOptions& options = {});
 
 // Multiplies the fixed weights of a convolution by the scale that follows it, as normalization in
 // inference has one. Why: that is computed once, and what is left is a bias.

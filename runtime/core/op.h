@@ -121,6 +121,12 @@ enum class Reduce : uint8_t {
     dot,  // of f32: the sum, but the multiplication that gives an element is not rounded (fma)
 };
 
+// Sums of products: of the axes of `space` the last is summed over, the others are the result's.
+struct Contraction {
+    Shape space = {};
+    std::array<std::vector<int64_t>, 2> strides = {};  // of operands 0 and 1, by axis of the space
+};
+
 // Which elements of operand 0 the result has, unchanged.
 enum class Access : uint8_t {
     other,  // none, or such as no pass asks for
@@ -204,6 +210,9 @@ struct OpDef {
     // What passes build on:
     Access access = Access::other;
     std::optional<Reduce> reduction = {};  // over reduced_axes()
+    // Every result is a sum of products of an element of operand 0 and one of operand 1. Null, or
+    // nothing: it is not.
+    std::optional<Contraction> (*contraction)(const OpCall&) = nullptr;
     std::vector<AtNumber> at_number = {};
     OpRef inverse = nullptr;  // the op of its result is x, bit by bit
     // In the reals; not where a float overflows, or for 0 / 0:

@@ -87,6 +87,32 @@ Cost matmul_cost(const OpCall& call, std::span<const Type> outputs) {
     return {2 * k * static_cast<double>(outputs[0].numel()), bytes_of(call, outputs)};
 }
 
+std::optional<Contraction> matmul_contraction(const OpCall& call) {
+    const Shape y = infer_matmul(call)[0].shape;
+    const int rank = y.rank();
+    if (rank + 1 > kMaxRank) return {};
+    Contraction made{.space = y};
+    const Shape& a = call.inputs[0].shape;
+    made.space.push_back(a[a.rank() - (call.flag("transpose_a") ? 2 : 1)]);
+    for (const size_t i : {0, 1}) {
+        const Shape& own = call.inputs[i].shape;
+        const bool turned = call.flag(i ? "transpose_b" : "transpose_a");
+        const auto rows = own.row_major_strides();
+        std::vector<int64_t>& strides = made.strides[i];
+        for (int axis = 0; axis < rank - 2; ++axis) {
+            const int mine = axis - (rank - own.rank());
+            strides.push_back(mine < 0 || own[mine] == 1 ? 0 : rows[static_cast<size_t>(mine)]);
+        }
+        const auto last = static_cast<size_t>(own.rank()) - 1;
+        const int64_t first = turned ? rows[last] : rows[last - 1],  // of [m, k], or of [k, n]
+            second = turned ? rows[last - 1] : rows[last];
+        const std::vector<int64_t> mnk = i == 0 ? std::vector<int64_t>{first, 0, second}
+                                                : std::vector<int64_t>{0, second, first};
+        strides.insert(strides.end(), mnk.begin(), mnk.end());
+    }
+    return made;
+}
+
 const AttrSpec kTransposeA = {"transpose_a", AttrKind::integer, Attr{int64_t{0}}},
                kTransposeB = {"transpose_b", AttrKind::integer, Attr{int64_t{0}}};
 
@@ -135,6 +161,7 @@ std::vector<OpDef> matmul_ops() {
          .infer = infer_matmul,
          .grad = grad_matmul,
          .keeps = Keeps::inputs,
+         .contraction = matmul_contraction,
          .epilogue = EpilogueSpec{ops::matmul_epilogue, -1},
          .cost = matmul_cost},
         {.name = "matmul_epilogue",

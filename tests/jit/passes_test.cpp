@@ -140,6 +140,44 @@ TEST_F(Cancel, AQuotientOfDrawsOrProductsStays) {
     EXPECT_EQ(after(cancel, text), text);
 }
 
+// A product and what is computed of it, of a batch whose second factor is broadcast and turned.
+std::string product_text(std::string_view attrs, std::string_view second, std::string_view last) {
+    return runtime::cat("%0: f32[3, 40, 24] = input 0\n%1: f32", second,
+                        " = input 1\n%2: f32[70] = input 2\n%3: f32[3, 40, 70] = matmul %0 %1 {",
+                        attrs, "}\n%4: f32[3, 40, 70] = add %3 %2\n%5: f32[3, 40, 70] = ", last,
+                        " %4\nreturn %5\n");
+}
+constexpr std::string_view kAsItLies = "transpose_a=0, transpose_b=0",
+                           kTurned = "transpose_a=0, transpose_b=1";
+
+TEST_F(Fuse, AProductAndElementWiseOpsBehindItAreOneKernel) {
+    for (const std::string_view second : {"[24, 70]", "[3, 24, 70]", "[1, 24, 70]"}) {
+        const Graph graph = parse_graph(product_text(kAsItLies, second, "tanh")),
+                    fused = drop_dead(fuse(fuse_epilogues(graph)));
+        EXPECT_EQ(kernels_in(fused), 1u);
+        EXPECT_EQ(fault_of(fused), "");
+        const auto inputs = inputs_of(graph);
+        const auto want = values_of(interpret(graph, inputs)[0]),
+                   got = values_of(interpret(fused, inputs)[0]);
+        ASSERT_EQ(want.size(), got.size());
+        for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(want[i], got[i], 1e-5);
+    }
+}
+
+TEST_F(Fuse, ALibraryComputesProductsThatItReadsBetterOrEndsItself) {
+    const auto fused = [](const std::string& text, bool exact) {
+        const PipelineOptions options{.exact = exact};
+        return print(fuse(fuse_relu(fuse_epilogues(parse_graph(text), options), options), options));
+    };
+    const auto is_product = [](const std::string& text) {
+        return text.find("= matmul") != std::string::npos;
+    };
+    EXPECT_TRUE(is_product(fused(product_text(kTurned, "[70, 24]", "tanh"), false)));
+    EXPECT_TRUE(is_product(fused(product_text(kAsItLies, "[24, 70]", "relu"), false)));
+    EXPECT_TRUE(is_product(fused(product_text(kAsItLies, "[24, 70]", "tanh"), true)));
+    EXPECT_FALSE(is_product(fused(product_text(kAsItLies, "[24, 70]", "tanh"), false)));
+}
+
 TEST_F(Pipeline, TellsWhichPassesDoNotKeepTheBits) {
     const Graph graph = parse_graph(
         "%0: f32[2] = input 0\n%1: f32[] = const 1\n%2: f32[2] = mul %0 %1\n%3: f32[2] = true_div %2 %0\nreturn %3\n");
