@@ -206,7 +206,8 @@ private:
         const Node& node = graph_.node(id);
         const Group& of = group(g);
         const std::optional<Form> form = form_in(node, g);
-        if (!form || (*form == Form::element && of.era != era_ &&
+        const bool is_large = form && (*form == Form::element || of.contracts);
+        if (!form || (is_large && of.era != era_ &&
                       graph_.type(node.outputs[0]).bytes() > bytes_freed_by(id, g)))
             return false;
         const bool needs_rows =

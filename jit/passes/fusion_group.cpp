@@ -33,7 +33,10 @@ runtime::Contraction contraction_of(const Graph& graph, const Node& node) {
 }
 
 bool pays_generated(const Graph& graph, const Node& node) {
-    constexpr int64_t kLongestSum = 1024, kLeastRows = 4, kLeastColumns = 8;
+    // The second factor is read where it lies, a page for each index of the sum: twice the time of
+    // a packed one where these are many, at AVX2.
+    constexpr int64_t kLongestSum = 1024, kLeastRows = 4, kLeastColumns = 8,
+                      kMostElements = 128 << 10;
     if (!node.op || !node.op->contraction || !graph.device().is_host()) return false;
     for (const ValueId value : {node.inputs[0], node.inputs[1], node.outputs[0]})
         if (const Type& type = graph.type(value); type.dtype != runtime::DType::f32 ||
@@ -45,7 +48,8 @@ bool pays_generated(const Graph& graph, const Node& node) {
     if (rank < 3 || space.numel() == 0) return false;
     const int64_t rows = space[rank - 3], columns = space[rank - 2], sum = space[rank - 1];
     return strides[1][static_cast<size_t>(rank) - 2] == 1 && rows >= kLeastRows &&
-           columns >= kLeastColumns && sum > 1 && sum <= kLongestSum;
+           columns >= kLeastColumns && sum > 1 && sum <= kLongestSum &&
+           sum * columns <= kMostElements;
 }
 
 Shape reduced_space(const Graph& graph, const Node& node) {
