@@ -9,8 +9,8 @@ namespace megjit::halide_backend {
 
 class HalideGpuCompiler final : public codegen::GpuCompiler {
 public:
-    HalideGpuCompiler() = default;
-    explicit HalideGpuCompiler(std::filesystem::path plugin) : host_(std::move(plugin)) {}
+    explicit HalideGpuCompiler(std::filesystem::path plugin, std::filesystem::path library = {})
+        : host_(std::move(plugin), std::move(library)) {}
 
     std::string_view name() const override { return "HALIDE"; }
     std::string missing() const override { return host_.missing(); }

@@ -2,18 +2,14 @@
 
 #include "backends/halide/abi.h"
 #include "codegen/object_loader.h"
-#include "runtime/host/plugin_path.h"
 
 namespace megjit::halide_backend {
 
 namespace fs = std::filesystem;
 
-HalideCompiler::HalideCompiler() : HalideCompiler(runtime::plugin_path("libmegjit_halide.so")) {
-    library_ =
-        runtime::plugin_path("../halide/lib64/libHalide.so");  // the Python package, beside ours
-}
-HalideCompiler::HalideCompiler(fs::path plugin)
-    : PluginCompiler("HALIDE", std::move(plugin), "megjit_halide", kMegjitHalideAbi) {}
+HalideCompiler::HalideCompiler(fs::path plugin, fs::path library)
+    : PluginCompiler("HALIDE", std::move(plugin), "megjit_halide", kMegjitHalideAbi),
+      library_(std::move(library)) {}
 
 std::string HalideCompiler::missing() const {
 #ifdef __x86_64__

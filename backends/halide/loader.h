@@ -10,14 +10,14 @@ namespace megjit::halide_backend {
 
 class HalideCompiler final : public codegen::PluginCompiler {
 public:
-    HalideCompiler();
-    explicit HalideCompiler(std::filesystem::path plugin);
+    // `library`: where the installed plug-in looks for libHalide; empty: not asked about.
+    explicit HalideCompiler(std::filesystem::path plugin, std::filesystem::path library = {});
     std::string missing() const override;  // libHalide, another CPU than an x86-64
     codegen::KernelFn load(const std::string& object) override;
     using PluginCompiler::function;  // for HalideGpuCompiler
 
 private:
-    std::filesystem::path library_;  // where the installed plug-in looks for libHalide
+    std::filesystem::path library_;
 };
 
 }  // namespace megjit::halide_backend

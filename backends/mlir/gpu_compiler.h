@@ -9,7 +9,6 @@ namespace megjit::mlir_backend {
 
 class MlirGpuCompiler final : public codegen::GpuCompiler {
 public:
-    MlirGpuCompiler() = default;
     explicit MlirGpuCompiler(std::filesystem::path plugin) : plugin_(std::move(plugin)) {}
 
     std::string_view name() const override { return "MLIR"; }

@@ -2,7 +2,6 @@
 
 #include "backends/mlir/abi.h"
 #include "runtime/host/error.h"
-#include "runtime/host/plugin_path.h"
 
 namespace megjit::mlir_backend {
 
@@ -17,7 +16,6 @@ void keep(void* to, const char* data, size_t bytes) {
 
 }  // namespace
 
-MlirCompiler::MlirCompiler() : MlirCompiler(runtime::plugin_path("libmegjit_mlir.so")) {}
 MlirCompiler::MlirCompiler(std::filesystem::path plugin)
     : PluginCompiler("MLIR", std::move(plugin), "megjit_mlir", kMegjitMlirAbi) {}
 

@@ -10,7 +10,6 @@ namespace megjit::mlir_backend {
 
 class MlirCompiler final : public codegen::PluginCompiler {
 public:
-    MlirCompiler();
     explicit MlirCompiler(std::filesystem::path plugin);
     codegen::NativeOps native() const override { return codegen::kX86Ops; }
     codegen::KernelFn load(const std::string& object) override;

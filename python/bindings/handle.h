@@ -48,10 +48,6 @@ private:
     TensorRef value_;
 };
 
-// Of the backends in this build; the host's device first.
-void register_devices();
-void register_compilers();
-
 // Where new tensors go, and ops without operands compute: what Python's set_default_device said.
 runtime::Device& default_device();
 void set_default_device(const std::string& name);

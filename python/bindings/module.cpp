@@ -1,34 +1,15 @@
 // The extension module megengine._core.
 #include "codegen/compiler.h"
-#include "memory/dtr.h"
+#include "jit/api/backends.h"
 #include "python/bindings/handle.h"
 #include "runtime/core/rematerializer.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/isa.h"
 #include "runtime/host/parallel.h"
+#include "runtime/host/plugin_path.h"
 #include "runtime/host/product_rules.h"
 
 namespace megjit::python {
-namespace {
-
-void start() {
-    runtime::isa();  // before anything is made: an older CPU and a wrong MEGJIT_ISA stop the import
-    runtime::register_all_ops();
-    nb::set_leak_warnings(
-        false);  // what a program still holds when the interpreter ends is no leak of its making
-    register_devices();
-    std::atexit([] {  // no stream works while the process takes itself down
-        for (runtime::Device* device : runtime::all_devices())
-            for (runtime::Stream* stream : {&device->stream(), &device->copy_stream()}) try {
-                    stream->synchronize();
-                } catch (...) {}
-    });
-    runtime::Rematerializer::instance().set_policy(std::make_unique<memory::DtrPolicy>());
-    register_compilers();
-}
-
-}  // namespace
-
 void bind_system(nb::module_& m) {
     // Devices go by any of their names; "" is the default one.
     const auto on = nb::arg("device") = "";
@@ -143,7 +124,9 @@ void bind_system(nb::module_& m) {
 
 NB_MODULE(_core, m) {
     using namespace megjit::python;
-    start();
+    // What a program still holds when the interpreter ends is no leak of its making.
+    nb::set_leak_warnings(false);
+    megjit::api::start(megjit::runtime::plugin_folder());
     bind_host_lock(m);
     bind_errors(m);
     bind_tensor(m);

@@ -196,7 +196,7 @@ static bool is_emulated(Library library) {
 std::vector<fs::path> candidates_of(Library library) {
     const Entry& known = entry(library);
     if (const std::string& named = debug().*known.variable; !named.empty()) return {named};
-    if (is_emulated(library)) return {plugin_path("libmegjit_card.so")};
+    if (is_emulated(library)) return {plugin_folder() / "libmegjit_card.so"};
     const fs::path packages = package_folder().parent_path();  // ours and others
     std::vector<fs::path> paths;
     for (const std::string& file : known.files) {

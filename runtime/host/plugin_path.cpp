@@ -13,9 +13,9 @@ std::filesystem::path package_folder() {
     return std::filesystem::path(self.dli_fname).parent_path();
 }
 
-std::filesystem::path plugin_path(std::string_view file) {
+std::filesystem::path plugin_folder() {
     const std::string& named = debug().plugin_dir;
-    return (named.empty() ? package_folder() : std::filesystem::path(named)) / file;
+    return named.empty() ? package_folder() : std::filesystem::path(named);
 }
 
 }  // namespace megjit::runtime

@@ -3,12 +3,10 @@
 #pragma once
 
 #include <filesystem>
-#include <string_view>
 
 namespace megjit::runtime {
 
 std::filesystem::path package_folder();  // of the library that holds this code; empty if unknown
-// In MEGJIT_PLUGIN_DIR when that is set, else in package_folder().
-std::filesystem::path plugin_path(std::string_view file);
+std::filesystem::path plugin_folder();  // MEGJIT_PLUGIN_DIR when that is set, else package_folder()
 
 }  // namespace megjit::runtime

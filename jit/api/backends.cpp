@@ -1,0 +1,83 @@
+// The only file that names devices and compilers.
+#include "jit/api/backends.h"
+
+#include <cstdlib>
+
+#ifdef MEGJIT_WITH_CPU
+#include "backends/cpu/cpu_device.h"
+#endif
+#ifdef MEGJIT_WITH_CUDA
+#include "backends/cuda/cuda_device.h"
+#endif
+#ifdef MEGJIT_WITH_NVRTC
+#include "backends/nvrtc/compiler.h"
+#endif
+#ifdef MEGJIT_WITH_HALIDE
+#include "backends/halide/gpu_compiler.h"
+#endif
+#ifdef MEGJIT_WITH_MLIR
+#include "backends/mlir/gpu_compiler.h"
+#endif
+#include "codegen/compiler.h"
+#include "jit/op_program.h"
+#include "memory/caching_allocator.h"
+#include "memory/dtr.h"
+#include "runtime/core/rematerializer.h"
+#include "runtime/host/error.h"
+#include "runtime/host/isa.h"
+
+namespace megjit::api {
+namespace {
+
+void register_devices() {
+#ifdef MEGJIT_WITH_CPU
+    runtime::register_device(std::make_unique<cpu::CpuDevice>(
+        std::make_unique<memory::CachingAllocator>(), &jit::op_program));
+#else
+    runtime::user_error({.what = "this build has no device that computes",
+                         .fix = "configure it with -DMEGJIT_WITH_CPU=ON"},
+                        runtime::ErrorKind::runtime);
+#endif
+#ifdef MEGJIT_WITH_CUDA
+    cuda::discover_gpus(
+        {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program});
+#endif
+}
+
+// Unused in a build without any compiler.
+void register_compilers([[maybe_unused]] const std::filesystem::path& plugins) {
+    [[maybe_unused]] codegen::KernelService& service = codegen::KernelService::instance();
+#ifdef MEGJIT_WITH_NVRTC
+    service.add(std::make_unique<nvrtc::NvrtcCompiler>());
+#endif
+#ifdef MEGJIT_WITH_MLIR
+    const std::filesystem::path mlir = plugins / "libmegjit_mlir.so";
+    service.add(std::make_unique<mlir_backend::MlirCompiler>(mlir));
+    service.add(std::make_unique<mlir_backend::MlirGpuCompiler>(mlir));
+#endif
+#ifdef MEGJIT_WITH_HALIDE
+    const std::filesystem::path halide = plugins / "libmegjit_halide.so";
+    // Of the Python package, beside ours.
+    const std::filesystem::path library = plugins / "../halide/lib64/libHalide.so";
+    service.add(std::make_unique<halide_backend::HalideCompiler>(halide, library));
+    service.add(std::make_unique<halide_backend::HalideGpuCompiler>(halide, library));
+#endif
+}
+
+}  // namespace
+
+void start(const std::filesystem::path& plugins) {
+    runtime::isa();  // before anything is made: an older CPU and a wrong MEGJIT_ISA stop here
+    runtime::register_all_ops();
+    register_devices();
+    std::atexit([] {  // no stream works while the process takes itself down
+        for (runtime::Device* device : runtime::all_devices())
+            for (runtime::Stream* stream : {&device->stream(), &device->copy_stream()}) try {
+                    stream->synchronize();
+                } catch (...) {}
+    });
+    runtime::Rematerializer::instance().set_policy(std::make_unique<memory::DtrPolicy>());
+    register_compilers(plugins);
+}
+
+}  // namespace megjit::api

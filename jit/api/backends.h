@@ -1,0 +1,17 @@
+// jit/api/ -- the runtime without Python: starting it, models from files, and libmegjit's C
+// functions. In: what trace.dump writes. Out: models that any thread may run. Knows every room but
+// python/, and links the backends in; the extension stands on it, too.
+//
+// jit/api/backends.h -- which devices and compilers there are.
+#pragma once
+
+#include <filesystem>
+
+namespace megjit::api {
+
+// Registers ops, devices and kernel compilers; once in a process, before anything is computed. The
+// plug-ins of the compilers are looked for in `plugins`. UserError for an older CPU or a wrong
+// MEGJIT_ISA.
+void start(const std::filesystem::path& plugins);
+
+}  // namespace megjit::api
