@@ -195,7 +195,8 @@ public:
     // disk, or has failed before. The first failure is told on stderr, with the path of a dump.
     // When nobody holds a request any more, it is not compiled. UserError for an unknown
     // MGB_JIT_BACKEND.
-    std::shared_ptr<const KernelRequest> request(const KernelJob& job);
+    std::shared_ptr<const KernelRequest> request(const KernelJob& job,
+                                                 std::string_view backend = "");
     // CUDA C++ that was written by hand, compiled for a GPU; kept on disk as kernels are. Throws
     // Error, also where NVRTC is missing.
     std::string compile_cuda(const std::string& text, CodeTarget target);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "codegen/cache_file.h"
+#include "runtime/host/debug.h"
 #include "runtime/host/error.h"
 #include "runtime/host/mutex.h"
 
@@ -157,6 +158,7 @@ void DiskCache::prune() const {
 }
 
 fs::path default_cache_folder() {
+    if (const auto& given = runtime::debug().given_cache_dir) return *given;
     // Debug cannot tell unset from empty, and empty means: no cache.
     if (const char* own = std::getenv("MEGJIT_CACHE_DIR")) return *own ? fs::path(own) : fs::path();
     const char* xdg = std::getenv("XDG_CACHE_HOME");
@@ -166,13 +168,33 @@ fs::path default_cache_folder() {
     return {};
 }
 
+namespace {
+
+struct Warnings {
+    runtime::Mutex mutex{"warnings", runtime::Rank::inner};
+    std::set<std::string> said;
+    WarningSink sink;
+};
+Warnings& warnings() {
+    static auto* const instance = new Warnings;  // never destroyed: threads outlive main()
+    return *instance;
+}
+
+}  // namespace
+
+void set_warning_sink(WarningSink sink) {
+    const std::lock_guard lock(warnings().mutex);
+    warnings().sink = std::move(sink);
+}
+
 void warn_once(const std::string& text) {
-    static runtime::Mutex mutex{"warnings", runtime::Rank::inner};
-    static std::set<std::string> said;
+    WarningSink sink;
     {
-        const std::lock_guard lock(mutex);
-        if (!said.insert(text).second) return;
+        const std::lock_guard lock(warnings().mutex);
+        if (!warnings().said.insert(text).second) return;
+        sink = warnings().sink;
     }
+    if (sink) return sink(text);
     std::cerr << runtime::cat("megjit: warning: ", text, "\n") << std::flush;
 }
 

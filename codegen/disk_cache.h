@@ -64,7 +64,9 @@ size_t export_archive(const DiskCache& cache, const std::filesystem::path& archi
 // alone.
 size_t import_archive(DiskCache& cache, const std::filesystem::path& archive);
 
-// One line on stderr, once per text in a process.
+// One line on stderr, or for the sink, once per text in a process.
 void warn_once(const std::string& text);
+using WarningSink = std::function<void(const std::string& text)>;
+void set_warning_sink(WarningSink sink);
 
 }  // namespace megjit::codegen

@@ -330,9 +330,10 @@ std::string KernelService::compile_cuda(const std::string& text, CodeTarget targ
     return code;
 }
 
-std::shared_ptr<const KernelRequest> KernelService::request(const KernelJob& job) {
+std::shared_ptr<const KernelRequest> KernelService::request(const KernelJob& job,
+                                                            std::string_view backend) {
     auto made = std::make_shared<KernelRequest>(job);
-    Compiler* compiler = choose(job.is_for_gpu(), "");
+    Compiler* compiler = choose(job.is_for_gpu(), backend);
     if (!compiler) {
         if (auto imported = import(job)) return made->succeed(std::move(imported)), made;
         const runtime::Message why = no_compiler(job.is_for_gpu());

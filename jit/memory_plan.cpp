@@ -152,4 +152,28 @@ std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count) {
     return texts;
 }
 
+std::string_view name_of(memory::Place place) {
+    switch (place) {
+        case memory::Place::kArena: return "arena";
+        case memory::Place::kInput: return "input";
+        case memory::Place::kConstant: return "constant";
+        case memory::Place::kOutput: return "output";
+        case memory::Place::kHost: return "host";
+    }
+    return "";
+}
+
+std::string_view name_of(BufferUse use) {
+    switch (use) {
+        case BufferUse::input: return "input";
+        case BufferUse::parameter: return "parameter";
+        case BufferUse::constant: return "constant";
+        case BufferUse::activation: return "activation";
+        case BufferUse::gradient: return "gradient";
+        case BufferUse::recomputed: return "recomputed";
+        case BufferUse::workspace: return "workspace";
+    }
+    return "";
+}
+
 }  // namespace megjit::jit

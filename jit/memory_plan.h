@@ -22,6 +22,9 @@ enum class BufferUse : uint8_t {
     workspace
 };
 
+std::string_view name_of(BufferUse use);  // "activation"
+std::string_view name_of(memory::Place place);  // "arena"
+
 // One buffer of the plan, for fn.memory_plan() and the pictures.
 struct PlannedBuffer {
     memory::Place place = memory::Place::kArena;

@@ -42,7 +42,7 @@ void PendingProgram::run_passes() {
         if (!target.is_gpu()) launches.resize(1);  // the code serves all
         for (codegen::LaunchShape& launch : launches)
             requests_.push_back(codegen::KernelService::instance().request(
-                {node.kernel->kernel, target, std::move(launch)}));
+                {node.kernel->kernel, target, std::move(launch)}, passes_.backend));
         requests_of_node_.push_back(launches.size());
     }
 }

@@ -25,6 +25,7 @@ struct MemoryOptions {
 struct PipelineOptions {
     int opt_level = 2;
     bool exact = false;  // numerics="exact": only passes that keep every bit
+    std::string backend = {};  // compiler of kernels; empty: MGB_JIT_BACKEND, or the device's best
     bool fuse = false;  // generate kernels below level 3 too
     bool fuse_reduce = true;  // may kernels hold reductions?
     bool fuse_dimshuffle = true;  // may they read through transposes?

@@ -41,25 +41,7 @@ void set_error(const runtime::UserError& error) {
 }
 
 void set_memory_error(const runtime::OutOfMemory& error) {
-    using runtime::bytes_text;
-    std::string cap = error.cap == runtime::kNoCap ? "the system has no more"
-                                                   : "the cap is " + bytes_text(error.cap);
-    if (error.is_threshold)
-        cap = runtime::cat("and nothing is left to evict: dtr.eviction_threshold of ",
-                           bytes_text(error.cap), " is too small by ",
-                           bytes_text(error.in_use + error.bytes - error.cap));
-    const std::string what_for = error.what_for(), holders = error.holders();
-    runtime::Message message{
-        .what = runtime::cat("out of memory: ", what_for, what_for.empty() ? "" : " needs ",
-                             bytes_text(error.bytes), ", ", bytes_text(error.in_use),
-                             " are in use, ", cap),
-        .why = holders.empty() ? "" : "the largest tensors alive: " + holders,
-        .fix =
-            error.is_threshold
-                ? "raise dtr.eviction_threshold, lower dtr.evictee_minimum_size, or free tensors that are no longer needed"
-                : "use smaller inputs, free tensors that are no longer needed, or trace with memory_limit",
-        .at = runtime::user_line()};
-    set_python_error(PyExc_MemoryError, message.text());
+    set_python_error(PyExc_MemoryError, message_of(error).text());
 }
 
 }  // namespace

@@ -9,30 +9,6 @@ using jit::TraceFunction;
 
 namespace {
 
-std::string_view place_name(memory::Place place) {
-    switch (place) {
-        case memory::Place::kArena: return "arena";
-        case memory::Place::kInput: return "input";
-        case memory::Place::kConstant: return "constant";
-        case memory::Place::kOutput: return "output";
-        case memory::Place::kHost: return "host";
-    }
-    return "";
-}
-
-std::string_view use_name(jit::BufferUse use) {
-    switch (use) {
-        case jit::BufferUse::input: return "input";
-        case jit::BufferUse::parameter: return "parameter";
-        case jit::BufferUse::constant: return "constant";
-        case jit::BufferUse::activation: return "activation";
-        case jit::BufferUse::gradient: return "gradient";
-        case jit::BufferUse::recomputed: return "recomputed";
-        case jit::BufferUse::workspace: return "workspace";
-    }
-    return "";
-}
-
 nb::dict plan_dict(const jit::MemoryPlan& plan) {
     nb::dict result;
     result["unplanned_bytes"] = plan.unplanned_bytes;
@@ -46,12 +22,12 @@ nb::dict plan_dict(const jit::MemoryPlan& plan) {
     nb::list buffers;
     for (const jit::PlannedBuffer& buffer : plan.buffers) {
         nb::dict row;
-        row["place"] = std::string(place_name(buffer.place));
+        row["place"] = std::string(jit::name_of(buffer.place));
         row["offset"] = buffer.offset;
         row["bytes"] = buffer.bytes;
         row["first_step"] = buffer.live.first;
         row["last_step"] = buffer.live.last;
-        row["use"] = std::string(use_name(buffer.use));
+        row["use"] = std::string(jit::name_of(buffer.use));
         nb::list values;
         for (const std::string& value : buffer.values) values.append(value);
         row["values"] = values;

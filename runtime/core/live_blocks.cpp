@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "runtime/host/user_line.h"
+
 namespace megjit::runtime {
 
 void LiveBlocks::add(const void* data, LiveBlock block) {
@@ -44,6 +46,24 @@ std::string bytes_text(size_t bytes) {
         std::snprintf(text, sizeof text, "%zu bytes (%.*f MiB)", bytes,
                       bytes % (size_t{1} << 20) ? 1 : 0, mib);
     return text;
+}
+
+Message message_of(const OutOfMemory& error) {
+    std::string cap =
+        error.cap == kNoCap ? "the system has no more" : "the cap is " + bytes_text(error.cap);
+    if (error.is_threshold)
+        cap = cat("and nothing is left to evict: dtr.eviction_threshold of ", bytes_text(error.cap),
+                  " is too small by ", bytes_text(error.in_use + error.bytes - error.cap));
+    const std::string what_for = error.what_for(), holders = error.holders();
+    return {
+        .what = cat("out of memory: ", what_for, what_for.empty() ? "" : " needs ",
+                    bytes_text(error.bytes), ", ", bytes_text(error.in_use), " are in use, ", cap),
+        .why = holders.empty() ? "" : "the largest tensors alive: " + holders,
+        .fix =
+            error.is_threshold
+                ? "raise dtr.eviction_threshold, lower dtr.evictee_minimum_size, or free tensors that are no longer needed"
+                : "use smaller inputs, free tensors that are no longer needed, or trace with memory_limit",
+        .at = user_line()};
 }
 
 }  // namespace megjit::runtime

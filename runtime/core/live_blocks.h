@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/core/allocator.h"
+#include "runtime/host/error.h"
 #include "runtime/host/mutex.h"
 
 namespace megjit::runtime {
@@ -34,5 +36,7 @@ private:
 
 // "9437184 bytes (9 MiB)"
 std::string bytes_text(size_t bytes);
+// What users are told of it.
+Message message_of(const OutOfMemory& error);
 
 }  // namespace megjit::runtime

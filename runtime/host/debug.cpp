@@ -7,6 +7,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 
 #include "runtime/host/mutex.h"
@@ -70,10 +71,7 @@ constexpr Switch kSwitches[] = {
      "largest number of threads on the host, within the container's CPU quota and the cores that the process may use; megengine.device.set_num_threads overrides all three"},
 };
 
-std::string read(const char* name) {
-    const char* value = std::getenv(name);
-    return value ? value : "";
-}
+using Given = std::map<std::string, std::string>;  // by set_switch()
 
 std::vector<std::string> split(const std::string& list) {
     std::vector<std::string> parts;
@@ -85,7 +83,12 @@ std::vector<std::string> split(const std::string& list) {
     return parts;
 }
 
-Debug load() {
+Debug load(const Given& given) {
+    const auto read = [&](const char* name) -> std::string {
+        if (const auto there = given.find(name); there != given.end()) return there->second;
+        const char* value = std::getenv(name);
+        return value ? value : "";
+    };
     Debug debug;
     debug.check = !read("MEGJIT_CHECK").empty() && read("MEGJIT_CHECK") != "0";
     debug.jit_backend = read("MGB_JIT_BACKEND");
@@ -93,6 +96,8 @@ Debug load() {
     if (const std::string budget = read("MEGJIT_COMPILE_BUDGET"); !budget.empty())
         debug.compile_budget = std::atof(budget.c_str());
     debug.cache_dir = read("MEGJIT_CACHE_DIR");
+    if (const auto there = given.find("MEGJIT_CACHE_DIR"); there != given.end())
+        debug.given_cache_dir = there->second;
     debug.plugin_dir = read("MEGJIT_PLUGIN_DIR");
     debug.nvrtc = read("MEGJIT_NVRTC");
     debug.cudnn = read("MEGJIT_CUDNN");
@@ -118,11 +123,13 @@ Debug load() {
 struct Readings {
     Mutex mutex{"the environment"};
     std::deque<Debug> all;
+    Given given;
     std::atomic<const Debug*> newest;
     Readings() { read_again(); }
-    void read_again() {
+    void read_again(const Given& more = {}) {
         const std::lock_guard lock(mutex);
-        newest.store(&all.emplace_back(load()), std::memory_order_release);
+        for (const auto& [name, value] : more) given[name] = value;
+        newest.store(&all.emplace_back(load(given)), std::memory_order_release);
         Mutex::check(all.back().check);
     }
 };
@@ -140,6 +147,9 @@ bool holds(const std::vector<std::string>& list, std::string_view name) {
 std::span<const Switch> switches() { return kSwitches; }
 const Debug& debug() { return *readings().newest.load(std::memory_order_acquire); }
 void reload_debug() { readings().read_again(); }
+void set_switch(const std::string& name, const std::string& value) {
+    readings().read_again({{name, value}});
+}
 
 bool Debug::skips(std::string_view pass) const { return holds(skipped, pass); }
 

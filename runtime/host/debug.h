@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct Debug {
     std::string compile;  // MEGJIT_COMPILE
     double compile_budget = 60;  // MEGJIT_COMPILE_BUDGET, seconds
     std::string cache_dir;  // MEGJIT_CACHE_DIR
+    std::optional<std::string> given_cache_dir;  // by set_switch(); may be empty: no cache
     std::string plugin_dir;  // MEGJIT_PLUGIN_DIR
     std::string nvrtc;  // MEGJIT_NVRTC
     std::string cudnn;  // MEGJIT_CUDNN
@@ -50,5 +52,7 @@ struct Debug {
 
 const Debug& debug();
 void reload_debug();
+// From here on this value stands for the environment's: what a program without a shell says.
+void set_switch(const std::string& name, const std::string& value);
 
 }  // namespace megjit::runtime
