@@ -2,8 +2,8 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include "jit/api/model.h"
 #include "jit/export.h"
-#include "jit/pipeline.h"
 #include "jit/recorder.h"
 #include "python/bindings/handle.h"
 #include "runtime/host/error.h"
@@ -28,7 +28,7 @@ nb::list list_from(const std::vector<std::string>& texts) {
 std::string bytes_from(nb::bytes bytes) { return {bytes.c_str(), bytes.size()}; }
 nb::bytes to_python(const std::string& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
-std::unique_ptr<Model> export_from(const jit::Version& version, nb::list inputs, nb::list outputs,
+std::shared_ptr<Model> export_from(const jit::Version& version, nb::list inputs, nb::list outputs,
                                    bool optimize, bool half_storage, int keep_value_names,
                                    bool keep_op_names, bool keep_param_names, bool allows_effects) {
     const jit::ExportOptions options{.inputs = texts_from(inputs),
@@ -41,7 +41,7 @@ std::unique_ptr<Model> export_from(const jit::Version& version, nb::list inputs,
                                      .keep_param_names = keep_param_names,
                                      .allows_effects = allows_effects};
     const runtime::WithoutHostLock release;
-    return std::make_unique<Model>(jit::export_model(version, options));
+    return std::make_shared<Model>(jit::export_model(version, options));
 }
 
 nb::list type_row(const Type& type) {
@@ -117,24 +117,23 @@ nb::object used(const Model& model, bool dtypes) {
     return found;
 }
 
-std::unique_ptr<jit::Program> program_of(const Model& model, nb::list outputs, int opt_level) {
+std::unique_ptr<api::Context> program_of(std::shared_ptr<const Model> model, nb::list outputs,
+                                         int opt_level) {
     std::vector<size_t> wanted;
     for (nb::handle output : outputs) wanted.push_back(nb::cast<size_t>(output));
+    runtime::Device& device = default_device();
     const runtime::WithoutHostLock release;
-    jit::Graph graph = jit::graph_for(model, wanted);
-    graph.set_device(default_device());
-    return std::make_unique<jit::Program>(run_pipeline(graph, {.opt_level = opt_level}), graph,
-                                          jit::LoweringOptions{});
+    return std::make_unique<api::Context>(std::make_shared<api::Model>(
+        std::move(model),
+        api::ModelOptions{.device = &device, .opt_level = opt_level, .outputs = wanted}));
 }
 
-nb::list run_program(jit::Program& program, nb::list tensors) {
+nb::list run_program(api::Context& program, nb::list tensors) {
     std::vector<TensorRef> inputs, outputs;
     for (nb::handle tensor : tensors) inputs.push_back(host_row_major(value_of(tensor.ptr())));
     {
         const runtime::WithoutHostLock release;
-        for (TensorRef& input : inputs)
-            input = runtime::readable_on(program.graph().device(), input);
-        outputs = program.run(inputs);
+        outputs = program.run(std::move(inputs));
     }
     nb::list result;
     for (TensorRef& output : outputs) result.append(wrap(output));
@@ -143,11 +142,11 @@ nb::list run_program(jit::Program& program, nb::list tensors) {
 
 nb::tuple load_model(nb::bytes bytes, const std::string& file_name, size_t offset) {
     size_t size = 0;
-    std::unique_ptr<Model> model;
+    std::shared_ptr<Model> model;
     const std::string_view all(bytes.c_str(), bytes.size());
     {
         const runtime::WithoutHostLock release;
-        model = std::make_unique<Model>(
+        model = std::make_shared<Model>(
             jit::from_bytes(all.substr(std::min(offset, all.size())), file_name, &size));
     }
     return nb::make_tuple(nb::cast(std::move(model)), size);
@@ -188,7 +187,7 @@ void bind_model(nb::module_& m) {
         .def("to_bytes", [](const Model& self) {
         return to_python(jit::to_bytes(self));
     }).def("program", &program_of, nb::arg("outputs"), nb::arg("opt_level"));
-    nb::class_<jit::Program>(m, "Program", "A compiled model.")
+    nb::class_<api::Context>(m, "Program", "A compiled model.")
         .def("run", &run_program, nb::arg("inputs"));
     m.def("load_model", &load_model, nb::arg("bytes"), nb::arg("file_name"), nb::arg("offset") = 0,
           "A Model and the bytes that it took.");
