@@ -8,7 +8,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-cpp test-python lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-peers test-torch test-plain-cmake test-browser wheels test-wheels test-guards clean
+.PHONY: setup setup-tests build build-tests card demo test test-cpp test-cpp-api test-python lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-peers test-torch test-plain-cmake test-browser wheels test-wheels test-guards clean
 
 setup:
 	@tools/setup.sh demo
@@ -37,6 +37,10 @@ card: build
 test-cpp: build-tests
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE python
 
+# libmegjit.so from C and C++; `make test` runs these among the other C++ tests.
+test-cpp-api: build-tests
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -L api
+
 # Then what judges kernels once more, at AVX2, and what must hold on a GPU, on an emulated one.
 test-python: setup-tests card
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
@@ -61,7 +65,7 @@ lint: setup-tests
 	$(PY) -m ruff check python tests examples benchmarks tools docs
 	$(PY) -m mypy
 	$(PY) -m mypy examples
-	git ls-files '*.h' '*.cpp' '*.inl' | xargs .venv/bin/clang-format --dry-run -Werror
+	git ls-files '*.h' '*.hpp' 'examples/*.c' '*.cpp' '*.inl' | xargs .venv/bin/clang-format --dry-run -Werror
 
 bench: build
 	benchmarks/run.sh
@@ -99,7 +103,7 @@ test-browser: docs
 
 # C++ as .clang-format says; `make lint` refuses what differs.
 format: setup-tests
-	git ls-files '*.h' '*.cpp' '*.inl' | xargs .venv/bin/clang-format -i
+	git ls-files '*.h' '*.hpp' 'examples/*.c' '*.cpp' '*.inl' | xargs .venv/bin/clang-format -i
 
 # The checked-in stubs of the extension module and of its ops; tests/python/test_stubs.py compares.
 stubs: build

@@ -1,0 +1,239 @@
+// The C functions of models and contexts.
+#include <algorithm>
+#include <optional>
+
+#include "jit/api/c_error.h"
+#include "jit/api/c_tensor.h"
+#include "jit/api/process.h"
+
+struct megjit_model {
+    std::shared_ptr<megjit::api::Model> model;
+};
+struct megjit_context {
+    megjit::api::Context context;
+};
+
+using namespace megjit;
+using namespace megjit::api;
+using runtime::cat;
+
+namespace {
+
+ModelOptions options_from_c(const megjit_model_options* given) {
+    const auto c = options_from<megjit_model_options>(given, MEGJIT_MODEL_OPTIONS_DEFAULT);
+    const std::string_view numerics = c.numerics ? c.numerics : "fast";
+    if (numerics != "fast" && numerics != "exact")
+        runtime::user_error(
+            {.what = cat("there is no numerics ", numerics), .fix = "give exact, fast or NULL"});
+    return {.device = c.device ? &runtime::find_device(c.device) : nullptr,
+            .memory_limit = c.memory_limit,
+            .opt_level = c.opt_level,
+            .exact = numerics == "exact",
+            .compiler = c.compiler ? c.compiler : "",
+            .profile = c.profile != 0};
+}
+
+// `read` gives the file's graph; what it refuses is the file's fault.
+template <class Read>
+megjit_status load(const Read& read, const megjit_model_options* options, megjit_model** model) {
+    return guarded([&] {
+        ensure_started();
+        megjit_model*& result = not_null(model, "model");
+        const ModelOptions wanted = options_from_c(options);
+        std::shared_ptr<const jit::Model> file;
+        try {
+            file = read();
+        } catch (const runtime::UserError& error) { throw BadFile(error); }
+        result = new megjit_model{std::make_shared<Model>(std::move(file), wanted)};
+    });
+}
+
+using Ports = const std::vector<Port>& (Model::*)() const;
+
+megjit_status count_of(const megjit_model* model, Ports ports, size_t* count) {
+    return guarded(
+        [&] { not_null(count, "count") = ((*not_null(model, "model").model).*ports)().size(); });
+}
+
+const Port& port_at(const std::vector<Port>& ports, size_t index) {
+    if (index >= ports.size())
+        runtime::user_error({.what = cat("there is no number ", index),
+                             .why = cat("the model has ", ports.size(), ", counted from 0"),
+                             .fix = "ask for the count first"});
+    return ports[index];
+}
+
+megjit_status describe(const megjit_model* model, Ports ports, size_t index,
+                       megjit_tensor_info* info) {
+    return guarded([&] {
+        const Port& port = port_at(((*not_null(model, "model").model).*ports)(), index);
+        not_null(info, "info") = info_of(port.name.c_str(), port.type);
+    });
+}
+
+void check_count(std::string_view what, size_t given, size_t wanted) {
+    if (given != wanted)
+        runtime::user_error({.what = cat(given, " ", what, " were given"),
+                             .why = cat("the model has ", wanted),
+                             .fix = cat("give all ", what, " in the model's order, or use names")});
+}
+
+// By position; null: not wanted.
+void run(Context& context, std::span<const megjit_tensor* const> inputs,
+         std::span<megjit_tensor** const> outputs) {
+    const std::vector<Port>& ports = context.model().outputs();
+    for (size_t i = 0; i < outputs.size(); ++i)
+        if (outputs[i] && *outputs[i]) check_output(**outputs[i], ports[i]);
+    std::vector<TensorRef> values;
+    for (size_t i = 0; i < inputs.size(); ++i)
+        values.push_back(input_of(not_null(inputs[i], "an input")));
+    values = context.run(std::move(values));
+    // All are made before one is given away: a run that fails leaves nothing to be freed.
+    std::vector<std::unique_ptr<megjit_tensor>> made(outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        if (!outputs[i]) continue;
+        if (*outputs[i]) copy_to(**outputs[i], values[i]);
+        else made[i] = tensor_of(std::move(values[i]));
+    }
+    for (size_t i = 0; i < outputs.size(); ++i)
+        if (made[i]) *outputs[i] = made[i].release();
+}
+
+size_t position_of(std::string_view kind, const std::vector<Port>& ports, const char* name) {
+    const std::string_view wanted = &not_null(name, "a name");
+    const auto found = std::find_if(ports.begin(), ports.end(),
+                                    [&](const Port& port) { return port.name == wanted; });
+    if (found != ports.end()) return static_cast<size_t>(found - ports.begin());
+    std::string names;
+    for (const Port& port : ports) names += (names.empty() ? "" : ", ") + port.name;
+    runtime::user_error({.what = cat("the model has no ", kind, " ", wanted),
+                         .why = cat("it has ", names),
+                         .fix = "use one of these names"});
+}
+
+void refuse_twice(bool is_given, std::string_view kind, const char* name) {
+    if (is_given)
+        runtime::user_error(
+            {.what = cat(kind, " ", name, " is given twice"), .fix = "give each name once"});
+}
+
+}  // namespace
+
+extern "C" {
+
+megjit_status megjit_model_load(const char* path, const megjit_model_options* options,
+                                megjit_model** model) {
+    return load([&] { return read_model(&not_null(path, "path")); }, options, model);
+}
+
+megjit_status megjit_model_load_memory(const void* data, size_t bytes,
+                                       const megjit_model_options* options, megjit_model** model) {
+    return load([&] {
+        if (bytes) not_null(static_cast<const char*>(data), "data");
+        return std::make_shared<const jit::Model>(
+            jit::from_bytes({static_cast<const char*>(data), bytes}, "in memory"));
+    }, options, model);
+}
+
+void megjit_model_free(megjit_model* model) { delete model; }
+
+megjit_status megjit_model_input_count(const megjit_model* model, size_t* count) {
+    return count_of(model, &Model::inputs, count);
+}
+megjit_status megjit_model_output_count(const megjit_model* model, size_t* count) {
+    return count_of(model, &Model::outputs, count);
+}
+megjit_status megjit_model_parameter_count(const megjit_model* model, size_t* count) {
+    return count_of(model, &Model::parameters, count);
+}
+
+megjit_status megjit_model_input(const megjit_model* model, size_t index,
+                                 megjit_tensor_info* info) {
+    return describe(model, &Model::inputs, index, info);
+}
+megjit_status megjit_model_output(const megjit_model* model, size_t index,
+                                  megjit_tensor_info* info) {
+    return describe(model, &Model::outputs, index, info);
+}
+megjit_status megjit_model_parameter(const megjit_model* model, size_t index,
+                                     megjit_tensor_info* info) {
+    return describe(model, &Model::parameters, index, info);
+}
+
+megjit_status megjit_model_parameter_value(const megjit_model* model, size_t index,
+                                           megjit_tensor** value) {
+    return guarded([&] {
+        megjit_tensor*& result = not_null(value, "value");
+        const Model& of = *not_null(model, "model").model;
+        (void)port_at(of.parameters(), index);
+        result = tensor_of(of.parameter_value(index)).release();
+    });
+}
+
+megjit_status megjit_model_json(const megjit_model* model, const char* what, char* text,
+                                size_t capacity, size_t* needed) {
+    return guarded([&] {
+        const std::string json = not_null(model, "model").model->json(&not_null(what, "what"));
+        if (capacity) {
+            not_null(text, "text");
+            const size_t shown = std::min(json.size(), capacity - 1);
+            std::copy_n(json.data(), shown, text);
+            text[shown] = 0;
+        }
+        not_null(needed, "needed") = json.size() + 1;
+    });
+}
+
+megjit_status megjit_context_create(const megjit_model* model, megjit_context** context) {
+    return guarded([&] {
+        megjit_context*& result = not_null(context, "context");
+        result = new megjit_context{Context(not_null(model, "model").model)};
+    });
+}
+
+void megjit_context_free(megjit_context* context) { delete context; }
+
+megjit_status megjit_run(megjit_context* context, const megjit_tensor* const* inputs,
+                         size_t input_count, megjit_tensor** outputs, size_t output_count) {
+    return guarded([&] {
+        Context& on = not_null(context, "context").context;
+        check_count("inputs", input_count, on.model().inputs().size());
+        check_count("outputs", output_count, on.model().outputs().size());
+        if (input_count) not_null(inputs, "inputs");
+        if (output_count) not_null(outputs, "outputs");
+        std::vector<megjit_tensor**> places;
+        for (size_t i = 0; i < output_count; ++i) places.push_back(&outputs[i]);
+        run(on, {inputs, input_count}, places);
+    });
+}
+
+megjit_status megjit_run_named(megjit_context* context, const megjit_named_tensor* inputs,
+                               size_t input_count, megjit_named_tensor* outputs,
+                               size_t output_count) {
+    return guarded([&] {
+        Context& on = not_null(context, "context").context;
+        const std::vector<Port>&ins = on.model().inputs(), &outs = on.model().outputs();
+        std::vector<const megjit_tensor*> given(ins.size());
+        for (size_t i = 0; i < input_count; ++i) {
+            const megjit_named_tensor& input = (&not_null(inputs, "inputs"))[i];
+            const megjit_tensor*& place = given[position_of("input", ins, input.name)];
+            refuse_twice(place, "input", input.name);
+            place = &not_null(input.tensor, "an input");
+        }
+        for (size_t i = 0; i < given.size(); ++i)
+            if (!given[i])
+                runtime::user_error({.what = cat("input ", ins[i].name, " is missing"),
+                                     .why = cat("the model needs all of its ", ins.size()),
+                                     .fix = "give it too"});
+        std::vector<megjit_tensor**> places(outs.size());
+        for (size_t i = 0; i < output_count; ++i) {
+            megjit_named_tensor& output = (&not_null(outputs, "outputs"))[i];
+            megjit_tensor**& place = places[position_of("output", outs, output.name)];
+            refuse_twice(place, "output", output.name);
+            place = &output.tensor;
+        }
+        run(on, given, places);
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,30 @@
+// jit/api/c_tensor.h -- megjit_tensor: numbers in the host's memory, borrowed or its own.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "jit/api/megjit/megjit.h"
+#include "jit/api/model.h"
+
+struct megjit_tensor {
+    megjit::runtime::Type type;
+    std::vector<int64_t> strides = {};  // elements; empty: row-major
+    std::byte* data = nullptr;
+    megjit::runtime::Ref<megjit::runtime::Storage> own = {};  // null: borrowed
+};
+
+namespace megjit::api {
+
+megjit_tensor_info info_of(const char* name, const Type& type);
+
+// What a run reads: the tensor's memory itself, or a row-major copy.
+TensorRef input_of(const megjit_tensor& tensor);
+// Can it take an output? UserError for another dtype or shape.
+void check_output(const megjit_tensor& tensor, const Port& port);
+// Waits for the value, and writes it into a tensor of its dtype and shape.
+void copy_to(const megjit_tensor& tensor, const TensorRef& value);
+// A tensor of its own with the value; nobody else has its memory.
+std::unique_ptr<megjit_tensor> tensor_of(TensorRef value);
+
+}  // namespace megjit::api

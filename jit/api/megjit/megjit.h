@@ -1,0 +1,263 @@
+/**
+ * @file megjit.h
+ * @brief Runs models that `trace.dump` wrote, without Python. C11; the ABI is stable.
+ *
+ * **Errors.** Every function returns a ::megjit_status; when it is not ::MEGJIT_OK, nothing was
+ * made or changed, except that outputs given to a run may have been written in part, and
+ * megjit_error_text() says what was wrong, why, and what to do. No C++ exception leaves the
+ * library, and no argument that is checked here ends the process.
+ *
+ * **Ownership.** What a function stores through a `**` parameter belongs to the caller, who frees
+ * it by the function named after its type (`megjit_model_free` and so on; NULL is ignored). A
+ * context keeps its model alive, so that handles may be freed in any order. Texts and shapes in a
+ * ::megjit_tensor_info live as long as the handle that was asked.
+ *
+ * **Threads.** A model may be used by any number of threads at once. A context runs one call at a
+ * time: a second thread waits for the first. Threads that shall run side by side use a context
+ * each. A tensor that one thread writes to (as an output, or through its data) must not be used by
+ * another meanwhile. Freeing a handle that another thread uses is an error of the program.
+ *
+ * **Option structs** begin with their size in bytes. Start from the macro,
+ * MEGJIT_MODEL_OPTIONS_DEFAULT or MEGJIT_PROCESS_OPTIONS_DEFAULT, so that a program stays correct
+ * with later versions, which may append fields.
+ */
+#ifndef MEGJIT_MEGJIT_H
+#define MEGJIT_MEGJIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define MEGJIT_EXPORT __attribute__((visibility("default")))
+#else
+#define MEGJIT_EXPORT
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Version of this interface: grows when functions or fields are added; none is ever removed or
+ * changed. */
+#define MEGJIT_API_VERSION 1
+
+/** The library's MEGJIT_API_VERSION. Below the header's, functions may be missing. Never fails. */
+MEGJIT_EXPORT int32_t megjit_api_version(void);
+
+/** What became of a call. Further values may be added. */
+typedef enum megjit_status {
+    MEGJIT_OK = 0,
+    MEGJIT_INVALID_ARGUMENT = 1, /**< a NULL, a wrong name, dtype, shape, stride or option */
+    MEGJIT_BAD_FILE = 2, /**< the model's file is missing, truncated or damaged */
+    MEGJIT_OVER_LIMIT = 3, /**< the model does not fit into its memory limit */
+    MEGJIT_OUT_OF_MEMORY = 4, /**< of the host or the device */
+    MEGJIT_DEVICE_ERROR = 5, /**< of a driver or its work */
+    MEGJIT_INTERNAL_ERROR = 6 /**< a bug of megjit */
+} megjit_status;
+
+/**
+ * The text of the last call in this thread that failed: what was wrong, and lines that begin with "
+ * why: " and "  fix: ".
+ * "" before the first. Valid until the thread's next call that fails. Never NULL, never fails.
+ */
+MEGJIT_EXPORT const char* megjit_error_text(void);
+
+/** Type of a tensor's elements. */
+typedef enum megjit_dtype {
+    MEGJIT_FLOAT32 = 1,
+    MEGJIT_FLOAT16 = 2, /**< IEEE binary16 */
+    MEGJIT_BFLOAT16 = 3, /**< the upper half of a float32 */
+    MEGJIT_INT32 = 4,
+    MEGJIT_INT16 = 5,
+    MEGJIT_INT8 = 6,
+    MEGJIT_UINT8 = 7,
+    MEGJIT_UINT16 = 8,
+    MEGJIT_BOOL = 9, /**< one byte, 0 or 1 */
+    MEGJIT_COMPLEX64 = 10 /**< two float32: real, imaginary */
+} megjit_dtype;
+
+/** The most axes that a tensor has. */
+#define MEGJIT_MAX_RANK 8
+
+typedef struct megjit_model megjit_model; /**< A loaded file and its compiled program. */
+typedef struct megjit_context
+    megjit_context; /**< What one run at a time needs; weights are the model's. */
+typedef struct megjit_tensor megjit_tensor; /**< Numbers in the host's memory. */
+
+/* ---- the process */
+
+/**
+ * Gets the warnings of the library, one line without its end, for example that no compiler serves.
+ * Called from any thread, perhaps from several at once; must not call the library.
+ */
+typedef void (*megjit_log_callback)(void* data, const char* text);
+
+/** What holds for the whole process. */
+typedef struct megjit_process_options {
+    size_t size; /**< sizeof(megjit_process_options) */
+    const char* isa; /**< highest instruction set: "avx2", "avx512", "avx512_vnni", "amx"; NULL:
+                        MEGJIT_ISA, or the machine's */
+    const char* cache_folder; /**< of compiled kernels; "": none; NULL: MEGJIT_CACHE_DIR, or the
+                                 user's cache */
+    const char* plugin_folder; /**< of the kernel compilers; NULL: MEGJIT_PLUGIN_DIR, or the folder
+                                  of this library */
+    megjit_log_callback log; /**< NULL: warnings go to stderr */
+    void* log_data; /**< first argument of `log` */
+    int32_t threads; /**< that compute; 0: what the process is granted (cores, quota,
+                        OMP_NUM_THREADS) */
+    int32_t reserved; /**< 0 */
+} megjit_process_options;
+
+#define MEGJIT_PROCESS_OPTIONS_DEFAULT \
+    {sizeof(megjit_process_options), NULL, NULL, NULL, NULL, NULL, 0, 0}
+
+/**
+ * Sets the options of the process: before the first model is loaded, while no other thread uses the
+ * library. Without this call all have their defaults. MEGJIT_INVALID_ARGUMENT for a wrong value,
+ * and when a model was loaded before.
+ */
+MEGJIT_EXPORT megjit_status megjit_configure(const megjit_process_options* options);
+
+/* ---- models */
+
+/** How a model is compiled. */
+typedef struct megjit_model_options {
+    size_t size; /**< sizeof(megjit_model_options) */
+    const char* device; /**< "cpu0", "gpu0", "xpux" (a GPU where there is one); NULL: the CPU */
+    uint64_t memory_limit; /**< bytes of a run: inputs, outputs and what lies between; 0: none */
+    const char*
+        numerics; /**< "exact": only passes that keep every bit; NULL or "fast": all of the level */
+    const char* compiler; /**< of kernels: "MLIR", "HALIDE" or "NVRTC"; NULL: MGB_JIT_BACKEND, or
+                             the device's best */
+    int32_t
+        opt_level; /**< 0: as recorded; 1: arithmetic; 2: the whole graph; 3: generated kernels */
+    int32_t profile; /**< not 0: runs measure their steps, for megjit_model_json(model, "profile",
+                        ...) */
+} megjit_model_options;
+
+#define MEGJIT_MODEL_OPTIONS_DEFAULT {sizeof(megjit_model_options), NULL, 0, NULL, NULL, 2, 0}
+
+/**
+ * Loads and compiles the first model of a file; waits until its kernels are compiled.
+ *
+ * @param path     of the file
+ * @param options  NULL: the defaults
+ * @param model    gets the handle
+ * MEGJIT_BAD_FILE, MEGJIT_OVER_LIMIT, MEGJIT_INVALID_ARGUMENT (an option, a device that does not
+ * exist).
+ */
+MEGJIT_EXPORT megjit_status megjit_model_load(const char* path, const megjit_model_options* options,
+                                              megjit_model** model);
+
+/** The same of `bytes` bytes at `data`, which are not needed after the call. */
+MEGJIT_EXPORT megjit_status megjit_model_load_memory(const void* data, size_t bytes,
+                                                     const megjit_model_options* options,
+                                                     megjit_model** model);
+
+MEGJIT_EXPORT void megjit_model_free(megjit_model* model);
+
+/** What is known of a tensor without its numbers. */
+typedef struct megjit_tensor_info {
+    const char* name; /**< "" where there is none */
+    const int64_t* shape; /**< `rank` extents, the outermost first */
+    int32_t rank;
+    megjit_dtype dtype;
+    size_t bytes; /**< in row-major order without gaps */
+} megjit_tensor_info;
+
+MEGJIT_EXPORT megjit_status megjit_model_input_count(const megjit_model* model, size_t* count);
+MEGJIT_EXPORT megjit_status megjit_model_output_count(const megjit_model* model, size_t* count);
+/** Parameters are the tensors that the traced function took from outside; named if `dump` had
+ * `keep_param_name`. */
+MEGJIT_EXPORT megjit_status megjit_model_parameter_count(const megjit_model* model, size_t* count);
+
+/** MEGJIT_INVALID_ARGUMENT unless `index` is below the count. */
+MEGJIT_EXPORT megjit_status megjit_model_input(const megjit_model* model, size_t index,
+                                               megjit_tensor_info* info);
+MEGJIT_EXPORT megjit_status megjit_model_output(const megjit_model* model, size_t index,
+                                                megjit_tensor_info* info);
+MEGJIT_EXPORT megjit_status megjit_model_parameter(const megjit_model* model, size_t index,
+                                                   megjit_tensor_info* info);
+
+/** A copy of a parameter's numbers. */
+MEGJIT_EXPORT megjit_status megjit_model_parameter_value(const megjit_model* model, size_t index,
+                                                         megjit_tensor** value);
+
+/**
+ * A report as JSON (UTF-8).
+ *
+ * @param what      "plan": the memory of one run; "kernels": the generated kernels; "profile": runs
+ * and steps, an entry for each context that lived beside others, if the model was loaded with
+ * `profile`
+ * @param text      gets the text and a 0 byte, cut where it does not fit; NULL if `capacity` is 0
+ * @param capacity  bytes at `text`
+ * @param needed    gets the bytes that the whole text takes with its 0 byte; ask again if that is
+ * above `capacity`
+ */
+MEGJIT_EXPORT megjit_status megjit_model_json(const megjit_model* model, const char* what,
+                                              char* text, size_t capacity, size_t* needed);
+
+/* ---- tensors */
+
+/** A tensor in memory of its own, row-major, not cleared. `shape` may be NULL for a scalar of rank
+ * 0. */
+MEGJIT_EXPORT megjit_status megjit_tensor_create(megjit_dtype dtype, int32_t rank,
+                                                 const int64_t* shape, megjit_tensor** tensor);
+
+/**
+ * A tensor in the caller's memory, which must live until the tensor is freed.
+ *
+ * @param strides  elements from one index of an axis to the next, may be negative; NULL: row-major
+ * without gaps. Other orders are copied in each run.
+ * @param data     address of the first element, aligned to one element; written to only when the
+ * tensor is an output
+ */
+MEGJIT_EXPORT megjit_status megjit_tensor_borrow(megjit_dtype dtype, int32_t rank,
+                                                 const int64_t* shape, const int64_t* strides,
+                                                 void* data, megjit_tensor** tensor);
+
+MEGJIT_EXPORT void megjit_tensor_free(megjit_tensor* tensor);
+
+MEGJIT_EXPORT megjit_status megjit_tensor_describe(const megjit_tensor* tensor,
+                                                   megjit_tensor_info* info);
+
+/** Address of the first element: of memory of the tensor's own, or what it borrowed. */
+MEGJIT_EXPORT megjit_status megjit_tensor_data(const megjit_tensor* tensor, void** data);
+
+/* ---- runs */
+
+/** Takes memory only as runs need it; weights are shared with the model's other contexts. */
+MEGJIT_EXPORT megjit_status megjit_context_create(const megjit_model* model,
+                                                  megjit_context** context);
+
+MEGJIT_EXPORT void megjit_context_free(megjit_context* context);
+
+/**
+ * Runs the model once; returns when the outputs are there.
+ *
+ * @param inputs   all inputs in the model's order
+ * @param outputs  all outputs in the model's order: a tensor gets the numbers; NULL becomes a new
+ * tensor of the caller's. An output must not share memory with an input or another output.
+ * MEGJIT_INVALID_ARGUMENT for another number of tensors, another dtype or shape.
+ */
+MEGJIT_EXPORT megjit_status megjit_run(megjit_context* context, const megjit_tensor* const* inputs,
+                                       size_t input_count, megjit_tensor** outputs,
+                                       size_t output_count);
+
+/** A tensor with the name of the input or output that it stands for. */
+typedef struct megjit_named_tensor {
+    const char* name;
+    megjit_tensor* tensor; /**< of an output: NULL becomes a new tensor of the caller's */
+} megjit_named_tensor;
+
+/** The same by name: all inputs, in any order, and those outputs that are wanted. Each name once.
+ */
+MEGJIT_EXPORT megjit_status megjit_run_named(megjit_context* context,
+                                             const megjit_named_tensor* inputs, size_t input_count,
+                                             megjit_named_tensor* outputs, size_t output_count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

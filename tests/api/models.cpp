@@ -1,0 +1,85 @@
+// Writes the dumps that the tests of libmegjit load, as trace.dump would: into the folder that it
+// is given.
+#include <cstdio>
+#include <fstream>
+#include <numeric>
+
+#include "jit/api/backends.h"
+#include "jit/graph_file.h"
+
+namespace megjit { namespace {
+
+using jit::ValueId;
+using runtime::TensorRef;
+using runtime::Type;
+
+TensorRef floats(const runtime::Shape& shape, float first) {
+    TensorRef tensor = runtime::empty_tensor(runtime::host_device(), {.shape = shape});
+    std::iota(tensor->as<float>(), tensor->as<float>() + shape.numel(), first);
+    return tensor;
+}
+
+ValueId add(jit::Graph& graph, const char* op, runtime::Attrs attrs, std::vector<ValueId> inputs,
+            const Type& type) {
+    return graph.add(
+        {.op = &runtime::find_op(op), .attrs = std::move(attrs), .inputs = std::move(inputs)},
+        {&type, 1})[0];
+}
+
+// score = x @ w + b, positive = relu(score); w is 0, 1, ... and b is -43, -42, ...; and what a
+// program could mistake for results of its own.
+jit::Model classify() {
+    jit::Model model;
+    const Type score{.shape = {2, 4}};
+    const ValueId x = model.graph.add_input({.shape = {2, 3}}, 0);
+    const ValueId w = model.graph.add_constant(floats({3, 4}, 0));
+    const ValueId b = model.graph.add_constant(floats({4}, -43));
+    const ValueId product = add(model.graph, "matmul", {int64_t{0}, int64_t{0}}, {x, w}, score);
+    const ValueId sum = add(model.graph, "add", {}, {product, b}, score);
+    model.graph.outputs = {sum, add(model.graph, "relu", {}, {sum}, score), x, w};
+    model.inputs = {"x"};
+    model.outputs = {"score", "positive", "same", "weights"};
+    model.node_names = {"x", "w", "b"};
+    model.params = {w, b};
+    return model;
+}
+
+// exp(-x) in f32[1024]: a kernel at opt_level 3.
+jit::Model chain() {
+    jit::Model model;
+    const Type type{.shape = {1024}};
+    const ValueId x = model.graph.add_input(type, 0);
+    model.graph.outputs = {
+        add(model.graph, "exp", {}, {add(model.graph, "neg", {}, {x}, type)}, type)};
+    model.inputs = {"x"};
+    model.outputs = {"y"};
+    return model;
+}
+
+// difference = a - b, of integers.
+jit::Model difference() {
+    jit::Model model;
+    const Type type{.dtype = runtime::DType::i32, .shape = {2, 3}};
+    const ValueId a = model.graph.add_input(type, 0), b = model.graph.add_input(type, 1);
+    model.graph.outputs = {add(model.graph, "sub", {}, {a, b}, type)};
+    model.inputs = {"a", "b"};
+    model.outputs = {"difference"};
+    return model;
+}
+
+void write(const std::string& path, jit::Model model) {
+    model.node_names.resize(model.graph.nodes().size());
+    model.value_names.resize(model.graph.value_count());
+    std::ofstream(path, std::ios::binary) << jit::to_bytes(model);
+}
+
+}}  // namespace megjit
+
+int main(int argc, char** argv) {
+    if (argc != 2) return std::fprintf(stderr, "usage: api_models FOLDER\n"), 2;
+    megjit::api::start({});
+    const std::string folder = argv[1];
+    megjit::write(folder + "/classify.dump", megjit::classify());
+    megjit::write(folder + "/difference.dump", megjit::difference());
+    megjit::write(folder + "/chain.dump", megjit::chain());
+}
