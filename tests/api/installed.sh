@@ -1,9 +1,9 @@
 #!/bin/sh
-# installed.sh BUILD FOLDER MODELS CC CXX: installs libmegjit into FOLDER, and compiles and runs the examples with what lies
-# there, as C11 and C++20, by CMake and by pkg-config (where there is one).
+# installed.sh BUILD FOLDER MODELS CC CXX: installs libmegjit into FOLDER, and compiles and runs with what lies there, as C11
+# and C++20, the examples and the programs of docs/cpp.md, by CMake and by pkg-config (where there is one).
 set -eu
 build=$1 folder=$2 models=$3
-export CC="$4" CXX="$5"
+export CC="$4" CXX="$5" MEGJIT_CACHE_DIR=
 here=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$folder"
 cmake --install "$build" --component library --prefix "$folder/prefix" >/dev/null
@@ -20,6 +20,19 @@ check "$folder/build/classify_c"
 check "$folder/build/classify_cpp"
 if error=$("$folder/build/classify_cpp" "$folder/none.dump" 2>&1); then echo "a missing file was accepted" >&2; exit 1; fi
 case $error in *"cannot read the model"*) ;; *) echo "a missing file gives '$error'" >&2; exit 1 ;; esac
+
+# The page's programs, built by the page's project.
+page=$here/../../docs/cpp.md
+mkdir "$folder/page"
+for block in c:run.c cpp:run.cpp cmake:CMakeLists.txt; do
+    sed -n "/^\`\`\`${block%:*}\$/,/^\`\`\`\$/{/^\`\`\`/d;p}" "$page" >"$folder/page/${block#*:}"
+done
+cmake -S "$folder/page" -B "$folder/page/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON >/dev/null
+cmake --build "$folder/page/build" >/dev/null
+for program in run_c run_cpp; do
+    found=$("$folder/page/build/$program" "$models/classify.dump")
+    [ "$found" = "10 73" ] || { echo "$program of docs/cpp.md printed '$found', not '10 73'" >&2; exit 1; }
+done
 
 if command -v pkg-config >/dev/null; then
     export PKG_CONFIG_PATH="$folder/prefix/lib/pkgconfig"

@@ -36,7 +36,7 @@ SIZES = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "G
 SECONDS = {"ms": 1e-3, "us": 1e-6, "s": 1, "seconds": 1}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-INERT = {"", "text", "sh", "json"}  # and directives, in braces
+INERT = {"", "text", "sh", "json", "c", "cmake"}  # and directives, in braces; C and CMake: tests/api compiles them
 
 
 class Block(NamedTuple):

@@ -20,7 +20,7 @@ PAGES = sorted(page for page in DOCS.rglob("*.md") if "reference" not in page.re
 BESIDE = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 TEXT = {page: page.read_text(encoding="utf-8") for page in [*PAGES, *BESIDE, ROOT / "README.md"]}
 # Commands that install or build: no test can run them. What they name is checked.
-WITH_COMMANDS = {DOCS / "install.md", ROOT / "CONTRIBUTING.md"}
+WITH_COMMANDS = {DOCS / "install.md", DOCS / "cpp.md", ROOT / "CONTRIBUTING.md"}
 
 
 def named(page):
@@ -64,7 +64,7 @@ def test_only_known_pages_have_blocks_that_no_test_runs(page):
     kinds = {block.kind for block in blocks_of(TEXT[page])}
     if page.parent == ROOT:  # README.md: test_docstrings.py
         kinds -= {"python"}
-    assert kinds <= {"python", "output", "console", "text", "{toctree}", "{include}", "{literalinclude}", "cpp", *(["sh"] if page in WITH_COMMANDS else [])}
+    assert kinds <= {"python", "output", "console", "text", "{toctree}", "{include}", "{literalinclude}", "cpp", "c", "cmake", *(["sh"] if page in WITH_COMMANDS else [])}
 
 
 def test_code_stands_in_fences_but_on_known_pages():
