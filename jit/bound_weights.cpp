@@ -5,6 +5,7 @@
 #include "jit/passes/passes.h"
 #include "runtime/core/rematerializer.h"
 #include "runtime/core/stream.h"
+#include "runtime/eager/dispatch.h"
 #include "runtime/host/error.h"
 
 namespace megjit::jit {
@@ -67,6 +68,18 @@ BoundWeights::Values BoundWeights::get(const Graph& prologue, std::span<const Te
         if (is_new) values.fresh_bytes += known->second->type().bytes();
     }
     return values;
+}
+
+TensorRef BoundWeights::readable_on(runtime::Device& device, const TensorRef& constant) {
+    const std::string key = runtime::cat(device.name(), " #", constant->id());
+    {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    }
+    TensorRef there = runtime::readable_on(device, constant);
+    if (there == constant) return there;
+    const std::lock_guard lock(mutex_);
+    return known_.emplace(key, std::move(there)).first->second;  // perhaps another program's
 }
 
 void BoundWeights::release_unused() {

@@ -1,6 +1,6 @@
 // jit/bound_weights.h -- BoundWeights: what the prologues of a traced function's programs have
-// computed and packed. Versions of several shapes pack the same weights alike: each is kept once,
-// as long as a program holds it.
+// computed and packed, and its constants on a device. Versions of several shapes pack the same
+// weights alike: each is kept once, as long as a program holds it.
 #pragma once
 
 #include <string>
@@ -20,6 +20,9 @@ public:
     };
     // What the prologue gives for these tensors, by slot: a tensor never changes.
     Values get(const Graph& prologue, std::span<const TensorRef> inputs);
+
+    // The value itself where the device can read it, or a copy there.
+    TensorRef readable_on(runtime::Device& device, const TensorRef& constant);
 
     void release_unused();  // what no program holds any more
 

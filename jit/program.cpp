@@ -55,6 +55,7 @@ Program::~Program() {
             beside().synchronize();
         } catch (...) {}
     bound_.clear();
+    constants_.clear();
     weights_->release_unused();
 }
 
@@ -74,7 +75,7 @@ const TensorRef& Program::constant(uint32_t value) {
     TensorRef& there = constants_[value];
     if (!there)
         there =
-            runtime::readable_on(device_, graph().producer(static_cast<ValueId>(value)).constant);
+            weights_->readable_on(device_, graph().producer(static_cast<ValueId>(value)).constant);
     return there;
 }
 

@@ -52,6 +52,30 @@ TEST_F(BindWeights, TheProgramGivesTheSameNumbers) {
     for (int i = 0; i < 2; ++i) expect_near(program.run(inputs)[0], want);
 }
 
+TEST_F(BindWeights, ProgramsHaveAConstantOnTheirDeviceOnce) {
+    runtime::Device& device = runtime::find_device("gpu0");
+    Graph graph;
+    graph.set_device(device);
+    const Type type{.shape = {1 << 18}};  // 1 MiB
+    const ValueId x = graph.add_input(type, 0);
+    const ValueId w = graph.add_constant(runtime::empty_tensor(runtime::host_device(), type));
+    graph.outputs = graph.add({.op = &runtime::find_op("add"), .inputs = {x, w}}, {&type, 1});
+    const LoweringOptions options{.weights = std::make_shared<BoundWeights>()};
+    std::vector<TensorRef> inputs = {runtime::empty_tensor(device, type)};
+    const size_t before = device.allocator().stats().in_use;
+    {
+        Program first(graph, graph, options), second(graph, graph, options);
+        first.run(inputs);
+        const size_t of_one = device.allocator().stats().in_use - before;
+        second.run(inputs);
+        device.stream().synchronize();
+        EXPECT_GE(of_one, type.bytes());
+        EXPECT_LT(device.allocator().stats().in_use - before, of_one + type.bytes());
+    }
+    device.stream().synchronize();
+    EXPECT_LT(device.allocator().stats().in_use - before, type.bytes());
+}
+
 TEST_F(BindWeights, OtherWeightsArePackedAgain) {
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);
