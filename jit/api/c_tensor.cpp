@@ -119,6 +119,23 @@ void copy_to(const megjit_tensor& tensor, const TensorRef& value) {
     StridedCopy(tensor, static_cast<std::byte*>(const_cast<void*>(view.data())), false);
 }
 
+std::unique_ptr<megjit_tensor> borrowed(megjit_dtype dtype, int32_t rank, const int64_t* shape,
+                                        const int64_t* strides, void* data) {
+    auto made =
+        std::make_unique<megjit_tensor>(megjit_tensor{.type = type_from(dtype, rank, shape)});
+    const Type& type = made->type;
+    if (type.numel() > 0) not_null(static_cast<std::byte*>(data), "data");
+    const size_t align = type.dtype == DType::c64 ? 4 : size_of(type.dtype);
+    if (reinterpret_cast<uintptr_t>(data) % align)
+        runtime::user_error(
+            {.what = cat("the data of a ", to_string(type), " are not aligned to an element"),
+             .fix = cat("give an address that is a multiple of ", align)});
+    if (strides && !is_row_major(type.shape, strides))
+        made->strides.assign(strides, strides + rank);
+    made->data = static_cast<std::byte*>(data);
+    return made;
+}
+
 std::unique_ptr<megjit_tensor> tensor_of(TensorRef value) {
     Type type = value->type();
     type.layout = runtime::Layout::row_major;
@@ -159,19 +176,7 @@ extern "C" megjit_status megjit_tensor_borrow(megjit_dtype dtype, int32_t rank,
                                               void* data, megjit_tensor** tensor) {
     return guarded([&] {
         ensure_started();
-        auto made =
-            std::make_unique<megjit_tensor>(megjit_tensor{.type = type_from(dtype, rank, shape)});
-        const Type& type = made->type;
-        if (type.numel() > 0) not_null(static_cast<std::byte*>(data), "data");
-        const size_t align = type.dtype == DType::c64 ? 4 : size_of(type.dtype);
-        if (reinterpret_cast<uintptr_t>(data) % align)
-            megjit::runtime::user_error(
-                {.what = cat("the data of a ", to_string(type), " are not aligned to an element"),
-                 .fix = cat("give an address that is a multiple of ", align)});
-        if (strides && !is_row_major(type.shape, strides))
-            made->strides.assign(strides, strides + rank);
-        made->data = static_cast<std::byte*>(data);
-        not_null(tensor, "tensor") = made.release();
+        not_null(tensor, "tensor") = borrowed(dtype, rank, shape, strides, data).release();
     });
 }
 

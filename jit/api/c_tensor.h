@@ -12,11 +12,16 @@ struct megjit_tensor {
     std::vector<int64_t> strides = {};  // elements; empty: row-major
     std::byte* data = nullptr;
     megjit::runtime::Ref<megjit::runtime::Storage> own = {};  // null: borrowed
+    std::shared_ptr<void> keep = {};  // owner of memory that came by DLPack
 };
 
 namespace megjit::api {
 
 megjit_tensor_info info_of(const char* name, const Type& type);
+
+// As megjit_tensor_borrow(). UserError for what it refuses.
+std::unique_ptr<megjit_tensor> borrowed(megjit_dtype dtype, int32_t rank, const int64_t* shape,
+                                        const int64_t* strides, void* data);
 
 // What a run reads: the tensor's memory itself, or a row-major copy.
 TensorRef input_of(const megjit_tensor& tensor);

@@ -170,6 +170,66 @@ TEST(Api, InputsAreGivenByNameInAnyOrder) {
               (std::vector<int32_t>{9, 18, 27, 36, 45, 54}));
 }
 
+}  // namespace
+
+// As dlpack.h has it.
+struct DLManagedTensor {
+    struct {
+        void* data;
+        struct {
+            int32_t type, id;
+        } device;
+        int32_t ndim;
+        struct {
+            uint8_t code, bits;
+            uint16_t lanes;
+        } dtype;
+        int64_t* shape;
+        int64_t* strides;
+        uint64_t byte_offset;
+    } tensor;
+    void* manager_ctx;
+    void (*deleter)(DLManagedTensor*);
+};
+
+namespace {
+
+TEST(Api, TensorsComeAndGoByDlpack) {
+    megjit::Context context{megjit::Model(path_of("classify"))};
+    Floats x = {0, 1, 2, 3, 4, 5, 6};
+    std::array<int64_t, 2> shape = kInput;
+    bool is_deleted = false;
+    DLManagedTensor managed{
+        {x.data(), {1, 0}, 2, {2, 32, 1}, shape.data(), nullptr, 4},
+        &is_deleted,
+        [](DLManagedTensor* whole) { *static_cast<bool*>(whole->manager_ctx) = true; }};
+    megjit_tensor* handle = nullptr;
+    managed.tensor.device.type = 2;
+    expect_error(MEGJIT_INVALID_ARGUMENT, "on a device of DLPack's kind 2",
+                 [&] { megjit::check(megjit_tensor_from_dlpack(&managed, &handle)); });
+    managed.tensor.device.type = 1;
+    managed.tensor.dtype.bits = 64;
+    expect_error(MEGJIT_INVALID_ARGUMENT, "code 2 with 64 bits",
+                 [&] { megjit::check(megjit_tensor_from_dlpack(&managed, &handle)); });
+    managed.tensor.dtype.bits = 32;
+    EXPECT_FALSE(is_deleted);
+    megjit::check(megjit_tensor_from_dlpack(&managed, &handle));
+    auto score = std::move(context.run(one(megjit::Tensor(handle)))[0]);
+    EXPECT_TRUE(is_deleted);
+
+    DLManagedTensor* given = nullptr;
+    megjit::check(megjit_tensor_to_dlpack(score.handle(), &given));
+    score = input_of(kNumbers);  // the other one is freed; its memory stays
+    EXPECT_EQ(given->tensor.ndim, 2);
+    EXPECT_EQ(given->tensor.shape[1], 4);
+    EXPECT_EQ(given->tensor.strides[0], 4);
+    EXPECT_EQ(given->tensor.dtype.bits, 32);
+    EXPECT_EQ(Floats(static_cast<float*>(given->tensor.data),
+                     static_cast<float*>(given->tensor.data) + 8),
+              kScore);
+    given->deleter(given);
+}
+
 TEST(Api, AContextKeepsItsModel) {
     megjit_model* model = nullptr;
     megjit_context* context = nullptr;

@@ -224,6 +224,22 @@ MEGJIT_EXPORT megjit_status megjit_tensor_describe(const megjit_tensor* tensor,
 /** Address of the first element: of memory of the tensor's own, or what it borrowed. */
 MEGJIT_EXPORT megjit_status megjit_tensor_data(const megjit_tensor* tensor, void** data);
 
+struct DLManagedTensor; /* of dlpack.h, which a program includes for these two */
+
+/**
+ * A tensor in memory of another library's, on the host. From then on `managed` belongs to the
+ * tensor, which calls its deleter when it is freed; not so if the call fails.
+ */
+MEGJIT_EXPORT megjit_status megjit_tensor_from_dlpack(struct DLManagedTensor* managed,
+                                                      megjit_tensor** tensor);
+
+/**
+ * For another library, which calls the deleter. Memory of the tensor's own lives as long as either
+ * of them; borrowed memory must outlive both.
+ */
+MEGJIT_EXPORT megjit_status megjit_tensor_to_dlpack(const megjit_tensor* tensor,
+                                                    struct DLManagedTensor** managed);
+
 /* ---- runs */
 
 /** Takes memory only as runs need it; weights are shared with the model's other contexts. */
