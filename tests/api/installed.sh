@@ -21,6 +21,9 @@ check "$folder/build/classify_cpp"
 if error=$("$folder/build/classify_cpp" "$folder/none.dump" 2>&1); then echo "a missing file was accepted" >&2; exit 1; fi
 case $error in *"cannot read the model"*) ;; *) echo "a missing file gives '$error'" >&2; exit 1 ;; esac
 
+if error=$("$folder/prefix/bin/megjit-run" "$models/classify.dump" 2>&1); then echo "no input was needed" >&2; exit 1; fi
+case $error in *"input x is missing"*) ;; *) echo "megjit-run gives '$error'" >&2; exit 1 ;; esac
+
 # The page's programs, built by the page's project.
 page=$here/../../docs/cpp.md
 mkdir "$folder/page"
