@@ -113,8 +113,10 @@ typedef struct megjit_process_options {
 
 /**
  * Sets the options of the process: before the first model is loaded, while no other thread uses the
- * library. Without this call all have their defaults. MEGJIT_INVALID_ARGUMENT for a wrong value,
- * and when a model was loaded before.
+ * library. Without this call all have their defaults. Texts are copied.
+ *
+ * @return ::MEGJIT_INVALID_ARGUMENT for a wrong value, and when a model was loaded, or a tensor
+ * made, before
  */
 MEGJIT_EXPORT megjit_status megjit_configure(const megjit_process_options* options);
 
@@ -143,8 +145,8 @@ typedef struct megjit_model_options {
  * @param path     of the file
  * @param options  NULL: the defaults
  * @param model    gets the handle
- * MEGJIT_BAD_FILE, MEGJIT_OVER_LIMIT, MEGJIT_INVALID_ARGUMENT (an option, a device that does not
- * exist).
+ * @return ::MEGJIT_BAD_FILE, ::MEGJIT_OVER_LIMIT, ::MEGJIT_OUT_OF_MEMORY, or
+ *         ::MEGJIT_INVALID_ARGUMENT for an option or a device that does not exist
  */
 MEGJIT_EXPORT megjit_status megjit_model_load(const char* path, const megjit_model_options* options,
                                               megjit_model** model);
@@ -156,7 +158,7 @@ MEGJIT_EXPORT megjit_status megjit_model_load_memory(const void* data, size_t by
 
 MEGJIT_EXPORT void megjit_model_free(megjit_model* model);
 
-/** What is known of a tensor without its numbers. */
+/** What is known of a tensor without its numbers. Its fields are final. */
 typedef struct megjit_tensor_info {
     const char* name; /**< "" where there is none */
     const int64_t* shape; /**< `rank` extents, the outermost first */
@@ -171,7 +173,7 @@ MEGJIT_EXPORT megjit_status megjit_model_output_count(const megjit_model* model,
  * `keep_param_name`. */
 MEGJIT_EXPORT megjit_status megjit_model_parameter_count(const megjit_model* model, size_t* count);
 
-/** MEGJIT_INVALID_ARGUMENT unless `index` is below the count. */
+/** @return ::MEGJIT_INVALID_ARGUMENT unless `index` is below the count */
 MEGJIT_EXPORT megjit_status megjit_model_input(const megjit_model* model, size_t index,
                                                megjit_tensor_info* info);
 MEGJIT_EXPORT megjit_status megjit_model_output(const megjit_model* model, size_t index,
@@ -187,8 +189,8 @@ MEGJIT_EXPORT megjit_status megjit_model_parameter_value(const megjit_model* mod
  * A report as JSON (UTF-8).
  *
  * @param what      "plan": the memory of one run; "kernels": the generated kernels; "profile": runs
- * and steps, an entry for each context that lived beside others, if the model was loaded with
- * `profile`
+ *                  and, if the model was loaded with `profile`, steps, an entry for each context
+ *                  that lived beside others
  * @param text      gets the text and a 0 byte, cut where it does not fit; NULL if `capacity` is 0
  * @param capacity  bytes at `text`
  * @param needed    gets the bytes that the whole text takes with its 0 byte; ask again if that is
@@ -254,7 +256,8 @@ MEGJIT_EXPORT void megjit_context_free(megjit_context* context);
  * @param inputs   all inputs in the model's order
  * @param outputs  all outputs in the model's order: a tensor gets the numbers; NULL becomes a new
  * tensor of the caller's. An output must not share memory with an input or another output.
- * MEGJIT_INVALID_ARGUMENT for another number of tensors, another dtype or shape.
+ * @return ::MEGJIT_INVALID_ARGUMENT for another number of tensors, another dtype or shape, before
+ *         anything is computed; ::MEGJIT_OUT_OF_MEMORY or ::MEGJIT_DEVICE_ERROR of the run
  */
 MEGJIT_EXPORT megjit_status megjit_run(megjit_context* context, const megjit_tensor* const* inputs,
                                        size_t input_count, megjit_tensor** outputs,
