@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -19,6 +20,13 @@ std::string path_of(const std::string& name) { return MEGJIT_MODELS "/" + name +
 std::string bytes_of(const std::string& path) {
     std::ifstream stream(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// On the CPU, or the device that the environment names: MEGJIT_TEST_DEVICE=gpu0.
+megjit::Model load(const std::string& name,
+                   megjit_model_options options = MEGJIT_MODEL_OPTIONS_DEFAULT) {
+    if (!options.device) options.device = std::getenv("MEGJIT_TEST_DEVICE");
+    return megjit::Model(path_of(name), options);
 }
 
 std::span<const std::byte> as_bytes(const std::string& text) {
@@ -67,7 +75,7 @@ void expect_error(megjit_status status, std::string_view part, const std::functi
 TEST(Api, TheLibraryIsOfTheHeadersVersion) { EXPECT_EQ(megjit_api_version(), MEGJIT_API_VERSION); }
 
 TEST(Api, AModelTellsItsInputsOutputsAndParameters) {
-    const megjit::Model model(path_of("classify"));
+    const megjit::Model model = load("classify");
     const auto inputs = model.inputs(), outputs = model.outputs(), parameters = model.parameters();
     ASSERT_EQ(inputs.size(), 1u);
     EXPECT_EQ(inputs[0].name, "x");
@@ -83,7 +91,7 @@ TEST(Api, AModelTellsItsInputsOutputsAndParameters) {
 }
 
 TEST(Api, AParameterIsCopied) {
-    const megjit::Model model(path_of("classify"));
+    const megjit::Model model = load("classify");
     megjit_tensor* handle = nullptr;
     megjit::check(megjit_model_parameter_value(model.handle(), 1, &handle));
     const megjit::Tensor bias(handle);
@@ -93,7 +101,7 @@ TEST(Api, AParameterIsCopied) {
 }
 
 TEST(Api, ARunGivesAllOutputs) {
-    megjit::Context context{megjit::Model(path_of("classify"))};
+    megjit::Context context{load("classify")};
     const auto outputs = context.run(one(input_of(kNumbers)));
     EXPECT_EQ(values_of<float>(outputs[0]), kScore);
     EXPECT_EQ(values_of<float>(outputs[1]), kPositive);
@@ -108,7 +116,7 @@ TEST(Api, AModelIsLoadedFromMemoryThatNobodyNeedsAfterwards) {
 }
 
 TEST(Api, WhoWritesToResultsChangesNeitherModelNorInput) {
-    megjit::Context context{megjit::Model(path_of("classify"))};
+    megjit::Context context{load("classify")};
     const auto inputs = one(input_of(kNumbers));
     for (const megjit::Tensor& output : context.run(inputs))
         for (float& number : output.as<float>()) number = 1000;
@@ -117,7 +125,7 @@ TEST(Api, WhoWritesToResultsChangesNeitherModelNorInput) {
 }
 
 TEST(Api, BorrowedMemoryIsReadAndWritten) {
-    megjit::Context context{megjit::Model(path_of("classify"))};
+    megjit::Context context{load("classify")};
     Floats x = kNumbers, score(8), positive(8), same(6), weights(12);
     std::vector<megjit::Tensor> outputs;
     outputs.push_back(megjit::Tensor::borrow(score.data(), kScores));
@@ -131,7 +139,7 @@ TEST(Api, BorrowedMemoryIsReadAndWritten) {
 }
 
 TEST(Api, InputsMayHaveStrides) {
-    megjit::Context context{megjit::Model(path_of("classify"))};
+    megjit::Context context{load("classify")};
     Floats by_columns = {1, 4, 2, 5, 3, 6}, backwards = {6, 5, 4, 3, 2, 1};
     const std::array<int64_t, 2> columns = {1, 2}, reversed = {-3, -1};
     EXPECT_EQ(values_of<float>(
@@ -143,7 +151,7 @@ TEST(Api, InputsMayHaveStrides) {
 }
 
 TEST(Api, OutputsMayHaveStridesAndAreNamed) {
-    const megjit::Model model(path_of("classify"));
+    const megjit::Model model = load("classify");
     const megjit::Tensor x = input_of(kNumbers);
     Floats score(16, 7);
     const megjit::Tensor y =
@@ -159,7 +167,7 @@ TEST(Api, OutputsMayHaveStridesAndAreNamed) {
 }
 
 TEST(Api, InputsAreGivenByNameInAnyOrder) {
-    megjit::Context context{megjit::Model(path_of("difference"))};
+    megjit::Context context{load("difference")};
     std::vector<int32_t> a = {10, 20, 30, 40, 50, 60}, b = {1, 2, 3, 4, 5, 6};
     const auto of_a = megjit::Tensor::borrow(a.data(), kInput),
                of_b = megjit::Tensor::borrow(b.data(), kInput);
@@ -195,7 +203,7 @@ struct DLManagedTensor {
 namespace {
 
 TEST(Api, TensorsComeAndGoByDlpack) {
-    megjit::Context context{megjit::Model(path_of("classify"))};
+    megjit::Context context{load("classify")};
     Floats x = {0, 1, 2, 3, 4, 5, 6};
     std::array<int64_t, 2> shape = kInput;
     bool is_deleted = false;
@@ -246,7 +254,7 @@ TEST(Api, AContextKeepsItsModel) {
 }
 
 TEST(Api, EightThreadsRunOneModel) {
-    const megjit::Model model(path_of("classify"));
+    const megjit::Model model = load("classify");
     std::array<int, 8> wrong{};
     std::vector<std::thread> threads;
     for (size_t t = 0; t < wrong.size(); ++t)
@@ -267,7 +275,7 @@ TEST(Api, EightThreadsRunOneModel) {
 }
 
 TEST(Api, EightThreadsTakeTurnsOnOneContext) {
-    megjit::Context context{megjit::Model(path_of("classify"))};
+    megjit::Context context{load("classify")};
     std::array<int, 8> wrong{};
     std::vector<std::thread> threads;
     for (int& mine : wrong)
@@ -287,7 +295,7 @@ TEST(Api, EveryLevelAndExactNumericsGiveTheSameBits) {
             megjit_model_options options = MEGJIT_MODEL_OPTIONS_DEFAULT;
             options.opt_level = level;
             options.numerics = numerics;
-            megjit::Context context{megjit::Model(path_of("chain"), options)};
+            megjit::Context context{load("chain", options)};
             const std::array<int64_t, 1> shape = {1024};
             const Floats y =
                 values_of<float>(context.run(one(megjit::Tensor::borrow(x.data(), shape)))[0]);
@@ -301,7 +309,7 @@ TEST(Api, ReportsAreJson) {
     megjit_model_options options = MEGJIT_MODEL_OPTIONS_DEFAULT;
     options.opt_level = 3;
     options.profile = 1;
-    const megjit::Model model(path_of("chain"), options);
+    const megjit::Model model = load("chain", options);
     megjit::Context context(model);
     megjit::Tensor x(MEGJIT_FLOAT32, std::array<int64_t, 1>{1024});
     for (float& number : x.as<float>()) number = 0;
@@ -315,7 +323,7 @@ TEST(Api, ReportsAreJson) {
 }
 
 TEST(Api, AReportThatDoesNotFitIsCut) {
-    const megjit::Model model(path_of("chain"));
+    const megjit::Model model = load("chain");
     char text[9] = "xxxxxxxx";
     size_t needed = 0;
     megjit::check(megjit_model_json(model.handle(), "plan", text, 4, &needed));
@@ -337,13 +345,13 @@ TEST(ApiErrors, AFileThatIsMissingTruncatedOrDamaged) {
 }
 
 TEST(ApiErrors, AWrongNumberOfTensors) {
-    megjit::Context context{megjit::Model(path_of("classify"))};
+    megjit::Context context{load("classify")};
     expect_error(MEGJIT_INVALID_ARGUMENT, "0 inputs were given",
                  [&] { context.run(std::vector<megjit::Tensor>{}); });
 }
 
 TEST(ApiErrors, AWrongName) {
-    megjit::Context context{megjit::Model(path_of("difference"))};
+    megjit::Context context{load("difference")};
     const megjit::Tensor a(MEGJIT_INT32, kInput);
     using Named = std::vector<std::pair<std::string, const megjit::Tensor*>>;
     const std::vector<std::string> all = {"difference"}, wrong = {"sum"}, none;
@@ -358,7 +366,7 @@ TEST(ApiErrors, AWrongName) {
 }
 
 TEST(ApiErrors, AWrongDtypeOrShape) {
-    megjit::Context context{megjit::Model(path_of("classify"))};
+    megjit::Context context{load("classify")};
     expect_error(MEGJIT_INVALID_ARGUMENT, "input x is i32[2, 3]\n  why: the model has f32[2, 3]",
                  [&] { context.run(one(megjit::Tensor(MEGJIT_INT32, kInput))); });
     expect_error(MEGJIT_INVALID_ARGUMENT, "input x is f32[2, 4]",
@@ -391,7 +399,7 @@ TEST(ApiErrors, AWrongTensor) {
 }
 
 TEST(ApiErrors, AnOutputOfWhichElementsAreOneInMemory) {
-    megjit::Context context{megjit::Model(path_of("difference"))};
+    megjit::Context context{load("difference")};
     std::vector<int32_t> numbers(6);
     std::vector<megjit::Tensor> inputs, outputs;
     for (int i = 0; i < 2; ++i) inputs.push_back(megjit::Tensor::borrow(numbers.data(), kInput));
@@ -403,27 +411,27 @@ TEST(ApiErrors, AnOutputOfWhichElementsAreOneInMemory) {
 TEST(ApiErrors, AMemoryLimitThatIsTooLow) {
     megjit_model_options options = MEGJIT_MODEL_OPTIONS_DEFAULT;
     options.memory_limit = 4096;
-    expect_error(MEGJIT_OVER_LIMIT, "memory", [&] { megjit::Model(path_of("chain"), options); });
+    expect_error(MEGJIT_OVER_LIMIT, "memory", [&] { load("chain", options); });
     options.memory_limit = 1 << 20;
-    megjit::Model(path_of("chain"), options);
+    load("chain", options);
 }
 
 TEST(ApiErrors, AWrongOption) {
-    const auto load = [](const std::function<void(megjit_model_options&)>& set) {
+    const auto with = [](const std::function<void(megjit_model_options&)>& set) {
         megjit_model_options options = MEGJIT_MODEL_OPTIONS_DEFAULT;
         set(options);
-        megjit::Model(path_of("chain"), options);
+        load("chain", options);
     };
     expect_error(MEGJIT_INVALID_ARGUMENT, "opt_level is 4",
-                 [&] { load([](auto& options) { options.opt_level = 4; }); });
+                 [&] { with([](auto& options) { options.opt_level = 4; }); });
     expect_error(MEGJIT_INVALID_ARGUMENT, "there is no numerics sloppy",
-                 [&] { load([](auto& options) { options.numerics = "sloppy"; }); });
+                 [&] { with([](auto& options) { options.numerics = "sloppy"; }); });
     expect_error(MEGJIT_INVALID_ARGUMENT, "kernel backend GCC",
-                 [&] { load([](auto& options) { options.compiler = "GCC"; }); });
+                 [&] { with([](auto& options) { options.compiler = "GCC"; }); });
     expect_error(MEGJIT_INVALID_ARGUMENT, "tpu0",
-                 [&] { load([](auto& options) { options.device = "tpu0"; }); });
+                 [&] { with([](auto& options) { options.device = "tpu0"; }); });
     expect_error(MEGJIT_INVALID_ARGUMENT, "the size of the options is 0",
-                 [&] { load([](auto& options) { options.size = 0; }); });
+                 [&] { with([](auto& options) { options.size = 0; }); });
 }
 
 TEST(ApiErrors, OptionsOfALaterVersionAreRefusedWhereTheyAreSet) {
@@ -477,7 +485,7 @@ TEST(Process, OptionsAreSetBeforeTheFirstUse) {
     configure();
     megjit_model_options level = MEGJIT_MODEL_OPTIONS_DEFAULT;
     level.opt_level = 3;
-    const megjit::Model model(path_of("chain"), level);
+    const megjit::Model model = load("chain", level);
     EXPECT_EQ(model.json("kernels"), "[]");  // no plug-in is there
     EXPECT_NE(logged.find("operations run one by one"), std::string::npos) << logged;
     expect_error(MEGJIT_INVALID_ARGUMENT, "after the first use", configure);
