@@ -1,12 +1,12 @@
 #include "jit/api/model.h"
 
+#include <algorithm>
 #include <fstream>
 #include <mutex>
 #include <numeric>
 
 #include "jit/api/report.h"
 #include "jit/export.h"
-#include "runtime/core/host_view.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
