@@ -127,6 +127,15 @@ std::set<std::string> ops_of(const Graph& graph) {
     return ops;
 }
 
+// Products that kernels compute, which add their terms in an order of their own.
+std::set<std::string> contractions_of(const Graph& graph) {
+    std::set<std::string> ops;
+    for (const Node& node : graph.nodes())
+        if (node.kind == NodeKind::fused && runtime::find_op(node.ops[0]).contraction)
+            ops.insert(runtime::cat(node.ops[0], " at ", node.where));
+    return ops;
+}
+
 }  // namespace
 
 std::span<const Pass> pipeline() { return kPipeline; }
@@ -149,8 +158,12 @@ std::vector<BitChange> bit_changes(Graph graph, const PipelineOptions& options) 
     std::vector<BitChange> changes;
     for (const Pass& pass : pipeline()) {
         if (!runs(pass, options) || pass.name == "rematerialize") continue;
-        if (pass.name == "fuse") break;  // what follows keeps the bits
         Graph after = pass.run(graph, options);
+        if (pass.name == "fuse") {  // the rest of it, and what follows, keeps the bits
+            const std::set<std::string> ops = contractions_of(after);
+            if (!ops.empty()) changes.push_back({pass.name, {ops.begin(), ops.end()}});
+            break;
+        }
         if (!pass.keeps_bits && print(after) != print(graph)) {
             const std::set<std::string> old = ops_of(graph), now = ops_of(after);
             BitChange& change = changes.emplace_back(pass.name);

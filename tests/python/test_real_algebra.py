@@ -74,3 +74,11 @@ def test_pow_by_two_and_by_one_has_the_bits_of_a_product_and_of_its_operand():
     x = Tensor(x[~np.isnan(x)])
     for given, wanted in ((ops.pow(x, Tensor(2.0)), x * x), (ops.pow(x, Tensor(1.0)), x)):
         np.testing.assert_array_equal(given.numpy().view(np.uint32), wanted.numpy().view(np.uint32))
+
+
+def test_explain_names_products_that_kernels_compute():
+    ones = Tensor(np.ones((16, 16), np.float32))
+    _, traced = twice(lambda x: F.tanh(F.matmul(x, ones)), ones, opt_level=3)
+    assert re.search(r"fuse \(matmul at .*test_real_algebra\.py:\d+\)", traced.explain()), traced.explain()
+    _, traced = twice(lambda x: F.tanh(F.matmul(x, ones)), ones, opt_level=3, numerics="exact")
+    assert "not bit for bit" not in traced.explain()
