@@ -76,12 +76,6 @@ Operand operand_of(const KernelSpec::Access& access, const std::vector<int64_t>&
             .is_offset = access.is_offset};
 }
 
-bool is_contraction(std::span<const Reduction> reductions) {
-    return !reductions.empty() && std::ranges::all_of(reductions, [](const Reduction& r) {
-        return r.kind == Reduce::dot;
-    });
-}
-
 // Do lanes go along the last kept axis? In contractions wherever no factor is strided there.
 bool prefers_columns(const Walk& walk, const KernelSpec& spec) {
     const size_t columns = walk.kept - 1;

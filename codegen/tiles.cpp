@@ -39,14 +39,19 @@ std::vector<Differs> differences(const KernelIR& kernel) {
 
 }  // namespace
 
+bool is_contraction(std::span<const Reduction> reductions) {
+    return !reductions.empty() && std::ranges::all_of(reductions, [](const Reduction& r) {
+        return r.kind == Reduce::dot;
+    });
+}
+
 bool TilePlan::is_of_columns(int id) const {
     return std::ranges::find(of_columns, id) != of_columns.end();
 }
 
 std::optional<TilePlan> tile_plan_of(const KernelIR& kernel) {
-    const auto is_dot = [](const Reduction& reduction) { return reduction.kind == Reduce::dot; };
     if (kernel.lanes == Lanes::last || kernel.kept() < 2 || kernel.passes() != 1 ||
-        kernel.reductions.empty() || !std::ranges::all_of(kernel.reductions, is_dot))
+        !is_contraction(kernel.reductions))
         return {};
     const RowPlan plan = row_plan_of(kernel);
     const RowWalk& walk = plan.walks[0];

@@ -6,11 +6,14 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "codegen/kernel_ir.h"
 
 namespace megjit::codegen {
+
+bool is_contraction(std::span<const Reduction> reductions);  // nothing but dots
 
 // Instructions of elements, in their order.
 struct TilePlan {

@@ -24,6 +24,8 @@
 //      forward has) is computed earlier than recorded only if that frees as much as it stores, or
 //      if its result is one value a row; and a group waits for a later one only if what it keeps
 //      alive meanwhile is no larger than what it need not store.
+//   8. a contraction (pays_generated) begins a group of its own: only element-wise ops of its
+//   results join it, and it merges with no other group.
 // Groups that reduce the same value along the same axes become one (siblings).
 // A group of one node stays as it was: the eager kernel is as good. A value leaves its kernel only
 // if something outside of the group reads it, so a group never moves more bytes than its parts.

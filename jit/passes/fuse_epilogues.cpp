@@ -15,6 +15,8 @@
 //      registers: an addend made for this product alone would cost the pass over memory that is
 //      saved;
 //   6. an addend is not row-major behind a product that prefers channels-last and would reorder it.
+//   7. no other element-wise op follows the steps where fuse would take the product with it
+//   (pays_generated).
 // The addend's bytes are read once, and the intermediate ones never: no node moves more than those
 // it replaces.
 #include <algorithm>

@@ -50,13 +50,9 @@ struct GpuCase {
 inline Case with_data(BoundKernel bound, uint64_t seed) {
     Random random(seed);
     Case c{.kernel = std::move(bound.kernel), .launch = std::move(bound.launch), .inputs = {}};
-    size_t gather = (c.kernel.inputs.size() + c.kernel.outputs.size()) * c.launch.extents.size();
     for (size_t i = 0; i < memory_inputs(c.kernel); ++i) {
         const Operand& input = c.kernel.inputs[i];
-        int64_t count = 1;
-        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis)
-            count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
-        if (input.by >= 0) count += 4 * c.launch.strides[gather++];
+        const int64_t count = c.input_elements(i);
         auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
         const bool is_index =
             std::any_of(c.kernel.inputs.begin(), c.kernel.inputs.end(),

@@ -97,6 +97,15 @@ struct Case {
             count += (launch.extents[axis] - 1) * stride(kernel.inputs.size() + k, axis);
         return static_cast<size_t>(count) * size;
     }
+    // Of input i, which lies in memory: to the last one that is read.
+    int64_t input_elements(size_t i) const {
+        int64_t count = 1;
+        for (size_t axis = 0; axis < launch.extents.size(); ++axis)
+            count += (launch.extents[axis] - 1) * stride(i, axis);
+        size_t gather = (kernel.inputs.size() + kernel.outputs.size()) * launch.extents.size();
+        for (size_t before = 0; before < i; ++before) gather += kernel.inputs[before].by >= 0;
+        return kernel.inputs[i].by < 0 ? count : count + 4 * launch.strides[gather];
+    }
     std::vector<void*> input_pointers() {
         std::vector<void*> pointers;
         for (auto& input : inputs) pointers.push_back(input.data());
@@ -255,13 +264,9 @@ inline Case bound_and_filled(KernelSpec spec, Random& random) {
     BoundKernel bound = bind(std::move(spec));
     c.kernel = std::move(bound.kernel);
     c.launch = std::move(bound.launch);
-    size_t gather = (c.kernel.inputs.size() + c.kernel.outputs.size()) * c.launch.extents.size();
     for (size_t i = 0; i < memory_inputs(c.kernel); ++i) {
         const Operand& input = c.kernel.inputs[i];
-        int64_t count = 1;
-        for (size_t axis = 0; axis < c.launch.extents.size(); ++axis)
-            count += (c.launch.extents[axis] - 1) * c.stride(i, axis);
-        if (input.by >= 0) count += 4 * c.launch.strides[gather++];
+        const int64_t count = c.input_elements(i);
         auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
         for (int64_t e = 0; e < count; ++e) {
             const float x = static_cast<float>(random.range(-512, 512)) / 256;
