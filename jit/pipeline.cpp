@@ -30,6 +30,8 @@ constexpr Pass kPipeline[] = {
      "after simplify: casts and numbers that do nothing no longer stand between a pair"},
     {"drop_dead_again", 1, plain<drop_dead>, true, false,
      "after the rewrites: what they replaced must not reach a kernel"},
+    {"attend", 3, plain<attend>, false, false,
+     "after dedup: each value of the pattern is one node; before rematerialize: what attention does not keep needs no plan"},
     {"begin_exchanges", 1, plain<begin_exchanges>, true, false,
      "before rematerialize, to which the order of exchanges is given"},
     {"offload", 0, offload, true, false,

@@ -15,6 +15,7 @@
 namespace megjit::cpu {
 
 // One line a file of kernels.
+void register_attention_kernels();
 void register_collective_kernels();
 void register_copy_kernels();
 void register_index_kernels();
@@ -36,18 +37,22 @@ namespace {
 
 using namespace runtime;
 
+struct Kernel {
+    Prepare prepare = nullptr;
+    Selects computes_whole = nullptr;
+};
 struct Kernels {
     Mutex mutex{"the CPU's kernels"};  // a program may load a library of ops at any time
-    std::map<std::string, Prepare, std::less<>> by_op;
+    std::map<std::string, Kernel, std::less<>> by_op;
 };
 Kernels& kernels() {
     static Kernels table;
     return table;
 }
-Prepare kernel_of(std::string_view op) {
+Kernel kernel_of(std::string_view op) {
     const std::lock_guard lock(kernels().mutex);
     const auto found = kernels().by_op.find(op);
-    return found == kernels().by_op.end() ? nullptr : found->second;
+    return found == kernels().by_op.end() ? Kernel{} : found->second;
 }
 
 std::map<std::string, Packing, std::less<>>& packings() {
@@ -56,6 +61,7 @@ std::map<std::string, Packing, std::less<>>& packings() {
 }
 
 void register_all_kernels() {
+    register_attention_kernels();
     register_collective_kernels();
     register_copy_kernels();
     register_index_kernels();
@@ -173,9 +179,9 @@ private:
 
 }  // namespace
 
-void register_kernel(std::string_view op, Prepare prepare) {
+void register_kernel(std::string_view op, Prepare prepare, Selects computes_whole) {
     const std::lock_guard lock(kernels().mutex);
-    kernels().by_op.insert_or_assign(std::string(op), prepare);
+    kernels().by_op.insert_or_assign(std::string(op), Kernel{prepare, computes_whole});
 }
 
 void register_packing(std::string_view op, Packing packing) {
@@ -217,13 +223,18 @@ std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call,
         const codegen::BoundKernel bound = codegen::elementwise_kernel(call, outputs[0]);
         return prepare_vm(bound.kernel, bound.launch);
     }
-    if (const Prepare prepare = kernel_of(call.op.name))
+    if (const Prepare prepare = kernel_of(call.op.name).prepare)
         if (auto executable = prepare(call, outputs)) return executable;
     if (expand_ && call.op.expand)
         if (auto executable = expand_(*this, call)) return executable;
     user_error({.what = cat(call.op.name, ": the CPU has no kernel for ", to_string(call.inputs)),
                 .fix = "cast the inputs to float32"},
                ErrorKind::type);
+}
+
+bool CpuDevice::computes_whole(const OpCall& call) const {
+    const Selects computes = kernel_of(call.op.name).computes_whole;
+    return computes && computes(call);
 }
 
 Layout CpuDevice::packed_layout(const OpCall& call, std::span<const Type> outputs, int input) {

@@ -16,7 +16,10 @@ namespace megjit::cpu {
 // Makes an op ready for given types. Null where there is no kernel for them.
 using Prepare = std::shared_ptr<const runtime::Executable> (*)(
     const runtime::OpCall&, std::span<const runtime::Type> outputs);
-void register_kernel(std::string_view op, Prepare prepare);
+// `computes_whole`: for which calls passes leave the op as it is, though it can be expanded. Null:
+// for none.
+using Selects = bool (*)(const runtime::OpCall&);
+void register_kernel(std::string_view op, Prepare prepare, Selects computes_whole = nullptr);
 
 // How that op wants its weights (OperandKind) to lie.
 using Packing = runtime::Layout (*)(const runtime::OpCall&, std::span<const runtime::Type> outputs);
@@ -32,6 +35,7 @@ public:
     runtime::DeviceInfo info() const override;
     std::unique_ptr<runtime::Device> sibling(std::string name) const override;
     runtime::Allocator& allocator() override { return *allocator_; }
+    bool computes_whole(const runtime::OpCall& call) const override;
     std::shared_ptr<const runtime::Executable> prepare(
         const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;
     runtime::Layout packed_layout(const runtime::OpCall& call,

@@ -11,7 +11,8 @@ MEGJIT_INLINE Floats load(const float* p) {
     return v;
 }
 MEGJIT_INLINE void store(float* p, const Floats& v) { std::memcpy(p, &v, sizeof v); }
-MEGJIT_INLINE Floats all(float value) { return Floats{} + value; }
+// (value - 0 is value, which the compiler knows; 0 + value is not, for -0.)
+MEGJIT_INLINE Floats all(float value) { return value - Floats{}; }
 // Code for Floats and for single floats at once: body(Floats{}, i), then body(float{}, i) for the
 // rest.
 template <class V>

@@ -4,6 +4,7 @@
 
 #include "backends/cuda/generated_kernel.h"
 #include "backends/cuda/product_kernel.h"
+#include "backends/cuda/products/cudnn_problems.h"
 #include "codegen/compiler.h"
 #include "codegen/op_kernel.h"
 #include "runtime/host/error.h"
@@ -90,6 +91,10 @@ DeviceInfo CudaDevice::info() const {
 
 std::unique_ptr<Device> CudaDevice::sibling(std::string name) const {
     return std::unique_ptr<Device>(new CudaDevice(gpu_, services_, std::move(name)));
+}
+
+bool CudaDevice::computes_whole(const OpCall& call) const {
+    return call.op.has_gpu_product && !cudnn::problems_of(call, infer(call), nullptr).empty();
 }
 
 std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,

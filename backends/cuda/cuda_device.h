@@ -46,6 +46,7 @@ public:
     bool shares_rows() const override { return true; }
     runtime::Speeds speeds() const override { return gpu_->speeds(); }
     runtime::CodeTarget target() const override { return gpu_->target(); }
+    bool computes_whole(const runtime::OpCall& call) const override;
     std::shared_ptr<const runtime::Executable> prepare(
         const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;
     std::shared_ptr<const runtime::Executable> prepare_kernel(

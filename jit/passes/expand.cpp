@@ -1,8 +1,7 @@
 // An op that says how it is made of simpler ones (OpDef::expand) becomes those, so that fuse can
 // put them into one kernel with what stands around them. The op itself says when that is no good (a
-// few long rows, which the eager kernel shares among threads better). What the device's
-// libraries may compute as a whole (steps behind a product, on a GPU attention) stays so, but where
-// they refuse.
+// few long rows, which the eager kernel shares among threads better). What the device may
+// compute as a whole (steps behind a product, attention) stays so, but where it refuses.
 #include <unordered_map>
 
 #include "jit/passes/passes.h"
@@ -66,15 +65,12 @@ bool pays(const Graph& graph, const Node& node) {
     return lines && (picks ? lines->expand || lines->is_elementwise() : lines == &ops::full());
 }
 
-// Libraries of the device may compute it.
-bool is_product(const Graph& graph, const OpDef& op) {
-    return op.epilogue || (op.has_gpu_product && graph.device().target().is_gpu());
-}
-
 bool expand_node(const Node& node, Rewriter& rewrite, bool splits_products) {
     if (node.kind != NodeKind::op || !node.op->expand || !pays(rewrite.from, node)) return false;
-    if (is_product(rewrite.from, *node.op) && !splits_products) return false;
     const std::vector<Type> types = rewrite.from.types(node.inputs);
+    const bool is_whole =
+        node.op->epilogue || rewrite.from.device().computes_whole({*node.op, node.attrs, types});
+    if (is_whole && !splits_products) return false;
     const runtime::WithoutTapes quiet;
     GraphWriter writer(rewrite.to, node);
     runtime::Tensors inputs;

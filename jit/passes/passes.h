@@ -63,6 +63,10 @@ Graph dedup(Graph graph);
 // Leaves out nodes that no output needs.
 Graph drop_dead(Graph graph);
 
+// Attention that the program writes in products and softmax becomes one op, forward and backward.
+// Why: it keeps nothing as large as the scores.
+Graph attend(Graph graph);
+
 // Begins collective operations as soon as their operands are there: so that they run beside what is
 // computed after these. Keeps the bits.
 Graph begin_exchanges(Graph graph);

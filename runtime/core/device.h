@@ -98,6 +98,12 @@ public:
     }
     // May the host read and write its memory? Then all other such devices may, too.
     bool is_host() const { return is_host_; }
+    // Has it something better for that op than what the op expands to (OpDef::expand)? Passes leave
+    // it as it is then.
+    virtual bool computes_whole(const OpCall& call) const {
+        (void)call;
+        return false;
+    }
     // Throws UserError when the device has no kernel for these types.
     virtual std::shared_ptr<const Executable> prepare(const OpCall& call,
                                                       std::span<const Type> outputs) = 0;

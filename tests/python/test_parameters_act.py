@@ -166,6 +166,9 @@ CALLS = {
     V.resize: ((IMAGE, 3), {"format": ("NHWC", {"size": (3, 3)}), "imode": "nearest", "max_size": (4, {"inp": normal(1, 1, 12, 4)})}),
     random.multinomial: ((Tensor([1.0, 1.0, 1.0]), 3), {"replacement": True}), random.RNG: ((), {"seed": 7}),
     F.nn.multi_head_attention: ATTENTION,
+    F.nn.scaled_dot_product_attention: ((normal(2, 3, 4), normal(2, 5, 4, seed=1), normal(2, 5, 4, seed=2)), {
+        "attn_mask": normal(3, 5), "dropout_p": 0.5, "is_causal": True, "scale": 2.0, "enable_gqa": (True, {"query": normal(4, 3, 4)}),
+    }),
     random.normal: ((), {"mean": 5.0, "std": 3.0, "size": (2,)}), random.uniform: ((), {"low": -5.0, "high": 9.0, "size": (2,)}),
     random.gamma: ((X * X + 0.5,), {"scale": 3.0, "size": (2,)}), random.exponential: ((), {"rate": 9.0, "size": (2,)}),
     random.poisson: ((F.full(3, 4.0),), {"size": (2,)}), random.beta: ((X * X + 0.5, 2.0), {"size": (2,)}),

@@ -1,6 +1,8 @@
 // backends/cpu/kernels/winograd.inl -- the three parts of F(2x2, 3x3) for a run of tiles: see
 // winograd.h. Included by each_isa.h. Channels go along the lanes.
 
+#include "backends/cpu/kernels/small_product.inl"
+
 // B^T d B: rows, then columns, of [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1].
 MEGJIT_INLINE void input_rows(const Floats d[4], Floats to[4]) {
     to[0] = d[0] - d[2], to[1] = d[1] + d[2], to[2] = d[2] - d[1], to[3] = d[1] - d[3];
@@ -39,50 +41,10 @@ void transform_input(const WinogradShape& s, const float* x, float* v, int64_t o
     }
 }
 
-// Columns that are computed together: six rows of them and a row of weights fill the registers.
-constexpr int kVectors = MEGJIT_LANE_COUNT == 16 ? 4 : 2;
-constexpr int64_t kColumns = kVectors * kLanes;
-
-// m [rows][kPanel] = v [rows][channels] u [channels][kPanel], for kColumns columns of kRows rows in
-// registers.
-template <int kRows>
-MEGJIT_INLINE void multiply_rows(const float* v, const float* u, float* m, int64_t channels) {
-    Floats sum[kRows][kVectors] = {};
-    for (int64_t c = 0; c < channels; ++c) {
-        Floats w[kVectors];
-        for (int k = 0; k < kVectors; ++k) w[k] = load(u + c * WinogradShape::kPanel + k * kLanes);
-        for (int r = 0; r < kRows; ++r) {
-            const Floats factor = all(v[r * channels + c]);
-            for (int k = 0; k < kVectors; ++k) sum[r][k] += factor * w[k];
-        }
-    }
-    for (int r = 0; r < kRows; ++r)
-        for (int k = 0; k < kVectors; ++k)
-            store(m + r * WinogradShape::kPanel + k * kLanes, sum[r][k]);
-}
-
-MEGJIT_INLINE void multiply_some(int64_t rows, const float* v, const float* u, float* m,
-                                 int64_t channels) {
-    switch (rows) {
-        case 6: return multiply_rows<6>(v, u, m, channels);
-        case 5: return multiply_rows<5>(v, u, m, channels);
-        case 4: return multiply_rows<4>(v, u, m, channels);
-        case 3: return multiply_rows<3>(v, u, m, channels);
-        case 2: return multiply_rows<2>(v, u, m, channels);
-        default: return multiply_rows<1>(v, u, m, channels);
-    }
-}
-
-// For any number of rows, in groups of six or five (or what there is).
+// m [rows][kPanel] = v [rows][channels] u [channels][kPanel]
 void multiply_panel(const float* v, const float* u, float* m, int64_t rows, int64_t channels) {
-    const int64_t groups = (rows + 5) / 6;
-    for (int64_t column = 0; column < WinogradShape::kPanel; column += kColumns)
-        for (int64_t g = 0, row = 0; g < groups; ++g) {
-            const int64_t count = rows * (g + 1) / groups - row;
-            multiply_some(count, v + row * channels, u + column,
-                          m + row * WinogradShape::kPanel + column, channels);
-            row += count;
-        }
+    constexpr int64_t kPanel = WinogradShape::kPanel;
+    multiply({v, channels, 1}, u, kPanel, m, kPanel, rows, kPanel, channels, false);
 }
 
 // A^T m A with A^T = [1 1 1 0; 0 1 -1 -1] of m [16][tiles][kPanel], then the epilogue, into one

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backends/cuda/products/cudnn_parts.h"
+#include "runtime/ops/attention.h"
 
 namespace megjit::cuda::cudnn {
 namespace {
@@ -101,7 +102,12 @@ private:
     Dims rows_, scores_;
 };
 
-void check_strides(const OpCall& call) {
+void check_form(const OpCall& call) {
+    const runtime::AttentionProblem p = runtime::attention_problem(call);
+    if (p.mask >= 0 || p.random_key >= 0 || p.heads != p.key_heads)
+        throw NoGraph{
+            "cuDNN's attention is asked for without mask and dropout, with as many heads "
+            "of keys as of queries"};
     for (const Type& type : call.inputs)
         if (type.layout != runtime::Layout::row_major)
             throw NoGraph{
@@ -112,7 +118,7 @@ void check_strides(const OpCall& call) {
 }  // namespace
 
 Problems attention_problems(const OpCall& call, Outputs outputs) {
-    check_strides(call);
+    check_form(call);
     AttentionGraph a(call);
     const int v = a.operand(call.inputs[2], Place::input, 2);
     const int s = a.masked(a.scaled_scores());
@@ -127,7 +133,7 @@ Problems attention_problems(const OpCall& call, Outputs outputs) {
 }
 
 Problems attention_grad_problems(const OpCall& call, Outputs outputs) {
-    check_strides(call);
+    check_form(call);
     AttentionGraph a(call);
     const int v = a.transposed(call.inputs[2], 2), y = a.operand(call.inputs[3], Place::input, 3),
               lse = a.row_operand(Place::input, 4), dy = a.operand(call.inputs[5], Place::input, 5);

@@ -125,7 +125,6 @@ FUNCTIONS = {
     "repeat_interleave": "F.repeat",
     "roi_align": "F.nn.roi_align",
     "roi_pooling": "F.vision.roi_pooling",
-    "scaled_dot_product_attention": "F.matmul(F.softmax(F.matmul(q, k, transpose_b=True) / d**0.5, axis=-1), v)",
     "subtract": "F.sub",
     "top_k": "F.topk",
     "unfold": "F.sliding_window",

@@ -1,11 +1,13 @@
-"""Multi-head attention (Vaswani et al., 2017), composed of matrix products and softmax."""
+"""Attention (Vaswani et al., 2017): as one op, or, where its weights are wanted, of products and softmax."""
 
+import functools
 import math
 
 import numpy as np
 
 from ..core import apply_const, ops
-from ..core.tensor.amp import to_low as _to_low
+from ..core.random_state import noise_state
+from ..core.tensor.amp import to_low
 from ..core.tensor.array_method import require_tensors
 from ..tensor import Tensor
 from ._activation import dropout
@@ -103,18 +105,16 @@ def multi_head_attention(
     k, v = _extend(k, v, bias_k, bias_v, add_zero_attn)
     q, k, v = (_heads(t, num_heads) for t in (q, k, v))
     scale = 1.0 / math.sqrt(q._tuple_shape[-1])
-    is_masked = key_padding_mask is not None or attn_mask is not None
-    is_masked |= is_causal and own_keys != k._tuple_shape[2]
-    out: Tensor | None = None
+    is_plainly_causal = is_causal and attn_mask is None and own_keys == k._tuple_shape[2] and not need_weights
+    masks = _masks(q, k, key_padding_mask, attn_mask, own_keys if is_causal and not is_plainly_causal else 0, maybe_cudnn_style_mask)
+    mask = functools.reduce(ops.add, masks) if masks else None
     attention: Tensor | None = None
-    if not (is_masked or need_weights or (training and attn_drop)):
-        out = fused_attention(q, k, v, scale, is_causal)
-    if out is None:
+    if need_weights:
         scores = ops.mul(matmul(q, k, transpose_b=True), scale)
-        for mask in _masks(scores, key_padding_mask, attn_mask, own_keys if is_causal else 0, maybe_cudnn_style_mask):
-            scores = ops.add(scores, mask)
-        attention = ops.softmax(scores, axis=3)
+        attention = ops.softmax(scores if mask is None else ops.add(scores, mask), axis=3)
         out = matmul(dropout(attention, attn_drop, training), v)
+    else:
+        out = attend(q, k, v, scale, is_plainly_causal, mask, attn_drop if training else 0.0)
     n, heads, lq, size = out._tuple_shape
     out = ops.reshape(ops.transpose(out, perm=(0, 2, 1, 3)), shape=(n, lq, heads * size))
     out = dropout(_project(out, weights[3], biases[3]), out_drop, training)
@@ -129,14 +129,91 @@ def multi_head_attention(
     return _squeeze(out), None if attention is None else _squeeze(attention)
 
 
-def fused_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, is_causal: bool) -> Tensor | None:
-    """softmax(scale * q @ k.T) @ v as one op, of [n, heads, length, width], in which a library may
-    keep the scores to itself. Only of halves: in float32 cuDNN rounds to 11 bits, and has no gradient.
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Computes ``softmax(scale * query @ key.T + mask) @ value`` over the last two axes, without
+    ever holding the scores of all keys: its memory grows with the length, not with its square.
+
+    query: [..., heads, lq, e], key: [..., heads, lk, e], value: [..., heads, lk, ev], one floating dtype.
+    attn_mask: broadcasts to [..., heads, lq, lk]; bool (true where a key is seen) or a float that is added
+    to the scores. dropout_p: probability of dropping an attention weight; 0 in evaluation. is_causal: a
+    query sees the keys up to its own place only, besides what attn_mask hides. scale: 1 / sqrt(e) unless
+    given. enable_gqa: key and value may have fewer heads, each for as many neighboring ones of the query.
+
+    Returns [..., heads, lq, ev]. A query that sees no key gets NaN. ValueError for shapes that do not fit.
+    Source: Vaswani et al., 2017, "Attention Is All You Need"; Dao et al., 2022, "FlashAttention"; Ainslie
+    et al., 2023, "GQA".
+
+    >>> from megengine import functional as F
+    >>> x = F.ones((1, 2, 3, 4))
+    >>> F.scaled_dot_product_attention(x, x, x, is_causal=True).shape
+    (1, 2, 3, 4)
     """
-    q, k, v = _to_low(q, k, v)
-    if q.ndim != 4 or any(t.dtype.name not in ("float16", "bfloat16") for t in (q, k, v)):
-        return None
-    return ops.attention(q, k, v, scale=scale, causal=int(is_causal))[0]
+    require_tensors("scaled_dot_product_attention", query, key, value)
+    outer = query._tuple_shape[:-2]
+    if not enable_gqa:
+        key, value = (x if x._tuple_shape[:-2] == outer else ops.broadcast_to(x, shape=outer + x._tuple_shape[-2:]) for x in (key, value))
+    scale = 1 / math.sqrt(query._tuple_shape[-1]) if scale is None else scale
+    q, k, v = (_with_four_axes(x) for x in (query, key, value))
+    if attn_mask is not None:
+        attn_mask = _seen(attn_mask)
+        if attn_mask.ndim > 4:
+            lengths = (query._tuple_shape[-2], key._tuple_shape[-2])
+            attn_mask = ops.broadcast_to(attn_mask, shape=outer + lengths)
+        attn_mask = _with_four_axes(attn_mask)
+    y = attend(q, k, v, scale, is_causal, attn_mask, dropout_p)
+    return ops.reshape(y, shape=outer + y._tuple_shape[-2:])
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    is_causal: bool = False,
+    mask: Tensor | None = None,
+    drop_prob: float = 0.0,
+) -> Tensor:
+    """Attention of [n, heads, length, width] as one op. mask: added to the scores, of four axes, each
+    of their extent or 1."""
+    q, k, v = to_low(q, k, v)
+    dtypes = {x.dtype.name for x in (q, k, v)}
+    if len(dtypes) > 1 or not dtypes <= {"float32", "float16", "bfloat16"}:
+        q, k, v = (ops.cast(x, dtype="float32") for x in (q, k, v))
+    if k._tuple_shape[2] == 0:
+        return matmul(matmul(q, k, transpose_b=True), v)  # zeros: sums over no keys
+    more = []
+    if mask is not None:
+        more.append(mask if mask.dtype.name == "float32" else ops.cast(mask, dtype="float32"))
+    if drop_prob:
+        more.append(noise_state().key(q._device_name))
+    return ops.attention(
+        q, k, v, *more, scale=scale, causal=int(is_causal), masked=int(mask is not None), drop_prob=float(drop_prob)
+    )[0]
+
+
+def _with_four_axes(x: Tensor) -> Tensor:
+    """Leading axes are joined, or added in front."""
+    shape = x._tuple_shape
+    if len(shape) == 4:
+        return x
+    outer = (1,) * (4 - len(shape)) + shape[:-2] if len(shape) < 4 else (math.prod(shape[:-3]), shape[-3])
+    return ops.reshape(x, shape=outer + shape[-2:])
+
+
+def _seen(mask: Tensor) -> Tensor:
+    """What is added to the scores, of a bool mask that is true where keys are seen."""
+    if mask.dtype != np.bool_:
+        return mask
+    return ops.where(mask, apply_const(np.float32(0)), apply_const(np.float32(-np.inf)))
 
 
 class _Packed:
@@ -203,14 +280,15 @@ def _heads(x: Tensor, num_heads: int) -> Tensor:
 
 
 def _masks(
-    scores: Tensor,
+    q: Tensor,
+    k: Tensor,
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,
     causal_keys: int,
     maybe_cudnn_style: bool,
 ) -> list[Tensor]:
     """What is added to the scores [n, heads, lq, lk]. causal_keys: that many keys, the first ones, are hidden from queries before them."""
-    n, heads, lq, lk = scores._tuple_shape
+    (n, heads, lq, _), lk = q._tuple_shape, k._tuple_shape[2]
     out = []
     if key_padding_mask is not None:
         if maybe_cudnn_style and key_padding_mask._tuple_shape == (2, n) and (2, n) != (n, lk):

@@ -20,7 +20,7 @@ from ._activation import (
     softmax,
     softplus,
 )  # fmt: skip
-from ._attention import multi_head_attention
+from ._attention import multi_head_attention, scaled_dot_product_attention
 from ._conv import (
     conv1d,
     conv2d,
@@ -62,6 +62,7 @@ __all__ = [
     "normalize", "one_hot", "prelu", "pad", "relu", "relu6", "remap", "sigmoid", "sliding_window",
     "sliding_window_transpose", "silu", "softmax", "softplus", "sync_batch_norm", "warp_affine",
     "warp_perspective", "pixel_shuffle", "region_restricted_conv", "multi_head_attention",
+    "scaled_dot_product_attention",
 ]  # fmt: skip
 
 

@@ -80,6 +80,8 @@ def export(
 
 def _convert(emit: Emitter, node: Node) -> str:
     """Writes a node; "" or what of it cannot be written."""
+    if node.attrs.get("drop_prob"):
+        return "dropout_mask"
     if node.op not in CONVERTERS:
         return node.op
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -112,15 +112,28 @@ def _epilogue(emit: Emitter, call: Call) -> str:
 @converts("attention")
 def _attention(emit: Emitter, call: Call) -> list[str]:
     """In parts: ONNX has an op for it only since opset 23. The softmax is float32, as ours."""
-    q, k, v = operands(emit, call, call.dtype)
+    q, k, v = operands(emit, replace(call, inputs=call.inputs[:3], types=call.types[:3]), call.dtype)
+    heads, key_heads = call.types[0][1][1], call.types[1][1][1]
+    if heads != key_heads:
+        k, v = (_for_each_head(emit, x, shape, heads) for x, (_, shape) in zip((k, v), call.types[1:3], strict=True))
     product = emit("MatMul", q, _transposed(emit, k, 4))
     scores = emit("Mul", emit.cast(product, np.float32), emit.constant(call.attrs["scale"], np.float32))
+    if call.attrs["masked"]:
+        scores = emit("Add", scores, call.inputs[3])
     if call.attrs["causal"]:
         extents = emit.ints((call.shape[2], call.types[1][1][2]))
         seen = emit("Trilu", emit("Expand", emit.constant(1, np.int64), extents), upper=0)
         scores = emit("Where", emit.cast(seen, np.bool_), scores, emit.constant(-np.inf, np.float32))
     shares = emit.cast(emit("Softmax", scores, axis=3), call.dtype)
     return [emit("MatMul", shares, v), reduced(emit, "ReduceLogSumExp", scores, (3,), 0)]
+
+
+def _for_each_head(emit: Emitter, x: str, shape: Sequence[int], heads: int) -> str:
+    """Keys or values [n, fewer heads, length, width], each repeated for the heads that it serves."""
+    n, own, length, width = shape
+    apart = emit("Reshape", x, emit.ints((n, own, 1, length, width)))
+    repeated = emit("Expand", apart, emit.ints((n, own, heads // own, length, width)))
+    return emit("Reshape", repeated, emit.ints((n, heads, length, width)))
 
 
 # -- recurrent layers -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ... import functional as F
 from ... import module as M
 from ...tensor import Tensor
 from .images import channel_dropout
-from .networks import attended, scaled_dot_product_attention
+from .networks import attended
 
 
 class Functional(M.Module):
@@ -82,7 +82,7 @@ class MultiheadAttention(M.Module):
             y, weights = self._with_weights(q, k, v, mask, average_attn_weights)
         else:
             dropout = self.dropout if self.training else 0.0
-            y, weights = scaled_dot_product_attention(q, k, v, mask, dropout), None
+            y, weights = F.scaled_dot_product_attention(q, k, v, mask, dropout), None
         n, heads, length, size = y._tuple_shape
         y = self.out_proj(F.transpose(y, (0, 2, 1, 3)).reshape(n, length, heads * size))
         if not batched:

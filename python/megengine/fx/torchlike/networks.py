@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from ... import functional as F
 from ...core.tensor.shapes import as_pair
-from ...functional._attention import fused_attention
 from ...tensor import Tensor
 from .._intercept import wrap
 
@@ -170,38 +168,6 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 # -- attention ---------------------------------------------------------------------------------------
 
 
-@wrap
-def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """softmax(query key' * scale + mask) value over the last two axes. A bool mask is true where keys are seen."""
-    if enable_gqa:
-        copies = query._tuple_shape[-3] // key._tuple_shape[-3]
-        key, value = (F.repeat(x, copies, -3) for x in (key, value))
-    scale = 1 / math.sqrt(query._tuple_shape[-1]) if scale is None else scale
-    if attn_mask is None and not dropout_p:
-        fused = fused_attention(query, key, value, scale, is_causal)
-        if fused is not None:
-            return fused
-    scores = F.matmul(query * scale, key, transpose_b=True)
-    if is_causal:
-        length, reach = scores._tuple_shape[-2:]
-        attn_mask = Tensor(np.tri(length, reach) > 0)
-    if attn_mask is not None:
-        if attn_mask.dtype == np.bool_:
-            scores = F.where(attn_mask, scores, F.full((), -math.inf, dtype=scores.dtype.name))
-        else:
-            scores = scores + attn_mask
-    return attended(scores, value, dropout_p)[0]
-
-
 def attended(scores: Tensor, value: Tensor, dropout_p: float) -> tuple[Tensor, Tensor]:
     """softmax(scores) value, and the weights."""
     weights = F.softmax(scores, axis=-1)
@@ -228,5 +194,5 @@ FUNCTIONS = {
     "conv_transpose2d": conv_transpose2d, "conv_transpose3d": conv_transpose3d,
     "batch_norm": batch_norm, "layer_norm": layer_norm, "rms_norm": rms_norm, "group_norm": group_norm,
     "instance_norm": instance_norm, "local_response_norm": local_response_norm,
-    "scaled_dot_product_attention": scaled_dot_product_attention,
+    "scaled_dot_product_attention": F.scaled_dot_product_attention,
 }  # fmt: skip

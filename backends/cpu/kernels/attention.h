@@ -1,0 +1,53 @@
+// backends/cpu/kernels/attention.h -- attention in blocks of kQueries queries and kKeys keys, whose
+// scores never leave the caches. They lie transposed, [keys][queries]: so lanes run along queries,
+// softmax needs no sums across lanes, and no operand but the block's queries is copied.
+//
+// The running maximum and total of each query follow Milakov & Gimelshein 2018, "Online normalizer
+// calculation for softmax"; backward is that of Dao et al. 2022, "FlashAttention".
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/ops/philox.h"
+
+namespace megjit::cpu {
+
+struct AttentionShape {
+    static constexpr int64_t kQueries = 64, kKeys = 64;
+    static constexpr int64_t kWidth = 16;  // widths are multiples of it
+
+    int64_t queries = 0, keys = 0, width = 0, value_width = 0;
+    float scale = 1;
+    bool is_causal = false;
+    float kept = 1;  // what dropout multiplies by
+    uint32_t dropped_below = 0;  // words below it are dropped; 0: there is no dropout
+    int64_t mask_query = 0, mask_key = 0;  // strides; 0 where it is broadcast
+
+    int64_t blocks() const { return (queries + kQueries - 1) / kQueries; }
+    // Floats that a block's computation needs.
+    int64_t forward_floats() const { return width * kQueries + 2 * kQueries * kKeys; }
+    int64_t backward_floats() const {
+        return (width + value_width) * kQueries + 3 * kQueries * kKeys;
+    }
+};
+
+// One head.
+struct AttentionHead {
+    const float *q = nullptr, *k = nullptr, *v = nullptr;
+    const float* mask = nullptr;
+    runtime::Philox random = {};
+    uint64_t first_score = 0;  // its number among all
+};
+
+// The queries from `query` on, `count` of them: at most kQueries.
+struct AttentionBlock {
+    int64_t query = 0, count = 0;
+};
+
+// For backward; rows of the block and of the head.
+struct AttentionGrads {
+    const float *y = nullptr, *lse = nullptr, *dy = nullptr;  // of the head
+    float *dq = nullptr, *dk = nullptr, *dv = nullptr;  // of the head; added to
+};
+
+}  // namespace megjit::cpu

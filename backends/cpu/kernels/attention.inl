@@ -1,0 +1,201 @@
+// backends/cpu/kernels/attention.inl -- one block of queries forward and backward: see attention.h.
+// Included by each_isa.h.
+
+#include "backends/cpu/kernels/small_product.inl"
+
+constexpr int64_t kQueries = AttentionShape::kQueries, kKeys = AttentionShape::kKeys;
+
+MEGJIT_INLINE int64_t in_whole_vectors(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+MEGJIT_INLINE Floats exp_of(const Floats& x) { return exp_of_negative<Floats, Ints>(x); }
+
+// to [width][wide] = scale * from [count][width], transposed; zeros behind the last row.
+void turn(const float* from, int64_t count, int64_t width, float scale, float* to, int64_t wide) {
+    for (int64_t column = 0; column < width; ++column) {
+        for (int64_t row = 0; row < count; ++row)
+            to[column * wide + row] = scale * from[row * width + column];
+        for (int64_t row = count; row < wide; ++row) to[column * wide + row] = 0;
+    }
+}
+
+// A block of scores: keys [key, key + keys) and the block's queries, in rows of `wide`.
+struct Scores {
+    const AttentionShape& shape;
+    const AttentionHead& head;
+    const AttentionBlock& block;
+    int64_t wide, key, keys;
+
+    void add_mask(float* s) const {
+        const float* const mask = head.mask + block.query * shape.mask_query + key * shape.mask_key;
+        for (int64_t i = 0; i < block.count; ++i)
+            for (int64_t j = 0; j < keys; ++j)
+                s[j * wide + i] += mask[i * shape.mask_query + j * shape.mask_key];
+    }
+    void hide_later_keys(float* s) const {
+        for (int64_t j = std::max<int64_t>(0, block.query - key + 1); j < keys; ++j)
+            for (int64_t i = 0; i < std::min(wide, key + j - block.query); ++i)
+                s[j * wide + i] = -INFINITY;
+    }
+    void compute(const float* turned_queries, float* s) const {
+        multiply({head.k + key * shape.width, shape.width, 1}, turned_queries, wide, s, wide, keys,
+                 wide, shape.width, false);
+        if (head.mask) add_mask(s);
+        if (shape.is_causal) hide_later_keys(s);
+    }
+    // What dropout multiplies each probability by. A score takes word i % 4 of block i / 4, as in
+    // the op dropout_mask.
+    void draw(float* factors) const {
+        uint32_t words[4][kKeys / 4 + 1];
+        for (int64_t i = 0; i < wide; ++i) {
+            if (i >= block.count) {
+                for (int64_t j = 0; j < keys; ++j) factors[j * wide + i] = 0;
+                continue;
+            }
+            const uint64_t first =
+                head.first_score + static_cast<uint64_t>((block.query + i) * shape.keys + key);
+            const auto skipped = static_cast<int64_t>(first % 4);
+            for (int64_t b = 0; b < (skipped + keys + 3) / 4; ++b) {
+                const runtime::Philox::Block four =
+                    head.random.block(first / 4 + static_cast<uint64_t>(b));
+                for (int w = 0; w < 4; ++w) words[w][b] = four[w];
+            }
+            for (int64_t j = 0; j < keys; ++j) {
+                const uint32_t word = words[(skipped + j) % 4][(skipped + j) / 4];
+                factors[j * wide + i] = word < shape.dropped_below ? 0 : shape.kept;
+            }
+        }
+    }
+    void scale(float* s, const float* factors) const {
+        for (int64_t i = 0; i < keys * wide; i += kLanes)
+            store(s + i, load(s + i) * load(factors + i));
+    }
+};
+
+MEGJIT_INLINE int64_t last_key(const AttentionShape& shape, const AttentionBlock& block) {
+    return shape.is_causal ? std::min(shape.keys, block.query + block.count) : shape.keys;
+}
+
+// Of `keys` rows; in four chains, for each comparison waits for the one before it.
+MEGJIT_INLINE Floats largest(const float* s, int64_t wide, int64_t keys) {
+    Floats tops[4] = {all(-INFINITY), all(-INFINITY), all(-INFINITY), all(-INFINITY)};
+    int64_t j = 0;
+    for (; j + 4 <= keys; j += 4)
+        for (int i = 0; i < 4; ++i) tops[i] = larger(tops[i], load(s + (j + i) * wide));
+    for (; j < keys; ++j) tops[0] = larger(tops[0], load(s + j * wide));
+    return larger(larger(tops[0], tops[1]), larger(tops[2], tops[3]));
+}
+
+// s = exp(s - the largest so far); `top` and `total` of the queries grow, `rescale` is what
+// earlier sums are to be multiplied by.
+void softmax_step(float* s, int64_t wide, int64_t keys, float* top, float* total, float* rescale) {
+    for (int64_t c = 0; c < wide; c += kLanes) {
+        const Floats before = load(top + c);
+        const Floats now = larger(before, largest(s + c, wide, keys));
+        // Where all keys so far are hidden nothing is subtracted, or it would be inf - inf.
+        const Floats shift = now == -INFINITY ? Floats{} : now;
+        Floats sum{};
+        for (int64_t j = 0; j < keys; ++j) {
+            const Floats e = exp_of(load(s + j * wide + c) - shift);
+            store(s + j * wide + c, e);
+            sum += e;
+        }
+        const Floats factor = exp_of(before - shift);
+        store(rescale + c, factor), store(total + c, load(total + c) * factor + sum);
+        store(top + c, now);
+    }
+}
+
+MEGJIT_INLINE void scale_row(float* row, int64_t n, float factor) {
+    for (int64_t c = 0; c < n; c += kLanes) store(row + c, load(row + c) * factor);
+}
+
+// Rows of y and lse of one block. `y` and `lse` are the head's.
+void attend(const AttentionShape& shape, const AttentionHead& head, const AttentionBlock& block,
+            float* y, float* lse, float* work) {
+    const int64_t wide = in_whole_vectors(block.count), columns = shape.value_width,
+                  end = last_key(shape, block);
+    float *const queries = work, *const s = queries + shape.width * kQueries,
+                 *const factors = s + kKeys * kQueries;
+    float top[kQueries], total[kQueries] = {}, rescale[kQueries];
+    std::fill_n(top, kQueries, -INFINITY);
+    turn(head.q + block.query * shape.width, block.count, shape.width, shape.scale, queries, wide);
+    y += block.query * columns;
+    for (int64_t key = 0; key < end; key += kKeys) {
+        const Scores scores{shape, head, block, wide, key, std::min(kKeys, end - key)};
+        scores.compute(queries, s);
+        softmax_step(s, wide, scores.keys, top, total, rescale);
+        if (shape.dropped_below) scores.draw(factors), scores.scale(s, factors);
+        if (key > 0)
+            for (int64_t i = 0; i < block.count; ++i)
+                if (rescale[i] != 1) scale_row(y + i * columns, columns, rescale[i]);
+        multiply({s, 1, wide}, head.v + key * columns, columns, y, columns, block.count, columns,
+                 scores.keys, key > 0);
+    }
+    for (int64_t i = 0; i < block.count; ++i) {
+        scale_row(y + i * columns, columns, 1 / total[i]);
+        lse[block.query + i] = top[i] + std::log(total[i]);
+    }
+}
+
+// The product of two rows, in an order that is the same for all instruction sets.
+float dot_of(const float* a, const float* b, int64_t n) {
+    float sums[AttentionShape::kWidth] = {};
+    for (int64_t i = 0; i < n; i += AttentionShape::kWidth)
+        for (int64_t c = 0; c < AttentionShape::kWidth; c += kLanes)
+            store(sums + c, load(sums + c) + load(a + i + c) * load(b + i + c));
+    float sum = 0;
+    for (float part : sums) sum += part;
+    return sum;
+}
+
+// s: scores -> probabilities; ds: what dp = dy v' is -> scale * p * (factors * dp - dot).
+void softmax_grad_step(float* s, float* ds, const float* factors, int64_t wide, int64_t keys,
+                       const float* lse, const float* dot, float scale) {
+    for (int64_t c = 0; c < wide; c += kLanes) {
+        const Floats shift = load(lse + c), mean = load(dot + c);
+        for (int64_t j = 0; j < keys; ++j) {
+            const int64_t at = j * wide + c;
+            const Floats p = exp_of(load(s + at) - shift);
+            Floats dp = load(ds + at), kept = p;
+            if (factors) dp *= load(factors + at), kept = p * load(factors + at);
+            store(s + at, kept);
+            store(ds + at, p * (dp - mean) * scale);
+        }
+    }
+}
+
+// Adds what one block of queries and the keys [first, last) give to the gradients.
+void attend_grad(const AttentionShape& shape, const AttentionHead& head,
+                 const AttentionBlock& block, const AttentionGrads& grads, int64_t first,
+                 int64_t last, float* work) {
+    const int64_t wide = in_whole_vectors(block.count), width = shape.width,
+                  columns = shape.value_width, end = std::min(last, last_key(shape, block));
+    float *const queries = work, *const turned_dy = queries + width * kQueries,
+                 *const s = turned_dy + columns * kQueries, *const ds = s + kKeys * kQueries,
+                 *const factors = ds + kKeys * kQueries;
+    const float *const q = head.q + block.query * width, *const dy =
+                                                             grads.dy + block.query * columns;
+    float lse[kQueries] = {}, dot[kQueries] = {};
+    for (int64_t i = 0; i < block.count; ++i) {
+        lse[i] = grads.lse[block.query + i];
+        dot[i] = dot_of(dy + i * columns, grads.y + (block.query + i) * columns, columns);
+    }
+    turn(q, block.count, width, shape.scale, queries, wide);
+    turn(dy, block.count, columns, 1, turned_dy, wide);
+    for (int64_t key = first; key < end; key += kKeys) {
+        const Scores scores{shape, head, block, wide, key, std::min(kKeys, end - key)};
+        const int64_t keys = scores.keys;
+        scores.compute(queries, s);
+        multiply({head.v + key * columns, columns, 1}, turned_dy, wide, ds, wide, keys, wide,
+                 columns, false);
+        if (shape.dropped_below) scores.draw(factors);
+        softmax_grad_step(s, ds, shape.dropped_below ? factors : nullptr, wide, keys, lse, dot,
+                          shape.scale);
+        multiply({s, wide, 1}, dy, columns, grads.dv + key * columns, columns, keys, columns,
+                 block.count, true);
+        multiply({ds, wide, 1}, q, width, grads.dk + key * width, width, keys, width, block.count,
+                 true);
+        multiply({ds, 1, wide}, head.k + key * width, width, grads.dq + block.query * width, width,
+                 block.count, width, keys, true);
+    }
+}

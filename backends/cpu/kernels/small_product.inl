@@ -1,0 +1,73 @@
+// backends/cpu/kernels/small_product.inl -- products of small matrices that lie in the caches. See
+// each_isa.h. Each element is one sum, in the order of its terms, whatever the instruction set.
+
+// Columns that are computed together: six rows of them and a row of the right factor fill the
+// registers.
+constexpr int kVectors = MEGJIT_LANE_COUNT == 16 ? 4 : 2;
+
+// The left factor: element (r, i) lies at at[r * row + i * term]. Its elements are read one by one,
+// so that it may lie transposed.
+struct LeftFactor {
+    const float* at;
+    int64_t row, term;
+};
+
+// c [kRows][kWide vectors] = a b, or c + a b.
+template <int kRows, int kWide>
+MEGJIT_INLINE void multiply_tile(const LeftFactor& a, const float* b, int64_t b_row, float* c,
+                                 int64_t c_row, int64_t terms, bool adds) {
+    Floats sum[kRows][kWide] = {};  // in registers: loops over rows are unrolled
+    if (adds) {
+#pragma GCC unroll 6
+        for (int r = 0; r < kRows; ++r)
+            for (int v = 0; v < kWide; ++v) sum[r][v] = load(c + r * c_row + v * kLanes);
+    }
+    for (int64_t i = 0; i < terms; ++i) {
+        Floats w[kWide];
+        for (int v = 0; v < kWide; ++v) w[v] = load(b + i * b_row + v * kLanes);
+        for (int r = 0; r < kRows; ++r) {
+            const Floats factor = all(a.at[r * a.row + i * a.term]);
+            for (int v = 0; v < kWide; ++v) sum[r][v] += factor * w[v];
+        }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r)
+        for (int v = 0; v < kWide; ++v) store(c + r * c_row + v * kLanes, sum[r][v]);
+}
+
+template <int kWide>
+MEGJIT_INLINE void multiply_some(int64_t rows, const LeftFactor& a, const float* b, int64_t b_row,
+                                 float* c, int64_t c_row, int64_t terms, bool adds) {
+    switch (rows) {
+        case 6: return multiply_tile<6, kWide>(a, b, b_row, c, c_row, terms, adds);
+        case 5: return multiply_tile<5, kWide>(a, b, b_row, c, c_row, terms, adds);
+        case 4: return multiply_tile<4, kWide>(a, b, b_row, c, c_row, terms, adds);
+        case 3: return multiply_tile<3, kWide>(a, b, b_row, c, c_row, terms, adds);
+        case 2: return multiply_tile<2, kWide>(a, b, b_row, c, c_row, terms, adds);
+        default: return multiply_tile<1, kWide>(a, b, b_row, c, c_row, terms, adds);
+    }
+}
+
+// All rows of kWide vectors of columns, in groups of six or five (or what there is).
+template <int kWide>
+void multiply_columns(const LeftFactor& a, const float* b, int64_t b_row, float* c, int64_t c_row,
+                      int64_t rows, int64_t terms, bool adds) {
+    const int64_t groups = (rows + 5) / 6;
+    for (int64_t g = 0, row = 0; g < groups; ++g) {
+        const int64_t count = rows * (g + 1) / groups - row;
+        multiply_some<kWide>(count, {a.at + row * a.row, a.row, a.term}, b, b_row, c + row * c_row,
+                             c_row, terms, adds);
+        row += count;
+    }
+}
+
+// c [rows][columns] = a b, or c + a b, where `columns` is a multiple of the lanes.
+MEGJIT_INLINE void multiply(const LeftFactor& a, const float* b, int64_t b_row, float* c,
+                            int64_t c_row, int64_t rows, int64_t columns, int64_t terms,
+                            bool adds) {
+    int64_t at = 0;
+    for (; at + kVectors * kLanes <= columns; at += kVectors * kLanes)
+        multiply_columns<kVectors>(a, b + at, b_row, c + at, c_row, rows, terms, adds);
+    for (; at < columns; at += kLanes)
+        multiply_columns<1>(a, b + at, b_row, c + at, c_row, rows, terms, adds);
+}

@@ -1,0 +1,443 @@
+// Attention that a program writes itself, product, scale, mask, softmax, dropout, product, becomes
+// the op attention, and its backward the op's gradient. Why: both compute the scores in blocks that
+// stay in a cache, so that nothing as large as the scores is stored, or kept for backward.
+//
+// What is found, in the order of the program:
+//   s = q k', with k either way up; then any of  s * number, s / number;  then any of  s + mask,
+//   where(seen, s, number), where(hidden, number, s), with masks that broadcast to s;
+//   p = softmax(s) over the last axis; d = p * dropout_mask, or p;  y = d v
+// and in backward what autodiff makes of these. It becomes attention if
+//   1. nobody else reads, and the graph does not return, a value as large as the scores: the
+//      gradient of a mask, or a program that looks at the weights, keeps them in any case;
+//   2. no such value is marked by jit.keep or jit.offload;
+//   3. the device has attention for these types that is better than its parts.
+// A query all of whose keys are hidden by a number such as -1e9 gets weights within rounding of
+// what the parts give.
+#include <algorithm>
+#include <map>
+
+#include "jit/passes/passes.h"
+#include "runtime/core/op.h"
+
+namespace megjit::jit {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// A step between the product and softmax.
+struct Step {
+    const Node* node = nullptr;
+    size_t operand = 0;  // which of its operands the scores are
+};
+
+struct Mask {
+    ValueId value = {};
+    // Of where: the scores stay where `value` is true, or where it is false; else they are
+    // `number`.
+    std::optional<bool> keeps = {};
+    double number = 0;
+};
+
+struct Attention {
+    const Node *product = nullptr, *result = nullptr;  // q k' and d v
+    ValueId weights = {}, dropped = {};  // p and d
+    std::vector<Step> steps = {};
+    std::vector<Mask> masks = {};
+    double scale = 1, drop_prob = 0;
+    std::optional<ValueId> random_key = {}, factors = {};
+    // Backward: where it begins, dy v'; what it gives, null where nobody wants it.
+    const Node *begin = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
+    ValueId dy = {};
+
+    ValueId q() const { return product->inputs[0]; }
+    ValueId k() const { return product->inputs[1]; }
+    ValueId v() const { return result->inputs[1]; }
+};
+
+bool is_product(const Node& node, bool transpose_a, std::optional<bool> transpose_b = {}) {
+    return node.op == &ops::matmul() && (std::get<int64_t>(node.attrs[0]) != 0) == transpose_a &&
+           (!transpose_b || (std::get<int64_t>(node.attrs[1]) != 0) == *transpose_b);
+}
+bool is_k_transposed(const Attention& a) { return std::get<int64_t>(a.product->attrs[1]) != 0; }
+
+Attrs attrs_of(const Attention& a) {
+    return {a.scale, int64_t{0}, int64_t{!a.masks.empty()}, a.drop_prob};
+}
+// With axes of 1 in front.
+runtime::Shape of_four_axes(const runtime::Shape& shape) {
+    runtime::Shape four;
+    for (int axis = shape.rank(); axis < 4; ++axis) four.push_back(1);
+    for (int64_t extent : shape) four.push_back(extent);
+    return four;
+}
+
+class Finder {
+public:
+    explicit Finder(const Graph& graph) : graph_(graph), readers_(graph.value_count()) {
+        for (const Node& node : graph.nodes())
+            for (ValueId input : node.inputs) readers_[at(input)].push_back(&node);
+        returned_.resize(graph.value_count());
+        for (ValueId output : graph.outputs) returned_[at(output)] = true;
+    }
+
+    std::optional<Attention> find(const Node& softmax) const {
+        const Type& scores = graph_.type(softmax.inputs[0]);
+        const int rank = scores.rank();
+        if (rank < 2 || rank > 4 || scores.numel() == 0 ||
+            runtime::normalize_axis(std::get<int64_t>(softmax.attrs[0]), rank, softmax.op->name) !=
+                rank - 1)
+            return {};
+        Attention a{.weights = softmax.outputs[0], .dropped = softmax.outputs[0]};
+        if (!find_product(softmax.inputs[0], a) || !find_result(a)) return {};
+        if (!has_like_batches(a) || !find_backward(a)) return {};
+        return a;
+    }
+
+private:
+    using Readers = std::vector<const Node*>;
+    const Readers& readers(ValueId value) const { return readers_[at(value)]; }
+    // By `count` nodes, and by nobody outside.
+    bool is_read(ValueId value, size_t count) const {
+        const Node& producer = graph_.producer(value);
+        return !returned_[at(value)] && !producer.marks.stays && !producer.marks.is_offloaded &&
+               readers(value).size() == count;
+    }
+    std::optional<double> number(ValueId value) const {
+        const Node& node = graph_.producer(value);
+        if (graph_.type(value).numel() != 1) return {};
+        if (node.op == &ops::full()) return std::get<double>(node.attrs[1]);
+        if (node.kind != NodeKind::constant) return {};
+        return runtime::item_as_double(*node.constant);
+    }
+    bool is_mask(ValueId value, const Type& scores, bool is_bool) const {
+        const Type& mask = graph_.type(value);
+        if (mask.rank() > scores.rank() ||
+            mask.dtype != (is_bool ? runtime::DType::b8 : scores.dtype))
+            return false;
+        const int before = scores.rank() - mask.rank();
+        for (int axis = 0; axis < mask.rank(); ++axis)
+            if (mask.shape[axis] != 1 && mask.shape[axis] != scores.shape[before + axis])
+                return false;
+        return true;
+    }
+
+    // From softmax back to the product.
+    bool find_product(ValueId s, Attention& a) const {
+        if (!is_read(s, 1)) return false;
+        const Node& node = graph_.producer(s);
+        if (is_product(node, false)) {
+            a.product = &node;
+            return true;
+        }
+        if (!node.op) return false;
+        for (size_t operand = 0; operand < node.inputs.size(); ++operand) {
+            if (!(graph_.type(node.inputs[operand]) == graph_.type(s))) continue;
+            Attention found = a;
+            if (find_product(node.inputs[operand], found) && take_step(node, operand, found)) {
+                found.steps.push_back({&node, operand});
+                a = std::move(found);
+                return true;
+            }
+        }
+        return false;
+    }
+    bool take_step(const Node& node, size_t operand, Attention& a) const {
+        const Type& scores = graph_.type(node.inputs[operand]);
+        if (node.op == &ops::add() && is_mask(node.inputs[1 - operand], scores, false)) {
+            a.masks.push_back({.value = node.inputs[1 - operand]});
+            return true;
+        }
+        if (node.op == &ops::where() && operand > 0 && is_mask(node.inputs[0], scores, true)) {
+            const std::optional<double> other = number(node.inputs[3 - operand]);
+            if (other) a.masks.push_back({node.inputs[0], operand == 1, *other});
+            return other.has_value();
+        }
+        const bool divides = node.op == &ops::true_div() && operand == 0;
+        if ((node.op != &ops::mul() && !divides) || !a.masks.empty()) return false;
+        const std::optional<double> factor = number(node.inputs[1 - operand]);
+        if (factor) a.scale = divides ? a.scale / *factor : a.scale * *factor;
+        return factor.has_value();
+    }
+
+    // From softmax on: through dropout to the product with v.
+    bool find_result(Attention& a) const {
+        for (const Node* reader : readers(a.weights)) {
+            if (reader->op != &ops::mul()) continue;
+            const ValueId other = reader->inputs[reader->inputs[0] == a.weights ? 1 : 0];
+            const Node& mask = graph_.producer(other);
+            if (!mask.op || mask.op != &ops::dropout_mask()) continue;
+            a.factors = other;
+            a.random_key = mask.inputs[0];
+            a.drop_prob = std::get<double>(mask.attrs[1]);
+            a.dropped = reader->outputs[0];
+        }
+        for (const Node* reader : readers(a.dropped))
+            if (is_product(*reader, false, false) && reader->inputs[0] == a.dropped)
+                a.result = reader;
+        return a.result && a.result->inputs[1] != a.dropped;
+    }
+    bool has_like_batches(const Attention& a) const {
+        const Type &q = graph_.type(a.q()), &k = graph_.type(a.k()), &v = graph_.type(a.v());
+        if (q.rank() != k.rank() || q.rank() != v.rank()) return false;
+        for (int axis = 0; axis + 2 < q.rank(); ++axis)
+            if (q.shape[axis] != k.shape[axis] || q.shape[axis] != v.shape[axis]) return false;
+        return true;
+    }
+
+    // The only reader of `value` but those, if there is one.
+    const Node* other_reader(ValueId value, std::initializer_list<const Node*> known) const {
+        const Node* found = nullptr;
+        for (const Node* reader : readers(value)) {
+            if (std::ranges::find(known, reader) != known.end()) continue;
+            if (found) return nullptr;
+            found = reader;
+        }
+        return found;
+    }
+    // What autodiff makes of `dy` behind an element-wise op, for that operand: where it is an op,
+    // `gradient` must be an application of it.
+    bool is_gradient(const Node* gradient, const Node& of, size_t operand, ValueId dy) const {
+        const runtime::DerivedGrad* const derived = runtime::derive_grad(
+            *of.op, graph_.types(of.inputs), graph_.type(of.outputs[0]), static_cast<int>(operand));
+        return derived && !derived->is_identity && gradient && gradient->op == derived->op &&
+               gradient->inputs.back() == dy;
+    }
+
+    // False where something else reads what attention does not keep. Without backward nothing does.
+    bool find_backward(Attention& a) const {
+        const Node* const dropout = a.factors ? &graph_.producer(a.dropped) : nullptr;
+        for (const Node* reader : readers(a.dropped))
+            if (is_product(*reader, true, false) && reader->inputs[0] == a.dropped) a.dv = reader;
+        const size_t of_dropped = a.dv ? 2 : 1;
+        const bool ends_here = dropout ? is_read(a.weights, 1) && is_read(*a.factors, 1) &&
+                                             is_read(a.dropped, of_dropped)
+                                       : is_read(a.weights, of_dropped);
+        if (!ends_here) return find_softmax_grad(a, dropout, of_dropped);
+        if (a.dv) a.begin = a.dv, a.dy = a.dv->inputs[1];
+        return !a.dv || a.result < a.begin;
+    }
+    // ds = p * (dp - sum(p * dp))
+    bool find_softmax_grad(Attention& a, const Node* dropout, size_t of_dropped) const {
+        const Node *ds = nullptr, *difference = nullptr, *weighted = nullptr;
+        for (const Node* reader : readers(a.weights)) {
+            if (reader->op != &ops::mul() || reader == dropout) continue;
+            const Node& other =
+                graph_.producer(reader->inputs[reader->inputs[0] == a.weights ? 1 : 0]);
+            (other.op == &ops::sub() ? ds : weighted) = reader;
+            if (other.op == &ops::sub()) difference = &other;
+        }
+        if (!ds || !weighted) return false;
+        if (dropout ? !is_read(a.weights, 3) || !is_read(a.dropped, of_dropped)
+                    : !is_read(a.weights, 2 + of_dropped))
+            return false;
+        const ValueId dp = difference->inputs[0], sum = difference->inputs[1];
+        const Node& mean = graph_.producer(sum);
+        const bool is_softmax_grad =
+            mean.op && mean.op->reduction == runtime::Reduce::sum &&
+            mean.inputs[0] == weighted->outputs[0] &&
+            graph_.type(sum).rank() == graph_.type(dp).rank() &&
+            std::ranges::find(weighted->inputs, dp) != weighted->inputs.end() && is_read(dp, 2) &&
+            is_read(sum, 1) && is_read(weighted->outputs[0], 1) &&
+            is_read(difference->outputs[0], 1);
+        return is_softmax_grad && find_begin(dp, dropout, a) && find_ends(ds->outputs[0], a);
+    }
+    bool find_begin(ValueId dp, const Node* dropout, Attention& a) const {
+        const Node* begin = &graph_.producer(dp);
+        if (dropout) {
+            const size_t operand = dropout->inputs[0] == a.weights ? 0 : 1;
+            if (!is_read(*a.factors, 2) || begin->inputs.empty() ||
+                !is_gradient(begin, *dropout, operand, begin->inputs.back()) ||
+                !is_read(begin->inputs.back(), 1))
+                return false;
+            begin = &graph_.producer(begin->inputs.back());
+        }
+        if (!is_product(*begin, false, true) || begin->inputs[1] != a.v()) return false;
+        a.begin = a.dv ? std::min(begin, a.dv) : begin;  // nodes stand in the graph's order
+        a.dy = begin->inputs[0];
+        return a.result < a.begin && (!a.dv || a.dv->inputs[1] == a.dy);
+    }
+    // From ds back through the steps to the gradients of q and k.
+    bool find_ends(ValueId ds, Attention& a) const {
+        for (auto step = a.steps.rbegin(); step != a.steps.rend(); ++step) {
+            if (step->node->op == &ops::add()) continue;  // its gradient is ds itself
+            const Node* const reader = other_reader(ds, {});
+            if (!is_read(ds, 1) || !is_gradient(reader, *step->node, step->operand, ds))
+                return false;
+            ds = reader->outputs[0];
+        }
+        const bool turned = is_k_transposed(a);
+        for (const Node* reader : readers(ds)) {
+            if (reader->op != &ops::matmul()) return false;
+            const ValueId left = reader->inputs[0], right = reader->inputs[1];
+            if (is_product(*reader, false, !turned) && left == ds && right == a.k()) a.dq = reader;
+            else if (is_product(*reader, true, false) && left == (turned ? ds : a.q()) &&
+                     right == (turned ? a.q() : ds))
+                a.dk = reader;
+        }
+        return is_read(ds, size_t{a.dq != nullptr} + size_t{a.dk != nullptr});
+    }
+
+    const Graph& graph_;
+    std::vector<Readers> readers_;  // by value
+    std::vector<bool> returned_;
+};
+
+class Attender {
+public:
+    Attender(const Graph& graph, std::vector<Attention> found) : rewrite_(graph) {
+        found_ = std::move(found);
+        for (size_t i = 0; i < found_.size(); ++i) {
+            const Attention& a = found_[i];
+            for (const Node* node : {a.result, a.begin, a.dq, a.dk, a.dv})
+                if (node) of_[node] = i;
+        }
+        made_.resize(found_.size());
+    }
+
+    Graph run() {
+        for (const Node& node : rewrite_.from.nodes()) {
+            const auto found = of_.find(&node);
+            if (found == of_.end()) {
+                rewrite_.copy(node);
+                continue;
+            }
+            const Attention& a = found_[found->second];
+            Made& made = made_[found->second];
+            if (&node == a.result) forward(a, made);
+            if (&node == a.begin) backward(a, made), rewrite_.copy(node);
+            if (&node == a.dq) give(node, made.grads[0]);
+            if (&node == a.dk)
+                give(node, is_k_transposed(a) ? made.grads[1] : turned(made.grads[1], node));
+            if (&node == a.dv) give(node, made.grads[2]);
+        }
+        return drop_dead(rewrite_.finish());
+    }
+
+private:
+    struct Made {
+        std::vector<ValueId> operands;  // q, k, v, then mask and key
+        Attrs attrs;
+        ValueId y = {}, lse = {};
+        std::vector<ValueId> grads;
+    };
+
+    Graph& to() { return rewrite_.to; }
+
+    std::vector<ValueId> add(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs,
+                             const Node& like) {
+        Node node{.kind = NodeKind::op,
+                  .op = &op,
+                  .attrs = std::move(attrs),
+                  .inputs = std::move(inputs),
+                  .where = like.where,
+                  .marks = like.marks,
+                  .role = like.role};
+        const std::vector<Type> types = to().types(node.inputs);
+        const std::vector<Type> made = runtime::infer({op, node.attrs, types});
+        return to().add(std::move(node), made);
+    }
+    ValueId add_one(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
+        return add(op, std::move(inputs), std::move(attrs), like)[0];
+    }
+    ValueId reshaped(ValueId x, const runtime::Shape& shape, const Node& like) {
+        if (to().type(x).shape == shape) return x;
+        return add_one(ops::reshape(), {x}, {Ints(shape.begin(), shape.end())}, like);
+    }
+    ValueId of_four_axes(ValueId x, const Node& like) {
+        return reshaped(x, jit::of_four_axes(to().type(x).shape), like);
+    }
+    // The last two axes exchanged; a transpose of a transpose is one.
+    ValueId turned(ValueId x, const Node& like) {
+        const int rank = to().type(x).rank();
+        Ints perm(static_cast<size_t>(rank));
+        for (int axis = 0; axis < rank; ++axis) perm[static_cast<size_t>(axis)] = axis;
+        std::swap(perm[static_cast<size_t>(rank - 1)], perm[static_cast<size_t>(rank - 2)]);
+        const Node& producer = to().producer(x);
+        if (producer.op == &ops::transpose()) {
+            const auto& before = std::get<Ints>(producer.attrs[0]);
+            for (int64_t& axis : perm) axis = before[static_cast<size_t>(axis)];
+            x = producer.inputs[0];
+        }
+        return add_one(ops::transpose(), {x}, {perm}, like);
+    }
+    void give(const Node& node, ValueId value) {
+        rewrite_.replace(node.outputs[0],
+                         reshaped(value, rewrite_.from.type(node.outputs[0]).shape, node));
+    }
+
+    // The sum of the masks, in float32.
+    ValueId mask_of(const Attention& a, const Node& like) {
+        std::optional<ValueId> sum;
+        for (const Mask& mask : a.masks) {
+            ValueId value = rewrite_.map(mask.value);
+            if (mask.keeps) {
+                const auto constant = [&](double number) {
+                    return add_one(ops::full(), {}, {Ints{}, number, std::string("float32")}, like);
+                };
+                const ValueId seen = constant(0), hidden = constant(mask.number);
+                value = add_one(ops::where(),
+                                {value, *mask.keeps ? seen : hidden, *mask.keeps ? hidden : seen},
+                                {}, like);
+            } else if (to().type(value).dtype != runtime::DType::f32) {
+                value = add_one(ops::cast(), {value}, {std::string("float32")}, like);
+            }
+            value = of_four_axes(value, like);
+            sum = sum ? add_one(ops::add(), {*sum, value}, {}, like) : value;
+        }
+        return *sum;
+    }
+    void forward(const Attention& a, Made& made) {
+        const Node& like = *a.result;
+        const ValueId k = rewrite_.map(a.k());
+        made.operands = {of_four_axes(rewrite_.map(a.q()), like),
+                         of_four_axes(is_k_transposed(a) ? k : turned(k, like), like),
+                         of_four_axes(rewrite_.map(a.v()), like)};
+        if (!a.masks.empty()) made.operands.push_back(mask_of(a, like));
+        if (a.random_key) made.operands.push_back(rewrite_.map(*a.random_key));
+        made.attrs = attrs_of(a);
+        const std::vector<ValueId> results = add(ops::attention(), made.operands, made.attrs, like);
+        made.y = results[0], made.lse = results[1];
+        give(like, made.y);
+    }
+    void backward(const Attention& a, Made& made) {
+        std::vector<ValueId> inputs(made.operands.begin(), made.operands.begin() + 3);
+        inputs.insert(inputs.end(), {made.y, made.lse, of_four_axes(rewrite_.map(a.dy), *a.begin)});
+        inputs.insert(inputs.end(), made.operands.begin() + 3, made.operands.end());
+        made.grads = add(ops::attention_grad(), std::move(inputs), made.attrs, *a.begin);
+    }
+
+    Rewriter rewrite_;
+    std::vector<Attention> found_;
+    std::map<const Node*, size_t> of_;
+    std::vector<Made> made_;
+};
+
+// Rule 3.
+bool pays(const Graph& graph, const Attention& a) {
+    std::vector<Type> types;
+    for (ValueId operand : {a.q(), a.k(), a.v()}) {
+        const Type& type = graph.type(operand);
+        types.push_back({type.dtype, of_four_axes(type.shape)});
+    }
+    if (!is_k_transposed(a)) std::swap(types[1].shape[2], types[1].shape[3]);
+    if (!a.masks.empty()) types.push_back({runtime::DType::f32, {1, 1, 1, 1}});
+    if (a.random_key) types.push_back({runtime::DType::i32, {4}});
+    const Attrs attrs = attrs_of(a);
+    return graph.device().computes_whole({ops::attention(), attrs, types});
+}
+
+}  // namespace
+
+Graph attend(Graph graph) {
+    std::vector<Attention> found;
+    std::optional<Finder> finder;
+    for (const Node& node : graph.nodes()) {
+        if (node.op != &ops::softmax()) continue;
+        if (!finder) finder.emplace(graph);
+        std::optional<Attention> attention = finder->find(node);
+        if (attention && pays(graph, *attention)) found.push_back(std::move(*attention));
+    }
+    return found.empty() ? graph : Attender(graph, std::move(found)).run();
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,22 @@
+// runtime/ops/attention.h -- attention as type rules and kernels see it: the op's attributes and
+// the shapes of its operands are read here, once.
+#pragma once
+
+#include "runtime/core/op.h"
+
+namespace megjit::runtime {
+
+struct AttentionProblem {
+    int64_t batch = 0, heads = 0, queries = 0, keys = 0;
+    int64_t width = 0, value_width = 0;  // of a query and a key; of a value
+    int64_t key_heads = 0;  // each serves heads / key_heads neighbouring heads of queries
+    double scale = 1, drop_prob = 0;
+    bool is_causal = false;
+    int mask = -1, random_key = -1;  // which operands they are; -1: none
+    Shape scores() const { return {batch, heads, queries, keys}; }
+};
+
+// Of attention and attention_grad.
+AttentionProblem attention_problem(const OpCall& call);
+
+}  // namespace megjit::runtime

@@ -1,0 +1,272 @@
+"""Attention in blocks: against NumPy in float64 and against the same in simpler ops, forward, backward and again."""
+
+import math
+
+import numpy as np
+import pytest
+
+import megengine as mge
+from megengine import Tensor
+from megengine import functional as F
+from megengine.autodiff import GradManager
+from megengine.core import ops
+from megengine.jit import trace
+
+rng = np.random.default_rng(7)
+
+
+def normal(*shape):
+    return rng.normal(size=shape).astype(np.float32)
+
+
+# n, heads, heads of keys, queries, keys, width, width of values: within a block and over several, whole and not.
+SIZES = [
+    (2, 3, 3, 5, 7, 4, 6),
+    (1, 2, 2, 64, 64, 16, 16),
+    (2, 4, 2, 70, 130, 32, 48),
+    (1, 1, 1, 200, 600, 16, 16),
+    (1, 2, 1, 1, 300, 64, 64),
+    (1, 2, 2, 130, 1, 8, 3),
+]
+MASKS = {
+    "none": lambda n, h, q, k: None,
+    "keys": lambda n, h, q, k: np.where(np.arange(k) % 3 == 1, -np.inf, 0.5).astype(np.float32).reshape(1, 1, 1, k),
+    "full": lambda n, h, q, k: normal(n, h, q, k),
+    "pairs": lambda n, h, q, k: np.where(normal(1, 1, q, k) > 1.5, -np.inf, 0).astype(np.float32),
+    "queries": lambda n, h, q, k: normal(n, 1, q, 1),
+}
+
+
+def reference(q, k, v, dy, scale, causal, mask, factors=1.0):
+    """y, lse and the gradients of q, k and v, in float64."""
+    q, k, v, dy = (x.astype(np.float64) for x in (q, k, v, dy))
+    shared = q.shape[1] // k.shape[1]
+    wide_k, wide_v = np.repeat(k, shared, 1), np.repeat(v, shared, 1)
+    s = scale * q @ wide_k.swapaxes(2, 3)
+    if mask is not None:
+        s = s + mask
+    if causal:
+        s = np.where(np.arange(s.shape[3]) > np.arange(s.shape[2])[:, None], -np.inf, s)
+    top = s.max(3, keepdims=True)
+    e = np.exp(s - top)
+    total = e.sum(3, keepdims=True)
+    p = e / total
+    y = (p * factors) @ wide_v
+    ds = p * (factors * (dy @ wide_v.swapaxes(2, 3)) - (dy * y).sum(3, keepdims=True))
+    together = lambda x: x.reshape(k.shape[0], k.shape[1], shared, *x.shape[2:]).sum(2)  # noqa: E731
+    grads = scale * ds @ wide_k, together(scale * ds.swapaxes(2, 3) @ q), together((p * factors).swapaxes(2, 3) @ dy)
+    return y, (top + np.log(total))[..., 0], *grads
+
+
+def both(q, k, v, dy, more, **attrs):
+    """What the ops give."""
+    y, lse = ops.attention(q, k, v, *more, **attrs)
+    return y, lse, *ops.attention_grad(q, k, v, y, lse, dy, *more, **attrs)
+
+
+def assert_close(got, want, tolerance=1e-5):
+    for name, a, b in zip(("y", "lse", "dq", "dk", "dv"), got, want, strict=True):
+        a = a.numpy()
+        assert np.abs(a - b).max() <= tolerance * max(1, np.abs(b).max()), name
+
+
+def operands(size):
+    n, heads, key_heads, queries, keys, width, value_width = size
+    shapes = (n, heads, queries, width), (n, key_heads, keys, width), (n, key_heads, keys, value_width), (n, heads, queries, value_width)
+    return [normal(*shape) for shape in shapes]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_against_numpy(size, causal, mask):
+    q, k, v, dy = operands(size)
+    made = MASKS[mask](size[0], size[1], size[3], size[4])
+    if made is not None:
+        made[..., 0] = 0  # each query sees a key
+    more = [] if made is None else [Tensor(made)]
+    got = both(*map(Tensor, (q, k, v, dy)), more, scale=0.3, causal=int(causal), masked=len(more))
+    assert_close(got, reference(q, k, v, dy, 0.3, causal, made))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_dropout_takes_the_numbers_of_dropout_mask(size):
+    """So attention and what it expands to drop the same weights, and backward drops what forward did."""
+    q, k, v, dy = operands(size)
+    n, heads, _, queries, keys, _, _ = size
+    key = Tensor(np.array([3, 0, 11, 0], np.int32))
+    factors = ops.dropout_mask(key, shape=(n, heads, queries, keys), drop_prob=0.4).numpy()
+    got = both(*map(Tensor, (q, k, v, dy)), [key], scale=0.3, drop_prob=0.4)
+    assert_close(got, reference(q, k, v, dy, 0.3, False, None, factors))
+
+
+def composed(q, k, v, mask, scale):
+    s = F.matmul(q, k, transpose_b=True) * scale
+    return F.matmul(F.softmax(s if mask is None else s + mask, axis=3), v)
+
+
+def gradients(function, *inputs):
+    """Those of a weighted sum, and those of the sum of their squares: first and second order."""
+    tensors = [Tensor(x) for x in inputs]
+    with GradManager().attach(tensors) as outer:
+        with GradManager().attach(tensors) as inner:
+            y = function(*tensors)
+            inner.backward((y * Tensor(np.cos(np.arange(y.size)).reshape(y.shape).astype(np.float32))).sum())
+        first = [x.grad for x in tensors]
+        for x in tensors:
+            x.grad = None
+        outer.backward(sum((g**2).sum() for g in first))
+    return [g.numpy() for g in first], [x.grad.numpy() for x in tensors]
+
+
+@pytest.mark.parametrize("mask_shape", [(2, 3, 5, 7), (1, 3, 5, 7), (1, 1, 1, 7), (2, 1, 5, 1)], ids=str)
+def test_gradients_of_masks_and_of_second_order(mask_shape):
+    inputs = normal(2, 3, 5, 4), normal(2, 3, 7, 4), normal(2, 3, 7, 6), normal(*mask_shape)
+    ours = gradients(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, scale=0.7), *inputs)
+    theirs = gradients(lambda q, k, v, m: composed(q, k, v, m, 0.7), *inputs)
+    for got, want in zip(ours[0] + ours[1], theirs[0] + theirs[1], strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+
+
+def test_the_gradient_of_lse():
+    def loss(q, k, v, attend):
+        if attend:
+            y, lse = ops.attention(q, k, v, scale=0.7)
+        else:
+            y, lse = composed(q, k, v, None, 0.7), F.logsumexp(F.matmul(q, k, transpose_b=True) * 0.7, 3)
+        return (y**2).sum() + F.sin(lse).sum()
+
+    inputs = normal(1, 2, 5, 4), normal(1, 2, 7, 4), normal(1, 2, 7, 6)
+    found = []
+    for attend in (True, False):
+        tensors = [Tensor(x) for x in inputs]
+        with GradManager().attach(tensors) as gm:
+            gm.backward(loss(*tensors, attend))
+        found.append([x.grad.numpy() for x in tensors])
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_queries_that_see_no_key_get_nan_and_the_others_do_not():
+    """A whole block of hidden keys before the first one that is seen is no such case."""
+    q, k, v, dy = operands((1, 2, 2, 70, 300, 16, 16))
+    mask = np.zeros((1, 1, 70, 300), np.float32)
+    mask[:, :, :, :200] = -np.inf
+    mask[:, :, 3] = -np.inf
+    y, lse = ops.attention(*map(Tensor, (q, k, v, mask)), scale=0.3, masked=1)
+    seen = np.arange(70) != 3
+    want = reference(q[:, :, seen], k, v, dy[:, :, seen], 0.3, False, mask[:, :, seen])
+    np.testing.assert_allclose(y.numpy()[:, :, seen], want[0], atol=1e-5)
+    assert np.isnan(y.numpy()[:, :, 3]).all()
+    assert np.isneginf(lse.numpy()[:, :, 3]).all() or np.isnan(lse.numpy()[:, :, 3]).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_key_that_is_no_number_reaches_all_queries_and_no_other_head(value):
+    q, k, v, _ = operands((1, 2, 2, 70, 130, 16, 16))
+    q = np.abs(q)
+    k[0, 1, 100, 0] = value
+    y = F.scaled_dot_product_attention(*map(Tensor, (q, k, v))).numpy()
+    assert np.isfinite(y[0, 0]).all() and np.isnan(y[0, 1]).all()
+
+
+def train(q, k, v, mask, drop):
+    """A step that a graph can recompute; its random key comes from the generator of the process."""
+    gm = GradManager().attach([q, k, v])
+
+    def step():
+        with gm:
+            y = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=drop)
+            loss = (y * y).sum()
+            gm.backward(loss)
+        return loss, q.grad, k.grad, v.grad
+
+    return step
+
+
+@pytest.mark.parametrize("level", [0, 2, 3])
+@pytest.mark.parametrize("drop", [0.0, 0.3])
+def test_traces_have_the_bits_of_eager_mode(level, drop):
+    q, k, v, _ = operands((2, 4, 2, 70, 130, 24, 40))
+    mask = Tensor(MASKS["keys"](2, 4, 70, 130))
+
+    def run(wrap):
+        tensors = [mge.Parameter(x) for x in (q, np.repeat(k, 2, 1), np.repeat(v, 2, 1))]
+        mge.random.seed(5)
+        step = wrap(train(*tensors, mask, drop))
+        found = []
+        for _ in range(3):
+            found.append([x.numpy() for x in step()])
+            for x in tensors:
+                x.grad = None
+        return found
+
+    for got, want in zip(run(trace(symbolic=True, opt_level=level)), run(lambda f: f), strict=True):
+        for a, b in zip(got, want, strict=True):
+            assert np.array_equal(a, b)
+
+
+def test_bits_do_not_depend_on_the_number_of_threads():
+    q, k, v, dy = map(Tensor, operands((1, 2, 1, 300, 900, 64, 64)))
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            mge.device.set_num_threads(threads)
+            found.append([x.numpy() for x in both(q, k, v, dy, [], scale=0.125, causal=1)])
+    finally:
+        mge.device.set_num_threads(None)
+    for other in found[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+@pytest.mark.parametrize("length", [256, 1024, 4096])
+def test_memory_grows_with_the_length_alone(length):
+    """Beside q, k, v and their gradients, which are 4 * 32 * length bytes each."""
+    q, k, v = (mge.Parameter(normal(1, 8, length, 32)) for _ in range(3))
+    step = trace(symbolic=True)(train(q, k, v, None, 0.1))
+    step()
+    rows = 8 * length * 32 * 4
+    assert step.memory_plan().arena_bytes <= 5 * rows + (1 << 20)
+
+
+def test_shapes_of_scaled_dot_product_attention():
+    for outer in ((), (3,), (2, 3), (2, 2, 3)):
+        q, k, v = normal(*outer, 5, 4), normal(*outer, 7, 4), normal(*outer, 7, 6)
+        seen = normal(*outer, 5, 7) > -0.5
+        seen[..., 0] = True
+        y = F.scaled_dot_product_attention(*map(Tensor, (q, k, v)), attn_mask=Tensor(seen)).numpy()
+        s = np.where(seen, q @ k.swapaxes(-1, -2) / 2, -np.inf)
+        p = np.exp(s - s.max(-1, keepdims=True))
+        np.testing.assert_allclose(y, p / p.sum(-1, keepdims=True) @ v, atol=1e-5)
+    one = F.scaled_dot_product_attention(Tensor(normal(2, 3, 5, 4)), Tensor(normal(7, 4)), Tensor(normal(7, 6)))
+    assert one.shape == (2, 3, 5, 6)
+    few = F.scaled_dot_product_attention(Tensor(normal(2, 6, 5, 4)), *(Tensor(normal(2, 2, 7, 4)) for _ in "kv"), enable_gqa=True)
+    assert few.shape == (2, 6, 5, 4)
+    none = F.scaled_dot_product_attention(Tensor(normal(2, 0, 5, 4)), *(Tensor(normal(2, 0, 7, 4)) for _ in "kv"))
+    assert none.shape == (2, 0, 5, 4)
+
+
+def test_no_keys_give_zeros():
+    y = F.scaled_dot_product_attention(Tensor(normal(2, 3, 5, 4)), *(Tensor(normal(2, 3, 0, 4)) for _ in "kv"))
+    assert y.shape == (2, 3, 5, 4) and not y.numpy().any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves(dtype):
+    q, k, v, _ = operands((2, 2, 2, 70, 130, 32, 32))
+    halves = [Tensor(x).astype(dtype) for x in (q, k, v)]
+    y = F.scaled_dot_product_attention(*halves)
+    wide = [x.astype("float32").numpy() for x in halves]
+    want = reference(*wide, wide[0], 1 / math.sqrt(32), False, None)[0]
+    assert y.dtype == halves[0].dtype
+    assert np.abs(y.astype("float32").numpy() - want).max() < (4e-3 if dtype == "float16" else 3e-2)
+
+
+def test_errors_say_what_does_not_fit():
+    q, k, v, _ = map(Tensor, operands((1, 4, 4, 5, 7, 4, 4)))
+    with pytest.raises(ValueError, match="A2"):
+        F.scaled_dot_product_attention(q, k[:, :3], v[:, :3], enable_gqa=True)
+    with pytest.raises(ValueError, match="A5"):
+        F.scaled_dot_product_attention(q, k, v, attn_mask=F.zeros((5, 6)))
+    with pytest.raises(ValueError, match="drop_prob is 1"):
+        F.scaled_dot_product_attention(q, k, v, dropout_p=1.0)

@@ -1,0 +1,218 @@
+"""Attention that programs write themselves becomes one op at level 3, with the same numbers, or stays as it is."""
+
+import math
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+from megengine import Tensor
+from megengine.autodiff import GradManager
+from megengine.jit import keep, trace
+
+rng = np.random.default_rng(3)
+N, H, L, D = 2, 3, 70, 16
+CAUSAL = np.where(np.tri(L) > 0, 0, -np.inf).astype(np.float32)
+
+
+def normal(*shape):
+    return rng.normal(size=shape, scale=0.7).astype(np.float32)
+
+
+PADDING = normal(N, 1, 1, L)
+HIDDEN = normal(N, 1, 1, L) > 1
+
+
+def heads(x):
+    return F.transpose(x.reshape(N, L, H, D), (0, 2, 1, 3))
+
+
+def turned(x):
+    return F.transpose(x.reshape(N, L, H, D), (0, 2, 3, 1))
+
+
+def plain(q, k, v):
+    return F.matmul(F.softmax(F.matmul(q, k, transpose_b=True), axis=-1), v)
+
+
+def scaled(q, k, v):
+    return F.matmul(F.softmax(F.matmul(q, k, transpose_b=True) * (1 / math.sqrt(D)) / 2.0, axis=3), v)
+
+
+def as_often_written(x, y, z):
+    scores = F.matmul(heads(x), turned(y)) / math.sqrt(D) + Tensor(CAUSAL)
+    return F.transpose(F.matmul(F.softmax(scores, axis=-1), heads(z)), (0, 2, 1, 3)).reshape(N, L, H * D)
+
+
+def two_masks(q, k, v):
+    scores = F.matmul(q * 0.25, k, transpose_b=True) + Tensor(PADDING) + Tensor(CAUSAL)
+    return F.matmul(F.softmax(scores, axis=-1), v)
+
+
+def seen(q, k, v):
+    scores = F.where(Tensor(~HIDDEN), F.matmul(q, k, transpose_b=True) * 0.25, F.full((), -1e9))
+    return F.matmul(F.softmax(scores, axis=-1), v)
+
+
+def hidden(q, k, v):
+    scores = F.where(Tensor(HIDDEN), F.full((), -1e9), F.matmul(q, k, transpose_b=True) * 0.25)
+    return F.matmul(F.softmax(scores, axis=-1), v)
+
+
+def dropped(q, k, v):
+    return F.matmul(F.dropout(F.softmax(F.matmul(q, k, transpose_b=True) * 0.25, axis=-1), 0.3), v)
+
+
+def three_axes(q, k, v):
+    q, k, v = (x.reshape(N * H, L, D) for x in (q, k, v))
+    return F.matmul(F.softmax(F.matmul(q, k, transpose_b=True) * 0.25, axis=-1), v)
+
+
+def two_axes(q, k, v):
+    return F.matmul(F.softmax(F.matmul(q[0, 0], k[0, 0], transpose_b=True) * 0.25, axis=-1), v[0, 0])
+
+
+def itself(q, k, v):
+    return plain(q, q, q) + k + v
+
+
+FOUR, THREE = (N, H, L, D), (N, L, H * D)
+FOUND = {
+    plain: FOUR, scaled: FOUR, as_often_written: THREE, two_masks: FOUR, seen: FOUR, hidden: FOUR, dropped: FOUR,
+    three_axes: FOUR, two_axes: FOUR, itself: FOUR,
+}  # fmt: skip
+
+
+def returns_weights(q, k, v):
+    p = F.softmax(F.matmul(q, k, transpose_b=True) * 0.25, axis=-1)
+    return F.matmul(p, v) + p.mean()
+
+
+def keeps_weights(q, k, v):
+    return F.matmul(keep(F.softmax(F.matmul(q, k, transpose_b=True) * 0.25, axis=-1)), v)
+
+
+def over_queries(q, k, v):
+    return F.matmul(F.softmax(F.matmul(q, k, transpose_b=True) * 0.25, axis=2), v)
+
+
+def scaled_after_the_mask(q, k, v):
+    return F.matmul(F.softmax((F.matmul(q, k, transpose_b=True) + Tensor(PADDING)) * 0.25, axis=-1), v)
+
+
+def broadcast_values(q, k, v):
+    return F.matmul(F.softmax(F.matmul(q, k, transpose_b=True) * 0.25, axis=-1), v[0, 0])
+
+
+def turned_values(q, k, v):
+    return F.matmul(F.softmax(F.matmul(q, k, transpose_b=True) * 0.25, axis=-1), v + 0, transpose_b=False, transpose_a=True)
+
+
+def by_a_tensor(q, k, v):
+    return F.matmul(F.softmax(F.matmul(q, k, transpose_b=True) * v[:, :, :, :1].mean(), axis=-1), v)
+
+
+LEFT = [returns_weights, keeps_weights, over_queries, scaled_after_the_mask, broadcast_values, turned_values, by_a_tensor]
+
+
+def ops_of(traced):
+    return [step.split()[1] for step in traced.memory_plan().steps]
+
+
+def step_of(function, tensors, wanted=(True, True, True)):
+    gm = GradManager().attach([x for x, is_wanted in zip(tensors, wanted, strict=True) if is_wanted])
+
+    def step():
+        with gm:
+            y = function(*tensors)
+            gm.backward((y * y).sum())
+        return (y, *(x.grad for x in tensors if x.grad is not None))
+
+    return step
+
+
+def run(function, inputs, wrap, **options):
+    """Results of a second call, and the ops of the plan."""
+    tensors = [mge.Parameter(x) for x in inputs]
+    mge.random.seed(9)
+    step = wrap(step_of(function, tensors, **options))
+    for _ in range(2):
+        found = [x.numpy() for x in step()]
+        for x in tensors:
+            x.grad = None
+    return found, ops_of(step) if isinstance(step, trace) else []
+
+
+def level_3(function):
+    return trace(symbolic=True, opt_level=3)(function)
+
+
+@pytest.mark.parametrize("function", FOUND, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("wanted", [(True, True, True), (True, False, False), (False, True, False), (False, False, True)], ids=str)
+def test_training_steps(function, wanted):
+    inputs = [normal(*FOUND[function]) for _ in range(3)]
+    found, steps = run(function, inputs, level_3, wanted=wanted)
+    want, _ = run(function, inputs, lambda f: f, wanted=wanted)
+    assert "attention" in steps and "softmax" not in steps
+    for got, plain_ in zip(found, want, strict=True):
+        np.testing.assert_allclose(got, plain_, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("function", FOUND, ids=lambda f: f.__name__)
+def test_inference(function):
+    tensors = [Tensor(normal(*FOUND[function])) for _ in range(3)]
+    traced = trace(symbolic=True, opt_level=3)(function)
+    mge.random.seed(9)
+    got = traced(*tensors).numpy()
+    mge.random.seed(9)
+    np.testing.assert_allclose(got, function(*tensors).numpy(), rtol=2e-4, atol=2e-5)
+    assert "attention" in ops_of(traced)
+    assert "attend" in str(traced.explain())
+
+
+@pytest.mark.parametrize("function", LEFT, ids=lambda f: f.__name__)
+def test_what_is_no_attention_stays(function):
+    inputs = [normal(*FOUR) for _ in range(3)]
+    found, steps = run(function, inputs, level_3)
+    want, _ = run(function, inputs, lambda f: f)
+    assert "attention" not in steps
+    for got, plain_ in zip(found, want, strict=True):
+        np.testing.assert_allclose(got, plain_, rtol=2e-4, atol=2e-5)
+
+
+def test_a_mask_that_is_trained_keeps_the_scores():
+    mask = mge.Parameter(normal(1, 1, L, L))
+    inputs = [normal(*FOUR) for _ in range(3)]
+
+    def masked(q, k, v):
+        return F.matmul(F.softmax(F.matmul(q, k, transpose_b=True) * 0.25 + mask, axis=-1), v)
+
+    q, k, v = map(Tensor, inputs)
+    gm = GradManager().attach([mask])
+
+    @trace(symbolic=True, opt_level=3)
+    def step():
+        with gm:
+            gm.backward((masked(q, k, v) ** 2).sum())
+        return mask.grad
+
+    assert step().shape == mask.shape
+    assert "attention" not in ops_of(step)
+
+
+def test_exact_numerics_and_lower_levels_leave_the_parts():
+    inputs = [normal(*FOUR) for _ in range(3)]
+    for options in ({"opt_level": 2}, {"opt_level": 3, "numerics": "exact"}):
+        found, steps = run(plain, inputs, trace(symbolic=True, **options))
+        want, _ = run(plain, inputs, lambda f: f)
+        assert "attention" not in steps
+        for got, same in zip(found, want, strict=True):
+            assert np.array_equal(got, same)
+
+
+def test_memory_of_a_training_step_grows_with_the_length_alone():
+    tensors = [mge.Parameter(normal(1, 4, 2048, 16)) for _ in range(3)]
+    step = level_3(step_of(dropped, tensors))
+    step()
+    assert step.memory_plan().arena_bytes < 8 << 20  # the scores have 64 MiB
