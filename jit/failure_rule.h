@@ -11,8 +11,8 @@
 
 #include <optional>
 
+#include "jit/subgraph.h"
 #include "runtime/core/device.h"
-#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 
@@ -30,7 +30,7 @@ public:
     std::optional<size_t> keeps_inputs_until(size_t count, const NodeOf& node_of) const {
         if (guards_updates_) return {};
         for (size_t step = count; step-- > 0;)
-            if (const auto* op = node_of(step).op; op && runtime::may_fail(*op)) return step;
+            if (may_fail(node_of(step))) return step;
         return {};
     }
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "jit/graph.h"
+#include "jit/subgraph.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/error.h"
 #include "runtime/host/unknown_name.h"
@@ -49,6 +50,28 @@ std::string list_text(std::span<const int64_t> list) {
     return text + "]";
 }
 
+// Lines that belong to the node above them: its kernel, its graphs.
+constexpr std::string_view kBlock = "  | ";
+
+void print_block(std::string_view lines, std::string& text) {
+    for (size_t from = 0; from < lines.size();) {
+        const size_t end = std::min(lines.find('\n', from), lines.size());
+        text += cat(kBlock, lines.substr(from, end - from), "\n");
+        from = end + 1;
+    }
+}
+
+void print_attrs(const Node& node, std::string& text) {
+    text += " {";
+    for (size_t i = 0; i < node.attrs.size(); ++i) {
+        const runtime::AttrSpec& spec = node.op->attrs[i];
+        const bool is_graph = spec.kind == runtime::AttrKind::graph;
+        text += cat(i ? ", " : "", spec.name, "=",
+                    is_graph ? "graph" : runtime::to_string(node.attrs[i]));
+    }
+    text += "}";
+}
+
 void print_node(const Graph& graph, const Node& node, std::string& text) {
     for (size_t i = 0; i < node.outputs.size(); ++i)
         text +=
@@ -61,13 +84,7 @@ void print_node(const Graph& graph, const Node& node, std::string& text) {
         case NodeKind::fused: text += "fused"; break;
     }
     for (ValueId input : node.inputs) text += cat(" %", at(input));
-    if (node.kind == NodeKind::op && !node.attrs.empty()) {
-        text += " {";
-        for (size_t i = 0; i < node.attrs.size(); ++i)
-            text +=
-                cat(i ? ", " : "", node.op->attrs[i].name, "=", runtime::to_string(node.attrs[i]));
-        text += "}";
-    }
+    if (node.kind == NodeKind::op && !node.attrs.empty()) print_attrs(node, text);
     if (node.kind == NodeKind::fused) {
         text += " {ops=";
         for (size_t i = 0; i < node.ops.size(); ++i) text += (i ? "," : "") + node.ops[i];
@@ -78,14 +95,8 @@ void print_node(const Graph& graph, const Node& node, std::string& text) {
     }
     if (!node.where.empty()) text += "  # " + node.where;
     text += "\n";
-    if (node.kind == NodeKind::fused) {
-        const std::string kernel = codegen::print(node.kernel->kernel);
-        for (size_t from = 0; from < kernel.size();) {
-            const size_t end = std::min(kernel.find('\n', from), kernel.size());
-            text += "  | " + kernel.substr(from, end - from) + "\n";
-            from = end + 1;
-        }
-    }
+    if (node.kind == NodeKind::fused) print_block(codegen::print(node.kernel->kernel), text);
+    for (const std::string& graph_text : graph_texts(node)) print_block(graph_text, text);
 }
 
 // A cursor over one line. Every failure is a UserError that names the line.
@@ -172,7 +183,9 @@ private:
 
 class Parser {
 public:
-    explicit Parser(std::string_view text, bool is_plain) : is_plain_(is_plain) {
+    // Nested graphs lie `depth` deep in others; they hold small constants where they are plain.
+    Parser(std::string_view text, bool is_plain, int depth = 0)
+        : is_plain_(is_plain), depth_(depth) {
         for (size_t from = 0; from < text.size();) {
             const size_t end = std::min(text.find('\n', from), text.size());
             lines_.push_back(text.substr(from, end - from));
@@ -217,15 +230,16 @@ private:
         } while (reader.accept(","));
         reader.expect("=");
         const std::string op(reader.word());
-        if (is_plain_ && (op == "const" || op == "fused"))
+        const bool is_small = depth_ > 0 && types[0].numel() <= kLargestNumbers;
+        if (is_plain_ && ((op == "const" && !is_small) || op == "fused"))
             reader.fail(cat("'", op, "' may not stand here"));
         std::vector<ValueId> outputs;
         if (op == "input")
             outputs = {graph_.add_input(types[0], static_cast<int>(reader.integer()))};
         else if (op == "const") outputs = {graph_.add_constant(constant(reader, types[0]))};
         else
-            outputs =
-                graph_.add(op == "fused" ? fused(reader, line) : application(reader, op), types);
+            outputs = graph_.add(
+                op == "fused" ? fused(reader, line) : application(reader, op, line), types);
         if (!reader.done()) reader.fail("unexpected text at the end");
         for (size_t i = 0; i < names.size(); ++i)
             if (!names_.emplace(names[i], outputs.at(i)).second)
@@ -267,7 +281,25 @@ private:
         return result;
     }
 
-    Node application(LineReader& reader, const std::string& name) {
+    // The lines of the block below `line`, up to `last` or to its end; `line` is their last one
+    // then.
+    std::string block(size_t& line, std::string_view last = "return") {
+        std::string text;
+        while (line + 1 < lines_.size() && lines_[line + 1].starts_with(kBlock)) {
+            const std::string_view inner = lines_[++line].substr(kBlock.size());
+            text.append(inner).append("\n");
+            if (!last.empty() && inner.starts_with(last)) break;
+        }
+        return text;
+    }
+
+    std::string subgraph(const LineReader& reader, size_t& line) {
+        constexpr int kDeepest = 16;
+        if (depth_ == kDeepest) reader.fail(cat("its graphs lie more than ", kDeepest, " deep"));
+        return print(Parser(block(line), is_plain_, depth_ + 1).run());
+    }
+
+    Node application(LineReader& reader, const std::string& name, size_t& line) {
         const OpDef* op = runtime::find_op_or_null(name);
         if (!op)
             reader.fail(cat("there is no op named '", name, "'"), runtime::how_to_get_op(name));
@@ -281,6 +313,10 @@ private:
                 case runtime::AttrKind::real: node.attrs.emplace_back(reader.real()); break;
                 case runtime::AttrKind::integers: node.attrs.emplace_back(reader.integers()); break;
                 case runtime::AttrKind::text: node.attrs.emplace_back(reader.quoted()); break;
+                case runtime::AttrKind::graph:
+                    reader.expect("graph");
+                    node.attrs.emplace_back(subgraph(reader, line));
+                    break;
             }
         }
         if (!op->attrs.empty()) reader.expect("}");
@@ -308,15 +344,13 @@ private:
             node.more_launches.push_back(launch(reader));
         }
         reader.expect("}");
-        std::string text;
-        for (; line + 1 < lines_.size() && lines_[line + 1].substr(0, 4) == "  | "; ++line)
-            text += std::string(lines_[line + 1].substr(4)) + "\n";
-        kernel->kernel = codegen::parse_kernel(text);
+        kernel->kernel = codegen::parse_kernel(block(line, ""));
         node.kernel = std::move(kernel);
         return node;
     }
 
     const bool is_plain_;  // inputs and ops only
+    const int depth_;
     std::vector<std::string_view> lines_;
     std::unordered_map<std::string, ValueId> names_;
     Graph graph_;

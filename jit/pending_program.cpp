@@ -4,6 +4,7 @@
 
 #include "codegen/disk_cache.h"
 #include "jit/pipeline.h"
+#include "jit/subgraph.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
 
@@ -35,15 +36,26 @@ void PendingProgram::run_passes() {
     while (!fits(graph_, ladder_, lowering_) && !ladder_.is_exhausted());
     requests_.clear();
     requests_of_node_.clear();
+    for (const Node& node : graph_.nodes())
+        if (node.kind == NodeKind::fused) request_kernels(node);
+    for (const Node& node : graph_.nodes())
+        for (const std::string& text : graph_texts(node)) request_kernels(*subgraph(text));
+}
+
+void PendingProgram::request_kernels(const Node& fused) {
     const codegen::CodeTarget target = passes_.device->target();
-    for (const Node& node : graph_.nodes()) {
-        if (node.kind != NodeKind::fused) continue;
-        std::vector<codegen::LaunchShape> launches = launches_of(node);
-        if (!target.is_gpu()) launches.resize(1);  // the code serves all
-        for (codegen::LaunchShape& launch : launches)
-            requests_.push_back(codegen::KernelService::instance().request(
-                {node.kernel->kernel, target, std::move(launch)}, passes_.backend));
-        requests_of_node_.push_back(launches.size());
+    std::vector<codegen::LaunchShape> launches = launches_of(fused);
+    if (!target.is_gpu()) launches.resize(1);  // the code serves all
+    for (codegen::LaunchShape& launch : launches)
+        requests_.push_back(codegen::KernelService::instance().request(
+            {fused.kernel->kernel, target, std::move(launch)}, passes_.backend));
+    requests_of_node_.push_back(launches.size());
+}
+
+void PendingProgram::request_kernels(const Graph& held) {
+    for (const Node& node : held.nodes()) {
+        if (node.kind == NodeKind::fused) request_kernels(node);
+        for (const std::string& text : graph_texts(node)) request_kernels(*subgraph(text));
     }
 }
 

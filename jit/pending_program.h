@@ -36,6 +36,8 @@ public:
 
 private:
     void run_passes();
+    void request_kernels(const Node& fused);
+    void request_kernels(const Graph& held);  // by an op
     bool has_kernels() const { return passes_.opt_level >= 3 || passes_.fuse; }
     bool fits(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const;
     std::shared_ptr<Program> lower(const Graph& graph, PlanLadder& ladder,
@@ -51,7 +53,9 @@ private:
     LoweringOptions lowering_;
     Clock::time_point deadline_;
     Graph graph_;
-    codegen::KernelRequests requests_;  // for each fused node, in order; on a GPU for each launch
+    // For each fused node, in order, then for those of graphs that ops hold; on a GPU for each
+    // launch.
+    codegen::KernelRequests requests_;
     std::vector<size_t> requests_of_node_;
     std::set<std::string> refused_;  // printed kernels that cannot be had
     int rounds_ = 0;

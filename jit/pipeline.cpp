@@ -38,6 +38,8 @@ constexpr Pass kPipeline[] = {
      "before rematerialize, to which what was fetched is a value like others"},
     {"rematerialize", 0, rematerialize, true, false,
      "after dedup, which would join again what is computed twice; before expand: an op is kept or not as a whole"},
+    {"optimize_subgraphs", 1, optimize_subgraphs, true, false,
+     "after rematerialize: each plan asks for kernels of its own; which they hold is for no later pass"},
     {"join_slices", 3, plain<join_slices>, false, false,
      "after dedup: the zeros are one node; before fuse, which would take the sums"},
     {"expand", 3, expand, false, true,

@@ -1,8 +1,11 @@
 #include "jit/prepared_graph.h"
 
+#include <algorithm>
+
 #include "codegen/checked_kernel.h"
 #include "codegen/kernel_device.h"
 #include "jit/host_copy.h"
+#include "jit/subgraph.h"
 #include "runtime/eager/prepared_ops.h"
 #include "runtime/ops/ordered.h"
 
@@ -52,6 +55,7 @@ public:
                 entry.executable = runtime::PreparedOps::instance().executable(
                     {*node.op, node.attrs, made_.graph.types(node.inputs)},
                     made_.graph.types(node.outputs), made_.graph.device());
+            if (runs_) list_held_kernels(node, node.where);
             made_.nodes.push_back(std::move(entry));
         }
         return std::move(made_);
@@ -77,6 +81,22 @@ private:
         if (check_) check_against_interpreter(entry, node, made_.graph);
     }
 
+    // Those of graphs that the op holds, which its executable asks for.
+    void list_held_kernels(const Node& node, const std::string& where) {
+        for (const std::string& text : graph_texts(node)) {
+            const auto graph = subgraph(text);
+            for (const Node& held : graph->nodes()) {
+                list_held_kernels(held, where);
+                if (held.kind != NodeKind::fused) continue;
+                const auto request = codegen::KernelService::instance().request(
+                    {held.kernel->kernel, made_.graph.device().target(), held.kernel->launch});
+                if (request->is_done() && request->compiled())
+                    made_.kernels.push_back(
+                        {request->compiled(), held.ops, where, bytes_moved(*graph, held)});
+            }
+        }
+    }
+
     PreparedGraph made_;
     const std::optional<Kernels>& kernels_;
     size_t fused_ = 0;
@@ -91,6 +111,12 @@ PreparedGraph prepare(Graph graph, const std::optional<Kernels>& kernels, bool c
 
 PreparedGraph prepare_to_plan(Graph graph, const std::optional<Kernels>& kernels) {
     return Preparation(std::move(graph), kernels, false, false).run();
+}
+
+bool waits_for_values(const PreparedGraph& prepared) {
+    return std::ranges::any_of(prepared.nodes, [](const PreparedNode& node) {
+        return node.executable && node.executable->waits_for_values();
+    });
 }
 
 const std::string& name_of(const Node& node) {

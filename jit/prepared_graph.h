@@ -45,6 +45,8 @@ PreparedGraph prepare(Graph graph, const std::optional<Kernels>& kernels, bool c
 // Ready to be planned, not to be run: kernels that are not given are not asked for.
 PreparedGraph prepare_to_plan(Graph graph, const std::optional<Kernels>& kernels);
 
+bool waits_for_values(const PreparedGraph& prepared);  // does an executable of it?
+
 // "relu", or the last op of a kernel.
 const std::string& name_of(const Node& node);
 size_t bytes_moved(const Graph& graph, const Node& node);  // read and written by one run

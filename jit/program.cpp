@@ -46,7 +46,7 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
             options.replaces[k] >= 0 && from == ProgramLayout::Output::From::result)
             survives_[index] = true;
     if (is_profiled_) start_profile();
-    is_repeated_ = !is_profiled_ && !layout_.has_transfers;
+    is_repeated_ = !is_profiled_ && !layout_.has_transfers && !waits_for_values(prepared_);
     past_.resize(layout_.has_transfers ? layout_.steps.size() : 0);
 }
 

@@ -19,8 +19,6 @@ namespace {
 
 using runtime::Executable;
 
-constexpr size_t kAlign = 64;
-
 // The planner's problem: values, then one workspace value for each step that needs one.
 class ScheduleBuilder {
 public:
@@ -100,11 +98,10 @@ public:
             }
     }
 
-    // Kernels expect operands where an allocator would have put them.
     static void add_parts(const Executable& executable, memory::Step& step) {
         for (size_t in = 0; in < step.reads.size(); ++in) {
             const std::optional<Executable::Part> part = executable.part(static_cast<int>(in));
-            if (!part || part->offset % kAlign != 0) continue;
+            if (!part || part->offset % kOperandAlign != 0) continue;
             const memory::AliasKind kind =
                 part->of_output ? memory::AliasKind::kPart : memory::AliasKind::kSlice;
             step.aliases.push_back({.output = step.writes[0],

@@ -10,6 +10,9 @@
 
 namespace megjit::jit {
 
+// Kernels expect operands where an allocator would have put them.
+constexpr size_t kOperandAlign = 64;
+
 // What memory/ decided about the values of a prepared graph.
 struct BufferPlan {
     memory::Schedule schedule;  // a step for each prepared node

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "jit/body_recorder.h"
 #include "runtime/core/random.h"
 #include "runtime/core/rematerializer.h"
 #include "runtime/host/error.h"
@@ -57,6 +58,7 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     if (is_placeholder(*tensor)) return tensor->trace.value;
     if (auto found = outside_ids_.find(tensor->id()); found != outside_ids_.end())
         return found->second;
+    if (tensor->trace.is_of_body()) BodyRecorder::refuse_leak(*tensor, where_());
     Record& rec = record();
     const auto id = static_cast<RecordId>(rec.values.size());
     RecordedValue value{.type = tensor->type(), .device = &tensor->device()};
@@ -251,7 +253,7 @@ void Recorder::on_read(Tensor& tensor) {
                          " tensor is read inside a function traced with symbolic=True"),
              .why = "with symbolic=True tensors are placeholders: nothing has been computed yet",
              .fix =
-                 "use symbolic=False, put this code under exclude_from_trace(), or return the tensor and read it outside",
+                 "write F.cond for an if on it, F.while_loop for a while; or use symbolic=False, put this code under exclude_from_trace(), or return the tensor and read it outside",
              .at = where_()},
             runtime::ErrorKind::value);
     }

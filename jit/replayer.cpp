@@ -106,6 +106,9 @@ Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, co
     if (how == Fit::other_count)
         return {kOtherOp, cat("op ", op.name, " has ", inputs.size(), " inputs, not ",
                               recorded.inputs.size(), at)};
+    if (how == Fit::other_attribute && op.attrs[i].kind == runtime::AttrKind::graph)
+        return {kOtherOp,
+                cat("the ", op.attrs[i].name, " of op ", op.name, " does something else", at)};
     if (how == Fit::other_attribute)
         return {kOtherOp,
                 cat("op ", op.name, " has ", op.attrs[i].name, " = ", runtime::to_string(attrs[i]),

@@ -225,7 +225,7 @@ std::shared_ptr<const Executable> CpuDevice::prepare(const OpCall& call,
     }
     if (const Prepare prepare = kernel_of(call.op.name).prepare)
         if (auto executable = prepare(call, outputs)) return executable;
-    if (expand_ && call.op.expand)
+    if (expand_)
         if (auto executable = expand_(*this, call)) return executable;
     user_error({.what = cat(call.op.name, ": the CPU has no kernel for ", to_string(call.inputs)),
                 .fix = "cast the inputs to float32"},

@@ -103,7 +103,7 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
         if (auto executable = found->second(*this, call, outputs)) return executable;
     if (auto bound = codegen::kernel_of(call, outputs))
         return generated_kernel(*gpu_, bound->kernel, {bound->launch}, true);
-    const auto expanded = [&] { return call.op.expand ? services_.expand(*this, call) : nullptr; };
+    const auto expanded = [&] { return services_.expand(*this, call); };
     const bool is_product = call.op.epilogue || call.op.has_gpu_product;
     if (!is_product)
         if (auto executable = expanded()) return executable;

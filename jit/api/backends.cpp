@@ -20,6 +20,7 @@
 #endif
 #include "codegen/compiler.h"
 #include "jit/op_program.h"
+#include "jit/ops/control_flow.h"
 #include "memory/caching_allocator.h"
 #include "memory/dtr.h"
 #include "runtime/core/rematerializer.h"
@@ -69,6 +70,7 @@ void register_compilers([[maybe_unused]] const std::filesystem::path& plugins) {
 void start(const std::filesystem::path& plugins) {
     runtime::isa();  // before anything is made: an older CPU and a wrong MEGJIT_ISA stop here
     runtime::register_all_ops();
+    jit::register_control_flow_ops();
     register_devices();
     std::atexit([] {  // no stream works while the process takes itself down
         for (runtime::Device* device : runtime::all_devices())

@@ -69,8 +69,8 @@ private:
         for (size_t id = 0; id < nodes.size(); ++id)
             if (nodes[id].op && runtime::is_ordered(*nodes[id].op)) last_exchange = id;
         for (size_t id = 0; id < nodes.size(); ++id)
-            if (id == last_exchange || (nodes[id].op && nodes[id].op->checks_values &&
-                                        std::ranges::none_of(checks_, [&](size_t before) {
+            if (id == last_exchange ||
+                (checks_values(nodes[id]) && std::ranges::none_of(checks_, [&](size_t before) {
                 return checks_the_same(graph_, nodes[before], nodes[id]);
             })))
                 checks_.push_back(id);

@@ -120,6 +120,9 @@ Graph join_slices(Graph graph);
 // Joins kernels that are equal and independent into one step with several launches.
 Graph batch(Graph graph);
 
+// The same passes for the graphs that ops hold (jit/subgraph.h).
+Graph optimize_subgraphs(Graph graph, const PipelineOptions& options);
+
 // Writes ops that are made of simpler ones (softmax, layer norm, ...) as those, so that kernels can
 // hold them together with their neighbours.
 Graph expand(Graph graph, const PipelineOptions& options = {});

@@ -95,7 +95,7 @@ private:
     }
 
     void add_step(const Node& node) {
-        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !node.op->checks_values &&
+        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !checks_values(node) &&
                                              !runtime::is_ordered(*node.op),
                                .region = region_of(node)};
         for (ValueId input : node.inputs)

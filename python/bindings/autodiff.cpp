@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "jit/body_recorder.h"
 #include "jit/session.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
@@ -98,6 +99,8 @@ private:
 };
 
 nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callable backward) {
+    if (const jit::BodyRecorder* body = jit::BodyRecorder::running())
+        body->refuse_custom_gradient();
     const Tensors inputs = values_of(input_list);
     Tensors outputs;
     for (const TensorRef& output : values_of(output_list)) {

@@ -85,6 +85,7 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
             source = {.from = SlotSource::From::generator,
                       .generator = generator,
                       .device = &tensor->device()};
+            if (tensor->shape().rank() == 2) source.keys = tensor->shape()[0];
         } else if (auto getter = getters_.find(tensor->id()); getter != getters_.end()) {
             source = {.from = SlotSource::From::getter, .object = getter->second};
         } else if (auto handle = handles_.find(tensor->id());

@@ -27,6 +27,7 @@ struct SlotSource {
     nb::object object = {};  // handle: a Tensor; grad: the Tensor whose .grad it is; getter: a
                              // callable that gives a Tensor
     runtime::RandomState* generator = nullptr;  // gives a key, on `device`
+    std::optional<int64_t> keys = {};  // or so many
     runtime::Device* device = nullptr;
     TensorRef constant = {};
 };

@@ -188,7 +188,8 @@ void DirectCall::bind_others(Tensors& bound, const Tensors& arguments) const {
         const SlotSource& source = sources_[slot];
         if (source.from == SlotSource::From::argument) bound[slot] = arguments[source.argument];
         if (source.from == SlotSource::From::generator)
-            bound[slot] = source.generator->key(source.device);
+            bound[slot] = source.keys ? source.generator->keys(*source.keys, source.device)
+                                      : source.generator->key(source.device);
         if (source.from == SlotSource::From::constant) bound[slot] = source.constant;
     }
 }

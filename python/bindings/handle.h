@@ -108,6 +108,7 @@ void bind_ops(nb::module_& m);
 void bind_library_ops(nb::module_& m);
 void bind_autodiff(nb::module_& m);
 void bind_trace(nb::module_& m);
+void bind_control_flow(nb::module_& m);
 void bind_model(nb::module_& m);
 void bind_network(nb::module_& m);
 void bind_kernels(nb::module_& m);

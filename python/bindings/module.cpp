@@ -133,6 +133,7 @@ NB_MODULE(_core, m) {
     bind_ops(m);
     bind_library_ops(m);
     bind_autodiff(m);
+    bind_control_flow(m);
     bind_model(m);
     bind_network(m);
     bind_trace(m);

@@ -61,6 +61,7 @@ Attr attr_from(PyObject* object, const AttrSpec& spec) {
                     integer_from(nb::steal(PySequence_GetItem(sequence.ptr(), i)).ptr()));
             return list;
         }
+        case AttrKind::graph:
         case AttrKind::text: {
             if (PyUnicode_Check(object)) return nb::cast<std::string>(nb::handle(object));
             return std::string(info(dtype_from(nb::handle(object))).name);
@@ -195,7 +196,8 @@ std::string_view python_type(AttrKind kind) {
         case AttrKind::integer: return "int";
         case AttrKind::real: return "float";
         case AttrKind::integers: return "ints";
-        case AttrKind::text: return "str";
+        case AttrKind::text:
+        case AttrKind::graph: return "str";
     }
     throw runtime::InternalError("unknown attribute kind");
 }

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "jit/body_recorder.h"
 #include "jit/failure_rule.h"
 #include "python/bindings/loan.h"
 
@@ -184,7 +185,8 @@ void TracedCall::abort() {
 
 void rebind(PyObject* tensor, TensorRef value) {
     Handle& handle = handle_of(tensor);
-    handle.value();  // not beside a program that rebinds it, too
+    const TensorRef& old = handle.value();  // not beside a program that rebinds it, too
+    if (const auto* body = jit::BodyRecorder::running()) body->refuse_update_of(*old);
     if (TracedCall* call = TracedCall::running()) call->rebound.note(tensor, call->session());
     handle.set(std::move(value));
     if (Capture* capture = Capture::current()) capture->note_rebound(tensor);

@@ -296,6 +296,33 @@ class RandomState:
 
 def default_random_state() -> RandomState: ...
 
+class BodyRecorder:
+    """
+    Records the operations of this thread into a graph from its making until finish().
+    """
+
+    def __init__(self, what: str) -> None: ...
+
+    def input(self, like: Tensor) -> _Tensor:
+        """A placeholder of its type."""
+
+    def element(self, of: Tensor) -> _Tensor:
+        """A placeholder of the type of one element along its first axis."""
+
+    def finish(self, outputs: list[_Tensor]) -> None: ...
+
+    def abort(self) -> None:
+        """After an error: who traced before goes on."""
+
+def user_line() -> str:
+    """"train.py:41 in forward": the innermost line outside of this package."""
+
+def scan(body: BodyRecorder, carry: list[_Tensor], slices: list[_Tensor], trips: int, reverse: bool) -> list[_Tensor]: ...
+
+def while_loop(condition: BodyRecorder, body: BodyRecorder, carry: list[_Tensor]) -> list[_Tensor]: ...
+
+def cond(predicate: Tensor, if_true: BodyRecorder, if_false: BodyRecorder) -> list[_Tensor]: ...
+
 class Version:
     """One record of a traced function."""
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from . import functional as F
 from .core._sizes import to_bytes
+from .core._tree import flatten, unflatten
 from .jit.plan_text import plan_text
 from .jit.report import MemoryPlan
-from .jit.tracing import _flatten, _unflatten, trace
+from .jit.tracing import trace
 from .tensor import Tensor
 
 _Types = Sequence[tuple[Any, Any]]  # shapes and dtypes
@@ -50,12 +51,12 @@ class CallPlanner:
             self._left = self._repeats
             plan, result, note = self._plan(function, args, kwargs)
             found: list[Tensor] = []
-            tree = _flatten(result, found)
+            tree = flatten(result, found)
             self._results[key] = tree, [(tuple(tensor.shape), tensor.dtype) for tensor in found]
             types = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in key[1])
             self._report(f"{function._name_and_line()}: {types}{note}", plan)
         tree, leaf_types = self._results[key]
-        return _unflatten(tree, (F.zeros(shape, dtype=dtype) for shape, dtype in leaf_types))
+        return unflatten(tree, (F.zeros(shape, dtype=dtype) for shape, dtype in leaf_types))
 
     def _plan(self, function: trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[MemoryPlan, Any, str]:
         """The plan of a call, its result, and what else is to be said of it."""

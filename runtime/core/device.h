@@ -34,6 +34,8 @@ public:
         (void)in;
         return false;
     }
+    // Does enqueue() wait for values of the device, to know what to queue?
+    virtual bool waits_for_values() const { return false; }
     // For the plan: what a reader could expect of it that this kernel does not do, and why not.
     virtual std::string_view remark() const { return {}; }
     // Where input `in` and output 0 are one block of the same bytes: the input in the output
@@ -49,8 +51,8 @@ public:
 };
 
 class Device;
-// An op as a program of the simpler ops that it is made of; null where it is of none. jit/ makes
-// it.
+// An op as a program of the simpler ops that it is made of (OpDef::expand), or of the graphs that
+// it holds; null where there are none. jit/ makes it.
 using ExpandOp = std::shared_ptr<const Executable> (*)(Device&, const OpCall&);
 
 // About how fast a device is, for plans: operations, bytes of its memory, and bytes to and from the

@@ -226,6 +226,7 @@ Attrs generic_attrs(const OpDef& op) {
             case AttrKind::integer: attrs.emplace_back(int64_t{3}); break;
             case AttrKind::integers: attrs.emplace_back(std::vector<int64_t>{}); break;
             case AttrKind::text: attrs.emplace_back(std::string("float32")); break;
+            case AttrKind::graph: throw InternalError(cat(op.name, " is no expression"));
         }
     }
     return attrs;

@@ -18,9 +18,10 @@
 
 namespace megjit::runtime {
 
-// Attributes are static: part of the op, never computed. Booleans are ints, dtypes are their names.
+// Attributes are static: part of the op, never computed. Booleans are ints, dtypes are their names,
+// graphs their text (jit/subgraph.h).
 using Attr = std::variant<int64_t, double, std::vector<int64_t>, std::string>;
-enum class AttrKind : uint8_t { integer, real, integers, text };
+enum class AttrKind : uint8_t { integer, real, integers, text, graph };
 
 struct AttrSpec {
     std::string_view name;

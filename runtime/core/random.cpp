@@ -1,5 +1,7 @@
 #include "runtime/core/random.h"
 
+#include <vector>
+
 #include "runtime/core/device.h"
 
 namespace megjit::runtime {
@@ -16,12 +18,18 @@ thread_local Remembered remembered[kRemembered];
 
 }  // namespace
 
-TensorRef RandomState::key(Device* device) {
-    const uint64_t words[2] = {seed_, counter_++};
+TensorRef RandomState::make(const Shape& shape, int64_t count, Device* device) {
+    std::vector<uint64_t> words;
+    for (int64_t i = 0; i < count; ++i) words.insert(words.end(), {seed_, counter_++});
     const TensorRef tensor = tensor_from_host(device ? *device : host_device(),
-                                              {.dtype = DType::i32, .shape = {4}}, words);
+                                              {.dtype = DType::i32, .shape = shape}, words.data());
     remembered[tensor->id() % kRemembered] = {tensor->id(), this};
     return tensor;
+}
+
+TensorRef RandomState::key(Device* device) { return make({4}, 1, device); }
+TensorRef RandomState::keys(int64_t count, Device* device) {
+    return make({count, 4}, count, device);
 }
 
 RandomState& default_random_state() {

@@ -21,8 +21,14 @@ public:
     // int32[4]: seed low, high, counter low, high; then the counter goes up.
     // Null device: the host.
     TensorRef key(Device* device = nullptr);
+    // The next `count` keys as int32[count, 4], for as many trips of a loop.
+    TensorRef keys(int64_t count, Device* device = nullptr);
+    // The last `count` keys were not used: they are the next ones again.
+    void take_back(uint64_t count) { counter_ -= count; }
 
 private:
+    TensorRef make(const Shape& shape, int64_t count, Device* device);
+
     uint64_t seed_ = 0;
     uint64_t counter_ = 0;
 };

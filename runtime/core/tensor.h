@@ -117,12 +117,14 @@ private:
     std::shared_ptr<void> keep_;
 };
 
-// Where a placeholder stands in the record of a running trace, or in a graph that is edited.
+// Where a placeholder stands in the record of a running trace, in a graph that is edited, or in the
+// body of a loop that is recorded.
 struct TraceLink {
-    static constexpr uint64_t kEdited = uint64_t{1} << 63;
+    static constexpr uint64_t kEdited = uint64_t{1} << 63, kBody = uint64_t{1} << 62;
     uint64_t session = 0;  // 0: an ordinary tensor; kEdited + n: the n-th edited graph
     uint32_t value = 0;  // id in that session's record
     bool is_edited() const { return session & kEdited; }
+    bool is_of_body() const { return session & kBody; }
 };
 
 class Tensor : public RefCounted {

@@ -188,23 +188,26 @@ Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
     }
     const PreparedRef prepared = PreparedOps::instance().get(op, attrs, inputs, device);
     const std::vector<Type>& types = prepared->outputs;
-    if (types.size() > 8) throw InternalError(cat(op.name, " has more than 8 results"));
     if (op.is_view) return make_tensor(types[0], copied_to(inputs[0], device)->storage());
 
     Results outputs;
     constexpr size_t kFew = 8;
     void* few_in[kFew];
     void* few_out[kFew];
-    std::vector<void*> many;
-    void** in = few_in;
+    std::vector<void*> many_in, many_out;
+    void **in = few_in, **out = few_out;
     if (inputs.size() > kFew) {
-        many.resize(inputs.size());
-        in = many.data();
+        many_in.resize(inputs.size());
+        in = many_in.data();
+    }
+    if (types.size() > kFew) {
+        many_out.resize(types.size());
+        out = many_out.data();
     }
     for (size_t i = 0; i < inputs.size(); ++i) in[i] = inputs[i]->data();
     for (size_t i = 0; i < types.size(); ++i) {
         outputs.push_back(empty_tensor(device, types[i]));
-        few_out[i] = outputs[i]->data();
+        out[i] = outputs[i]->data();
     }
     const Executable& executable = *prepared->executable;
     Ref<Storage> workspace;
@@ -222,7 +225,7 @@ Results run(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> give
                                              : std::chrono::steady_clock::time_point();
     const auto enqueue = [&] {
         const WithoutHostLock others_run(prepared->takes_a_while);
-        executable.enqueue(stream, in, few_out, workspace ? workspace->data() : nullptr);
+        executable.enqueue(stream, in, out, workspace ? workspace->data() : nullptr);
     };
     if (prepared->is_ordered) [[unlikely]] {
         const std::string where = user_line();

@@ -108,6 +108,12 @@ std::vector<OpDef> logic_ops() {
          .inputs = {"x"},
          .expr = [](const ExprArgs& a) { return a[0]; },
          .access = Access::same},
+        {.name = "stop_gradient",
+         .doc = "x, through which no gradient flows.",
+         .inputs = {"x"},
+         .expr = [](const ExprArgs& a) { return a[0]; },
+         .grad_expr = [](const ExprArgs&, int, Expr, Expr) { return Expr(); },
+         .access = Access::same},
     };
 }
 

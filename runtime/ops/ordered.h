@@ -13,7 +13,4 @@ inline bool is_ordered(const OpDef& op) {
     return !op.inputs.empty() && op.inputs.back().kind == OperandKind::after;
 }
 
-// Running it may fail on its operands' values, or for what other processes do.
-inline bool may_fail(const OpDef& op) { return op.checks_values || is_ordered(op); }
-
 }  // namespace megjit::runtime

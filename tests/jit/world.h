@@ -9,6 +9,7 @@
 #include "codegen/compiler.h"
 #include "jit/graph.h"
 #include "jit/op_program.h"
+#include "jit/ops/control_flow.h"
 #include "memory/caching_allocator.h"
 #include "runtime/core/host_view.h"
 #include "runtime/core/op.h"
@@ -20,6 +21,7 @@ protected:
     static void SetUpTestSuite() {
         static const bool once = [] {
             runtime::register_all_ops();
+            register_control_flow_ops();
             runtime::register_device(std::make_unique<cpu::CpuDevice>(
                 std::make_unique<memory::CachingAllocator>(), &op_program));
             codegen::KernelService::instance().add(std::make_unique<nvrtc::NvrtcCompiler>());

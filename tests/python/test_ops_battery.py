@@ -156,7 +156,7 @@ ELEMENTWISE = [
     binary("bit_xor", np.bitwise_xor, INTS, MORE, ()), unary("bit_not", np.invert, INTS, ()),
     binary("left_shift", np.left_shift, INTS, MORE, ()), binary("right_shift", np.right_shift, INTS, MORE, ()),
     Row("where", np.where, (X > 0, X, Y), grad=(1, 2)),
-    Row("cast", lambda x: x, (X,), {"dtype": "float32"}, (0,)), unary("identity", lambda x: x),
+    Row("cast", lambda x: x, (X,), {"dtype": "float32"}, (0,)), unary("identity", lambda x: x), Row("stop_gradient", lambda x: x, (X,)),
     unary("relu", lambda x: np.maximum(x, 0), smooth=False), unary("relu6", lambda x: np.clip(x, 0, 6), 9 * X, smooth=False),
     unary("sigmoid", sigmoid), unary("hsigmoid", lambda x: np.clip(x + 3, 0, 6) / 6, 5 * X, smooth=False),
     unary("hswish", lambda x: x * np.clip(x + 3, 0, 6) / 6, 5 * X, smooth=False),
@@ -257,6 +257,34 @@ def reduction(op, reference, x=X, **kwargs):
     return Row(op, lambda x: reference(x, axis=1, keepdims=True), (x,), {"axes": (1,), "keepdims": 1}, (0,), **kwargs)
 
 
+# Graphs that ops hold.
+STEP = """%0: f32[2] = input 0
+%1: f32[2] = input 1
+%2: f32[2] = input 2
+%3: f32[2] = mul %0 %2
+%4: f32[2] = add %3 %1
+%5: f32[2] = sigmoid %4
+return %5 %4
+"""
+TANH, EXP = (f"%0: f32[3] = input 0\n%1: f32[3] = {op} %0\nreturn %1\n" for op in ("tanh", "exp"))
+DOUBLE = "%0: f32[3] = input 0\n%1: f32[3] = add %0 %0\nreturn %1\n"
+BELOW_5 = """%0: f32[3] = input 0
+%1: f32[] = reduce_max %0 {axes=[0], keepdims=0}
+%2: f32[] = const 5
+%3: bool[] = less %1 %2
+return %3
+"""
+
+
+def scanned(c, xs, w, step=1):
+    """What a scan of STEP gives."""
+    ys = np.zeros_like(xs)
+    for i in range(len(xs))[::step]:
+        ys[i] = c * w + xs[i]
+        c = sigmoid(ys[i])
+    return c, ys
+
+
 OTHERS = [
     Row("reshape", lambda x: x.reshape(4, 3), (X,), {"shape": (4, 3)}, (0,)),
     Row("broadcast_to", lambda x: np.broadcast_to(x, (2, 3, 4)), (X,), {"shape": (2, 3, 4)}, (0,)),
@@ -328,6 +356,11 @@ OTHERS = [
     Row("rnn", R.rnn, (normal(3, 2, 5), normal(5, 5), normal(2, 5)), {}, (0, 1, 2), smooth=True),
     Row("rnn", lambda *x: R.rnn(*x, lambda p: np.maximum(p, 0), True), (normal(3, 2, 5), normal(5, 5), normal(2, 5)), {"nonlinearity": "relu", "reverse": 1}, (0, 1, 2)),
     Row("rnn_grad", R.rnn_grad, (between(-0.9, 0.9, 3, 2, 5), normal(5, 5), normal(3, 2, 5)), {}, (0, 1, 2), tolerance=1e-5),
+    Row("scan", scanned, (normal(2), normal(3, 2), normal(2, seed=1)), {"body": STEP, "carries": 1, "slices": 1, "trips": 3}, (0, 1, 2), smooth=True),
+    Row("scan", lambda *x: scanned(*x, -1), (normal(2), normal(3, 2), normal(2, seed=1)), {"body": STEP, "carries": 1, "slices": 1, "trips": 3, "reverse": 1}, (1, 0, 2)),
+    Row("cond", lambda p, x: np.tanh(x), (np.bool_(True), normal(3)), {"if_true": TANH, "if_false": EXP}, (1,)),
+    Row("cond", lambda p, x: np.exp(x), (np.bool_(False), normal(3)), {"if_true": TANH, "if_false": EXP}, (1,)),
+    Row("while_loop", lambda x: np.full(3, 8.0), (np.float32([2, 2, 2]),), {"condition": BELOW_5, "body": DOUBLE}),
     Row("lstm", R.lstm, (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {}, (0, 1, 2, 3), smooth=True),
     Row("lstm", lambda *x: R.lstm(*x, True), (normal(3, 2, 20), normal(20, 5), normal(2, 5), normal(2, 5, seed=1)), {"reverse": 1}, (1, 0, 2, 3), smooth=True),
     Row("lstm_grad", lambda *x: R.lstm_grad(*x, True), (between(0.1, 0.9, 3, 2, 20), normal(20, 5), normal(2, 5), normal(3, 2, 5), normal(3, 2, 5, seed=1), normal(3, 2, 5, seed=2)),

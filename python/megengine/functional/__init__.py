@@ -18,6 +18,9 @@ from . import nn as nn
 from . import tensor_cache as tensor_cache
 from . import utils as utils
 from . import vision as vision
+from ._control_flow import cond as cond
+from ._control_flow import scan as scan
+from ._control_flow import while_loop as while_loop
 from .einsum import einsum as einsum
 from .elemwise import *  # noqa: F403
 from .math import *  # noqa: F403

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import types
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from .. import _core
 from .._disk import written_whole
 from .._progress import while_waiting
+from ..core._tree import flatten, unflatten
 from ..core.no_effect import no_effect
 from ..device import get_max_allocated_memory
 from ..tensor import Tensor
@@ -76,57 +75,8 @@ def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
     return bool(np.all(lhs == rhs))
 
 
-_LEAF = object()
 _MOST_TRIALS = 8  # calls with the body, after which "auto" lets it run each time
 _MOST_RECORDINGS = 4  # of without_host=True one after the other, before a warning
-
-
-class _Branch(NamedTuple):
-    """A container of a result: ``make(parts)`` makes one like it."""
-
-    make: Callable[[list[Any]], Any]
-    parts: list[Any]
-
-
-def _parts_of(value: Any) -> tuple[Callable[[list[Any]], Any], Iterable[Any]] | None:
-    """How to make a container of its parts, and these; None for what is not a container."""
-    kind = type(value)
-    if kind in (list, tuple):
-        return kind, value
-    if kind in (dict, OrderedDict):
-        keys = tuple(value)
-        return lambda parts: kind(zip(keys, parts, strict=True)), value.values()
-    if isinstance(value, tuple) and hasattr(kind, "_fields"):
-        return kind._make, value
-    if dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
-        names = tuple(vars(value))
-
-        def make(parts: list[Any]) -> Any:
-            made = object.__new__(kind)
-            vars(made).update(zip(names, parts, strict=True))  # a frozen one has no other way
-            return made
-
-        return make, vars(value).values()
-    return None
-
-
-def _flatten(value: Any, found: list[Tensor]) -> Any:
-    """The shape of a result: tensors are collected and replaced by a mark, all else is kept."""
-    if isinstance(value, Tensor):
-        found.append(value)
-        return _LEAF
-    if (known := _parts_of(value)) is None:
-        return value
-    make, parts = known
-    return _Branch(make, [_flatten(part, found) for part in parts])
-
-
-def _unflatten(tree: Any, tensors: Iterator[Any]) -> Any:
-    if tree is _LEAF:
-        return next(tensors)
-    if type(tree) is _Branch:
-        return tree.make([_unflatten(part, tensors) for part in tree.parts])
-    return tree
 
 
 class trace(ManualSteps, Dumping):
@@ -315,7 +265,7 @@ class trace(ManualSteps, Dumping):
                 else:
                     flat = run(leaves, guards.number)
                 if flat is not None:
-                    return _unflatten(guards.result_tree, iter(flat))
+                    return unflatten(guards.result_tree, iter(flat))
         if self._trials is None:
             return self._capture(args, kwargs, leaves)
         if self._known and guards is None:  # what was decided holds for other shapes, too
@@ -368,7 +318,7 @@ class trace(ManualSteps, Dumping):
                 self._function.begin_capture(leaves)
                 result = self._body(*args, **kwargs)
                 found: list[Tensor] = []
-                guards.result_tree = _flatten(result, found)
+                guards.result_tree = flatten(result, found)
             except BaseException:
                 self._function.abort(leaves)
                 raise

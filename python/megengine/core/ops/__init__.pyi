@@ -135,6 +135,9 @@ def complex(real: object, imag: object, /) -> _Tensor:
 def concat(*xs: object, axis: int) -> _Tensor:
     """Joins tensors along one axis."""
 
+def cond(*operands: object, if_true: str, if_false: str) -> _Tensor:
+    """One of two graphs of the same operands, behind a bool that selects it."""
+
 def conv(x: object, w: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> _Tensor:
     """Convolution (cross-correlation) of x [n, c, spatial...] with w [oc, c / groups, kernel...]; extents round down."""
 
@@ -459,6 +462,9 @@ def round(x: object, /) -> _Tensor:
 def rsqrt(x: object, /) -> _Tensor:
     """1 / sqrt(x)."""
 
+def scan(*operands: object, body: str, carries: int, slices: int, trips: int, reverse: int = 0, keeps: int = 0) -> _Tensor:
+    """(carry, x[i], more) -> (carry, y[i]) for each of `trips` elements; returns the last carry and all y."""
+
 def scatter(x: object, index: object, source: object, /, *, axis: int) -> _Tensor:
     """x with source written at x[index[i, j], j] for axis 0, and so on for others; the last write wins."""
 
@@ -513,6 +519,9 @@ def sqrt(x: object, /) -> _Tensor:
 def square(x: object, /) -> _Tensor:
     """x * x."""
 
+def stop_gradient(x: object, /) -> _Tensor:
+    """x, through which no gradient flows."""
+
 def sub(x: object, y: object, /) -> _Tensor:
     """x - y."""
 
@@ -539,3 +548,6 @@ def trunc(x: object, /) -> _Tensor:
 
 def where(mask: object, x: object, y: object, /) -> _Tensor:
     """x where the mask is true, else y."""
+
+def while_loop(*operands: object, condition: str, body: str) -> _Tensor:
+    """(carry, more) -> carry while the condition of both is true."""

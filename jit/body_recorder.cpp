@@ -1,0 +1,170 @@
+#include "jit/body_recorder.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "jit/passes/passes.h"
+#include "runtime/core/random.h"
+#include "runtime/host/error.h"
+#include "runtime/host/user_line.h"
+#include "runtime/ops/ordered.h"
+
+namespace megjit::jit {
+
+using runtime::cat;
+using runtime::TraceLink;
+
+namespace {
+
+uint64_t next_body_id() {
+    static std::atomic<uint64_t> next{1};
+    return TraceLink::kBody | next++;
+}
+
+// In the graph's text; others are inputs.
+bool is_number(const runtime::Tensor& tensor) {
+    constexpr int64_t kMost = 16;
+    return tensor.is_constant && tensor.has_data() && tensor.type().numel() <= kMost &&
+           tensor.dtype() != runtime::DType::c64;
+}
+
+}  // namespace
+
+BodyRecorder::BodyRecorder(std::string what)
+    : what_(std::move(what)),
+      id_(next_body_id()),
+      first_inside_id_(runtime::make_placeholder({}, runtime::host_device())->id()),
+      outer_(runtime::context().tracer) {
+    const BodyRecorder* around = running();
+    is_differentiated_ = around ? around->is_differentiated_ : !runtime::context().tapes.empty();
+    outer_tapes_ = {runtime::TapeRef(seen_by_)};
+    outer_tapes_.swap(runtime::context().tapes);
+    runtime::context().tracer = this;
+}
+
+void BodyRecorder::leave() {
+    if (!is_running_) return;
+    is_running_ = false;
+    runtime::context().tracer = outer_;
+    runtime::context().tapes = std::move(outer_tapes_);
+}
+
+TensorRef BodyRecorder::placeholder(ValueId value, runtime::Device& device) {
+    TensorRef tensor = runtime::make_placeholder(graph_.type(value), device);
+    tensor->trace = {id_, static_cast<uint32_t>(value)};
+    return tensor;
+}
+
+TensorRef BodyRecorder::add_input(const Type& type, runtime::Device& device) {
+    inputs_.push_back(graph_.add_input(type, static_cast<int>(graph_.value_count())));
+    return placeholder(inputs_.back(), device);
+}
+
+ValueId BodyRecorder::value_of(const TensorRef& tensor) {
+    if (tensor->trace.session == id_) return static_cast<ValueId>(tensor->trace.value);
+    if (const auto found = outside_.find(tensor->id()); found != outside_.end())
+        return found->second;
+    ValueId value{};
+    if (is_number(*tensor)) {
+        value = graph_.add_constant(tensor);
+    } else {
+        Type type = tensor->type();
+        type.layout = runtime::Layout::row_major;  // the op that holds the graph has it copied
+        value = graph_.add_input(type, static_cast<int>(graph_.value_count()));
+        captured_.push_back(tensor);
+    }
+    return outside_[tensor->id()] = value;
+}
+
+runtime::Results BodyRecorder::on_op(const OpDef& op, const Attrs& attrs,
+                                     std::span<const TensorRef> inputs, runtime::Device& device) {
+    if (op.is_data_dependent())
+        runtime::user_error(
+            {.what = cat(what_, ": the shape of ", op.name, "'s result depends on values"),
+             .why = "the body is recorded once, and what runs has static shapes",
+             .fix = "select with F.where or a mask, or do it outside",
+             .at = runtime::user_line()});
+    if (runtime::is_ordered(op))
+        runtime::user_error({.what = cat(what_, " exchanges data with other processes: ", op.name),
+                             .fix = "exchange the results behind the loop",
+                             .at = runtime::user_line()});
+    Node node{.kind = NodeKind::op, .op = &op, .attrs = attrs};
+    for (const TensorRef& input : inputs) node.inputs.push_back(value_of(input));
+    const std::vector<Type> types = graph_.types(node.inputs);
+    const bool is_cut = runtime::context().tapes.empty();  // detach(), pause_tapes
+    runtime::Results results;
+    for (ValueId output : graph_.add(std::move(node), runtime::infer({op, attrs, types}))) {
+        if (is_cut)
+            output = graph_.add({.op = &ops::stop_gradient(), .inputs = {output}},
+                                {&graph_.type(output), 1})[0];
+        results.push_back(placeholder(output, device));
+    }
+    return results;
+}
+
+void BodyRecorder::on_read(runtime::Tensor& tensor) {
+    if (tensor.trace.session != id_) {  // who made it is told
+        if (outer_) outer_->on_read(tensor);
+        return;
+    }
+    runtime::user_error(
+        {.what = cat("the value of a ", to_string(tensor.type()), " tensor is read in ", what_),
+         .why = "it is recorded before anything is computed",
+         .fix = "for an if on it write F.cond or F.where, for a while F.while_loop",
+         .at = runtime::user_line()});
+}
+
+void BodyRecorder::refuse_leak(const runtime::Tensor& tensor, std::string where) {
+    runtime::user_error(
+        {.what = cat("a ", to_string(tensor.type()),
+                     " tensor that the body of a loop computes is used outside of it"),
+         .why = "the body is recorded once, and this is none of its results",
+         .fix = "return it: as a carry, or to be stacked",
+         .at = std::move(where)},
+        runtime::ErrorKind::runtime);
+}
+
+void BodyRecorder::refuse_update_of(const runtime::Tensor& old) const {
+    if (old.id() < first_inside_id_)
+        runtime::user_error(
+            {.what =
+                 cat(what_, " updates a ", to_string(old.type()), " tensor from outside in place"),
+             .why = "it is recorded once: there is no value yet that the tensor could hold",
+             .fix = "make it a part of the carry; let normalization and observers be in eval()",
+             .at = runtime::user_line()},
+            runtime::ErrorKind::runtime);
+}
+
+void BodyRecorder::refuse_custom_gradient() const {
+    if (is_differentiated_)
+        runtime::user_error(
+            {.what = cat("autodiff.Function: its backward would be lost in ", what_),
+             .why = "gradients of what is recorded once follow from its operations",
+             .fix = "write it in operations, or call it outside",
+             .at = runtime::user_line()},
+            runtime::ErrorKind::runtime);
+}
+
+void BodyRecorder::finish(std::span<const TensorRef> outputs) {
+    for (const TensorRef& output : outputs) graph_.outputs.push_back(value_of(output));
+    leave();
+}
+
+Graph BodyRecorder::graph(std::span<const TensorRef> captured) const {
+    Rewriter rewrite(graph_);
+    int slot = 0;
+    for (ValueId input : inputs_)
+        rewrite.replace(input, rewrite.to.add_input(graph_.type(input), slot++));
+    for (const TensorRef& tensor : captured) {
+        Type type = tensor->type();
+        type.layout = runtime::Layout::row_major;
+        const ValueId fresh = rewrite.to.add_input(type, slot++);
+        if (const auto found = outside_.find(tensor->id()); found != outside_.end())
+            rewrite.replace(found->second, fresh);
+    }
+    for (const Node& node : graph_.nodes())
+        if (node.kind != NodeKind::input) rewrite.copy(node);
+    return drop_dead(rewrite.finish());
+}
+
+}  // namespace megjit::jit

@@ -1,0 +1,68 @@
+// jit/body_recorder.h -- BodyRecorder: writes what a function does with placeholders into a graph
+// that an op will hold. It is the thread's tracer while the function runs, inside of a trace or
+// not. What the function reads from outside becomes an input, too: a captured tensor.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/graph.h"
+#include "runtime/eager/autodiff.h"
+#include "runtime/eager/dispatch.h"
+
+namespace megjit::jit {
+
+class BodyRecorder final : public runtime::Tracer {
+public:
+    // `what`: "the body of scan", for errors.
+    explicit BodyRecorder(std::string what);
+    ~BodyRecorder() override { leave(); }
+    BodyRecorder(const BodyRecorder&) = delete;
+    // The innermost that records in this thread, or null.
+    static BodyRecorder* running() {
+        return dynamic_cast<BodyRecorder*>(runtime::context().tracer);
+    }
+
+    TensorRef add_input(const Type& type, runtime::Device& device);
+    // The function has returned; who traced before goes on.
+    void finish(std::span<const TensorRef> outputs);
+    void leave();  // after an error
+
+    // After finish():
+    const std::vector<TensorRef>& captured() const { return captured_; }
+    std::vector<Type> output_types() const { return graph_.types(graph_.outputs); }
+    // Its inputs in the order in which they were added, then these: all that it has captured, and
+    // perhaps more.
+    Graph graph(std::span<const TensorRef> captured) const;
+
+    runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
+                           runtime::Device& device) override;
+    void on_read(runtime::Tensor& tensor) override;
+    // A placeholder of a body that has been recorded is used outside of it.
+    [[noreturn]] static void refuse_leak(const runtime::Tensor& tensor, std::string where);
+    // Where the value of a handle that others hold would become a placeholder.
+    void refuse_update_of(const runtime::Tensor& old) const;
+    // A gradient that a tape does not know from ops alone.
+    void refuse_custom_gradient() const;
+
+private:
+    ValueId value_of(const TensorRef& tensor);
+    TensorRef placeholder(ValueId value, runtime::Device& device);
+
+    const std::string what_;
+    const uint64_t id_, first_inside_id_;  // of the recorder, and of a tensor made since
+    runtime::Tracer* outer_;
+    bool is_running_ = true;
+    bool is_differentiated_ = false;  // a tape outside will ask for its gradient
+    std::vector<runtime::TapeRef> outer_tapes_;
+    // The only open tape at first: an op that it does not see has no gradient.
+    std::shared_ptr<runtime::Tape> seen_by_ = std::make_shared<runtime::Tape>();
+    Graph graph_;
+    std::vector<ValueId> inputs_;
+    std::vector<TensorRef> captured_;
+    std::unordered_map<uint64_t, ValueId> outside_;  // by tensor id: captured ones, and numbers
+};
+
+}  // namespace megjit::jit

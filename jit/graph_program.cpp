@@ -1,0 +1,95 @@
+#include "jit/graph_program.h"
+
+#include <algorithm>
+
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/debug.h"
+
+namespace megjit::jit {
+namespace {
+
+using From = ProgramLayout::Output::From;
+
+// Those that there are; one that only code can run is waited for.
+Kernels kernels_of(const Graph& graph) {
+    codegen::KernelService& service = codegen::KernelService::instance();
+    Kernels kernels;
+    for (const Node& node : graph.nodes()) {
+        if (node.kind != NodeKind::fused) continue;
+        const codegen::KernelJob job{node.kernel->kernel, graph.device().target(),
+                                     node.kernel->launch};
+        if (!codegen::runs_without_code(job.kernel)) {
+            kernels.push_back(service.get(job));
+            continue;
+        }
+        const auto request = service.request(job);
+        kernels.push_back(request->is_done() ? request->compiled() : nullptr);
+    }
+    return kernels;
+}
+
+}  // namespace
+
+GraphProgram::GraphProgram(Graph graph)
+    : planned_(prepare_to_plan(std::move(graph), {})),
+      layout_(lay_out(planned_, plan_buffers(planned_, {}, {}, runtime::debug().check))),
+      output_of_result_(layout_.results.size()),
+      constants_(planned_.graph.value_count()) {
+    for (const Node& node : planned_.graph.nodes())
+        if (node.kind == NodeKind::constant)
+            constants_[at(node.outputs[0])] =
+                runtime::readable_on(planned_.graph.device(), node.constant);
+    for (size_t i = layout_.outputs.size(); i-- > 0;)
+        if (layout_.outputs[i].from == From::result)
+            output_of_result_[layout_.outputs[i].index] = static_cast<uint32_t>(i);
+}
+
+const PreparedGraph& GraphProgram::prepared() const {
+    std::call_once(once_, [this] {
+        prepared_ = prepare(planned_.graph, kernels_of(planned_.graph), runtime::debug().check);
+    });
+    return prepared_;
+}
+
+size_t GraphProgram::workspace_align() const {
+    size_t most = Executable::workspace_align();
+    for (const PreparedNode& node : planned_.nodes)
+        if (node.executable) most = std::max(most, node.executable->workspace_align());
+    return most;
+}
+
+void* GraphProgram::address(const ProgramLayout::Operand& operand, void* const* inputs,
+                            void* const* outputs, void* workspace) const {
+    void* start = workspace;
+    if (operand.place == memory::Place::kInput) start = inputs[operand.source];
+    if (operand.place == memory::Place::kOutput) start = outputs[output_of_result_[operand.source]];
+    if (operand.place == memory::Place::kConstant) start = constants_[operand.source]->data();
+    return static_cast<std::byte*>(start) + operand.offset;
+}
+
+void GraphProgram::enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                           void* workspace) const {
+    const PreparedGraph& prepared = this->prepared();
+    std::vector<void*> operands;
+    operands.reserve(layout_.operands.size());
+    for (const ProgramLayout::Operand& operand : layout_.operands)
+        operands.push_back(address(operand, inputs, outputs, workspace));
+    for (const ProgramLayout::Step& step : layout_.steps)
+        jit::enqueue(prepared, step, operands.data() + step.first_operand,
+                     static_cast<std::byte*>(workspace), stream);
+    copy_outputs(stream, inputs, outputs);
+}
+
+void GraphProgram::copy_outputs(runtime::Stream& stream, void* const* inputs,
+                                void* const* outputs) const {
+    for (size_t i = 0; i < layout_.outputs.size(); ++i) {
+        const auto [from, index] = layout_.outputs[i];
+        if (from == From::result && output_of_result_[index] == i) continue;
+        const void* source = from == From::input      ? inputs[index]
+                             : from == From::constant ? constants_[index]->data()
+                                                      : outputs[output_of_result_[index]];
+        stream.copy(outputs[i], source, planned_.graph.type(planned_.graph.outputs[i]).bytes());
+    }
+}
+
+}  // namespace megjit::jit

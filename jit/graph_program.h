@@ -1,0 +1,39 @@
+// jit/graph_program.h -- GraphProgram: a graph as an executable, for ops that are computed as one:
+// those made of simpler ops (op_program.h), and those that hold graphs
+// (ops/control_flow_program.h).
+#pragma once
+
+#include <mutex>
+
+#include "jit/program_layout.h"
+
+namespace megjit::jit {
+
+// Inputs by slot; the workspace is the arena of what lies between. Each output has memory of its
+// own, also where the graph returns an input, a constant or one value twice.
+class GraphProgram final : public runtime::Executable {
+public:
+    explicit GraphProgram(Graph graph);  // on its device
+
+    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
+                 void* workspace) const override;
+    size_t workspace_bytes() const override { return layout_.arena_bytes; }
+    size_t workspace_align() const override;
+    bool waits_for_values() const override { return jit::waits_for_values(planned_); }
+
+private:
+    const PreparedGraph& prepared() const;
+    void* address(const ProgramLayout::Operand& operand, void* const* inputs, void* const* outputs,
+                  void* workspace) const;
+    void copy_outputs(runtime::Stream& stream, void* const* inputs, void* const* outputs) const;
+
+    PreparedGraph planned_;
+    ProgramLayout layout_;
+    std::vector<uint32_t> output_of_result_;
+    std::vector<TensorRef> constants_;  // by value: on the device
+    // Kernels are asked for at the first run: a plan may never run.
+    mutable std::once_flag once_;
+    mutable PreparedGraph prepared_;
+};
+
+}  // namespace megjit::jit

@@ -1,0 +1,296 @@
+"""Loops and conditions as operations. A trace records their bodies once; without one Python runs them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .. import _core
+from ..core._tree import LEAF, Branch, branch_of, flatten, unflatten
+from ..tensor import Tensor
+from .tensor import stack
+
+
+def _fail(what: str, why: str, fix: str) -> NoReturn:
+    raise TypeError(f"{what}\n  why: {why}\n  fix: {fix}\n  at:  {_core.user_line()}")
+
+
+def _type_of(leaf: Tensor) -> str:
+    return f"{leaf.dtype.name}{list(leaf._tuple_shape)}"
+
+
+class _Tree:
+    """Tensors in containers: their values, and how they lie."""
+
+    def __init__(self, what: str, value: Any) -> None:
+        self.what = what
+        self.leaves: list[Tensor] = []
+        self._shape = flatten(self._of_tensors(value), self.leaves)
+
+    def _of_tensors(self, value: Any) -> Any:
+        if value is None or isinstance(value, Tensor):
+            return value
+        if isinstance(value, bool | int | float | np.ndarray | np.generic):
+            return Tensor(value)
+        if (branch := branch_of(value)) is None:
+            _fail(
+                f"{self.what} holds a {type(value).__name__}",
+                "it is made of Tensors, numbers and None, in lists, tuples and dicts",
+                "let the function read it from outside, or make a Tensor of it",
+            )
+        return branch.made_of([self._of_tensors(part) for part in branch.parts])
+
+    def filled(self, leaves: list[Tensor]) -> Any:
+        """The same tree of other tensors."""
+        return unflatten(self._shape, iter(leaves))
+
+    def leaves_of(self, value: Any, how: str) -> list[Tensor]:
+        """The tensors of a tree that must be as this one, to the types; `how` it has come about, for errors."""
+        found = list(self._matched(self._shape, value, "", how))
+        for (path, leaf), like in zip(found, self.leaves, strict=True):
+            if leaf.dtype != like.dtype or leaf._tuple_shape != like._tuple_shape:
+                _fail(
+                    f"{self.what} {how} as another type",
+                    f"{path or 'it'} was {_type_of(like)} and is {_type_of(leaf)}",
+                    "convert it with astype, reshape or F.broadcast_to, on either side",
+                )
+        return [leaf for _, leaf in found]
+
+    def _matched(self, shape: Any, value: Any, path: str, how: str) -> Iterator[tuple[str, Tensor]]:
+        if shape is LEAF and isinstance(value, Tensor | bool | int | float | np.ndarray | np.generic):
+            yield path, value if isinstance(value, Tensor) else Tensor(value)
+            return
+        branch = branch_of(value)
+        fits = value is None if shape is None else isinstance(shape, Branch) and branch is not None
+        if fits and branch is not None:
+            keys = branch.names or range(len(branch.parts))
+            names = shape.names or range(len(shape.parts))
+            fits = branch.kind is shape.kind and set(keys) == set(names)
+            if fits:
+                parts = dict(zip(keys, branch.parts, strict=True))
+                for name, part in zip(names, shape.parts, strict=True):
+                    yield from self._matched(part, parts[name], f"{path}[{name!r}]", how)
+        if not fits:
+            _fail(
+                f"{self.what} {how} as another tree",
+                f"{path or 'it'} was {_text_of(shape)} and is {_text_of(value)}",
+                "return the same containers, with the same names",
+            )
+
+
+def _text_of(part: Any) -> str:
+    if part is LEAF or isinstance(part, Tensor):
+        return "a Tensor"
+    branch = part if isinstance(part, Branch) else branch_of(part)
+    if branch is None:
+        return "None" if part is None else f"a {type(part).__name__}"
+    inside = len(branch.parts) if branch.names is None else list(branch.names)
+    return f"a {branch.kind.__name__} of {inside}"
+
+
+@contextmanager
+def _recording(what: str) -> Iterator[_core.BodyRecorder]:
+    body = _core.BodyRecorder(what)
+    try:
+        yield body
+    finally:
+        body.abort()  # of what has not finished
+
+
+def _flag(value: Any, what: str) -> Tensor:
+    """The bool that a condition gives."""
+    flag = value if isinstance(value, Tensor) else Tensor(value)
+    if flag._tuple_shape != ():
+        _fail(
+            f"{what} is {_type_of(flag)}",
+            "it must be one bool",
+            "reduce it: x.all(), x.any(), or x.reshape(()) of one element",
+        )
+    return flag if flag.dtype == np.bool_ else flag != 0
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """Calls ``carry, y = f(carry, x)`` for each element x of xs; returns the last carry and all y, stacked.
+
+    In a trace ``f`` is recorded once: a graph of its size runs in the memory of one trip, however many
+    there are. Without a trace Python runs the loop. Tensors that ``f`` reads from outside (parameters)
+    get gradients; backward is such a loop from the other end, which keeps the carries and computes
+    everything else anew.
+
+    init: the first carry: Tensors or numbers in lists, tuples, dicts and None. ``f`` returns the same
+        containers and types.
+    xs: such a tree; the first axes of its Tensors are the trips. None: x is None.
+    length: the number of trips, needed where xs is None.
+    reverse: from the last element to the first; y lie where their x do.
+
+    Raises TypeError for a carry that changes its type; ValueError for numbers of trips that differ.
+
+    >>> import megengine.functional as F
+    >>> from megengine import tensor
+    >>> last, sums = F.scan(lambda total, x: (total + x, total + x), 0.0, tensor([1.0, 2.0, 3.0]))
+    >>> last.item(), sums.numpy().tolist()
+    (6.0, [1.0, 3.0, 6.0])
+    """
+    carry, slices = _Tree("scan: the carry", init), _Tree("scan: xs", xs)
+    trips = _trips(slices.leaves, length)
+    recorded = _core.is_tracing() or trips == 0  # which tells the types of y
+    return (_recorded_scan if recorded else _scan_in_python)(f, carry, slices, trips, reverse)
+
+
+def _trips(slices: list[Tensor], length: int | None) -> int:
+    extents = {leaf._tuple_shape[0] if leaf._tuple_shape else None for leaf in slices}
+    if length is not None:
+        extents.add(length)
+    if len(extents) == 1 and (trips := next(iter(extents))) is not None and trips >= 0:
+        return trips
+    told = "nothing" if not extents else ", ".join(map(str, sorted(extents, key=str)))
+    raise ValueError(
+        f"scan: {told} tells the number of trips\n"
+        "  why: all Tensors of xs have it as their first axis, and length agrees with them\n"
+        f"  fix: give xs of equal length, or length=\n  at:  {_core.user_line()}"
+    )
+
+
+def _pair(result: Any) -> tuple[Any, Any]:
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        _fail(
+            f"scan: f returns {_text_of(result)}",
+            "it must return a pair: the new carry, and what is stacked",
+            "return carry, y (or carry, None)",
+        )
+    return result[0], result[1]
+
+
+def _scan_in_python(
+    f: Callable[..., Any], carry: _Tree, slices: _Tree, trips: int, reverse: bool
+) -> tuple[Any, Any]:
+    leaves, rows = carry.leaves, []
+    trees: list[_Tree] = []
+    for i in reversed(range(trips)) if reverse else range(trips):
+        x = slices.filled([leaf[i] for leaf in slices.leaves])
+        new, y = _pair(f(carry.filled(leaves), x))
+        leaves = carry.leaves_of(new, "comes back")
+        trees = trees or [_Tree("scan: y", y)]
+        rows.append(trees[0].leaves_of(y, "comes back"))
+    columns = zip(*(reversed(rows) if reverse else rows), strict=True)
+    return carry.filled(leaves), trees[0].filled([stack(list(column)) for column in columns])
+
+
+def _recorded_scan(
+    f: Callable[..., Any], carry: _Tree, slices: _Tree, trips: int, reverse: bool
+) -> tuple[Any, Any]:
+    spare = [] if carry.leaves or slices.leaves else [Tensor(0)]  # an op has operands
+    with _recording("the body of scan") as body:
+        inputs = [body.input(leaf) for leaf in carry.leaves + spare]
+        x = slices.filled([body.element(leaf) for leaf in slices.leaves])
+        new, y = _pair(f(carry.filled(inputs), x))
+        outputs, ys = carry.leaves_of(new, "comes back"), _Tree("scan: y", y)
+        body.finish(outputs + inputs[len(outputs) :] + ys.leaves)
+    found = _core.scan(body, carry.leaves + spare, slices.leaves, trips, reverse)
+    return carry.filled(found[: len(inputs)]), ys.filled(found[len(inputs) :])
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    *,
+    max_trips: int | None = None,
+) -> Any:
+    """Calls ``value = body_fun(value)`` as long as ``cond_fun(value)``; returns the last value.
+
+    In a trace both functions are recorded once, and the number of trips may differ from call to call.
+    Without a trace Python runs the loop. On a GPU the host waits for the condition of each trip.
+
+    init_val: Tensors or numbers in lists, tuples, dicts and None. ``body_fun`` returns the same
+        containers and types.
+    cond_fun: gives one bool.
+    max_trips: end after so many trips at the latest. In a trace this takes the time and the memory of
+        a `scan` of so many trips, and has gradients, as it may draw random numbers; without it
+        backward raises RuntimeError.
+
+    Raises TypeError for a value that changes its type.
+
+    >>> import megengine.functional as F
+    >>> from megengine import tensor
+    >>> F.while_loop(lambda x: x < 100, lambda x: x * 2, tensor(3)).item()
+    192
+    """
+    carry = _Tree("while_loop: the value", init_val)
+    if not carry.leaves:
+        _fail("while_loop: init_val holds no Tensor", "nothing could end it", "give a Tensor")
+
+    def condition(value: Any) -> Tensor:
+        return _flag(cond_fun(value), "while_loop: what cond_fun gives")
+
+    def trip(value: Any) -> list[Tensor]:
+        return carry.leaves_of(body_fun(value), "comes back")
+
+    if not _core.is_tracing():
+        leaves, trips = carry.leaves, 0
+        while trips != max_trips and condition(carry.filled(leaves)):
+            leaves, trips = trip(carry.filled(leaves)), trips + 1
+        return carry.filled(leaves)
+    if max_trips is not None:
+        return carry.filled(_bounded_loop(condition, trip, carry, max_trips))
+    with _recording("the condition of while_loop") as test:
+        test.finish([condition(carry.filled([test.input(leaf) for leaf in carry.leaves]))])
+    with _recording("the body of while_loop") as body:
+        body.finish(trip(carry.filled([body.input(leaf) for leaf in carry.leaves])))
+    return carry.filled(_core.while_loop(test, body, carry.leaves))
+
+
+def _bounded_loop(
+    condition: Callable[[Any], Tensor],
+    trip: Callable[[Any], list[Tensor]],
+    carry: _Tree,
+    max_trips: int,
+) -> list[Tensor]:
+    """By a scan, whose trips do nothing once the condition was false."""
+
+    def step(state: Any, _: None) -> Any:
+        goes_on, leaves = state
+        goes_on = cond(goes_on, lambda: condition(carry.filled(leaves)), lambda: goes_on)
+        return [goes_on, cond(goes_on, lambda: trip(carry.filled(leaves)), lambda: leaves)], None
+
+    found: list[Tensor] = scan(step, [True, carry.leaves], length=max_trips)[0][1]
+    return found
+
+
+def cond(
+    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
+) -> Any:
+    """``true_fun(*operands)`` if pred, else ``false_fun(*operands)``.
+
+    In a trace both functions are recorded, and each call runs the one that its pred asks for: with a
+    gradient for operands and for what the functions read from outside. Both return the same containers
+    and types. If both draw random numbers, the generator advances for both. Without a trace, or with a
+    Python bool, only one of them is called. On a GPU the host waits for pred; `F.where` needs no wait.
+
+    pred: one bool, or a number that is not 0.
+
+    Raises TypeError in a trace where the functions return different types.
+
+    >>> import megengine.functional as F
+    >>> from megengine import tensor
+    >>> x = tensor(-2.0)
+    >>> F.cond(x > 0, F.sqrt, lambda x: x * 0, x).item()
+    -0.0
+    """
+    if not _core.is_tracing() or isinstance(pred, bool):
+        flag = pred if isinstance(pred, bool) else bool(_flag(pred, "cond: pred"))
+        results = _Tree("cond: the result", (true_fun if flag else false_fun)(*operands))
+        return results.filled(results.leaves)
+    with _recording("a branch of cond") as if_true:
+        results = _Tree("cond: the result", true_fun(*operands))
+        if_true.finish(results.leaves)
+    with _recording("a branch of cond") as if_false:
+        if_false.finish(results.leaves_of(false_fun(*operands), "of false_fun comes"))
+    return results.filled(_core.cond(_flag(pred, "cond: pred"), if_true, if_false))

@@ -1,0 +1,264 @@
+"""functional.scan, while_loop and cond: against NumPy, and traced in every way against without a trace."""
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+from megengine import Parameter, tensor
+from megengine.autodiff import GradManager
+from megengine.jit import trace
+
+WAYS = [
+    {"symbolic": True, "opt_level": 0},
+    {"symbolic": True},
+    {"symbolic": True, "opt_level": 3},
+    {"symbolic": False},
+    {"symbolic": False, "opt_level": 3, "without_host": True},
+]
+ways = pytest.mark.parametrize("options", WAYS, ids=str)
+
+Pair = namedtuple("Pair", "a b")
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def flat(tree):
+    if tree is None:
+        return []
+    if isinstance(tree, mge.Tensor):
+        return [tree.numpy()]
+    parts = tree.values() if isinstance(tree, dict) else tree
+    return [leaf for part in parts for leaf in flat(part)]
+
+
+def check(function, *arrays, options, calls=3, tolerance=1e-5):
+    """Traced as without a trace, in every call."""
+    expected = flat(function(*map(tensor, arrays)))
+    traced = trace(function, **options)
+    for _ in range(calls):
+        found = flat(traced(*map(tensor, arrays)))
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            assert a.dtype == b.dtype and a.shape == b.shape
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    return expected
+
+
+def rnn(w):
+    def step(h, x):
+        h = F.tanh(F.matmul(h, w) + x)
+        return h, h * 2
+
+    return step
+
+
+def gradients(function, *values, loss=lambda results: sum((leaf**2).sum() for leaf in results)):
+    """Of the sum of squares of all results, by the values."""
+    values = [tensor(value) for value in values]
+    gm = GradManager().attach(values)
+    with gm:
+        gm.backward(loss(function(*values)))
+    return [value.grad for value in values]
+
+
+@ways
+def test_scan_is_the_loop(options):
+    w, xs, h = normal(4, 4) / 2, normal(7, 3, 4, seed=1), normal(3, 4, seed=2)
+    last, ys = check(lambda w, xs, h: F.scan(rnn(w), h, xs), w, xs, h, options=options)
+    for t in range(7):
+        h = np.tanh(h @ w + xs[t])
+        np.testing.assert_allclose(ys[t], 2 * h, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(last, h, rtol=1e-4, atol=1e-5)
+
+
+@ways
+@pytest.mark.parametrize("trips", [0, 1, 2, 5])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_of_few_trips_and_in_reverse(options, trips, reverse):
+    def run(xs):
+        return F.scan(lambda c, x: (c * 2 + x, c - x), tensor([1.0, 2.0]), xs, reverse=reverse)
+
+    check(run, normal(trips, 2), options=options)
+
+
+@ways
+def test_gradients_of_scan(options):
+    def run(w, xs, h):
+        return gradients(lambda w, xs, h: F.scan(rnn(w), h, xs), w, xs, h)
+
+    check(run, normal(4, 4) / 2, normal(5, 3, 4, seed=1), normal(3, 4, seed=2), options=options)
+
+
+def test_gradients_of_scan_by_finite_differences():
+    w, xs, h = normal(3, 3) / 2, normal(4, 2, 3, seed=1), normal(2, 3, seed=2)
+    traced = trace(lambda *values: gradients(lambda w, xs, h: F.scan(rnn(w), h, xs), *values))
+
+    def loss(w, xs, h):
+        last, total = h.astype(np.float64), 0.0
+        for x in xs:
+            last = np.tanh(last @ w + x)
+            total += ((2 * last) ** 2).sum()
+        return total + (last**2).sum()
+
+    for grad, which in zip(traced(tensor(w), tensor(xs), tensor(h)), range(3), strict=True):
+        values, direction = [w, xs, h], normal(*grad.shape, seed=which)
+        ends = []
+        for step in (1e-4, -1e-4):
+            moved = [v.astype(np.float64) for v in values]
+            moved[which] = moved[which] + step * direction
+            ends.append(loss(*moved))
+        slope = (ends[0] - ends[1]) / 2e-4
+        np.testing.assert_allclose((grad.numpy() * direction).sum(), slope, rtol=1e-3)
+
+
+@ways
+def test_second_order_gradients_of_scan(options):
+    def norm_of_gradient(w, xs, h):
+        outer = GradManager().attach([w, xs, h])
+        with outer:
+            inner = GradManager().attach([w, xs, h])
+            with inner:
+                last, ys = F.scan(rnn(w), h, xs)
+                inner.backward((last * last).sum() + (ys**3).sum())
+            outer.backward((w.grad**2).sum() + (xs.grad**2).sum() + (h.grad**2).sum())
+        return w.grad, xs.grad, h.grad
+
+    def run(*values):
+        return norm_of_gradient(*(value * 1 for value in values))
+
+    check(run, normal(3, 3) / 2, normal(4, 2, 3, seed=1), normal(2, 3, seed=2), options=options)
+
+
+@ways
+def test_a_parameter_that_the_body_reads_is_trained(options):
+    def losses(**how):
+        w = Parameter(normal(3, 3) / 2)
+        optimizer, gm = mge.optimizer.SGD([w], lr=0.1), GradManager().attach([w])
+        xs, h = tensor(normal(6, 2, 3, seed=1)), tensor(normal(2, 3, seed=2))
+
+        def step(xs, h):
+            with gm:
+                loss = (F.scan(rnn(w), h, xs)[0] ** 2).mean()
+                gm.backward(loss)
+            optimizer.step().clear_grad()
+            return loss
+
+        run = trace(step, **how) if how else step
+        return [run(xs, h).item() for _ in range(5)]
+
+    np.testing.assert_allclose(losses(**options), losses(), rtol=1e-5)
+
+
+@ways
+def test_trees_and_numbers(options):
+    def run(x):
+        def step(carry, x):
+            h, (n, none) = carry["h"], carry["more"]
+            assert none is None
+            return {"more": Pair(n + 1, None), "h": h + x.a * x.b}, [h, {"n": n}]
+
+        init = {"h": x * 0, "more": Pair(0, None)}
+        xs = Pair(F.stack([x, x + 1]), tensor([2.0, 3.0]))
+        return F.scan(step, init, xs)
+
+    h, n, hs, ns = check(run, normal(3), options=options)
+    assert n == 2 and n.dtype == np.int32 and ns.tolist() == [0, 1] and hs.shape == (2, 3)
+
+
+@ways
+def test_scan_without_xs_and_without_carry(options):
+    check(lambda x: F.scan(lambda c, none: (c * x, None), x, length=4), normal(3), options=options)
+    check(lambda x: F.scan(lambda none, x: (None, x * 2), None, x), normal(3, 2), options=options)
+    check(lambda x: F.scan(lambda c, none: (None, F.ones(2)), None, length=2), normal(3), options=options)
+
+
+@ways
+def test_shapes_that_change_between_calls(options):
+    traced = trace(lambda xs: F.scan(lambda c, x: (c + x, c), xs[0], xs), **options)
+    for shape in ((3, 2), (5, 2), (3, 4), (3, 2), (5, 2)):
+        xs = normal(*shape)
+        last, _ = traced(tensor(xs))
+        np.testing.assert_allclose(last.numpy(), xs[0] + xs.sum(axis=0), rtol=1e-5, atol=1e-6)
+
+
+@ways
+def test_scan_in_scan_with_a_condition(options):
+    def run(xs):
+        def outer(c, row):
+            def inner(s, x):
+                return F.cond(s > c, lambda: s - x, lambda: s + F.exp(x)), s
+
+            s, seen = F.scan(inner, c * 0, row)
+            return c + s * 0.5, seen
+
+        return F.scan(outer, tensor(0.1), xs)
+
+    check(run, normal(4, 5), options=options)
+    check(lambda xs: gradients(run, xs), normal(4, 5), options=options)
+
+
+@ways
+def test_cond(options):
+    def run(x):
+        pick = F.cond(x.sum() > 0, lambda a: {"y": a * 2, "n": 1}, lambda a: {"n": 2, "y": F.exp(a)}, x)
+        return pick["y"], pick["n"]
+
+    for sign in (1, -1):
+        y, n = check(run, np.float32([sign, sign]), options=options)
+        assert n == (1 if sign > 0 else 2)
+    traced = trace(run, **options)
+    for sign in (1, -1, 1):
+        x = np.float32([sign, sign])
+        np.testing.assert_allclose(traced(tensor(x))[0].numpy(), x * 2 if sign > 0 else np.exp(x), rtol=1e-6)
+
+
+@ways
+def test_gradients_of_cond(options):
+    def run(x, w):
+        return gradients(lambda x, w: [F.cond(x.sum() > 0, lambda: x * w, lambda: F.exp(x))], x, w)
+
+    for sign in (1, -1):
+        x = sign * np.abs(normal(3))
+        if sign > 0:
+            check(run, x, normal(3, seed=1), options=options)
+    dx, dw = trace(run, **options)(tensor(-np.abs(normal(3))), tensor(normal(3)))
+    np.testing.assert_allclose(dx.numpy(), 2 * np.exp(-2 * np.abs(normal(3))), rtol=1e-5)
+    assert not dw.numpy().any()
+
+
+@ways
+def test_while_loop(options):
+    def run(x, limit):
+        return F.while_loop(lambda v: v[0].sum() < limit, lambda v: (v[0] * 2, v[1] + 1), (x, 0))
+
+    traced = trace(run, **options)
+    for limit in (100.0, 3.0, 0.5, 1e6):
+        x, n = traced(tensor([1.0, 2.0]), tensor(limit))
+        trips = next(k for k in range(99) if 3 * 2**k >= limit)
+        assert n.item() == trips and x.numpy().tolist() == [2.0**trips, 2.0 * 2**trips]
+
+
+@ways
+def test_bounded_while_loop_has_gradients(options):
+    def run(x):
+        def loop(x):
+            return [F.while_loop(lambda v: v.sum() < 100, lambda v: v * v, x, max_trips=5)]
+
+        return loop(x) + gradients(loop, x)
+
+    y, dx = check(run, np.float32([1.5, 2.0]), options=options)
+    np.testing.assert_allclose(y, np.float32([1.5, 2.0]) ** 8, rtol=1e-5)
+
+
+def test_gradient_of_a_loop_without_a_bound():
+    def run(x):
+        return gradients(lambda x: [F.while_loop(lambda v: v.sum() < 9, lambda v: v * 2, x)], x)
+
+    np.testing.assert_allclose(run(tensor([1.0]))[0].numpy(), [2 * 16 * 16.0])
+    with pytest.raises(RuntimeError, match=r"while_loop: it has no gradient in a trace(.|\n)*max_trips=n"):
+        trace(run)(tensor([1.0]))
