@@ -51,21 +51,21 @@ class Block(M.Module):
         parts = x.reshape(batch, letters, 3, self.heads, width // 3 // self.heads).transpose(2, 0, 3, 1, 4)
         return parts[0], parts[1], parts[2]
 
-    def attend(self, x: mge.Tensor, q: mge.Tensor, k: mge.Tensor, v: mge.Tensor, mask: mge.Tensor) -> mge.Tensor:
-        scores = F.matmul(q, k, transpose_b=True) * q._tuple_shape[-1] ** -0.5
-        weights = F.softmax(F.where(mask, scores, F.full_like(scores, -1e9)), axis=-1)
-        y = F.matmul(weights, v).transpose(0, 2, 1, 3).reshape(*x._tuple_shape)
+    def attend(self, x: mge.Tensor, q: mge.Tensor, k: mge.Tensor, v: mge.Tensor, seen: mge.Tensor | None = None) -> mge.Tensor:
+        """seen: which keys; None: those up to each query's own place."""
+        y = F.scaled_dot_product_attention(q, k, v, seen, is_causal=seen is None)
+        y = y.transpose(0, 2, 1, 3).reshape(*x._tuple_shape)
         x = x + self.mix(y)
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
-    def forward(self, x: mge.Tensor, mask: mge.Tensor) -> mge.Tensor:
-        return self.attend(x, *self.split(self.qkv(self.norm1(x))), mask)
+    def forward(self, x: mge.Tensor) -> mge.Tensor:
+        return self.attend(x, *self.split(self.qkv(self.norm1(x))))
 
-    def extend(self, x: mge.Tensor, cache: Cache, here: mge.Tensor, mask: mge.Tensor) -> tuple[mge.Tensor, Cache]:
+    def extend(self, x: mge.Tensor, cache: Cache, here: mge.Tensor, seen: mge.Tensor) -> tuple[mge.Tensor, Cache]:
         """One letter: its key and value are put into the cache where ``here`` is true."""
         q, k, v = self.split(self.qkv(self.norm1(x)))
         keys, values = (F.where(here, new + F.zeros_like(old), old) for new, old in zip((k, v), cache, strict=True))
-        return self.attend(x, q, keys, values, mask), (keys, values)
+        return self.attend(x, q, keys, values, seen), (keys, values)
 
 
 class GPT(M.Module):
@@ -79,21 +79,20 @@ class GPT(M.Module):
 
     def forward(self, numbers: mge.Tensor) -> mge.Tensor:
         n = numbers._tuple_shape[1]
-        mask = mge.tensor(np.tril(np.ones((n, n), "bool")))
         x = self.letter(numbers) + self.place[:n]
         for block in self.blocks:
-            x = block(x, mask)
+            x = block(x)
         return self.out(self.norm(x))
 
     def extend(self, number: mge.Tensor, place: mge.Tensor, caches: list[Cache]) -> tuple[mge.Tensor, list[Cache]]:
         """Scores of the letter after ``number``, which stands at ``place``; and the caches with it."""
         places = mge.tensor(np.arange(self.context, dtype="int32"))
         here = (places == place).reshape(1, 1, self.context, 1)
-        mask = (places <= place).reshape(1, 1, 1, self.context)
+        seen = (places <= place).reshape(1, 1, 1, self.context)
         x = self.letter(number.reshape(1, 1)) + F.sum(F.where(here[0, 0], self.place, F.zeros_like(self.place)), axis=0)
         made = []
         for block, cache in zip(self.blocks, caches, strict=True):
-            x, cache = block.extend(x, cache, here, mask)
+            x, cache = block.extend(x, cache, here, seen)
             made.append(cache)
         return self.out(self.norm(x)).reshape(-1), made
 

@@ -93,8 +93,10 @@ std::unique_ptr<Device> CudaDevice::sibling(std::string name) const {
     return std::unique_ptr<Device>(new CudaDevice(gpu_, services_, std::move(name)));
 }
 
+// (Of float32 cuDNN's attention has no gradient.)
 bool CudaDevice::computes_whole(const OpCall& call) const {
-    return call.op.has_gpu_product && !cudnn::problems_of(call, infer(call), nullptr).empty();
+    return call.op.has_gpu_product && call.inputs[0].dtype != DType::f32 &&
+           !cudnn::problems_of(call, infer(call), nullptr).empty();
 }
 
 std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,

@@ -33,9 +33,10 @@ struct Step {
 struct Mask {
     ValueId value = {};
     // Of where: the scores stay where `value` is true, or where it is false; else they are
-    // `number`.
+    // `number`, or `other`, of one element.
     std::optional<bool> keeps = {};
     double number = 0;
+    std::optional<ValueId> other = {};
 };
 
 struct Attention {
@@ -102,11 +103,16 @@ private:
         return !returned_[at(value)] && !producer.marks.stays && !producer.marks.is_offloaded &&
                readers(value).size() == count;
     }
-    std::optional<double> number(ValueId value) const {
+    ValueId before_broadcast(ValueId value) const {
         const Node& node = graph_.producer(value);
-        if (graph_.type(value).numel() != 1) return {};
+        const bool is_broadcast = node.op && node.op->access == runtime::Access::broadcast;
+        return is_broadcast ? before_broadcast(node.inputs[0]) : value;
+    }
+    // That all elements of the value are.
+    std::optional<double> number(ValueId value) const {
+        const Node& node = graph_.producer(before_broadcast(value));
         if (node.op == &ops::full()) return std::get<double>(node.attrs[1]);
-        if (node.kind != NodeKind::constant) return {};
+        if (node.kind != NodeKind::constant || node.constant->type().numel() != 1) return {};
         return runtime::item_as_double(*node.constant);
     }
     bool is_mask(ValueId value, const Type& scores, bool is_bool) const {
@@ -148,9 +154,13 @@ private:
             return true;
         }
         if (node.op == &ops::where() && operand > 0 && is_mask(node.inputs[0], scores, true)) {
-            const std::optional<double> other = number(node.inputs[3 - operand]);
-            if (other) a.masks.push_back({node.inputs[0], operand == 1, *other});
-            return other.has_value();
+            Mask mask{.value = node.inputs[0], .keeps = operand == 1};
+            const ValueId other = before_broadcast(node.inputs[3 - operand]);
+            if (const std::optional<double> known = number(other)) mask.number = *known;
+            else if (graph_.type(other).numel() == 1) mask.other = other;
+            else return false;
+            a.masks.push_back(mask);
+            return true;
         }
         const bool divides = node.op == &ops::true_div() && operand == 0;
         if ((node.op != &ops::mul() && !divides) || !a.masks.empty()) return false;
@@ -165,7 +175,8 @@ private:
             if (reader->op != &ops::mul()) continue;
             const ValueId other = reader->inputs[reader->inputs[0] == a.weights ? 1 : 0];
             const Node& mask = graph_.producer(other);
-            if (!mask.op || mask.op != &ops::dropout_mask()) continue;
+            if (mask.op != &ops::dropout_mask() || !(graph_.type(other) == graph_.type(a.weights)))
+                continue;
             a.factors = other;
             a.random_key = mask.inputs[0];
             a.drop_prob = std::get<double>(mask.attrs[1]);
@@ -346,6 +357,10 @@ private:
     ValueId of_four_axes(ValueId x, const Node& like) {
         return reshaped(x, jit::of_four_axes(to().type(x).shape), like);
     }
+    ValueId in_float32(ValueId x, const Node& like) {
+        if (to().type(x).dtype == runtime::DType::f32) return x;
+        return add_one(ops::cast(), {x}, {std::string("float32")}, like);
+    }
     // The last two axes exchanged; a transpose of a transpose is one.
     ValueId turned(ValueId x, const Node& like) {
         const int rank = to().type(x).rank();
@@ -374,12 +389,17 @@ private:
                 const auto constant = [&](double number) {
                     return add_one(ops::full(), {}, {Ints{}, number, std::string("float32")}, like);
                 };
-                const ValueId seen = constant(0), hidden = constant(mask.number);
+                const ValueId seen = constant(0),
+                              hidden =
+                                  mask.other
+                                      ? in_float32(reshaped(rewrite_.map(*mask.other), {}, like),
+                                                   like)
+                                      : constant(mask.number);
                 value = add_one(ops::where(),
                                 {value, *mask.keeps ? seen : hidden, *mask.keeps ? hidden : seen},
                                 {}, like);
-            } else if (to().type(value).dtype != runtime::DType::f32) {
-                value = add_one(ops::cast(), {value}, {std::string("float32")}, like);
+            } else {
+                value = in_float32(value, like);
             }
             value = of_four_axes(value, like);
             sum = sum ? add_one(ops::add(), {*sum, value}, {}, like) : value;

@@ -161,6 +161,16 @@ def test_queries_that_see_no_key_get_nan_and_the_others_do_not():
     assert np.isneginf(lse.numpy()[:, :, 3]).all() or np.isnan(lse.numpy()[:, :, 3]).all()
 
 
+@pytest.mark.host("blocks of scores are the CPU's")
+def test_keys_that_a_mask_hides_from_whole_blocks_cost_nothing_and_change_nothing():
+    q, k, v, dy = operands((1, 2, 2, 200, 300, 16, 16))
+    mask = np.where(np.arange(300) > np.arange(200)[:, None], -np.inf, 0).astype(np.float32)[None, None]
+    hidden = both(*map(Tensor, (q, k, v, dy)), [Tensor(mask)], scale=0.3, masked=1)
+    causal = both(*map(Tensor, (q, k, v, dy)), [], scale=0.3, causal=1)
+    for a, b in zip(hidden, causal, strict=True):
+        assert np.array_equal(a.numpy(), b.numpy())
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_key_that_is_no_number_reaches_all_queries_and_no_other_head(value):
     q, k, v, _ = operands((1, 2, 2, 70, 130, 16, 16))
@@ -184,6 +194,7 @@ def train(q, k, v, mask, drop):
     return step
 
 
+@pytest.mark.host("blocks of scores are the CPU's")
 @pytest.mark.parametrize("level", [0, 2, 3])
 @pytest.mark.parametrize("drop", [0.0, 0.3])
 def test_traces_have_the_bits_of_eager_mode(level, drop):
@@ -206,6 +217,7 @@ def test_traces_have_the_bits_of_eager_mode(level, drop):
             assert np.array_equal(a, b)
 
 
+@pytest.mark.host("blocks of scores are the CPU's")
 def test_bits_do_not_depend_on_the_number_of_threads():
     q, k, v, dy = map(Tensor, operands((1, 2, 1, 300, 900, 64, 64)))
     found = []
@@ -219,6 +231,7 @@ def test_bits_do_not_depend_on_the_number_of_threads():
         assert all(np.array_equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
+@pytest.mark.host("blocks of scores are the CPU's")
 @pytest.mark.parametrize("length", [256, 1024, 4096])
 def test_memory_grows_with_the_length_alone(length):
     """Beside q, k, v and their gradients, which are 4 * 32 * length bytes each."""

