@@ -1,8 +1,8 @@
 // jit/ops/control_flow.h -- scan, while_loop and cond: ops that hold graphs (subgraph.h), and calls
-// of them with bodies that were recorded; what these have captured become operands.
-//   scan: (carry, x[i]) -> (carry, y[i]), trip after trip; its gradient is a scan from the other
-//   end while_loop: carry -> carry, while the condition holds cond: one of two graphs of the same
-//   operands
+// of them with bodies that were recorded; what these have captured become operands. scan maps
+// (carry, x[i]) to (carry, y[i]), trip after trip; its gradient is a scan from the other end.
+// while_loop maps a carry to a carry while its condition holds. cond runs one of two graphs of the
+// same operands.
 #pragma once
 
 #include "jit/body_recorder.h"

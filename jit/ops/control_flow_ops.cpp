@@ -1,8 +1,10 @@
 // jit/ops/ -- ops that hold graphs (jit/subgraph.h), which runtime/ does not know.
 //
 // jit/ops/control_flow_ops.cpp -- scan, while_loop and cond: types and costs.
-// Rules: L1 operands are what the graphs take    L2 a carry keeps its type    L3 both branches give
-// the same types    L4 a condition is one bool
+// Rules: L1 operands are what the graphs take
+//        L2 a carry keeps its type
+//        L3 both branches give the same types
+//        L4 a condition is one bool
 #include "jit/ops/control_flow_ops.h"
 
 #include <algorithm>
