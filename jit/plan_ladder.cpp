@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <tuple>
 
 #include "runtime/host/interrupt.h"
@@ -69,8 +70,8 @@ void PlanLadder::search(const memory::RematProblem& problem) {
     if (options_.is_sublinear && !options_.limit) {
         std::vector<memory::RematPlan> finalists = smallest(plans_);
         memory::RematSearch quicker = search;
-        quicker.genetic_rounds =
-            0;  // so that a longer search never ends with more memory than a short one
+        quicker.genetic_rounds = 0;
+        first_quick_ = options_.search.genetic_rounds ? finalists.size() : 0;
         if (options_.search.genetic_rounds)
             for (memory::RematPlan& plan : smallest(memory::rematerialize(problem, quicker)))
                 finalists.push_back(std::move(plan));
@@ -93,22 +94,30 @@ std::vector<memory::RematPlan> PlanLadder::smallest(
             plans.begin() + static_cast<ptrdiff_t>(last) + 1};
 }
 
-// Without a limit all finalists are planned. Of those that are as small as the smallest, but for
-// kAsSmall, the cheapest is taken.
+// Of the finalists from `first` on that take no more than so many bytes: of those that are as small
+// as the smallest, but for kAsSmall, the cheapest.
+size_t PlanLadder::winner(size_t first, size_t most_bytes) const {
+    const auto least = static_cast<double>(*std::min_element(
+        planned_bytes_.begin() + static_cast<ptrdiff_t>(first), planned_bytes_.end()));
+    const auto rank = [&](size_t i) {
+        const bool is_larger = static_cast<double>(planned_bytes_[i]) > kAsSmall * least;
+        return std::make_tuple(planned_bytes_[i] > most_bytes, is_larger, plans_[i].cost,
+                               planned_bytes_[i]);
+    };
+    size_t best = first;
+    for (size_t i = first + 1; i < planned_bytes_.size(); ++i)
+        if (rank(i) < rank(best)) best = i;
+    return best;
+}
+
+// Without a limit all finalists are planned. A longer search never ends with more memory than the
+// short one alone.
 bool PlanLadder::wins(const MemoryPlan& plan) {
     if (is_decided_) return true;
     planned_bytes_.push_back(plan.planned_bytes);
     if (++rung_ < plans_.size()) return false;
     is_decided_ = true;
-    const auto least =
-        static_cast<double>(*std::min_element(planned_bytes_.begin(), planned_bytes_.end()));
-    const auto rank = [&](size_t i) {
-        const bool is_larger = static_cast<double>(planned_bytes_[i]) > kAsSmall * least;
-        return std::make_tuple(is_larger, plans_[i].cost, planned_bytes_[i]);
-    };
-    rung_ = 0;
-    for (size_t i = 1; i < planned_bytes_.size(); ++i)
-        if (rank(i) < rank(rung_)) rung_ = i;
+    rung_ = winner(0, planned_bytes_[winner(first_quick_, SIZE_MAX)]);
     return rung_ + 1 == plans_.size();
 }
 
@@ -152,6 +161,7 @@ PlanLadder PlanLadder::from_the_top() const {
     PlanLadder ladder(options_);
     ladder.plans_ = plans_;
     ladder.curve_ = curve_;
+    ladder.first_quick_ = first_quick_;
     return ladder;
 }
 

@@ -54,6 +54,7 @@ private:
     void search(const memory::RematProblem& problem);
     std::vector<memory::RematPlan> smallest(const std::vector<memory::RematPlan>& plans) const;
     bool wins(const MemoryPlan& plan);
+    size_t winner(size_t first, size_t most_bytes) const;
     size_t next_rung() const;
     double expected_bytes(size_t rung) const;
 
@@ -65,6 +66,7 @@ private:
     size_t plain_bytes_ = 0;  // planned_bytes of the first rung
     double bytes_by_peak_ = 1;  // its arena by what the search expected
     std::vector<size_t> planned_bytes_;  // without a limit: of the programs of the rungs so far
+    size_t first_quick_ = 0;  // without a limit: plans from there on are those of the short search
     bool is_decided_ = false;
     std::optional<MemoryPlan> least_;  // the smallest program that was seen
 };

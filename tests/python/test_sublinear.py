@@ -147,10 +147,11 @@ def test_fused_kernels_keep_within_the_limit_too():
     assert less.planned_bytes <= plan.planned_bytes // 2
 
 
-def test_the_thorough_search_is_never_worse():
-    _, quick = train("mlp", steps=1, sublinear_memory_config=SublinearMemoryConfig())
+@pytest.mark.parametrize("model", ["mlp", "lstm"])
+def test_the_thorough_search_is_never_worse(model):
+    _, quick = train(model, steps=1, sublinear_memory_config=SublinearMemoryConfig())
     _, thorough = train(
-        "mlp",
+        model,
         steps=1,
         sublinear_memory_config=SublinearMemoryConfig(genetic_nr_iter=3, genetic_pool_size=8),
     )
