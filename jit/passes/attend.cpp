@@ -195,23 +195,13 @@ private:
         return true;
     }
 
-    // The only reader of `value` but those, if there is one.
-    const Node* other_reader(ValueId value, std::initializer_list<const Node*> known) const {
-        const Node* found = nullptr;
-        for (const Node* reader : readers(value)) {
-            if (std::ranges::find(known, reader) != known.end()) continue;
-            if (found) return nullptr;
-            found = reader;
-        }
-        return found;
-    }
     // What autodiff makes of `dy` behind an element-wise op, for that operand: where it is an op,
     // `gradient` must be an application of it.
-    bool is_gradient(const Node* gradient, const Node& of, size_t operand, ValueId dy) const {
+    bool is_gradient(const Node& gradient, const Node& of, size_t operand, ValueId dy) const {
         const runtime::DerivedGrad* const derived = runtime::derive_grad(
             *of.op, graph_.types(of.inputs), graph_.type(of.outputs[0]), static_cast<int>(operand));
-        return derived && !derived->is_identity && gradient && gradient->op == derived->op &&
-               gradient->inputs.back() == dy;
+        return derived && !derived->is_identity && gradient.op == derived->op &&
+               gradient.inputs.back() == dy;
     }
 
     // False where something else reads what attention does not keep. Without backward nothing does.
@@ -243,10 +233,11 @@ private:
             return false;
         const ValueId dp = difference->inputs[0], sum = difference->inputs[1];
         const Node& mean = graph_.producer(sum);
+        runtime::Shape rows = graph_.type(dp).shape;
+        rows[rows.rank() - 1] = 1;
         const bool is_softmax_grad =
             mean.op && mean.op->reduction == runtime::Reduce::sum &&
-            mean.inputs[0] == weighted->outputs[0] &&
-            graph_.type(sum).rank() == graph_.type(dp).rank() &&
+            mean.inputs[0] == weighted->outputs[0] && graph_.type(sum).shape == rows &&
             std::ranges::find(weighted->inputs, dp) != weighted->inputs.end() && is_read(dp, 2) &&
             is_read(sum, 1) && is_read(weighted->outputs[0], 1) &&
             is_read(difference->outputs[0], 1);
@@ -257,7 +248,7 @@ private:
         if (dropout) {
             const size_t operand = dropout->inputs[0] == a.weights ? 0 : 1;
             if (!is_read(*a.factors, 2) || begin->inputs.empty() ||
-                !is_gradient(begin, *dropout, operand, begin->inputs.back()) ||
+                !is_gradient(*begin, *dropout, operand, begin->inputs.back()) ||
                 !is_read(begin->inputs.back(), 1))
                 return false;
             begin = &graph_.producer(begin->inputs.back());
@@ -271,10 +262,9 @@ private:
     bool find_ends(ValueId ds, Attention& a) const {
         for (auto step = a.steps.rbegin(); step != a.steps.rend(); ++step) {
             if (step->node->op == &ops::add()) continue;  // its gradient is ds itself
-            const Node* const reader = other_reader(ds, {});
-            if (!is_read(ds, 1) || !is_gradient(reader, *step->node, step->operand, ds))
+            if (!is_read(ds, 1) || !is_gradient(*readers(ds)[0], *step->node, step->operand, ds))
                 return false;
-            ds = reader->outputs[0];
+            ds = readers(ds)[0]->outputs[0];
         }
         const bool turned = is_k_transposed(a);
         for (const Node* reader : readers(ds)) {
@@ -327,7 +317,6 @@ public:
 private:
     struct Made {
         std::vector<ValueId> operands;  // q, k, v, then mask and key
-        Attrs attrs;
         ValueId y = {}, lse = {};
         std::vector<ValueId> grads;
     };
@@ -414,8 +403,8 @@ private:
                          of_four_axes(rewrite_.map(a.v()), like)};
         if (!a.masks.empty()) made.operands.push_back(mask_of(a, like));
         if (a.random_key) made.operands.push_back(rewrite_.map(*a.random_key));
-        made.attrs = attrs_of(a);
-        const std::vector<ValueId> results = add(ops::attention(), made.operands, made.attrs, like);
+        const std::vector<ValueId> results =
+            add(ops::attention(), made.operands, attrs_of(a), like);
         made.y = results[0], made.lse = results[1];
         give(like, made.y);
     }
@@ -423,7 +412,7 @@ private:
         std::vector<ValueId> inputs(made.operands.begin(), made.operands.begin() + 3);
         inputs.insert(inputs.end(), {made.y, made.lse, of_four_axes(rewrite_.map(a.dy), *a.begin)});
         inputs.insert(inputs.end(), made.operands.begin() + 3, made.operands.end());
-        made.grads = add(ops::attention_grad(), std::move(inputs), made.attrs, *a.begin);
+        made.grads = add(ops::attention_grad(), std::move(inputs), attrs_of(a), *a.begin);
     }
 
     Rewriter rewrite_;

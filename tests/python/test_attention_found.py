@@ -191,6 +191,23 @@ def test_what_is_no_attention_stays(function):
         assert_close(got, plain_)
 
 
+@pytest.mark.parametrize("axis", [2, 3])
+def test_a_gradient_written_by_hand_is_one_only_if_it_sums_over_the_keys(axis):
+    def function(q, k, v, dy):
+        p = F.softmax(F.matmul(q, k, transpose_b=True), axis=-1)
+        y = F.matmul(p, v)
+        dp = F.matmul(dy, v, transpose_b=True)
+        ds = p * (dp - (p * dp).sum(axis=axis, keepdims=True))
+        return y, F.matmul(ds, k)
+
+    tensors = [Tensor(normal(*FOUR)) for _ in range(4)]
+    traced = level_3(function)
+    for _ in range(2):
+        for got, want in zip(traced(*tensors), function(*tensors), strict=True):
+            assert_close(got.numpy(), want.numpy())
+    assert ("attention" in ops_of(traced)) == (axis == 3)
+
+
 def test_a_mask_that_is_trained_keeps_the_scores():
     mask = mge.Parameter(normal(1, 1, L, L))
     inputs = [normal(*FOUR) for _ in range(3)]

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backends/cpu/kernels/dropout.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "runtime/host/parallel.h"
 #include "runtime/ops/attention.h"
@@ -34,8 +35,8 @@ AttentionShape shape_of(const AttentionProblem& p, std::span<const Type> inputs)
                      .scale = static_cast<float>(p.scale),
                      .is_causal = p.is_causal};
     if (p.drop_prob > 0) {
-        s.kept = static_cast<float>(1 / (1 - p.drop_prob));
-        s.dropped_below = static_cast<uint32_t>(std::min(p.drop_prob * 0x1p32, 0x1p32 - 1));
+        const Dropout dropout(p.drop_prob);
+        s.kept = dropout.kept, s.dropped_below = dropout.below;
     }
     if (p.mask >= 0) {
         const runtime::Shape& mask = inputs[static_cast<size_t>(p.mask)].shape;

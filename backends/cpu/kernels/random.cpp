@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/cpu/elements.h"
+#include "backends/cpu/kernels/dropout.h"
 #include "runtime/ops/distributions.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/random.inl"
@@ -60,15 +61,12 @@ Prepared prepare_uniform(const OpCall&, std::span<const Type> outputs) {
 
 Prepared prepare_dropout_mask(const OpCall& call, std::span<const Type> outputs) {
     const int64_t n = outputs[0].numel();
-    const double p = call.real("drop_prob");
-    const auto kept = static_cast<float>(1 / (1 - p));
-    const auto threshold =
-        static_cast<uint32_t>(std::min(p * 0x1p32, 0x1p32 - 1));  // dropped below it
+    const Dropout dropout(call.real("drop_prob"));
     return executable([=](void* const* in, void* const* out, void*) {
         over_batches(in[0], static_cast<float*>(out[0]), n,
                      [=](uint32_t(*words)[kBatch], int64_t blocks, float* y, int64_t count) {
             spread_words(words, blocks, y, count,
-                         [=](uint32_t w) { return w < threshold ? 0.0f : kept; });
+                         [=](uint32_t w) { return w < dropout.below ? 0.0f : dropout.kept; });
         });
     });
 }
