@@ -22,9 +22,7 @@ def data(size):
 
 def megjit(size, grad, by_hand=False):
     on.setup_megjit()
-    import megengine as mge
     import megengine.functional as F
-    from megengine.autodiff import GradManager
 
     *operands, dy = data(size)
     causal = SIZES[size][1]
@@ -37,18 +35,7 @@ def megjit(size, grad, by_hand=False):
 
     if not grad:
         return on.calling_megjit(lambda *xs: (forward(*xs),), operands, without_host=True)
-    values = [mge.Parameter(array) for array in operands]
-    gm = GradManager().attach(values)
-
-    def gradients(dy):
-        with gm:
-            gm.backward(forward(*values), dy)
-        grads = tuple(value.grad for value in values)
-        for value in values:
-            value.grad = None
-        return grads
-
-    return on.calling_megjit(gradients, [dy], without_host=True)
+    return on.gradients_by_megjit(forward, operands, dy)
 
 
 def torch(size, grad):

@@ -23,29 +23,16 @@ def data(norm):
 
 def megjit(norm, grad):
     on.setup_megjit()
-    import megengine as mge
     import megengine.functional as F
-    from megengine.autodiff import GradManager
 
     arrays, dy = data(norm)
-    values = [mge.Parameter(array) for array in arrays]
 
     def forward(x, *affine):
         return F.nn.layer_norm(x, COLUMNS, True, *affine) if norm else F.softmax(x, 1)
 
     if not grad:
         return on.calling_megjit(lambda *xs: (forward(*xs),), arrays, without_host=True)
-    gm = GradManager().attach(values)
-
-    def gradients(dy):
-        with gm:
-            gm.backward(forward(*values), dy)
-        grads = tuple(value.grad for value in values)
-        for value in values:
-            value.grad = None
-        return grads
-
-    return on.calling_megjit(gradients, [dy], without_host=True)
+    return on.gradients_by_megjit(forward, arrays, dy)
 
 
 def torch(norm, grad, compiled=False):
