@@ -39,6 +39,7 @@ ValueId Relister::add(Node node, ValueId read, const Type& type) {
 
 Graph Relister::finish() {
     for (ValueId output : from_.outputs) to_.outputs.push_back(latest(output));
+    to_.prologue = from_.prologue;
     return std::move(to_);
 }
 

@@ -117,3 +117,22 @@ def test_versions_of_several_sizes_hold_packed_weights_once():
     assert mge.get_allocated_memory() - before < packed
     del infer
     assert mge.get_allocated_memory() <= before - packed
+
+
+def test_weights_stay_packed_where_something_cheap_is_computed_twice():
+    """The table is not kept in between: passes that list a graph's ops anew must keep its prologue."""
+    convolutions = [M.Conv2d(64, 64, 3, padding=1) for _ in range(2)]
+
+    def body(x, row):
+        table = row.reshape(-1, 1) * row  # small operands, a large result
+        x = x + F.sum(F.matmul(table, table)) * 1e-6
+        for convolution in convolutions:
+            x = F.relu(convolution(x))
+        return F.matmul(table, table + F.mean(x))
+
+    infer = trace(body, symbolic=True, opt_level=3)
+    operands = [mge.tensor(np.ones(shape, np.float32)) for shape in ((2, 64, 14, 14), 256)]
+    for _ in range(2):
+        np.testing.assert_allclose(infer(*operands).numpy(), body(*operands).numpy(), rtol=1e-3)
+    plan = infer.memory_plan()
+    assert plan.recompute_flops_ratio > 0 and any("conv_epilogue" in step for step in map(str, plan.steps))
