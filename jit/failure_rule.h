@@ -10,11 +10,24 @@
 #pragma once
 
 #include <optional>
+#include <unordered_map>
 
 #include "jit/subgraph.h"
 #include "runtime/core/device.h"
 
 namespace megjit::jit {
+
+// Of nodes in the order in which they run: those that may be the first to fail. One that checks
+// places alone is not where each of them was checked before, within no larger extent.
+class FirstFailures {
+public:
+    explicit FirstFailures(const Graph& graph) : graph_(graph) {}
+    bool may_be(const Node& node);  // the next one
+
+private:
+    const Graph& graph_;
+    std::unordered_map<ValueId, int64_t> within_;  // places: the smallest extent so far
+};
 
 class FailureRule {
 public:
@@ -27,11 +40,14 @@ public:
     // step may fail, or updates are guarded. (A step that fails on values has written nothing; an
     // exchange may have.) `node_of` gives a step's Node.
     template <class NodeOf>
-    std::optional<size_t> keeps_inputs_until(size_t count, const NodeOf& node_of) const {
-        if (guards_updates_) return {};
-        for (size_t step = count; step-- > 0;)
-            if (may_fail(node_of(step))) return step;
-        return {};
+    std::optional<size_t> keeps_inputs_until(const Graph& graph, size_t count,
+                                             const NodeOf& node_of) const {
+        std::optional<size_t> last;
+        if (guards_updates_) return last;
+        FirstFailures failures(graph);
+        for (size_t step = 0; step < count; ++step)
+            if (failures.may_be(node_of(step))) last = step;
+        return last;
     }
 
 private:

@@ -166,7 +166,7 @@ public:
     void keep_inputs_until_no_step_can_fail(const PreparedGraph& prepared) {
         const auto last =
             FailureRule(graph_.device())
-                .keeps_inputs_until(schedule.steps.size(),
+                .keeps_inputs_until(graph_, schedule.steps.size(),
                                     [&](size_t s) -> const Node& { return prepared.node(s); });
         if (!last) return;
         memory::Step& step = schedule.steps[*last];

@@ -25,24 +25,6 @@ const OpDef& has_failed() {
     return op;
 }
 
-// What it checks are places, and those places were checked on the same extents before.
-bool checks_the_same(const Graph& graph, const Node& a, const Node& b) {
-    const auto is_text = [](const runtime::Attr& attr) {
-        return std::holds_alternative<std::string>(attr);
-    };
-    std::vector<ValueId> places[2];
-    Attrs attrs[2];
-    for (int k = 0; k < 2; ++k) {
-        const Node& node = k ? b : a;
-        for (size_t i = 0; i < node.inputs.size(); ++i)
-            if (node.op->kind_of(i) == runtime::OperandKind::places)
-                places[k].push_back(node.inputs[i]);
-        std::ranges::remove_copy_if(node.attrs, std::back_inserter(attrs[k]), is_text);
-    }
-    return !places[0].empty() && places[0] == places[1] && runtime::same(attrs[0], attrs[1]) &&
-           graph.type(a.inputs[0]).shape == graph.type(b.inputs[0]).shape;
-}
-
 class Guard {
 public:
     Guard(const Graph& graph, const std::vector<int>& replaces)
@@ -66,13 +48,11 @@ private:
     void find_checks() {
         const std::vector<Node>& nodes = graph_.nodes();
         size_t last_exchange = nodes.size();
+        FirstFailures failures(graph_);
         for (size_t id = 0; id < nodes.size(); ++id)
             if (nodes[id].op && runtime::is_ordered(*nodes[id].op)) last_exchange = id;
         for (size_t id = 0; id < nodes.size(); ++id)
-            if (id == last_exchange ||
-                (checks_values(nodes[id]) && std::ranges::none_of(checks_, [&](size_t before) {
-                return checks_the_same(graph_, nodes[before], nodes[id]);
-            })))
+            if (id == last_exchange || (checks_values(nodes[id]) && failures.may_be(nodes[id])))
                 checks_.push_back(id);
     }
 

@@ -152,9 +152,10 @@ private:
     }
 
     void keep_inputs_until_no_step_can_fail() {
-        const auto last = FailureRule(graph_.device())
-                              .keeps_inputs_until(
-                                  nodes.size(), [&](size_t s) -> const Node& { return *nodes[s]; });
+        const auto last =
+            FailureRule(graph_.device())
+                .keeps_inputs_until(graph_, nodes.size(),
+                                    [&](size_t s) -> const Node& { return *nodes[s]; });
         if (!last) return;
         std::vector<uint32_t>& reads = problem.steps[*last].reads;
         for (const Node& node : graph_.nodes()) {

@@ -198,6 +198,8 @@ struct OpDef {
     // writes.
     bool checks_values = false;
     bool only_checks = false;  // it does no other work
+    // Where that is all it checks: the extent that values of an operand of places lie within.
+    int64_t (*extent_of_places)(const OpCall&, size_t operand) = nullptr;
     // NVIDIA's libraries may compute it as a whole: on GPUs passes leave it to Device::prepare,
     // which expands it where they refuse.
     bool has_gpu_product = false;

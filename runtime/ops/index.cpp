@@ -67,6 +67,14 @@ Shape indexed_shape(const OpCall& call, size_t first) {
     return shape;
 }
 
+// The axis that an operand of places goes along, or those of several, is attribute 0.
+int64_t indexed_extent(const OpCall& call, size_t operand) {
+    const Shape& x = call.inputs[0].shape;
+    if (const auto* axes = std::get_if<Ints>(&call.attrs[0]))
+        return x[static_cast<int>((*axes)[operand - (call.inputs.size() - axes->size())])];
+    return x[normalize_axis(std::get<int64_t>(call.attrs[0]), x.rank(), call.op.name)];
+}
+
 std::vector<Type> infer_index_get(const OpCall& call) {
     return {{call.inputs[0].dtype, indexed_shape(call, 1)}};
 }
@@ -396,6 +404,7 @@ std::vector<OpDef> by_index() {
          .grad = grad_index_get,
          .keeps = Keeps::inputs,
          .checks_values = true,
+         .extent_of_places = indexed_extent,
          .refit = refit_indexed,
          .access = Access::picked,
          .cost = moves},
@@ -410,6 +419,7 @@ std::vector<OpDef> by_index() {
          .grad = grad_index_set,
          .keeps = Keeps::inputs,
          .checks_values = true,
+         .extent_of_places = indexed_extent,
          .refit = refit_indexed,
          .access = Access::written,
          .cost = moves},
@@ -424,6 +434,7 @@ std::vector<OpDef> by_index() {
          .grad = grad_index_add,
          .keeps = Keeps::inputs,
          .checks_values = true,
+         .extent_of_places = indexed_extent,
          .refit = refit_indexed,
          .access = Access::written},
         {.name = "gather",
@@ -435,6 +446,7 @@ std::vector<OpDef> by_index() {
          .grad = grad_gather,
          .keeps = Keeps::inputs,
          .checks_values = true,
+         .extent_of_places = indexed_extent,
          .expand = expand_gather,
          .refit = refit_indexed,
          .access = Access::picked,
@@ -449,6 +461,7 @@ std::vector<OpDef> by_index() {
          .grad = grad_scatter,
          .keeps = Keeps::inputs,
          .checks_values = true,
+         .extent_of_places = indexed_extent,
          .refit = refit_indexed,
          .access = Access::written,
          .cost = moves},
@@ -461,6 +474,7 @@ std::vector<OpDef> by_index() {
          .grad = grad_scatter_add,
          .keeps = Keeps::inputs,
          .checks_values = true,
+         .extent_of_places = indexed_extent,
          .expand = expand_scatter_add,
          .refit = refit_indexed,
          .access = Access::written},
@@ -475,6 +489,7 @@ std::vector<OpDef> by_index() {
          .keeps = Keeps::nothing,
          .checks_values = true,
          .only_checks = true,
+         .extent_of_places = [](const OpCall& call, size_t) { return call.integer("extent"); },
          .cost = moves},
         {.name = "checked_label",
          .doc = "The labels. One outside of [0, classes) is an IndexError that names it and op.",

@@ -57,6 +57,27 @@ TEST_F(GuardUpdates, DoNotWaitForPlacesThatWereCheckedBefore) {
               "%6: f32[4] = index_add %0 %2 %1 {axes=[0]}\nreturn %6 %5\n");
 }
 
+// Along other axes of other tensors, too: no longer extent refuses what a shorter one took.
+TEST_F(GuardUpdates, WaitForPlacesWithinAShorterExtentOnly) {
+    const auto guarded_with = [](std::string_view axes) {
+        return guarded(
+            card(),
+            runtime::cat("%0: f32[4] = input 0\n%1: i32[2] = input 1\n"
+                         "%2: f32[3, 8] = input 2\n%3: f32[2] = index_get %0 %1 {axes=[0]}\n"
+                         "%4: f32[4] = square %0\n",
+                         axes, "return %3 %4 %5\n"),
+            {-1, 0, -1});
+    };
+    EXPECT_NE(
+        guarded_with("%5: f32[3, 2] = index_get %2 %1 {axes=[1]}\n").find("%5: f32[4] = square"),
+        std::string::npos);
+    EXPECT_NE(
+        guarded_with("%5: f32[3, 2] = index_get %2 %1 {axes=[1]}\n").find("%6: f32[4] = where"),
+        std::string::npos);
+    EXPECT_NE(guarded_with("%5: f32[2, 8] = index_get %2 %1 {axes=[0]}\n").find("has_failed %6 %4"),
+              std::string::npos);
+}
+
 // At the number that it gives for the next one: looking at a result would wait for it.
 TEST_F(GuardUpdates, StandBehindTheLastExchangeWithOtherProcesses) {
     const std::string step =
