@@ -88,15 +88,17 @@ bool prefers_columns(const Walk& walk, const KernelSpec& spec) {
                         is_strided);
 }
 
+// Which operands of a contraction repeat from row to row, and are rows walked in tiles?
 void share_rows(KernelIR& kernel, const LaunchShape& launch) {
-    if (kernel.lanes != Lanes::kept || kernel.kept() < 2 || !is_contraction(kernel.reductions))
-        return;
+    const int row_axis = kernel.kept() - (kernel.lanes == Lanes::last ? 1 : 2);
+    if (!is_contraction(kernel.reductions) || row_axis < 0) return;
     KernelIR shared = kernel;
-    shared.lanes = Lanes::tiles;
+    if (shared.lanes == Lanes::kept) shared.lanes = Lanes::tiles;
     for (size_t i = 0; i < shared.inputs.size(); ++i)
-        shared.inputs[i].repeats = launch.strides[i * static_cast<size_t>(kernel.rank) +
-                                                  static_cast<size_t>(kernel.kept()) - 2] == 0;
-    if (tile_plan_of(shared)) kernel = std::move(shared);
+        shared.inputs[i].repeats =
+            launch.strides[i * static_cast<size_t>(kernel.rank) + static_cast<size_t>(row_axis)] ==
+            0;
+    if (has_dot_rows(shared) || tile_plan_of(shared)) kernel = std::move(shared);
 }
 
 }  // namespace
@@ -114,8 +116,12 @@ int64_t units(const KernelIR& kernel, const LaunchShape& launch) {
     int64_t count = 1;
     for (int axis = 0; axis < kernel.kept(); ++axis) {
         const bool is_block = kernel.lanes != Lanes::last && axis == kernel.lane_axis(),
-                   is_tile = kernel.lanes == Lanes::tiles && axis + 1 == kernel.lane_axis();
-        const int64_t block = is_block ? kColumnBlock : is_tile ? kTileRows : 1;
+                   is_tile = kernel.lanes == Lanes::tiles && axis + 1 == kernel.lane_axis(),
+                   is_dots = axis + 1 == kernel.kept() && has_dot_rows(kernel);
+        const int64_t block = is_block  ? kColumnBlock
+                              : is_tile ? kTileRows
+                              : is_dots ? kDotRows
+                                        : 1;
         count *= (launch.extents[axis] + block - 1) / block;
     }
     return count;

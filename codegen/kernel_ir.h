@@ -38,8 +38,8 @@ struct Operand {
                   // the offset
     bool is_offset = false;  // nothing is read: the value is the offset itself (i32), a coordinate.
                              // Such inputs come last, and have no pointer
-    bool repeats = false;  // Lanes::tiles: the same for all indices of the kept axis before the
-                           // last one
+    bool repeats = false;  // Of a contraction: the same for all indices of the kept axis that
+                           // lanes do not walk (Lanes::tiles: the last but one; last: the last)
     bool operator==(const Operand&) const = default;
 };
 
@@ -109,10 +109,11 @@ struct LaunchShape {
 // What a kernel is launched over, in units that threads share among them:
 //   element-wise of rank 1: elements
 //   element-wise: rows of the innermost axis
-//   lanes last: indices of the kept axes
+//   lanes last: indices of the kept axes; of rows that are dots, blocks of kDotRows indices of the
+//     last of these
 //   lanes kept: blocks of kColumnBlock indices of the last kept axis, the last of each run smaller
 //   tiles: such blocks, of kTileRows indices of the axis before it
-constexpr int64_t kColumnBlock = 64, kTileRows = 32;
+constexpr int64_t kColumnBlock = 64, kTileRows = 32, kDotRows = 8;
 int64_t units(const KernelIR& kernel, const LaunchShape& launch);
 
 // May output `out` lie exactly on input `in`? Each element must be read for the last time where it

@@ -45,6 +45,20 @@ bool is_contraction(std::span<const Reduction> reductions) {
     });
 }
 
+bool has_dot_rows(const KernelIR& kernel) {
+    return kernel.lanes == Lanes::last && kernel.kept() > 0 && is_contraction(kernel.reductions) &&
+           kernel.passes() == 1 &&
+           std::ranges::all_of(kernel.outputs, [](const Operand& out) { return out.per_row; });
+}
+
+std::vector<int> same_for_rows(const KernelIR& kernel, std::span<const int> elements) {
+    const std::vector<Differs> all = differences(kernel);
+    std::vector<int> same;
+    std::ranges::copy_if(elements, std::back_inserter(same),
+                         [&](int id) { return !all[static_cast<size_t>(id)].by_row; });
+    return same;
+}
+
 bool TilePlan::is_of_columns(int id) const {
     return std::ranges::find(of_columns, id) != of_columns.end();
 }

@@ -1,7 +1,8 @@
 // codegen/tiles.h -- contractions: kernels whose rows are dots, where one factor is the same for
 // neighboring rows and the other one for neighboring columns (a product of matrices, whatever is
 // computed of their elements before and of the result afterwards). What a tile of rows and columns
-// reads serves all of it. The bits are those of any other walk: each dot takes its products in the
+// reads serves all of it. (Lanes of the other kind, along the sum, leave rows alone, which are
+// walked some at a time.) The bits are those of any other walk: each dot takes its products in the
 // order of codegen/row_plan.h.
 #pragma once
 
@@ -14,6 +15,12 @@
 namespace megjit::codegen {
 
 bool is_contraction(std::span<const Reduction> reductions);  // nothing but dots
+
+// Rows that are nothing but dots, lanes along the sum: some neighbors share what they read (where
+// that repeats), and none waits for its last sum.
+bool has_dot_rows(const KernelIR& kernel);
+// Of instructions of elements: those with one value for all rows of a unit.
+std::vector<int> same_for_rows(const KernelIR& kernel, std::span<const int> elements);
 
 // Instructions of elements, in their order.
 struct TilePlan {

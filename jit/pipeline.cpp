@@ -135,8 +135,8 @@ std::set<std::string> ops_of(const Graph& graph) {
 std::set<std::string> contractions_of(const Graph& graph) {
     std::set<std::string> ops;
     for (const Node& node : graph.nodes())
-        if (node.kind == NodeKind::fused && runtime::find_op(node.ops[0]).contraction)
-            ops.insert(runtime::cat(node.ops[0], " at ", node.where));
+        for (const std::string& op : node.ops)
+            if (runtime::find_op(op).contraction) ops.insert(runtime::cat(op, " at ", node.where));
     return ops;
 }
 

@@ -150,6 +150,7 @@ Function loops_of(const KernelIR& kernel, const Target& wanted) {
     if (kernel.reduced == 0) some = b.both(some, b.less(b.index(0), frame.extents.back()));
     b.branch(some, [&] {
         if (kernel.reduced == 0) write_elements(frame);
+        else if (has_dot_rows(kernel)) write_dots(frame);
         else if (kernel.lanes == Lanes::last) write_rows(frame);
         else if (kernel.lanes == Lanes::tiles) write_tiles(frame);
         else write_columns(frame);

@@ -119,6 +119,11 @@ struct Schedule {
     int64_t units_together = 16;  // of columns: their accumulators stay in the L1 cache
     int tile_vectors = 2;  // of columns that go through a tile together
     int tile_rows(int width) const { return width / 2; }  // accumulators fill half the registers
+    // Where a row has `own` instructions beside those that all rows share. If it only loads, lanes
+    // fill half the registers; else few rows, whose conversions would compete with the sums.
+    int dot_rows(int width, size_t own) const {
+        return own <= 1 ? width / 2 : is_short(own) ? width / 8 : 1;
+    }
     bool is_short(size_t body) const { return static_cast<int>(body) <= short_body; }
     bool is_long(size_t body) const { return static_cast<int>(body) >= long_body; }
 };

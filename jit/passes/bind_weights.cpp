@@ -2,11 +2,13 @@
 // part when
 //   1. its weights (OperandKind) are fixed, and the device packs them for this node;
 //   2. so it is for all that read it: where gradients need the weights as they are, packed ones
-//   would be a second copy.
+//   would be a second copy;
+//   3. no kernel makes the weights of fewer bytes as it reads them (makers_of_weights).
 // Its further operands that are computed of fixed values go, too.
 #include <algorithm>
 
 #include "jit/passes/bound.h"
+#include "jit/passes/fusion_group.h"
 
 namespace megjit::jit {
 
@@ -42,6 +44,7 @@ public:
         : from_(graph),
           options_(options),
           fixed_(fixed_values(graph, options)),
+          readers_(reader_counts(graph)),
           copied_(graph.value_count()),
           bound_(graph.value_count()),
           rewrite_(graph) {
@@ -90,7 +93,8 @@ private:
         if (node.kind != NodeKind::op || !node.op->weights()) return Layout::row_major;
         const ValueId weights = weights_of(node);
         if (!fixed_[at(weights)] || fixed_[at(node.inputs[0])] ||
-            from_.type(weights).layout != Layout::row_major)
+            from_.type(weights).layout != Layout::row_major ||
+            !makers_of_weights(from_, options_, readers_, node).empty())
             return Layout::row_major;
         const std::vector<Type> inputs = from_.types(node.inputs),
                                 outputs = from_.types(node.outputs);
@@ -143,6 +147,7 @@ private:
     const Graph& from_;
     const PipelineOptions& options_;
     std::vector<bool> fixed_;
+    std::vector<uint32_t> readers_;  // by value
     std::vector<Layout> packed_;  // by node: of its weights
     std::vector<std::optional<ValueId>> copied_;  // by value: in the prologue
     std::vector<std::vector<std::pair<Layout, ValueId>>>

@@ -24,8 +24,9 @@
 //      forward has) is computed earlier than recorded only if that frees as much as it stores, or
 //      if its result is one value a row; and a group waits for a later one only if what it keeps
 //      alive meanwhile is no larger than what it need not store.
-//   8. a contraction (pays_generated) begins a group of its own: only element-wise ops of its
-//   results join it, and it merges with no other group.
+//   8. a contraction (pays_generated, makers_of_weights) begins a group of its own: only
+//   what makes its weights and element-wise ops of its results join it, and it merges with no
+//   other group.
 // Groups that reduce the same value along the same axes become one (siblings).
 // A group of one node stays as it was: the eager kernel is as good. A value leaves its kernel only
 // if something outside of the group reads it, so a group never moves more bytes than its parts.
@@ -76,7 +77,9 @@ public:
           graph_(graph),
           grouping_(graph, options),
           last_use_(graph.value_count(), kNever),
-          use_before_(graph.value_count()) {
+          use_before_(graph.value_count()),
+          makers_(graph.nodes().size()),
+          makes_weights_(graph.nodes().size()) {
         for (size_t n = 0; n < graph.nodes().size(); ++n)
             for (ValueId input : graph.nodes()[n].inputs) {
                 NodeId& last = last_use_[at(input)];
@@ -86,6 +89,11 @@ public:
                 last = id;
             }
         for (ValueId output : graph.outputs) last_use_[at(output)] = kNever;
+        const std::vector<uint32_t> readers = reader_counts(graph);
+        for (size_t n = 0; n < graph.nodes().size(); ++n) {
+            makers_[n] = makers_of_weights(graph, options, readers, graph.nodes()[n]);
+            for (const NodeId maker : makers_[n]) makes_weights_[at(maker)] = true;
+        }
     }
 
     Graph run() {
@@ -102,7 +110,8 @@ private:
     Group& group(int g) { return grouping_.group(g); }
     const Group& group(int g) const { return grouping_.group(g); }
 
-    bool can_fuse(const Node& node) const {
+    bool can_fuse(NodeId id) const {
+        const Node& node = graph_.node(id);
         const Part part = part_of(node);
         if (part == Part::none || node.inputs.empty()) return false;
         const Type& result = graph_.type(node.outputs[0]);
@@ -114,7 +123,8 @@ private:
         }
         if (part != Part::reduction) return true;
         if (node.op->contraction)
-            return options_.fuse_reduce && !options_.exact && pays_generated(graph_, node);
+            return !makers_[at(id)].empty() ||
+                   (options_.fuse_reduce && !options_.exact && pays_generated(graph_, node));
         const Type& operand = graph_.type(node.inputs[0]);
         const uint32_t axes = reduced_axes(graph_, node);
         return options_.fuse_reduce && !options_.exact && operand.layout == Layout::row_major &&
@@ -123,7 +133,8 @@ private:
 
     void place(NodeId id) {
         const Node& node = graph_.node(id);
-        if (can_fuse(node)) {
+        if (makes_weights_[at(id)]) return;  // its group begins with the product
+        if (can_fuse(id)) {
             int best = kNoGroup;
             for (ValueId input : node.inputs) {
                 const int g = group_of(input);
@@ -328,6 +339,7 @@ private:
         fresh.shape = reduces ? reduced_space(graph_, node) : result.shape;
         fresh.layout = reduces ? Layout::row_major : result.layout;
         fresh.level = needed_level(node, kNoGroup);
+        fresh.streams = !makers_[at(id)].empty();
         fresh.position = id;
         fresh.era = era_;
         grouping_.groups.push_back(std::move(fresh));
@@ -335,14 +347,21 @@ private:
     }
 
     void join(NodeId id, int g) {
-        Group& to = group(g);
         const Node& node = graph_.node(id);
-        grouping_.form_of[at(id)] = node.op->contraction ? Form::row_drop : *form_in(node, g);
-        to.level = std::max(to.level, needed_level(node, g));
+        for (const NodeId maker : makers_[at(id)]) add(maker, Form::weights, g);
+        add(id, node.op->contraction ? Form::row_drop : *form_in(node, g), g);
+        Group& to = group(g);
         to.contracts = to.contracts || node.op->contraction;
         if (part_of(node) == Part::reduction) to.reduced = reduced_axes(graph_, node);
         else if (!to.reduced && part_of(node) == Part::elementwise && is_heavy(graph_, node))
             ++to.heavy;
+    }
+
+    void add(NodeId id, Form form, int g) {
+        Group& to = group(g);
+        const Node& node = graph_.node(id);
+        grouping_.form_of[at(id)] = form;
+        to.level = std::max(to.level, needed_level(node, g));
         for (ValueId input : node.inputs) {
             const int from = group_of(input);
             if (from == g) continue;
@@ -361,6 +380,8 @@ private:
     std::vector<NodeId>
         last_use_;  // by value: the last node that reads it; kNever if it outlives the graph
     std::vector<NodeId> use_before_;  // by value: the last but one
+    std::vector<std::vector<NodeId>> makers_;  // by node: makers_of_weights
+    std::vector<bool> makes_weights_;  // by node: it is one of another's
     int era_ = 0;  // ops that are no part of a group, so far
 };
 

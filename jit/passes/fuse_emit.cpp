@@ -102,6 +102,7 @@ public:
         for (int axis : memory_order(group_.layout, group_.shape.rank()))
             if (!(group_.reduced >> axis & 1u)) axes_.push_back(axis);
         kept_ = axes_.size();
+        if (group_.streams) put_rows_last();
         for (int axis = 0; axis < group_.shape.rank(); ++axis)
             if (group_.reduced >> axis & 1u) axes_.push_back(axis);
     }
@@ -110,7 +111,7 @@ public:
         for (int axis : axes_) spec_.extents.push_back(group_.shape[axis]);
         spec_.reduced = static_cast<int>(axes_.size() - kept_);
         collect_operands();
-        const Node& first = graph_.node(group_.nodes[0]);
+        const Node& first = group_.contracts ? product() : graph_.node(group_.nodes[0]);
         Node fused{.kind = NodeKind::fused, .where = first.where, .role = first.role};
         std::vector<ValueId> escaping;
         for (NodeId id : group_.nodes) {
@@ -127,8 +128,9 @@ public:
         fused.kernel = std::make_shared<codegen::BoundKernel>(codegen::bind(std::move(spec_)));
         const std::set<std::string>* refused = grouping_.options.refused;
         const codegen::KernelIR& kernel = fused.kernel->kernel;
+        const codegen::Lanes best = group_.streams ? codegen::Lanes::last : codegen::Lanes::tiles;
         if ((group_.layout == Layout::row_major && refused && refused->contains(print(kernel))) ||
-            (group_.contracts && kernel.lanes != codegen::Lanes::tiles))
+            (group_.contracts && kernel.lanes != best))
             return copy_nodes(graph_, group_, rewrite_);
         const std::vector<ValueId> outputs =
             rewrite_.to.add(std::move(fused), graph_.types(escaping));
@@ -137,6 +139,18 @@ public:
 
 private:
     bool is_inside(ValueId value) const { return grouping_.group_of_value(value) == id_; }
+
+    // Of a contraction: the axes along which the weights do not move go last, so that all rows
+    // meet an element while it is in the cache.
+    void put_rows_last() {
+        const std::vector<int64_t> strides = contraction_of(graph_, product()).strides[1];
+        const auto moves = [&](int axis) { return strides[static_cast<size_t>(axis)] != 0; };
+        std::ranges::stable_partition(axes_, moves);
+    }
+    const Node& product() const {
+        const auto is_one = [&](NodeId id) { return graph_.node(id).op->contraction != nullptr; };
+        return graph_.node(*std::ranges::find_if(group_.nodes, is_one));
+    }
 
     // A row_drop operand is aligned with the kept axes, every other one with the whole space.
     bool is_dropped(NodeId reader) const { return grouping_.form_of[at(reader)] == Form::row_drop; }
@@ -150,7 +164,7 @@ private:
 
     void collect_operands_of(NodeId id, bool coordinates) {
         const Node& node = graph_.node(id);
-        if (node.op->contraction) {
+        if (node.op->contraction || grouping_.form_of[at(id)] == Form::weights) {
             if (!coordinates) collect_factors(node);
             return;
         }
@@ -181,32 +195,66 @@ private:
         }
     }
 
-    // They come first: a contraction is the first node of its group.
+    // They come first: a contraction, with what makes its weights, is the first of its group.
     void collect_factors(const Node& node) {
-        const runtime::Contraction contraction = contraction_of(graph_, node);
-        for (const size_t i : {0, 1}) {
-            spec_.inputs.push_back({.dtype = graph_.type(node.inputs[i]).dtype,
-                                    .strides = in_space(contraction.strides[i], false)});
-            sources_.push_back(node.inputs[i]);
+        const runtime::Contraction contraction = contraction_of(graph_, product());
+        for (size_t i = 0; i < node.inputs.size(); ++i) {
+            const ValueId value = node.inputs[i];
+            const auto key = std::pair(value, node.op->contraction && i == 0);
+            if (is_inside(value) || factors_.contains(key) || number_of(graph_.producer(value)))
+                continue;
+            factors_[key] = static_cast<int>(spec_.inputs.size());
+            const std::vector<int64_t> strides =
+                node.op->contraction ? contraction.strides[i] : strides_of_weights(value);
+            spec_.inputs.push_back(
+                {.dtype = graph_.type(value).dtype, .strides = in_space(strides, false)});
+            sources_.push_back(value);
         }
     }
-    int dot_of_factors() {
-        const auto factor = [this](int input) {
-            return runtime::Expr(&spec_.program, spec_.program.input(input, ScalarType::f32));
-        };
-        return codegen::add_reduction(spec_, runtime::Reduce::dot, (factor(0) * factor(1)).id(),
+    // Of a value that is broadcast to them, by axis of the space: an axis of theirs is the one that
+    // walks them by the same stride.
+    std::vector<int64_t> strides_of_weights(ValueId value) const {
+        const Type& weights = graph_.type(product().inputs[1]);
+        const std::vector<int64_t> dense = dense_strides(weights),
+                                   own = broadcast_strides(graph_.type(value).shape,
+                                                           dense_strides(graph_.type(value)),
+                                                           weights.shape);
+        std::vector<int64_t> strides = contraction_of(graph_, product()).strides[1];
+        for (int64_t& stride : strides) {
+            int64_t found = 0;
+            for (int axis = 0; axis < weights.rank(); ++axis)
+                if (weights.shape[axis] > 1 && dense[static_cast<size_t>(axis)] == stride)
+                    found = own[static_cast<size_t>(axis)];
+            stride = stride ? found : 0;
+        }
+        return strides;
+    }
+    int factor(ValueId value, bool is_first) {
+        if (is_inside(value)) return values_.at(at(value));
+        if (const auto number = number_of(graph_.producer(value)))
+            return constant_in(spec_.program, graph_.type(value).dtype, *number);
+        return spec_.program.input(factors_.at({value, is_first}),
+                                   runtime::compute_type(graph_.type(value).dtype));
+    }
+    int dot_of_factors(const Node& node) {
+        const runtime::Expr a(&spec_.program, factor(node.inputs[0], true)),
+            b(&spec_.program, factor(node.inputs[1], false));
+        return codegen::add_reduction(spec_, runtime::Reduce::dot, (a * b).id(),
                                       runtime::DType::f32);
     }
 
     // Strides by axis of a shape (with or without the reduced axes) to strides by axis of the
     // kernel's space.
-    std::vector<int64_t> in_space(const std::vector<int64_t>& strides, bool dropped) const {
+    std::vector<int64_t> in_space(std::span<const int64_t> strides, bool dropped) const {
         std::vector<int64_t> result(axes_.size(), 0);
-        if (dropped) std::copy(strides.begin(), strides.end(), result.begin());
-        else
-            for (size_t i = 0; i < axes_.size(); ++i)
-                result[i] = strides[static_cast<size_t>(axes_[i])];
+        for (size_t i = 0; i < (dropped ? kept_ : axes_.size()); ++i)
+            result[i] = strides[static_cast<size_t>(dropped ? kept_index(axes_[i]) : axes_[i])];
         return result;
+    }
+
+    // Among the axes that are kept.
+    int kept_index(int axis) const {
+        return axis - std::popcount(group_.reduced & ((1u << axis) - 1));
     }
 
     KernelSpec::Access output_access(ValueId value, Form form) const {
@@ -215,9 +263,7 @@ private:
         if (form == Form::element) {
             access.strides = in_space(dense_strides(type), false);
         } else {
-            access.strides.assign(axes_.size(), 0);
-            int64_t step = 1;
-            for (size_t i = kept_; i-- > 0; step *= spec_.extents[i]) access.strides[i] = step;
+            access.strides = in_space(group_.row_shape(Form::row_drop).row_major_strides(), true);
         }
         return access;
     }
@@ -232,9 +278,11 @@ private:
     }
 
     int add(NodeId id, const Node& node) {
-        if (node.op->contraction) return dot_of_factors();
+        if (node.op->contraction) return dot_of_factors(node);
+        const bool of_weights = grouping_.form_of[at(id)] == Form::weights;
         std::vector<int> args;
-        for (ValueId input : node.inputs) args.push_back(value_for(id, input));
+        for (ValueId input : node.inputs)
+            args.push_back(of_weights ? factor(input, false) : value_for(id, input));
         switch (part_of(node)) {
             case Part::elementwise: {
                 ScalarProgram one;
@@ -261,6 +309,8 @@ private:
     std::vector<ValueId> sources_;  // by input
     std::map<std::pair<ValueId, bool>, int>
         inputs_;  // (operand, aligned with the kept axes) -> input
+    // (operand of a contraction or of what makes its weights, is it the first factor) -> input
+    std::map<std::pair<ValueId, bool>, int> factors_;
     std::map<size_t, int> values_;  // value -> id in the program
 };
 

@@ -16,7 +16,7 @@
 //      saved;
 //   6. an addend is not row-major behind a product that prefers channels-last and would reorder it.
 //   7. no other element-wise op follows the steps where fuse would take the product with it
-//   (pays_generated).
+//   (pays_generated), nor does a kernel make its weights (makers_of_weights).
 // The addend's bytes are read once, and the intermediate ones never: no node moves more than those
 // it replaces.
 #include <algorithm>
@@ -41,7 +41,8 @@ public:
           options_(options),
           wanted_(wanted),
           done_(graph.nodes().size()),
-          readers_(graph.value_count()) {
+          readers_(graph.value_count()),
+          counts_(reader_counts(graph)) {
         for (size_t id = 0; id < graph.nodes().size(); ++id)
             for (ValueId input : graph.nodes()[id].inputs)
                 readers_[at(input)].push_back(static_cast<NodeId>(id));
@@ -78,7 +79,9 @@ private:
 
     // Goes on to an element-wise op that is no step: a kernel takes all of it.
     bool is_left_to_kernels(const Node& product) const {
-        if (options_.exact || !pays_generated(rewrite_.from, product)) return false;
+        if (options_.exact) return false;
+        if (!makers_of_weights(rewrite_.from, options_, counts_, product).empty()) return true;
+        if (!pays_generated(rewrite_.from, product)) return false;
         ValueId result = product.outputs[0];
         const Type& type = rewrite_.from.type(result);
         for (;;) {
@@ -187,6 +190,7 @@ private:
     EpilogueKind wanted_;
     std::vector<bool> done_;  // by old node: copied, or a step of a product
     std::vector<std::vector<NodeId>> readers_;  // by old value; twice where a node reads it twice
+    std::vector<uint32_t> counts_;  // by old value: reader_counts
     std::vector<bool> returned_;
 };
 

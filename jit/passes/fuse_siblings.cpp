@@ -34,7 +34,7 @@ public:
             const int reader = lowest_[static_cast<size_t>(g)].group;
             if (!of.reduced && of.shape.numel() <= kSmall && reader != kNoGroup)
                 join_a_sibling(g, small[reader]);
-            if (!of.reduced || !writes_rows_only(g)) continue;
+            if (!of.reduced || of.contracts || !writes_rows_only(g)) continue;
             for (ValueId operand : std::vector(of.operands))
                 if (grouping_.graph.type(operand).shape == of.shape &&
                     join_a_sibling(g, reducers[operand]))

@@ -52,6 +52,62 @@ bool pays_generated(const Graph& graph, const Node& node) {
            sum * columns <= kMostElements;
 }
 
+std::vector<uint32_t> reader_counts(const Graph& graph) {
+    std::vector<uint32_t> readers(graph.value_count());
+    for (const Node& node : graph.nodes())
+        for (const ValueId input : node.inputs) ++readers[at(input)];
+    for (const ValueId output : graph.outputs) ++readers[at(output)];
+    return readers;
+}
+
+namespace {
+
+bool is_plain(const Type& type) {
+    return type.layout == runtime::Layout::row_major && type.dtype != runtime::DType::c64;
+}
+
+// How often a contraction reads each element of its second factor, which lies along the sum.
+std::optional<int64_t> times_read(const Graph& graph, const Node& node) {
+    if (!node.op || !node.op->contraction || !graph.device().is_host()) return {};
+    for (const ValueId value : {node.inputs[0], node.inputs[1], node.outputs[0]})
+        if (!is_plain(graph.type(value)) || graph.type(value).dtype != runtime::DType::f32)
+            return {};
+    const auto [space, strides] = contraction_of(graph, node);
+    if (space.rank() < 2 || space.numel() == 0 || strides[1].back() != 1) return {};
+    return space.numel() / graph.type(node.inputs[1]).numel();
+}
+
+}  // namespace
+
+std::vector<NodeId> makers_of_weights(const Graph& graph, const PipelineOptions& options,
+                                      std::span<const uint32_t> readers, const Node& node) {
+    constexpr int64_t kFewRows = 32;
+    constexpr size_t kFewOps = 8;
+    if (options.exact || !options.fuse_reduce) return {};
+    const std::optional<int64_t> rows = times_read(graph, node);
+    if (!rows || *rows > kFewRows) return {};
+    std::vector<NodeId> makers;
+    size_t bytes = 0;  // that they read
+    std::vector<ValueId> open{node.inputs[1]};
+    while (!open.empty()) {
+        const ValueId value = open.back();
+        open.pop_back();
+        const Node& maker = graph.producer(value);
+        const Part part = part_of(maker);
+        if (!is_plain(graph.type(value))) return {};
+        if (readers[at(value)] == 1 && (part == Part::elementwise || part == Part::broadcast)) {
+            makers.push_back(graph.value(value).producer);
+            open.insert(open.end(), maker.inputs.begin(), maker.inputs.end());
+        } else {
+            bytes += graph.type(value).bytes();
+        }
+        if (makers.size() > kFewOps) return {};
+    }
+    if (bytes * 4 > graph.type(node.inputs[1]).bytes() * 3) return {};
+    std::ranges::sort(makers);
+    return makers;
+}
+
 Shape reduced_space(const Graph& graph, const Node& node) {
     return node.op->contraction ? contraction_of(graph, node).space
                                 : graph.type(node.inputs[0]).shape;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "jit/passes/passes.h"
@@ -17,6 +18,7 @@ enum class Form : uint8_t {
     element,  // one for every index: the group's shape
     row_keep,  // one a row: the shape with 1 for each reduced axis
     row_drop,  // one a row: the shape without the reduced axes
+    weights,  // one for every element of the second factor of its contraction
 };
 
 struct Group {
@@ -31,6 +33,7 @@ struct Group {
     int era = 0;  // how many other ops are recorded before it
     int heavy = 0;  // nodes whose code is long and that need no reduction of the group
     bool contracts = false;  // one contraction, and what is computed of its results
+    bool streams = false;  // with it what makes its weights
 
     runtime::Shape row_shape(Form form) const;
     // Is a row_drop operand that NumPy's rule broadcasts to the shape the row's own value? (It is
@@ -50,6 +53,14 @@ runtime::Contraction contraction_of(const Graph& graph, const Node& node);
 // and a kernel for that op? Where the second factor lies as it is read, and the sum is so short
 // that the result's way through memory counts.
 bool pays_generated(const Graph& graph, const Node& node);
+
+// Readers by value; to be a result of the graph counts as one.
+std::vector<uint32_t> reader_counts(const Graph& graph);
+// Few rows times weights that element-wise ops make of fewer bytes (8 bits, halves): the weights'
+// way through memory is what takes the time, so a kernel that makes them as it reads them pays.
+// Those ops, in their order; none where it does not.
+std::vector<NodeId> makers_of_weights(const Graph& graph, const PipelineOptions& options,
+                                      std::span<const uint32_t> readers, const Node& node);
 
 // The groups of a graph.
 struct Grouping {

@@ -67,6 +67,44 @@ def test_other_products_are_the_librarys(body):
     assert not joined(traced)
 
 
+FEW = [(1, 9, 5), (1, 64, 768), (2, 33, 100), (3, 8, 16), (4, 70, 130), (7, 11, 47), (1, 1, 300), (5, 3, 9), (32, 5, 20)]
+
+
+@pytest.mark.parametrize("m, n, k", FEW)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float16"])
+def test_few_rows_read_small_weights_as_they_are(m, n, k, dtype):
+    x, scale, bias = normal(m, k), normal(n, 1), normal(n)
+    weight = (RNG.standard_normal((n, k)) * 30 + (50 if dtype == "uint8" else 0)).clip(-127 * (dtype != "uint8"), 127).astype(dtype)
+    body = lambda x, w, scale, bias: F.gelu(F.matmul(x, (w.astype("float32") - 3) * scale, transpose_b=True) * 0.1 + bias)  # noqa: E731
+    operands = [mge.tensor(value) for value in (x, weight, scale, bias)]
+    traced = trace(body, symbolic=True, opt_level=3)
+    result = traced(*operands).numpy()
+    exact = trace(body, symbolic=True, opt_level=3, numerics="exact")
+    np.testing.assert_allclose(result, exact(*operands).numpy(), rtol=0, atol=2e-5 * k**0.5 * 10)
+    assert [kernel[:3] for kernel in joined(traced)] == [["cast", "sub", "mul"]] and not joined(exact)
+    for _ in range(2):
+        np.testing.assert_array_equal(traced(*operands).numpy(), result)
+
+
+def test_weights_of_a_batch_are_read_as_they_are():
+    x, w = normal(3, 2, 1, 40), (RNG.standard_normal((3, 2, 17, 40)) * 40).astype(np.int8)
+    traced = trace(lambda x, w: F.tanh(F.matmul(x, w.astype("float32"), transpose_b=True) * 0.01), symbolic=True, opt_level=3)
+    wanted = np.tanh(x.astype(np.float64) @ w.swapaxes(-1, -2) * 0.01)
+    np.testing.assert_allclose(traced(mge.tensor(x), mge.tensor(w)).numpy(), wanted, atol=1e-5)
+    assert joined(traced)
+
+
+@pytest.mark.parametrize("body", [
+    lambda x, w, big: F.matmul(big, w.astype("float32"), transpose_b=True),  # many rows: converted once
+    lambda x, w, big: F.matmul(x, w.astype("float32") + big, transpose_b=True),  # no fewer bytes
+    lambda x, w, big: (F.matmul(x, w.astype("float32"), transpose_b=True), w.astype("float32")),  # they are wanted as they are
+])
+def test_other_weights_are_the_librarys(body):
+    traced = trace(body, symbolic=True, opt_level=3)
+    traced(mge.tensor(normal(2, 32)), mge.tensor(np.ones((64, 32), np.int8)), mge.tensor(normal(64, 32)))
+    assert not joined(traced)
+
+
 def test_exact_numerics_have_eager_bits():
     a, b = mge.tensor(normal(64, 200)), mge.tensor(normal(200, 48))
     body = lambda a, b: F.tanh(F.matmul(a, b))  # noqa: E731
