@@ -31,6 +31,7 @@ from .quantize import (
     propagate_qconfig,
     quantize,
     quantize_qat,
+    quantize_weights,
     reset_qconfig,
 )
 from .utils import QParams, QuantMode, create_qparams, fake_quant_bias, fake_quant_tensor
@@ -66,6 +67,7 @@ __all__ = [
     "propagate_qconfig",
     "quantize",
     "quantize_qat",
+    "quantize_weights",
     "reset_qconfig",
     "sync_ema_fakequant_qconfig",
     "tqt_qconfig",

@@ -31,6 +31,7 @@ __all__ = [
     "propagate_qconfig",
     "quantize",
     "quantize_qat",
+    "quantize_weights",
     "reset_qconfig",
 ]
 
@@ -106,6 +107,29 @@ def quantize_qat(
     module = _converted(module, table, lambda cls, layer: cls.from_float_module(layer), {})
     propagate_qconfig(module, qconfig)
     return module
+
+
+def quantize_weights(module: Module, inplace: bool = True) -> Module:
+    """Replace each `module.Linear` by a `module.quantized.WeightOnlyLinear`: int8 weights, everything else in float.
+
+    Each weight is rounded to 1/127 of the largest one of its output feature; no data are needed. A trained network keeps its
+    function closely, and one that reads all its weights for few rows (text, token by token) runs up to four times as fast.
+    Exactly the class `module.Linear` is replaced, not its subclasses, and no layer with ``quantize_disabled``.
+
+    module: the model. inplace: change ``module`` (default); otherwise a copy. Returns the model, which is a new object where
+    ``module`` itself is a Linear. TypeError unless ``module`` is a Module, ValueError where a weight is not finite.
+
+    >>> import megengine.module as M, megengine.quantization as Q
+    >>> model = Q.quantize_weights(M.Sequential(M.Linear(4, 8), M.ReLU(), M.Linear(8, 2)))
+    >>> model[0].weight.dtype.name, model[0].scale.shape
+    ('int8', (8,))
+    """
+    if not isinstance(module, Module):
+        raise TypeError(f"quantize_weights: expected a Module, got a {type(module).__name__}")
+    if not inplace:
+        module = deepcopy(module)
+    table = {Float.Linear: Quantized.WeightOnlyLinear}
+    return _converted(module, table, lambda cls, layer: cls.from_float_module(layer), {})
 
 
 def _converted(

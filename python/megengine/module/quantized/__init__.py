@@ -1,4 +1,4 @@
-"""Layers that compute on integers. `quantization.quantize` makes them of the layers of `module.qat`."""
+"""Layers that compute on integers. `quantization.quantize` makes them of the layers of `module.qat`; `WeightOnlyLinear`, whose weights alone are integers, is made by `quantization.quantize_weights`."""
 
 from .batch_matmul_activation import BatchMatMulActivation
 from .concat import Concat
@@ -10,6 +10,7 @@ from .linear import Linear, LinearRelu
 from .linear_bn import LinearBn1d, LinearBnRelu1d
 from .module import QuantizedModule
 from .quant_dequant import DequantStub, QuantStub
+from .weight_only import WeightOnlyLinear
 
 __all__ = [
     "BatchMatMulActivation",
@@ -30,4 +31,5 @@ __all__ = [
     "LinearRelu",
     "QuantStub",
     "QuantizedModule",
+    "WeightOnlyLinear",
 ]
