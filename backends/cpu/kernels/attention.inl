@@ -122,9 +122,86 @@ MEGJIT_INLINE void scale_row(float* row, int64_t n, float factor) {
     for (int64_t c = 0; c < n; c += kLanes) store(row + c, load(row + c) * factor);
 }
 
+template <int64_t half>
+MEGJIT_INLINE float joined_by_halves(float* lanes) {
+    for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    if constexpr (half > 1) return joined_by_halves<half / 2>(lanes);
+    else return lanes[0];
+}
+
+// s[r] = scale * the product of q and row r of k, summed in the same order for all instruction
+// sets.
+template <int kCount>
+MEGJIT_INLINE void dots_of_rows(const float* q, const float* k, int64_t width, float scale,
+                                float* s) {
+    constexpr int64_t kWidth = AttentionShape::kWidth;
+    Floats sums[kCount][kWidth / kLanes] = {};
+    for (int64_t i = 0; i < width; i += kWidth)
+        for (int64_t c = 0; c < kWidth / kLanes; ++c) {
+            const Floats x = load(q + i + c * kLanes);
+            for (int r = 0; r < kCount; ++r) sums[r][c] += x * load(k + r * width + i + c * kLanes);
+        }
+    for (int r = 0; r < kCount; ++r) {
+        float lanes[kWidth];
+        std::memcpy(lanes, sums[r], sizeof lanes);
+        s[r] = scale * joined_by_halves<kWidth / 2>(lanes);
+    }
+}
+
+// The same for a single query, as when text is written: lanes run along widths and keys, for there
+// is nothing else to fill them with, and no operand is copied. Sums have the same order for all
+// instruction sets.
+void attend_one(const AttentionShape& shape, const AttentionHead& head, const AttentionBlock& block,
+                float* y, float* lse) {
+    constexpr int64_t kAcross = 64;  // columns whose sums stay in registers
+    const int64_t columns = shape.value_width, end = last_key(shape, block);
+    const float* const q = head.q + block.query * shape.width;
+    float s[kKeys], top = -INFINITY, total = 0;
+    y += block.query * columns;
+    bool adds = false;
+    for (int64_t key = 0; key < end; key += kKeys) {
+        const Scores scores{shape, head, block, 1, key, std::min(kKeys, end - key)};
+        if (scores.are_hidden()) continue;
+        const float *const k = head.k + key * shape.width, *const v = head.v + key * columns;
+        int64_t j = 0;
+        for (; j + 4 <= scores.keys; j += 4)
+            dots_of_rows<4>(q, k + j * shape.width, shape.width, shape.scale, s + j);
+        for (; j < scores.keys; ++j)
+            dots_of_rows<1>(q, k + j * shape.width, shape.width, shape.scale, s + j);
+        if (head.mask) scores.add_mask(s);
+        std::fill(s + scores.keys, s + kKeys, -INFINITY);
+        const Floats tops = largest(s, kLanes, kKeys / kLanes);
+        float now = top;
+        for (int64_t c = 0; c < kLanes; ++c) now = larger(now, tops[c]);
+        const float shift = now == -INFINITY ? 0 : now;
+        float parts[AttentionShape::kWidth] = {};
+        for (int64_t i = 0; i < kKeys; i += kLanes) {
+            const Floats e = exp_of(load(s + i) - shift);
+            store(s + i, e);
+            float* const part = parts + i % AttentionShape::kWidth;
+            store(part, load(part) + e);
+        }
+        const float rescale = exp_of(all(top - shift))[0];
+        total = total * rescale + joined_by_halves<AttentionShape::kWidth / 2>(parts);
+        top = now;
+        if (adds && rescale != 1) scale_row(y, columns, rescale);
+        int64_t c = 0;
+        for (; c + kAcross <= columns; c += kAcross)
+            multiply_tile<1, kAcross / kLanes>({s, 0, 1}, v + c, columns, y + c, columns,
+                                               scores.keys, adds);
+        for (; c < columns; c += kLanes)
+            multiply_tile<1, 1>({s, 0, 1}, v + c, columns, y + c, columns, scores.keys, adds);
+        adds = true;
+    }
+    if (!adds) std::fill_n(y, columns, 0.0f);
+    scale_row(y, columns, 1 / total);
+    lse[block.query] = top + std::log(total);
+}
+
 // Rows of y and lse of one block. `y` and `lse` are the head's.
 void attend(const AttentionShape& shape, const AttentionHead& head, const AttentionBlock& block,
             float* y, float* lse, float* work) {
+    if (block.count == 1 && !shape.dropped_below) return attend_one(shape, head, block, y, lse);
     const int64_t wide = in_whole_vectors(block.count), columns = shape.value_width,
                   end = last_key(shape, block);
     float *const queries = work, *const s = queries + shape.width * kQueries,
