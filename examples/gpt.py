@@ -4,8 +4,9 @@
     python examples/gpt.py --steps 60 --width 64 --layers 2   # seconds
     python examples/gpt.py --text FILE...                # another text
 
-Sampling keeps keys and values of what was read (the KV cache), so that each further letter costs one row of the network. The
-cache has a fixed size, and a step writes at a place that is a tensor: all letters run through one compiled program.
+Writing keeps keys and values of what was read (the KV cache), so that each further letter costs one row of the network. The
+cache has a fixed size and is written in place, at places that are a tensor: all letters run through one compiled program.
+generate.py writes with a large network.
 """
 
 import argparse
@@ -24,12 +25,18 @@ from megengine.jit import trace
 
 ROOT = Path(__file__).resolve().parents[1]
 START = "A tensor "
-Cache = tuple[mge.Tensor, mge.Tensor]  # keys and values of one block
 
 
-def corpus(files: list[Path]) -> tuple[np.ndarray, list[str]]:
-    """(letters of the files as numbers, the alphabet)."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+class Cache:
+    """Keys and values [1, heads, capacity, width / heads] of all that a block has read."""
+
+    def __init__(self, heads: int, capacity: int, width: int) -> None:
+        shape = (1, heads, capacity, width // heads)
+        self.keys, self.values = F.zeros(shape), F.zeros(shape)
+
+
+def corpus(text: str) -> tuple[np.ndarray, list[str]]:
+    """(letters of the text as numbers, the alphabet)."""
     alphabet = sorted({*text, *START})
     number = {letter: i for i, letter in enumerate(alphabet)}
     return np.array([number[letter] for letter in text], "int32"), alphabet
@@ -61,11 +68,12 @@ class Block(M.Module):
     def forward(self, x: mge.Tensor) -> mge.Tensor:
         return self.attend(x, *self.split(self.qkv(self.norm1(x))))
 
-    def extend(self, x: mge.Tensor, cache: Cache, here: mge.Tensor, seen: mge.Tensor) -> tuple[mge.Tensor, Cache]:
-        """One letter: its key and value are put into the cache where ``here`` is true."""
+    def read(self, x: mge.Tensor, place: mge.Tensor, seen: mge.Tensor, cache: Cache) -> mge.Tensor:
+        """Letters at ``place`` (int32 [letters]), behind those in the cache, which takes their keys and values."""
         q, k, v = self.split(self.qkv(self.norm1(x)))
-        keys, values = (F.where(here, new + F.zeros_like(old), old) for new, old in zip((k, v), cache, strict=True))
-        return self.attend(x, q, keys, values, seen), (keys, values)
+        cache.keys[:, :, place] = k
+        cache.values[:, :, place] = v
+        return self.attend(x, q, cache.keys, cache.values, seen)
 
 
 class GPT(M.Module):
@@ -84,21 +92,38 @@ class GPT(M.Module):
             x = block(x)
         return self.out(self.norm(x))
 
-    def extend(self, number: mge.Tensor, place: mge.Tensor, caches: list[Cache]) -> tuple[mge.Tensor, list[Cache]]:
-        """Scores of the letter after ``number``, which stands at ``place``; and the caches with it."""
-        places = mge.tensor(np.arange(self.context, dtype="int32"))
-        here = (places == place).reshape(1, 1, self.context, 1)
-        seen = (places <= place).reshape(1, 1, 1, self.context)
-        x = self.letter(number.reshape(1, 1)) + F.sum(F.where(here[0, 0], self.place, F.zeros_like(self.place)), axis=0)
-        made = []
+    def read(self, numbers: mge.Tensor, place: mge.Tensor, caches: list[Cache]) -> mge.Tensor:
+        """Scores of the letter behind ``numbers`` [1, letters], which stand at ``place`` (int32 [letters])."""
+        seen = mge.tensor(np.arange(self.context, dtype="int32")) <= place.reshape(-1, 1)
+        x = self.letter(numbers) + self.place[place]
         for block, cache in zip(self.blocks, caches, strict=True):
-            x, cache = block.extend(x, cache, here, seen)
-            made.append(cache)
-        return self.out(self.norm(x)).reshape(-1), made
+            x = block.read(x, place, seen, cache)
+        return self.out(self.norm(x[:, -1])).reshape(-1)
 
-    def empty_caches(self) -> list[Cache]:
-        shape = (1, self.heads, self.context, self.width // self.heads)
-        return [(F.zeros(shape), F.zeros(shape)) for _ in self.blocks]
+
+class Writer:
+    """Reads letters, and keeps their keys and values for the next ones."""
+
+    def __init__(self, net: GPT) -> None:
+        self.context, self.length = net.context, 0
+        caches = [Cache(net.heads, net.context, net.width) for _ in net.blocks]
+        self.step = trace(lambda *read: net.read(*read, caches), symbolic=True, opt_level=3, without_host=True)
+
+    def read(self, numbers: list[int]) -> np.ndarray:
+        """Scores of the letter behind all that was read. The first call reads a text, each later one a letter."""
+        place = np.arange(self.length, self.length + len(numbers), dtype="int32")
+        self.length += len(numbers)
+        return self.step(mge.tensor([numbers], dtype="int32"), mge.tensor(place)).numpy()
+
+    def write(self, start: list[int], count: int, temperature: float = 0.7) -> list[int]:
+        """Up to ``count`` letters behind ``start``, each drawn by its probability."""
+        rng, written, new = np.random.RandomState(0), [], start
+        for _ in range(min(count, self.context - len(start))):
+            scores = self.read(new).astype("float64") / temperature
+            chances = np.exp(scores - scores.max())
+            new = [int(rng.choice(len(chances), p=chances / chances.sum()))]
+            written += new
+        return written
 
 
 def train(net: GPT, numbers: np.ndarray, steps: int, batch: int) -> list[float]:
@@ -122,19 +147,6 @@ def train(net: GPT, numbers: np.ndarray, steps: int, batch: int) -> list[float]:
     return losses
 
 
-def write(net: GPT, alphabet: list[str], start: str, count: int, temperature: float = 0.7) -> tuple[str, trace]:
-    """``start`` and up to ``count`` letters more, each drawn by its probability."""
-    extend = trace(net.extend, symbolic=True, opt_level=3)
-    caches, rng, text = net.empty_caches(), np.random.RandomState(0), list(start)
-    for place in range(min(len(start) + count, net.context) - 1):
-        number = alphabet.index(text[place])
-        scores, caches = extend(mge.tensor(number), mge.tensor(place), caches)
-        if place + 1 == len(text):
-            chances = F.softmax(scores / temperature, axis=0).numpy().astype("float64")
-            text.append(alphabet[rng.choice(len(alphabet), p=chances / chances.sum())])
-    return "".join(text), extend
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=2000)
@@ -147,22 +159,20 @@ def main() -> None:
     args = parser.parse_args()
 
     mge.random.seed(0)
-    numbers, alphabet = corpus(args.text)
+    numbers, alphabet = corpus("\n".join(path.read_text(encoding="utf-8") for path in args.text))
     if len(numbers) < args.context + 2:
         parser.error(f"{len(numbers)} letters are too few for a context of {args.context}; name longer files with --text")
     net = GPT(len(alphabet), args.context, args.width, heads=4, layers=args.layers)
     losses = train(net, numbers, args.steps, args.batch)
     print(f"loss {losses[0]:.2f} at first, {np.mean(losses[-10:]):.2f} at last; guessing has {np.log(len(alphabet)):.2f}")
 
-    text, extend = write(net, alphabet, START, 80)
-    print("it writes:", json.dumps(text, ensure_ascii=False))
+    writer, start = Writer(net), [alphabet.index(letter) for letter in START]
+    written = writer.write(start, 80)
+    print("it writes:", json.dumps(START + "".join(alphabet[n] for n in written), ensure_ascii=False))
     # With the cache and without it the network says the same.
-    whole = net(mge.tensor([[alphabet.index(letter) for letter in text[:-1]]])).numpy()[0, -1]
-    caches = net.empty_caches()
-    for place, letter in enumerate(text[:-1]):
-        scores, caches = extend(mge.tensor(alphabet.index(letter)), mge.tensor(place), caches)
-    print("the cache changes nothing:", bool(np.abs(scores.numpy() - whole).max() < 1e-3))
-    print(extend.explain().splitlines()[0], "of the function that extends the text")
+    whole = net(mge.tensor([start + written])).numpy()[0, -1]
+    print("the cache changes nothing:", bool(np.abs(writer.read(written[-1:]) - whole).max() < 1e-3))
+    print(writer.step.explain().splitlines()[0], "of the function that reads")
 
 
 if __name__ == "__main__":

@@ -413,3 +413,31 @@ def test_each_shape_is_recorded_once_and_forgotten_where_its_guards_fail(without
             assert f(mge.tensor(np.ones(n, "float32"))).numpy().sum() == 3 * n
     if without_host is True:  # "auto" gives up when what the body reads keeps changing
         assert len(f._known) == 30 and f.explain().startswith("30 versions\n")
+
+
+class Runner:
+    """Keeps the traced step beside what its body reads."""
+
+    def __init__(self):
+        self.scale, self.calls = 2.0, []
+        self.step = trace(self._step, without_host=True, symbolic=True)
+
+    def _step(self, x):
+        calls.append(1)
+        return x * self.scale
+
+
+calls = []
+
+
+def test_a_program_may_keep_the_traced_function_where_its_body_finds_it():
+    calls.clear()
+    runner = Runner()
+    assert [runner.step(t(v)).item() for v in (1, 2, 3)] == [2, 4, 6]
+    assert calls == [1]
+    runner.scale = 3.0
+    assert [runner.step(t(v)).item() for v in (1, 2, 3)] == [3, 6, 9]
+    assert calls == [1, 1]
+    runner.other = trace(lambda x: x + runner.scale, symbolic=True)
+    runner.scale = 4.0
+    assert runner.step(t(1)).item() == 4

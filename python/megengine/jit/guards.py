@@ -490,6 +490,13 @@ class Guards:
 
     def _visit_object(self, value: Any, name: str) -> None:
         """An instance: its class, its items when it is a container, its attributes."""
+        from .tracing import trace  # which imports this module
+
+        if isinstance(value, trace):  # a program keeps it beside what its body reads; in a trace it is its function
+            function = value.__wrapped__
+            self._check(lambda: value.__wrapped__ is function, name)
+            self._later(function, name)
+            return
         kind = type(value)
         if _is_foreign_class(kind):  # whose attributes can be asked for without running code of the program
             if callable(value) and isinstance(getattr(value, "__name__", None), str):
