@@ -21,6 +21,13 @@ import megengine as mge
 from megengine.quantization import quantize_weights
 
 
+def in_both(net: GPT) -> list[tuple[str, GPT]]:
+    """The network, and a copy of it with int8 weights."""
+    small = copy.deepcopy(net)
+    quantize_weights(small)
+    return [("float32", net), ("int8", small)]
+
+
 def write(net: GPT, alphabet: list[str], start: str, count: int) -> str:
     written = Writer(net).write([alphabet.index(letter) for letter in start], count)
     return start + "".join(alphabet[number] for number in written)
@@ -60,13 +67,13 @@ def main() -> None:
     small = GPT(len(alphabet), 128, 64, heads=4, layers=2)
     losses = train(small, numbers, args.steps, 16)
     print(f"trained: loss {losses[0]:.2f} at first, {np.mean(losses[-10:]):.2f} at last")
-    for name, net in (("float32", small), ("int8", quantize_weights(small, inplace=False))):
+    for name, net in in_both(small):
         print(f"{name} writes:", json.dumps(write(net, alphabet, "The ", 60)))
 
     large = GPT(args.tokens, args.context, args.width, heads=12, layers=args.layers)
     weights = sum(parameter.size for parameter in large.parameters())
     print(f"a network of {weights / 1e6:.1f} million weights")
-    for name, net in (("float32", large), ("int8", quantize_weights(copy.deepcopy(large)))):
+    for name, net in in_both(large):
         read, written = speed(net, args.context // 8, args.context // 32)
         print(f"{name}: reads {read:.0f} tokens a second, writes {written:.1f}")
 

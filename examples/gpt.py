@@ -107,7 +107,7 @@ class Writer:
     def __init__(self, net: GPT) -> None:
         self.context, self.length = net.context, 0
         caches = [Cache(net.heads, net.context, net.width) for _ in net.blocks]
-        self.step = trace(lambda *read: net.read(*read, caches), symbolic=True, opt_level=3, without_host=True)
+        self.step = trace(lambda numbers, place: net.read(numbers, place, caches), symbolic=True, opt_level=3, without_host=True)
 
     def read(self, numbers: list[int]) -> np.ndarray:
         """Scores of the letter behind all that was read. The first call reads a text, each later one a letter."""
