@@ -1,7 +1,7 @@
 // backends/cpu/kernels/attention.h -- attention in blocks of kQueries queries and kKeys keys, whose
 // scores never leave the caches. They lie transposed, [keys][queries]: so lanes run along queries,
-// softmax needs no sums across lanes, and no operand but the block's queries is copied. For a single
-// query lanes run along keys and widths.
+// softmax needs no sums across lanes, and no operand but the block's queries is copied. For a
+// single query lanes run along keys and widths.
 //
 // The running maximum and total of each query follow Milakov & Gimelshein 2018, "Online normalizer
 // calculation for softmax"; backward is that of Dao et al. 2022, "FlashAttention".
