@@ -270,11 +270,12 @@ inline Case bound_and_filled(KernelSpec spec, Random& random) {
         auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
         for (int64_t e = 0; e < count; ++e) {
             const float x = static_cast<float>(random.range(-512, 512)) / 256;
-            const uint32_t bits = input.dtype == DType::i32
-                                      ? static_cast<uint32_t>(random.range(0, 4))
-                                  : input.dtype == DType::f32 ? std::bit_cast<uint32_t>(x)
-                                  : input.dtype == DType::f16 ? float_to_half(x)
-                                                              : float_to_bfloat(x);
+            const uint32_t bits =
+                input.dtype == DType::i32   ? static_cast<uint32_t>(random.range(0, 4))
+                : input.dtype == DType::i8  ? static_cast<uint32_t>(random.range(0, 255))
+                : input.dtype == DType::f32 ? std::bit_cast<uint32_t>(x)
+                : input.dtype == DType::f16 ? float_to_half(x)
+                                            : float_to_bfloat(x);
             std::memcpy(bytes.data() + static_cast<size_t>(e) * size_of(input.dtype), &bits,
                         size_of(input.dtype));
         }
@@ -300,8 +301,9 @@ inline Case random_contraction_case(uint64_t seed, int64_t largest = 70) {
     };
     const bool turned = random.range(0, 3) == 0, of_all = random.range(0, 1);
     Expr a = input(random.pick(floats), {m * k, turned ? 1 : k, 0, turned ? m : 1}),
-         b = random.range(0, 5) ? input(random.pick(floats), {of_all ? 0 : k * n, 0, 1, n})
-                                : input(DType::f32, {0, 0, k, 1});
+         b = random.range(0, 3)
+                 ? input(random.pick(floats), {of_all ? 0 : k * n, 0, 1, n})
+                 : input(random.range(0, 1) ? DType::i8 : random.pick(floats), {0, 0, k, 1});
     std::vector<Expr> rows = {input(DType::f32, {0, 0, 1, 0}), input(DType::f32, {0, 1, 0, 0}),
                               input(random.pick(floats), {m * n, n, 1, 0})};
     if (random.range(0, 2) == 0) a = small_step(random, program, a, a);

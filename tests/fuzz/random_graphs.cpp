@@ -375,6 +375,17 @@ private:
         }
     }
 
+    // A product with weights of 8 bits, which a kernel makes as it reads them where rows are few.
+    void small_weights(ValueId a) {
+        const Found x = as_type(a, DType::f32);
+        if (!x) return;
+        const int64_t terms = type(*x).shape[type(*x).rank() - 1], columns = random_.range(1, 19);
+        Found weights = as_type(add_input({DType::i8, {columns, terms}}), DType::f32);
+        if (weights && random_.range(0, 1))
+            weights = apply("mul", {}, {*weights, add_input({DType::f32, {columns, 1}})});
+        if (weights) apply("matmul", {int64_t{0}, int64_t{1}}, {*x, *weights});
+    }
+
     // What no kernel takes in.
     void barrier() {
         const ValueId x = pick();
@@ -385,6 +396,7 @@ private:
             case 0: {
                 const Found a = as_one_of(x, kFloats);
                 if (rank < 2 || !a) return;
+                if (random_.range(0, 1)) return small_weights(*a);
                 apply("matmul", {int64_t{0}, int64_t{0}},
                       {*a, add_input({type(*a).dtype, {shape[rank - 1], random_.range(1, 9)}})});
                 return;
