@@ -2,8 +2,8 @@
 // them: oneDNN's primitives are fastest there, and need no reordered copies.
 // runtime/ops/operand_layouts.h has the rules. Where two layouts meet, one `relayout` copies; equal
 // ones are shared. Those of the program go: results have the layout that they had, anything else
-// what is best. A graph without such a primitive (OpDef::prefers_channels_last) stays as it is:
-// there is nothing to win.
+// what is best. A primitive that is as fast on either takes activations as they lie. A graph
+// without one that prefers channels-last stays as it is: there is nothing to win.
 #include <algorithm>
 
 #include "jit/passes/passes.h"
@@ -13,10 +13,6 @@ namespace megjit::jit {
 namespace {
 
 using runtime::Layout;
-
-bool prefers_channels_last(const Node& node) {
-    return node.kind == NodeKind::op && node.op->prefers_channels_last;
-}
 
 class LayoutAssigner {
 public:
@@ -56,8 +52,11 @@ private:
             return rewrite_.replace(node.outputs[0], rewrite_.map(node.inputs[0]));
         std::vector<Type> operands;
         for (ValueId input : node.inputs) operands.push_back(type(input));
-        const std::vector<Layout> layouts =
-            runtime::operand_layouts(*node.op, operands, runtime::ChannelsLast::everywhere);
+        const bool takes_both =
+            node.op->prefers_channels_last && !prefers_channels_last(rewrite_.from, node);
+        const std::vector<Layout> layouts = runtime::operand_layouts(
+            *node.op, operands,
+            takes_both ? runtime::ChannelsLast::where_it_is : runtime::ChannelsLast::everywhere);
         Node fresh = node;
         for (size_t i = 0; i < node.inputs.size(); ++i) {
             fresh.inputs[i] = as(node.inputs[i], layouts[i]);
@@ -75,9 +74,16 @@ private:
 
 }  // namespace
 
+bool prefers_channels_last(const Graph& graph, const Node& node) {
+    if (node.kind != NodeKind::op || !node.op->prefers_channels_last) return false;
+    const std::vector<Type> inputs = graph.types(node.inputs);
+    return node.op->prefers_channels_last({*node.op, node.attrs, inputs},
+                                          graph.types(node.outputs));
+}
+
 Graph assign_layouts(Graph graph) {
-    if (std::none_of(graph.nodes().begin(), graph.nodes().end(), prefers_channels_last))
-        return graph;
+    const auto prefers = [&](const Node& node) { return prefers_channels_last(graph, node); };
+    if (std::ranges::none_of(graph.nodes(), prefers)) return graph;
     return LayoutAssigner(graph).run();
 }
 

@@ -160,8 +160,8 @@ private:
         const Type& its = rewrite_.from.type(other);
         if (runtime::is_bias(its, type, product.op->epilogue->bias_axis_of(type)))
             return EpilogueKind::bias;
-        if (its == type &&
-            (!product.op->prefers_channels_last || type.layout == runtime::Layout::channels_last))
+        if (its == type && (!prefers_channels_last(rewrite_.from, product) ||
+                            type.layout == runtime::Layout::channels_last))
             return EpilogueKind::add;
         return {};
     }

@@ -225,8 +225,9 @@ struct OpDef {
     std::optional<EpilogueKind> as_epilogue = {};  // as a step of the product before it
     bool follows_layout = false;  // all operands may lie channels-last, and do where one does: the
                                   // op only moves elements
-    bool prefers_channels_last = false;  // its kernel is so much faster on activations that lie so
-                                         // that copying them pays
+    // Is its kernel so much faster on activations that lie channels-last that copying them pays?
+    // Null: there is no difference.
+    bool (*prefers_channels_last)(const OpCall&, std::span<const Type> outputs) = nullptr;
 
     Cost (*cost)(const OpCall&,
                  std::span<const Type> outputs) = nullptr;  // null: one flop per output element
