@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -26,10 +25,29 @@ _BINARY = {
 COUNTERPARTS.update({op: Counterpart(function) for op, function in _UNARY.items()})
 COUNTERPARTS.update({op: Counterpart(function, takes_numbers=True) for op, function in _BINARY.items()})
 _OTHERS: dict[str, Callable[..., Any]] = {
-    "Where": F.where, "BitwiseAnd": operator.and_, "BitwiseOr": operator.or_, "BitwiseXor": operator.xor,
-    "BitwiseNot": operator.invert, "Softsign": torchlike.softsign, "Gelu": torchlike.gelu,
+    "Where": F.where, "Softsign": torchlike.softsign, "Gelu": torchlike.gelu,
 }  # fmt: skip
 COUNTERPARTS.update({op: Counterpart(function) for op, function in _OTHERS.items()})
+
+
+@counterpart("BitwiseAnd")
+def bitwise_and(x: Tensor, y: Tensor) -> Tensor:
+    return ops.bit_and(x, y)
+
+
+@counterpart("BitwiseOr")
+def bitwise_or(x: Tensor, y: Tensor) -> Tensor:
+    return ops.bit_or(x, y)
+
+
+@counterpart("BitwiseXor")
+def bitwise_xor(x: Tensor, y: Tensor) -> Tensor:
+    return ops.bit_xor(x, y)
+
+
+@counterpart("BitwiseNot")
+def bitwise_not(x: Tensor) -> Tensor:
+    return ops.bit_not(x)
 
 
 @counterpart("Identity", "OptionalGetElement")
