@@ -5,6 +5,7 @@
 #include "jit/api/model.h"
 #include "jit/export.h"
 #include "jit/recorder.h"
+#include "jit/subgraph.h"
 #include "python/bindings/handle.h"
 #include "runtime/host/error.h"
 
@@ -70,13 +71,29 @@ nb::tuple numbers(const Ids& ids) {
     return nb::tuple(result);
 }
 
+// A graph that an op holds, as a model without names.
+std::shared_ptr<Model> model_of(const std::string& text) {
+    auto model = std::make_shared<Model>();
+    model->graph = *jit::subgraph(text);
+    model->inputs.resize(jit::input_types(model->graph).size());
+    model->outputs.resize(model->graph.outputs.size());
+    model->value_names.resize(model->graph.value_count());
+    return model;
+}
+
+nb::object attribute_of(const jit::Node& node, size_t place) {
+    if (node.op->attrs[place].kind == runtime::AttrKind::graph)
+        return nb::cast(model_of(std::get<std::string>(node.attrs[place])));
+    return python_value(node.attrs[place]);
+}
+
 nb::list nodes_of(const Model& model) {
     nb::list rows;
     for (size_t i = 0; i < model.graph.nodes().size(); ++i) {
         const jit::Node& node = model.graph.nodes()[i];
         nb::dict row, attrs;
         for (size_t k = 0; k < node.attrs.size(); ++k)
-            attrs[std::string(node.op->attrs[k].name).c_str()] = python_value(node.attrs[k]);
+            attrs[std::string(node.op->attrs[k].name).c_str()] = attribute_of(node, k);
         row["op"] = node.kind == jit::NodeKind::input      ? "input"
                     : node.kind == jit::NodeKind::constant ? "constant"
                                                            : node.op->name;
@@ -172,7 +189,7 @@ void bind_model(nb::module_& m) {
         .def_prop_ro("input_types", &input_types, "A dtype and a shape for each input.")
         .def_prop_ro(
             "nodes", &nodes_of,
-            "A dict for each node: op, attrs, ids of values that go in and come out, slot, constant, line.")
+            "A dict for each node: op, attrs (graphs as Models), ids of values that go in and come out, slot, constant, line.")
         .def_prop_ro("value_types", &value_types, "A dtype and a shape for each value.")
         .def_prop_ro("output_values", [](const Model& self) { return numbers(self.graph.outputs); })
         .def_prop_ro("node_count", [](const Model& self) { return self.graph.nodes().size(); })

@@ -359,7 +359,7 @@ class Model:
     @property
     def nodes(self) -> list[dict[str, Any]]:
         """
-        A dict for each node: op, attrs, ids of values that go in and come out, slot, constant, line.
+        A dict for each node: op, attrs (graphs as Models), ids of values that go in and come out, slot, constant, line.
         """
 
     @property

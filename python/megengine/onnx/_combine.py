@@ -82,6 +82,20 @@ def _biased(makers: Makers, add: Node) -> Node | None:
     return None
 
 
+def _give_constants(recording: Recording, node: Node) -> None:
+    """Constants that the graphs of a node read from outside become theirs: rules ask for what is constant."""
+    given = [place for place in range(node.own_inputs, len(node.inputs)) if node.inputs[place] in recording.constants]
+    for held in node.graphs:
+        before = len(node.inputs) - len(held.inputs)  # of cond, which its graphs do not take
+        for place in given:
+            outside, inside = node.inputs[place], held.inputs[place - before]
+            held.constants[inside], held.names[inside] = recording.constants[outside], recording.names[outside]
+            if outside in recording.scales:
+                held.scales[inside] = recording.scales[outside]
+        held.inputs = [value for place, value in enumerate(held.inputs, before) if place not in given]
+    node.inputs = tuple(value for place, value in enumerate(node.inputs) if place not in given)
+
+
 def _without_idle_nodes(recording: Recording) -> None:
     """Drops casts, reshapes and the like that give what they get."""
     same: dict[int, int] = {}
@@ -107,7 +121,12 @@ def _without_unused_nodes(recording: Recording) -> None:
 
 
 def combine(recording: Recording) -> None:
-    """Applies the rules to ``recording``, and drops what nothing reads any more."""
+    """Applies the rules to ``recording`` and the graphs in it, and drops what nothing reads any more."""
+    for node in recording.nodes:
+        if node.graphs:
+            _give_constants(recording, node)
+            for held in node.graphs:
+                combine(held)
     _without_idle_nodes(recording)
     makers = Makers(recording)
     for place, node in enumerate(recording.nodes):

@@ -92,24 +92,31 @@ class _Merge:
         self.problems: dict[str, None] = {}
 
     def run(self) -> None:
-        every = [*self.others.values(), self.judge]
-        ops = [node.op for node in self.base.nodes]
-        if any([node.op for node in other.nodes] != ops for other in every):
-            raise OnnxError("export: with these axes open the model calls other operations at other sizes\n  why: a loop or a condition depends on them")
-        for place, node in enumerate(self.base.nodes):
-            for name, value in node.attrs.items():
-                rows = {symbol: other.nodes[place].attrs[name] for symbol, other in self.others.items()}
-                node.attrs[name] = self._merged(value, rows, self.judge.nodes[place].attrs[name], f"{node.op}: {node.line}")
-        for value, (dtype, shape) in enumerate(self.base.types):
-            rows = {symbol: other.types[value][1] for symbol, other in self.others.items()}
-            self.base.types[value] = dtype, self._merged(shape, rows, self.judge.types[value][1], f"a value of shape {shape}")
-        for value, tensor in self.base.constants.items():
-            same = all(np.array_equal(other.constants[value].numpy(), tensor.numpy()) for other in every)
-            if not same:
-                reader = next((node for node in self.base.nodes if value in node.inputs), Node("result", {}, (), ()))
-                self.problems[f"a constant of shape {tensor._tuple_shape}, read by {reader.op}: {reader.line}"] = None
+        self._merge(self.base, self.others, self.judge)
         if self.problems:
             raise OnnxError("export: with these axes open the following depend on them in no way that can be written\n  " + "\n  ".join(self.problems))
+
+    def _merge(self, base: Recording, others: Mapping[str, Recording], judge: Recording) -> None:
+        every = [*others.values(), judge]
+        ops = [node.op for node in base.nodes]
+        if any([node.op for node in other.nodes] != ops for other in every):
+            raise OnnxError("export: with these axes open the model calls other operations at other sizes\n  why: a loop or a condition depends on them")
+        for place, node in enumerate(base.nodes):
+            for name, value in node.attrs.items():
+                rows = {symbol: other.nodes[place].attrs[name] for symbol, other in others.items()}
+                judged = judge.nodes[place].attrs[name]
+                if isinstance(value, Recording):
+                    self._merge(value, rows, judged)
+                else:
+                    node.attrs[name] = self._merged(value, rows, judged, f"{node.op}: {node.line}")
+        for value, (dtype, shape) in enumerate(base.types):
+            shapes = {symbol: other.types[value][1] for symbol, other in others.items()}
+            base.types[value] = dtype, self._merged(shape, shapes, judge.types[value][1], f"a value of shape {shape}")
+        for value, tensor in base.constants.items():
+            same = all(np.array_equal(other.constants[value].numpy(), tensor.numpy()) for other in every)
+            if not same:
+                reader = next((node for node in base.nodes if value in node.inputs), Node("result", {}, (), ()))
+                self.problems[f"a constant of shape {tensor._tuple_shape}, read by {reader.op}: {reader.line}"] = None
 
     def _merged(self, value: Any, rows: dict[str, Any], judged: Any, where: str) -> Any:
         if isinstance(value, tuple) and all(isinstance(row, tuple) and len(row) == len(value) for row in [*rows.values(), judged]):

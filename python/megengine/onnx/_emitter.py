@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,18 +42,35 @@ class Emitter:
 
     def __init__(self, recording: Recording, opset: int) -> None:
         self.recording, self.opset = recording, opset
+        self.problems: dict[str, list[str]] = {}  # what cannot be written, with the lines that use it
         self.nodes: list[Any] = []
         self.leading: list[Any] = []  # nodes that stand before all others
         self.initializers: list[Any] = []
         self._names: dict[int, str] = {}  # by recorded value
         self._taken: set[str] = set()
+        self._stored: dict[int, str] = {}  # by the id of a constant, which several graphs may read
         self._constants: dict[tuple[Any, ...], str] = {}
         self._extents: dict[Dim, str] = {}
-        self._base = ""
+        self._model = recording  # the outermost one
+        self._base = self._within = ""
         for value, name in zip(recording.inputs, recording.input_names, strict=True):
             self._names.setdefault(value, name)
             self._taken.add(name)
         self._taken.update(recording.output_names)
+
+    def within(self, held: Recording, operands: Sequence[str]) -> Emitter:
+        """For a graph that the node being converted holds. It reads ``operands``, and whatever else has a name out here.
+
+        Constants, which all graphs of the model share, stay in the outermost one.
+        """
+        inner = copy.copy(self)
+        inner.recording, inner.nodes, inner._within = held, [], f"{self._base}/"
+        inner._names = dict(zip(held.inputs, operands, strict=True))
+        return inner
+
+    def local(self, word: str) -> str:
+        """A name for an input of such a graph."""
+        return self.fresh(f"{self._base}/{word}")
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -68,9 +86,12 @@ class Emitter:
     def name_of(self, value: int) -> str:
         """The name of a recorded value; a constant becomes an initializer when it is first asked for."""
         if value not in self._names:
-            array = self.recording.constants[value].numpy()
+            tensor = self.recording.constants[value]
+            array = tensor.numpy()
             wanted = self.recording.names[value] or (f"{self._base}.constant" if array.size > 1 else "")
-            self._names[value] = self.initializer(array, wanted) if wanted else self.constant(array)
+            if id(tensor) not in self._stored:
+                self._stored[id(tensor)] = self.initializer(array, wanted) if wanted else self.constant(array)
+            self._names[value] = self._stored[id(tensor)]
         return self._names[value]
 
     def initializer(self, array: np.ndarray, wanted: str) -> str:
@@ -113,8 +134,8 @@ class Emitter:
     def _size(self, symbol: str) -> str:
         """What an open axis has, from an input that has it."""
         plain = Dim((symbol,))
-        for value, name in zip(self.recording.inputs, self.recording.input_names, strict=True):
-            shape: tuple[Any, ...] = self.recording.types[value][1]  # some are Dims
+        for value, name in zip(self._model.inputs, self._model.input_names, strict=True):
+            shape: tuple[Any, ...] = self._model.types[value][1]  # some are Dims
             if plain in shape:
                 axis = shape.index(plain)
                 return self._lead("Shape", name, start=axis, end=axis + 1)
@@ -144,7 +165,7 @@ class Emitter:
         """Adds what ``converter`` makes of a recorded node. Results get the names that the recording has for them."""
         types = self.recording.types
         wanted = self.recording.names[node.outputs[0]]
-        self._base = wanted or node.op
+        self._base = wanted or self._within + node.op
         first = len(self.nodes)
         call = Call(
             node.op, node.attrs, [self.name_of(value) for value in node.inputs],
@@ -157,7 +178,9 @@ class Emitter:
             final = self.recording.names[value]
             if name in own and final and final not in self._taken:
                 self._taken.add(final)
-                self._rename(name, final, first)
+                _rename(self.nodes[first:], {name: final})
+                for proto in self.nodes[first:]:
+                    proto.name = final if proto.name == name else proto.name
                 name = final
             self._names[value] = name
 
@@ -165,20 +188,23 @@ class Emitter:
         """For a node that cannot be written: those behind it are looked at as well."""
         self._names.update((value, self.fresh(node.op)) for value in node.outputs)
 
-    def _rename(self, old: str, new: str, first: int) -> None:
-        for proto in self.nodes[first:]:
-            for names in (proto.input, proto.output):
-                names[:] = [new if name == old else name for name in names]
-            if proto.name == old:
-                proto.name = new
+    # -- graphs ----------------------------------------------------------------------------------
 
-    # -- the model -------------------------------------------------------------------------------
+    def graph(self, name: str, inputs: Sequence[tuple[str, Type]], outputs: Sequence[tuple[str, Type]]) -> Any:
+        """What has been written, as a graph that a node holds. Each output gets a node of its own, as runtimes demand."""
+        made = {output for proto in self.nodes for output in proto.output}
+        results = []
+        for output, kind in outputs:
+            is_free = output in made
+            made.discard(output)
+            results.append((output if is_free else self("Identity", output), kind))
+        return self._graph(self._within + name, inputs, results)
 
     def finish(self, name: str) -> Any:
         """The model: results under their names, every value with its type."""
         recording, helper = self.recording, onnx().helper
         self._base = "output"
-        made_here = {name: proto for proto in self.nodes for name in proto.output}
+        made_here = {name for proto in self.nodes for name in proto.output}
         results, renamed = [], {}
         for value, wanted in zip(recording.outputs, recording.output_names, strict=True):
             made = self.name_of(value)
@@ -186,23 +212,34 @@ class Emitter:
                 renamed[made] = wanted
             else:
                 self.nodes.append(helper.make_node("Identity", [renamed.get(made, made)], [wanted], wanted))
-            results.append(helper.make_tensor_value_info(wanted, *self._type(value)))
-        for proto in self.nodes:
-            for names in (proto.input, proto.output):
-                names[:] = [renamed.get(name, name) for name in names]
-        inputs = [
-            helper.make_tensor_value_info(name, *self._type(value))
-            for value, name in zip(recording.inputs, recording.input_names, strict=True)
-        ]
-        shown = {name: self._type(value) for value, name in self._names.items() if name in made_here}
-        graph = helper.make_graph(
-            self.leading + self.nodes, name, inputs, results, self.initializers,
-            value_info=[helper.make_tensor_value_info(n, *t) for n, t in shown.items() if n not in renamed],
-        )  # fmt: skip
+            results.append((wanted, recording.types[value]))
+        _rename(self.nodes, renamed)
+        inputs = [(name, recording.types[value]) for value, name in zip(recording.inputs, recording.input_names, strict=True)]
+        graph = self._graph(name, inputs, results, self.leading, self.initializers)
         opsets = [helper.make_opsetid("", self.opset)]
         version = helper.find_min_ir_version_for(opsets)
         return helper.make_model(graph, opset_imports=opsets, ir_version=version, producer_name="megjit")
 
-    def _type(self, value: int) -> tuple[int, tuple[int | str, ...]]:
-        dtype, shape = self.recording.types[value]
-        return element_type(dtype), tuple(str(extent) if isinstance(extent, Dim) else extent for extent in shape)
+    def _graph(
+        self, name: str, inputs: Sequence[tuple[str, Type]], outputs: Sequence[tuple[str, Type]],
+        leading: Sequence[Any] = (), initializers: Sequence[Any] = (),
+    ) -> Any:  # fmt: skip
+        made = {output for proto in self.nodes for output in proto.output} - {output for output, _ in outputs}
+        shown = {name: self.recording.types[value] for value, name in self._names.items() if name in made}
+        infos = [[_info(*row) for row in part] for part in (inputs, outputs, shown.items())]
+        return onnx().helper.make_graph([*leading, *self.nodes], name, infos[0], infos[1], initializers, value_info=infos[2])
+
+
+def _info(name: str, kind: Type) -> Any:
+    dtype, shape = kind
+    extents = tuple(str(extent) if isinstance(extent, Dim) else extent for extent in shape)
+    return onnx().helper.make_tensor_value_info(name, element_type(dtype), extents)
+
+
+def _rename(nodes: Iterable[Any], renamed: Mapping[str, str]) -> None:
+    """Also in the graphs that they hold, which read names from outside."""
+    for proto in nodes:
+        for names in (proto.input, proto.output):
+            names[:] = [renamed.get(name, name) for name in names]
+        for attribute in proto.attribute:
+            _rename(attribute.g.node, renamed)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from .._progress import Progress
-from . import _to_onnx_arrays, _to_onnx_layers, _to_onnx_quantized  # noqa: F401  (they fill the tables)
+from . import _to_onnx_arrays, _to_onnx_control_flow, _to_onnx_layers, _to_onnx_quantized  # noqa: F401  (they fill the tables)
 from ._combine import combine
-from ._dynamic import Dim, open_axes, record_open
+from ._dynamic import open_axes, record_open
 from ._emitter import Emitter
 from ._proto import OLDEST_OPSET, onnx
-from ._recorded import Node, record, refuse, resized
-from ._to_onnx import CONVERTERS
+from ._recorded import record, refuse, resized
+from ._to_onnx import write_node
 
 DEFAULT_OPSET = 20
 _LARGEST_MESSAGE = 2**31 - 2**20  # bytes of one protobuf message, with room for the graph
@@ -63,35 +63,15 @@ def export(
         record_open(lambda sizes: record(model, resized(args, sizes), input_names, output_names), recording, axes)
     combine(recording)
     emit = Emitter(recording, opset)
-    problems: dict[str, list[str]] = {}
     with Progress("writing ONNX", len(recording.nodes), unit="node") as progress:
         for node in recording.nodes:
-            why = _convert(emit, node)
-            if why:
-                problems.setdefault(why, []).append(node.line)
-                emit.skip(node)
+            write_node(emit, node)
             progress.update()
-    refuse(problems)
+    refuse(emit.problems)
     proto = emit.finish(getattr(model, "__name__", type(model).__name__))
     if path is not None:
         write(proto, path)
     return proto
-
-
-def _convert(emit: Emitter, node: Node) -> str:
-    """Writes a node; "" or what of it cannot be written."""
-    if node.attrs.get("drop_prob"):
-        return "dropout_mask"
-    if node.op not in CONVERTERS:
-        return node.op
-    try:
-        emit.convert(node, CONVERTERS[node.op])
-    except TypeError:  # a Dim is not a number
-        values = (*node.inputs, *node.outputs)
-        if not any(isinstance(extent, Dim) for value in values for extent in emit.recording.types[value][1]):
-            raise
-        return f"{node.op} over axes that are open"
-    return ""
 
 
 def write(proto: Any, path: str | os.PathLike[str] | IO[bytes]) -> None:

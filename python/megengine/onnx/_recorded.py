@@ -22,13 +22,25 @@ from ._proto import OnnxError, need_no_recording
 
 @dataclass
 class Node:
-    """One application of an op to values, which are numbers."""
+    """One application of an op to values, which are numbers. Graphs that it holds are Recordings among its attributes."""
 
     op: str
     attrs: dict[str, Any]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     line: str = ""
+
+    @property
+    def graphs(self) -> list[Recording]:
+        """The graphs that it holds."""
+        return [value for value in self.attrs.values() if isinstance(value, Recording)]
+
+    @property
+    def own_inputs(self) -> int:
+        """How many inputs stand before those that its graphs read from outside."""
+        if self.op == "scan":
+            return int(self.attrs["carries"] + self.attrs["slices"])
+        return len(self.outputs) if self.op == "while_loop" else 1
 
 
 @dataclass
@@ -160,7 +172,8 @@ def _parameter_names(function: Callable[..., Any], places: list[int]) -> list[st
     return [names[place] if place < len(names) else "" for place in places]
 
 
-def _from_model(model: _core.Model) -> Recording:
+def _from_model(model: _core.Model, line: str = "") -> Recording:
+    """line: of nodes that have none."""
     nodes, inputs, constants = [], {}, {}
     for row in model.nodes:
         if row["op"] == "input":
@@ -168,7 +181,9 @@ def _from_model(model: _core.Model) -> Recording:
         elif row["op"] == "constant":
             constants[row["outputs"][0]] = row["constant"]
         else:
-            nodes.append(Node(row["op"], row["attrs"], row["inputs"], row["outputs"], row["line"]))
+            own = row["line"] or line
+            held = {name: _from_model(value, own) for name, value in row["attrs"].items() if isinstance(value, _core.Model)}
+            nodes.append(Node(row["op"], row["attrs"] | held, row["inputs"], row["outputs"], own))
     types = [(dtype, shape) for dtype, shape in model.value_types]
     ordered = [inputs[slot] for slot in range(len(model.inputs))]
     return Recording(

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..core._registry import enters
+from ._dynamic import Dim
 from ._emitter import Call, Emitter
+from ._recorded import Node
 
 Converter = Callable[[Emitter, Call], Any]
 
@@ -19,6 +21,29 @@ CONVERTERS: dict[str, Converter] = {}
 def converts(*ops: str) -> Callable[[Converter], Converter]:
     """Puts a converter into the table."""
     return enters(CONVERTERS, ops)
+
+
+def write_node(emit: Emitter, node: Node) -> None:
+    """Writes a recorded node, or notes with ``emit`` what of it cannot be written."""
+    why = _convert(emit, node)
+    if why:
+        emit.problems.setdefault(why, []).append(node.line)
+        emit.skip(node)
+
+
+def _convert(emit: Emitter, node: Node) -> str:
+    if node.attrs.get("drop_prob"):
+        return "dropout_mask"
+    if node.op not in CONVERTERS:
+        return node.op
+    try:
+        emit.convert(node, CONVERTERS[node.op])
+    except TypeError:  # a Dim is not a number
+        values = (*node.inputs, *node.outputs)
+        if not any(isinstance(extent, Dim) for value in values for extent in emit.recording.types[value][1]):
+            raise
+        return f"{node.op} over axes that are open"
+    return ""
 
 
 # -- dtypes ---------------------------------------------------------------------------------------

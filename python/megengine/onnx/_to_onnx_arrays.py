@@ -10,7 +10,7 @@ from ._dynamic import Dim
 from ._emitter import Call, Emitter
 from ._to_onnx import converts, operands
 
-_TO_THE_FRONT = -(2**31)  # an end that lies before the first element
+TO_THE_FRONT = -(2**31)  # an end that lies before the first element
 
 
 @converts("reshape")
@@ -50,7 +50,7 @@ def _slice(emit: Emitter, call: Call) -> str:
     cut = [axis for axis, extent in enumerate(extents) if (begin[axis], end[axis], step[axis]) != (0, extent, 1)]
     if not cut:
         return emit("Identity", call.inputs[0])
-    ends = [end[axis] if end[axis] >= 0 else _TO_THE_FRONT for axis in cut]
+    ends = [end[axis] if end[axis] >= 0 else TO_THE_FRONT for axis in cut]
     bounds = [[begin[axis] for axis in cut], ends, cut, [step[axis] for axis in cut]]
     return emit("Slice", call.inputs[0], *map(emit.ints, bounds))
 
