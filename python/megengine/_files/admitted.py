@@ -37,7 +37,7 @@ _FUNCTIONS = ("functional", "functional.distributed", "functional.inplace", "fun
               "functional.vision", "functional.elemwise", "random", "fx.torchlike.elementwise", "fx.torchlike.images",
               "fx.torchlike.networks", "fx.torchlike.pooling", "fx.torchlike.reductions", "fx.torchlike.shapes",
               *(_ONNX := tuple(f"onnx.functions.{name}" for name in (
-                  "arrays", "draws", "elementwise", "indices", "layers", "quantized", "recurrent", "resizing", "windows"))))  # fmt: skip
+                  "arrays", "draws", "elementwise", "indices", "layers", "loops", "quantized", "recurrent", "resizing", "windows"))))  # fmt: skip
 _DEFINED_IN = ("megengine.functional", "megengine.fx.torchlike", *(f"megengine.{package}" for package in _ONNX))
 _CLASSES = ("module", "module.qat", "module.quantized", "quantization", "quantization.fake_quant",
             "quantization.observer", "quantization.utils", "traced_module.fake_quant", "core.ops.builtin",

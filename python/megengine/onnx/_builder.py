@@ -11,11 +11,12 @@ import numpy as np
 from .. import fx
 from ..module import Module
 from ..tensor import Parameter, Tensor
-from ._proto import onnx
+from ._proto import OnnxError, onnx
 
 REAL = frozenset({"float32", "float16", "bfloat16"})
 NARROWED = {"int64": "int32", "uint64": "int32", "uint32": "int32", "float64": "float32"}
 OPEN = -(2**62)
+MOST_ELEMENTS = 1024  # of a value that is kept as known while loading
 _RESERVED = frozenset(dir(Module())) | {"graph", "code", "recompile"}
 
 
@@ -37,6 +38,25 @@ class Operand:
     def hold(self, array: np.ndarray) -> None:
         """The value is known."""
         self.array, self.shape, self.dtype = array, array.shape, NARROWED.get(array.dtype.name, array.dtype.name)
+
+    @property
+    def is_small(self) -> bool:
+        """Known, no parameter, and small enough to be held by each graph that reads it."""
+        return self.array is not None and not self.is_stored and self.array.size <= MOST_ELEMENTS
+
+    @property
+    def type_text(self) -> str:
+        """For errors."""
+        extents = "of any shape" if self.shape is None else [extent if extent is not None else "?" for extent in self.shape]
+        return f"{self.dtype or '?'} {extents}"
+
+    def may_become(self, other: Operand) -> bool:
+        """Can both be of one type, as far as that is known?"""
+        if self.dtype and other.dtype and self.dtype != other.dtype:
+            return False
+        if self.shape is None or other.shape is None:
+            return True
+        return len(self.shape) == len(other.shape) and all(a == b or None in (a, b) for a, b in zip(self.shape, other.shape, strict=True))
 
     @property
     def is_float(self) -> bool:
@@ -69,7 +89,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.graph = fx.Graph()
-        self.attributes: dict[str, Tensor] = {}
+        self.attributes: dict[str, Any] = {}  # tensors, and modules of graphs that nodes hold
         self._modules: set[str] = set()  # paths on the way to attributes
 
     # -- names -----------------------------------------------------------------------------------
@@ -97,7 +117,7 @@ class Builder:
         """The node that gives the operand's value."""
         if operand.node is None:
             if operand.array is None:
-                raise AssertionError("operand.array is not None does not hold")
+                raise OnnxError(f"load: nothing makes {operand.name!r}")
             operand.node = self.store(operand.name, operand.array)
         return operand.node
 

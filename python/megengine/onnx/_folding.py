@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._builder import OPEN, Operand, array_of
+from ._builder import MOST_ELEMENTS, OPEN, Operand, array_of
 from ._proto import onnx
 
 # Ops whose result is not larger than their operands broadcast together.
@@ -18,7 +18,6 @@ _FOLDED = frozenset({
 })  # fmt: skip
 # Those that do not look at elements, so that some may be OPEN.
 _MOVING = frozenset({"Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze"})
-_MOST_ELEMENTS = 1024  # of an operand
 
 
 def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarray] | None:
@@ -31,7 +30,7 @@ def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarr
         return None
     feeds: dict[str, Any] = {name: _held(operand, node.op_type) for name, operand in zip(node.input, inputs, strict=True) if name}
     arrays = list(feeds.values())
-    if any(array is None or array.size > _MOST_ELEMENTS or array.dtype.kind not in "iufb" for array in arrays):
+    if any(array is None or array.size > MOST_ELEMENTS or array.dtype.kind not in "iufb" for array in arrays):
         return None
     if any(o is not None and o.is_stored and o.array is not None and o.array.dtype.kind == "f" for o in inputs):
         return None  # a parameter stays one
@@ -53,12 +52,12 @@ def _held(operand: Any, op: str) -> np.ndarray | None:
 
 def _stays_small(op: str, arrays: list[np.ndarray]) -> bool:
     if op == "ConstantOfShape":
-        return math.prod(int(extent) for extent in arrays[0]) <= _MOST_ELEMENTS
+        return math.prod(int(extent) for extent in arrays[0]) <= MOST_ELEMENTS
     if op == "Range":
         if any(array.size != 1 for array in arrays):
             return False
         start, limit, step = (float(array.reshape(())) for array in arrays)
-        return step != 0 and (limit - start) / step <= _MOST_ELEMENTS
+        return step != 0 and (limit - start) / step <= MOST_ELEMENTS
     return True
 
 

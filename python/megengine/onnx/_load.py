@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from .. import fx
 from .._progress import Progress
 from ..jit import trace
 from ._builder import OPEN, Builder, Operand, array_of
+from ._control_flow import CONTROL_FLOW, Holder, held_graphs
 from ._folding import folded
 from ._probing import Probes
 from ._proto import OnnxError, need_no_recording, onnx
@@ -47,38 +49,61 @@ def load(source: Any) -> fx.GraphModule:
     """
     need_no_recording("load")
     model, large = read(source)
-    return _Loader(expanded(model, COUNTERPARTS), large).load()
+    model = expanded(model, COUNTERPARTS)
+    return Loader(model.graph, opset_of(model), {}).load(large)
 
 
-class _Loader:
-    def __init__(self, model: Any, large: dict[str, Any]) -> None:
-        self.graph, self.opset, self.large = model.graph, opset_of(model), large
+class Loader:
+    """What becomes of a graph: of the model, or of a node in it. problems: what cannot be loaded, of all graphs."""
+
+    def __init__(self, graph: Any, opset: int, problems: dict[str, list[str]]) -> None:
+        self.graph, self.opset, self.problems = graph, opset, problems
         self.builder = Builder()
         self.probes = Probes(self.builder)
         self.values: dict[str, Operand] = {}
-        self.problems: dict[str, list[str]] = {}
 
-    def load(self) -> fx.GraphModule:
-        self._add_tensors([*self.graph.initializer, *self.large.values()])
-        if self.graph.sparse_initializer:
-            self._lacks("sparse tensors", "initializers")
+    def load(self, large: dict[str, Any]) -> fx.GraphModule:
+        """The model as a module. large: its tensors that the graph has as inputs."""
+        self._add_tensors([*self.graph.initializer, *large.values()])
         given = [info for info in self.graph.input if info.name not in self.values]  # others are defaults of older files
         trace(lambda: self._add_all(given), record_only=True, symbolic_shape=False)()
         if self.problems:
             listed = "".join(f"\n  {what}: {', '.join(names)}" for what, names in self.problems.items())
             raise OnnxError(f"load: {len(self.problems)} kinds of nodes have no counterpart{listed}")
-        results = [self._result(info.name) for info in self.graph.output]
+        return self.module()
+
+    def held(self, graph: Any, given: Sequence[list[Any] | None], outside: Mapping[str, Operand]) -> Loader:
+        """A graph that a node holds, loaded. given: values of its own inputs (`Probes.of`), where they are known."""
+        inner = Loader(graph, self.opset, self.problems)
+        inner._add_tensors(graph.initializer)
+        for info, values in zip(graph.input, given, strict=True):
+            inner._take(Operand(info.name), values)
+        for name, operand in outside.items():
+            if operand.is_small:
+                inner.values[name] = replace(operand, node=None)
+            else:
+                inner._take(Operand(name, partial=operand.partial), self.probes.of(self.builder.tensor(operand)))
+        for node in graph.node:
+            inner._add(node)
+        return inner
+
+    def module(self) -> fx.GraphModule:
+        """The graph as a module, after its nodes."""
+        results = [self.builder.tensor(self.result(info.name)) for info in self.graph.output]
         self.builder.graph.output(results[0] if len(results) == 1 else tuple(results))
         return self.builder.module()
 
-    def _result(self, name: str) -> fx.Node:
+    def result(self, name: str) -> Operand:
+        """What the graph has under the name of an output."""
         if name not in self.values:
             raise OnnxError(f"load: nothing makes the output {name!r}")
-        return self.builder.tensor(self.values[name])
+        return self.values[name]
 
     # -- what is there before the nodes ----------------------------------------------------------
 
     def _add_tensors(self, tensors: Iterable[Any]) -> None:
+        if self.graph.sparse_initializer:
+            self._lacks("sparse tensors", "initializers")
         for tensor in tensors:
             operand = self.values[tensor.name] = Operand(tensor.name, is_stored=True)
             try:
@@ -96,16 +121,20 @@ class _Loader:
             except ValueError as error:
                 dtype = ""
                 self._lacks(str(error) if info.type.HasField("tensor_type") else "inputs that are not tensors", info.name)
-            name = re.sub(r"\W+", "_", info.name).strip("_") or "x"
-            node = self.builder.graph.placeholder(name if name.isidentifier() else f"x_{name}")
-            self.values[info.name] = Operand(info.name, node)
-            if dtype and info.type.tensor_type.HasField("shape"):
-                self.probes.add(node, dtype, info.type.tensor_type.shape.dim)
-            self.probes.describe(self.values[info.name])
+            has_shape = dtype and info.type.tensor_type.HasField("shape")
+            self._take(Operand(info.name), self.probes.made(dtype, info.type.tensor_type.shape.dim) if has_shape else None)
         with Progress("reading ONNX", len(self.graph.node), unit="node") as progress:
             for node in self.graph.node:
                 self._add(node)
                 progress.update()
+
+    def _take(self, operand: Operand, values: list[Any] | None) -> None:
+        """An input. values: as `Probes.of` gives them."""
+        name = re.sub(r"\W+", "_", operand.name).strip("_") or "x"
+        operand.node = self.builder.graph.placeholder(name if name.isidentifier() else f"x_{name}")
+        self.values[operand.name] = operand
+        self.probes.give(operand.node, values)
+        self.probes.describe(operand)
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -118,14 +147,21 @@ class _Loader:
             self.values[name] = Operand(name)
         inputs = [self.values[name] if name else None for name in node.input]
         try:
-            if node.op_type == "If" and node.domain in _DOMAINS:
-                return self._add_branch(node, inputs[0])
-            known = folded(node, inputs, self.opset) if node.domain in _DOMAINS else None
-            if known is not None and self._hold(node.output, known):
-                return
-            self._convert(node, Application(self.builder, node, inputs, _attributes(node), self.values))
+            if node.op_type in CONTROL_FLOW and node.domain in _DOMAINS:
+                if node.op_type == "If" and inputs[0] is not None and inputs[0].array is not None:
+                    return self._add_branch(node, bool(inputs[0].array.reshape(-1)[0]))
+                made = CONTROL_FLOW[node.op_type](Holder(self, node, where, _attributes(node)))
+                self._name_results(node, made, node.op_type != "If")
+            else:
+                known = folded(node, inputs, self.opset) if node.domain in _DOMAINS else None
+                if known is not None and self._hold(node.output, known):
+                    return
+                self._convert(node, Application(self.builder, node, inputs, _attributes(node), self.values))
+        except OnnxError:
+            raise
         except ValueError as error:
-            self._lacks(str(error), where)
+            if str(error):  # else it is listed already
+                self._lacks(str(error), where)
             for name in node.output:  # so that the nodes behind it are looked at as well
                 self.values[name] = Operand(name, self.builder.graph.placeholder("lacking"))
         except (AttributeError, IndexError, KeyError, TypeError) as error:
@@ -136,12 +172,9 @@ class _Loader:
         for name in filter(None, node.output):
             self.probes.describe(self.values[name])
 
-    def _add_branch(self, node: Any, condition: Operand | None) -> None:
-        """The nodes of the branch that the condition, which must be known, takes."""
-        if condition is None or condition.array is None:
-            raise ValueError("If whose condition is not known while loading")
-        wanted = "then_branch" if condition.array.reshape(-1)[0] else "else_branch"
-        branch = next(attribute.g for attribute in node.attribute if attribute.name == wanted)
+    def _add_branch(self, node: Any, condition: bool) -> None:
+        """The nodes of the branch that a condition takes which is known."""
+        branch = held_graphs(node)["then_branch" if condition else "else_branch"]
         self._add_tensors(branch.initializer)
         for inner in branch.node:
             self._add(inner)
@@ -166,10 +199,14 @@ class _Loader:
         made = simple(application) if simple is not None else None
         if made is None:
             made = application.generic()
-        wanted = [name for name in node.output if name]
         if isinstance(made, Operand):
-            self.values[wanted[0]] = made
-        elif len(node.output) == 1 and not application.gives_several():
+            self.values[next(filter(None, node.output))] = made
+        else:
+            self._name_results(node, made, application.gives_several())
+
+    def _name_results(self, node: Any, made: fx.Node, is_sequence: bool) -> None:
+        """is_sequence: also of one result."""
+        if len(node.output) == 1 and not is_sequence:
             self.values[node.output[0]].node = made
         else:
             for place, name in enumerate(node.output):
@@ -188,6 +225,8 @@ def _attributes(node: Any) -> dict[str, Any]:
             value = _plain(value)
         elif hasattr(value, "__len__") and all(isinstance(item, (int, float, bytes)) for item in value):
             value = tuple(_plain(item) for item in value)
+        elif isinstance(value, onnx().GraphProto) and node.op_type in CONTROL_FLOW:
+            continue
         else:
             raise ValueError(f"{node.op_type} with a graph as {attribute.name}")
         found[attribute.name] = value

@@ -30,12 +30,40 @@ class Probes:
         self._values: dict[fx.Node, list[Any]] = {}
         self._last: fx.Node | None = None
 
-    def add(self, node: fx.Node, dtype: str, dims: Any) -> None:
-        """An input with the extents of a TensorShapeProto."""
+    @staticmethod
+    def made(dtype: str, dims: Any) -> list[Any] | None:
+        """Values for an input with the extents of a TensorShapeProto; None for one that is too large."""
         extents = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
         shapes = [tuple(size if extent is None else extent for extent in extents) for size in _SIZES]
-        if min(shapes[0], default=0) >= 0 and max(map(math.prod, shapes)) <= _MOST_ELEMENTS:
-            self._values[node] = [F.zeros(shape, dtype=dtype) for shape in shapes]
+        if min(shapes[0], default=0) < 0 or max(map(math.prod, shapes)) > _MOST_ELEMENTS:
+            return None
+        return [F.zeros(shape, dtype=dtype) for shape in shapes]
+
+    # Values of a node, or of what is made of it, for a graph that takes them; None where they are not known.
+
+    def give(self, node: fx.Node, values: list[Any] | None) -> None:
+        """An input with such values."""
+        if values is not None:
+            self._values[node] = values
+
+    def of(self, node: fx.Node) -> list[Any] | None:
+        """Its values."""
+        self.run_new_nodes()
+        return self._values.get(node)
+
+    def element_of(self, node: fx.Node, axis: int) -> list[Any] | None:
+        """Its slices along an axis."""
+        values = self.of(node)
+        if values is None or any(not -value.ndim <= axis < value.ndim for value in values):
+            return None
+        shapes = [list(value._tuple_shape) for value in values]
+        for shape in shapes:
+            del shape[axis]
+        return [F.zeros(shape, dtype=value.dtype) for shape, value in zip(shapes, values, strict=True)]
+
+    def scalar(self, dtype: str) -> list[Any]:
+        """A number that is not known."""
+        return [F.zeros((), dtype=dtype)] * len(_SIZES)
 
     def run_new_nodes(self) -> None:
         """Runs the nodes that were made since the last call."""

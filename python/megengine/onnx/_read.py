@@ -17,6 +17,7 @@ import numpy as np
 from ._proto import OnnxError, onnx
 
 OLDEST_READ = 13  # older models are brought to it by the package's converter
+_SCAN_WITHOUT_BATCH = 9  # opset; the converter takes the axis away from the inputs of the model
 _LARGE = 4096  # elements
 _TOOL_SECONDS = 60
 
@@ -174,6 +175,11 @@ def _modernized(model: Any) -> Any:
         model = _with_tool(model, "inline")
     if opset_of(model) >= OLDEST_READ or not any(node.domain in ("", "ai.onnx") for node in model.graph.node):
         return model
+    if opset_of(model) < _SCAN_WITHOUT_BATCH and any(node.op_type == "Scan" for graph in _graphs(model.graph) for node in graph.node):
+        raise OnnxError(
+            f"load: there is no counterpart to Scan of opset {opset_of(model)}\n  why: it has an axis for batches\n"
+            f"  fix: export the model with opset {_SCAN_WITHOUT_BATCH} or later"
+        )
     return _with_tool(model, "upgrade", str(OLDEST_READ))
 
 

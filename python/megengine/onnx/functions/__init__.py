@@ -4,7 +4,18 @@ Inputs are positional, attributes are keywords of their ONNX names. Loaded graph
 `COUNTERPARTS` is the table: op type -> function of ours. 64-bit tensors of ONNX are 32-bit ones here.
 """
 
-from . import arrays, draws, elementwise, indices, layers, quantized, recurrent, resizing, windows  # noqa: F401
+from . import (  # noqa: F401
+    arrays,
+    draws,
+    elementwise,
+    indices,
+    layers,
+    loops,
+    quantized,
+    recurrent,
+    resizing,
+    windows,
+)
 from ._table import COUNTERPARTS, Counterpart
 
 __all__ = ["COUNTERPARTS", "Counterpart"]
