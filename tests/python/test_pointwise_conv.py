@@ -29,7 +29,8 @@ def test_forward_and_gradients(images, channels, pixels):
     with GradManager().attach(values) as gm:
         y = CONV[len(pixels)](*values)
         gm.backward(y, mge.tensor(dy))
-    flat_w, flat_x, flat_dy = w.reshape(w.shape[:2]), x.reshape(images, channels, -1).astype(np.float64), dy.reshape(images, 9, -1).astype(np.float64)
+    count = int(np.prod(pixels))
+    flat_w, flat_x, flat_dy = w.reshape(w.shape[:2]), x.reshape(images, channels, count).astype(np.float64), dy.reshape(images, 9, count).astype(np.float64)
     np.testing.assert_allclose(y.numpy(), (flat_w @ flat_x).reshape(dy.shape) + bias, atol=1e-5)
     np.testing.assert_allclose(values[0].grad.numpy(), (flat_w.T @ flat_dy).reshape(x.shape), atol=1e-5)
     np.testing.assert_allclose(values[1].grad.numpy(), np.einsum("nop,nip->oi", flat_dy, flat_x).reshape(w.shape), rtol=1e-4, atol=1e-4)
