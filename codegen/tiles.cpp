@@ -48,7 +48,8 @@ bool is_contraction(std::span<const Reduction> reductions) {
 bool has_dot_rows(const KernelIR& kernel) {
     return kernel.lanes == Lanes::last && kernel.kept() > 0 && is_contraction(kernel.reductions) &&
            kernel.passes() == 1 &&
-           std::ranges::all_of(kernel.outputs, [](const Operand& out) { return out.per_row; });
+           std::ranges::all_of(kernel.outputs, [](const Operand& out) { return out.per_row; }) &&
+           std::ranges::none_of(kernel.inputs, [](const Operand& in) { return in.by >= 0; });
 }
 
 std::vector<int> same_for_rows(const KernelIR& kernel, std::span<const int> elements) {

@@ -17,7 +17,8 @@ namespace megjit::codegen {
 bool is_contraction(std::span<const Reduction> reductions);  // nothing but dots
 
 // Rows that are nothing but dots, lanes along the sum: some neighbors share what they read (where
-// that repeats), and none waits for its last sum.
+// that repeats), and none waits for its last sum. Nothing is gathered: the next row is a stride
+// away.
 bool has_dot_rows(const KernelIR& kernel);
 // Of instructions of elements: those with one value for all rows of a unit.
 std::vector<int> same_for_rows(const KernelIR& kernel, std::span<const int> elements);

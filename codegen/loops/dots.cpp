@@ -44,7 +44,7 @@ private:
         b_.loop(from, to, together, {}, [&](Value row, const Values&) {
             const Values first = f_.along(bases, f_.kernel.kept() - 1, row);
             std::vector<Values> rows;
-            for (int64_t n = 0; n < together; ++n) rows.push_back(f_.gathered(at_row(first, n)));
+            for (int64_t n = 0; n < together; ++n) rows.push_back(at_row(first, n));
             write_dots(rows);
             return Values();
         });
