@@ -18,8 +18,8 @@ class WeightOnlyLinear(Module):
     """Linear with int8 weights and a scale for each output feature: ``y = (x @ weight.T) * scale + bias``.
 
     Inputs, products, sums and results are floats; the weights take a quarter of their memory, and of the time where reading
-    them is what takes it: a traced function (level 3) with few rows, such as text that is written token by token, reads them
-    as they are. Where there are more rows it converts them first. The layer is not trained: gradients reach ``x`` and ``bias``.
+    them is what takes it: on a CPU a traced function (level 3) with few rows, such as text that is written token by token, reads
+    them as they are. Where there are more rows, and on a GPU, it converts them first. The layer is not trained: gradients reach ``x`` and ``bias``.
 
     in_features, out_features, bias: as in `module.Linear`. ``weight`` (out_features, in_features) is 0 and ``scale``
     (out_features,) 1 at first; `quantization.quantize_weights` makes such layers of trained ones.
