@@ -76,6 +76,7 @@ private:
 
 bool prefers_channels_last(const Graph& graph, const Node& node) {
     if (node.kind != NodeKind::op || !node.op->prefers_channels_last) return false;
+    if (!graph.device().is_host()) return true;
     const std::vector<Type> inputs = graph.types(node.inputs);
     return node.op->prefers_channels_last({*node.op, node.attrs, inputs},
                                           graph.types(node.outputs));

@@ -88,7 +88,8 @@ Graph recompute_cheap(Graph graph, const PipelineOptions& options);
 
 // Keeps activations channels-last between convolutions.
 Graph assign_layouts(Graph graph);
-bool prefers_channels_last(const Graph& graph, const Node& node);  // OpDef::prefers_channels_last
+// OpDef::prefers_channels_last; on a GPU, whose library does in any case, of all that have it.
+bool prefers_channels_last(const Graph& graph, const Node& node);
 
 // Biases and residuals that are added to convolutions and matrix products become steps of them.
 // Why: the products have each element in a register once. Keeps the bits. (A product with other

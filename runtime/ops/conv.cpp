@@ -202,17 +202,20 @@ ConvProblem conv_problem(const OpCall& call, std::span<const Type> outputs, Conv
 }
 
 bool is_pointwise(const ConvProblem& p) {
-    constexpr int64_t kEnough = 512;  // pixels: with fewer the product has too few columns
-    bool moves_by_one = true;
     for (int axis = 0; axis < p.window.dims; ++axis)
-        moves_by_one = moves_by_one && p.window.stride[axis] == 1 && p.window.padding[axis] == 0;
-    return p.groups == 1 && moves_by_one && p.w.numel() == p.w.shape[0] * p.w.shape[1] &&
+        if (p.window.stride[axis] != 1 || p.window.padding[axis] != 0) return false;
+    return p.groups == 1 && p.w.numel() == p.w.shape[0] * p.w.shape[1];
+}
+
+bool multiplies_images(const ConvProblem& p) {
+    constexpr int64_t kEnough = 512;  // pixels: with fewer the product has too few columns
+    return is_pointwise(p) && p.x.dtype == DType::f32 &&
            p.x.numel() >= kEnough * p.x.shape[0] * p.x.shape[1];
 }
 
 template <ConvRole role>
-bool is_no_product(const OpCall& call, std::span<const Type> outputs) {
-    return !is_pointwise(conv_problem(call, outputs, role));
+bool prefers_channels_last(const OpCall& call, std::span<const Type> outputs) {
+    return !multiplies_images(conv_problem(call, outputs, role));
 }
 
 std::vector<OpDef> conv_ops() {
@@ -230,7 +233,7 @@ std::vector<OpDef> conv_ops() {
          .grad = grad_conv,
          .keeps = Keeps::inputs,
          .epilogue = EpilogueSpec{ops::conv_epilogue, 1},
-         .prefers_channels_last = is_no_product<ConvRole::forward>,
+         .prefers_channels_last = prefers_channels_last<ConvRole::forward>,
          .cost = conv_cost},
         {.name = "conv_epilogue",
          .doc = "conv, then the steps of `epilogue` (bias, add, relu) on its result.",
@@ -241,7 +244,7 @@ std::vector<OpDef> conv_ops() {
          .grad = grad_conv_epilogue,
          .expand = expand_conv_epilogue,
          .epilogue = EpilogueSpec{ops::conv_epilogue, 1},
-         .prefers_channels_last = is_no_product<ConvRole::forward>,
+         .prefers_channels_last = prefers_channels_last<ConvRole::forward>,
          .cost = conv_cost},
         {.name = "conv_backward_data",
          .dumped_as = "ConvolutionBackwardData",
@@ -253,7 +256,7 @@ std::vector<OpDef> conv_ops() {
          .infer = infer_backward_data,
          .grad = grad_backward_data,
          .keeps = Keeps::inputs,
-         .prefers_channels_last = is_no_product<ConvRole::data>,
+         .prefers_channels_last = prefers_channels_last<ConvRole::data>,
          .cost =
              [](const OpCall& call, std::span<const Type> outputs) {
         return Cost{conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs)};

@@ -25,9 +25,10 @@ struct ConvProblem {
 ConvProblem conv_problem(const OpCall& call, std::span<const Type> outputs,
                          ConvRole role = ConvRole::forward);
 
-// A kernel of 1x1 in steps of 1 over enough pixels: a product of matrices with the channels of one
-// image, wherever it lies.
+// A dense kernel of 1x1 in steps of 1: a product of matrices.
 bool is_pointwise(const ConvProblem& problem);
+// One of float32 whose row-major images have pixels enough for a product with each of them.
+bool multiplies_images(const ConvProblem& problem);
 
 // The window of `call` over weights of that type, before the result's type is known.
 Window window_over(const OpCall& call, const Type& w);

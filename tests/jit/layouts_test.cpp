@@ -24,6 +24,25 @@ TEST_F(AssignLayouts, NothingIsRelaidBetweenConvolutions) {
     EXPECT_EQ(count(graph, "relayout"), 2u);
 }
 
+// 1x1, of images of some pixels.
+Graph pointwise(std::string_view dtype, int side) {
+    const std::string image = runtime::cat(side, ", ", side, "]");
+    return parse_graph(runtime::cat(
+        "%0: ", dtype, "[2, 4, ", image, " = input 0\n%1: ", dtype,
+        "[8, 4, 1, 1] = input 1\n%2: ", dtype, "[2, 8, ", image,
+        " = conv %0 %1 {stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1}\nreturn %2\n"));
+}
+
+TEST_F(AssignLayouts, ProductsWithEachImageTakeItAsItLies) {
+    EXPECT_EQ(count(assign_layouts(pointwise("f32", 24)), "relayout"), 0u);
+    EXPECT_EQ(count(assign_layouts(pointwise("f32", 20)), "relayout"), 2u);  // too few pixels
+    EXPECT_EQ(count(assign_layouts(pointwise("f16", 24)), "relayout"), 2u);
+    if (runtime::all_devices().size() < 2) return;  // tests of cards ask this, too
+    Graph graph = pointwise("f32", 24);
+    graph.set_device(runtime::find_device("gpu0:0"));
+    EXPECT_EQ(count(assign_layouts(std::move(graph)), "relayout"), 2u);
+}
+
 TEST_F(AssignLayouts, OutputsStayRowMajor) {
     const Graph graph = assign_layouts(parse_graph(kTwoConvolutions));
     for (ValueId output : graph.outputs)

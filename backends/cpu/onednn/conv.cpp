@@ -100,15 +100,12 @@ std::vector<dnn::Operand> operands_of(const Convolution& p, Role role) {
 
 // Is it better computed as a product of matrices?
 bool is_product(const Convolution& p, Role role) {
-    if (p.w.layout != Layout::row_major || p.dtype != memory::data_type::f32) return false;
+    if (p.w.layout != Layout::row_major || p.dtype != memory::data_type::f32 ||
+        !runtime::is_pointwise(p))
+        return false;
     if (p.any_layout)
-        return runtime::is_pointwise(p) && (role != Role::filter || p.x.shape[0] == 1);
-    const auto all = [](std::span<const int64_t> values, int64_t value) {
-        return std::ranges::all_of(values, [&](int64_t v) { return v == value; });
-    };
-    return p.x.layout == p.y.layout && p.groups == 1 &&
-           p.w.numel() == p.w.shape[0] * p.w.shape[1] && all(p.slides.stride, 1) &&
-           all(p.slides.padding, 0) &&
+        return runtime::multiplies_images(p) && (role != Role::filter || p.x.shape[0] == 1);
+    return p.x.layout == p.y.layout &&
            (role == Role::filter ||
             p.x.numel() / p.x.shape[1] < std::min(p.w.shape[0], p.w.shape[1]));
 }
