@@ -5,8 +5,9 @@ Attributes are visited in order of their names; lists, tuples and dicts are expa
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from ..tensor import Parameter, Tensor
 
@@ -15,6 +16,18 @@ INTERNAL = frozenset(
     {"name", "training", "quantize_disabled", "_modules", "_short_name", "_forward_pre_hooks", "_forward_hooks"}
 )
 _CONTAINERS = (list, tuple, dict)
+_T = TypeVar("_T")
+
+
+def with_state_of(module: Any, cls: type[_T]) -> _T:
+    """A ``cls`` in place of ``module``: the same attributes, name and mode, and hooks that can be changed by themselves."""
+    made: Any = cls.__new__(cls)
+    state = made.__dict__
+    state.update(module.__dict__)
+    for hooks in ("_forward_pre_hooks", "_forward_hooks"):
+        state[hooks] = OrderedDict(state[hooks])
+    made._list_holders()
+    return made
 
 
 def _is_parameter(obj: Any) -> bool:

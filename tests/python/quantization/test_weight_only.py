@@ -102,6 +102,16 @@ def test_it_replaces_linear_layers_and_no_others():
     np.testing.assert_array_equal(net(F.ones((1, 4))).numpy(), copy(F.ones((1, 4))).numpy())
 
 
+def test_name_mode_and_hooks_are_kept():
+    linear, seen = layer().eval(), []
+    linear.name = "head"
+    linear.register_forward_hook(lambda module, inputs, result: seen.append(type(module)))
+    quantized = Q.quantize_weights(linear)
+    quantized(F.ones((1, 48)))
+    assert quantized.name == "head" and not quantized.training and seen == [WeightOnlyLinear]
+    assert [name for name, _ in quantized.named_tensors()] == ["bias", "scale", "weight"]
+
+
 def test_state_is_kept_and_loaded(tmp_path):
     quantized = Q.quantize_weights(M.Sequential(layer(), M.ReLU()))
     mge.save(quantized.state_dict(), str(tmp_path / "state.pkl"))

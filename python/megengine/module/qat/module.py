@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from ...quantization.observer import Observer
 from ...quantization.qconfig import QConfig
 from ...quantization.utils import QParams, QParamsModuleMixin, fake_quant_bias
 from ...tensor import Tensor
+from .._structure import with_state_of
 from ..module import Module
 
 __all__ = ["QATModule"]
@@ -43,12 +43,7 @@ class QATModule(Module):
     @classmethod
     def from_float_module(cls, float_module: Module) -> QATModule:
         """The layer that computes what ``float_module`` does, with the same Parameters and child modules."""
-        module = cls.__new__(cls)
-        state = module.__dict__
-        state.update(float_module.__dict__)
-        for hooks in ("_forward_pre_hooks", "_forward_hooks"):
-            state[hooks] = OrderedDict(state[hooks])
-        module._list_holders()
+        module = with_state_of(float_module, cls)
         module._clear_quantizers()
         return module
 

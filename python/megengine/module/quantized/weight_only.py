@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import functional as F
 from ...tensor import Parameter, Tensor
+from .._structure import with_state_of
 from ..linear import Linear
 from ..module import Module
 
@@ -49,11 +50,10 @@ class WeightOnlyLinear(Module):
             raise ValueError(f"{cls.__name__}: a weight of {linear} is not finite\n  fix: look at its training, or leave this layer out")
         largest = np.abs(weight).max(axis=1, initial=0)
         scale = np.where(largest > 0, largest / np.float32(127), np.float32(1)).astype(np.float32)
-        made = cls(linear.in_features, linear.out_features, bias=False, name=linear.name)
+        made = with_state_of(linear, cls)
+        del vars(made)["compute_mode"]  # sums are float32 here
         made.weight = Tensor(np.rint(weight / scale[:, None]).astype(np.int8), device=linear.weight.device)
         made.scale = Tensor(scale, device=linear.weight.device)
-        made.bias = linear.bias
-        made.training = linear.training
         return made
 
     def forward(self, x: Tensor) -> Tensor:
