@@ -45,6 +45,14 @@ MEGJIT_INLINE void over_lanes_twice(int64_t n, const Body& body) {
     if (i < n) body(Floats{}, n - kLanes);
 }
 
+// The sum of 2 * half lanes, of which the upper half is added to the lower one until one is left.
+template <int64_t half, class T>
+MEGJIT_INLINE T joined_by_halves(T* lanes) {
+    for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    if constexpr (half > 1) return joined_by_halves<half / 2>(lanes);
+    else return lanes[0];
+}
+
 template <class V>
 struct IndexType {
     using Type = Ints;

@@ -6,8 +6,7 @@ import numpy as np
 from case import Case, Subject, Target
 from cases import _frameworks as on
 
-LAYERS, WIDTH, HEADS, TOKENS, CONTEXT = (on.size(12, 1), on.size(768, 64), 12, on.size(50257, 512), 1024)
-WIDTH = max(WIDTH // HEADS, 8) * HEADS
+LAYERS, WIDTH, HEADS, TOKENS, CONTEXT = on.size(12, 1), on.size(768, 96), 12, on.size(50257, 512), 1024
 READ, FIRST = 128, 512  # tokens that are read at once; where writing begins
 # Weights that each token needs: 12 * width^2 a block, and the scores.
 WEIGHTS = LAYERS * 12 * WIDTH**2 + TOKENS * WIDTH

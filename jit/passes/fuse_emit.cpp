@@ -152,8 +152,16 @@ private:
         return graph_.node(*std::ranges::find_if(group_.nodes, is_one));
     }
 
-    // A row_drop operand is aligned with the kept axes, every other one with the whole space.
-    bool is_dropped(NodeId reader) const { return grouping_.form_of[at(reader)] == Form::row_drop; }
+    // How an operand lies in the kernel's space: a row_drop one is aligned with the kept axes, a
+    // factor of the contraction as that says, every other one with the whole space.
+    enum class Use : uint8_t { whole, rows, first_factor, weights };
+    Use use_by(NodeId reader) const {
+        const Form form = grouping_.form_of[at(reader)];
+        if (form == Form::weights) return Use::weights;
+        const bool is_row =
+            form == Form::row_drop && part_of(graph_.node(reader)) != Part::reduction;
+        return is_row ? Use::rows : Use::whole;
+    }
 
     // Every operand gets its place before the first reduction, whose value comes after the
     // operands'; coordinates come after what lies in memory.
@@ -168,9 +176,10 @@ private:
             if (!coordinates) collect_factors(node);
             return;
         }
-        const bool dropped = is_dropped(id) && part_of(node) != Part::reduction;
+        const Use use = use_by(id);
+        const bool dropped = use == Use::rows;
         for (ValueId value : node.inputs) {
-            const auto key = std::pair(value, dropped);
+            const auto key = std::pair(value, use);
             const Node& producer = graph_.producer(value);
             if (is_inside(value) || inputs_.contains(key) || number_of(producer) ||
                 (producer.op == &ops::coordinates()) != coordinates)
@@ -200,45 +209,37 @@ private:
         const runtime::Contraction contraction = contraction_of(graph_, product());
         for (size_t i = 0; i < node.inputs.size(); ++i) {
             const ValueId value = node.inputs[i];
-            const auto key = std::pair(value, node.op->contraction && i == 0);
-            if (is_inside(value) || factors_.contains(key) || number_of(graph_.producer(value)))
+            const bool is_first = node.op->contraction && i == 0;
+            const auto key = std::pair(value, is_first ? Use::first_factor : Use::weights);
+            if (is_inside(value) || inputs_.contains(key) || number_of(graph_.producer(value)))
                 continue;
-            factors_[key] = static_cast<int>(spec_.inputs.size());
+            inputs_[key] = static_cast<int>(spec_.inputs.size());
             const std::vector<int64_t> strides =
-                node.op->contraction ? contraction.strides[i] : strides_of_weights(value);
+                node.op->contraction ? contraction.strides[i]
+                                     : strides_in_weights(value, contraction.strides[1]);
             spec_.inputs.push_back(
                 {.dtype = graph_.type(value).dtype, .strides = in_space(strides, false)});
             sources_.push_back(value);
         }
     }
-    // Of a value that is broadcast to them, by axis of the space: an axis of theirs is the one that
-    // walks them by the same stride.
-    std::vector<int64_t> strides_of_weights(ValueId value) const {
-        const Type& weights = graph_.type(product().inputs[1]);
+    // Of a value that is broadcast to the weights, by axis of the space: an axis of the weights is
+    // the one that walks them by the same stride (`of_weights`, by axis of the space).
+    std::vector<int64_t> strides_in_weights(ValueId value,
+                                            const std::vector<int64_t>& of_weights) const {
+        const Type &type = graph_.type(value), &weights = graph_.type(product().inputs[1]);
         const std::vector<int64_t> dense = dense_strides(weights),
-                                   own = broadcast_strides(graph_.type(value).shape,
-                                                           dense_strides(graph_.type(value)),
+                                   own = broadcast_strides(type.shape, dense_strides(type),
                                                            weights.shape);
-        std::vector<int64_t> strides = contraction_of(graph_, product()).strides[1];
-        for (int64_t& stride : strides) {
-            int64_t found = 0;
+        std::vector<int64_t> strides(of_weights.size(), 0);
+        for (size_t i = 0; i < strides.size(); ++i)
             for (int axis = 0; axis < weights.rank(); ++axis)
-                if (weights.shape[axis] > 1 && dense[static_cast<size_t>(axis)] == stride)
-                    found = own[static_cast<size_t>(axis)];
-            stride = stride ? found : 0;
-        }
+                if (weights.shape[axis] > 1 && dense[static_cast<size_t>(axis)] == of_weights[i])
+                    strides[i] = own[static_cast<size_t>(axis)];
         return strides;
     }
-    int factor(ValueId value, bool is_first) {
-        if (is_inside(value)) return values_.at(at(value));
-        if (const auto number = number_of(graph_.producer(value)))
-            return constant_in(spec_.program, graph_.type(value).dtype, *number);
-        return spec_.program.input(factors_.at({value, is_first}),
-                                   runtime::compute_type(graph_.type(value).dtype));
-    }
     int dot_of_factors(const Node& node) {
-        const runtime::Expr a(&spec_.program, factor(node.inputs[0], true)),
-            b(&spec_.program, factor(node.inputs[1], false));
+        const runtime::Expr a(&spec_.program, value_for(node.inputs[0], Use::first_factor)),
+            b(&spec_.program, value_for(node.inputs[1], Use::weights));
         return codegen::add_reduction(spec_, runtime::Reduce::dot, (a * b).id(),
                                       runtime::DType::f32);
     }
@@ -268,21 +269,18 @@ private:
         return access;
     }
 
-    int value_for(NodeId reader, ValueId value) {
+    int value_for(ValueId value, Use use) {
         if (is_inside(value)) return values_.at(at(value));
         if (const auto number = number_of(graph_.producer(value)))
             return constant_in(spec_.program, graph_.type(value).dtype, *number);
-        const bool dropped = is_dropped(reader) && part_of(graph_.node(reader)) != Part::reduction;
-        return spec_.program.input(inputs_.at({value, dropped}),
+        return spec_.program.input(inputs_.at({value, use}),
                                    runtime::compute_type(graph_.type(value).dtype));
     }
 
     int add(NodeId id, const Node& node) {
         if (node.op->contraction) return dot_of_factors(node);
-        const bool of_weights = grouping_.form_of[at(id)] == Form::weights;
         std::vector<int> args;
-        for (ValueId input : node.inputs)
-            args.push_back(of_weights ? factor(input, false) : value_for(id, input));
+        for (ValueId input : node.inputs) args.push_back(value_for(input, use_by(id)));
         switch (part_of(node)) {
             case Part::elementwise: {
                 ScalarProgram one;
@@ -307,10 +305,7 @@ private:
     size_t kept_ = 0;
     KernelSpec spec_;
     std::vector<ValueId> sources_;  // by input
-    std::map<std::pair<ValueId, bool>, int>
-        inputs_;  // (operand, aligned with the kept axes) -> input
-    // (operand of a contraction or of what makes its weights, is it the first factor) -> input
-    std::map<std::pair<ValueId, bool>, int> factors_;
+    std::map<std::pair<ValueId, Use>, int> inputs_;  // operand -> input
     std::map<size_t, int> values_;  // value -> id in the program
 };
 

@@ -79,9 +79,8 @@ private:
 
     // Goes on to an element-wise op that is no step: a kernel takes all of it.
     bool is_left_to_kernels(const Node& product) const {
-        if (options_.exact) return false;
         if (!makers_of_weights(rewrite_.from, options_, counts_, product).empty()) return true;
-        if (!pays_generated(rewrite_.from, product)) return false;
+        if (options_.exact || !pays_generated(rewrite_.from, product)) return false;
         ValueId result = product.outputs[0];
         const Type& type = rewrite_.from.type(result);
         for (;;) {

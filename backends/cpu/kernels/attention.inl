@@ -122,13 +122,6 @@ MEGJIT_INLINE void scale_row(float* row, int64_t n, float factor) {
     for (int64_t c = 0; c < n; c += kLanes) store(row + c, load(row + c) * factor);
 }
 
-template <int64_t half>
-MEGJIT_INLINE float joined_by_halves(float* lanes) {
-    for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-    if constexpr (half > 1) return joined_by_halves<half / 2>(lanes);
-    else return lanes[0];
-}
-
 // s[r] = scale * the product of q and row r of k, summed in the same order for all instruction
 // sets.
 template <int kCount>
@@ -189,8 +182,7 @@ void attend_one(const AttentionShape& shape, const AttentionHead& head, const At
         for (; c + kAcross <= columns; c += kAcross)
             multiply_tile<1, kAcross / kLanes>({s, 0, 1}, v + c, columns, y + c, columns,
                                                scores.keys, adds);
-        for (; c < columns; c += kLanes)
-            multiply_tile<1, 1>({s, 0, 1}, v + c, columns, y + c, columns, scores.keys, adds);
+        multiply({s, 0, 1}, v + c, columns, y + c, columns, 1, columns - c, scores.keys, adds);
         adds = true;
     }
     if (!adds) std::fill_n(y, columns, 0.0f);

@@ -1,13 +1,6 @@
 // backends/cpu/kernels/ordered_sums.inl -- sums of float32 in the order of codegen/row_plan.h. For
 // the kernels of each_isa.h, which include it; needs <algorithm>, <array> and codegen/row_plan.h.
 
-template <int64_t half>
-MEGJIT_INLINE double joined_by_halves(double* lanes) {
-    for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-    if constexpr (half > 1) return joined_by_halves<half / 2>(lanes);
-    else return lanes[0];
-}
-
 // Some sums over 0..n-1, in the order of codegen/row_plan.h: the same at every width of vectors.
 // `terms(V{}, i, out)` puts the terms at i, or at the kLanes indices from i on, into
 // out[0..sums-1].
