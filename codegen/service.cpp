@@ -75,7 +75,8 @@ fs::path write_dump(const KernelIR& kernel) {
     std::error_code ignored;
     fs::create_directories(folder, ignored);
     const std::string text = print(kernel);
-    const fs::path file = folder / cat("kernel-", in_hex(std::hash<std::string>()(text)), ".txt");
+    const fs::path file =
+        folder / cat("kernel-", runtime::in_hex(std::hash<std::string>()(text)), ".txt");
     std::ofstream out(file);
     out << text;
     return out.flush() ? file : fs::path();

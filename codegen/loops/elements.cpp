@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "codegen/loops/frame.h"
+#include "codegen/tiles.h"
 #include "runtime/host/error.h"
 
 namespace megjit::codegen::loops {

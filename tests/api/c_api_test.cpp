@@ -317,7 +317,8 @@ TEST(Api, ReportsAreJson) {
     EXPECT_NE(model.json("plan").find("\"planned_bytes\": 8192"), std::string::npos)
         << model.json("plan");
     EXPECT_EQ(model.json("profile").find("[{\"runs\": 1, "), 0u) << model.json("profile");
-    EXPECT_EQ(model.json("kernels").find("\"ir\": ") != std::string::npos, MEGJIT_HAS_COMPILER)
+    const bool compiles = MEGJIT_HAS_COMPILER || std::getenv("MEGJIT_TEST_DEVICE");  // by NVRTC
+    EXPECT_EQ(model.json("kernels").find("\"ir\": ") != std::string::npos, compiles)
         << model.json("kernels");
     expect_error(MEGJIT_INVALID_ARGUMENT, "there is no report pain", [&] { model.json("pain"); });
 }
