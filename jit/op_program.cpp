@@ -17,7 +17,7 @@ std::shared_ptr<const runtime::Executable> expanded(runtime::Device& device,
         node.inputs.push_back(graph.add_input(call.inputs[i], static_cast<int>(i)));
     graph.outputs = graph.add(std::move(node), runtime::infer(call));
     const PipelineOptions options{.opt_level = 3, .splits_products = true, .device = &device};
-    graph = fold_constants(expand(std::move(graph), options));
+    graph = optimize_subgraphs(fold_constants(expand(std::move(graph), options)), options);
     if (!device.is_host())
         graph = fuse(std::move(graph), options);  // a host computes single ops without code
     graph = drop_dead(std::move(graph));
@@ -30,7 +30,8 @@ std::shared_ptr<const runtime::Executable> expanded(runtime::Device& device,
 
 std::shared_ptr<const runtime::Executable> op_program(runtime::Device& device,
                                                       const runtime::OpCall& call) {
-    return call.op.expand ? expanded(device, call) : control_flow_program(device, call);
+    return call.op.expand || call.op.loop ? expanded(device, call)
+                                          : control_flow_program(device, call);
 }
 
 }  // namespace megjit::jit

@@ -7,6 +7,7 @@
 #include "runtime/core/random.h"
 #include "runtime/host/error.h"
 #include "runtime/ops/builders.h"
+#include "runtime/ops/loop.h"
 
 namespace megjit::jit {
 namespace {
@@ -40,6 +41,10 @@ Tensors keys_of_trips(std::span<const TensorRef> keys, int64_t trips, bool is_re
     return result;
 }
 
+Type element_of(const Type& all) {
+    return {all.dtype, runtime::Shape(all.shape.extents().subspan(1))};
+}
+
 bool is_key(const TensorRef& tensor) { return runtime::state_of(*tensor); }
 
 // What either has captured, once.
@@ -65,6 +70,21 @@ Tensors scan(const BodyRecorder& body, const Tensors& carry, const Tensors& slic
         {print(body.graph(captured)), static_cast<int64_t>(carry.size()),
          static_cast<int64_t>(slices.size() + keys.size()), trips, int64_t{is_reverse}, int64_t{0}},
         inputs);
+}
+
+Tensors scan(const runtime::OpCall& call, std::span<const TensorRef> inputs) {
+    const runtime::Loop loop = call.op.loop(call, inputs);
+    runtime::Device& device = inputs[0]->device();
+    BodyRecorder body(runtime::cat("a step of ", call.op.name));
+    Tensors carries, slices;
+    for (const TensorRef& carry : loop.carries)
+        carries.push_back(body.add_input(carry->type(), device));
+    for (const TensorRef& x : loop.slices)
+        slices.push_back(body.add_input(element_of(x->type()), device));
+    body.finish(loop.step(carries, slices));
+    const Tensors made = scan(body, loop.carries, loop.slices, loop.steps(), loop.is_reverse);
+    const auto last = std::span(made).first(carries.size());
+    return loop.results(last, std::span(made).subspan(carries.size()));
 }
 
 Tensors while_loop(const BodyRecorder& condition, const BodyRecorder& body, const Tensors& carry) {

@@ -16,6 +16,9 @@ void register_control_flow_ops();  // behind those of runtime/; idempotent
 runtime::Tensors scan(const BodyRecorder& body, const runtime::Tensors& carry,
                       const runtime::Tensors& slices, int64_t trips, bool is_reverse);
 
+// What an op that goes step by step (OpDef::loop) gives, as a scan of its steps.
+runtime::Tensors scan(const runtime::OpCall& call, std::span<const TensorRef> inputs);
+
 runtime::Tensors while_loop(const BodyRecorder& condition, const BodyRecorder& body,
                             const runtime::Tensors& carry);
 

@@ -1,9 +1,11 @@
 // An op that says how it is made of simpler ones (OpDef::expand) becomes those, so that fuse can
 // put them into one kernel with what stands around them. The op itself says when that is no good (a
-// few long rows, which the eager kernel shares among threads better). What the device may
-// compute as a whole (steps behind a product, attention) stays so, but where it refuses.
+// few long rows, which the eager kernel shares among threads better). One that goes step by step
+// (OpDef::loop) becomes a scan. What the device may compute as a whole (steps behind a product,
+// attention, on a host recurrent layers) stays so, but where it refuses.
 #include <unordered_map>
 
+#include "jit/ops/control_flow.h"
 #include "jit/passes/passes.h"
 #include "runtime/eager/dispatch.h"
 
@@ -66,16 +68,19 @@ bool pays(const Graph& graph, const Node& node) {
 }
 
 bool expand_node(const Node& node, Rewriter& rewrite, bool splits_products) {
-    if (node.kind != NodeKind::op || !node.op->expand || !pays(rewrite.from, node)) return false;
+    if (node.kind != NodeKind::op || !(node.op->expand || node.op->loop) ||
+        !pays(rewrite.from, node))
+        return false;
     const std::vector<Type> types = rewrite.from.types(node.inputs);
-    const bool is_whole =
-        node.op->epilogue || rewrite.from.device().computes_whole({*node.op, node.attrs, types});
+    const runtime::OpCall call{*node.op, node.attrs, types};
+    const bool is_whole = node.op->epilogue || rewrite.from.device().computes_whole(call);
     if (is_whole && !splits_products) return false;
     const runtime::WithoutTapes quiet;
     GraphWriter writer(rewrite.to, node);
     runtime::Tensors inputs;
     for (ValueId input : node.inputs) inputs.push_back(writer.placeholder(rewrite.map(input)));
-    const runtime::Tensors outputs = node.op->expand({*node.op, node.attrs, types}, inputs);
+    const runtime::Tensors outputs =
+        node.op->loop ? scan(call, inputs) : node.op->expand(call, inputs);
     for (size_t i = 0; i < outputs.size(); ++i)
         rewrite.replace(node.outputs[i], writer.value_of(outputs[i]));
     return !outputs.empty();

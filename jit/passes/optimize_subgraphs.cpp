@@ -13,6 +13,7 @@ std::string optimized(const std::string& text, PipelineOptions options, runtime:
     options.replaces = {};
     options.fixed = {};
     options.choose_plan = {};
+    options.splits_products = false;
     const auto given = subgraph(text);
     Graph graph = *given;
     graph.set_device(device);

@@ -48,6 +48,7 @@ struct OperandSpec {
     OperandKind kind;
 };
 
+struct Loop;
 struct OpDef;
 // How a fact names another op: a function of runtime/ops/known.h.
 using OpRef = const OpDef& (*)();
@@ -206,6 +207,9 @@ struct OpDef {
     // The same results written in simpler ops (element-wise ones and reductions), for code
     // generation; empty where the op's own kernel is the better one. `inputs` are placeholders.
     std::vector<TensorRef> (*expand)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
+    // The same as a loop over steps, of any number (runtime/ops/loop.h), for devices that have no
+    // kernel of their own for the op.
+    Loop (*loop)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     // The attributes for operands of types `after`, of the ranks that they had; null: they hold no
     // extents. UserError where they have no one meaning (runtime/ops/refit.h).
     Attrs (*refit)(const OpCall& before, std::span<const Type> after, BatchChange batch) = nullptr;

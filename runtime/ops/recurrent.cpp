@@ -19,6 +19,7 @@
 // hidden], a bias [chunks * hidden], what has a value for each step is [steps, n, ...]    L5 the
 // nonlinearity is tanh or relu
 #include "runtime/ops/builders.h"
+#include "runtime/ops/loop.h"
 #include "runtime/ops/window.h"
 
 namespace megjit::runtime {
@@ -111,15 +112,13 @@ std::vector<Type> infer_gru_grad(const OpCall& call) {
 
 // --- step by step, in simpler ops ---
 
+using Operands = std::span<const TensorRef>;
+
 TensorRef cut(const TensorRef& x, int axis, int64_t begin, int64_t end) {
     Axes first(static_cast<size_t>(x->shape().rank()), 0),
         last(x->shape().begin(), x->shape().end());
     first[static_cast<size_t>(axis)] = begin, last[static_cast<size_t>(axis)] = end;
     return build::op("slice", {x}, {first, last, Axes(first.size(), 1)});
-}
-
-TensorRef step_of(const TensorRef& x, int64_t t) {
-    return build::reshape(cut(x, 0, t, t + 1), {x->shape()[1], x->shape()[2]});
 }
 
 Tensors chunks_of(const TensorRef& x, int64_t count) {
@@ -129,17 +128,15 @@ Tensors chunks_of(const TensorRef& x, int64_t count) {
     return chunks;
 }
 
-TensorRef joined(std::span<const TensorRef> parts, int64_t axis) {
-    return build::op_n("concat", parts, {axis})[0];
-}
+TensorRef joined(Operands parts, int64_t axis) { return build::op_n("concat", parts, {axis})[0]; }
 
-TensorRef as_step(const TensorRef& x) {
-    return build::reshape(x, {1, x->shape()[0], x->shape()[1]});
-}
-
-TensorRef all_steps(const Tensors& steps) {
-    Tensors parts;
-    for (const TensorRef& step : steps) parts.push_back(as_step(step));
+// What each step gets of what `all` steps make: of the step before it, or the first state.
+TensorRef states_before(const TensorRef& first, const TensorRef& all, bool reverse) {
+    const int64_t steps = all->shape()[0];
+    Tensors parts{build::reshape(first, {1, first->shape()[0], first->shape()[1]})};
+    if (steps > 1)
+        parts.insert(reverse ? parts.begin() : parts.end(),
+                     cut(all, 0, reverse ? 1 : 0, reverse ? steps : steps - 1));
     return joined(parts, 0);
 }
 
@@ -151,135 +148,118 @@ TensorRef through_sigmoid(const TensorRef& y, const TensorRef& dy) {
     return build::mul(build::mul(dy, y), one_minus(y));
 }
 
-// The k-th step in the order in which they depend on each other.
-int64_t place_of(const OpCall& call, int64_t k) {
-    return call.flag("reverse") ? call.inputs[0].shape[0] - 1 - k : k;
+// h w_hh'.
+TensorRef from_state(const TensorRef& h, const TensorRef& w) { return product(h, w, false, true); }
+
+// The step that is computed last gets nothing from one behind it.
+TensorRef no_state(const OpCall& call, const TensorRef& like) {
+    const Shape one{call.inputs[0].shape[1], call.inputs[1].shape[1]};
+    return build::full(one, 0, like->dtype(), like->device());
 }
 
-Tensors unrolled_rnn(const OpCall& call, std::span<const TensorRef> inputs) {
-    const int64_t steps = call.inputs[0].shape[0];
-    Tensors y(static_cast<size_t>(steps));
-    TensorRef h = inputs[2];
-    for (int64_t k = 0; k < steps; ++k) {
-        const int64_t t = place_of(call, k);
-        h = build::op(call.text("nonlinearity"),
-                      {build::add(step_of(inputs[0], t), product(h, inputs[1], false, true))});
-        y[static_cast<size_t>(t)] = h;
-    }
-    return {all_steps(y)};
+Loop rnn_loop(const OpCall& call, Operands inputs) {
+    return {.carries = {inputs[2]},
+            .slices = {inputs[0]},
+            .is_reverse = call.flag("reverse"),
+            .step = [w = inputs[1], f = call.text("nonlinearity")](Operands carries, Operands x) {
+        const TensorRef h = build::op(f, {build::add(x[0], from_state(carries[0], w))});
+        return Tensors{h, h};
+    }};
 }
 
-Tensors unrolled_rnn_grad(const OpCall& call, std::span<const TensorRef> inputs) {
-    const int64_t steps = call.inputs[0].shape[0];
-    Tensors dgates(static_cast<size_t>(steps));
-    TensorRef dp;
-    for (int64_t k = steps; k-- > 0;) {
-        const int64_t t = place_of(call, k);
-        const TensorRef y = step_of(inputs[0], t);
-        TensorRef dh = step_of(inputs[2], t);
-        if (dp) dh = build::add(dh, product(dp, inputs[1]));
-        const TensorRef zero = build::number(0, y);
-        dp = call.text("nonlinearity") == "tanh"
-                 ? through_tanh(y, dh)
-                 : build::where(build::op("greater", {y, zero}), dh, zero);
-        dgates[static_cast<size_t>(t)] = dp;
-    }
-    return {all_steps(dgates)};
+// Carries what dh of a step gets from the one behind it.
+Loop rnn_grad_loop(const OpCall& call, Operands inputs) {
+    return {.carries = {no_state(call, inputs[0])},
+            .slices = {inputs[0], inputs[2]},
+            .is_reverse = !call.flag("reverse"),
+            .step = [w = inputs[1], is_tanh = call.text("nonlinearity") == "tanh"](Operands carries,
+                                                                                   Operands x) {
+        const TensorRef &y = x[0], dh = build::add(x[1], carries[0]), zero = build::number(0, y);
+        const TensorRef dp =
+            is_tanh ? through_tanh(y, dh) : build::where(build::op("greater", {y, zero}), dh, zero);
+        return Tensors{product(dp, w), dp};
+    }};
 }
 
-Tensors unrolled_lstm(const OpCall& call, std::span<const TensorRef> inputs) {
-    const int64_t steps = call.inputs[0].shape[0];
-    Tensors y(static_cast<size_t>(steps)), cells = y, gates = y;
-    TensorRef h = inputs[2], c = inputs[3];
-    for (int64_t k = 0; k < steps; ++k) {
-        const auto t = static_cast<size_t>(place_of(call, k));
-        Tensors a = chunks_of(build::add(step_of(inputs[0], static_cast<int64_t>(t)),
-                                         product(h, inputs[1], false, true)),
-                              kLstmChunks);
+Loop lstm_loop(const OpCall& call, Operands inputs) {
+    return {.carries = {inputs[2], inputs[3]},
+            .slices = {inputs[0]},
+            .is_reverse = call.flag("reverse"),
+            .step = [w = inputs[1]](Operands carries, Operands x) {
+        Tensors a = chunks_of(build::add(x[0], from_state(carries[0], w)), kLstmChunks);
         for (size_t chunk = 0; chunk < a.size(); ++chunk)
             a[chunk] = build::op(chunk == 2 ? "tanh" : "sigmoid", {a[chunk]});
-        c = build::add(build::mul(a[1], c), build::mul(a[0], a[2]));
-        h = build::mul(a[3], build::op("tanh", {c}));
-        y[t] = h, cells[t] = c, gates[t] = joined(a, 1);
-    }
-    return {all_steps(y), all_steps(cells), all_steps(gates)};
+        const TensorRef c = build::add(build::mul(a[1], carries[1]), build::mul(a[0], a[2])),
+                        h = build::mul(a[3], build::op("tanh", {c}));
+        return Tensors{h, c, h, c, joined(a, 1)};
+    }};
 }
 
-Tensors unrolled_lstm_grad(const OpCall& call, std::span<const TensorRef> inputs) {
-    const int64_t steps = call.inputs[0].shape[0];
-    Tensors dgates(static_cast<size_t>(steps));
-    TensorRef dp, carried;  // of the step behind this one: of its gates, and of its c_{t-1}
-    for (int64_t k = steps; k-- > 0;) {
-        const int64_t t = place_of(call, k);
-        const Tensors a = chunks_of(step_of(inputs[0], t), kLstmChunks);
-        const TensorRef &i = a[0], &f = a[1], &g = a[2], &o = a[3];
-        const TensorRef before = k ? step_of(inputs[3], place_of(call, k - 1)) : inputs[2];
-        const TensorRef squashed = build::op("tanh", {step_of(inputs[3], t)});
-        TensorRef dh = step_of(inputs[4], t);
-        if (dp) dh = build::add(dh, product(dp, inputs[1]));
+// Carries what dh, and what dc, of a step gets from the one behind it.
+Loop lstm_grad_loop(const OpCall& call, Operands inputs) {
+    const bool reverse = call.flag("reverse");
+    const TensorRef none = no_state(call, inputs[0]);
+    Loop loop{
+        .carries = {none, none},
+        .slices = {inputs[0], states_before(inputs[2], inputs[3], reverse), inputs[3], inputs[4]},
+        .is_reverse = !reverse,
+        .returned = 1};
+    if (inputs.size() == kLstmGradInputs) loop.slices.push_back(inputs[5]);
+    loop.step = [w = inputs[1]](Operands carries, Operands x) {
+        const Tensors a = chunks_of(x[0], kLstmChunks);
+        const TensorRef &i = a[0], &f = a[1], &g = a[2], &o = a[3], &before = x[1],
+                        squashed = build::op("tanh", {x[2]}), dh = build::add(x[3], carries[0]);
         TensorRef dc = through_tanh(squashed, build::mul(dh, o));
-        if (inputs.size() == kLstmGradInputs) dc = build::add(step_of(inputs[5], t), dc);
-        if (carried) dc = build::add(dc, carried);
-        dp = joined(std::array{through_sigmoid(i, build::mul(dc, g)),
-                               through_sigmoid(f, build::mul(dc, before)),
-                               through_tanh(g, build::mul(dc, i)),
-                               through_sigmoid(o, build::mul(dh, squashed))},
-                    1);
-        carried = build::mul(dc, f);
-        dgates[static_cast<size_t>(t)] = dp;
-    }
-    return {all_steps(dgates), carried};
+        if (x.size() > 4) dc = build::add(x[4], dc);
+        dc = build::add(dc, carries[1]);
+        const TensorRef dp = joined(std::array{through_sigmoid(i, build::mul(dc, g)),
+                                               through_sigmoid(f, build::mul(dc, before)),
+                                               through_tanh(g, build::mul(dc, i)),
+                                               through_sigmoid(o, build::mul(dh, squashed))},
+                                    1);
+        return Tensors{product(dp, w), build::mul(dc, f), dp};
+    };
+    return loop;
 }
 
-Tensors unrolled_gru(const OpCall& call, std::span<const TensorRef> inputs) {
-    const int64_t steps = call.inputs[0].shape[0];
-    Tensors y(static_cast<size_t>(steps)), gates = y, scaled = y;
-    TensorRef h = inputs[2];
-    for (int64_t k = 0; k < steps; ++k) {
-        const auto t = static_cast<size_t>(place_of(call, k));
-        const Tensors p = chunks_of(step_of(inputs[0], static_cast<int64_t>(t)), kGruChunks),
-                      q = chunks_of(build::add(product(h, inputs[1], false, true), inputs[3]),
-                                    kGruChunks);
+Loop gru_loop(const OpCall& call, Operands inputs) {
+    return {.carries = {inputs[2]},
+            .slices = {inputs[0]},
+            .is_reverse = call.flag("reverse"),
+            .step = [w = inputs[1], bias = inputs[3]](Operands carries, Operands x) {
+        const TensorRef& before = carries[0];
+        const Tensors p = chunks_of(x[0], kGruChunks),
+                      q = chunks_of(build::add(from_state(before, w), bias), kGruChunks);
         const TensorRef r = build::op("sigmoid", {build::add(p[0], q[0])}),
                         z = build::op("sigmoid", {build::add(p[1], q[1])}),
-                        n = build::op("tanh", {build::add(p[2], build::mul(r, q[2]))});
-        h = build::add(n, build::mul(z, build::sub(h, n)));
-        y[t] = h, gates[t] = joined(std::array{r, z, n}, 1), scaled[t] = q[2];
-    }
-    return {all_steps(y), all_steps(gates), all_steps(scaled)};
+                        n = build::op("tanh", {build::add(p[2], build::mul(r, q[2]))}),
+                        h = build::add(n, build::mul(z, build::sub(before, n)));
+        return Tensors{h, h, joined(std::array{r, z, n}, 1), q[2]};
+    }};
 }
 
-Tensors unrolled_gru_grad(const OpCall& call, std::span<const TensorRef> inputs) {
-    const int64_t steps = call.inputs[0].shape[0];
-    Tensors dgates(static_cast<size_t>(steps)), dproduct = dgates;
-    TensorRef dq, carried;  // of the step behind this one; carried: of its h_{t-1} but for dq
-    for (int64_t k = steps; k-- > 0;) {
-        const int64_t t = place_of(call, k);
-        const Tensors a = chunks_of(step_of(inputs[0], t), kGruChunks);
-        const TensorRef &r = a[0], &z = a[1], &n = a[2];
-        const TensorRef before = k ? step_of(inputs[3], place_of(call, k - 1)) : inputs[2];
-        TensorRef dh = step_of(inputs[5], t);
-        if (dq) dh = build::add(build::add(dh, product(dq, inputs[1])), carried);
-        const TensorRef dn = through_tanh(n, build::mul(dh, one_minus(z))),
-                        dr = through_sigmoid(r, build::mul(dn, step_of(inputs[4], t))),
-                        dz = through_sigmoid(z, build::mul(dh, build::sub(before, n)));
-        dq = joined(std::array{dr, dz, build::mul(dn, r)}, 1);
-        carried = build::mul(dh, z);
-        dgates[static_cast<size_t>(t)] = joined(std::array{dr, dz, dn}, 1);
-        dproduct[static_cast<size_t>(t)] = dq;
-    }
-    return {all_steps(dgates), all_steps(dproduct), carried};
+// Carries what dh of a step gets from the one behind it: through the product, and beside it.
+Loop gru_grad_loop(const OpCall& call, Operands inputs) {
+    const bool reverse = call.flag("reverse");
+    const TensorRef none = no_state(call, inputs[0]);
+    return {
+        .carries = {none, none},
+        .slices = {inputs[0], states_before(inputs[2], inputs[3], reverse), inputs[4], inputs[5]},
+        .is_reverse = !reverse,
+        .returned = 1,
+        .step = [w = inputs[1]](Operands carries, Operands x) {
+        const Tensors a = chunks_of(x[0], kGruChunks);
+        const TensorRef &r = a[0], &z = a[1], &n = a[2], &before = x[1],
+                        dh = build::add(build::add(x[3], carries[0]), carries[1]),
+                        dn = through_tanh(n, build::mul(dh, one_minus(z))),
+                        dr = through_sigmoid(r, build::mul(dn, x[2])),
+                        dz = through_sigmoid(z, build::mul(dh, build::sub(before, n))),
+                        dq = joined(std::array{dr, dz, build::mul(dn, r)}, 1);
+        return Tensors{product(dq, w), build::mul(dh, z), joined(std::array{dr, dz, dn}, 1), dq};
+    }};
 }
 
-// The host's kernels beat the steps written out; another device has those alone.
-template <Tensors (*unrolled)(const OpCall&, std::span<const TensorRef>)>
-Tensors expand_elsewhere(const OpCall& call, std::span<const TensorRef> inputs) {
-    return inputs[0]->device().is_host() ? Tensors() : unrolled(call, inputs);
-}
-template <Tensors (*unrolled)(const OpCall&, std::span<const TensorRef>)>
-Grads grad_of_unrolled(const GradCall& g) {
-    return build::gradients_through(g, unrolled);
-}
+Grads grad_of_steps(const GradCall& g) { return build::gradients_through(g, unrolled); }
 
 // --- gradients ---
 
@@ -288,15 +268,13 @@ void add_products(const GradCall& g, const TensorRef& dproduct, Grads& grads) {
     const TensorRef &w = g.inputs[1], &h = g.inputs[2], &y = g.outputs[0];
     const int64_t steps = y->shape()[0], n = y->shape()[1], hidden = y->shape()[2];
     const bool reverse = g.call.flag("reverse");
-    if (g.needs[1]) {  // h_{t-1} of all steps
-        Tensors before{as_step(h)};
-        if (steps > 1)
-            before.insert(reverse ? before.begin() : before.end(),
-                          cut(y, 0, reverse ? 1 : 0, reverse ? steps : steps - 1));
-        grads[1] = product(build::reshape(dproduct, {steps * n, w->shape()[0]}),
-                           build::reshape(joined(before, 0), {steps * n, hidden}), true, false);
-    }
-    if (g.needs[2]) grads[2] = product(step_of(dproduct, place_of(g.call, 0)), w);
+    if (g.needs[1])
+        grads[1] =
+            product(build::reshape(dproduct, {steps * n, w->shape()[0]}),
+                    build::reshape(states_before(h, y, reverse), {steps * n, hidden}), true, false);
+    if (!g.needs[2]) return;
+    const int64_t first = reverse ? steps - 1 : 0;
+    grads[2] = product(build::reshape(cut(dproduct, 0, first, first + 1), {n, w->shape()[0]}), w);
 }
 
 Grads grad_rnn(const GradCall& g) {
@@ -307,7 +285,7 @@ Grads grad_rnn(const GradCall& g) {
 }
 
 Grads grad_lstm(const GradCall& g) {
-    if (g.out_grads[2]) return build::gradients_through(g, unrolled_lstm);  // of backward alone
+    if (g.out_grads[2]) return grad_of_steps(g);  // of backward alone
     const TensorRef &c = g.outputs[1], &dy = g.out_grads[0], &dc = g.out_grads[1];
     Tensors inputs{g.outputs[2], g.inputs[1], g.inputs[3], c, dy ? dy : build::zeros_like(c)};
     if (dc) inputs.push_back(dc);
@@ -319,8 +297,7 @@ Grads grad_lstm(const GradCall& g) {
 }
 
 Grads grad_gru(const GradCall& g) {
-    if (g.out_grads[1] || g.out_grads[2])  // of backward alone
-        return build::gradients_through(g, unrolled_gru);
+    if (g.out_grads[1] || g.out_grads[2]) return grad_of_steps(g);  // of backward alone
     const Tensors made = build::op_n("gru_grad",
                                      std::array{g.outputs[1], g.inputs[1], g.inputs[2],
                                                 g.outputs[0], g.outputs[2], g.out_grads[0]},
@@ -354,15 +331,15 @@ std::vector<OpDef> recurrent_ops() {
          .promotion = Promotion::floating,
          .infer = infer_rnn,
          .grad = grad_rnn,
-         .expand = expand_elsewhere<unrolled_rnn>,
+         .loop = rnn_loop,
          .cost = cost_recurrent},
         {.name = "rnn_grad",
          .doc = "Gradient of rnn's gates from that of its result.",
          .inputs = {"y", "w_hh", "dy"},
          .attrs = {nonlinearity, reverse},
          .infer = infer_rnn_grad,
-         .grad = grad_of_unrolled<unrolled_rnn_grad>,
-         .expand = expand_elsewhere<unrolled_rnn_grad>,
+         .grad = grad_of_steps,
+         .loop = rnn_grad_loop,
          .cost = cost_recurrent},
         {.name = "lstm",
          .doc =
@@ -374,7 +351,7 @@ std::vector<OpDef> recurrent_ops() {
          .promotion = Promotion::floating,
          .infer = infer_lstm,
          .grad = grad_lstm,
-         .expand = expand_elsewhere<unrolled_lstm>,
+         .loop = lstm_loop,
          .cost = cost_recurrent},
         {.name = "lstm_grad",
          .doc =
@@ -383,8 +360,8 @@ std::vector<OpDef> recurrent_ops() {
          .variadic = true,
          .attrs = {reverse},
          .infer = infer_lstm_grad,
-         .grad = grad_of_unrolled<unrolled_lstm_grad>,
-         .expand = expand_elsewhere<unrolled_lstm_grad>,
+         .grad = grad_of_steps,
+         .loop = lstm_grad_loop,
          .cost = cost_recurrent},
         {.name = "gru",
          .doc =
@@ -396,7 +373,7 @@ std::vector<OpDef> recurrent_ops() {
          .promotion = Promotion::floating,
          .infer = infer_gru,
          .grad = grad_gru,
-         .expand = expand_elsewhere<unrolled_gru>,
+         .loop = gru_loop,
          .cost = cost_recurrent},
         {.name = "gru_grad",
          .doc =
@@ -404,8 +381,8 @@ std::vector<OpDef> recurrent_ops() {
          .inputs = {"activations", "w_hh", "h_first", "y", "scaled", "dy"},
          .attrs = {reverse},
          .infer = infer_gru_grad,
-         .grad = grad_of_unrolled<unrolled_gru_grad>,
-         .expand = expand_elsewhere<unrolled_gru_grad>,
+         .grad = grad_of_steps,
+         .loop = gru_grad_loop,
          .cost = cost_recurrent},
     };
 }

@@ -1,7 +1,7 @@
 #include "jit/passes/passes.h"
 #include "jit/pipeline.h"
 #include "jit/program.h"
-#include "tests/jit/world.h"
+#include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {
 
@@ -25,20 +25,6 @@ double bytes_moved(const Graph& graph) {
                 if (node.kind == NodeKind::op || node.kind == NodeKind::fused)
                     bytes += static_cast<double>(graph.type(id).bytes());
     return bytes;
-}
-
-std::vector<TensorRef> inputs_of(const Graph& graph) {
-    std::vector<TensorRef> inputs;
-    for (const Node& node : graph.nodes()) {
-        if (node.kind != NodeKind::input) continue;
-        TensorRef tensor =
-            runtime::empty_tensor(runtime::host_device(), graph.type(node.outputs[0]));
-        for (int64_t i = 0; i < tensor->type().numel(); ++i)
-            tensor->as<float>()[i] =
-                static_cast<float>((i * 37 + node.slot * 11) % 101) / 64.0f - 0.77f;
-        inputs.push_back(tensor);
-    }
-    return inputs;
 }
 
 constexpr std::string_view kBiasedProduct =
@@ -160,7 +146,7 @@ void expect_less_traffic_and_no_more_memory(const Graph& graph) {
     EXPECT_EQ(fault_of(ours), "");
     EXPECT_LE(peak_of(ours), peak_of(laid));
     EXPECT_LT(bytes_moved(kernels), bytes_moved(fuse(laid, by_library)));
-    const auto inputs = inputs_of(graph);
+    const auto inputs = inputs_for(graph);
     EXPECT_EQ(values_of(interpret(kernels, inputs)[0]),
               values_of(interpret(fuse(laid, by_library), inputs)[0]));
 }
@@ -181,7 +167,7 @@ struct Needs {
 Needs needs_of(std::string_view text) {
     const Graph graph = parse_graph(text);
     Program program(graph, graph, {.check = true});
-    std::vector<TensorRef> inputs = inputs_of(graph);
+    std::vector<TensorRef> inputs = inputs_for(graph);
     const auto expected = values_of(interpret(graph, inputs)[0]);
     EXPECT_EQ(values_of(program.run(inputs)[0]), expected);
     return {program.plan().planned_bytes - program.plan().workspace_bytes,

@@ -156,7 +156,7 @@ TEST_F(Fuse, AProductAndElementWiseOpsBehindItAreOneKernel) {
                     fused = drop_dead(fuse(fuse_epilogues(graph)));
         EXPECT_EQ(kernels_in(fused), 1u);
         EXPECT_EQ(fault_of(fused), "");
-        const auto inputs = inputs_of(graph);
+        const auto inputs = inputs_for(graph);
         const auto want = values_of(interpret(graph, inputs)[0]),
                    got = values_of(interpret(fused, inputs)[0]);
         ASSERT_EQ(want.size(), got.size());

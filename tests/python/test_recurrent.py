@@ -12,7 +12,7 @@ import megengine.module as M
 from megengine import _core, amp
 from megengine.autodiff import GradManager
 from megengine.core import ops
-from megengine.jit import trace
+from megengine.jit import SublinearMemoryConfig, trace
 from megengine.module import rnn
 from megengine.utils.comp_graph_tools import GraphInference
 
@@ -129,6 +129,48 @@ def test_a_traced_step_is_the_eager_one(kind, options):
         all_close(found, wanted, 1e-5)
         if "numerics" in options:
             assert all(a.tobytes() == b.tobytes() for a, b in zip(found, wanted))
+
+
+def training_step(net, **options):
+    """Traced: the gradients of all parameters."""
+    manager = GradManager().attach(net.parameters())
+
+    def step(x):
+        with manager:
+            manager.backward((net(x)[0] ** 2).sum())
+        grads = [p.grad for p in net.parameters()]
+        for p in net.parameters():
+            p.grad = None
+        return grads
+
+    return trace(step, symbolic=True, **options)
+
+
+@pytest.mark.parametrize("level", [0, 2, 3])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh", "deep"])
+def test_a_plan_has_as_many_steps_for_any_number_of_time_steps(kind, level):
+    """Devices without a kernel for the layer loop over a body: what was unrolled took ten steps for each time step."""
+    plans = []
+    for length in (2, 9):
+        traced = training_step(network(kind, 4, 7), opt_level=level)
+        traced(mge.tensor(normal(*((3, length) if kind == "deep" else (length, 3)), 4)))
+        plans.append(traced.memory_plan())
+    few, many = plans
+    assert [step.split()[1] for step in few.steps] == [step.split()[1] for step in many.steps]
+    is_gpu = "gpu" in mge.tensor(0).device.physical_name
+    assert any(" scan " in step for step in many.steps) == (is_gpu and level == 3)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "deep"])
+def test_recomputation_changes_no_bit(kind):
+    wanted, found = [], []
+    x = mge.tensor(normal(8, 8, 4))
+    for results, options in ((wanted, {}), (found, {"sublinear_memory_config": SublinearMemoryConfig()})):
+        net = network(kind, 4, 8)
+        traced = training_step(net, opt_level=3, **options)
+        for _ in range(2):
+            results[:] = [grad.numpy() for grad in traced(x)]
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(found, wanted, strict=True))
 
 
 @pytest.mark.host("counts ops of the host")

@@ -289,7 +289,7 @@ Prepared prepare_recurrent(const OpCall& call, std::span<const Type> outputs) {
 
 void register_recurrent_kernels() {
     for (const char* op : {"rnn", "rnn_grad", "lstm", "lstm_grad", "gru", "gru_grad"})
-        register_kernel(op, prepare_recurrent);
+        register_kernel(op, prepare_recurrent, [](const OpCall&) { return true; });
 }
 
 }  // namespace megjit::cpu
