@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "backends/cpu/kernels/dropout.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "runtime/host/parallel.h"
 #include "runtime/ops/attention.h"
+#include "runtime/ops/dropout.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/attention.inl"
 #include "backends/cpu/each_isa.h"
@@ -35,7 +35,7 @@ AttentionShape shape_of(const AttentionProblem& p, std::span<const Type> inputs)
                      .scale = static_cast<float>(p.scale),
                      .is_causal = p.is_causal};
     if (p.drop_prob > 0) {
-        const Dropout dropout(p.drop_prob);
+        const runtime::Dropout dropout(p.drop_prob);
         s.kept = dropout.kept, s.dropped_below = dropout.below;
     }
     if (p.mask >= 0) {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backends/cpu/elements.h"
-#include "backends/cpu/kernels/dropout.h"
 #include "runtime/ops/distributions.h"
+#include "runtime/ops/dropout.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/random.inl"
 #include "backends/cpu/each_isa.h"
@@ -61,7 +61,7 @@ Prepared prepare_uniform(const OpCall&, std::span<const Type> outputs) {
 
 Prepared prepare_dropout_mask(const OpCall& call, std::span<const Type> outputs) {
     const int64_t n = outputs[0].numel();
-    const Dropout dropout(call.real("drop_prob"));
+    const runtime::Dropout dropout(call.real("drop_prob"));
     return executable([=](void* const* in, void* const* out, void*) {
         over_batches(in[0], static_cast<float*>(out[0]), n,
                      [=](uint32_t(*words)[kBatch], int64_t blocks, float* y, int64_t count) {

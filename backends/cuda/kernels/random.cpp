@@ -1,9 +1,8 @@
 // backends/cuda/kernels/random.cpp -- random numbers. Permutations and choices, each step of which
 // needs the one before, are made by the host.
-#include <algorithm>
-
 #include "backends/cuda/kernels/host_round_trip.h"
 #include "backends/cuda/kernels/texts.h"
+#include "runtime/ops/dropout.h"
 
 namespace megjit::cuda {
 namespace {
@@ -35,10 +34,8 @@ Prepared prepare_normal(CudaDevice& device, const OpCall&, std::span<const Type>
 
 Prepared prepare_dropout_mask(CudaDevice& device, const OpCall& call,
                               std::span<const Type> outputs) {
-    const double p = call.real("drop_prob");
-    const auto threshold = static_cast<uint32_t>(std::min(p * 0x1p32, 0x1p32 - 1));
-    return by_blocks(device.gpu(), "dropout_mask", outputs[0].numel(), threshold,
-                     static_cast<float>(1 / (1 - p)));
+    const runtime::Dropout dropout(call.real("drop_prob"));
+    return by_blocks(device.gpu(), "dropout_mask", outputs[0].numel(), dropout.below, dropout.kept);
 }
 
 // A key and one or two parameters.

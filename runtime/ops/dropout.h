@@ -1,11 +1,11 @@
-// backends/cpu/kernels/dropout.h -- which words of a random generator drop an element. One rule for
-// the op dropout_mask and for attention, which must drop the same.
+// runtime/ops/dropout.h -- which words of a random generator drop an element. One rule for the op
+// dropout_mask and for attention, which must drop the same, on all devices.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-namespace megjit::cpu {
+namespace megjit::runtime {
 
 struct Dropout {
     explicit Dropout(double drop_prob)
@@ -15,4 +15,4 @@ struct Dropout {
     uint32_t below;  // words below it drop
 };
 
-}  // namespace megjit::cpu
+}  // namespace megjit::runtime
