@@ -110,7 +110,7 @@ def test_second_gradients_are_those_of_the_cells(monkeypatch, kind):
 @pytest.mark.parametrize("kind", ["lstm", "gru", "relu", "deep"])
 def test_a_traced_step_is_the_eager_one(kind, options):
     net = network(kind, 4, 7)
-    x, hx = mge.tensor(normal(3, 3, 4)), first_states(net, 3)
+    hx = first_states(net, 3)
     manager = GradManager().attach(net.parameters())
 
     def step(x):
@@ -122,9 +122,10 @@ def test_a_traced_step_is_the_eager_one(kind, options):
             p.grad = None
         return [output, *grads]
 
-    wanted = [part.numpy() for part in step(x)]
     traced = trace(step, symbolic=True, **options)
-    for _ in range(3):
+    for call in range(3):  # a GPU repeats the second one with other operands
+        x = mge.tensor(normal(3, 3, 4, seed=call))
+        wanted = [part.numpy() for part in step(x)]
         found = [part.numpy() for part in traced(x)]
         all_close(found, wanted, 1e-5)
         if "numerics" in options:
