@@ -12,6 +12,7 @@
 namespace megjit::cuda {
 
 // One line a file of kernels.
+void register_attention_kernels();
 void register_collective_kernels();
 void register_copy_kernels();
 void register_index_kernels();
@@ -27,12 +28,21 @@ namespace {
 
 using namespace runtime;
 
-std::map<std::string, Prepare, std::less<>>& kernels() {
-    static std::map<std::string, Prepare, std::less<>> table;
+struct Kernel {
+    Prepare prepare = nullptr;
+    Selects computes_whole = nullptr;
+};
+std::map<std::string, Kernel, std::less<>>& kernels() {
+    static std::map<std::string, Kernel, std::less<>> table;
     return table;
+}
+Kernel kernel_of(std::string_view op) {
+    const auto found = kernels().find(op);
+    return found == kernels().end() ? Kernel{} : found->second;
 }
 
 void register_all_kernels() {
+    register_attention_kernels();
     register_collective_kernels();
     register_copy_kernels();
     register_index_kernels();
@@ -64,8 +74,8 @@ private:
 
 }  // namespace
 
-void register_kernel(std::string_view op, Prepare prepare) {
-    kernels().insert_or_assign(std::string(op), prepare);
+void register_kernel(std::string_view op, Prepare prepare, Selects computes_whole) {
+    kernels().insert_or_assign(std::string(op), Kernel{prepare, computes_whole});
 }
 
 CudaDevice::CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services, std::string name)
@@ -95,22 +105,30 @@ std::unique_ptr<Device> CudaDevice::sibling(std::string name) const {
 
 // (Of float32 cuDNN's attention has no gradient.)
 bool CudaDevice::computes_whole(const OpCall& call) const {
+    const Selects computes = kernel_of(call.op.name).computes_whole;
+    if (computes && computes(call)) return true;
     return call.op.has_gpu_product && call.inputs[0].dtype != DType::f32 &&
            !cudnn::problems_of(call, infer(call), nullptr).empty();
 }
 
 std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
                                                       std::span<const Type> outputs) {
-    if (const auto found = kernels().find(call.op.name); found != kernels().end())
-        if (auto executable = found->second(*this, call, outputs)) return executable;
-    if (auto bound = codegen::kernel_of(call, outputs))
-        return generated_kernel(*gpu_, bound->kernel, {bound->launch}, true);
+    const auto written = [&]() -> std::shared_ptr<const Executable> {
+        const Prepare prepare = kernel_of(call.op.name).prepare;
+        return prepare ? prepare(*this, call, outputs) : nullptr;
+    };
     const auto expanded = [&] { return services_.expand(*this, call); };
     const bool is_product = call.op.epilogue || call.op.has_gpu_product;
+    if (!call.op.has_gpu_product)
+        if (auto executable = written()) return executable;
+    if (auto bound = codegen::kernel_of(call, outputs))
+        return generated_kernel(*gpu_, bound->kernel, {bound->launch}, true);
     if (!is_product)
         if (auto executable = expanded()) return executable;
     std::string why;
     if (auto product = product_kernel(*this, call, outputs, &why)) return product;
+    if (call.op.has_gpu_product)
+        if (auto executable = written()) return executable;
     if (is_product)
         if (auto executable = expanded()) return executable;
     user_error({.what = cat(call.op.name, ": a GPU has no kernel for ", to_string(call.inputs)),

@@ -16,7 +16,11 @@ class CudaDevice;
 // Makes an op ready for given types. Null where there is no kernel for them.
 using Prepare = std::shared_ptr<const runtime::Executable> (*)(
     CudaDevice&, const runtime::OpCall&, std::span<const runtime::Type> outputs);
-void register_kernel(std::string_view op, Prepare prepare);
+// Does the kernel beat what the op expands to?
+using Selects = bool (*)(const runtime::OpCall&);
+// `computes_whole`: for which calls passes leave the op as it is, though it can be expanded. Null:
+// for none.
+void register_kernel(std::string_view op, Prepare prepare, Selects computes_whole = nullptr);
 
 // What the device is given by those above it.
 struct Services {
@@ -26,8 +30,9 @@ struct Services {
 };
 
 // One queue of one GPU. Ops are served by, in this order: kernels of ours that registered for
-// them, generated ones, those of the simpler ops that they are made of, NVIDIA's libraries. Only
-// attention, and products with steps behind them, are the libraries' first.
+// them, generated ones, those of the simpler ops that they are made of, NVIDIA's libraries. The
+// libraries come before what a product with steps behind it is made of, and before our kernel for
+// attention and its parts.
 class CudaDevice final : public codegen::KernelDevice {
 public:
     CudaDevice(std::shared_ptr<Gpu> gpu, const Services& services)

@@ -51,8 +51,8 @@ public:
 };
 
 class Device;
-// An op as a program of the simpler ops that it is made of (OpDef::expand), or of the graphs that
-// it holds; null where there are none. jit/ makes it.
+// An op as a program of the simpler ops that it is made of (OpDef::expand and loop), or of the
+// graphs that it holds; null where there are none. jit/ makes it.
 using ExpandOp = std::shared_ptr<const Executable> (*)(Device&, const OpCall&);
 
 // About how fast a device is, for plans: operations, bytes of its memory, and bytes to and from the
@@ -100,8 +100,8 @@ public:
     }
     // May the host read and write its memory? Then all other such devices may, too.
     bool is_host() const { return is_host_; }
-    // Has it something better for that op than what the op expands to (OpDef::expand)? Passes leave
-    // it as it is then.
+    // Has it something better for that op than what the op is made of (OpDef::expand and loop)?
+    // Passes leave it as it is then.
     virtual bool computes_whole(const OpCall& call) const {
         (void)call;
         return false;

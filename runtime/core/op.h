@@ -201,8 +201,8 @@ struct OpDef {
     bool only_checks = false;  // it does no other work
     // Where that is all it checks: the extent that values of an operand of places lie within.
     int64_t (*extent_of_places)(const OpCall&, size_t operand) = nullptr;
-    // NVIDIA's libraries may compute it as a whole: on GPUs passes leave it to Device::prepare,
-    // which expands it where they refuse.
+    // NVIDIA's libraries may compute it as a whole: a GPU asks them before it takes a kernel of its
+    // own.
     bool has_gpu_product = false;
     // The same results written in simpler ops (element-wise ones and reductions), for code
     // generation; empty where the op's own kernel is the better one. `inputs` are placeholders.

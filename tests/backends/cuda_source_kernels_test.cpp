@@ -24,6 +24,10 @@ std::vector<std::string> sources() {
     const std::string copy = with_prelude(texts::copy), index = with_prelude(texts::index),
                       labels = with_prelude(texts::labels), pool = with_prelude(texts::pool),
                       scan = with_prelude(texts::scan), conv = with_prelude(texts::quantized_conv);
+    const std::string attention = cat(texts::prelude, texts::philox, texts::attention);
+    add(attention, "T=bf16 COLUMNS=128 DROPS=0");
+    add(attention, "T=f16 COLUMNS=128 DROPS=1");
+    add(attention, "T=float COLUMNS=64 DROPS=1");
     add(copy, "UNIT=uint4 RANK=4");
     add(copy, "UNIT=u8 RANK=8");
     add(copy, "UNIT=u16 T=bf16 MODE=0 PAD_RANK=5");

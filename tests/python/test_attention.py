@@ -29,6 +29,7 @@ SIZES = [
     (1, 2, 2, 130, 1, 8, 3),
     (2, 1, 1, 65, 67, 80, 100),
     (3, 2, 2, 1, 1, 16, 64),
+    (1, 2, 1, 20, 66, 144, 260),
 ]
 MASKS = {
     "none": lambda n, h, q, k: None,
@@ -163,7 +164,6 @@ def test_queries_that_see_no_key_get_nan_and_the_others_do_not():
     assert np.isneginf(lse.numpy()[:, :, 3]).all() or np.isnan(lse.numpy()[:, :, 3]).all()
 
 
-@pytest.mark.host("blocks of scores are the CPU's")
 def test_keys_that_a_mask_hides_from_whole_blocks_cost_nothing_and_change_nothing():
     q, k, v, dy = operands((1, 2, 2, 200, 300, 16, 16))
     mask = np.where(np.arange(300) > np.arange(200)[:, None], -np.inf, 0).astype(np.float32)[None, None]
@@ -196,7 +196,6 @@ def train(q, k, v, mask, drop):
     return step
 
 
-@pytest.mark.host("blocks of scores are the CPU's")
 @pytest.mark.parametrize("level", [0, 2, 3])
 @pytest.mark.parametrize("drop", [0.0, 0.3])
 def test_traces_have_the_bits_of_eager_mode(level, drop):
@@ -242,6 +241,36 @@ def test_memory_grows_with_the_length_alone(length):
     step()
     rows = 8 * length * 32 * 4
     assert step.memory_plan().arena_bytes <= 5 * rows + (1 << 20)
+
+
+def test_memory_of_longer_sequences_grows_by_their_rows():
+    """The scores of a head of 256 queries have 256 KiB."""
+    arenas = []
+    for length in (128, 256):
+        tensors = [mge.Parameter(normal(1, 2, length, 32)) for _ in range(3)]
+        mask = Tensor(np.where(np.arange(length) % 5 == 1, -np.inf, 0).astype(np.float32))
+        step = trace(symbolic=True, opt_level=3)(train(*tensors, mask, 0.1))
+        step()
+        arenas.append(step.memory_plan().arena_bytes)
+    rows = 2 * 128 * 32 * 4
+    assert arenas[1] - arenas[0] <= 5 * rows
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_with_masks_and_dropout(dtype):
+    """Few heads of keys, odd widths; sums are float32."""
+    q, k, v, dy = operands((1, 4, 2, 33, 70, 20, 12))
+    mask = MASKS["pairs"](1, 4, 33, 70)
+    mask[..., 0] = 0
+    key = Tensor(np.array([3, 0, 11, 0], np.int32))
+    halves = [Tensor(x).astype(dtype) for x in (q, k, v, dy)]
+    wide = [x.astype("float32").numpy() for x in halves]
+    factors = ops.dropout_mask(key, shape=(1, 4, 33, 70), drop_prob=0.4).numpy()
+    want = reference(*wide, 0.3, True, mask, factors)
+    got = both(*halves, [Tensor(mask), key], scale=0.3, causal=1, masked=1, drop_prob=0.4)
+    assert [x.dtype for x in got] == [halves[0].dtype, np.float32] + [halves[0].dtype] * 3
+    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+    assert_close([x.astype("float32") for x in got], want, 4 * rounding)  # y is rounded before backward
 
 
 def test_shapes_of_scaled_dot_product_attention():

@@ -239,7 +239,9 @@ def test_exact_numerics_and_lower_levels_leave_the_parts():
 
 
 def test_memory_of_a_training_step_grows_with_the_length_alone():
-    tensors = [mge.Parameter(normal(1, 4, 2048, 16)) for _ in range(3)]
+    length = 512 if "gpu" in Tensor(0).device.physical_name else 2048  # a card may be emulated
+    tensors = [mge.Parameter(normal(1, 4, length, 16)) for _ in range(3)]
     step = level_3(step_of(dropped, tensors))
     step()
-    assert step.memory_plan().arena_bytes < 8 << 20  # the scores have 64 MiB
+    scores = 4 * length * length * 4
+    assert step.memory_plan().arena_bytes < scores / 8

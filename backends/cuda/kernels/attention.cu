@@ -1,0 +1,366 @@
+// backends/cuda/kernels/attention.cu -- attention and its gradients, for what cuDNN does not take: a
+// block for 64 rows of a result, which goes through the other side in tiles of 64 queries and 64
+// keys, whose scores never leave it. A thread has 4 x 4 of a tile's scores, and 4 rows of the result.
+// Gradients compute the scores again, those of queries, keys and values each in a kernel of its own:
+// so nothing is added by atomics, and each run gives the same bits. Sums are float32.
+//
+// The running maximum and total of each query follow Milakov & Gimelshein 2018, "Online normalizer
+// calculation for softmax"; backward is that of Dao et al. 2022, "FlashAttention". Behind philox.h,
+// whose numbers are those of the op dropout_mask.
+//
+// Loops of products are not unrolled: more loads under way would spill registers.
+
+using namespace megjit::runtime;
+
+constexpr u32 kTile = 64, kPiece = 16, kThreads = 256;
+constexpr u32 kRow = kTile + 4;  // floats of a row in shared memory: it stays aligned, and banks are spread
+constexpr u32 kColumns = COLUMNS;  // of a block's result: 64 or 128
+constexpr u32 kGroups = kColumns / kTile;
+
+struct Attention {  // as the host has it
+    i64 mask_batch, mask_head, mask_query, mask_key;  // strides; 0 where it is broadcast
+    u32 heads, key_heads;
+    u32 queries, keys, width, value_width;
+    float scale, kept;  // what dropout multiplies by
+    u32 dropped_below;  // words below it are dropped, where DROPS is 1
+    u32 is_causal;
+};
+
+__device__ __forceinline__ u32 thread_row() { return threadIdx.x / 16 * 4; }
+__device__ __forceinline__ u32 thread_column() { return threadIdx.x % 16 * 4; }
+
+struct Shared {
+    alignas(16) float pieces[2 * kPiece * kRow];
+    alignas(16) float weights[kTile * kRow];  // [summed over][row of the result]
+
+    // That of the thread's query i and key j: of a sum over the keys, or over the queries.
+    template <bool over_keys>
+    __device__ __forceinline__ float& weight(u32 i, u32 j) {
+        const u32 query = thread_row() + i, key = thread_column() + j;
+        return weights[over_keys ? key * kRow + query : query * kRow + key];
+    }
+    // What dropout multiplies a probability by, which its thread alone asks for.
+    float factors[DROPS ? 16 * kThreads : 1];
+    __device__ __forceinline__ float& factor(u32 i, u32 j) { return factors[(i * 4 + j) * kThreads + threadIdx.x]; }
+    __device__ __forceinline__ float dropped(float x, u32 i, u32 j) { return DROPS ? x * factor(i, j) : x; }
+};
+
+__device__ __forceinline__ u32 least(u32 a, u32 b) { return a < b ? a : b; }
+__device__ __forceinline__ u32 pieces_of(u32 extent, u32 size) { return (extent + size - 1) / size; }
+
+__device__ __forceinline__ void load_four(const float* from, float (&to)[4]) {
+    const float4 four = *(const float4*)from;
+    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+}
+
+// Up to kPiece columns of kTile rows, turned; zeros behind the last row and column.
+__device__ __forceinline__ void load_turned(const T* from, u32 width, u32 rows, u32 columns, float* to) {
+#pragma unroll
+    for (u32 i = 0; i < kTile * kPiece / kThreads; ++i) {
+        const u32 at = threadIdx.x + i * kThreads, row = at / kPiece, column = at % kPiece;
+        to[column * kRow + row] = row < rows && column < columns ? widen(from[(u64)row * width + column]) : 0.0f;
+    }
+}
+
+// s = products of the rows of a, the tile's queries, and those of b, its keys.
+__device__ __forceinline__ void multiply_rows(Shared& shared, const T* a, u32 a_rows, const T* b, u32 b_rows, u32 width,
+                                              float (&s)[4][4]) {
+    float *const turned_a = shared.pieces, *const turned_b = shared.pieces + kPiece * kRow;
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i)
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) s[i][j] = 0;
+    for (u32 first = 0; first < width; first += kPiece) {
+        const u32 columns = least(kPiece, width - first);
+        __syncthreads();
+        load_turned(a + first, width, a_rows, columns, turned_a);
+        load_turned(b + first, width, b_rows, columns, turned_b);
+        __syncthreads();
+#pragma unroll 1
+        for (u32 column = 0; column < columns; ++column) {
+            float x[4], y[4];
+            load_four(turned_a + column * kRow + thread_row(), x);
+            load_four(turned_b + column * kRow + thread_column(), y);
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i)
+#pragma unroll
+                for (u32 j = 0; j < 4; ++j) s[i][j] = __fmaf_rn(x[i], y[j], s[i][j]);
+        }
+    }
+}
+
+// Four rows of a block's result, and columns thread_column() + 64 g + j of its part of the columns.
+struct Sums {
+    float at[4][kGroups][4] = {};
+
+    __device__ __forceinline__ void scale(u32 i, float factor) {
+#pragma unroll
+        for (u32 g = 0; g < kGroups; ++g)
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j) at[i][g][j] *= factor;
+    }
+    // += the tile's weights times `rows` rows of x, whose columns begin where those of the result do.
+    __device__ __forceinline__ void add(Shared& shared, const T* x, u32 width, u32 rows, u32 columns) {
+        for (u32 first = 0; first < rows; first += kPiece) {
+            __syncthreads();
+#pragma unroll
+            for (u32 i = 0; i < kPiece * kColumns / kThreads; ++i) {
+                const u32 place = threadIdx.x + i * kThreads, row = first + place / kColumns, column = place % kColumns;
+                shared.pieces[place] = row < rows && column < columns ? widen(x[(u64)row * width + column]) : 0.0f;
+            }
+            __syncthreads();
+            const u32 last = least(kPiece, rows - first);
+#pragma unroll 1
+            for (u32 row = 0; row < last; ++row) {
+                float weights[4], values[4];
+                load_four(shared.weights + (first + row) * kRow + thread_row(), weights);
+#pragma unroll
+                for (u32 g = 0; g < kGroups; ++g) {
+                    load_four(shared.pieces + row * kColumns + g * kTile + thread_column(), values);
+#pragma unroll
+                    for (u32 i = 0; i < 4; ++i)
+#pragma unroll
+                        for (u32 j = 0; j < 4; ++j) at[i][g][j] = __fmaf_rn(weights[i], values[j], at[i][g][j]);
+                }
+            }
+        }
+    }
+    __device__ __forceinline__ void store(T* to, u32 width, u32 rows, u32 columns) const {
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i)
+#pragma unroll
+            for (u32 g = 0; g < kGroups; ++g)
+#pragma unroll
+                for (u32 j = 0; j < 4; ++j) {
+                    const u32 row = thread_row() + i, column = g * kTile + thread_column() + j;
+                    if (row < rows && column < columns) narrow(at[i][g][j], to + (u64)row * width + column);
+                }
+    }
+};
+
+// What a block computes: a tile of rows of one head, numbered through the batch, and a part of their
+// columns.
+struct Unit {
+    u64 head;
+    u32 row, rows, column, columns;
+
+    __device__ __forceinline__ Unit(u32 number, u32 length, u32 width, bool last_first) {
+        const u32 tiles = pieces_of(length, kTile), parts = width > 0 ? pieces_of(width, kColumns) : 1;
+        const u32 of_all = number / parts, tile = of_all % tiles;
+        head = of_all / tiles;
+        row = (last_first ? tiles - 1 - tile : tile) * kTile;
+        rows = least(kTile, length - row);
+        column = number % parts * kColumns;
+        columns = least(kColumns, width - column);
+    }
+};
+
+// What becomes of the products of queries and keys of one head.
+struct Scores {
+    const Attention& p;
+    const float* mask;  // null: there is none
+    u64 first;  // number of its first score among all
+    Philox random;
+
+    __device__ __forceinline__ Scores(const Attention& p, u64 head, const float* mask, const i32* key)
+        : p(p),
+          mask(mask ? mask + head / p.heads * p.mask_batch + head % p.heads * p.mask_head : nullptr),
+          first(head * p.queries * p.keys),
+          random(DROPS ? Philox::from_key(key) : Philox{}) {}
+
+    __device__ __forceinline__ float score(u32 query, u32 key, float product) const {
+        if (query >= p.queries || key >= p.keys || (p.is_causal && key > query)) return -infinity();
+        const float s = product * p.scale;
+        return mask ? s + mask[query * p.mask_query + key * p.mask_key] : s;
+    }
+    // Notes what dropout multiplies the thread's probabilities by, of the tile that begins there. Score
+    // i takes word i % 4 of block i / 4, as in the op dropout_mask.
+    __device__ __forceinline__ void draw(Shared& shared, u32 query, u32 key) const {
+        if (!DROPS) return;
+#pragma unroll 1
+        for (u32 i = 0; i < 4; ++i) {
+            const u64 number = first + (u64)(query + thread_row() + i) * p.keys + key + thread_column();
+            const u32 skipped = (u32)(number % 4);
+            const Philox::Block a = random.block(number / 4), b = skipped ? random.block(number / 4 + 1) : a;
+            u32 words[8] = {a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]};
+#pragma unroll
+            for (u32 skip = 0; skip < 3; ++skip)
+#pragma unroll
+                for (u32 w = 0; w < 7; ++w) words[w] = skip < skipped ? words[w + 1] : words[w];
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j) shared.factor(i, j) = words[j] < p.dropped_below ? 0 : p.kept;
+        }
+    }
+};
+
+// Keys from this one on are hidden from all of the queries.
+__device__ __forceinline__ u32 end_of_keys(const Attention& p, u32 query, u32 queries) {
+    return p.is_causal ? least(p.keys, query + queries) : p.keys;
+}
+
+// Over the 16 threads that have a query's scores.
+template <class Join>
+__device__ __forceinline__ float over_row(float x, const Join& join) {
+#pragma unroll
+    for (u32 apart = 8; apart > 0; apart /= 2) x = join(x, __shfl_xor_sync(0xFFFFFFFFu, x, apart));
+    return x;
+}
+
+// s = exp(s - the largest of the query so far); `top` and `total` of it grow. Returns what its
+// earlier sums are to be multiplied by.
+__device__ __forceinline__ float softmax_step(float (&s)[4], float& top, float& total) {
+    const float largest = over_row(fmaxf(fmaxf(s[0], s[1]), fmaxf(s[2], s[3])),
+                                   [](float a, float b) { return fmaxf(a, b); });
+    const float now = fmaxf(top, largest);
+    const float shift = now == -infinity() ? 0 : now;  // all keys so far are hidden: no inf - inf
+    float sum = 0;
+#pragma unroll
+    for (u32 j = 0; j < 4; ++j) sum += s[j] = expf(s[j] - shift);
+    const float factor = expf(top - shift);
+    total = total * factor + over_row(sum, [](float a, float b) { return a + b; });
+    top = now;
+    return factor;
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u32 units, const T* q, const T* k,
+                                                                 const T* v, const float* mask, const i32* key,
+                                                                 T* y, float* lse) {
+    __shared__ Shared shared;
+    for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
+        const Unit unit(number, p.queries, p.value_width, p.is_causal);
+        const u64 key_head = unit.head / (p.heads / p.key_heads);
+        const Scores scores(p, unit.head, mask, key);
+        const T *const queries = q + (unit.head * p.queries + unit.row) * p.width,
+                *const keys = k + key_head * p.keys * p.width, *const values = v + key_head * p.keys * p.value_width;
+        const u32 end = end_of_keys(p, unit.row, unit.rows);
+        float top[4] = {-infinity(), -infinity(), -infinity(), -infinity()}, total[4] = {};
+        Sums sums;
+        for (u32 first = 0; first < end; first += kTile) {
+            const u32 rows = least(kTile, p.keys - first);
+            float s[4][4];
+            scores.draw(shared, unit.row, first);
+            multiply_rows(shared, queries, unit.rows, keys + (u64)first * p.width, rows, p.width, s);
+            __syncthreads();
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) {
+                const u32 query = unit.row + thread_row() + i;
+#pragma unroll
+                for (u32 j = 0; j < 4; ++j) s[i][j] = scores.score(query, first + thread_column() + j, s[i][j]);
+                sums.scale(i, softmax_step(s[i], top[i], total[i]));
+#pragma unroll
+                for (u32 j = 0; j < 4; ++j) shared.weight<true>(i, j) = shared.dropped(s[i][j], i, j);
+            }
+            sums.add(shared, values + (u64)first * p.value_width + unit.column, p.value_width, rows, unit.columns);
+        }
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            sums.scale(i, 1 / total[i]);
+            const u32 row = thread_row() + i;
+            if (row < unit.rows && unit.column == 0 && thread_column() == 0)
+                lse[unit.head * p.queries + unit.row + row] = top[i] + logf(total[i]);
+        }
+        sums.store(y + (unit.head * p.queries + unit.row) * p.value_width + unit.column, p.value_width, unit.rows,
+                   unit.columns);
+    }
+}
+
+// --- gradients ----------------------------------------------------------------------------------
+
+// dots[row] = <a[row], b[row]>, of y and dy.
+extern "C" __global__ void row_dots(u64 rows, u32 width, const T* a, const T* b, float* dots) {
+    constexpr u32 kRows = kThreads / 16;
+    for (u64 first = (u64)blockIdx.x * kRows; first < rows; first += (u64)gridDim.x * kRows) {
+        const u64 row = first + threadIdx.x / 16;
+        float sum = 0;
+        if (row < rows)
+            for (u32 i = threadIdx.x % 16; i < width; i += 16)
+                sum = __fmaf_rn(widen(a[row * width + i]), widen(b[row * width + i]), sum);
+        sum = over_row(sum, [](float a, float b) { return a + b; });
+        if (row < rows && threadIdx.x % 16 == 0) dots[row] = sum;
+    }
+}
+
+struct Operands {
+    const T *q, *k, *v, *dy;
+    const float *lse, *dots, *mask;
+    const i32* key;  // of dropout
+};
+
+// The weights of a tile that begins at `query` and `key`: the gradient of the products of queries and
+// keys, or what dropout leaves of the probabilities. Both are 0 behind the last query, whose scores
+// are minus infinity.
+template <bool of_products, bool over_keys>
+__device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p, const Operands& o, u64 head, u32 query,
+                                             u32 key) {
+    const u64 row = head * p.queries + query, key_row = head / (p.heads / p.key_heads) * p.keys + key;
+    const u32 rows = least(kTile, p.queries - query), key_rows = least(kTile, p.keys - key);
+    const Scores scores(p, head, o.mask, o.key);
+    float s[4][4];
+    scores.draw(shared, query, key);
+    multiply_rows(shared, o.q + row * p.width, rows, o.k + key_row * p.width, key_rows, p.width, s);
+    __syncthreads();
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        const u32 at = thread_row() + i;
+        const float lse = at < rows ? o.lse[row + at] : 0;
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) {
+            const float probability = expf(scores.score(query + at, key + thread_column() + j, s[i][j]) - lse);
+            shared.weight<over_keys>(i, j) = of_products ? probability : shared.dropped(probability, i, j);
+        }
+    }
+    if (!of_products) return;
+    multiply_rows(shared, o.dy + row * p.value_width, rows, o.v + key_row * p.value_width, key_rows, p.value_width,
+                  s);
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        const u32 at = thread_row() + i;
+        const float dot = at < rows ? o.dots[row + at] : 0;
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j)
+            shared.weight<over_keys>(i, j) *= (shared.dropped(s[i][j], i, j) - dot) * p.scale;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 2) query_gradient(Attention p, u32 units, Operands o, T* dq) {
+    __shared__ Shared shared;
+    for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
+        const Unit unit(number, p.queries, p.width, p.is_causal);
+        const u64 keys = unit.head / (p.heads / p.key_heads) * p.keys;
+        const u32 end = end_of_keys(p, unit.row, unit.rows);
+        Sums sums;
+        for (u32 key = 0; key < end; key += kTile) {
+            tile_weights<true, true>(shared, p, o, unit.head, unit.row, key);
+            sums.add(shared, o.k + (keys + key) * p.width + unit.column, p.width, least(kTile, p.keys - key),
+                     unit.columns);
+        }
+        sums.store(dq + (unit.head * p.queries + unit.row) * p.width + unit.column, p.width, unit.rows, unit.columns);
+    }
+}
+
+// dk: the gradient of the products times the queries. dv: the probabilities times dy. Both over all
+// heads that share the keys.
+template <bool of_products>
+__device__ __forceinline__ void sum_over_queries(const Attention& p, u32 units, const Operands& o, T* to) {
+    __shared__ Shared shared;
+    const u32 width = of_products ? p.width : p.value_width, heads = p.heads / p.key_heads;
+    const T* const from = of_products ? o.q : o.dy;
+    for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
+        const Unit unit(number, p.keys, width, false);
+        Sums sums;
+        for (u64 head = unit.head * heads; head < (unit.head + 1) * heads; ++head)
+            for (u32 query = p.is_causal ? unit.row : 0; query < p.queries; query += kTile) {
+                tile_weights<of_products, false>(shared, p, o, head, query, unit.row);
+                sums.add(shared, from + (head * p.queries + query) * width + unit.column, width,
+                         least(kTile, p.queries - query), unit.columns);
+            }
+        sums.store(to + (unit.head * p.keys + unit.row) * width + unit.column, width, unit.rows, unit.columns);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 2) key_gradient(Attention p, u32 units, Operands o, T* dk) {
+    sum_over_queries<true>(p, units, o, dk);
+}
+extern "C" __global__ void __launch_bounds__(kThreads, 2) value_gradient(Attention p, u32 units, Operands o, T* dv) {
+    sum_over_queries<false>(p, units, o, dv);
+}
