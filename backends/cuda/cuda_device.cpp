@@ -107,8 +107,9 @@ std::unique_ptr<Device> CudaDevice::sibling(std::string name) const {
 bool CudaDevice::computes_whole(const OpCall& call) const {
     const Selects computes = kernel_of(call.op.name).computes_whole;
     if (computes && computes(call)) return true;
+    std::string why_not;
     return call.op.has_gpu_product && call.inputs[0].dtype != DType::f32 &&
-           !cudnn::problems_of(call, infer(call), nullptr).empty();
+           !cudnn::problems_of(call, infer(call), &why_not).empty();
 }
 
 std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,

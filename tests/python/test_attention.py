@@ -68,9 +68,11 @@ def both(q, k, v, dy, more, **attrs):
 
 
 def assert_close(got, want, tolerance=1e-5):
+    """dq and dk come from differences of sums: of a single key these cancel, and rounding is left."""
     for name, a, b in zip(("y", "lse", "dq", "dk", "dv"), got, want, strict=True):
         a = a.numpy()
-        assert np.abs(a - b).max() <= tolerance * max(1, np.abs(b).max()), name
+        scale = max(4 if name in ("dq", "dk") else 1, np.abs(b).max())
+        assert np.abs(a - b).max() <= tolerance * scale, name
 
 
 def operands(size):
@@ -304,6 +306,18 @@ def test_halves(dtype):
     want = reference(*wide, wide[0], 1 / math.sqrt(32), False, None)[0]
     assert y.dtype == halves[0].dtype
     assert np.abs(y.astype("float32").numpy() - want).max() < (1e-2 if dtype == "float16" else 5e-2)  # scores may be halves, too
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_few_queries_of_halves_with_a_mask(level):
+    """Too few for a kernel of ours on a GPU, and masked, which cuDNN does not take."""
+    q, k, v, _ = (Tensor(x).astype("float16") for x in operands((1, 2, 2, 4, 70, 16, 16)))
+    mask = Tensor(MASKS["full"](1, 2, 4, 70))
+    step = trace(symbolic=True, opt_level=level)(lambda *x: F.scaled_dot_product_attention(*x[:3], attn_mask=x[3]))
+    wide = [x.astype("float32").numpy() for x in (q, k, v)]
+    want = reference(*wide, wide[0], 0.25, False, mask.numpy())[0]
+    for _ in range(2):
+        assert np.abs(step(q, k, v, mask).astype("float32").numpy() - want).max() < 1e-2
 
 
 def test_errors_say_what_does_not_fit():

@@ -51,18 +51,16 @@ const void* given(void* const* in, int operand) { return operand < 0 ? nullptr :
 // A launch that makes `length` rows of `width` columns for each of `heads` heads: a block for a
 // tile of rows and a part of their columns.
 struct Rows {
+    // As the kernels have them. kTile: rows of a block; kThreadsOfRow: those that share one.
+    static constexpr int64_t kTile = 64, kThreadsOfRow = 16;
+    static constexpr uint32_t kThreads = 256;
+
     int64_t heads = 0, length = 0, width = 0;
 
     int64_t columns() const { return width <= kTile ? kTile : 2 * kTile; }
     int64_t blocks() const {
         return heads * pieces_of(length, kTile) * std::max<int64_t>(1, pieces_of(width, columns()));
     }
-
-    // As the kernels have them. kThreadsOfRow: those that share one.
-    static constexpr uint32_t kThreads = 256;
-    static constexpr int64_t kThreadsOfRow = 16;
-
-    static constexpr int64_t kTile = 64;  // rows of a block
 
 private:
     static int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
