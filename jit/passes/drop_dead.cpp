@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "jit/passes/passes.h"
 #include "runtime/ops/ordered.h"
 

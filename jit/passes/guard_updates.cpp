@@ -8,6 +8,7 @@
 
 #include "jit/failure_rule.h"
 #include "jit/passes/passes.h"
+#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 namespace {
