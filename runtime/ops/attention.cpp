@@ -42,6 +42,15 @@ AttentionProblem attention_problem(const OpCall& call) {
     return p;
 }
 
+std::array<int64_t, 4> mask_strides(const Shape& mask) {
+    const auto row_major = mask.row_major_strides();
+    std::array<int64_t, 4> strides{};
+    for (int axis = 0; axis < 4; ++axis)
+        if (mask[axis] > 1)
+            strides[static_cast<size_t>(axis)] = row_major[static_cast<size_t>(axis)];
+    return strides;
+}
+
 namespace {
 
 using build::Axes;

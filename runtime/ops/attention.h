@@ -2,6 +2,8 @@
 // the shapes of its operands are read here, once.
 #pragma once
 
+#include <array>
+
 #include "runtime/core/op.h"
 
 namespace megjit::runtime {
@@ -18,5 +20,7 @@ struct AttentionProblem {
 
 // Of attention and attention_grad.
 AttentionProblem attention_problem(const OpCall& call);
+// Of a mask along the axes of the scores: 0 where it is broadcast.
+std::array<int64_t, 4> mask_strides(const Shape& mask);
 
 }  // namespace megjit::runtime

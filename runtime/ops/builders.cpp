@@ -26,6 +26,13 @@ TensorRef reshape(const TensorRef& x, const Shape& shape) {
     return x->shape() == shape ? x : op("reshape", {x}, {extents_of(shape)});
 }
 
+TensorRef slice(const TensorRef& x, int axis, int64_t begin, int64_t end) {
+    Axes first(static_cast<size_t>(x->shape().rank()), 0),
+        last(x->shape().begin(), x->shape().end());
+    first[static_cast<size_t>(axis)] = begin, last[static_cast<size_t>(axis)] = end;
+    return op("slice", {x}, {first, last, Axes(first.size(), 1)});
+}
+
 TensorRef broadcast_to(const TensorRef& x, const Shape& shape) {
     return x->shape() == shape ? x : op("broadcast_to", {x}, {extents_of(shape)});
 }

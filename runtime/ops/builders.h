@@ -37,6 +37,7 @@ inline TensorRef add(const TensorRef& a, double b) { return add(a, number(b, a))
 TensorRef cast(const TensorRef& x, DType dtype);  // x itself when it has that dtype
 TensorRef reshape(const TensorRef& x, const Shape& shape);  // x itself when it has that shape
 TensorRef broadcast_to(const TensorRef& x, const Shape& shape);
+TensorRef slice(const TensorRef& x, int axis, int64_t begin, int64_t end);
 TensorRef transpose(const TensorRef& x, const Axes& perm);
 TensorRef reduce_sum(const TensorRef& x, const Axes& axes, bool keepdims);
 TensorRef full(const Shape& shape, double value, DType dtype, Device& device);

@@ -6,11 +6,7 @@ namespace megjit::runtime {
 namespace {
 
 TensorRef element_of(const TensorRef& x, int64_t t) {
-    build::Axes begin(static_cast<size_t>(x->shape().rank()), 0),
-        end(x->shape().begin(), x->shape().end());
-    begin[0] = t, end[0] = t + 1;
-    const TensorRef one = build::op("slice", {x}, {begin, end, build::Axes(begin.size(), 1)});
-    return build::reshape(one, Shape(std::span(end).subspan(1)));
+    return build::reshape(build::slice(x, 0, t, t + 1), Shape(x->shape().extents().subspan(1)));
 }
 
 TensorRef stacked(const Tensors& elements) {

@@ -25,7 +25,6 @@
 namespace megjit::runtime {
 namespace {
 
-using build::Axes;
 using build::product;
 
 constexpr int64_t kLstmChunks = 4, kGruChunks = 3;
@@ -114,17 +113,11 @@ std::vector<Type> infer_gru_grad(const OpCall& call) {
 
 using Operands = std::span<const TensorRef>;
 
-TensorRef cut(const TensorRef& x, int axis, int64_t begin, int64_t end) {
-    Axes first(static_cast<size_t>(x->shape().rank()), 0),
-        last(x->shape().begin(), x->shape().end());
-    first[static_cast<size_t>(axis)] = begin, last[static_cast<size_t>(axis)] = end;
-    return build::op("slice", {x}, {first, last, Axes(first.size(), 1)});
-}
-
 Tensors chunks_of(const TensorRef& x, int64_t count) {
     const int64_t hidden = x->shape()[1] / count;
     Tensors chunks;
-    for (int64_t k = 0; k < count; ++k) chunks.push_back(cut(x, 1, k * hidden, (k + 1) * hidden));
+    for (int64_t k = 0; k < count; ++k)
+        chunks.push_back(build::slice(x, 1, k * hidden, (k + 1) * hidden));
     return chunks;
 }
 
@@ -136,7 +129,7 @@ TensorRef states_before(const TensorRef& first, const TensorRef& all, bool rever
     Tensors parts{build::reshape(first, {1, first->shape()[0], first->shape()[1]})};
     if (steps > 1)
         parts.insert(reverse ? parts.begin() : parts.end(),
-                     cut(all, 0, reverse ? 1 : 0, reverse ? steps : steps - 1));
+                     build::slice(all, 0, reverse ? 1 : 0, reverse ? steps : steps - 1));
     return joined(parts, 0);
 }
 
@@ -274,7 +267,8 @@ void add_products(const GradCall& g, const TensorRef& dproduct, Grads& grads) {
                     build::reshape(states_before(h, y, reverse), {steps * n, hidden}), true, false);
     if (!g.needs[2]) return;
     const int64_t first = reverse ? steps - 1 : 0;
-    grads[2] = product(build::reshape(cut(dproduct, 0, first, first + 1), {n, w->shape()[0]}), w);
+    grads[2] =
+        product(build::reshape(build::slice(dproduct, 0, first, first + 1), {n, w->shape()[0]}), w);
 }
 
 Grads grad_rnn(const GradCall& g) {

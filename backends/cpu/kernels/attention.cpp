@@ -39,8 +39,8 @@ AttentionShape shape_of(const AttentionProblem& p, std::span<const Type> inputs)
         s.kept = dropout.kept, s.dropped_below = dropout.below;
     }
     if (p.mask >= 0) {
-        const runtime::Shape& mask = inputs[static_cast<size_t>(p.mask)].shape;
-        s.mask_query = mask[2] > 1 ? mask[3] : 0, s.mask_key = mask[3] > 1 ? 1 : 0;
+        const auto strides = runtime::mask_strides(inputs[static_cast<size_t>(p.mask)].shape);
+        s.mask_query = strides[2], s.mask_key = strides[3];
     }
     return s;
 }
@@ -76,9 +76,9 @@ public:
         for (size_t i = 0; i < tensors; ++i) add_padding(false, i, call.inputs[i]);
         for (size_t i = 0; i < outputs.size(); ++i) add_padding(true, i, outputs[i]);
         if (problem_.mask < 0) return;
-        const runtime::Shape& mask = call.inputs[static_cast<size_t>(problem_.mask)].shape;
-        mask_batch_ = mask[0] > 1 ? mask[1] * mask[2] * mask[3] : 0;
-        mask_head_ = mask[1] > 1 ? mask[2] * mask[3] : 0;
+        const auto strides =
+            runtime::mask_strides(call.inputs[static_cast<size_t>(problem_.mask)].shape);
+        mask_batch_ = strides[0], mask_head_ = strides[1];
     }
     size_t workspace_bytes() const final { return floats_ * sizeof(float); }
 

@@ -33,11 +33,9 @@ struct Attention {  // as the kernels have it
             kept = dropout.kept, dropped_below = dropout.below;
         }
         if (p.mask < 0) return;
-        const Shape& mask = inputs[static_cast<size_t>(p.mask)].shape;
-        const auto strides = mask.row_major_strides();
-        int64_t* const own[] = {&mask_batch, &mask_head, &mask_query, &mask_key};
-        for (int axis = 0; axis < 4; ++axis)
-            *own[axis] = mask[axis] == 1 ? 0 : strides[static_cast<size_t>(axis)];
+        const auto strides = runtime::mask_strides(inputs[static_cast<size_t>(p.mask)].shape);
+        mask_batch = strides[0], mask_head = strides[1];
+        mask_query = strides[2], mask_key = strides[3];
     }
     static uint32_t number(int64_t extent) { return static_cast<uint32_t>(extent); }
 };
