@@ -44,7 +44,7 @@ test-cpp-api: build-tests
 # Then what judges kernels once more, at AVX2, and what must hold on a GPU, on an emulated one.
 test-python: setup-tests card
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
-	cd tests/python && MEGJIT_ISA=avx2 ../../$(PY) -m pytest -n $(JOBS) test_ops_battery.py test_backends.py test_recomputed_bits.py test_plan_marks.py quantization
+	cd tests/python && MEGJIT_ISA=avx2 ../../$(PY) -m pytest -n $(JOBS) test_ops_battery.py test_backends.py test_recomputed_bits.py test_plan_marks.py test_integer_products.py quantization
 	cd tests/python && MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) -m gpu .
 
 # Every cuDNN graph of the networks in tests/cudnn, planned for three cards by the full library (517 MB), without a card.

@@ -42,7 +42,7 @@ std::vector<Type> infer_matmul(const OpCall& call) {
     Shape shape = *batch;
     shape.push_back(m);
     shape.push_back(n);
-    return {{a.dtype, shape}};
+    return {{a.dtype == DType::i8 ? DType::i32 : a.dtype, shape}};
 }
 
 // [batch..., r, c] -> [batch * r, c]
@@ -154,7 +154,7 @@ std::vector<OpDef> matmul_ops() {
          .dumped_as = "MatrixMul",
          .doc =
              "Matrix product over the last two axes; leading axes broadcast. Floating dtypes accumulate in float32; "
-             "integers wrap in their own dtype.",
+             "products of int8 are int32, other integers wrap in their own dtype.",
          .inputs = {"a", b},
          .attrs = {kTransposeA, kTransposeB},
          .promotion = Promotion::arithmetic,

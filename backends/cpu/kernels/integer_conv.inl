@@ -1,20 +1,7 @@
 // backends/cpu/kernels/integer_conv.inl -- patches, products and results of integer_conv.cpp. See
 // each_isa.h.
 
-constexpr int64_t kPanel = 2 * MEGJIT_LANE_COUNT;  // output channels that are computed together
-constexpr int kMostRows =
-    MEGJIT_LANE_COUNT == 16 ? 12 : 6;  // times two sums, and two weights and a pair: all registers
-using Pairs = Ints;  // two 16-bit numbers in each lane
-
-#if MEGJIT_LANE_COUNT == 16
-MEGJIT_INLINE Ints sum_of_products(const Pairs& a, const Pairs& b) {
-    return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
-}
-#else
-MEGJIT_INLINE Ints sum_of_products(const Pairs& a, const Pairs& b) {
-    return (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-}
-#endif
+#include "backends/cpu/kernels/integer_panel.inl"
 
 // Elements [begin, end) of the patch of one place, in order of taps and then channels; 0 outside of
 // the image.
@@ -33,39 +20,6 @@ MEGJIT_INLINE void fill_patch(const IntegerConv& s, const T* x, int64_t group, c
         to += run, k += run;
     }
     if ((end - begin) % 2) *to = 0;
-}
-
-// sums [rows][kPanel] of patches [rows][stride] and one panel of weights [pairs][kPanel][2].
-template <int rows>
-MEGJIT_INLINE void multiply_rows(const int16_t* patches, int64_t stride, const int16_t* weights,
-                                 int64_t pairs, int32_t* sums, int64_t sums_stride) {
-    Ints sum[rows][2];
-    for (int r = 0; r < rows; ++r)
-        for (int v = 0; v < 2; ++v)
-            std::memcpy(&sum[r][v], sums + r * sums_stride + v * kLanes, sizeof(Ints));
-    for (int64_t p = 0; p < pairs; ++p) {
-        Pairs w[2];
-        for (int v = 0; v < 2; ++v)
-            std::memcpy(&w[v], weights + (p * kPanel + v * kLanes) * 2, sizeof(Pairs));
-        for (int r = 0; r < rows; ++r) {
-            int32_t pair;
-            std::memcpy(&pair, patches + r * stride + 2 * p, sizeof pair);
-            const Pairs factor = Pairs{} + pair;
-            for (int v = 0; v < 2; ++v) sum[r][v] += sum_of_products(factor, w[v]);
-        }
-    }
-    for (int r = 0; r < rows; ++r)
-        for (int v = 0; v < 2; ++v)
-            std::memcpy(sums + r * sums_stride + v * kLanes, &sum[r][v], sizeof(Ints));
-}
-template <int most>
-MEGJIT_INLINE void multiply_some(int64_t rows, const int16_t* patches, int64_t stride,
-                                 const int16_t* weights, int64_t pairs, int32_t* sums,
-                                 int64_t sums_stride) {
-    if (rows == most)
-        return multiply_rows<most>(patches, stride, weights, pairs, sums, sums_stride);
-    if constexpr (most > 1)
-        multiply_some<most - 1>(rows, patches, stride, weights, pairs, sums, sums_stride);
 }
 
 // acc * scale + bias of n channels of one place, rounded to even and saturated.
@@ -120,10 +74,8 @@ void compute_tile(const IntegerConv& s, const IntegerRun& run, int64_t group, in
         for (int64_t panel = first; panel < last; ++panel) {
             const int16_t* const weights =
                 run.weights + ((group * panels + panel) * s.pairs() + begin / 2) * kPanel * 2;
-            for (int64_t r = 0; r < rows; r += kMostRows)
-                multiply_some<kMostRows>(std::min<int64_t>(kMostRows, rows - r),
-                                         patches + r * 2 * pairs, 2 * pairs, weights, pairs,
-                                         sums + r * channels + (panel - first) * kPanel, channels);
+            multiply_panel<PairsOf16>(rows, patches, pairs, weights, pairs,
+                                      sums + (panel - first) * kPanel, channels);
         }
     }
     const int64_t from = group * s.oc + first * kPanel,

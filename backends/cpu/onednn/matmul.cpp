@@ -1,6 +1,7 @@
-// backends/cpu/onednn/matmul.cpp -- matrix products: oneDNN for floating dtypes, a plain loop for
-// integers. Transpositions are strides, broadcast batch axes are extents of 1. A call costs 0.35 us
-// above the flops (1 x 1 x 1, two cores of a Zen 5; 128 x 64 x 256 runs at 410 GFLOP/s).
+// backends/cpu/onednn/matmul.cpp -- matrix products: oneDNN for floating dtypes and, where it is
+// exact (with VNNI), for int8; kernels/integer_product.h for other integers. Transpositions are
+// strides, broadcast batch axes are extents of 1. A call costs 0.35 us above the flops (1 x 1 x 1,
+// two cores of a Zen 5; 128 x 64 x 256 runs at 410 GFLOP/s).
 //
 // A large b that is not transposed goes through the layout that oneDNN prefers, in the workspace;
 // f32, in GFLOP/s:
@@ -11,13 +12,12 @@
 //   768 x 3072 x 1024    359          391             1024 x 768 x 768    469          464
 // With fewer rows the reorder costs what it brings. A transposed b is as fast as it lies (441 -
 // 451).
-#include <cstring>
-
+#include "runtime/ops/matmul.h"
+#include "backends/cpu/kernels/integer_product.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "backends/cpu/onednn/dnn_epilogue.h"
 #include "backends/cpu/onednn/dnn_packed.h"
-#include "runtime/host/parallel.h"
-#include "runtime/ops/matmul.h"
+#include "runtime/host/isa.h"
 
 namespace megjit::cpu {
 namespace {
@@ -56,11 +56,11 @@ memory::desc right_matrix(const MatmulProblem& p, DType dtype) {
 
 // The three operands as oneDNN sees them.
 struct Matrices {
-    Matrices(const MatmulProblem& p, const Type& right)
+    Matrices(const MatmulProblem& p, const Type& right, DType result)
         : b_is_free(runtime::is_packed(right.layout) || is_b_reordered(p, right.dtype)),
           a(matrix(p.a_batch, p.m, p.k, p.ta, right.dtype)),
           b(dnn::desc_of_weights(right, right_matrix(p, right.dtype))),
-          c(matrix(p.batch, p.m, p.n, false, right.dtype)) {}
+          c(matrix(p.batch, p.m, p.n, false, result)) {}
     dnnl::primitive_desc_base create(const dnnl::primitive_attr& attr) const {
         const memory::desc any(b.get_dims(), b.get_data_type(), memory::format_tag::any);
         return dnnl::matmul::primitive_desc(dnn::engine(), a, b_is_free ? any : b, c, attr);
@@ -74,64 +74,20 @@ struct Matrices {
     memory::desc a, b, c;
 };
 
-// Wraps like the dtype itself: sums modulo 2^bits do not depend on where the excess bits are
-// dropped.
-template <class T>
-Prepared prepare_integer(const MatmulProblem& p) {
-    return executable([p](void* const* in, void* const* out, void*) {
-        const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
-        T* y = static_cast<T*>(out[0]);
-        int64_t count = 1;
-        for (int64_t e : p.batch) count *= e;
-        const int64_t a_row = p.ta ? 1 : p.k, a_column = p.ta ? p.m : 1, b_row = p.tb ? 1 : p.n,
-                      b_column = p.tb ? p.k : 1;
-        const int64_t work = std::max<int64_t>(1, p.n * p.k);
-        runtime::parallel_for(count * p.m, std::max<int64_t>(1, 65536 / work), 1,
-                              [&](int64_t lo, int64_t hi) {
-            for (int64_t row = lo; row < hi; ++row) {
-                int64_t index = row / p.m, step_a = p.m * p.k, step_b = p.k * p.n;
-                const T* ma = a + row % p.m * a_row;
-                const T* mb = b;
-                for (size_t axis = p.batch.size(); axis-- > 0; index /= p.batch[axis]) {
-                    const int64_t at = index % p.batch[axis];
-                    if (p.a_batch[axis] > 1) ma += at * step_a;
-                    if (p.b_batch[axis] > 1) mb += at * step_b;
-                    step_a *= p.a_batch[axis], step_b *= p.b_batch[axis];
-                }
-                T* to = y + row * p.n;
-                std::memset(to, 0, static_cast<size_t>(p.n) * sizeof(T));
-                for (int64_t k = 0; k < p.k; ++k) {
-                    const auto factor = static_cast<uint32_t>(ma[k * a_column]);
-                    const T* from = mb + k * b_row;
-                    for (int64_t n = 0; n < p.n; ++n)
-                        to[n] = static_cast<T>(static_cast<uint32_t>(to[n]) +
-                                               factor * static_cast<uint32_t>(from[n * b_column]));
-                }
-            }
-        });
-    });
-}
-
 Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
     const Type& y = outputs[0];
     const MatmulProblem p = runtime::matmul_problem(call, outputs);
     if (y.numel() == 0 || p.k == 0) return make_zeros(outputs);
-    switch (y.dtype) {
-        case DType::i32: return prepare_integer<uint32_t>(p);
-        case DType::i16:
-        case DType::u16: return prepare_integer<uint16_t>(p);
-        case DType::i8:
-        case DType::u8: return prepare_integer<uint8_t>(p);
-        case DType::f32:
-        case DType::f16:
-        case DType::bf16: break;
-        case DType::b8:
-        case DType::c64: throw runtime::InternalError(runtime::cat("matmul of ", to_string(y)));
+    const DType dtype = call.inputs[0].dtype;
+    if (!is_floating(dtype)) {
+        if (dtype != DType::i8 || runtime::isa() < runtime::Isa::avx512_vnni)
+            return prepare_integer_product(p, dtype, y.dtype);
+    } else if (!dnn::computes_natively(dtype)) {
+        return in_float32(call, outputs, prepare_matmul);
     }
-    if (!dnn::computes_natively(y.dtype)) return in_float32(call, outputs, prepare_matmul);
-    if (!dnn::is_packed_for(right_matrix(p, y.dtype), call.inputs[1]))
+    if (!dnn::is_packed_for(right_matrix(p, dtype), call.inputs[1]))
         return dnn::unpacking(call, outputs, prepare_matmul);
-    const Matrices m(p, call.inputs[1]);
+    const Matrices m(p, call.inputs[1], y.dtype);
     return dnn::make(call, [m] { return m.create(dnn::attributes()); }, m.operands());
 }
 
@@ -141,7 +97,7 @@ Prepared prepare_matmul_epilogue(const OpCall& call, std::span<const Type> outpu
     if (y.numel() == 0) return make_zeros(outputs);
     if (!dnn::is_packed_for(right_matrix(p, y.dtype), call.inputs[1]))
         return dnn::unpacking(call, outputs, prepare_matmul_epilogue);
-    const Matrices m(p, call.inputs[1]);
+    const Matrices m(p, call.inputs[1], y.dtype);
     const int columns = m.c.get_ndims() - 1;
     if (p.k == 0) return dnn::epilogue_after(make_zeros(outputs), p.steps, m.c, columns);
     return dnn::make_with_epilogue(call, p.steps,
@@ -156,7 +112,7 @@ runtime::Layout packed_matmul_weights(const OpCall& call, std::span<const Type> 
     if (w.dtype != DType::f32 || w.rank() != 2 || !p.batch.empty() || outputs[0].numel() == 0 ||
         p.k == 0)
         return runtime::Layout::row_major;
-    Matrices m(p, {w.dtype, w.shape});
+    Matrices m(p, {w.dtype, w.shape}, w.dtype);
     m.b_is_free = true;
     return dnn::packed_layout(
         dnn::preferred([&] { return m.create(dnn::attributes()); }, DNNL_ARG_WEIGHTS),

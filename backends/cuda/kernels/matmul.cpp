@@ -41,7 +41,8 @@ Prepared prepare_matmul(CudaDevice& device, const OpCall& call, std::span<const 
                   tiles = y.numel() / (p.m * p.n) * tiles_m * tiles_n;
     const SourceKernel kernel(device.gpu(), with_prelude(texts::matmul), "multiply",
                               {{"INDEX", index_type(tiles)},
-                               {"T", storage_type(y.dtype)},
+                               {"T", storage_type(call.inputs[0].dtype)},
+                               {"R", storage_type(y.dtype)},
                                {"RANK", cat(p.batch.size())}});
     LaunchSize size = blocks_for(tiles, 1);
     size.block[0] = size.block[1] = kTile;

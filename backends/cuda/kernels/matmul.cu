@@ -1,5 +1,5 @@
-// backends/cuda/kernels/matmul.cu -- products of integer matrices, which wrap in their dtype: no
-// library of NVIDIA's has them. A block for 16 x 16 results, a thread for each.
+// backends/cuda/kernels/matmul.cu -- products of integer matrices, whose sums wrap in the dtype R of
+// the result: no library of NVIDIA's has them. A block for 16 x 16 results, a thread for each.
 
 constexpr u32 kTile = 16;
 
@@ -10,7 +10,7 @@ struct Product {
 };
 
 extern "C" __global__ void multiply(Product p, INDEX tiles_m, INDEX tiles_n, INDEX tiles, const T* a, const T* b,
-                                    T* y) {
+                                    R* y) {
     __shared__ u32 a_tile[kTile][kTile + 1], b_tile[kTile][kTile + 1];
     const u32 i = threadIdx.y, j = threadIdx.x;
     for (INDEX t = blockIdx.x; t < tiles; t += gridDim.x) {
@@ -34,6 +34,6 @@ extern "C" __global__ void multiply(Product p, INDEX tiles_m, INDEX tiles_n, IND
             for (u32 k = 0; k < kTile; ++k) sum += a_tile[i][k] * b_tile[k][j];
             __syncthreads();
         }
-        if (row < p.m && column < p.n) y[((i64)batch * p.m + row) * p.n + column] = (T)sum;
+        if (row < p.m && column < p.n) y[((i64)batch * p.m + row) * p.n + column] = (R)sum;
     }
 }

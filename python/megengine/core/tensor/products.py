@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from .. import ops
 from . import shapes
 from .amp import state, to_low
@@ -12,15 +10,11 @@ from .amp import state, to_low
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
-_INT8 = np.dtype("int8")
-
 
 def matmul(a: "Tensor", b: "Tensor", transpose_a: bool = False, transpose_b: bool = False) -> "Tensor":
     """Product of the last two axes, in the low precision under `amp`; 1-d operands are a row and a column. Products of int8 are int32."""
     if state.get().enabled:
         a, b = to_low(a, b)
-    if a.dtype == b.dtype == _INT8:
-        a, b = ops.cast(a, dtype="int32"), ops.cast(b, dtype="int32")
     if a.ndim >= 2 and b.ndim >= 2:
         return ops.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     return _vector_matmul(a, b, transpose_a, transpose_b)

@@ -1,0 +1,161 @@
+#include "backends/cpu/kernels/integer_product.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/host/parallel.h"
+
+namespace megjit::cpu { namespace {
+
+using runtime::DType;
+using runtime::MatmulProblem;
+using runtime::parallel_for;
+
+template <class T>
+using Term = std::conditional_t<sizeof(T) == 4, int32_t, int16_t>;
+template <class T>
+constexpr int64_t kTermsOf = sizeof(T) == 4 ? 1 : 2;  // in a word of 32 bits
+
+struct IntegerProduct {
+    static constexpr int64_t kTileRows = 48, kTileColumns = 128,
+                             kTileWords = 128;  // 24 KB each of rows and of sums on the stack
+
+    int64_t m = 0, n = 0, k = 0, words = 0;
+    int64_t a_row = 0, a_column = 0, b_row = 0, b_column = 0;  // strides
+};
+
+}}  // namespace megjit::cpu
+
+#define MEGJIT_KERNELS "backends/cpu/kernels/integer_product.inl"
+#include "backends/cpu/each_isa.h"
+
+namespace megjit::cpu {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t product(const std::vector<int64_t>& extents) {
+    int64_t count = 1;
+    for (const int64_t extent : extents) count *= extent;
+    return count;
+}
+
+// Which matrix of an operand with the batch `own` belongs to the result's `index`-th.
+int64_t matrix_of(const MatmulProblem& p, const std::vector<int64_t>& own, int64_t index) {
+    int64_t matrix = 0, step = 1;
+    for (size_t axis = p.batch.size(); axis-- > 0; index /= p.batch[axis]) {
+        if (own[axis] > 1) matrix += index % p.batch[axis] * step;
+        step *= own[axis];
+    }
+    return matrix;
+}
+
+template <class T, class R>
+class IntegerProductExecutable final : public runtime::Executable {
+public:
+    explicit IntegerProductExecutable(MatmulProblem problem)
+        : p_(std::move(problem)),
+          s_{.m = p_.m,
+             .n = p_.n,
+             .k = p_.k,
+             .words = ceil_div(p_.k, kTermsOf<T>),
+             .a_row = p_.ta ? 1 : p_.k,
+             .a_column = p_.ta ? p_.m : 1,
+             .b_row = p_.tb ? 1 : p_.n,
+             .b_column = p_.tb ? p_.k : 1},
+          panel_(MEGJIT_BEST(kPanel)),
+          panels_(ceil_div(s_.n, panel_)) {}
+
+    size_t workspace_bytes() const override {
+        return packs() ? static_cast<size_t>(product(p_.b_batch) * packed_words()) * sizeof(int32_t)
+                       : 0;
+    }
+
+    void enqueue(runtime::Stream&, void* const* in, void* const* out,
+                 void* workspace) const override {
+        const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
+        R* const y = static_cast<R*>(out[0]);
+        if (!packs()) return multiply_rows(a, b, y);
+        int32_t* const packed = static_cast<int32_t*>(workspace);
+        pack(b, packed);
+        multiply(a, packed, y);
+    }
+
+private:
+    static constexpr int64_t kGrain = 1 << 18,  // products that are worth a second thread
+        kFewRows = 12;
+
+    bool packs() const { return s_.m >= kFewRows; }
+    int64_t packed_words() const { return panels_ * s_.words * panel_; }
+
+    void multiply_rows(const T* a, const T* b, R* y) const {
+        const int64_t parts = ceil_div(s_.n, IntegerProduct::kTileColumns),
+                      rows = product(p_.batch) * s_.m;
+        parallel_for(rows * parts, 1 + kGrain / (IntegerProduct::kTileColumns * s_.k), 1,
+                     [&](int64_t lo, int64_t hi) {
+            for (int64_t task = lo; task < hi; ++task) {
+                const int64_t part = task % parts, row = task / parts, index = row / s_.m,
+                              first = part * IntegerProduct::kTileColumns;
+                MEGJIT_BEST(multiply_row<T, R>)(
+                    s_, a + matrix_of(p_, p_.a_batch, index) * s_.m * s_.k + row % s_.m * s_.a_row,
+                    b + matrix_of(p_, p_.b_batch, index) * s_.k * s_.n, first,
+                    std::min(s_.n, first + IntegerProduct::kTileColumns), y + row * s_.n);
+            }
+        });
+    }
+
+    void pack(const T* b, int32_t* to) const {
+        parallel_for(product(p_.b_batch) * panels_, 1 + kGrain / (panel_ * s_.k), 1,
+                     [&](int64_t lo, int64_t hi) {
+            for (int64_t task = lo; task < hi; ++task)
+                MEGJIT_BEST(pack_panel<T>)(s_, b + task / panels_ * s_.k * s_.n,
+                                           task % panels_ * panel_, to + task * s_.words * panel_);
+        });
+    }
+
+    void multiply(const T* a, const int32_t* packed, R* y) const {
+        constexpr int64_t kRows = IntegerProduct::kTileRows;
+        const int64_t tiles = ceil_div(s_.m, kRows),
+                      together = IntegerProduct::kTileColumns / panel_,
+                      parts = ceil_div(panels_, together);
+        parallel_for(product(p_.batch) * tiles * parts,
+                     1 + kGrain / (kRows * s_.k * IntegerProduct::kTileColumns), 1,
+                     [&](int64_t lo, int64_t hi) {
+            for (int64_t task = lo; task < hi; ++task) {
+                const int64_t part = task % parts, tile = task / parts % tiles,
+                              index = task / parts / tiles;
+                MEGJIT_BEST(multiply_tile<T, R>)(
+                    s_, a + matrix_of(p_, p_.a_batch, index) * s_.m * s_.k,
+                    packed + matrix_of(p_, p_.b_batch, index) * packed_words(), tile * kRows,
+                    std::min(kRows, s_.m - tile * kRows), part * together,
+                    std::min(panels_, (part + 1) * together), y + index * s_.m * s_.n);
+            }
+        });
+    }
+
+    MatmulProblem p_;
+    IntegerProduct s_;
+    int64_t panel_, panels_;
+};
+
+}  // namespace
+
+Prepared prepare_integer_product(const MatmulProblem& problem, DType from, DType to) {
+    const auto make = [&]<class T>(T) -> Prepared {
+        if (from == to) return std::make_shared<const IntegerProductExecutable<T, T>>(problem);
+        return std::make_shared<const IntegerProductExecutable<T, int32_t>>(problem);
+    };
+    switch (from) {
+        case DType::i8: return make(int8_t{});
+        case DType::u8: return make(uint8_t{});
+        case DType::i16: return make(int16_t{});
+        case DType::u16: return make(uint16_t{});
+        case DType::i32: return make(int32_t{});
+        default:
+            throw runtime::InternalError(
+                runtime::cat("integer product of ", runtime::info(from).name));
+    }
+}
+
+}  // namespace megjit::cpu

@@ -1,0 +1,14 @@
+// backends/cpu/kernels/integer_product.h -- products of integer matrices, whose sums wrap in the
+// dtype of the result.
+#pragma once
+
+#include "backends/cpu/executable.h"
+#include "runtime/ops/matmul.h"
+
+namespace megjit::cpu {
+
+// Of matrices of `from`; results are `from` or int32. Neither is empty.
+Prepared prepare_integer_product(const runtime::MatmulProblem& problem, runtime::DType from,
+                                 runtime::DType to);
+
+}  // namespace megjit::cpu
