@@ -1,5 +1,11 @@
 #include "codegen/host_cpu.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+#include <cstring>
+
 #include "runtime/host/isa.h"
 
 namespace megjit::codegen {
@@ -63,7 +69,30 @@ std::string detect() {
 #endif
 }
 
+std::string detect_model() {
+    std::string found;
+#ifdef __x86_64__
+    unsigned a = 0, words[3] = {}, unused = 0;
+    const auto append = [&](const unsigned* from, size_t count) {
+        char text[16] = {};
+        std::memcpy(text, from, count * sizeof(unsigned));
+        found.append(text, strnlen(text, count * sizeof(unsigned)));
+    };
+    if (__get_cpuid(0, &a, &words[0], &words[2], &words[1])) append(words, 3);
+    if (__get_cpuid(1, &a, &unused, &unused, &unused)) found += " " + std::to_string(a >> 4) + " ";
+    for (unsigned leaf = 0x80000002; leaf <= 0x80000004; ++leaf)
+        if (unsigned brand[4]; __get_cpuid(leaf, &brand[0], &brand[1], &brand[2], &brand[3]))
+            append(brand, 4);
+#endif
+    return found;
+}
+
 }  // namespace
+
+const std::string& cpu_model() {
+    static const std::string model = detect_model();
+    return model;
+}
 
 const std::string& host_features() {
     static const std::string features = detect();

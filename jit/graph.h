@@ -66,6 +66,7 @@ struct Node {
     // Further launches of the same kernel; the operands of all launches follow each other.
     std::vector<codegen::LaunchShape> more_launches = {};
     std::vector<std::string> ops = {};
+    std::string choice = {};  // of a product: why a library or a kernel computes it, for reports
     std::string where = {};  // "model.py:41", the user's line
     Marks marks = {};
     Role role = {};

@@ -76,6 +76,7 @@ private:
         entry.backend = compiled->backend;
         made_.kernels.push_back({.compiled = std::move(compiled),
                                  .ops = node.ops,
+                                 .choice = node.choice,
                                  .where = node.where,
                                  .bytes = bytes_moved(made_.graph, node)});
         if (check_) check_against_interpreter(entry, node, made_.graph);
@@ -91,8 +92,8 @@ private:
                 const auto request = codegen::KernelService::instance().request(
                     {held.kernel->kernel, made_.graph.device().target(), held.kernel->launch});
                 if (request->is_done() && request->compiled())
-                    made_.kernels.push_back(
-                        {request->compiled(), held.ops, where, bytes_moved(*graph, held)});
+                    made_.kernels.push_back({request->compiled(), held.ops, held.choice, where,
+                                             bytes_moved(*graph, held)});
             }
         }
     }

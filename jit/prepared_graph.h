@@ -16,6 +16,7 @@ namespace megjit::jit {
 struct KernelUse {
     std::shared_ptr<const codegen::CompiledKernel> compiled;
     std::vector<std::string> ops = {};
+    std::string choice = {};  // of a product: why it is generated
     std::string where = {};
     size_t bytes = 0;  // read and written by one run
 };

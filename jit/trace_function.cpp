@@ -407,6 +407,13 @@ std::string TraceFunction::explain() const {
                              version->reason, "\n");
         for (const BitChange& change : version->bit_changes(options))
             text += runtime::cat("    not bit for bit as eager mode: ", in_words(change), "\n");
+        for (const auto& [recorded, program] : version->compiled_so_far())
+            for (const Node& node : program->graph().nodes())
+                if (!node.choice.empty())
+                    text +=
+                        runtime::cat("    product at ", node.where, ": ",
+                                     node.kind == NodeKind::fused ? "generated" : "the library's",
+                                     " (", node.choice, ")\n");
     }
     return text;
 }

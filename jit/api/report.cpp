@@ -107,6 +107,7 @@ std::string json_of(std::span<const jit::KernelUse> kernels) {
         return Fields()
             .add("backend", std::string_view(use.compiled->backend))
             .add("ops", use.ops)
+            .add("choice", std::string_view(use.choice))
             .add("where", std::string_view(use.where))
             .add("bytes", use.bytes)
             .add("ir", std::string_view(print(use.compiled->kernel)))

@@ -24,7 +24,7 @@
 //      forward has) is computed earlier than recorded only if that frees as much as it stores, or
 //      if its result is one value a row; and a group waits for a later one only if what it keeps
 //      alive meanwhile is no larger than what it need not store.
-//   8. a contraction (pays_generated, makers_of_weights) begins a group of its own: only
+//   8. a contraction (product_choice.h, makers_of_weights) begins a group of its own: only
 //   what makes its weights and element-wise ops of its results join it, and it merges with no
 //   other group.
 // Groups that reduce the same value along the same axes become one (siblings).
@@ -123,8 +123,7 @@ private:
         }
         if (part != Part::reduction) return true;
         if (node.op->contraction)
-            return !makers_[at(id)].empty() ||
-                   (options_.fuse_reduce && !options_.exact && pays_generated(graph_, node));
+            return !makers_[at(id)].empty() || grouping_.choices[at(id)].is_generated;
         const Type& operand = graph_.type(node.inputs[0]);
         const uint32_t axes = reduced_axes(graph_, node);
         return options_.fuse_reduce && !options_.exact && operand.layout == Layout::row_major &&

@@ -124,6 +124,9 @@ public:
             spec_.outputs.push_back(output_access(node.outputs[0], grouping_.form_of[at(id)]));
             escaping.push_back(node.outputs[0]);
         }
+        if (group_.contracts)
+            fused.choice = group_.streams ? "makes its weights as it reads them"
+                                          : grouping_.choices[at(product_id())].why;
         fused.inputs = rewrite_.map(sources_);
         fused.kernel = std::make_shared<codegen::BoundKernel>(codegen::bind(std::move(spec_)));
         const std::set<std::string>* refused = grouping_.options.refused;
@@ -147,10 +150,11 @@ private:
         const auto moves = [&](int axis) { return strides[static_cast<size_t>(axis)] != 0; };
         std::ranges::stable_partition(axes_, moves);
     }
-    const Node& product() const {
+    NodeId product_id() const {
         const auto is_one = [&](NodeId id) { return graph_.node(id).op->contraction != nullptr; };
-        return graph_.node(*std::ranges::find_if(group_.nodes, is_one));
+        return *std::ranges::find_if(group_.nodes, is_one);
     }
+    const Node& product() const { return graph_.node(product_id()); }
 
     // How an operand lies in the kernel's space: a row_drop one is aligned with the kept axes, a
     // factor of the contraction as that says, every other one with the whole space.
@@ -380,7 +384,9 @@ Graph emit(const Grouping& grouping) {
                 stack.pop_back();
                 if (top.group == kNoGroup) {
                     done_node[at(top.node)] = true;
-                    rewrite.copy(graph.node(top.node));
+                    Node node = graph.node(top.node);
+                    if (node.choice.empty()) node.choice = grouping.choices[at(top.node)].why;
+                    rewrite.copy(node);
                 } else {
                     done_group[static_cast<size_t>(top.group)] = true;
                     emit_group(grouping, top.group, rewrite);

@@ -16,12 +16,13 @@
 //      saved;
 //   6. an addend is not row-major behind a product that prefers channels-last and would reorder it.
 //   7. no other element-wise op follows the steps where fuse would take the product with it
-//   (pays_generated), nor does a kernel make its weights (makers_of_weights).
+//   (product_choice.h), nor does a kernel make its weights (makers_of_weights).
 // The addend's bytes are read once, and the intermediate ones never: no node moves more than those
 // it replaces.
 #include <algorithm>
 
 #include "jit/passes/fusion_group.h"
+#include "jit/passes/product_choice.h"
 #include "runtime/ops/epilogue.h"
 
 namespace megjit::jit {
@@ -76,11 +77,13 @@ private:
         rewrite_.copy(rewrite_.from.node(id));
         done_[at(id)] = true;
     }
+    void copy_product(const Node& product) {
+        rewrite_.copy(product);
+        done_[at(rewrite_.from.value(product.outputs[0]).producer)] = true;
+    }
 
-    // Goes on to an element-wise op that is no step: a kernel takes all of it.
-    bool is_left_to_kernels(const Node& product) const {
-        if (!makers_of_weights(rewrite_.from, options_, counts_, product).empty()) return true;
-        if (options_.exact || !pays_generated(rewrite_.from, product)) return false;
+    // Goes on to an element-wise op that is no step.
+    bool feeds_kernels(const Node& product) const {
         ValueId result = product.outputs[0];
         const Type& type = rewrite_.from.type(result);
         for (;;) {
@@ -98,9 +101,14 @@ private:
         }
     }
 
-    void place(const Node& product) {
-        if (is_left_to_kernels(product))
-            return copy(rewrite_.from.value(product.outputs[0]).producer);
+    void place(Node product) {
+        if (!makers_of_weights(rewrite_.from, options_, counts_, product).empty())
+            return copy_product(product);
+        if (feeds_kernels(product)) {
+            ProductChoice choice = choose_product(rewrite_.from, product, options_);
+            product.choice = std::move(choice.why);
+            if (choice.is_generated) return copy_product(product);
+        }
         const OpDef& op = product.op->epilogue->op();
         const bool has_some = product.op == &op;
         Epilogue epilogue{.result = product.outputs[0]};
@@ -110,8 +118,7 @@ private:
         }
         const size_t before = epilogue.steps.size();
         while (take_next(product, epilogue)) {}
-        if (epilogue.steps.size() == before)
-            return copy(rewrite_.from.value(product.outputs[0]).producer);
+        if (epilogue.steps.size() == before) return copy_product(product);
         Node fresh = product;
         fresh.op = &op;
         if (has_some) fresh.attrs.pop_back();

@@ -32,26 +32,6 @@ runtime::Contraction contraction_of(const Graph& graph, const Node& node) {
     return node.op->contraction({*node.op, node.attrs, inputs}).value_or(runtime::Contraction{});
 }
 
-bool pays_generated(const Graph& graph, const Node& node) {
-    // The second factor is read where it lies, a page for each index of the sum: twice the time of
-    // a packed one where these are many, at AVX2.
-    constexpr int64_t kLongestSum = 1024, kLeastRows = 4, kLeastColumns = 8,
-                      kMostElements = 128 << 10;
-    if (!node.op || !node.op->contraction || !graph.device().is_host()) return false;
-    for (const ValueId value : {node.inputs[0], node.inputs[1], node.outputs[0]})
-        if (const Type& type = graph.type(value); type.dtype != runtime::DType::f32 ||
-                                                  type.layout != runtime::Layout::row_major ||
-                                                  graph.producer(value).kind == NodeKind::constant)
-            return false;
-    const auto [space, strides] = contraction_of(graph, node);
-    const int rank = space.rank();
-    if (rank < 3 || space.numel() == 0) return false;
-    const int64_t rows = space[rank - 3], columns = space[rank - 2], sum = space[rank - 1];
-    return strides[1][static_cast<size_t>(rank) - 2] == 1 && rows >= kLeastRows &&
-           columns >= kLeastColumns && sum > 1 && sum <= kLongestSum &&
-           sum * columns <= kMostElements;
-}
-
 std::vector<uint32_t> reader_counts(const Graph& graph) {
     std::vector<uint32_t> readers(graph.value_count());
     for (const Node& node : graph.nodes())
@@ -124,7 +104,19 @@ Grouping::Grouping(const Graph& graph, const PipelineOptions& options)
       options(options),
       group_of(graph.nodes().size(), kNoGroup),
       own_level(graph.nodes().size()),
-      form_of(graph.nodes().size()) {}
+      form_of(graph.nodes().size()),
+      choices(graph.nodes().size()) {
+    std::vector<bool> is_read(graph.value_count());  // by an element-wise op of the same shape
+    for (size_t n = graph.nodes().size(); n-- > 0;) {
+        const Node& node = graph.nodes()[n];
+        if (part_of(node) == Part::elementwise)
+            for (const ValueId input : node.inputs)
+                if (graph.type(input).shape == graph.type(node.outputs[0]).shape)
+                    is_read[at(input)] = true;
+        if (node.op && node.op->contraction && is_read[at(node.outputs[0])])
+            choices[n] = choose_product(graph, node, options);
+    }
+}
 
 int Grouping::level_of(NodeId id) const {
     const int g = group_of[at(id)];

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "jit/passes/passes.h"
+#include "jit/passes/product_choice.h"
 
 namespace megjit::jit {
 
@@ -49,11 +50,6 @@ runtime::Shape reduced_space(const Graph& graph, const Node& node);
 uint32_t reduced_axes(const Graph& graph, const Node& node);
 // Of a node whose op is a contraction.
 runtime::Contraction contraction_of(const Graph& graph, const Node& node);
-// Is a generated contraction, with an element-wise op behind it, better than the library's product
-// and a kernel for that op? Where the second factor lies as it is read, and the sum is so short
-// that the result's way through memory counts.
-bool pays_generated(const Graph& graph, const Node& node);
-
 // Readers by value; to be a result of the graph counts as one.
 std::vector<uint32_t> reader_counts(const Graph& graph);
 // Few rows times weights that element-wise ops make of fewer bytes (8 bits, halves): the weights'
@@ -71,6 +67,7 @@ struct Grouping {
     std::vector<int> group_of;  // by node
     std::vector<int> own_level;  // by node without a group: one above all its operands
     std::vector<Form> form_of;  // by node, for nodes with a group
+    std::vector<ProductChoice> choices;  // by node, for products that an element-wise op reads
     std::vector<Group> groups;  // those that others absorbed have no nodes
     // As find_escaping() found them. By value: somebody outside of its group (without any group)
     // reads it.

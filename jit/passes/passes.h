@@ -22,6 +22,9 @@ struct MemoryOptions {
     memory::RematSearch search = {};
 };
 
+// Who computes products that could be generated (product_choice.h).
+enum class Products : uint8_t { measured, library, generated };
+
 struct PipelineOptions {
     int opt_level = 2;
     bool exact = false;  // numerics="exact": only passes that keep every bit
@@ -29,6 +32,7 @@ struct PipelineOptions {
     bool fuse = false;  // generate kernels below level 3 too
     bool fuse_reduce = true;  // may kernels hold reductions?
     bool fuse_dimshuffle = true;  // may they read through transposes?
+    Products products = Products::measured;
     bool splits_products = false;  // the device's libraries refuse to compute the op as a whole
     const std::set<std::string>* refused =
         nullptr;  // printed kernels that cannot be had: their groups stay as they are

@@ -1,11 +1,11 @@
 // Generated kernels as Python sees them: the cache on disk, Ctrl-C while one is compiled, the end
 // of the process.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
-
-#include <map>
 
 #include "codegen/compiler.h"
 #include "codegen/disk_cache.h"
+#include "codegen/tuning.h"
 #include "python/bindings/handle.h"
 #include "runtime/core/bandwidth.h"
 #include "runtime/host/interrupt.h"
@@ -81,6 +81,14 @@ void bind_kernels(nb::module_& m) {
         const auto made = codegen::KernelService::instance().get(codegen::parse_kernel(text));
         return std::pair(made->backend, made->source());
     }, nb::arg("text"), nb::call_guard<runtime::WithoutHostLock>());
+    // Of products that this process has looked up or measured: seconds of the library and of a
+    // generated kernel.
+    m.def("timings", [] {
+        std::map<std::string, std::pair<double, double>> found;
+        for (const auto& [problem, timing] : codegen::Timings::instance().all())
+            found[problem] = {timing.library_s, timing.generated_s};
+        return found;
+    });
     m.def("nvidia_libraries", &nvidia_libraries);
     m.def("cache_info", &cache_info);
     m.def("cache_clear", [] { return cache().clear(); });

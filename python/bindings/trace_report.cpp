@@ -73,6 +73,7 @@ nb::list kernels_of(const TraceFunction& function) {
             nb::dict row;
             row["backend"] = kernel.backend;
             row["ops"] = strings(use.ops);
+            row["choice"] = use.choice;
             row["where"] = use.where;
             row["bytes"] = use.bytes;
             row["source"] = text(kernel.source);

@@ -78,6 +78,12 @@ def kernels(arguments: argparse.Namespace) -> int:
     return _kernel_report.run(arguments.script, arguments.arguments)
 
 
+def tune(arguments: argparse.Namespace) -> int:
+    from megengine import _kernel_report
+
+    return _kernel_report.tune(arguments.script, arguments.arguments)
+
+
 def plan(arguments: argparse.Namespace) -> int:
     from megengine import _plan_report, _world_report
 
@@ -137,6 +143,10 @@ def parser() -> argparse.ArgumentParser:
     words = "take the kernels of such a file; they are code that will run, so trust where it comes from"
     add(cache, "import", cache_import, words).add_argument("file")
     script = add(commands, "kernels", kernels, "run a script and print what each kernel of its traced functions cost")
+    script.add_argument("script")
+    script.add_argument("arguments", nargs=argparse.REMAINDER)
+    words = "run a script and measure its products: from then on the faster of the library and a generated kernel computes each"
+    script = add(commands, "tune", tune, words)
     script.add_argument("script")
     script.add_argument("arguments", nargs=argparse.REMAINDER)
     words = "plan the memory of a script's traced functions, whose calls then compute nothing; or, with --world, the time of its "

@@ -1,4 +1,5 @@
-"""``python -m megengine kernels script.py``: runs a script and tells what each kernel of its traced functions cost."""
+"""``python -m megengine kernels script.py``: runs a script and tells what each kernel of its traced functions cost.
+``python -m megengine tune script.py``: measures for each of its products whether the library or a generated kernel is faster."""
 
 from __future__ import annotations
 
@@ -59,16 +60,15 @@ def table(rows: list[Row], bandwidth: float) -> str:
     return "\n".join(lines)
 
 
-def run(script: str, arguments: list[str]) -> int:
-    """Runs the script as ``python script`` would, until it ends or Ctrl-C, then prints the table.
+def _run_script(script: str, arguments: list[str], **switches: str) -> int:
+    """Runs the script as ``python script`` would, with these environment variables, until it ends or Ctrl-C.
 
-    Returns the script's exit status, 1 after an error. Raises OSError when there is no such script.
+    Returns its exit status, 1 after an error. Raises OSError when there is no such script.
     """
     with open(script, "rb"):
         pass
-    os.environ["MEGJIT_COMPILE"] = "sync"  # every call is to run the kernels that it is reported with
+    os.environ.update(switches)
     _core.reload_debug()
-    trace._measured = []
     sys.argv = [script, *arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     status = 0
@@ -81,10 +81,33 @@ def run(script: str, arguments: list[str]) -> int:
     except Exception:
         traceback.print_exc()
         status = 1
+    return status
+
+
+def run(script: str, arguments: list[str]) -> int:
+    """Runs the script, then prints the table of its kernels. Returns its exit status, 1 after an error."""
+    trace._measured = []
+    # Every call is to run the kernels that it is reported with.
+    status = _run_script(script, arguments, MEGJIT_COMPILE="sync")
     functions, trace._measured = trace._measured, None
     rows = rows_of(functions)
     if not rows:
         print("no traced function has run its compiled program; the first call of each records", file=sys.stderr)
         return status or 1
     print(table(rows, _core.copy_bandwidth()))
+    return status
+
+
+def tune(script: str, arguments: list[str]) -> int:
+    """Runs the script and measures its products, then prints who computes each from now on. Returns its exit status."""
+    status = _run_script(script, arguments, MEGJIT_TUNE="on")
+    found = _core.timings()
+    if not found:
+        print("no traced function at opt_level=3 has a product with element-wise operations behind it that a kernel could compute", file=sys.stderr)
+        return status or 1
+    print(f"{'library':>12} {'generated':>12}  chosen")
+    for problem, (library, generated) in found.items():
+        chosen = "generated" if generated < library else "library"
+        print(f"{library * 1e3:>9.3g} ms {generated * 1e3:>9.3g} ms  {chosen:<9}  {problem}")
+    print(f"kept beside the kernels in {_core.cache_info()['folder'] or 'no folder: there is no cache on disk'}")
     return status

@@ -22,6 +22,8 @@ constexpr Switch kSwitches[] = {
      "async (default): calls run without the kernels that are being compiled; sync: they wait for them; off: no kernels are compiled"},
     {"MEGJIT_COMPILE_BUDGET",
      "seconds after which a traced function stops waiting for kernels that are not compiled yet; default: 60"},
+    {"MEGJIT_TUNE",
+     "whether a product is the library's or a generated kernel's: cached (default): as was measured on this machine, else by a model; on: measures what was not yet; off: by the model"},
     {"MEGJIT_DUMP",
      "stages to print, separated by commas: trace, a pass's name, kernel, or all; `all@folder` or `@folder` writes files"},
     {"MEGJIT_SKIP",
@@ -95,6 +97,7 @@ Debug load(const Given& given) {
     debug.compile = read("MEGJIT_COMPILE");
     if (const std::string budget = read("MEGJIT_COMPILE_BUDGET"); !budget.empty())
         debug.compile_budget = std::atof(budget.c_str());
+    debug.tune = read("MEGJIT_TUNE");
     debug.cache_dir = read("MEGJIT_CACHE_DIR");
     if (const auto there = given.find("MEGJIT_CACHE_DIR"); there != given.end())
         debug.given_cache_dir = there->second;

@@ -23,6 +23,7 @@ struct Debug {
     std::string jit_backend;  // MGB_JIT_BACKEND
     std::string compile;  // MEGJIT_COMPILE
     double compile_budget = 60;  // MEGJIT_COMPILE_BUDGET, seconds
+    std::string tune;  // MEGJIT_TUNE
     std::string cache_dir;  // MEGJIT_CACHE_DIR
     std::optional<std::string> given_cache_dir;  // by set_switch(); may be empty: no cache
     std::string plugin_dir;  // MEGJIT_PLUGIN_DIR

@@ -84,9 +84,13 @@ INSTANTIATE_TEST_SUITE_P(
                std::string(runtime::info(std::get<3>(info.param)).tag);
     });
 
-TEST(Matmul, WrapsSmallIntegers) {
-    const Values a{{DType::i8, {1, 2}}, {100, 100}}, b{{DType::i8, {2, 1}}, {2, 1}};
-    EXPECT_EQ(run("matmul", {a, b}, {int64_t{0}, int64_t{0}})[0][0], 300 - 256);
+TEST(Matmul, WrapsSmallIntegersButGivesInt32OfInt8) {
+    const auto product = [](DType dtype) {
+        const Values a{{dtype, {1, 2}}, {100, 100}}, b{{dtype, {2, 1}}, {2, 1}};
+        return run("matmul", {a, b}, {int64_t{0}, int64_t{0}})[0][0];
+    };
+    EXPECT_EQ(product(DType::u8), 300 - 256);
+    EXPECT_EQ(product(DType::i8), 300);
 }
 
 TEST(Matmul, RefusesInnerExtentsThatDiffer) {

@@ -175,7 +175,8 @@ class MemoryPlan:
 class GeneratedKernel:
     """One compiled kernel: the operations it stands for, its code, and what compiling it cost.
 
-    backend: the compiler. ops: their names. where: the user's line. bytes: read and written by one
+    backend: the compiler. ops: their names. choice: of a product, why no library computes it.
+    where: the user's line. bytes: read and written by one
     run.
     ir: the kernel before the compiler. compile_ms: milliseconds. cached: it came from memory or
     disk.
@@ -189,6 +190,7 @@ class GeneratedKernel:
 
     backend: str
     ops: list[str]
+    choice: str
     where: str
     bytes: int
     ir: str

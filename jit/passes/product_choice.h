@@ -1,0 +1,19 @@
+// jit/passes/product_choice.h -- who computes a product with element-wise ops behind it: the
+// device's library and a kernel for those ops, or one generated kernel for all.
+#pragma once
+
+#include "jit/passes/passes.h"
+
+namespace megjit::jit {
+
+struct ProductChoice {
+    bool is_generated = false;
+    std::string why = {};  // for reports; empty where no kernel could be generated
+};
+
+// As measured on this machine, by the timings that are there (codegen/tuning.h); else by a model:
+// the second factor is so small, and the sum so short, that the result's way through memory counts.
+// With MEGJIT_TUNE=on what was not measured is measured first, which takes up to a second.
+ProductChoice choose_product(const Graph& graph, const Node& node, const PipelineOptions& options);
+
+}  // namespace megjit::jit
