@@ -124,8 +124,8 @@ private:
     TensorRef output_, scratch_;
 };
 
-// In turns, the best of each, until neither gets better: what else runs on the machine disturbs both
-// alike.
+// In turns, the best of each, until neither gets better: what else runs on the machine disturbs
+// both alike.
 Timing measured(const Graph& graph, const Node& product, const PipelineOptions& options) {
     using Clock = std::chrono::steady_clock;
     constexpr int kCalmRounds = 8, kMostRuns = 100;
@@ -135,13 +135,13 @@ Timing measured(const Graph& graph, const Node& product, const PipelineOptions& 
     const Candidate library(own, options, Products::library),
         generated(own, options, Products::generated);
     Timing best{library.run(1), generated.run(1)};
-    const int runs = std::clamp(
-        static_cast<int>(kSecondsOfRound / std::max(best.library_s, best.generated_s)), 1,
-        kMostRuns);
+    const int runs =
+        std::clamp(static_cast<int>(kSecondsOfRound / std::max(best.library_s, best.generated_s)),
+                   1, kMostRuns);
     const Clock::time_point end = Clock::now() + kLongest;
     for (int calm = 0; calm < kCalmRounds && Clock::now() < end; ++calm)
-        for (const auto& [candidate, least] : {std::pair(&library, &best.library_s),
-                                               std::pair(&generated, &best.generated_s)}) {
+        for (const auto& [candidate, least] :
+             {std::pair(&library, &best.library_s), std::pair(&generated, &best.generated_s)}) {
             const double seconds = candidate->run(runs);
             if (seconds < kBetter * *least) calm = 0;
             *least = std::min(*least, seconds);
