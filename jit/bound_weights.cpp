@@ -23,7 +23,7 @@ std::vector<std::string> keys_of(const Graph& prologue, std::span<const TensorRe
             key += ")";
         } else if (node.kind == NodeKind::input) {
             const TensorRef& given = inputs[static_cast<size_t>(node.slot)];
-            key = runtime::cat("#", given ? given->id() : 0);
+            key = runtime::cat("#", given ? given->data_id() : 0);
         } else if (const TensorRef& constant = node.constant; constant->type().bytes() <= 64) {
             key = "=" + std::string(constant->as<char>(), constant->type().bytes());
         } else {

@@ -25,7 +25,7 @@ struct Program::Call {
     // May the program write over the input?
     bool owns(size_t slot) const {
         const TensorRef& input = given[slot];
-        return input->unique() && input->storage()->unique() && input->storage()->is_owned();
+        return input->unique() && input->storage()->unique();
     }
 };
 
@@ -135,7 +135,7 @@ void Program::bind(std::span<const TensorRef> inputs) {
     for (const Node& node : graph().prologue->nodes())
         if (node.kind == NodeKind::input) {
             const TensorRef& given = inputs[static_cast<size_t>(node.slot)];
-            ids.push_back(given ? given->id() : 0);
+            ids.push_back(given ? given->data_id() : 0);
         }
     if (!bound_.empty() && ids == bound_ids_) return;
     bound_.clear();  // its memory first

@@ -40,6 +40,8 @@ EXACT = {
     "on_failure: Callable)": "on_failure: Callable[[str], str])",
     "_tuple_shape(self) -> tuple:": "_tuple_shape(self) -> tuple[int, ...]:",
     "_item(self) -> object:": "_item(self) -> Any:",
+    "borrow(array: object | None) -> object:": "borrow(array: object | None) -> _Tensor:",
+    "lend(tensor: Tensor) -> object:": "lend(tensor: Tensor) -> Any:",
     "promote_dtype(arg0: object, arg1: object, /) -> object:": "promote_dtype(arg0: object, arg1: object, /) -> numpy.dtype:",
     "operands: list, index: int, attributes: dict)": "operands: list[Any], index: int, attributes: dict[str, Any])",
     "stop_call_log() -> list:": "stop_call_log() -> list[tuple[str, str, int, int, int, int, str]]:",

@@ -141,7 +141,7 @@ std::unique_ptr<megjit_tensor> tensor_of(TensorRef value) {
     type.layout = runtime::Layout::row_major;
     // A result may be an input's memory, a constant of the model, or stand twice among the outputs.
     const bool is_free = value->type() == type && value->device().is_host() && value->unique() &&
-                         value->storage()->unique() && value->storage()->is_owned();
+                         value->storage()->unique();
     auto made = std::make_unique<megjit_tensor>(megjit_tensor{.type = type});
     if (is_free) {
         const runtime::HostView wait(value);

@@ -104,6 +104,7 @@ std::string user_location();
 
 void bind_errors(nb::module_& m);
 void bind_tensor(nb::module_& m);
+void bind_exchange(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_library_ops(nb::module_& m);
 void bind_autodiff(nb::module_& m);

@@ -229,6 +229,10 @@ def convert_inputs(*args: object) -> list[_Tensor]:
 
 def promote_dtype(arg0: object, arg1: object, /) -> numpy.dtype: ...
 
+def borrow(array: object | None) -> _Tensor: ...
+
+def lend(tensor: Tensor) -> Any: ...
+
 def _pack_operand(op: str, operands: list[Any], index: int, attributes: dict[str, Any]) -> None:
     """
     Let operand `index` of that call lie as the kernel reads it best; its value stays.

@@ -264,8 +264,8 @@ class Tensor(ArrayMethodMixin):
         device = options.get("dl_device")
         if device is not None and tuple(device) != self.__dlpack_device__():
             raise BufferError(f"Tensor.__dlpack__: values are given on the host, not on {device!r}")
-        if options.get("copy"):
-            return self.numpy().copy().__dlpack__()
+        if options.get("copy") is False:  # read-only: a tensor never changes
+            return _core.lend(self).__dlpack__(max_version=options.get("max_version"))
         return self.numpy().__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:

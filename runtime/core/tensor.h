@@ -71,7 +71,8 @@ public:
     static constexpr size_t kInlineBytes = 192;
 
     static Ref<Storage> make(Device& device, size_t bytes);
-    // Memory owned by somebody else (NumPy, DLPack); `keep` is destroyed with the storage.
+    // Memory owned by somebody else (NumPy, DLPack), who may write to it; `keep` is destroyed with
+    // the storage.
     static Ref<Storage> borrow(Device& device, void* data, size_t bytes,
                                std::shared_ptr<void> keep);
 
@@ -81,9 +82,11 @@ public:
         void* const data = data_.load(std::memory_order_acquire);
         return data ? data : bring_back();
     }
-    // May whoever holds this reference overwrite the data? Not of a value that others are computed
-    // from again.
-    bool unique() const { return RefCounted::unique() && (!lineage() || !is_needed_again()); }
+    // May whoever holds this reference overwrite the data? Not of memory that is borrowed, nor of a
+    // value that others are computed from again.
+    bool unique() const {
+        return RefCounted::unique() && is_owned() && (!lineage() || !is_needed_again());
+    }
     size_t bytes() const { return bytes_; }
     Device& device() const { return *device_; }
     bool is_owned() const { return owner_ != Owner::borrowed; }
@@ -138,6 +141,9 @@ public:
     uint64_t id() const { return id_; }  // never reused: keys of the tape and of traces
 
     Device& device() const { return *device_; }  // where its data are, or will be
+    // For whoever keeps what was computed from the data: equal only where these are. Of borrowed
+    // memory another one each time.
+    uint64_t data_id() const { return storage_ && !storage_->is_owned() ? next_id() : id_; }
     bool has_data() const { return static_cast<bool>(storage_); }
     const Ref<Storage>& storage() const { return storage_; }
     void* data() const { return storage_ ? storage_->data() : nullptr; }  // on its device

@@ -1,9 +1,10 @@
-"""Exchange of tensors by the DLPack protocol. Values are copied: a tensor never changes under others."""
+"""Exchange of tensors by the DLPack protocol. Values are copied unless ``copy=False`` says that the memory is to be shared."""
 
 from typing import Any
 
 import numpy as np
 
+from .. import _core
 from ..core.no_effect import no_effect
 from ..tensor import Tensor
 
@@ -11,7 +12,7 @@ __all__ = ["from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(tensor: Tensor, stream: Any = None) -> Any:
-    """A DLPack capsule of the tensor's value. BufferError for a dtype that DLPack lacks.
+    """A DLPack capsule of a copy of the tensor's value. BufferError for a dtype that DLPack lacks.
 
     >>> from megengine import Tensor
     >>> from_dlpack(to_dlpack(Tensor([1.0, 2.0]))).numpy()
@@ -35,8 +36,23 @@ class _Capsule:
         return (1, 0)  # kDLCPU
 
 
-def from_dlpack(ext_tensor: Any, stream: Any = None) -> Tensor:
-    """A Tensor of what another library's tensor, or a DLPack capsule, holds. It must lie on the host."""
+def from_dlpack(ext_tensor: Any, stream: Any = None, *, copy: bool | None = None) -> Tensor:
+    """A Tensor of what another library's tensor, or a DLPack capsule, holds. It must lie on the host.
+
+    copy: True or None: the tensor has memory of its own. False: it has the other one's memory, which stays as long as the
+    tensor does. Whoever writes to that memory changes the tensor; a write to the tensor (``x[0] = 1``, an optimizer's step)
+    gives it a new value elsewhere, as always, and shows nowhere else. BufferError for memory that cannot be shared: on another device,
+    not in row-major order, of a dtype that tensors do not have (int64, float64).
+
+    >>> import numpy as np
+    >>> array = np.zeros(2, "float32")
+    >>> x = from_dlpack(array, copy=False)
+    >>> array[0] = 7
+    >>> x.numpy()
+    array([7., 0.], dtype=float32)
+    """
     no_effect("from_dlpack", "the memory is the host's, which has no streams", stream=stream)
+    if copy is False:
+        return _core.borrow(ext_tensor)
     source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
     return Tensor(np.from_dlpack(source))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ... import _core
 from ..._core import Tensor as _Tensor
 from ..._core import note_batch_read
 from .. import ops
@@ -33,12 +34,14 @@ class ArrayMethodMixin(_Tensor):
         def _plain(cls, data: Any, dtype: Any = None, device: str | None = None) -> "Tensor": ...
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """A copy; with ``copy=False`` the tensor's own memory, read-only."""
+        if copy is False:
+            lent = np.asarray(_core.lend(self))  # of bfloat16 NumPy has no elements
+            if lent.dtype != self.dtype or (dtype is not None and self.dtype != dtype):
+                raise ValueError(f"a tensor of {self.dtype} cannot become an array of {dtype or self.dtype} without a copy")
+            return lent
         array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            if copy is False:
-                raise ValueError(f"a tensor of {array.dtype} cannot become an array of {dtype} without a copy")
-            return array.astype(dtype)
-        return array.copy() if copy else array
+        return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
     def __array_wrap__(
         self, array: np.ndarray, context: Any = None, return_scalar: bool = False

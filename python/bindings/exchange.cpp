@@ -1,0 +1,141 @@
+// Memory that is shared with other libraries, by DLPack or the buffer protocol: values over memory
+// of theirs, and memory of values for them to read.
+#include <nanobind/ndarray.h>
+
+#include <atomic>
+
+#include "python/bindings/handle.h"
+#include "runtime/core/rematerializer.h"
+#include "runtime/core/tensor.h"
+
+namespace megjit::python {
+namespace {
+
+using Theirs = nb::ndarray<nb::ro>;
+
+// ---- theirs as ours
+
+// Keeps the owner of borrowed memory. A storage may go in any thread, under any lock, but the
+// owner's destructor is Python's: it runs in the main thread, when that is back in Python.
+struct Owner {
+    Theirs array;
+    Owner* next = nullptr;
+};
+std::atomic<Owner*> abandoned{nullptr};
+
+int release_abandoned(void*) {
+    for (Owner* owner = abandoned.exchange(nullptr); owner;) {
+        Owner* const next = owner->next;
+        delete owner;
+        owner = next;
+    }
+    return 0;
+}
+
+void abandon(void* memory) {
+    auto* const owner = static_cast<Owner*>(memory);
+    owner->next = abandoned.load();
+    while (!abandoned.compare_exchange_weak(owner->next, owner)) {}
+    Py_AddPendingCall(release_abandoned,
+                      nullptr);  // where too many wait, the next one releases all
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+    PyErr_SetString(PyExc_BufferError, runtime::cat("from_dlpack: this memory cannot be shared: ",
+                                                    why, "\n  fix: leave copy=False out")
+                                           .c_str());
+    throw nb::python_error();
+}
+
+struct Row {
+    DType ours;
+    nb::dlpack::dtype theirs;
+};
+constexpr nb::dlpack::dtype as_dlpack(nb::dlpack::dtype_code code, int bits) {
+    return {static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1};
+}
+using Code = nb::dlpack::dtype_code;
+constexpr Row kDTypes[] = {
+    {DType::f32, as_dlpack(Code::Float, 32)},   {DType::f16, as_dlpack(Code::Float, 16)},
+    {DType::bf16, as_dlpack(Code::Bfloat, 16)}, {DType::i32, as_dlpack(Code::Int, 32)},
+    {DType::i16, as_dlpack(Code::Int, 16)},     {DType::i8, as_dlpack(Code::Int, 8)},
+    {DType::u8, as_dlpack(Code::UInt, 8)},      {DType::u16, as_dlpack(Code::UInt, 16)},
+    {DType::b8, as_dlpack(Code::Bool, 8)},      {DType::c64, as_dlpack(Code::Complex, 64)}};
+static_assert(std::size(kDTypes) == runtime::kDTypeCount);
+
+DType dtype_of(const nb::dlpack::dtype& theirs) {
+    for (const Row& row : kDTypes)
+        if (row.theirs == theirs) return row.ours;
+    refuse(runtime::cat("tensors have no elements of ", theirs.bits, " bits of that kind"));
+}
+
+bool is_row_major(const Theirs& array) {
+    int64_t step = 1;
+    for (size_t axis = array.ndim(); axis-- > 0;) {
+        const auto extent = static_cast<int64_t>(array.shape(axis));
+        if (extent != 1 && array.stride(axis) != step) return false;
+        step *= extent;
+    }
+    return true;
+}
+
+nb::object borrow(nb::handle object) {
+    release_abandoned(nullptr);
+    Theirs array;
+    if (!nb::try_cast(object, array)) {
+        PyErr_Clear();
+        refuse("it is neither an array nor a DLPack capsule");
+    }
+    if (array.device_type() != nb::device::cpu::value) refuse("it is not the host's");
+    Type type{dtype_of(array.dtype()), {}};
+    if (array.ndim() > static_cast<size_t>(runtime::kMaxRank))
+        refuse(
+            runtime::cat("it has ", array.ndim(), " axes, a tensor at most ", runtime::kMaxRank));
+    for (size_t axis = 0; axis < array.ndim(); ++axis)
+        type.shape.push_back(static_cast<int64_t>(array.shape(axis)));
+    runtime::Device& device =
+        default_device().is_host() ? default_device() : runtime::host_device();
+    if (!type.numel()) return wrap(runtime::empty_tensor(device, type));
+    if (!is_row_major(array)) refuse("its elements are not in row-major order");
+    void* const data = const_cast<void*>(array.data());
+    if (reinterpret_cast<uintptr_t>(data) % runtime::size_of(type.dtype))
+        refuse("its elements do not lie at multiples of their size");
+    auto keep = std::shared_ptr<void>(new Owner{std::move(array)}, abandon);
+    return wrap(runtime::make_tensor(
+        type, runtime::Storage::borrow(device, data, type.bytes(), std::move(keep))));
+}
+
+// ---- ours as theirs
+
+nb::object lend(const Handle& self) {
+    const TensorRef given = self.value(), value = host_row_major(given);
+    if (value->storage() != given->storage()) {
+        PyErr_SetString(PyExc_BufferError,
+                        "Tensor.__dlpack__: the value does not lie on the host in row-major order\n"
+                        "  fix: leave copy=False out");
+        throw nb::python_error();
+    }
+    runtime::Rematerializer::instance().keep(*value);
+    const Type& type = value->type();
+    std::vector<size_t> shape(type.shape.begin(), type.shape.end());
+    nb::dlpack::dtype dtype{};
+    for (const Row& row : kDTypes)
+        if (row.ours == type.dtype) dtype = row.theirs;
+    const nb::capsule owner(new TensorRef(value),
+                            [](void* held) noexcept { delete static_cast<TensorRef*>(held); });
+    using Ours = nb::ndarray<nb::array_api, nb::ro>;
+    return nb::cast(Ours(value->data(), shape.size(), shape.data(), owner, nullptr, dtype,
+                         nb::device::cpu::value));
+}
+
+}  // namespace
+
+void bind_exchange(nb::module_& m) {
+    // A tensor over memory that somebody else owns: an object with __dlpack__ or the buffer
+    // protocol, or a DLPack capsule. BufferError where it cannot be shared.
+    m.def("borrow", &borrow, nb::arg("array").none());
+    // An object with __dlpack__ for the tensor's own memory, which it keeps; read-only.
+    m.def("lend", &lend, nb::arg("tensor"));
+}
+
+}  // namespace megjit::python
