@@ -11,6 +11,7 @@ from .tensor import Tensor as Tensor  # isort: skip
 
 tensor = Tensor
 
+from . import _older_names as _older_names
 from . import amp as amp
 from . import autodiff as autodiff
 from . import config as config
@@ -27,7 +28,6 @@ from . import random as random
 from . import utils as utils
 from ._installation import check_misc as check_misc
 from .core import torch_words as _torch_words
-from .core._imperative_rt.core2 import full_sync as _full_sync
 from .device import *  # noqa: F403
 from .logger import enable_debug_log as enable_debug_log
 from .logger import get_logger as get_logger
@@ -35,7 +35,6 @@ from .logger import set_log_file as set_log_file
 from .logger import set_log_level as set_log_level
 from .serialization import load as load
 from .serialization import save as save
-from .utils import comp_graph_tools as cgtools
 from .version import __version__ as __version__
 
 if _typing.TYPE_CHECKING:
@@ -57,3 +56,6 @@ def __getattr__(name: str) -> _typing.Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
+
+
+_older_names.install()

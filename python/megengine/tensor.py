@@ -10,11 +10,10 @@ from . import _core
 from ._core import Tensor as _Tensor
 from ._deprecation import deprecated
 from .core import ops
-from .core._trace_option import use_symbolic_shape
 from .core.no_effect import no_effect
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
-from .core.tensor.shapes import in_order_of
+from .core.tensor.shapes import in_order_of, use_symbolic_shape
 from .core.torch_words import TENSOR, explain_names
 from .device import Device, device_of, shown_name
 

@@ -19,7 +19,7 @@ BESIDE = """
     config logger functional.debug_param functional.external functional.inplace functional.quantized module.external module.qat
     module.quantized optimizer.clip_grad experimental.weight_scaler quantization.internal_fake_quant quantization.utils
     traced_module.fake_quant utils.bn_fusion utils.comp_graph_tools utils.deprecation utils.dlpack utils.fusion utils.future utils.hook
-    utils.max_recursion_limit utils.mkldnn utils.naming utils.network_filter utils.persistent_cache utils.profile_analyzer utils.profiler
+    utils.max_recursion_limit utils.mkldnn utils.naming _compat.network_filter utils.persistent_cache utils.profile_analyzer utils.profiler
     utils.tensor_sanity_check utils.tuple_function
 """.split()
 

@@ -25,18 +25,22 @@ _ABSTRACT = "raises: subclasses define it"
 
 # file:function -> (parameters, reason). A row without a reader is an error, too.
 ALLOWED = {
+    "_compat/external.py:*": ("output_shapes dump_data output_dtypes data symbol tensor_dim_mutable", _REFUSED),
+    "_compat/network_node.py:VarNode.__init__": ("var owner_opr name", "__new__ has read them"),
+    "_compat/network_node.py:OpNode.__init__": ("args kwargs", _REFUSED),
+    "_compat/network_node.py:*": ("opnode inputs outputs", _INTERFACE),
+    "_compat/operands.py:astensor1d": ("reference", "the operand says its dtype and place"),
+    "_compat/partial_trace.py:xla_trace.to_dlpack": ("take_ownership", "the receiver owns the copy in any case"),
     "autodiff/function.py:Function.*": ("args kwargs output_grads", _ABSTRACT),
     "core/_module_property.py:attribute_of.write": ("module", "a setter of a property"),
-    "core/ops/builtin.py:OpDef.run": ("inputs", _ABSTRACT),
+    "core/op_objects.py:OpDef.run": ("inputs", _ABSTRACT),
     "core/tensor/array_method.py:ArrayMethodMixin.item": ("args", "declared for the type checker"),
-    "core/tensor/utils.py:astensor1d": ("reference", "the operand says its dtype and place"),
     "data/transform/meta_transform.py:Transform.apply": ("input", _ABSTRACT),
     "data/dataloader.py:*_fetcher": ("parallel_stream batch_size place_holder", _INTERFACE),
     "distributed/functional.py:remote_recv": ("inp", "orders operations where they are recorded apart; here they run in order"),
     "distributed/helper.py:param_pack_concat": ("offsets", "follow from the tensors"),
     "distributed/helper.py:AllreduceCallback.__call__": ("param", "a callback of GradManager"),
     "distributions/distribution.py:Distribution.*": ("sample_shape value", _ABSTRACT),
-    "functional/external.py:*": ("output_shapes dump_data output_dtypes data symbol tensor_dim_mutable", _REFUSED),
     "functional/_of_ops.py:*": ("x y", "declared for the type checker"),
     "fx/interpreter.py:*": ("enable_io_processing kwargs args target", "methods for all kinds of node are called alike"),
     "fx/torch_modules.py:Unflatten": ("take", _INTERFACE),
@@ -46,8 +50,7 @@ ALLOWED = {
         "the arguments of torch's functions; tensors never change, results are sorted and stable, masks are given beside is_causal",
     ),
     "fx/tracer.py:Tracer.*": ("module_qualified_name attr", "subclasses may ask for it"),
-    "jit/manual.py:ManualSteps.*": ("args kwargs", "declared for the type checker"),
-    "jit/partial.py:xla_trace.to_dlpack": ("take_ownership", "the receiver owns the copy in any case"),
+    "jit/steps.py:ManualSteps.*": ("args kwargs", "declared for the type checker"),
     "module/module.py:Module.forward": ("args kwargs inputs", _ABSTRACT),
     "module/qat/_folding.py:FoldedQAT.fold_weight_bias": ("bn_mean bn_var", _ABSTRACT),
     "module/quantized/module.py:QuantizedModule.from_qat_module": ("qat_module", _ABSTRACT),
@@ -66,9 +69,6 @@ ALLOWED = {
     "traced_module/*.py:*": ("args kwargs tensor result data name module value leaf", _INTERFACE),
     "utils/mkldnn.py:*.__init__": ("dtype", "float32 is the only one that a layout is for"),
     "utils/module_stats.py:*": ("module inputs outputs", _INTERFACE),
-    "utils/network_node.py:VarNode.__init__": ("var owner_opr name", "__new__ has read them"),
-    "utils/network_node.py:OpNode.__init__": ("args kwargs", _REFUSED),
-    "utils/network_node.py:*": ("opnode inputs outputs", _INTERFACE),
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 
+from .. import _older_names
 from . import admitted
 
 
@@ -233,7 +234,7 @@ def _our_modules() -> frozenset[str]:
 
     root = Path(__file__).parents[1]
     paths = (path.relative_to(root.parent).with_suffix("") for path in root.rglob("*.py"))
-    return frozenset(".".join(path.parts).removesuffix(".__init__") for path in paths)
+    return frozenset([*(".".join(path.parts).removesuffix(".__init__") for path in paths), *_older_names.paths()])
 
 
 def _our_class(module: str, name: str) -> Any:

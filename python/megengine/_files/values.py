@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from .._graph import FrozenDict, FrozenList, Value
-from ..core.ops.builtin import OpDef
+from ..core.op_objects import OpDef
 from ..core.tensor.dtype import (
     QuantDtypeMeta,
     _builtin_quant_dtypes,

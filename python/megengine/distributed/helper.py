@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._deprecation import deprecated
-from ..utils.future import Future
 from . import _nccl
 from .functional import all_reduce_sum, broadcast
 from .group import WORLD, Group, _check_backend, _sd, group_barrier, override_backend
@@ -116,31 +115,6 @@ def pack_allreduce_split(
     if reduce_method == "mean":
         total = total / group.size
     return param_pack_split(total, offsets, shapes)
-
-
-class TensorFuture(Future):
-    """A tensor that is still being computed; anything but ``get()`` raises RuntimeError."""
-
-    def device(self) -> Any:
-        """Raises RuntimeError: take the tensor with ``get()`` first."""
-        raise self._too_early("device")
-
-    def numpy(self) -> Any:
-        """Raises RuntimeError: take the tensor with ``get()`` first."""
-        raise self._too_early("numpy")
-
-    def shape(self) -> Any:
-        """Raises RuntimeError: take the tensor with ``get()`` first."""
-        raise self._too_early("shape")
-
-    def dtype(self) -> Any:
-        """Raises RuntimeError: take the tensor with ``get()`` first."""
-        raise self._too_early("dtype")
-
-    def _too_early(self, name: str) -> RuntimeError:
-        return RuntimeError(
-            f"cannot read {name} of a gradient that is still being reduced; call get() first"
-        )
 
 
 def synchronized(func: Callable[..., Any]) -> Callable[..., Any]:

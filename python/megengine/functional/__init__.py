@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core import torch_words as _torch_words
 from . import debug_param as debug_param
-from . import distributed as distributed
-from . import external as external
-from . import inplace as inplace
 from . import loss as loss
 from . import metric as metric
 from . import nn as nn
-from . import tensor_cache as tensor_cache
-from . import utils as utils
 from . import vision as vision
 from ._control_flow import cond as cond
 from ._control_flow import scan as scan

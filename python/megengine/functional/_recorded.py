@@ -4,20 +4,9 @@ import sys
 from collections.abc import Iterator
 from types import FunctionType
 
-from . import (
-    debug_param,
-    distributed,
-    external,
-    inplace,
-    loss,
-    metric,
-    nn,
-    tensor_cache,
-    utils,
-    vision,
-)
+from . import debug_param, loss, metric, nn, vision
 
-MODULES = (debug_param, distributed, external, inplace, loss, metric, nn, tensor_cache, utils, vision)
+MODULES = (debug_param, loss, metric, nn, vision)
 
 
 def recorded_functions() -> Iterator[FunctionType]:

@@ -7,7 +7,6 @@ precision.
 from .._core import Tensor as _Tensor
 from ..core import ops
 from ..core.tensor.amp import to_high as _to_high
-from ..core.tensor.elemwise_modes import elwise as _elwise  # noqa: F401 (name that older programs import)
 from ..tensor import Tensor
 from ._of_ops import Operand
 from ._of_ops import binary as _binary

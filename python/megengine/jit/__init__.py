@@ -1,9 +1,13 @@
 """Static graphs: ``trace`` records a function once and runs it as a planned program afterwards."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from .configs import DTRConfig, GraphOptimizationConfig, SublinearMemoryConfig
 from .marks import keep, offload, recompute
-from .partial import partial_trace, xla_trace
 from .tracing import TraceError, exclude_from_trace, trace
+
+if _TYPE_CHECKING:
+    from .._compat.partial_trace import partial_trace, xla_trace
 
 __all__ = [
     "DTRConfig",

@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from .. import _core
 from .._disk import written_whole
 from ..core.no_effect import no_effect
+from ..core.scopes import recording
 from ..tensor import Tensor
-from ..utils.naming import recording as naming
 from .cases import make_cases
 
 
@@ -216,7 +216,7 @@ class Dumping:
 
     def _body_for_dump(self, *args: Any, **kwargs: Any) -> Any:
         """The body, run so that modules, parameters, inputs and results are noted with their names."""
-        outside = naming.set(True)
+        outside = recording.set(True)
         try:
             for name, value in self._outside_tensors():
                 _core.set_name(value, value.name or name)
@@ -230,7 +230,7 @@ class Dumping:
                 ]
             return value
         finally:
-            naming.reset(outside)
+            recording.reset(outside)
 
     def _outside_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Tensors that the function refers to by global names and closure cells."""

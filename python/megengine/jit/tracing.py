@@ -28,7 +28,6 @@ from .configs import (
     trace_options,
 )
 from .dump import Dumping
-from .manual import ManualSteps
 from .report import (
     GeneratedKernel,
     Kernels,
@@ -38,6 +37,7 @@ from .report import (
     merge_profiles,
     timeline_of,
 )
+from .steps import ManualSteps
 
 if TYPE_CHECKING:
     from .guards import Guards

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from .._deprecation import deprecated
+from ..core import scopes
 from ..core.torch_words import MODULE, missing_name
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
-from ..utils.naming import AutoNaming
-from ..utils.naming import recording as _naming
 from . import _state
 from ._structure import (
     _CONTAINERS,
@@ -113,9 +112,9 @@ class Module(Holder):
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         """Run the forward pre-hooks, ``forward`` and the forward hooks."""
-        named = _naming.get()
+        named = scopes.recording.get()
         if self._forward_pre_hooks or self._forward_hooks or named:
-            with AutoNaming.scope_of(self) if named else nullcontext():
+            with scopes.of_module(self) if named else nullcontext():
                 return self._call_with_hooks(inputs, kwargs)
         return self.forward(*inputs, **kwargs)
 

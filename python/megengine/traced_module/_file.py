@@ -19,7 +19,7 @@ from .._files.values import (
     record,
     write_dtype,
 )
-from ..core.ops.builtin import OpDef
+from ..core.op_objects import OpDef
 from ..module import Module
 from ..quantization.utils import QParams
 from ..tensor import Tensor

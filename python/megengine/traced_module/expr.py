@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import functional as F
 from .._graph.redirect import original_of
-from ..core.ops import builtin
+from ..core import op_objects
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
@@ -238,16 +238,16 @@ def _home_of(func: Callable[..., Any]) -> str:
 class Apply(Expr):
     """A raw operator applied: ``apply(opdef, *inputs)``, whose results are a list."""
 
-    opdef: builtin.OpDef = None  # type: ignore[assignment]  # set for each object
+    opdef: op_objects.OpDef = None  # type: ignore[assignment]  # set for each object
     _own = (*Expr._own, "opdef")
 
-    def __init__(self, opdef: builtin.OpDef) -> None:
+    def __init__(self, opdef: op_objects.OpDef) -> None:
         super().__init__()
         self.opdef = opdef
         self.name = type(opdef).__name__.lower()
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        return builtin.apply(self.opdef, *args)
+        return op_objects.apply(self.opdef, *args)
 
     def _called(self, spec: str) -> str:
         return f"{self.opdef}({self._arguments(spec)})"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from .._graph.redirect import Interception
-from ..core.ops import builtin
+from ..core import op_objects
 from ..functional._recorded import recorded_functions
 from ..module import Module
 from ..module.qat import QATModule
@@ -68,7 +68,7 @@ def _functions() -> Iterator[types.FunctionType]:
     yield from recorded_functions()
     for name in _RANDOM_METHODS:
         yield getattr(RNG, name)
-    yield cast(types.FunctionType, builtin.apply)
+    yield cast(types.FunctionType, op_objects.apply)
     yield cast(types.FunctionType, QATModule._apply_fakequant_with_observer)
 
 

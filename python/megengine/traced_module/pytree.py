@@ -11,7 +11,7 @@ import numpy as np
 
 from .._files import admitted
 from .._graph import Value
-from ..core.ops.builtin import OpDef
+from ..core.op_objects import OpDef
 from ..core.tensor.dtype import QuantDtypeMeta
 from ..device import Device
 from ..module import Module

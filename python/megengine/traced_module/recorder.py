@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import random
 from .._graph import Value, map_leaves, users_line
-from ..core.ops import builtin
+from ..core import op_objects
 from ..module import Module
 from ..random import RNG
 from ..tensor import Tensor
@@ -46,7 +46,7 @@ def named_function(
 
 def function_expr(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Expr, tuple[Any, ...]]:
     """The expr of a call, and the arguments that it takes."""
-    if func is builtin.apply:
+    if func is op_objects.apply:
         return Apply(args[0]), args[1:]
     func, args = named_function(func, args)
     return CallFunction(func), args

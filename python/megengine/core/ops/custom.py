@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._core import load_library_ops
-from .builtin import OpDef
+from ..op_objects import OpDef
 
 
 class CustomOp(OpDef):

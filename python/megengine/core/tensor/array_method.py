@@ -11,7 +11,6 @@ from ..._core import Tensor as _Tensor
 from ..._core import note_batch_read
 from .. import ops
 from . import products, shapes
-from .elemwise_modes import elwise as _elwise  # noqa: F401 (name that older programs import)
 from .indexing import getitem, setitem
 
 if TYPE_CHECKING:

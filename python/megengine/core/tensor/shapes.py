@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from ..._core import OperandError, set_follows_batch
+from ..._core import OperandError, set_follows_batch, symbolic_shape_active
 from ..._core import Tensor as _Tensor
 from .. import ops
 
@@ -271,3 +271,26 @@ def reduce(
     if ndim == 0 and as_ints(axis, f"{name}: axis") in ((0,), (-1,)):
         x, ndim = ops.reshape(x, shape=(1,)), 1
     return op(x, axes=normalize_axes(axis, ndim, name), keepdims=bool(keepdims))
+
+
+_always = False
+
+
+def use_symbolic_shape() -> bool:
+    """Whether ``x.shape`` is a Tensor here: in a trace with symbolic_shape, or after ``set_symbolic_shape(True)``."""
+    return _always or symbolic_shape_active()
+
+
+def set_symbolic_shape(option: bool) -> bool:
+    """True: ``x.shape`` is a Tensor outside of traces, too. Returns the setting before.
+
+    >>> from megengine import functional as F
+    >>> before = set_symbolic_shape(True)
+    >>> F.ones((2, 3)).shape.numpy().tolist()
+    [2, 3]
+    >>> set_symbolic_shape(before)
+    True
+    """
+    global _always
+    before, _always = _always, bool(option)
+    return before

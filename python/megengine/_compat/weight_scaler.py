@@ -6,14 +6,12 @@ channel and the statistics with them; weights of similar size quantise better.
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..module import BatchNorm2d, Conv2d, Module
 from ..tensor import Parameter, Tensor
-
-if TYPE_CHECKING:
-    from ..module import BatchNorm2d, Conv2d, Module
 
 
 def get_norm_mod_value(weight: Tensor, norm_value: float) -> Tensor:
@@ -24,7 +22,7 @@ def get_norm_mod_value(weight: Tensor, norm_value: float) -> Tensor:
     return Tensor(factors.astype(np.float32).reshape((-1,) + (1,) * (array.ndim - 1)))
 
 
-def _scale_pair(conv: "Conv2d", bn: "BatchNorm2d", norm_value: float) -> None:
+def _scale_pair(conv: Conv2d, bn: BatchNorm2d, norm_value: float) -> None:
     """Scales ``conv`` and the statistics of the ``bn`` behind it; together they compute what they
     did.
     """
@@ -48,10 +46,10 @@ def _scale_pair(conv: "Conv2d", bn: "BatchNorm2d", norm_value: float) -> None:
 
 
 def get_scaled_model(
-    model: "Module",
-    scale_submodel: Callable[[str, "Module", float], float | None],
+    model: Module,
+    scale_submodel: Callable[[str, Module, float], float | None],
     input_shape: Sequence[int] | None = None,
-) -> "Module":
+) -> Module:
     """A copy of ``model`` whose convolutions in front of batch normalizations have weights of norm
     1.
 
@@ -59,17 +57,15 @@ def get_scaled_model(
     for a convolution (None leaves it). Pairs are siblings in order of definition. ``input_shape``
     checks the result on random data: RuntimeError when it computes something else.
     """
-    from .. import module as M
-
     scaled = deepcopy(model)
     scaled.eval()
     previous = None
     for name, child in scaled.named_modules():
-        if isinstance(child, M.BatchNorm2d) and previous is not None:
+        if isinstance(child, BatchNorm2d) and previous is not None:
             wanted = scale_submodel(previous[0], previous[1], 1.0)
             if wanted is not None:
                 _scale_pair(previous[1], child, float(wanted))
-        previous = (name, child) if isinstance(child, M.Conv2d) else None
+        previous = (name, child) if isinstance(child, Conv2d) else None
     if input_shape is not None:
         x = Tensor(np.random.default_rng(0).normal(size=input_shape).astype(np.float32))
         before = deepcopy(model)

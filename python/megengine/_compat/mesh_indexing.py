@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..._core import apply_const
-from .. import ops
+from .._core import apply_const
+from ..core import ops
 
 if TYPE_CHECKING:
-    from ...tensor import Tensor
+    from ..tensor import Tensor
 
 
 def _grid(x: Tensor, indices: tuple[Tensor, ...], batched: bool) -> list[Tensor]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from .._core import default_random_state
+from ..jit.tracing import trace
+from ..module import Module
 from ..tensor import Tensor
 from ..utils.dlpack import to_dlpack
 from ..utils.module_utils import tensors_in
-from .tracing import trace
 
 
 def partial_trace(
@@ -93,8 +94,6 @@ class xla_trace(trace):
         """Returns the parameters of the modules that the function refers to, by dotted path, as
         arrays.
         """
-        from ..module import Module  # imported after this package
-
         code = self.__wrapped__.__code__
         names = dict(self.__wrapped__.__globals__)
         names.update(

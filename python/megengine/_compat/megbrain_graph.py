@@ -20,12 +20,13 @@ from typing import IO, Any, Self
 
 import numpy as np
 
-from ..._core import GraphEditor
-from ...jit.dump import DumpInfo as CompGraphDumpResult
-from ...tensor import Tensor
-from ...utils.network import Network, _networks
-from ...utils.network_node import OpNode, VarNode
+from .._core import GraphEditor
+from ..jit.dump import DumpInfo as CompGraphDumpResult
+from ..tensor import Tensor
+from .network import Network, _networks
+from .network_node import OpNode, VarNode
 
+__name__ = "megengine.core.tensor.megbrain_graph"  # what its classes are called
 __all__ = [
     "AttrOutputNode", "CompGraphDumpResult", "CompGraphLoadResult", "Graph", "InputNode", "OpNode", "OutputNode", "TensorAttr",
     "ValueOutputNode", "VarNode", "dump_graph", "input_callback", "load_graph", "optimize_for_inference", "output_callback",

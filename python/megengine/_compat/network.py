@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from .. import _core
 from ..core.no_effect import no_effect
 from ..core.wrong_key import WrongKey
+from ..jit.dump import DumpInfo, checked_keeping, checked_options, metadata_bytes, save_model
 from ..tensor import Tensor
 from . import network_node
 from .comp_graph_tools import GraphInference, load_model, metadata_of
@@ -41,13 +42,14 @@ from .network_filter import (
 from .network_node import Host2DeviceCopy, OpNode, VarNode, class_of
 
 if TYPE_CHECKING:
-    from ..core.tensor.megbrain_graph import Graph
-    from ..jit.dump import DumpInfo
+    from .megbrain_graph import Graph
 
 __all__ = [
     "Network", "NodeFilter", "NodeFilterCheckType", "NodeFilterHasInput", "NodeFilterName", "NodeFilterNotType",
     "NodeFilterType", "as_oprnode", "as_varnode", "set_symbolic_shape",
 ]  # fmt: skip
+
+__name__ = "megengine.utils.network"  # what its classes are called
 
 _networks: weakref.WeakValueDictionary[int, Network] = weakref.WeakValueDictionary()
 _core._set_variables(lambda graph, number: _networks[graph]._var(number))
@@ -58,7 +60,7 @@ class _Editor(_core.GraphEditor):
 
     def compile(self, *outputs: Any) -> Graph:
         """Makes these variables runnable by hand, as ``core.tensor.megbrain_graph.Graph.compile`` does."""
-        from ..core.tensor.megbrain_graph import Graph
+        from .megbrain_graph import Graph  # which needs networks
 
         return Graph.of(self).compile(*outputs)
 
@@ -195,8 +197,6 @@ class Network:
         Inputs are called as their operators where these were renamed, else as their variables, as outputs are: arg_names and
         output_names are ignored.
         """
-        from ..jit.dump import checked_keeping, checked_options, metadata_bytes, save_model
-
         for name in ("arg_names", "output_names"):
             if kwargs.pop(name, None) is not None:
                 warnings.warn(
@@ -375,8 +375,6 @@ class Network:
         Put them in place with ``replace_vars``. kwargs: the ``enable_*`` options of dump, which
         warn that they have no effect here.
         """
-        from ..jit.dump import checked_options
-
         checked_options(kwargs)
         numbers = self.graph.optimized([self._id_of(var) for var in dest_vars])
         return [self._var(number) for number in numbers]

@@ -32,3 +32,28 @@ class Future:
         if self.ack is not None:
             self.ack.set()
         return self._value
+
+
+class TensorFuture(Future):
+    """A tensor that is still being computed; anything but ``get()`` raises RuntimeError."""
+
+    def device(self) -> Any:
+        """Raises RuntimeError: take the tensor with ``get()`` first."""
+        raise self._too_early("device")
+
+    def numpy(self) -> Any:
+        """Raises RuntimeError: take the tensor with ``get()`` first."""
+        raise self._too_early("numpy")
+
+    def shape(self) -> Any:
+        """Raises RuntimeError: take the tensor with ``get()`` first."""
+        raise self._too_early("shape")
+
+    def dtype(self) -> Any:
+        """Raises RuntimeError: take the tensor with ``get()`` first."""
+        raise self._too_early("dtype")
+
+    def _too_early(self, name: str) -> RuntimeError:
+        return RuntimeError(
+            f"cannot read {name} of a gradient that is still being reduced; call get() first"
+        )

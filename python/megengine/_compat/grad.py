@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ... import _core
-from ...autodiff.function import Function
-from ...tensor import Tensor
+from .. import _core
+from ..autodiff.function import Function
+from ..tensor import Tensor
 
 __all__ = ["Function", "Grad"]
 

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
-from .. import _core
-
-recording: ContextVar[bool] = ContextVar("naming", default=False)  # a call is recorded for dump: modules enter their scopes
-
-
-_scopes: ContextVar[list[str] | None] = ContextVar("scopes", default=None)
+from ..core import scopes
 
 
 class _Scopes(type):
     @property
     def scopes(cls) -> list[str]:
         """The scopes that this thread, or context, is in; outermost first."""
-        if (found := _scopes.get()) is None:
-            _scopes.set(found := [])
-        return found
+        return scopes.current()
 
 
 class AutoNaming(metaclass=_Scopes):
@@ -32,26 +22,9 @@ class AutoNaming(metaclass=_Scopes):
     handle2names: dict[int, str] = {}
     __cls_attributes__ = {"scopes", "c_ops", "name2ops", "handle2names"}
 
-    @classmethod
-    @contextlib.contextmanager
-    def scope_of(cls, module: Any) -> Iterator[None]:
-        """The scope of one module call: its own name, or the attribute path that its parent holds it by.
-
-        The top module counts only if it was named. Operations issued inside and the module's tensors
-        get the scope's path before their names.
-        """
-        cls.push_scope(module.name or module._short_name)
-        try:
-            path = cls.get_scope()
-            _core.set_scope(path)
-            for name, value in vars(module).items():
-                if isinstance(value, _core.Tensor):
-                    name = value.name or name  # type: ignore[attr-defined]  # a megengine.Tensor
-                    _core.set_name(value, f"{path}.{name}" if path else name)
-            yield
-        finally:
-            cls.pop_scope()
-            _core.set_scope(cls.get_scope())
+    push_scope = staticmethod(scopes.push)
+    pop_scope = staticmethod(scopes.pop)
+    get_scope = staticmethod(scopes.path)
 
     @classmethod
     def clear(cls) -> None:
@@ -60,27 +33,10 @@ class AutoNaming(metaclass=_Scopes):
             getattr(cls, name).clear()
 
     @classmethod
-    def push_scope(cls, scope: str | None) -> None:
-        """Enter a scope; an empty one is allowed and leaves names as they are."""
-        _scopes.set([*cls.scopes, scope or ""])
-
-    @classmethod
-    def pop_scope(cls) -> None:
-        """Leave the innermost scope. Raises RuntimeError when there is none."""
-        if not cls.scopes:
-            raise RuntimeError("pop_scope without a push_scope before it")
-        _scopes.set(cls.scopes[:-1])
-
-    @classmethod
-    def get_scope(cls) -> str:
-        """The scopes joined by dots; "" outside of all."""
-        return ".".join(scope for scope in cls.scopes if scope)
-
-    @classmethod
     def gen_name(cls, x: Any) -> str:
         """Name of ``x`` (an object with a ``name``, or a string) inside the present scope."""
         name = x if isinstance(x, str) else getattr(x, "name", None) or type(x).__name__
-        scope = cls.get_scope()
+        scope = scopes.path()
         return f"{scope}.{name}" if scope else name
 
     @classmethod

@@ -3,50 +3,25 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .. import ops
-from ..no_effect import no_effect
-from ..tensor import shapes
-from ..tensor.dtype import dtype_name
-from ..tensor.elemwise_modes import function_of, mode_of
+import numpy as np
 
-if TYPE_CHECKING:
-    from ...tensor import Tensor
+from .._core import apply_const
+from ..core import ops
+from ..core.no_effect import no_effect
+from ..core.op_objects import OpDef, apply
+from ..core.tensor import shapes
+from ..core.tensor.dtype import dtype_name
+from ..core.tensor.elemwise_modes import function_of, mode_of
+from ..functional import pad
+from ..tensor import Tensor
 
+__name__ = "megengine.core.ops.builtin"  # what files call its classes
 __all__ = [
     "AddAxis", "BatchedMatrixMul", "Broadcast", "Composed", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
     "FakeQuant", "IndexingMultiAxisVec", "InplaceAdd", "Linspace", "MatrixMul", "OpDef", "Padding", "Reduce", "Registered", "RemoveAxis", "Reshape", "Subtensor", "TypeCvt", "apply",
 ]  # fmt: skip
-
-
-class OpDef:
-    """An op with its parameters; ``run(*tensors)`` applies it."""
-
-    def __init__(self, **params: Any) -> None:
-        self.__dict__.update(params)
-
-    def run(self, *inputs: Any) -> Any:
-        """The op's result for ``inputs``."""
-        raise TypeError(f"{type(self).__name__} is abstract; use one of {', '.join(__all__)}")
-
-    def __call__(self, *inputs: Any) -> Any:
-        return self.run(*inputs)
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.__dict__ == other.__dict__
-
-    def __hash__(self) -> int:
-        return hash((type(self), repr(sorted(self.__dict__.items()))))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
-
-
-def apply(op: OpDef, *inputs: Any) -> list[Any]:
-    """Outputs of ``op`` as a list."""
-    out = op.run(*inputs)
-    return list(out) if isinstance(out, (tuple, list)) else [out]
 
 
 class Registered(OpDef):
@@ -91,7 +66,7 @@ class Elemwise(OpDef):
         super().__init__(mode=mode_of(mode))
         function_of(mode)
 
-    def run(self, *inputs: Any) -> "Tensor":
+    def run(self, *inputs: Any) -> Tensor:
         return function_of(self.mode)(*inputs)
 
 
@@ -127,7 +102,7 @@ class Reduce(OpDef):
         if self.mode not in self._OPS and self.mode != "sum_sqr":
             raise ValueError(f"Reduce: no mode {mode!r}; there are sum_sqr, {', '.join(self._OPS)}")
 
-    def run(self, x: "Tensor") -> "Tensor":
+    def run(self, x: Tensor) -> Tensor:
         if self.mode == "sum_sqr":
             x, mode = ops.square(x), "sum"
         else:
@@ -146,7 +121,7 @@ class RemoveAxis(OpDef):
     def __init__(self, axis: shapes.IntsLike = ()) -> None:
         super().__init__(axis=list(shapes.as_ints(axis, "RemoveAxis")))
 
-    def run(self, x: "Tensor") -> "Tensor":
+    def run(self, x: Tensor) -> Tensor:
         """Axes are removed one after the other, each counted in what is left."""
         shape = list(x._tuple_shape)
         for axis in self.axis:
@@ -161,7 +136,7 @@ class AddAxis(OpDef):
     def __init__(self, axis: shapes.IntsLike = ()) -> None:
         super().__init__(axis=list(shapes.as_ints(axis, "AddAxis")))
 
-    def run(self, x: "Tensor") -> "Tensor":
+    def run(self, x: Tensor) -> Tensor:
         shape = list(x._tuple_shape)
         for axis in self.axis:
             shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 1)
@@ -174,7 +149,7 @@ class Dimshuffle(OpDef):
     def __init__(self, pattern: Sequence[int | str] = ()) -> None:
         super().__init__(pattern=["x" if p in (-1, "x") else p for p in pattern])
 
-    def run(self, x: "Tensor") -> "Tensor":
+    def run(self, x: Tensor) -> Tensor:
         return shapes.transpose(x, tuple(self.pattern))
 
 
@@ -184,11 +159,7 @@ class GetVarShape(OpDef):
     def __init__(self, axis: int = 2**31 - 1) -> None:
         super().__init__(axis=axis)
 
-    def run(self, x: "Tensor") -> "Tensor":
-        import numpy as np
-
-        from ..._core import apply_const
-
+    def run(self, x: Tensor) -> Tensor:
         shape = x._tuple_shape
         return apply_const(
             np.array(shape if self.axis == 2**31 - 1 else (shape[self.axis],), np.int32)
@@ -202,7 +173,7 @@ class TypeCvt(OpDef):
         super().__init__(dtype=dtype_name(dtype))
         no_effect("TypeCvt", "the operand knows its dtype", idtype=idtype)
 
-    def run(self, x: "Tensor") -> "Tensor":
+    def run(self, x: Tensor) -> Tensor:
         return ops.cast(x, dtype=self.dtype)
 
 
@@ -214,7 +185,7 @@ class Concat(OpDef):
     def __init__(self, axis: int = 0, comp_node: Any = None) -> None:
         super().__init__(axis=axis, comp_node=comp_node)
 
-    def run(self, *inputs: "Tensor") -> "Tensor":
+    def run(self, *inputs: Tensor) -> Tensor:
         y = ops.concat(*inputs, axis=shapes.normalize_axis(self.axis, inputs[0].ndim, "Concat"))
         return y if self.comp_node is None else y.to(self.comp_node)
 
@@ -226,7 +197,7 @@ class Reshape(OpDef):
         super().__init__(shape=shapes.as_ints(shape))
         no_effect("Reshape", "write -1 in the shape", axis=axis != 2**31 - 1)
 
-    def run(self, x: "Tensor", shape: Any = None) -> "Tensor":
+    def run(self, x: Tensor, shape: Any = None) -> Tensor:
         return shapes.reshape(x, self.shape if shape is None else shape)
 
 
@@ -236,7 +207,7 @@ class Broadcast(OpDef):
     def __init__(self, shape: shapes.IntsLike = ()) -> None:
         super().__init__(shape=shapes.as_ints(shape))
 
-    def run(self, x: "Tensor", shape: Any = None) -> "Tensor":
+    def run(self, x: Tensor, shape: Any = None) -> Tensor:
         return shapes.broadcast_to(x, self.shape if shape is None else shape)
 
 
@@ -247,7 +218,7 @@ class MatrixMul(OpDef):
     def __init__(self, transposeA: bool = False, transposeB: bool = False, **_: Any) -> None:
         super().__init__(transposeA=bool(transposeA), transposeB=bool(transposeB))
 
-    def run(self, a: "Tensor", b: "Tensor") -> "Tensor":
+    def run(self, a: Tensor, b: Tensor) -> Tensor:
         return ops.matmul(a, b, transpose_a=self.transposeA, transpose_b=self.transposeB)
 
 
@@ -258,7 +229,7 @@ class BatchedMatrixMul(MatrixMul):
 class InplaceAdd(OpDef):
     """alpha * dest + beta * delta, as a new value."""
 
-    def run(self, dest: Any, delta: Any, alpha: Any, beta: Any) -> "Tensor":
+    def run(self, dest: Any, delta: Any, alpha: Any, beta: Any) -> Tensor:
         return ops.add(ops.mul(dest, alpha), ops.mul(delta, beta))
 
 
@@ -271,7 +242,7 @@ class FakeQuant(OpDef):
     def __init__(self, qmin: int = -128, qmax: int = 127) -> None:
         super().__init__(qmin=int(qmin), qmax=int(qmax))
 
-    def run(self, x: Any, scale: Any, zero_point: Any) -> "Tensor":
+    def run(self, x: Any, scale: Any, zero_point: Any) -> Tensor:
         return ops.fake_quant(x, scale, zero_point, 0.0, qmin=self.qmin, qmax=self.qmax)
 
 
@@ -290,9 +261,7 @@ class Padding(OpDef):
             raise TypeError(f"Padding: unknown {', '.join(sorted(unknown))}; there are front_offset_dim0 to back_offset_dim6")
         super().__init__(padding_val=float(padding_val), padding_mode=str(padding_mode), **{**sides, **offsets})
 
-    def run(self, x: "Tensor") -> "Tensor":
-        from ...functional import pad
-
+    def run(self, x: Tensor) -> Tensor:
         told = vars(self)
         widths = [(told[f"front_offset_dim{axis}"], told[f"back_offset_dim{axis}"]) for axis in range(x.ndim)]
         return pad(x, widths, self.padding_mode, self.padding_val)
@@ -306,11 +275,7 @@ class Linspace(OpDef):
     def __init__(self, comp_node: Any = None) -> None:
         super().__init__(comp_node=comp_node)
 
-    def run(self, start: Any, stop: Any, num: Any) -> "Tensor":
-        import numpy as np
-
-        from ..._core import apply_const
-
+    def run(self, start: Any, stop: Any, num: Any) -> Tensor:
         y = apply_const(np.linspace(float(start), float(stop), int(num), dtype=np.float32))
         return y if self.comp_node is None else y.to(self.comp_node)
 
@@ -327,7 +292,7 @@ class Subtensor(OpDef):
 
     _one = staticmethod(int)  # what an index becomes
 
-    def run(self, x: "Tensor", *values: Any) -> "Tensor":
+    def run(self, x: Tensor, *values: Any) -> Tensor:
         given = iter(values)
         index: list[Any] = [slice(None)] * x.ndim
         for axis, *bounds, has_index in self.items:

@@ -14,12 +14,14 @@ from .. import _core, serialization
 from .._progress import while_waiting
 from ..core.no_effect import no_effect
 from ..core.wrong_key import WrongKey
+from ..jit.dump import checked_options
 from ..tensor import Tensor
 from .network_node import OpNode, VarNode, as_list
 
 if TYPE_CHECKING:
     from .network import Network
 
+__name__ = "megengine.utils.comp_graph_tools"  # what its classes are called
 __all__ = [
     "GraphInference", "find_vars_by_name", "get_dep_vars", "get_opr_type", "get_oprs_seq", "get_owner_opr_inputs",
     "get_owner_opr_type", "graph_traversal", "replace_oprs", "replace_vars",
@@ -80,8 +82,6 @@ class GraphInference:
     ) -> None:
         no_effect("GraphInference", "use trace(profiling=True)", profiling=profiling)
         if kwargs:
-            from ..jit.dump import checked_options  # jit is imported after this package
-
             checked_options(kwargs)
         self._compile(load_model(file), outputs, optimize_for_inference)
 

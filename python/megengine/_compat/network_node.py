@@ -6,7 +6,6 @@ They are views: the graph lies in the extension, and each look at an attribute r
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,13 +15,12 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from .. import functional as F
-from ..core.ops import builtin
-from ..core.ops.builtin import Registered
-from ..core.tensor import mesh_indexing
 from ..core.wrong_key import WrongKey
 from ..functional import quantized, vision
-from ..functional.utils import _assert_equal as assert_equal
 from ..tensor import Tensor
+from . import builtin, mesh_indexing
+from .builtin import Registered
+from .functions import _assert_equal as assert_equal
 
 if TYPE_CHECKING:
     from .network import Network
@@ -31,6 +29,8 @@ __all__ = [
     "ConstOpBase", "Host2DeviceCopy", "ImmutableTensor", "NetworkNode", "OpNode", "SharedDeviceTensor",
     "VarNode", "str_to_mge_class",
 ]  # fmt: skip
+
+__name__ = "megengine.utils.network_node"  # what its classes are called
 
 shapes_are_variables = False  # see network.set_symbolic_shape
 
@@ -355,7 +355,7 @@ class IndexingBase(OpNode):
 def _operator(name: str, type_name: str, base: type[OpNode] = OpNode, opdef: Any = Registered) -> type[OpNode]:
     made = type(name, (base,), {"type": type_name, "__module__": __name__, "opdef": opdef})
     made.__doc__ = f"The operator ``{type_name}``."
-    setattr(sys.modules[__name__], name, made)
+    globals()[name] = made
     return made
 
 
@@ -463,7 +463,7 @@ def receptive_field(
 
 def str_to_mge_class(classname: str) -> type:
     """The class of this module with that name. ValueError when there is none."""
-    found = getattr(sys.modules[__name__], classname, None)
+    found = globals().get(classname)
     if not (isinstance(found, type) and issubclass(found, NetworkNode)):
         raise ValueError(f"network_node: no class {classname!r}")
     return found

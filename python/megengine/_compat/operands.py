@@ -3,65 +3,42 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..._core import Tensor as _Tensor
-from ..._core import apply_const
-from ..._core import convert_inputs as _convert_inputs
-from .. import ops
-from ..no_effect import no_effect
-from ..ops.builtin import Composed, OpDef
-from .dtype import dtype_name
-from .elemwise_modes import function_of
-from .shapes import as_ints as make_shape_tuple
-
-if TYPE_CHECKING:
-    from ...tensor import Tensor
+from .._core import apply_const, custom_apply
+from .._core import convert_inputs as _convert_inputs
+from ..core import ops
+from ..core.no_effect import no_effect
+from ..core.op_objects import OpDef
+from ..core.tensor.dtype import dtype_name
+from ..core.tensor.elemwise_modes import function_of
+from ..core.tensor.shapes import as_ints as make_shape_tuple
+from ..tensor import Tensor
+from .builtin import Composed
 
 __all__ = [
-    "astensor1d", "cast_tensors", "convert_inputs", "convert_single_value", "dtype_promotion", "get_convert_inputs", "get_device",
-    "isscalar", "make_shape_tuple", "result_type", "set_convert_inputs", "subgraph", "subgraph_fn",
+    "astensor1d", "convert_inputs", "convert_single_value", "dtype_promotion", "get_device", "make_shape_tuple", "result_type", "subgraph",
+    "subgraph_fn",
 ]  # fmt: skip
 
-_converting = True
 
-
-def get_convert_inputs() -> bool:
-    """Whether operands of different dtypes are promoted."""
-    return _converting
-
-
-def set_convert_inputs(flag: bool) -> bool:
-    """Sets promotion of operands; returns the setting before."""
-    global _converting
-    before, _converting = _converting, bool(flag)
-    return before
-
-
-def convert_single_value(v: Any, *, dtype: Any = None, device: Any = None) -> "Tensor":
+def convert_single_value(v: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """``v`` as a tensor of ``dtype`` on ``device``."""
-    if not isinstance(v, _Tensor):
+    if not isinstance(v, Tensor):
         v = apply_const(np.asarray(v))
     if dtype is not None and v.dtype != np.dtype(dtype_name(dtype)):
         v = ops.cast(v, dtype=dtype_name(dtype))
     return v if device is None else v.to(device)
 
 
-def convert_inputs(*args: Any, device: Any = None) -> tuple["Tensor | None", ...]:
+def convert_inputs(*args: Any, device: Any = None) -> tuple[Tensor | None, ...]:
     """All operands as tensors of their common dtype; None stays None."""
     given = [a for a in args if a is not None]
-    converted = iter(_convert_inputs(*given) if _converting else map(convert_single_value, given))
+    converted = iter(_convert_inputs(*given))
     out = tuple(None if a is None else next(converted) for a in args)
     return out if device is None else tuple(a if a is None else a.to(device) for a in out)
-
-
-def cast_tensors(*args: Any, promote: bool = False) -> tuple[Any, ...]:
-    """Tensors cast to amp's high (``promote``) or low precision."""
-    from .amp import to_high, to_low
-
-    return tuple(to_high(a) for a in args) if promote else tuple(to_low(*args))
 
 
 def result_type(*args: Any) -> np.dtype:
@@ -76,25 +53,20 @@ def dtype_promotion(operands: Sequence[Any]) -> np.dtype:
 
 def get_device(operands: Any) -> Any:
     """Where the first tensor among ``operands`` is. TypeError where there is none."""
-    for x in [operands] if isinstance(operands, _Tensor) else operands:
-        if isinstance(x, _Tensor):
-            return x.device  # type: ignore[attr-defined]  # every tensor is a megengine.Tensor
+    for x in [operands] if isinstance(operands, Tensor) else operands:
+        if isinstance(x, Tensor):
+            return x.device
     raise TypeError("get_device: no tensor among the operands")
 
 
-def isscalar(x: Any) -> bool:
-    """Whether ``x`` is a number or a 0-d tensor."""
-    return x._tuple_shape == () if isinstance(x, _Tensor) else np.isscalar(x)
-
-
-def astensor1d(x: Any, *reference: Any, dtype: Any = None, device: Any = None) -> "Tensor":
+def astensor1d(x: Any, *reference: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """``x`` (int, sequence or tensor) as a 1-d tensor."""
-    if isinstance(x, (list, tuple)) and any(isinstance(v, _Tensor) for v in x):
+    if isinstance(x, (list, tuple)) and any(isinstance(v, Tensor) for v in x):
         parts = [
-            ops.reshape(v, shape=(-1 if v.ndim else 1,)) if isinstance(v, _Tensor) else v for v in x
+            ops.reshape(v, shape=(-1 if v.ndim else 1,)) if isinstance(v, Tensor) else v for v in x
         ]
         x = np.concatenate(
-            [np.atleast_1d(p.numpy() if isinstance(p, _Tensor) else p) for p in parts]
+            [np.atleast_1d(p.numpy() if isinstance(p, Tensor) else p) for p in parts]
         )
     y = convert_single_value(x, dtype=dtype, device=device)
     return ops.reshape(y, shape=(math.prod(y._tuple_shape),)) if y.ndim != 1 else y
@@ -117,7 +89,7 @@ def _applied(dtype: str, device: Any) -> tuple[Callable[..., Any], Callable[...,
             return out[0] if isinstance(out, list) and len(out) == 1 else out
         return function_of(_SYMBOLS.get((op, len(operands)), op))(*operands)
 
-    def constant(value: Any, dtype: Any = None, device: Any = None) -> "Tensor":
+    def constant(value: Any, dtype: Any = None, device: Any = None) -> Tensor:
         made = convert_single_value(value, dtype=own_dtype if dtype is None else dtype, device=device or own_device)
         return made if made.ndim else ops.reshape(made, shape=(1,))
 
@@ -157,8 +129,6 @@ def subgraph_fn(
     apply, constant = _applied(dtype_name(dtype), device)
 
     def with_own_gradient(function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
-        from ..._core import custom_apply
-
         steps = function(list(inputs), apply, constant)
         outputs = list(next(steps))
 

@@ -1,0 +1,138 @@
+"""Programs compiled by other runtimes, as functions and as layers: each needs its vendor's runtime and device, and is refused."""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..module import Module
+from ..tensor import Tensor
+
+__name__ = "megengine.module.external"  # what files call its layers
+
+_Inputs = Tensor | Sequence[Tensor]
+
+
+def _missing(runtime: str, inputs: _Inputs) -> NoReturn:
+    for x in inputs if isinstance(inputs, (list, tuple)) else [inputs]:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{runtime}: input {x!r} is not a Tensor")
+    raise RuntimeError(
+        f"{runtime}: this machine has no {runtime} runtime that could run the program\n"
+        "  fix: run the original model here, megengine.jit.trace compiles it for this device"
+    )
+
+
+def extern_opr_subgraph(
+    inputs: _Inputs,
+    output_shapes: list[Any],
+    dump_name: str,
+    dump_data: bytes,
+    output_dtypes: list[Any] | None = None,
+) -> NoReturn:
+    """Runs a subgraph of a custom loader. RuntimeError where no loader is registered for
+    ``dump_name``.
+    """
+    _missing(f"loader {dump_name!r}", inputs)
+
+
+def tensorrt_runtime_opr(inputs: _Inputs, *, data: bytes | None = None) -> NoReturn:
+    """Runs a serialized TensorRT engine. RuntimeError without TensorRT."""
+    _missing("TensorRT", inputs)
+
+
+def cambricon_runtime_opr(
+    inputs: _Inputs, data: bytes, symbol: str, tensor_dim_mutable: bool
+) -> NoReturn:
+    """Runs a serialized Cambricon model. RuntimeError without its runtime."""
+    _missing("Cambricon", inputs)
+
+
+def atlas_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
+    """Runs a serialized Atlas model. RuntimeError without its runtime."""
+    _missing("Atlas", inputs)
+
+
+def magicmind_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
+    """Runs a serialized MagicMind model. RuntimeError without its runtime."""
+    _missing("MagicMind", inputs)
+
+
+class _Compiled(Module):
+    """data: the compiled program, kept as an array of bytes, so that it is saved with the module."""
+
+    def __init__(self, data: bytes, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.data = data
+
+    @property
+    def data(self) -> bytes:
+        return self._data.tobytes()
+
+    @data.setter
+    def data(self, data: bytes) -> None:
+        self._data = np.frombuffer(bytes(data), dtype=np.uint8)
+
+
+class ExternOprSubgraph(_Compiled):
+    """`extern_opr_subgraph`: a program of the loader ``dump_name``. output_shapes: of its results; output_dtypes: None for float32."""
+
+    def __init__(
+        self,
+        output_shapes: list[Any],
+        dump_name: str,
+        dump_data: bytes,
+        output_dtypes: list[Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(dump_data, **kwargs)
+        self.name = dump_name
+        self.output_shapes = output_shapes
+        self.output_dtypes = output_dtypes
+
+    @property
+    def name(self) -> str:
+        """The name of the loader."""
+        return self._loader
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._loader = name
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return extern_opr_subgraph(
+            inputs, self.output_shapes, self.name, self.data, self.output_dtypes
+        )
+
+
+class TensorrtRuntimeSubgraph(_Compiled):
+    """`tensorrt_runtime_opr`."""
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return tensorrt_runtime_opr(inputs, data=self.data)
+
+
+class CambriconRuntimeSubgraph(_Compiled):
+    """`cambricon_runtime_opr`. symbol: of the program; tensor_dim_mutable: whether shapes may change."""
+
+    def __init__(self, data: bytes, symbol: str, tensor_dim_mutable: bool, **kwargs: Any) -> None:
+        super().__init__(data, **kwargs)
+        self.symbol = symbol
+        self.tensor_dim_mutable = tensor_dim_mutable
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return cambricon_runtime_opr(inputs, self.data, self.symbol, self.tensor_dim_mutable)
+
+
+class AtlasRuntimeSubgraph(_Compiled):
+    """`atlas_runtime_opr`."""
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return atlas_runtime_opr(inputs, self.data)
+
+
+class MagicMindRuntimeSubgraph(_Compiled):
+    """`magicmind_runtime_opr`."""
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return magicmind_runtime_opr(inputs, self.data)

@@ -1,1 +1,0 @@
-"""Differentiation by the names of older programs; new ones use `megengine.autodiff`."""

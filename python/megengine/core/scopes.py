@@ -1,0 +1,58 @@
+"""Scopes of names while a call is recorded for dump: where in the tree of modules an op stands."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from .. import _core
+
+recording: ContextVar[bool] = ContextVar("recording", default=False)  # for dump: modules enter their scopes
+_scopes: ContextVar[list[str] | None] = ContextVar("scopes", default=None)
+
+
+def current() -> list[str]:
+    """The scopes that this thread, or context, is in; outermost first."""
+    if (found := _scopes.get()) is None:
+        _scopes.set(found := [])
+    return found
+
+
+def push(scope: str | None) -> None:
+    """Enters a scope; an empty one is allowed and leaves names as they are."""
+    _scopes.set([*current(), scope or ""])
+
+
+def pop() -> None:
+    """Leaves the innermost scope. RuntimeError when there is none."""
+    if not current():
+        raise RuntimeError("pop_scope without a push_scope before it")
+    _scopes.set(current()[:-1])
+
+
+def path() -> str:
+    """The scopes joined by dots; "" outside of all."""
+    return ".".join(scope for scope in current() if scope)
+
+
+@contextlib.contextmanager
+def of_module(module: Any) -> Iterator[None]:
+    """The scope of one module call: its own name, or the attribute path that its parent holds it by.
+
+    The top module counts only if it was named. Operations issued inside and the module's tensors
+    get the scope's path before their names.
+    """
+    push(module.name or module._short_name)
+    try:
+        start = path()
+        _core.set_scope(start)
+        for name, value in vars(module).items():
+            if isinstance(value, _core.Tensor):
+                name = value.name or name  # type: ignore[attr-defined]  # a megengine.Tensor
+                _core.set_name(value, f"{start}.{name}" if start else name)
+        yield
+    finally:
+        pop()
+        _core.set_scope(path())

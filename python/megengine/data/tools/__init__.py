@@ -1,1 +1,0 @@
-"""Place for tools around datasets. The loader moves batches between processes by itself."""
