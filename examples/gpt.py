@@ -54,14 +54,14 @@ class Block(M.Module):
 
     def split(self, x: mge.Tensor) -> tuple[mge.Tensor, mge.Tensor, mge.Tensor]:
         """[batch, letters, 3 * width] to queries, keys and values, each [batch, heads, letters, width / heads]."""
-        batch, letters, width = x._tuple_shape
+        batch, letters, width = map(int, x.shape)
         parts = x.reshape(batch, letters, 3, self.heads, width // 3 // self.heads).transpose(2, 0, 3, 1, 4)
         return parts[0], parts[1], parts[2]
 
     def attend(self, x: mge.Tensor, q: mge.Tensor, k: mge.Tensor, v: mge.Tensor, seen: mge.Tensor | None = None) -> mge.Tensor:
         """seen: which keys; None: those up to each query's own place."""
         y = F.scaled_dot_product_attention(q, k, v, seen, is_causal=seen is None)
-        y = y.transpose(0, 2, 1, 3).reshape(*x._tuple_shape)
+        y = y.transpose(0, 2, 1, 3).reshape(*map(int, x.shape))
         x = x + self.mix(y)
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
@@ -86,7 +86,7 @@ class GPT(M.Module):
         self.norm, self.out = M.LayerNorm(width), M.Linear(width, letters)
 
     def forward(self, numbers: mge.Tensor) -> mge.Tensor:
-        n = numbers._tuple_shape[1]
+        n = int(numbers.shape[1])
         x = self.letter(numbers) + self.place[:n]
         for block in self.blocks:
             x = block(x)
@@ -133,7 +133,7 @@ def train(net: GPT, numbers: np.ndarray, steps: int, batch: int) -> list[float]:
     def step(inputs: mge.Tensor, targets: mge.Tensor) -> mge.Tensor:
         with gm:
             logits = net(inputs)
-            loss = F.loss.cross_entropy(logits.reshape(-1, logits._tuple_shape[-1]), targets.reshape(-1))
+            loss = F.loss.cross_entropy(logits.reshape(-1, int(logits.shape[-1])), targets.reshape(-1))
             gm.backward(loss)
         optim.clip_grad_norm(net.parameters(), 1.0)
         optimizer.step().clear_grad()

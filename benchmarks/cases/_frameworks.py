@@ -124,7 +124,7 @@ def calling_megjit(function, arrays, **trace_options):
 
     traced = trace(function, **{"symbolic": True, "opt_level": 3, **trace_options})
     inputs = [mge.tensor(array) for array in arrays]
-    return _calling(traced, inputs, lambda y: y.numpy(), lambda outputs: mge._full_sync())
+    return _calling(traced, inputs, lambda y: y.numpy(), lambda outputs: mge.synchronize())
 
 
 def gradients_by_megjit(forward, arrays, dy):

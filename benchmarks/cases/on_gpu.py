@@ -27,7 +27,7 @@ def copy():
     def run(calls):
         for _ in range(calls):
             F.copy(x)
-        mge._full_sync()
+        mge.synchronize()
 
     return Subject(run, dict)
 

@@ -43,7 +43,7 @@ if _typing.TYPE_CHECKING:
     from . import hub as hub
     from . import traced_module as traced_module
 
-_torch_words.explain_arguments()
+_torch_words.explain_in_notebooks()
 
 _LAZY = ("data", "fx", "hub", "traced_module")  # worker processes, graphs, downloads: loaded when first named
 

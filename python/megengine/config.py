@@ -32,6 +32,15 @@ def _check_level(level: int) -> int:
     return int(level)
 
 
+def _one_of(option: str, *words: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if value not in words:
+            raise ValueError(f"{option}: {value!r} is not one of {', '.join(words)}")
+        return value
+
+    return check
+
+
 def _option(name: str, *check: Callable[[Any], Any]) -> property:
     return attribute_of(lambda: _config.options, name, *check)
 
@@ -44,7 +53,7 @@ add_properties(
     {name: _option(name, bool) for name in _SWITCHES}
     | {
         "async_level": _option("async_level", _check_level),
-        "_compute_mode": _option("compute_mode"),
-        "_conv_format": _option("conv_format"),
+        "_compute_mode": _option("compute_mode", _one_of("_compute_mode", "default", "float32")),
+        "_conv_format": _option("conv_format", _one_of("_conv_format", "default", "NHWC")),
     },
 )

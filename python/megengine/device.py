@@ -6,6 +6,7 @@ A name is a kind (cpu, gpu, xpu, multithread), a number or ``x`` for the default
 
 import operator
 import os
+import re
 from enum import Enum
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ __all__ = [
     "get_cudnn_version", "get_tensorrt_version", "get_cuda_driver_version", "get_allocated_memory",
     "get_reserved_memory", "get_max_reserved_memory", "get_max_allocated_memory",
     "reset_max_memory_stats", "set_memory_cap", "get_memory_cap", "set_prealloc_config",
-    "coalesce_free_memory", "set_num_threads", "get_num_threads",
+    "coalesce_free_memory", "synchronize", "set_num_threads", "get_num_threads",
 ]  # fmt: skip
 
 class DeviceType(Enum):
@@ -40,6 +41,7 @@ class Device:
     __slots__ = ("logical_name", "physical_name")
 
     def __init__(self, name: str):
+        _check_threads(name)
         self.logical_name = _with_stream(name)
         self.physical_name = _core.physical_name(name)
 
@@ -67,6 +69,13 @@ class Device:
 
 
 CompNode = Device
+
+
+def _check_threads(name: str) -> None:
+    """A number behind "multithread" asks for as many threads: a warning unless there are."""
+    asked = re.match(r"multithread(\d+)", name)
+    if asked and int(asked[1]) != _core.thread_count():
+        no_effect("device", "all devices of the host compute on get_num_threads() threads; see set_num_threads", **{asked[0]: True})
 
 
 def _with_stream(name: str) -> str:
@@ -120,6 +129,7 @@ def set_default_device(device: str = "xpux") -> None:
     """
     global _default
     name = str(device)
+    _check_threads(name)
     _core.set_default_device(name)
     _default = name
 
@@ -356,7 +366,7 @@ def set_prealloc_config(
     values out of range.
 
     >>> import megengine as mge
-    >>> mge.set_prealloc_config(min_req=64 * 2**20, device_type=mge.device.DeviceType.CUDA)
+    >>> mge.set_prealloc_config(min_req=64 * 2**20, device_type=mge.device.DeviceType.CPU)
     """
     if not alignment > 0:
         raise AssertionError(f"set_prealloc_config: alignment {alignment} is not positive")
@@ -368,9 +378,22 @@ def set_prealloc_config(
         raise AssertionError(f"set_prealloc_config: growth_factor {growth_factor} is below 1")
     no_effect("set_prealloc_config", "blocks are aligned to 64 bytes", alignment=64 % alignment != 0)
     kind = DeviceType(device_type).value
-    for place, info in _core.devices().items():
-        if info.kind == kind:
-            _core.set_memory_growth(min_req, max_overhead, growth_factor, place)
+    places = [place for place, info in _core.devices().items() if info.kind == kind]
+    no_effect("set_prealloc_config", "there is no such device", **{f"device_type={kind}": not places})
+    for place in places:
+        _core.set_memory_growth(min_req, max_overhead, growth_factor, place)
+
+
+def synchronize() -> None:
+    """Waits until all work of all devices is done; raises what it threw, if nobody was told of it yet.
+
+    Reading a value waits for that value alone.
+
+    >>> import megengine as mge, megengine.functional as F
+    >>> y = F.ones((2, 2)) * 2  # on a GPU it may still be computed
+    >>> mge.synchronize()
+    """
+    _core.synchronize()
 
 
 def coalesce_free_memory() -> None:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
@@ -203,8 +204,16 @@ def set_log_level(level: int | str, update_existing: bool = True) -> int:
     return before
 
 
+_NO_NATIVE_LOG = "the level of the native runtime's messages has no effect here: it writes none; MEGJIT_DUMP shows what it does"
+
+
 def set_mgb_log_level(level: int | str) -> int:
-    """Set the level of the native runtime's messages; returns the level that was set before."""
+    """Set the level of the native runtime's messages, and warn that it has none; returns the level that was set before."""
+    warnings.warn(_NO_NATIVE_LOG, stacklevel=2)
+    return _set_mgb_level(level)
+
+
+def _set_mgb_level(level: int | str) -> int:
     global _mgb_level
     previous, _mgb_level = _mgb_level, _as_level(level)
     get_logger("megbrain", MegBrainLogFormatter).setLevel(_mgb_level)
@@ -214,11 +223,12 @@ def set_mgb_log_level(level: int | str) -> int:
 @contextlib.contextmanager
 def replace_mgb_log_level(level: int | str) -> Iterator[None]:
     """Set the level of the native runtime's messages inside a ``with`` block."""
-    previous = set_mgb_log_level(level)
+    warnings.warn(_NO_NATIVE_LOG, stacklevel=3)
+    previous = _set_mgb_level(level)
     try:
         yield
     finally:
-        set_mgb_log_level(previous)
+        _set_mgb_level(previous)
 
 
 def enable_debug_log() -> None:
@@ -233,7 +243,7 @@ def enable_debug_log() -> None:
     10
     """
     set_log_level(logging.DEBUG)
-    set_mgb_log_level(logging.DEBUG)
+    _set_mgb_level(logging.DEBUG)
 
 
 def call_countlog_func(func: Callable[..., Any], count: int = 1, msg: str | None = None) -> None:

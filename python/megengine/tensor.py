@@ -215,9 +215,10 @@ class Tensor(ArrayMethodMixin):
     def to(self, device: str | Device, *, _borrow: bool = False) -> "Tensor":
         """Returns the value on another device.
 
-        device: a name or a Device. ValueError for a malformed name, RuntimeError for a device that
+        device: a name or a Device; a value that lies there already is not copied, so that _borrow warns that it changes nothing. ValueError for a malformed name, RuntimeError for a device that
         does not exist.
         """
+        no_effect("Tensor.to", "a value that lies there already is never copied", _borrow=_borrow)
         target = _core.find_device(str(device))
         return ops.identity(self) if target == self._device_name else ops.copy_to(self, device=target)
 
@@ -252,11 +253,15 @@ class Tensor(ArrayMethodMixin):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {} if self._qparams is None else {"qparams": self._qparams}
+        state = {"qparams": self._qparams, "name": self.name or None}
+        return {key: value for key, value in state.items() if value is not None}
 
     def __setstate__(self, state: dict[str, Any] | None) -> None:
-        if state and state.get("qparams") is not None:
+        state = state or {}
+        if state.get("qparams") is not None:
             self._qparams = state["qparams"]
+        if state.get("name"):
+            self.name = str(state["name"])
 
     def __dlpack__(self, stream: Any = None, **options: Any) -> Any:
         no_effect("Tensor.__dlpack__", "the memory is the host's, which has no streams", stream=stream)

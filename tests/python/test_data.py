@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -286,6 +287,24 @@ def test_a_slow_sample_is_a_runtime_error_after_the_timeout(workers):
     )
     with pytest.raises(RuntimeError, match="timeout"):
         labels(loader)
+
+
+def test_the_timeout_holds_in_any_thread():
+    caught = []
+
+    def load():
+        with pytest.raises(RuntimeError, match="timeout") as error:
+            labels(DataLoader(Numbers(9, bad=2, act=lambda: time.sleep(5)), timeout=1))
+        caught.append(error)
+        assert labels(DataLoader(Numbers(3), timeout=60)) == labels(DataLoader(Numbers(3)))
+        with pytest.raises(ZeroDivisionError):
+            labels(DataLoader(Numbers(9, bad=2, act=lambda: 1 / 0), timeout=60))
+        caught.append(error)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    thread.join(60)
+    assert len(caught) == 2
 
 
 def test_leaving_the_loop_early_ends_the_workers():

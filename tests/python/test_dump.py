@@ -257,6 +257,7 @@ def test_input_data_embeds_cases_with_their_results(tmp_path):
         dumped(recorded(lambda x: x + 1, X), input_data="#rand(a)")
 
 
+@pytest.mark.filterwarnings("ignore:dump. dump_format")
 @pytest.mark.parametrize("dump_format", [None, "FBS", "FBS_V2"])
 def test_every_format_round_trips(dump_format):
     _, data = dumped(recorded(lambda x: x + 1, X), dump_format=dump_format)

@@ -81,7 +81,10 @@ def test_an_archive_is_fetched_unpacked_and_kept(home, tmp_path, monkeypatch):
     folder = write_repository(tmp_path / "name-abc", "fetched", 2)
     asked = []
 
-    def download(url, path):
+    monkeypatch.setattr(hub.const, "HTTP_READ_TIMEOUT", 7)
+
+    def download(url, path, timeout=None):
+        assert timeout == 7
         asked.append(url)
         with zipfile.ZipFile(path, "w") as archive:
             for file in folder.iterdir():
@@ -103,7 +106,7 @@ def test_no_two_sources_share_a_folder(home, tmp_path, monkeypatch):
     sources = ["acme/model:dev_master", "acme/model_dev:master", "acme/model:dev/master", "acme_model/dev:master", "acme/model:dev_master"]
     asked = []
 
-    def download(url, path):
+    def download(url, path, timeout=None):
         asked.append(url)
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("top/hubconf.py", f"def net(): return {len(asked)}")
@@ -113,7 +116,7 @@ def test_no_two_sources_share_a_folder(home, tmp_path, monkeypatch):
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused(home, monkeypatch):
-    def download(url, path):
+    def download(url, path, timeout=None):
         with zipfile.ZipFile(path, "w") as archive:
             for number in range(3):
                 archive.writestr(f"top/{number}.py", "x" * 100)
@@ -130,7 +133,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(home, monkeypatch):
 def fetched_by_three(home, monkeypatch, module, content, load):
     """What three processes of a world load that nobody has yet; how often it was fetched."""
 
-    def download(url, path):
+    def download(url, path, timeout=None):
         with open(home.parent / "asked", "a") as file:
             file.write("x")
         time.sleep(0.2)  # the others come while it is under way, or find it there
@@ -154,7 +157,7 @@ def test_one_process_downloads_weights_for_all(home, tmp_path, monkeypatch):
 
 
 def test_a_failed_download_is_a_pull_error_and_leaves_nothing(home, monkeypatch):
-    def download(url, path):
+    def download(url, path, timeout=None):
         raise fetcher.HTTPDownloadError("no network")
 
     monkeypatch.setattr(fetcher, "download_from_url", download)

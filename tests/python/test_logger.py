@@ -73,6 +73,7 @@ def test_long_messages_are_cut_in_the_middle(capsys):
     assert "744 lines left out" in text and text.rstrip().endswith("999")
 
 
+@pytest.mark.filterwarnings("ignore:the level of the native runtime")
 def test_the_native_level_is_restored_after_a_block():
     before = mge_logger.set_mgb_log_level("ERROR")
     with mge_logger.replace_mgb_log_level("DEBUG"):
@@ -112,6 +113,7 @@ def test_colours_are_for_terminals(monkeypatch):
         assert ("\x1b[" in mge_logger.MegEngineLogFormatter().format(record)) is wanted
 
 
+@pytest.mark.filterwarnings("ignore:the level of the native runtime")
 def test_debug_messages_can_be_switched_on():
     log = mge_logger.get_logger("of_debug")
     before, native = log.level, mge_logger.set_mgb_log_level(logging.ERROR)

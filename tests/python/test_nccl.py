@@ -168,7 +168,7 @@ def test_buckets_of_gradients_travel_on_a_stream_beside_backward(world):
         def exchanges(step):
             before = operations()
             step(mge.tensor(np.full((8, 64), rank + 1, "float32")))
-            mge._full_sync()
+            mge.synchronize()
             return operations() - before
 
         print("in one bucket", exchanges(step))

@@ -14,9 +14,15 @@ import pytest
 
 import megengine as mge
 import megengine.functional as F
-from megengine import Tensor
+import megengine.module as M
+from megengine import Tensor, logger
 from megengine.core import _config, no_effect
+from megengine.core._imperative_rt import utils as interpreter
+from megengine.core.ops import builtin
+from megengine.device import DeviceType
 from megengine.jit import DTRConfig, trace
+from megengine.utils import network_node
+from megengine.utils.network import Network
 
 PACKAGE = Path(mge.__file__).parent
 _REFUSED = "raises in any case, and says what is missing"
@@ -25,12 +31,12 @@ _ABSTRACT = "raises: subclasses define it"
 
 # file:function -> (parameters, reason). A row without a reader is an error, too.
 ALLOWED = {
+    "__main__.py:*": ("_", "commands are called alike"),
     "_compat/external.py:*": ("output_shapes dump_data output_dtypes data symbol tensor_dim_mutable", _REFUSED),
     "_compat/network_node.py:VarNode.__init__": ("var owner_opr name", "__new__ has read them"),
     "_compat/network_node.py:OpNode.__init__": ("args kwargs", _REFUSED),
     "_compat/network_node.py:*": ("opnode inputs outputs", _INTERFACE),
     "_compat/operands.py:astensor1d": ("reference", "the operand says its dtype and place"),
-    "_compat/partial_trace.py:xla_trace.to_dlpack": ("take_ownership", "the receiver owns the copy in any case"),
     "autodiff/function.py:Function.*": ("args kwargs output_grads", _ABSTRACT),
     "core/_module_property.py:attribute_of.write": ("module", "a setter of a property"),
     "core/op_objects.py:OpDef.run": ("inputs", _ABSTRACT),
@@ -40,13 +46,14 @@ ALLOWED = {
     "distributed/functional.py:remote_recv": ("inp", "orders operations where they are recorded apart; here they run in order"),
     "distributed/helper.py:param_pack_concat": ("offsets", "follow from the tensors"),
     "distributed/helper.py:AllreduceCallback.__call__": ("param", "a callback of GradManager"),
+    "distributed/run.py:run.pass_on": ("_", "a handler of signals"),
     "distributions/distribution.py:Distribution.*": ("sample_shape value", _ABSTRACT),
     "functional/_of_ops.py:*": ("x y", "declared for the type checker"),
     "fx/interpreter.py:*": ("enable_io_processing kwargs args target", "methods for all kinds of node are called alike"),
     "fx/torch_modules.py:Unflatten": ("take", _INTERFACE),
     "fx/torchlike/*": (
         "cudnn_enabled cudnn_enable ignored N C HxW options inplace threshold mode is_causal tgt_is_causal memory_is_causal "
-        "src_is_causal padding_idx others momentum dtype sorted stable sparse_grad non_blocking",
+        "src_is_causal padding_idx others momentum dtype sorted stable sparse_grad non_blocking _stacklevel",
         "the arguments of torch's functions; tensors never change, results are sorted and stable, masks are given beside is_causal",
     ),
     "fx/tracer.py:Tracer.*": ("module_qualified_name attr", "subclasses may ask for it"),
@@ -61,8 +68,10 @@ ALLOWED = {
         "seed saturate round_mode sorted mode spatial stash_type precision hidden_size kernel_shape",
         "attributes of ONNX nodes that follow from their operands, or concern types that are refused",
     ),
+    "onnx/functions/loops.py:counted_loop.step": ("_", "what a scan slices"),
     "optimizer/optimizer.py:Optimizer.backward": ("loss", _REFUSED),
     "quantization/fake_quant.py:*.fake_quant_forward": ("qparams", _INTERFACE),
+    "quantization/quantize.py:apply_easy_quant.search": ("_", _INTERFACE),
     "quantization/observer.py:Observer.forward": ("x", _ABSTRACT),
     "tensor.py:Tensor.__init__": ("data dtype device is_const no_cache name format", "__new__ has read them"),
     "tensor.py:Tensor.requires_grad": ("value", _REFUSED),
@@ -94,7 +103,7 @@ class _Forgotten(ast.NodeVisitor):
     def visit_FunctionDef(self, node):
         args = node.args
         parameters = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
-        names = {p.arg for p in parameters if p is not None and not p.arg.startswith("_")} - {"self", "cls"}
+        names = {p.arg for p in parameters if p is not None} - {"self", "cls"}
         body = node.body if isinstance(node.body, list) else [node.body]
         named = {part.id for line in body for part in ast.walk(line) if isinstance(part, ast.Name)}
         is_public = not any(part.startswith("_") for part in self.path) and (
@@ -156,7 +165,17 @@ X = np.ones((2, 3), "float32")
         (lambda: Tensor(X, no_cache=True), "no_cache"),
         (lambda: DTRConfig(eviction_threshold=1, recomp_time_factor=2), "recomp_time_factor"),
         (lambda: F.debug_param.set_execution_strategy("OPTIMIZED"), "OPTIMIZED"),
-        (lambda: mge.device.set_prealloc_config(alignment=128), "alignment"),
+        (lambda: mge.device.set_prealloc_config(alignment=128, device_type=DeviceType.CPU), "alignment"),
+        (lambda: mge.device.set_prealloc_config(device_type=DeviceType.ROCM), "device_type=rocm"),
+        (lambda: mge.device.CompNode(f"multithread{mge.device.get_num_threads() + 1}"), "multithread"),
+        (lambda: Tensor(X).to("cpu0", _borrow=True), "Tensor.to: _borrow"),
+        (lambda: list(M.Linear(1, 1).parameters(requires_grad=True)), "Module: requires_grad"),
+        (lambda: builtin.BatchedMatrixMul(strategy="PROFILE"), "BatchedMatrixMul: strategy"),
+        (lambda: mge.jit.partial_trace(abs, backend="xla"), "partial_trace: backend"),
+        (lambda: mge.jit.partial_trace(abs, trace_gmcallback=False), "partial_trace: trace_gmcallback"),
+        (lambda: mge.jit.xla_trace(abs).to_dlpack(Tensor(X), take_ownership=False), "take_ownership"),
+        (lambda: interpreter._set_defrag(True), "_set_defrag"),
+        (lambda: Network().opr_filter.type(network_node.ROIAlignForward), "NodeFilter: ROIAlignForward"),
         (lambda: setattr(trace(abs), "check_external", False), "check_external"),
         (lambda: _config.set_option("enable_drop", 1), "enable_drop"),
         (lambda: setattr(mge.config, "benchmark_kernel", True), "benchmark_kernel"),
@@ -186,7 +205,10 @@ def test_values_that_are_usual_warn_of_nothing(nothing_told):
             F.topk(Tensor(X), 2)
         F.debug_param.set_execution_strategy("HEURISTIC_REPRODUCIBLE")
         F.debug_param.set_execution_strategy("HEURISTIC")
-        mge.device.set_prealloc_config(alignment=32)
+        mge.device.set_prealloc_config(alignment=32, device_type=DeviceType.CPU)
+        mge.dtr.enable_sqrt_sampling = True  # acts
+        mge.dtr.enable_sqrt_sampling = False
+        builtin.MatrixMul(transposeA=True, compute_mode="FLOAT32")
 
 
 def test_copies_of_a_tensors_value_are_made_as_asked():
@@ -199,7 +221,33 @@ def test_copies_of_a_tensors_value_are_made_as_asked():
     assert np.array_equal(np.from_dlpack(x), X)
 
 
+def test_on_a_gpu_the_level_of_errors_says_what_it_does_not_reach(nothing_told, monkeypatch):
+    monkeypatch.setattr(_config, "_has_gpu", lambda: True)
+    with pytest.warns(UserWarning, match="async_level has no effect here: kernels of a GPU"):
+        mge.config.async_level = 0
+    mge.config.async_level = 2
+
+
+def test_the_level_of_the_native_log_warns():
+    with pytest.warns(UserWarning, match="no effect here: it writes none"):
+        before = logger.set_mgb_log_level("ERROR")
+    with pytest.warns(UserWarning, match="no effect"), logger.replace_mgb_log_level(before):
+        pass
+
+
 def test_senseless_values_are_refused():
+    with pytest.raises(ValueError, match="_compute_mode: 'banana'"):
+        mge.config._compute_mode = "banana"
+    with pytest.raises(ValueError, match="_conv_format: 'banana'"):
+        mge.config._conv_format = "banana"
+    with pytest.raises(ValueError, match="device_type: 'toaster'"):
+        mge.distributed.launcher(abs, device_type="toaster")
+    with pytest.raises(ValueError, match="device_type: 'toaster'"):
+        mge.distributed.init_process_group("localhost", 0, 1, 0, 0, device_type="toaster")
+    with pytest.raises(TypeError, match="banana"):
+        builtin.MatrixMul(banana=3)
+    with pytest.raises(ValueError, match="MatrixMul: compute_mode 'half'"):
+        builtin.MatrixMul(compute_mode="half")
     with pytest.raises(ValueError, match="compute_mode 'half'"):
         F.matmul(Tensor(X), Tensor(X.T), compute_mode="half")
     with pytest.raises(ValueError, match="embed_dim 4"):

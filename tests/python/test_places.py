@@ -243,14 +243,14 @@ def test_an_index_out_of_range_is_told_at_the_first_read_with_its_line():
     """)
 
 
-def test_full_sync_waits_for_all_devices_and_tells_what_failed():
+def test_synchronize_waits_for_all_devices_and_tells_what_failed():
     run("""
-    mge._full_sync()
+    mge.synchronize()
     x = mge.tensor([1.0, 2.0], device="gpu1")
     y = x[mge.tensor([7], device="gpu1")]
     with pytest.raises(IndexError, match="index 7 is out of range"):
-        mge._full_sync()
-    mge._full_sync()
+        mge.synchronize()
+    mge.synchronize()
     assert (x + 1).numpy().tolist() == [2, 3]
     """)
 

@@ -87,6 +87,11 @@ def test_memory_counters_rise_with_tensors():
     assert 0 < free <= total
 
 
+def test_whoever_waits_for_all_work_gets_nothing_but_its_end():
+    y = F.ones((2, 2)) * 2
+    assert mge.synchronize() is None and mge._full_sync() is None and y.tolist() == [[2, 2], [2, 2]]
+
+
 def test_strategies_are_words_joined_by_underscores():
     with pytest.warns(UserWarning, match="benchmark_kernel has no effect"):
         F.debug_param.set_execution_strategy("PROFILE_REPRODUCIBLE")

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import pickle
 import weakref
 
@@ -232,6 +233,17 @@ def test_pickles_keep_class_dtype_and_values(dtype):
 def test_old_pickles_that_only_call_new_are_whole():
     x = Tensor.__new__(Parameter, *Parameter([1.0]).__getnewargs__())
     assert type(x) is Parameter and x.tolist() == [1]
+
+
+def _saved_and_loaded(x):
+    file = io.BytesIO()
+    mge.save({"x": x}, file)
+    return mge.load(io.BytesIO(file.getvalue()))["x"]
+
+
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), _saved_and_loaded])
+def test_copies_keep_the_name(clone):
+    assert clone(Parameter([1.0], name="scale")).name == "scale" and clone(Tensor([1.0])).name == ""
 
 
 @pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy])

@@ -92,6 +92,8 @@ ARGUMENTS = {
 PROGRAM = """
 import megengine as mge, megengine.functional as F, megengine.module as M, sys
 from megengine.data import DataLoader
+from megengine.core.torch_words import explain_arguments
+explain_arguments()
 x = F.ones((2, 3))
 def mine():
     pass
@@ -113,5 +115,14 @@ def test_an_argument_of_torch_says_what_it_is_called_here():
 
 
 def test_whoever_showed_errors_before_still_does():
-    program = "import sys; sys.excepthook = lambda *error: print('mine', *error[1].__notes__)\nimport megengine.functional as F; F.sum(1, dim=1)"
+    program = (
+        "import sys; sys.excepthook = lambda *error: print('mine', *error[1].__notes__)\n"
+        "import megengine.functional as F; from megengine.core.torch_words import explain_arguments\n"
+        "explain_arguments(); F.sum(1, dim=1)"
+    )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "mine   fix: sum calls it axis\n"
+
+
+def test_importing_the_package_leaves_the_hook_alone():
+    program = "import sys, megengine; assert sys.excepthook is sys.__excepthook__"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

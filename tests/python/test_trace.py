@@ -74,6 +74,21 @@ def test_a_traced_training_step_is_the_eager_one(symbolic, optimizer, opt_level)
         np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
+def test_an_imperative_function_runs_eagerly_after_the_first_call():
+    seen = []
+
+    @trace(symbolic=True, imperative=True)
+    def f(x):
+        y = x * 2
+        if seen:  # another course than the record's, and a value that is there at once
+            y = y + y.item()
+        seen.append(_core.is_tracing())
+        return y
+
+    assert [f(t(k)).item() for k in (1.0, 2.0, 3.0)] == [2, 8, 12]
+    assert seen == [True, False, False] and f.ops == 1
+
+
 def test_bare_and_called_decorators_both_work():
     @trace
     def f(x):
@@ -532,6 +547,7 @@ def test_tracing_is_switched_off_for_all(monkeypatch):
         squared(mge.Tensor(3.0))
 
 
+@pytest.mark.filterwarnings("ignore:partial_trace. backend")
 @pytest.mark.parametrize("backend", ["default", "xla"])
 def test_a_partial_trace_skips_its_body_but_not_inside_a_gradient_manager(backend):
     calls, w = [], mge.Parameter([3.0])

@@ -212,11 +212,28 @@ class Broadcast(OpDef):
 
 
 class MatrixMul(OpDef):
+    """Other options warn that they have no effect: sums are float32, and the kernel is chosen by the device."""
+
     transposeA: bool
     transposeB: bool
 
-    def __init__(self, transposeA: bool = False, transposeB: bool = False, **_: Any) -> None:
+    def __init__(
+        self,
+        transposeA: bool = False,
+        transposeB: bool = False,
+        compute_mode: Any = "DEFAULT",
+        format: Any = "DEFAULT",
+        strategy: Any = None,
+        workspace_limit: int | None = None,
+        dimA: int | None = None,
+        dimB: int | None = None,
+    ) -> None:
         super().__init__(transposeA=bool(transposeA), transposeB=bool(transposeB))
+        chosen = {"format": mode_of(format) != "default", "strategy": strategy, "workspace_limit": workspace_limit}
+        no_effect(type(self).__name__, "the device chooses the kernel", **chosen)
+        no_effect(type(self).__name__, "operands know their axes", dimA=dimA, dimB=dimB)
+        if mode_of(compute_mode) not in ("default", "float32"):
+            raise ValueError(f"{type(self).__name__}: compute_mode {compute_mode!r} is neither 'default' nor 'float32'")
 
     def run(self, a: Tensor, b: Tensor) -> Tensor:
         return ops.matmul(a, b, transpose_a=self.transposeA, transpose_b=self.transposeB)

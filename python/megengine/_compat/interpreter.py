@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ..core._config import options
+from ..core.no_effect import no_effect
 from ..utils.profiler import scope
 from .megbrain_graph import Graph
 
@@ -65,5 +66,5 @@ class Logger:
 
 
 def _set_defrag(enable: bool) -> None:
-    """Kept for programs that ask for it: arenas are planned, there is nothing to defragment."""
-    bool(enable)
+    """Warns that there is nothing to defragment."""
+    no_effect("_set_defrag", "arenas are planned, and free blocks of the allocator are joined", enable=bool(enable))

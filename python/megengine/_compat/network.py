@@ -202,14 +202,15 @@ class Network:
                 warnings.warn(
                     f"Network.dump: {name} is ignored; rename the variables", stacklevel=2
                 )
+        checked_keeping(keep_var_name, dump_format)
         no_effect(
             "Network.dump",
             "the file has its own format",
             keep_opr_priority=keep_opr_priority,
             compat_older_version=compat_older_version,
+            dump_format=dump_format,
         )
         options = checked_options(kwargs)
-        checked_keeping(keep_var_name, dump_format)
         model = self._model(
             optimize_for_inference,
             options.get("enable_io16xc32", False),

@@ -8,7 +8,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..core.no_effect import no_effect
 from .network_node import (
+    UNUSED,
     Host2DeviceCopy,
     ImmutableTensor,
     NetworkNode,
@@ -124,6 +126,7 @@ class NodeFilterType(NodeFilter):
         for wanted in self._classes:
             if not isinstance(wanted, type) or not issubclass(wanted, NetworkNode):
                 raise TypeError(f"NodeFilter: {wanted!r} is not a class of network_node")
+            no_effect("NodeFilter", "no graph holds one, several operators do its work", **{wanted.__name__: wanted in UNUSED})
 
     def _is_wanted(self, node: NetworkNode) -> bool:
         return isinstance(node, self._classes) or (

@@ -385,6 +385,7 @@ _CLASSES.update(
     for type_name in ("RandomUniform", "RandomNormal", "RandomGamma", "RandomBeta", "RandomPoisson", "RandomPermutation", "RandomMultinomial")
 )
 # What is an operator elsewhere is made of several here: no graph holds these, and `opdef` is the function that writes its parts.
+UNUSED: set[type[OpNode]] = set()
 for _name, _type_name, _function in (
     ("AssertEqual", "AssertEqual", assert_equal), ("BatchConvBiasForward", "BatchConvBias", quantized.batch_conv_bias_activation),
     ("BatchedMatrixMul", "BatchedMatmul", builtin.BatchedMatrixMul), ("CondTake", "CondTake", F.cond_take),
@@ -397,7 +398,7 @@ for _name, _type_name, _function in (
     ("RemapForward", "Remap", vision.remap), ("ResizeForward", "Resize", vision.resize),
     ("WarpAffineForward", "WarpAffine", vision.warp_affine), ("WarpPerspectiveForward", "WarpPerspective", vision.warp_perspective),
 ):  # fmt: skip
-    _operator(_name, _type_name, OpNode, _function)
+    UNUSED.add(_operator(_name, _type_name, OpNode, _function))
 _operator("IncrSubtensor", "IncrSubtensor", IndexingBase, mesh_indexing.add_to_slice)
 _grids: dict[str, Any] = {"Mesh": mesh_indexing.read, "SetMesh": mesh_indexing.write, "IncrMesh": mesh_indexing.add}
 for _name, _on_grid in _grids.items():

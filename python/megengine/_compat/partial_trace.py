@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._core import default_random_state
+from ..core.no_effect import no_effect
 from ..jit.tracing import trace
 from ..module import Module
 from ..tensor import Tensor
@@ -30,8 +31,8 @@ def partial_trace(
     backward; elsewhere it is a `trace` with these options, and ``without_host`` by default.
 
     func: the function; without it a decorator is returned.
-    backend: "default" or "xla" (ValueError for others); megjit's compiler is used in either case.
-    trace_gmcallback: accepted for compatibility.
+    backend: "default" or "xla" (ValueError for others), which warns that megjit's compiler is used.
+    trace_gmcallback: False warns that it has no effect: callbacks run as in any backward.
 
     >>> import megengine.functional as F
     >>> from megengine import Parameter, autodiff, jit
@@ -44,6 +45,8 @@ def partial_trace(
     """
     if backend not in ("default", "xla"):
         raise ValueError(f"partial_trace: backend must be 'default' or 'xla', got {backend!r}")
+    no_effect("partial_trace", "megjit's own compiler is used", backend=backend == "xla")
+    no_effect("partial_trace", "callbacks run as in any backward", trace_gmcallback=not trace_gmcallback)
     if func is None:
         return functools.partial(
             partial_trace,
@@ -115,5 +118,6 @@ class xla_trace(trace):
         return [tensor.numpy() for tensor in tensors_in(tensors)]
 
     def to_dlpack(self, x: Tensor, take_ownership: bool = True) -> Any:
-        """Returns a DLPack capsule of a copy of ``x``, which the receiver owns, whatever take_ownership says."""
+        """Returns a DLPack capsule of a copy of ``x``, which the receiver owns; take_ownership=False warns that it has no effect."""
+        no_effect("xla_trace.to_dlpack", "the receiver owns the copy", take_ownership=not take_ownership)
         return to_dlpack(x)

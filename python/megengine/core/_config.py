@@ -30,7 +30,7 @@ OPTIONS: dict[str, Option] = {
     "enable_host_compute": Option(1, "MEGENGINE_HOST_COMPUTE", ignored="a value is computed where its operands lie"),
     "disable_memory_forwarding": Option(0, "MEGENGINE_DISABLE_MEMORY_FORWARDING", ignored="tensors never change, so sharing memory has no visible effect"),
     "enable_dtr_auto_drop": Option(0, "MEGENGINE_DTR_AUTO_DROP", ignored="use megengine.dtr.enable()"),
-    "enable_dtr_sqrt_sampling": Option(0, "MEGENGINE_DTR_SQRT_SAMPLING", ignored="megengine.dtr looks at every candidate"),
+    "enable_dtr_sqrt_sampling": Option(0, "MEGENGINE_DTR_SQRT_SAMPLING", reader="dtr/dtr.py"),
     "dtr_eviction_threshold": Option(0, "MEGENGINE_DTR_EVICTION_THRESHOLD", reader="dtr/dtr.py"),
     "dtr_evictee_minimum_size": Option(1048576, "MEGENGINE_DTR_EVICTEE_MINIMUM_SIZE", reader="dtr/dtr.py"),
     "record_computing_path": Option(0, "MEGENGINE_RECORD_COMPUTING_PATH", ignored="megengine.dtr notes the calls that it needs"),
@@ -56,10 +56,14 @@ def _from_environment(name: str) -> Any:
         ) from None
 
 
+def _has_gpu() -> bool:
+    return any(info.kind == "gpu" for info in _core.devices().values())
+
+
 def _rule_products(options: "Options") -> None:
     """Tells the libraries of GPUs how to compute products. A CPU's kernels are chosen by rule, strict and deterministic."""
     asked = {"tf32": options.tf32, "benchmark_kernel": options.benchmark_kernel}
-    if any(asked.values()) and all(info.kind != "gpu" for info in _core.devices().values()):
+    if any(asked.values()) and not _has_gpu():
         no_effect("megengine.config", "it concerns products of a GPU, and there is none", **asked)
     _core.set_product_rules(options.tf32, options.deterministic_kernel, options.benchmark_kernel)
 
@@ -79,6 +83,8 @@ class Options:
         row = OPTIONS[name]
         if row.ignored:
             no_effect("megengine.config", row.ignored, **{name: value != row.default})
+        if name == "async_level" and value == 0 and _has_gpu():
+            no_effect("megengine.config", "kernels of a GPU run behind their calls; read a result to wait for them", async_level=True)
         super().__setattr__(name, value)
         if row.reader == _HERE and len(vars(self)) == len(OPTIONS):  # all are there
             _rule_products(self)

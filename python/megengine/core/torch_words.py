@@ -288,10 +288,18 @@ def _explain_in_shell(shell: Any, kind: type[BaseException], error: BaseExceptio
     shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
 
 
-def explain_arguments() -> None:
-    """An error that ends the program, a line at the prompt or a cell of a notebook tells what a keyword argument of torch is called here.
+def explain_in_notebooks() -> None:
+    """A line or a cell of IPython that fails tells what a keyword argument of torch is called here; a handler that is there already stays."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell and not shell.custom_exceptions:
+        shell.set_custom_exc((TypeError,), _explain_in_shell)
 
-    Python raises it before any function of ours runs: only when it is shown can something be added.
+
+def explain_arguments() -> None:
+    """From here on an error that ends the program, or a line at Python's prompt, tells what a keyword argument of torch is called here.
+
+    Python raises it before any function of ours runs: only when it is shown can something be added. So this sets ``sys.excepthook``, which
+    importing the package does not.
     """
     show = sys.excepthook
 
@@ -300,6 +308,3 @@ def explain_arguments() -> None:
         show(kind, error, trace)
 
     sys.excepthook = explain
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if shell and not shell.custom_exceptions:  # it does not use the hook; a handler that is there already stays
-        shell.set_custom_exc((TypeError,), _explain_in_shell)

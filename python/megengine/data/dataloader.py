@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import os
+import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def get_monitor_time_stats(
     return time.perf_counter() - start, result
 
 
-def raise_timeout_error() -> None:
+def raise_timeout_error() -> NoReturn:
     """Raises the RuntimeError for a batch that took longer than the loader's ``timeout``."""
     raise RuntimeError(
         "no batch within the timeout of the data loader; make the dataset faster or raise the timeout"
@@ -56,7 +57,8 @@ class DataLoader:
     collator: merges the samples; default: ``Collator()``.
     num_workers: number of worker processes; 0, the default, loads in this process.
     timeout: seconds to wait for a batch; 0, the default, waits without limit.
-    preload: give tensors on the default device and load one batch ahead; default False: NumPy arrays.
+    preload: give tensors on the default device, each made one step ahead, so that its copy to a GPU runs beside the step; default False:
+        NumPy arrays. What runs beside a step on the CPU is the work of workers, with and without.
     parallel_stream: each worker reads its own part of a StreamDataset, which asks ``get_worker_info()`` for its number; default False:
     a single worker reads it, so that no sample comes twice.
     divide: deprecated; workers always make whole batches.
@@ -325,11 +327,11 @@ def _sampler_for(dataset: Any, kind: str, sampler: Sampler | None) -> Sampler:
 
 
 def _within(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
-    """Call ``func``, but raise RuntimeError when it takes longer. Only the main thread can be interrupted."""
+    """Call ``func``, but raise RuntimeError when it takes longer. Only the main thread can be interrupted: others leave the call to end by itself."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(
         signal, "setitimer"
     ):
-        return func(*args)
+        return _awaited(seconds, func, *args)
     old_handler = signal.signal(signal.SIGALRM, lambda *_: raise_timeout_error())
     old_timer = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -337,6 +339,26 @@ def _within(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
     finally:
         signal.setitimer(signal.ITIMER_REAL, *old_timer)
         signal.signal(signal.SIGALRM, old_handler)
+
+
+def _awaited(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
+    """Call ``func`` in a thread of its own, and wait for it that long."""
+    results: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put((True, func(*args)))
+        except BaseException as error:
+            results.put((False, error))
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        is_done, found = results.get(timeout=seconds)
+    except queue.Empty:
+        raise_timeout_error()
+    if not is_done:
+        raise found
+    return found
 
 
 def _to_tensors(batch: Any, device: str | None) -> Any:

@@ -179,6 +179,7 @@ def init_process_group(
             f"rank must be from 0 to world_size - 1, got rank {place.rank} and world_size {place.world_size}"
         )
     _check_backend(backend)
+    check_device_type(device_type)
     if is_distributed():
         raise RuntimeError("init_process_group was called before in this process")
     _sd.master_ip, _sd.py_server_port = place.master_ip, place.port
@@ -278,6 +279,12 @@ def _finish() -> None:
         from .. import _core
 
         _core.synchronize()
+
+
+def check_device_type(device_type: str) -> None:
+    """ValueError for a kind of device that is unknown."""
+    if device_type not in (known := ("cpu", "gpu", "cuda", "xpu", "multithread", "rocm", "cambricon", "atlas")):
+        raise ValueError(f"device_type: {device_type!r} is not one of {', '.join(known)}")
 
 
 def _use_device(device_type: str, device: int) -> None:

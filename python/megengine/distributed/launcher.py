@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..utils.after_fork import run_in_fresh_thread
 from ._environment import TOKEN, host_for
+from .group import check_device_type
 
 if TYPE_CHECKING:
     from .server import Server
@@ -63,6 +64,7 @@ class launcher:
         for name, value in (("n_gpus", n_gpus), ("world_size", world_size)):
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} must be a positive int, got {value!r}")
+        check_device_type(device_type)
         self.func = func
         self.n_gpus = n_gpus if n_gpus is not None else world_size or _device_count()
         self.world_size = world_size if world_size is not None else self.n_gpus

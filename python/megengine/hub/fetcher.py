@@ -16,10 +16,9 @@ from urllib.parse import quote
 from .._disk import cache_dir, one_process_at_a_time
 from ..logger import get_logger
 from ..utils.http_download import HTTPDownloadError, download_from_url
-from .const import DEFAULT_BRANCH_NAME, HTTP_READ_TIMEOUT
+from . import const
+from .const import DEFAULT_BRANCH_NAME
 from .exceptions import GitCheckoutError, GitPullError, InvalidGitHost, InvalidRepo
-
-HTTP_TIMEOUT = (5, HTTP_READ_TIMEOUT)  # seconds: to connect, to read
 
 _MOST_FILES, _MOST_BYTES = 100_000, 4 << 30  # of an unpacked archive
 
@@ -157,7 +156,7 @@ class GitHTTPSFetcher(RepoFetcherBase):
         if not silent:
             _logger.info("fetching %s", url)
         try:
-            download_from_url(url, archive)
+            download_from_url(url, archive, timeout=const.HTTP_READ_TIMEOUT)
         except HTTPDownloadError as error:
             raise GitPullError(
                 f"cannot fetch {owner}/{name} at {commit or branch}: {error}; is the branch right? "

@@ -285,22 +285,23 @@ class Dumping:
         user_info: pickled into the metadata, unless enable_metadata is False. input_data: test cases, see
         ``jit.cases``; repeat, silent, no_assert, maxerr, resize_input, input_transform belong to them.
         strip_info_file: gets JSON about operators and dtypes; append_json: as one more entry of a list.
-        dump_format: None, "FBS" or "FBS_V2", all our own container; keep_opr_priority, model_version and
-        compat_older_version warn that they have no effect.
+        dump_format (None, "FBS" or "FBS_V2"), keep_opr_priority, model_version and compat_older_version warn that they have no
+        effect: the file is a container of our own.
 
         Raises RuntimeError for a batch normalization in training mode, ValueError before the first call, without ``capture_as_const``, for a function without
         results, a wrong number of names, or an unknown option; TypeError for output_names with a mapping.
         """
+        checked_keeping(keep_var_name, dump_format)
         no_effect(
             "dump",
             "the file has its own format",
             keep_opr_priority=keep_opr_priority,
             model_version=model_version != 2,
             compat_older_version=compat_older_version,
+            dump_format=dump_format,
         )
         version = self._version_to_dump()
         options = checked_options(kwargs)
-        checked_keeping(keep_var_name, dump_format)
         optimize = optimize_for_inference and not no_change_graph
         outputs = self._results.names(output_names)  # type: ignore[union-attr]  # as the version, checked
         model = version.export_model(

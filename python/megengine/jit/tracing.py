@@ -104,7 +104,8 @@ class trace(ManualSteps, Dumping):
     without_host: calls after the first do not run the Python body. "auto": skip it only if
         everything that it reads is guarded and it has no side effects (print, logging, append,
         ...); otherwise it runs in each call, and `explain` says why.
-    imperative: later calls run each operation eagerly, with the same checks.
+    imperative: calls after the first run the function as it is, each operation eagerly and unchecked; what
+        the first one recorded is for `dump` and the reports.
     numerics: "exact" allows only optimizations whose results are bit-identical to those of the
         function without ``trace``; "fast" (the default) may reorder additions and rewrite formulas.
     memory_limit: in bytes, or as text such as "6GB": the memory that a call may take for inputs,
@@ -187,7 +188,7 @@ class trace(ManualSteps, Dumping):
         if trace._measured is not None:
             trace._measured.append(self)
         self._check_external = True
-        self._opt_level = 0 if imperative else opt_level
+        self._opt_level = opt_level
         self._graph_opt_config = graph_opt_config
         self._without_host = bool(without_host) and not record_only  # which never runs anything
         # With "auto": calls that run the body first, and whether each call does.
@@ -244,6 +245,8 @@ class trace(ManualSteps, Dumping):
             return self.__wrapped__(*args, **kwargs)
         if trace._planned_by is not None:
             return trace._planned_by(self, args, kwargs)
+        if self._imperative and self.traced:
+            return self.__wrapped__(*args, **kwargs)
         if self._without_host:
             return self.trace_without_host(*args, **kwargs)
         return self._run_body(self._function, args, kwargs)

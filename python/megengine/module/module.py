@@ -12,6 +12,7 @@ import numpy as np
 
 from .._deprecation import deprecated
 from ..core import scopes
+from ..core.no_effect import no_effect
 from ..core.torch_words import MODULE, missing_name
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
@@ -431,7 +432,7 @@ class Module(Holder):
 
 
 def _no_more(kwargs: dict[str, Any]) -> None:
-    kwargs.pop("requires_grad", None)  # older releases filtered by it
+    no_effect("Module", "gradients are those that a GradManager is attached to", requires_grad=kwargs.pop("requires_grad", None) is not None)
     if kwargs:
         raise TypeError(f"unexpected keyword argument {next(iter(kwargs))!r}")
 

@@ -35,9 +35,10 @@ class Bar:
         self._progress.close()
 
 
-def download_from_url(url: str, dst: str | os.PathLike[str]) -> None:
+def download_from_url(url: str, dst: str | os.PathLike[str], *, timeout: float | None = None) -> None:
     """Download ``url`` to the path ``dst``; nothing is left at ``dst`` unless all of it has come.
 
+    timeout: seconds without any bytes; None for ``HTTP_CONNECTION_TIMEOUT``.
     Raises HTTPDownloadError with the address and the cause; ValueError unless url is http(s) or file.
     """
     if not url.startswith(("http://", "https://", "file://")):
@@ -46,17 +47,17 @@ def download_from_url(url: str, dst: str | os.PathLike[str]) -> None:
     os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
     try:
         with replaced(target) as partial:
-            _fetch(url, partial)
+            _fetch(url, partial, HTTP_CONNECTION_TIMEOUT if timeout is None else timeout)
     except (OSError, urllib.error.URLError, EOFError) as error:
         raise HTTPDownloadError(
             f"cannot download {url}: {error}; check the network, or put the file at {target} by hand"
         ) from error
 
 
-def _fetch(url: str, path: str) -> None:
+def _fetch(url: str, path: str, timeout: float) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "megengine"})
     with (
-        urllib.request.urlopen(request, timeout=HTTP_CONNECTION_TIMEOUT) as reply,
+        urllib.request.urlopen(request, timeout=timeout) as reply,
         open(path, "wb") as out,
     ):
         total = int(reply.headers.get("Content-Length") or 0)
