@@ -17,7 +17,7 @@ _PACKAGE = __name__.partition(".")[0]
 # Modules of ours below which `_compat` has a name.
 PLACES = (
     "", "core", "core.ops", "core.tensor", "core.tensor.array_method", "distributed", "distributed.helper", "functional", "functional.elemwise", "jit",
-    "module", "quantization", "utils",
+    "module", "module.qat", "module.quantized", "quantization", "utils",
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ def _each(old: str, new: str, names: str) -> dict[str, str]:
 
 
 _COLLECTIVE = "all_gather all_reduce_max all_reduce_min all_reduce_sum all_to_all broadcast collective_comm gather reduce_scatter_sum reduce_sum remote_recv remote_send scatter"
+_LAYERS = "batch_matmul_activation concat conv conv_bn conv_transpose_bn elemwise linear linear_bn module quant_dequant"
 _EXTERN = "extern_opr_subgraph tensorrt_runtime_opr cambricon_runtime_opr atlas_runtime_opr magicmind_runtime_opr"
 _PAIRS = "_single _pair _triple _quadruple _single_nonzero _pair_nonzero _triple_nonzero _quadruple_nonzero get_ndtuple"
 
@@ -63,6 +64,8 @@ TABLE = {
     "functional.utils.topk_accuracy": "functional.metric:topk_accuracy",
     **_each("jit", "_compat.partial_trace", "partial_trace xla_trace"),
     "module.external": "_compat.external",
+    **{f"module.{package}.{name}": f"module.{package}" for package in ("qat", "quantized") for name in _LAYERS.split()},
+    "module.quantized.weight_only": "module.weight_only",
     "quantization.internal_fake_quant.Function": "autodiff:Function",
     **_each("quantization.internal_fake_quant", "quantization", "MinMaxObserver QConfig QParams"),
     "utils.comp_graph_tools": "_compat.comp_graph_tools",

@@ -16,7 +16,7 @@ class QuantStub(Module):
     >>> import megengine.module as M, megengine.quantization as Q
     >>> model = M.Sequential(M.QuantStub(), M.Linear(4, 2), M.DequantStub())
     >>> [type(layer).__module__ for layer in Q.quantize_qat(model)][:2]
-    ['megengine.module.qat.quant_dequant', 'megengine.module.qat.linear']
+    ['megengine.module.qat', 'megengine.module.qat']
     """
 
     def forward(self, inp: Tensor) -> Tensor:

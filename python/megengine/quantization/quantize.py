@@ -13,8 +13,8 @@ from ..module import qat as QAT
 from ..module import quantized as Quantized
 from ..module._structure import _members
 from ..module.module import Module
-from ..module.qat.module import QATModule
-from ..module.quantized.module import QuantizedModule
+from ..module.qat import QATModule
+from ..module.quantized import QuantizedModule
 from ..tensor import Tensor
 from ..utils.hook import HookHandler
 from ..utils.module_utils import set_expand_structure

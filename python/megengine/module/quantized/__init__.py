@@ -1,35 +1,335 @@
 """Layers that compute on integers. `quantization.quantize` makes them of the layers of `module.qat`; `WeightOnlyLinear`, whose weights alone are integers, is made by `quantization.quantize_weights`."""
 
-from .batch_matmul_activation import BatchMatMulActivation
-from .concat import Concat
-from .conv import Conv2d, ConvRelu2d, ConvTranspose2d, ConvTransposeRelu2d
-from .conv_bn import ConvBn2d, ConvBnRelu2d
-from .conv_transpose_bn import ConvTransposeBn2d, ConvTransposeBnRelu2d
-from .elemwise import Elemwise
-from .linear import Linear, LinearRelu
-from .linear_bn import LinearBn1d, LinearBnRelu1d
-from .module import QuantizedModule
-from .quant_dequant import DequantStub, QuantStub
-from .weight_only import WeightOnlyLinear
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+
+from ... import functional as F
+from ...core import ops
+from ...core.tensor.elemwise_modes import function_of, mode_of
+from ...core.tensor.quantized import QuantizedTensor, convert, in_dtype, real_values
+from ...functional import quantized as FQ
+from ...tensor import Tensor
+from .. import batch_matmul_activation as float_batch_matmul_activation
+from .. import conv as float_conv
+from .._conv_base import Size
+from .._structure import INTERNAL
+from ..module import Module
+from ..qat import FoldedQAT, QATModule, running_statistics
+from ..weight_only import WeightOnlyLinear
 
 __all__ = [
-    "BatchMatMulActivation",
-    "Concat",
-    "Conv2d",
-    "ConvBn2d",
-    "ConvBnRelu2d",
-    "ConvRelu2d",
-    "ConvTranspose2d",
-    "ConvTransposeBn2d",
-    "ConvTransposeBnRelu2d",
-    "ConvTransposeRelu2d",
-    "DequantStub",
-    "Elemwise",
-    "Linear",
-    "LinearBn1d",
-    "LinearBnRelu1d",
-    "LinearRelu",
-    "QuantStub",
-    "QuantizedModule",
-    "WeightOnlyLinear",
-]
+    "BatchMatMulActivation", "Concat", "Conv2d", "ConvBn2d", "ConvBnRelu2d", "ConvRelu2d", "ConvTranspose2d", "ConvTransposeBn2d",
+    "ConvTransposeBnRelu2d", "ConvTransposeRelu2d", "DequantStub", "Elemwise", "Linear", "LinearBn1d", "LinearBnRelu1d", "LinearRelu",
+    "QuantStub", "QuantizedModule", "WeightOnlyLinear",
+]  # fmt: skip
+
+
+class QuantizedModule(Module):
+    """Base of layers that compute on integers. They infer only: a call in training mode is a ValueError."""
+
+    _repr_prefix = "Quantized."
+    _nonlinear_mode = "identity"  # or "relu"
+
+    @classmethod
+    def from_qat_module(cls, qat_module: Any) -> Self:
+        """The layer that computes on integers what ``qat_module`` computes on rounded numbers."""
+        raise TypeError(f"{cls.__name__} does not define from_qat_module(cls, qat_module)")
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        """As `Module`. ValueError in training mode."""
+        if self.training:
+            raise ValueError(
+                f"{type(self).__name__} computes on integers and cannot be trained\n  fix: call eval() of the model"
+            )
+        return super().__call__(*inputs, **kwargs)
+
+
+def made_like(cls: type[QuantizedModule], layer: Module, qat_module: QATModule) -> Any:
+    """A ``cls`` with the sizes of the float ``layer`` and the name, mode, hooks and result dtype of ``qat_module``."""
+    made: Any = cls.__new__(cls)
+    state = made.__dict__
+    state.update(layer.__dict__)
+    state.update({name: qat_module.__dict__[name] for name in INTERNAL})
+    for hooks in ("_forward_pre_hooks", "_forward_hooks"):
+        state[hooks] = OrderedDict(state[hooks])
+    for name in ("weight_observer", "act_observer", "weight_fake_quant", "act_fake_quant"):
+        state.pop(name, None)
+    made._list_holders()
+    made.output_dtype = qat_module.get_activation_dtype()
+    return made
+
+
+class Plain(QuantizedModule):
+    """Made of a layer of `module.qat` as it is."""
+
+    @classmethod
+    def from_qat_module(cls, qat_module: Any) -> Self:
+        made = made_like(cls, qat_module, qat_module)
+        return made if "weight" not in vars(qat_module) else with_weights(made, qat_module, qat_module.weight, qat_module.bias)
+
+
+class Folded(QuantizedModule):
+    """One layer: the running statistics of the batch normalization are in its weight and bias."""
+
+    @classmethod
+    def from_qat_module(cls, qat_module: FoldedQAT) -> Self:
+        weight, bias = qat_module.fold_weight_bias(*running_statistics(qat_module.bn))
+        return with_weights(made_like(cls, qat_module._folded_layer(), qat_module), qat_module, weight, bias)
+
+
+def with_weights(made: Any, qat_module: QATModule, weight: Tensor, bias: Tensor | None) -> Any:
+    """``made`` with the weight in qat_module's dtype and the bias as it is."""
+    made.weight = convert(weight.detach(), qat_module.get_weight_dtype())
+    made.bias = None if bias is None else Tensor(bias.detach())
+    return made
+
+
+class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation, Plain):
+    """BatchMatMulActivation of a quantized input, in float32 between the roundings; dtype: of the result, quantized."""
+
+    def __init__(
+        self,
+        batch: int,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        nonlinear_mode: str = "identity",
+        dtype: np.dtype | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch, in_features, out_features, bias, nonlinear_mode, **kwargs)
+        self.output_dtype = dtype
+
+    def calc_bmm_quantized(self, inp: Tensor) -> Tensor:
+        """The product, bias and activation."""
+        y = self._calc_linear(real_values(inp), real_values(self.weight), self.bias)
+        return in_dtype(y, self.output_dtype)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return self.calc_bmm_quantized(inp)
+
+
+class Concat(Plain):
+    """The parts, brought to one dtype and joined; dtype: of the result, quantized."""
+
+    def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.output_dtype = dtype
+
+    def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
+        return in_dtype(F.concat([real_values(inp) for inp in inps], axis), self.output_dtype)
+
+
+class Conv2d(float_conv.Conv2d, Plain):
+    """Conv2d of a quantized input. weight: quantized; bias: float32, rounded to the accumulator's scale when used.
+
+    dtype: of the result, quantized.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        conv_mode: str = "cross_correlation",
+        compute_mode: str = "default",
+        dtype: np.dtype | None = None,
+        padding_mode: str = "zeros",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            True,
+            conv_mode,
+            compute_mode,
+            padding_mode,
+            **kwargs,
+        )
+        self.output_dtype = dtype
+
+    def calc_conv_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
+        """The convolution, with an activation: "identity" or "relu"."""
+        inp, padding = self._padded(inp)
+        return FQ.conv_bias_activation(
+            inp,
+            self.weight,
+            self.bias,
+            self.output_dtype,
+            self.stride,
+            padding,
+            self.dilation,
+            self.groups,
+            nonlinear_mode,
+            self.conv_mode,
+            self.compute_mode,
+        )
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return self.calc_conv_quantized(inp, self._nonlinear_mode)
+
+
+class ConvRelu2d(Conv2d):
+    """relu(Conv2d(x)) on integers."""
+
+    _nonlinear_mode = "relu"
+
+
+class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
+    """ConvTranspose2d of a quantized input, computed in float32 between the roundings; arguments as in Conv2d."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        conv_mode: str = "cross_correlation",
+        compute_mode: str = "default",
+        dtype: np.dtype | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            output_padding,
+            dilation,
+            groups,
+            bias,
+            conv_mode,
+            compute_mode,
+            **kwargs,
+        )
+        self.output_dtype = dtype
+
+    def calc_conv_transpose2d_quantized(
+        self, inp: Tensor, nonlinear_mode: str = "identity"
+    ) -> Tensor:
+        """The transposed convolution, with an activation: "identity" or "relu"."""
+        use_relu = FQ.is_relu(nonlinear_mode)
+        y = self.calc_conv_transpose2d(real_values(inp), real_values(self.weight), self.bias)
+        return in_dtype(F.relu(y) if use_relu else y, self.output_dtype)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return self.calc_conv_transpose2d_quantized(inp, self._nonlinear_mode)
+
+
+class ConvTransposeRelu2d(ConvTranspose2d):
+    """relu(ConvTranspose2d(x)) of a quantized input."""
+
+    _nonlinear_mode = "relu"
+
+
+class ConvBn2d(Folded, Conv2d):
+    """BatchNorm2d(Conv2d(x)) on integers."""
+
+
+class ConvBnRelu2d(Folded, ConvRelu2d):
+    """relu(BatchNorm2d(Conv2d(x))) on integers."""
+
+
+class ConvTransposeBn2d(Folded, ConvTranspose2d):
+    """BatchNorm2d(ConvTranspose2d(x)) of a quantized input."""
+
+
+class ConvTransposeBnRelu2d(Folded, ConvTransposeRelu2d):
+    """relu(BatchNorm2d(ConvTranspose2d(x))) of a quantized input."""
+
+
+class Elemwise(Plain):
+    """The function named ``method`` of the real values; dtype: of the result, quantized."""
+
+    def __init__(self, method: Any, dtype: np.dtype | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.method = mode_of(method)
+        function_of(self.method)
+        self.output_dtype = dtype
+
+    def forward(self, *inps: Tensor) -> Tensor:
+        return in_dtype(function_of(self.method)(*map(real_values, inps)), self.output_dtype)
+
+
+class Linear(Plain):
+    """Linear of a quantized input. weight: quantized (out, in); bias: float32. dtype: of the result, quantized."""
+
+    def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.weight: Any = None  # a Tensor when made from a QAT module
+        self.bias: Tensor | None = None
+        self.output_dtype = dtype
+
+    def calc_linear_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
+        """The map, with an activation: "identity" or "relu"."""
+        use_relu = FQ.is_relu(nonlinear_mode)
+        weight, dtype = self.weight, self.output_dtype
+        if dtype is None or not FQ.is_8_bit(inp.dtype, weight.dtype, dtype):
+            y = F.linear(real_values(inp), real_values(weight), self.bias)
+            return in_dtype(F.relu(y) if use_relu else y, dtype)
+        *batch, features = inp._tuple_shape
+        pixels = ops.reshape(inp, shape=(int(np.prod(batch)), features, 1, 1))
+        kernels = ops.reshape(weight, shape=(*weight._tuple_shape, 1, 1))
+        y = FQ.conv_8_bit(
+            QuantizedTensor(pixels, inp.dtype),
+            QuantizedTensor(kernels, weight.dtype),
+            self.bias,
+            dtype,
+            use_relu,
+        )
+        return QuantizedTensor(ops.reshape(y, shape=(*batch, weight._tuple_shape[0])), dtype)
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return self.calc_linear_quantized(inp, self._nonlinear_mode)
+
+
+class LinearRelu(Linear):
+    """relu(Linear(x)) on integers."""
+
+    _nonlinear_mode = "relu"
+
+
+class LinearBn1d(Folded, Linear):
+    """BatchNorm1d(Linear(x)) on integers."""
+
+
+class LinearBnRelu1d(Folded, LinearRelu):
+    """relu(BatchNorm1d(Linear(x))) on integers."""
+
+
+class QuantStub(Plain):
+    """Real numbers to integers of ``dtype``."""
+
+    def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.output_dtype = dtype
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return in_dtype(inp, self.output_dtype)
+
+
+class DequantStub(Plain):
+    """Integers to real numbers."""
+
+    def forward(self, inp: Tensor) -> Tensor:
+        return real_values(inp)

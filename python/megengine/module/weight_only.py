@@ -6,11 +6,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from ... import functional as F
-from ...tensor import Parameter, Tensor
-from .._structure import with_state_of
-from ..linear import Linear
-from ..module import Module
+from .. import functional as F
+from ..tensor import Parameter, Tensor
+from ._structure import with_state_of
+from .linear import Linear
+from .module import Module
 
 __all__ = ["WeightOnlyLinear"]
 
