@@ -26,13 +26,13 @@ from . import optimizer as optimizer
 from . import quantization as quantization
 from . import random as random
 from . import utils as utils
-from ._installation import check_misc as check_misc
 from .core import torch_words as _torch_words
 from .device import *  # noqa: F403
 from .logger import enable_debug_log as enable_debug_log
 from .logger import get_logger as get_logger
 from .logger import set_log_file as set_log_file
 from .logger import set_log_level as set_log_level
+from .reports.installation import check_misc as check_misc
 from .serialization import load as load
 from .serialization import save as save
 from .version import __version__ as __version__

@@ -73,9 +73,9 @@ def compile_kernel(arguments: argparse.Namespace) -> int:
 
 
 def kernels(arguments: argparse.Namespace) -> int:
-    from megengine import _kernel_report
+    from megengine.reports import kernels as report
 
-    return _kernel_report.run(arguments.script, arguments.arguments)
+    return report.run(arguments.script, arguments.arguments)
 
 
 def tune(arguments: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def tune(arguments: argparse.Namespace) -> int:
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    from megengine import _plan_report, _world_report
+    from megengine.reports import plans, world
 
     # Options may follow the script's name; what follows -- is the script's alone.
     own, script_only = arguments.arguments, []
@@ -99,16 +99,16 @@ def plan(arguments: argparse.Namespace) -> int:
     if found.world is not None:
         if found.bandwidth is None or found.limit or found.html:
             raise ValueError("--world needs a --bandwidth, and neither --limit nor --html go with it")
-        return _world_report.run(
+        return world.run(
             arguments.script, rest + script_only, found.world, found.bandwidth, found.latency, found.json, found.repeats
         )
-    return _plan_report.run(arguments.script, rest + script_only, found.limit, found.html, found.repeats)
+    return plans.run(arguments.script, rest + script_only, found.limit, found.html, found.repeats)
 
 
 def graph(arguments: argparse.Namespace) -> int:
-    from megengine import _graph_report
+    from megengine.reports import graphs
 
-    return _graph_report.run(arguments.file, arguments.html, arguments.before, arguments.input)
+    return graphs.run(arguments.file, arguments.html, arguments.before, arguments.input)
 
 
 def add_plan_options(to: argparse.ArgumentParser) -> None:

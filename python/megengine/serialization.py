@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import IO, Any
 
-from ._disk import written_whole
 from ._files import unpickler
 from ._files.admitted import Admission, Trusted
 from ._files.container import Damaged, ModelFileError
+from ._files.disk import written_whole
 from ._files.unpickler import RefusedClassError
+from .tensor import Tensor
 
 MapLocation = str | Mapping[str, str] | Callable[[str], str] | None
 
@@ -178,8 +179,6 @@ class dmap:
         self.map_location = map_location
 
     def __enter__(self) -> dmap:
-        from .tensor import Tensor
-
         _locations.set((*_locations.get(), self.map_location))
         with dmap._lock:
             dmap._entered += 1
@@ -187,8 +186,6 @@ class dmap:
         return self
 
     def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
-        from .tensor import Tensor
-
         _locations.set(_locations.get()[:-1])
         with dmap._lock:
             dmap._entered -= 1

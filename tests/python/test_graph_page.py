@@ -15,9 +15,10 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.traced_module as tm
-from megengine import _graph_report, fx
+from megengine import fx
 from megengine._graph.page import time_text
 from megengine.fx.experimental.optimization import fuse, remove_dropout
+from megengine.reports import graphs
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "</script></span>\"'&\u202e<script>document.body.dataset.broken = 1</script>"
@@ -303,15 +304,15 @@ def test_the_command_prints_a_saved_graph_and_writes_pages(face, tmp_path, capsy
     saved = FACES[face](net, tensor(1, 3, 8, 8))
     file, page = str(tmp_path / "net"), tmp_path / "net.html"
     saved.save(file)
-    assert _graph_report.run(file, None, None, []) == 0
+    assert graphs.run(file, None, None, []) == 0
     text = capsys.readouterr().out
     assert str(saved.graph) in text and (face == "fx" or str(saved.first.graph) in text)
-    assert _graph_report.run(file, str(page), file, ["1,3,8,8"]) == 0
+    assert graphs.run(file, str(page), file, ["1,3,8,8"]) == 0
     assert statuses(page.read_text())["changed"] == 0 and "median of 5 runs" in page.read_text()
     with pytest.raises(ValueError, match="'1,x' is not a shape"):
-        _graph_report.run(file, str(page), None, ["1,x"])
+        graphs.run(file, str(page), None, ["1,x"])
     with pytest.raises(ValueError, match="add --html PAGE"):
-        _graph_report.run(file, None, file, [])
+        graphs.run(file, None, file, [])
 
 
 def test_the_command_says_why_a_file_is_no_graph(tmp_path):

@@ -131,7 +131,7 @@ def test_what_makes_programs_slow_is_logged(monkeypatch):
     from megengine import _core
 
     said = []
-    log = mge_logger.get_logger("megengine._installation")
+    log = mge_logger.get_logger("megengine.reports.installation")
     monkeypatch.setattr(log, "warning", lambda text, *values: said.append(text % values))
     check_misc()
     assert not said

@@ -9,7 +9,7 @@ import termios
 import pytest
 
 # Bars come at once, so that no test takes a second.
-HASTE = "from megengine import _progress; _progress._PATIENCE, _progress._BEAT = 0.0, 0.01\n"
+HASTE = "from megengine.reports import progress; progress._PATIENCE, progress._BEAT = 0.0, 0.01\n"
 DOWNLOAD = """
 import pathlib, sys
 from megengine.utils.http_download import download_from_url
@@ -129,7 +129,7 @@ tracing.while_waiting = lambda what, part: shown.append(what) or contextlib.null
 
 
 def test_a_part_that_is_known_is_a_bar(tmp_path):
-    code = f"{UNTIL_SEEN}\nwith _progress.while_waiting('search', part): until_seen()"
+    code = f"{UNTIL_SEEN}\nwith progress.while_waiting('search', part): until_seen()"
     assert "search:  40%|" in run(code, tmp_path, terminal=True)
 
 
@@ -159,7 +159,7 @@ def test_a_variable_turns_it_off(call, tmp_path):
 def test_an_error_ends_the_bar_and_comes_through(tmp_path):
     code = f"""{UNTIL_SEEN}
 try:
-    with _progress.while_waiting("thinking", part):
+    with progress.while_waiting("thinking", part):
         until_seen()
         raise KeyboardInterrupt
 except KeyboardInterrupt:

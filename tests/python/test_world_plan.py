@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from megengine import _world_report as report
 from megengine.distributed._forecast import (
     Gradient,
     Network,
@@ -17,6 +16,7 @@ from megengine.distributed._forecast import (
     largest_pair,
 )
 from megengine.jit.report import MemoryPlan, PlannedBuffer
+from megengine.reports import world as report
 
 MB = 1 << 20
 SIZES = (MB, 25 * MB)  # of buckets

@@ -11,10 +11,10 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core, serialization
-from .._progress import while_waiting
 from ..core.no_effect import no_effect
 from ..core.wrong_key import WrongKey
 from ..jit.dump import checked_options
+from ..reports.progress import while_waiting
 from ..tensor import Tensor
 from .network_node import OpNode, VarNode, as_list
 

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from .._disk import cache_dir, written_whole
+from .._files.disk import cache_dir, written_whole
 
 
 class _PersistentCache:

@@ -14,7 +14,6 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from .._disk import written_whole
 from ..core.tensor.dtype import is_quantize
 from ..core.tensor.quantized import QuantizedTensor
 from ..module import Module
@@ -22,6 +21,7 @@ from ..tensor import Parameter, Tensor
 from ..version import __version__, megjit_version
 from .admitted import Admission, Trusted, name_of
 from .container import Container, Damaged, ModelFileError, can_hold, parse, write
+from .disk import written_whole
 from .values import (
     ValueReader,
     ValueWriter,

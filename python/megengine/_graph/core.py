@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from .._page import rows_table
+from ..reports.page import rows_table
 from .page import diff_page, graph_page
 from .rows import Row, each_row
 from .text import dot, table

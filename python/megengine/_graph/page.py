@@ -6,7 +6,7 @@ import linecache
 from collections.abc import Sequence
 from typing import Any
 
-from .._page import escaped, page
+from ..reports.page import escaped, page
 from .alignment import Pair, aligned, each_pair
 from .rows import COLOURS, Row, each_row
 

@@ -18,7 +18,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .._deprecation import warn_of
+from ..device import get_default_device
 from ..logger import get_logger
+from ..tensor import Tensor
 from ._workers import GLOBAL_TIMEOUT as GLOBAL_TIMEOUT
 from ._workers import EndOfStream, WorkerPool, ordered_results
 from ._workers import ManagerWatchdog as ManagerWatchdog
@@ -167,8 +169,6 @@ class PreLoader:
         self.default_device = self.pre_load_device = None
         self.pre_load_device_cache: list[Any] = []  # the batch that is on its way
         if preload:
-            from ..device import get_default_device
-
             self.default_device = self.pre_load_device = get_default_device()
 
     def __iter__(self) -> PreLoader:
@@ -363,8 +363,6 @@ def _awaited(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
 
 def _to_tensors(batch: Any, device: str | None) -> Any:
     """The batch with its arrays and numbers as tensors; strings and the like stay."""
-    from ..tensor import Tensor
-
     if isinstance(batch, (np.ndarray, np.generic)):
         return Tensor(batch, device=device) if batch.dtype.kind in "biufcV" else batch
     if isinstance(batch, (int, float)):

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.random  # noqa: F401  -- else loaded at the first draw, and its import swallows a Ctrl-C
 
+from ..distributed import group
+
 
 class Sampler(ABC):  # noqa: B024  -- what it must have depends on the kind
     """The base class of all samplers; iterating gives a list of indices for each batch.
@@ -338,8 +340,6 @@ def _common_seed(seed: int | None, world_size: int) -> int | None:
         return int(seed)
     if world_size == 1:
         return None
-    from ..distributed import group
-
     if not group.is_distributed():
         return 0  # sharded by hand: no channel to agree on anything else
     mine = int(np.random.randint(0, 2**31 - 1))

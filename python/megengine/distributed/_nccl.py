@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import _core
+from ..device import get_default_device
 from ..logger import get_logger
+from ..tensor import Tensor
 from .group import WORLD, Group, _sd, get_backend, get_rank
 
 if TYPE_CHECKING:
@@ -19,9 +22,6 @@ _NONE = "none: "
 
 def own_place() -> tuple[str | None, str]:
     """(this process's GPU, what it says of it): the version of NCCL and which GPU, or why there is none."""
-    from .. import _core
-    from ..device import get_default_device
-
     device = get_default_device()
     place, why_not = _core.nccl_place(device)
     return (_gpu_of(device), place) if place else (None, _NONE + why_not)
@@ -53,9 +53,7 @@ def connect() -> None:
     """Where the world can, its first operation: all must take part in it, of messages only two do."""
     if not is_chosen(WORLD, None):
         return
-    from .. import _core
-    from ..tensor import Tensor
-    from .functional import all_reduce_sum
+    from .functional import all_reduce_sum  # which asks this module
 
     all_reduce_sum(Tensor(0.0, device=_sd.gpu))
     _sd.sends_by_nccl = True
@@ -75,8 +73,6 @@ def serves(op: str, inp: Tensor, group: Group) -> bool:
     place = str(inp.device)
     if place.startswith("cpu") or get_backend() not in _ON:
         return False
-    from .. import _core
-
     reason = why_not(group.proc_ranks)
     if not reason and _gpu_of(place) != _sd.gpu:
         reason = f"rank {get_rank()} entered the world with {_sd.gpu}, and this tensor is on {place}"

@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from .._disk import cache_dir
+from .._files.disk import cache_dir
 from ._environment import TOKEN
 
 

@@ -13,6 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .. import _core
+from ..autodiff.grad_manager import note_remote
+from ..core import ops
+from ..core.tensor.array_method import require_tensors
+from ..core.tensor.shapes import normalize_axis
+from ..device import get_default_device
+from ..tensor import Tensor
 from . import _nccl
 from .group import WORLD, Group, _need_group, _sd, get_client, get_rank
 
@@ -212,9 +219,6 @@ def remote_send(inp: Tensor, dest_rank: int) -> None:
     ...     else:
     ...         return dist.functional.remote_recv(src_rank=0).numpy()
     """
-    from .. import _core
-    from ..core.tensor.array_method import require_tensors
-
     require_tensors("remote_send", inp)
     _need_group("remote_send")
     _check_peer("dest_rank", dest_rank)
@@ -249,9 +253,6 @@ def remote_recv(
     unknown = set(shape_and_dtype) - {"shape", "dtype"}
     if unknown:
         raise TypeError(f"remote_recv() got an unexpected keyword argument {unknown.pop()!r}")
-    from .. import _core
-    from ..tensor import Tensor
-
     _need_group("remote_recv")
     _check_peer("src_rank", src_rank)
     shape, dtype, wants_gradient, by_nccl = _announced(_message_key(src_rank, get_rank()))
@@ -265,9 +266,6 @@ def remote_recv(
 
 def _host() -> str:
     """Where tensors that come through the host lie: with new ones, unless those are on a GPU."""
-    from .. import _core
-    from ..device import get_default_device
-
     default = get_default_device()
     return "cpu0" if _core.physical_name(default).startswith("gpu") else default
 
@@ -297,9 +295,6 @@ def collective_comm(
     Raises RuntimeError when shapes or operations do not match, or when a process of the group is gone; ValueError for an unknown mode,
     and where this process is not in the group.
     """
-    from ..core.tensor.array_method import require_tensors
-    from ..core.tensor.shapes import normalize_axis
-
     group = WORLD if group is None else group
     group.rank  # noqa: B018  -- raises unless this process is a member
     if mode not in _MODES:
@@ -354,10 +349,6 @@ _MODES: dict[str, Callable[[Tensor, Group, int, int], Tensor | None]] = {
 
 def _run(name: str, inp: Tensor, group: Group, **attributes: Any) -> Tensor | None:
     """The op's result, where this process has one; else its part in the backward pass is noted."""
-    from ..autodiff.grad_manager import note_remote
-    from ..core import ops
-    from ..tensor import Tensor
-
     if not isinstance(inp, Tensor):
         raise TypeError(f"{name} takes a Tensor, got a {type(inp).__name__}")
     if name in _NEED_SIZE:
@@ -383,8 +374,6 @@ _NEED_ROOT = frozenset(
 
 def _cut(inp: Tensor, group: Group, axis: int) -> Tensor:
     """Equal parts along ``axis``, side by side along a new first axis."""
-    from ..core import ops
-
     shape = inp._tuple_shape
     if not -len(shape) <= axis < len(shape) or shape[axis] % group.size:
         raise ValueError(
@@ -398,8 +387,6 @@ def _cut(inp: Tensor, group: Group, axis: int) -> Tensor:
 
 def _joined(parts: Tensor, axis: int) -> Tensor:
     """The inverse: what lies along the first axis is joined along ``axis``."""
-    from ..core import ops
-
     rank = len(parts._tuple_shape) - 1
     if not -rank <= axis < rank:
         raise ValueError(f"there is no axis {axis} to join tensors of shape {parts._tuple_shape[1:]} along")

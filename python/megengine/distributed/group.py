@@ -10,6 +10,9 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import _core
+from ..core.random_state import enter_world
+from ..device import get_device_count, set_default_device
 from ._environment import LOOPBACK, Place, host_for, place_from_environment
 
 if TYPE_CHECKING:
@@ -194,13 +197,11 @@ def init_process_group(
         WORLD.reset(range(place.world_size))
         _use_device(device_type, place.device)
         if _sd.world is not None:  # all wait here for each other
-            from . import _nccl
+            from . import _nccl  # which needs groups
 
             _sd.gpu, own_place = _nccl.own_place()
             _sd.places = dict(enumerate(_sd.world.gather(own_place)))
             _nccl.connect()
-            from ..core.random_state import enter_world
-
             enter_world(place.rank, _sd.world.gather)
     except BaseException:
         _report_failure(traceback.format_exc())
@@ -223,15 +224,14 @@ def set_timeout(seconds: float) -> None:
 
 
 def _server_of(place: Place) -> Server:
-    from .server import Server
+    from .server import Server  # slow to import
 
     return Server(place.port, host_for(place.master_ip in LOOPBACK))
 
 
 def _connect() -> None:
     """Connections with all others; from here on they are told when this process fails."""
-    from .. import _core
-    from ._joining import connect
+    from ._joining import connect  # slow to import
 
     if not hasattr(_core, "World"):
         raise RuntimeError("this build of megjit was made without backends/sockets, which connects processes")
@@ -276,8 +276,6 @@ def _install_hooks() -> None:
 def _finish() -> None:
     """What others still need of this process's GPU has been done."""
     if _sd.gpu is not None:
-        from .. import _core
-
         _core.synchronize()
 
 
@@ -289,8 +287,6 @@ def check_device_type(device_type: str) -> None:
 
 def _use_device(device_type: str, device: int) -> None:
     """Computations of this process go to its GPU; on a machine without one the default stays."""
-    from ..device import get_device_count, set_default_device
-
     if device_type in ("xpu", "gpu", "cuda") and get_device_count("gpu") > 0:
         set_default_device(f"gpu{device}")
 
@@ -298,8 +294,6 @@ def _use_device(device_type: str, device: int) -> None:
 def _forget() -> None:
     """Be a single process again."""
     if _sd.sends_by_nccl:
-        from .. import _core
-
         _core.set_exchanging_device(None)
     if _sd.world is not None:
         _sd.world.close()
@@ -307,8 +301,6 @@ def _forget() -> None:
         _sd.server._close()
     for name in [name for name in vars(_sd)]:
         delattr(_sd, name)
-    from ..core.random_state import enter_world
-
     WORLD.proc_ranks = []
     enter_world(None)
 
@@ -444,7 +436,7 @@ def get_client() -> Client:
     """
     _need_group("get_client")
     if _sd.client is None:
-        from .server import Client
+        from .server import Client  # slow to import
 
         _sd.client = Client(_sd.master_ip, _sd.py_server_port)  # type: ignore[arg-type]  # set with the group
     return _sd.client
@@ -479,7 +471,5 @@ def group_barrier(group: Group | None = WORLD) -> None:
     """
     group = WORLD if group is None else group
     if group.size > 1:
-        from .. import _core
-
         group.rank  # noqa: B018  -- raises unless this process is a member
         _core.group_barrier(group.key)

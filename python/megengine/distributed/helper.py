@@ -8,7 +8,10 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import _core
 from .._deprecation import deprecated
+from ..core import ops
+from ..device import get_device_count
 from . import _nccl
 from .functional import all_reduce_sum, broadcast
 from .group import WORLD, Group, _check_backend, _sd, group_barrier, override_backend
@@ -22,8 +25,6 @@ def get_device_count_by_fork(device_type: str) -> int:
 
     device_type: "cpu" or "gpu".
     """
-    from ..device import get_device_count
-
     return get_device_count(device_type)
 
 
@@ -99,8 +100,6 @@ def param_pack_split(
 
 def param_pack_concat(inps: Sequence[Tensor], offsets: Any, offsets_val: Sequence[int]) -> Tensor:
     """Joins tensors into one flat tensor, the inverse of ``param_pack_split``. ``offsets`` is not used; ``offsets_val`` is checked."""
-    from ..core import ops
-
     if offsets_val[-1] != sum(math.prod(inp._tuple_shape) for inp in inps):
         raise ValueError(f"the tensors do not fill offsets up to {offsets_val[-1]}")
     return ops.concat(*(inp.reshape(-1) for inp in inps), axis=0)
@@ -171,8 +170,6 @@ def set_bucket_sizes(first: int = 1 << 20, others: int = 25 << 20) -> None:
     >>> dist.set_bucket_sizes(first=1 << 20, others=8 << 20)
     >>> dist.set_bucket_sizes()  # the defaults
     """
-    from .. import _core
-
     for name, size in (("first", first), ("others", others)):
         if not isinstance(size, int) or size < 1:
             raise ValueError(f"set_bucket_sizes: {name} must be a number of bytes, at least 1, got {size!r}")

@@ -11,9 +11,10 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..device import get_device_count
 from ..utils.after_fork import run_in_fresh_thread
 from ._environment import TOKEN, host_for
-from .group import check_device_type
+from .group import _finish, _forget, _report_failure, check_device_type, init_process_group
 
 if TYPE_CHECKING:
     from .server import Server
@@ -103,7 +104,7 @@ class launcher:
         if launcher._runs_here:
             return [_in_this_process(functools.partial(self.func, *args, **kwargs))]
         from ._token import new_token
-        from .server import Server
+        from .server import Server  # both slow to import
 
         serves = self.rank_start == 0
         is_alone = self.world_size == self.n_gpus
@@ -121,8 +122,6 @@ class launcher:
 
 
 def _in_this_process(func: Callable[[], Any]) -> Any:
-    from .group import _forget, init_process_group
-
     init_process_group("127.0.0.1", 0, world_size=1, rank=0, device=0)
     try:
         return func()
@@ -189,8 +188,6 @@ def _run(
     kwargs: dict[str, Any],
 ) -> None:
     """Body of a worker process."""
-    from .group import _finish, _forget, _report_failure, init_process_group
-
     _end_with_parent()
     os.register_at_fork(after_in_child=link.close)  # the launcher learns by its end that this process has ended
     _forget()  # a forked child of a process group is not in it
@@ -268,6 +265,4 @@ def _device_count() -> int:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible == "":
         return 1
-    from ..device import get_device_count
-
     return max(1, get_device_count("gpu"))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import distributed
 from ..core import ops
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.amp import to_low as _to_low
@@ -173,8 +174,6 @@ def sync_batch_norm(
 
 
 def _group_size(group: "Group | None") -> int:
-    from .. import distributed
-
     if not distributed.is_distributed():
         return 1
     return distributed.get_world_size() if group is None else group.size
@@ -196,8 +195,6 @@ def _group_statistics(inp: Tensor, group: "Group | None") -> tuple[Tensor, Tenso
     counts = ops.full(shape=(c,), value=float(count), dtype="float32", device=inp)
     parts = ops.reshape(ops.concat(counts, ops.reshape(mean, shape=(c,)), m2, axis=0), shape=(1, 3, c))
     if _group_size(group) > 1:
-        from .. import distributed
-
         parts = distributed.functional.all_gather(parts, distributed.WORLD if group is None else group)
     counts, means, m2s = (parts[:, i] for i in range(3))  # each [processes, c]
     total = ops.reduce_sum(counts, axes=(0,), keepdims=False)

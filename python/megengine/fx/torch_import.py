@@ -9,8 +9,8 @@ from typing import Any
 
 from .._graph import map_leaves
 from .._graph.redirect import original_of
-from .._progress import Progress
 from ..module import Module
+from ..reports.progress import Progress
 from ..tensor import Tensor
 from . import _intercept
 from .graph import Graph, attribute_at

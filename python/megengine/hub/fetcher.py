@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from urllib.parse import quote
 
-from .._disk import cache_dir, one_process_at_a_time
+from .._files.disk import cache_dir, one_process_at_a_time
 from ..logger import get_logger
 from ..utils.http_download import HTTPDownloadError, download_from_url
 from . import const

@@ -18,13 +18,14 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from .._disk import cache_dir, one_process_at_a_time, replaced
+from .._files.disk import cache_dir, one_process_at_a_time, replaced
+from ..device import get_default_device
 from ..logger import get_logger
 from ..serialization import load as _load_serialized
 from ..utils.http_download import download_from_url
 from .const import DEFAULT_GIT_HOST, DEFAULT_PROTOCOL, HUBCONF, HUBDEPENDENCY
 from .exceptions import InvalidProtocol
-from .fetcher import GitHTTPSFetcher, GitSSHFetcher
+from .fetcher import GitHTTPSFetcher, GitSSHFetcher, hub_dir
 from .tools import check_module_exists, import_path, load_module
 
 __all__ = ["list", "load", "help", "load_serialized_obj_from_url", "pretrained", "import_module"]
@@ -180,8 +181,6 @@ def _folder_of(
 
 def _drop_other_repositories(folder: str) -> None:
     """Forget modules of repositories loaded before: many call their package ``model`` or ``official``."""
-    from .fetcher import hub_dir
-
     root, folder = os.path.realpath(hub_dir()) + os.sep, os.path.realpath(folder) + os.sep
     for name, module in builtins.list(sys.modules.items()):
         origin = getattr(module, "__file__", None) or next(
@@ -253,8 +252,6 @@ def _download(url: str, path: str) -> None:
 
 
 def _default_device() -> str:
-    from ..device import get_default_device
-
     return str(get_default_device())
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
-from .._disk import written_whole
+from .._files.disk import written_whole
 from ..core.no_effect import no_effect
 from ..core.scopes import recording
 from ..tensor import Tensor

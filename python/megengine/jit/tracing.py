@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from .. import _core
-from .._disk import written_whole
-from .._progress import while_waiting
+from .._files.disk import written_whole
 from ..core._tree import flatten, unflatten
 from ..core.no_effect import no_effect
 from ..device import get_max_allocated_memory
+from ..reports.progress import while_waiting
 from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
 from .configs import (

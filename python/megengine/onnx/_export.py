@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-from .._progress import Progress
+from ..reports.progress import Progress
 from . import _to_onnx_arrays, _to_onnx_control_flow, _to_onnx_layers, _to_onnx_quantized  # noqa: F401  (they fill the tables)
 from ._combine import combine
 from ._dynamic import open_axes, record_open

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from .. import fx
-from .._progress import Progress
 from ..jit import trace
+from ..reports.progress import Progress
 from ._builder import OPEN, Builder, Operand, array_of
 from ._control_flow import CONTROL_FLOW, Holder, held_graphs
 from ._folding import folded

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core
+from .. import _core, distributed
 from .._deprecation import deprecated
 from ..core import ops
 from ..tensor import Parameter, Tensor
@@ -223,8 +223,6 @@ class Optimizer:
 
     def bcast_param(self) -> None:
         """Give all processes the parameters of rank 0; without a process group nothing happens."""
-        from .. import distributed
-
         if not distributed.is_distributed():
             return
         for group in self.param_groups:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from .._disk import cache_dir, replaced
+from .._files.disk import cache_dir, replaced
 from ..core.no_effect import no_effect
 from ..core.ops.custom import load
 from ..logger import get_logger

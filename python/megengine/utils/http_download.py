@@ -7,8 +7,8 @@ import shutil
 import urllib.error
 import urllib.request
 
-from .._disk import replaced
-from .._progress import Progress
+from .._files.disk import replaced
+from ..reports.progress import Progress
 
 CHUNK_SIZE = 1024
 HTTP_CONNECTION_TIMEOUT = 5  # seconds

@@ -8,9 +8,10 @@ import numpy as np
 
 from ... import _core
 from ..._core import Tensor as _Tensor
-from ..._core import note_batch_read
+from ..._core import apply_const, note_batch_read
 from .. import ops
 from . import products, shapes
+from .dtype import dtype_name, is_quantize
 from .indexing import getitem, setitem
 
 if TYPE_CHECKING:
@@ -145,8 +146,6 @@ class ArrayMethodMixin(_Tensor):
 
     def astype(self, dtype: Any) -> "Tensor":
         """Returns the tensor converted to ``dtype``."""
-        from .dtype import dtype_name, is_quantize
-
         if is_quantize(dtype) or is_quantize(self.dtype):
             from .quantized import convert
 
@@ -218,8 +217,6 @@ def as_tensor(x: Any) -> "Tensor":
     """``x`` if it is a tensor, else a constant tensor of it."""
     if isinstance(x, _Tensor):
         return x  # type: ignore[return-value]  # every tensor is a megengine.Tensor
-    from ..._core import apply_const
-
     return apply_const(np.asarray(x))
 
 

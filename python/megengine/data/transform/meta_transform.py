@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor import Tensor
+
 
 class Transform(ABC):
     """The base class of transforms; subclasses define ``apply`` for one sample.
@@ -62,8 +64,6 @@ class CudaTransform(Transform):
 
     def apply(self, input: Any) -> Any:
         """Returns the sample with its arrays as tensors on the default device."""
-        from ...tensor import Tensor
-
         if isinstance(input, np.ndarray):
             return Tensor(input)
         if isinstance(input, (tuple, list)):

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...._disk import cache_dir
+from ...._files.disk import cache_dir
+from ....serialization import load_python2
 from .meta_vision import DatasetInMemory
 from .utils import calculate_md5, load_raw_data_from_url, untargz
 
@@ -104,8 +105,6 @@ class CIFAR10(DatasetInMemory):
         return os.path.join(str(self.root), self.raw_file_dir)
 
     def _read(self, name: str) -> dict[bytes, Any]:
-        from ....serialization import load_python2
-
         # root may be the folder of the batches itself
         for folder in (self._folder(), str(self.root)):
             path = os.path.join(folder, name)

@@ -7,7 +7,7 @@ import shutil
 import tarfile
 from typing import Any
 
-from ...._disk import cache_dir
+from ...._files.disk import cache_dir
 from .folder import ImageFolder
 from .utils import calculate_md5, require, safe_extract, untar, untargz
 

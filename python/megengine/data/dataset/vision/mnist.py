@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._disk import cache_dir
+from ...._files.disk import cache_dir
 from .meta_vision import DatasetInMemory
 from .utils import load_raw_data_from_url
 

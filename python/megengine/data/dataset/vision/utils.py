@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...._disk import replaced
+from ...._files.disk import replaced
 
 IMG_EXT = (".jpg", ".png", ".jpeg", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 

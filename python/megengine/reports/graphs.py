@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ._files import modules
-from ._graph import Graph
-from .fx import GraphModule
-from .module import Module
-from .tensor import Tensor
+from .._files import modules
+from .._graph import Graph
+from ..fx import GraphModule
+from ..module import Module
+from ..tensor import Tensor
 
 
 def graphs_of(file: str) -> list[Graph]:

@@ -1,7 +1,7 @@
 """What can be checked about this installation without running a program."""
 
-from . import _core
-from .logger import get_logger
+from .. import _core
+from ..logger import get_logger
 
 
 def check_misc() -> None:

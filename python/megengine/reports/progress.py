@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .logger import stderr_is_terminal
+from ..logger import stderr_is_terminal
 
 _PATIENCE = 1.0  # seconds
 _BEAT = 0.2

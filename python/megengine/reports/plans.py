@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import functional as F
-from .core._sizes import to_bytes
-from .core._tree import flatten, unflatten
-from .jit.plan_text import plan_text
-from .jit.report import MemoryPlan
-from .jit.tracing import trace
-from .tensor import Tensor
+from .. import functional as F
+from ..core._sizes import to_bytes
+from ..core._tree import flatten, unflatten
+from ..jit.plan_text import plan_text
+from ..jit.report import MemoryPlan
+from ..jit.tracing import trace
+from ..tensor import Tensor
 
 _Types = Sequence[tuple[Any, Any]]  # shapes and dtypes
 _Call = tuple[trace, tuple[tuple[Any, str], ...]]

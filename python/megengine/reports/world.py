@@ -20,17 +20,17 @@ from itertools import accumulate
 from statistics import median
 from typing import Any
 
-from . import _core
-from ._plan_report import _Enough
-from .autodiff import grad_manager
-from .distributed._environment import Place, variables
-from .distributed._forecast import Forecast, Gradient, Network, Step, forecast, largest_pair
-from .distributed.launcher import launcher
-from .jit.plan_text import bytes_text
-from .jit.report import MemoryPlan
-from .jit.tracing import trace
-from .optimizer.optimizer import Optimizer
-from .tensor import Tensor
+from .. import _core
+from ..autodiff import grad_manager
+from ..distributed._environment import Place, variables
+from ..distributed._forecast import Forecast, Gradient, Network, Step, forecast, largest_pair
+from ..distributed.launcher import launcher
+from ..jit.plan_text import bytes_text
+from ..jit.report import MemoryPlan
+from ..jit.tracing import trace
+from ..optimizer.optimizer import Optimizer
+from ..tensor import Tensor
+from .plans import _Enough
 
 _Shape = tuple[int, ...]
 

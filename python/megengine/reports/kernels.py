@@ -10,8 +10,8 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from . import _core
-from .jit.tracing import trace
+from .. import _core
+from ..jit.tracing import trace
 
 
 @dataclass

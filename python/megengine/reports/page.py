@@ -26,10 +26,10 @@ def rows_table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
 
 @functools.cache
 def _part(name: str) -> str:
-    """A file of ``_pages``, where the frame, and styles and scripts of each kind of page, lie."""
+    """A file of ``reports/pages``, where the frame, and styles and scripts of each kind of page, lie."""
     from importlib.resources import files  # slow to import
 
-    return files("megengine").joinpath("_pages").joinpath(name).read_text("utf-8")
+    return files("megengine").joinpath("reports", "pages", name).read_text("utf-8")
 
 
 def page(title: str, body: str, *, kind: str, data: Any, hint: str) -> str:
