@@ -25,6 +25,9 @@ import ml_dtypes
 import numpy as np
 
 from .. import _older_names
+from .._graph import FrozenDict, FrozenList
+from ..device import Device
+from ..tensor import Tensor
 from . import admitted
 
 
@@ -290,10 +293,6 @@ def _is_member_by_name(called: Any, args: Any) -> bool:
 
 def _is_called_by_pickles(found: type) -> bool:
     """Of our classes: tensors, enums and small values."""
-    from .._graph import FrozenDict, FrozenList
-    from ..device import Device
-    from ..tensor import Tensor
-
     return issubclass(found, (Tensor, enum.Enum, FrozenDict, FrozenList, Device))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from .. import _graph, random
 from .._files import admitted
 from .._graph import GraphError, Namespace, copy_calls
+from ..utils.module_utils import get_expand_structure
 from . import _codegen
 from ._codegen import PythonCode
 from .node import Argument, Node, Target, is_public_random, map_arg, name_of_function
@@ -21,8 +22,6 @@ _MISSING = object()
 
 def attribute_at(root: Any, path: str, default: Any = _MISSING) -> Any:
     """What the dotted ``path`` leads to: attributes, items of lists and dicts. AttributeError unless there."""
-    from ..utils.module_utils import get_expand_structure
-
     try:
         return get_expand_structure(root, path) if path else root
     except KeyError as error:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from .. import module as M
+from .._files import modules
 from ..core.wrong_key import WrongKey
 from .graph import Graph, attribute_at
 
@@ -220,8 +221,6 @@ class GraphModule(M.Module):
         once: an error leaves the old file. ModelFileError, a ValueError, for what is not data, such
         as hooks.
         """
-        from .._files import modules
-
         modules.save(self, f)
 
     def __getstate__(self) -> dict[str, Any]:

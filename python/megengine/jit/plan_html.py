@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..reports.page import escaped, page, rows_table
 from .plan_pictures import COLOURS, arena_picture, curve_picture, live_picture, time_picture
 from .plan_text import bytes_text, figures, seconds_text
-from .report import GeneratedKernel, MemoryPlan
+
+if TYPE_CHECKING:
+    from .report import GeneratedKernel, MemoryPlan
 
 __all__ = ["bytes_text", "plan_page"]
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from .plan_text import bytes_text, seconds_text
-from .report import MemoryPlan, PlannedBuffer
+
+if TYPE_CHECKING:
+    from .report import MemoryPlan, PlannedBuffer
 
 WIDTH = 1200  # pixels; one step takes WIDTH / steps in every picture, so that they stand below each other
 _ARENA_HEIGHT, _LIVE_HEIGHT, _TIME_HEIGHT = 460, 170, 90

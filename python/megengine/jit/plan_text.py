@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from .report import CurvePoint, GeneratedKernel, MemoryPlan
+if TYPE_CHECKING:
+    from .report import CurvePoint, GeneratedKernel, MemoryPlan
 
 _CURVE_ROWS, _BAR = 12, 40
 _LARGEST = 6

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..optimizer import Optimizer
 from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
 
@@ -106,8 +107,6 @@ class ManualSteps:
 
         A record sees a Tensor as an input, and a number as a constant that may not change.
         """
-        from ..optimizer import Optimizer  # imported after this package
-
         for value in (*args, *kwargs.values()):
             if isinstance(value, Optimizer):
                 for states in value._state.values():

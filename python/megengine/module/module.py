@@ -16,6 +16,7 @@ from ..core.no_effect import no_effect
 from ..core.torch_words import MODULE, missing_name
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
+from ..utils.module_utils import set_expand_structure
 from . import _state
 from ._structure import (
     _CONTAINERS,
@@ -306,8 +307,6 @@ class Module(Holder):
         params: a sequence, or a mapping by position. seen: ids of modules to leave out. Returns how
         many were replaced.
         """
-        from ..utils.module_utils import set_expand_structure
-
         places = list(self.named_parameters(seen=seen))
         for offset, (path, _) in enumerate(places):
             set_expand_structure(self, path, params[start_pos + offset])

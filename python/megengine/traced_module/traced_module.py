@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, cast
 
-from .._files import admitted
+from .._files import admitted, modules
 from ..module import Module, Sequential
 from ..module._structure import INTERNAL
 from ..module.qat import QATModule
@@ -29,7 +29,9 @@ from .filters import (  # noqa: F401 (programs find them here)
 from .internal_graph import InternalGraph
 from .module_tracer import USER_REGISTERED_FUNCTION, see_calls_of
 from .node import Node
+from .packing import unpack
 from .pytree import TreeDef, tree_flatten
+from .serialization import upgrade
 
 __all__ = ["InternalGraph", "TracedModule", "register_as_builtin", "trace_module", "wrap"]
 
@@ -180,8 +182,6 @@ class TracedModule(Module):
     @property
     def argdef_outdef_map(self) -> dict[TreeDef, TreeDef]:
         """Arrangement of the arguments -> that of the results."""
-        from .packing import unpack
-
         return {k: tree_flatten(unpack(g._result))[1] for k, g in self.argdef_graph_map.items()}
 
     def _adopt_graphs(self) -> None:
@@ -359,8 +359,6 @@ class TracedModule(Module):
         once: an error leaves the old file. ModelFileError, a ValueError, for what is not data, such
         as hooks.
         """
-        from .._files import modules
-
         top = self if self._is_top else copy.copy(self)
         if top is not self:
             top._is_top = True
@@ -390,8 +388,6 @@ class TracedModule(Module):
             )
         super().__setstate__(state)
         if self._is_top:
-            from .serialization import upgrade
-
             for graph in self._inner_graphs():
                 upgrade(graph, version)
             self._adopt_graphs()
