@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..module.qat import QATModule
 from .container import ModelFileError
 
 Trusted = Iterable[Any] | Mapping[str, Any]
@@ -43,6 +44,12 @@ _CLASSES = ("module", "module.qat", "module.quantized", "quantization", "quantiz
             "quantization.observer", "quantization.utils", "traced_module.fake_quant", "core.ops.builtin",
             "tensor", "core.tensor.quantized", "core.tensor.dtype", "fx.passes.shape_prop", "fx.torchlike.layers",
             "fx.torchlike.recurrent", "utils.mkldnn")  # fmt: skip
+# What the faces of graphs make themselves -> where it is defined.
+_OF_GRAPHS = {
+    "megengine.fx.GraphModule": "fx.graph_module",
+    "megengine.fx.check_concrete_arg": "fx.tracer",
+    "megengine.traced_module.TracedModule": "traced_module.traced_module",
+}
 
 # By the program, through the functions that the package has for it.
 registered: dict[str, Any] = {}
@@ -95,23 +102,11 @@ def _known() -> dict[str, Any]:
     for kind in np.sctypeDict.values():
         known[f"numpy.{kind.__name__}"] = kind
     known["functools.partial"] = functools.partial
-    known |= _of_graphs()
+    for name, home in _OF_GRAPHS.items():
+        known[name] = getattr(importlib.import_module(f"megengine.{home}"), name.rpartition(".")[2])
+    rounded = QATModule._apply_fakequant_with_observer
+    known[f"megengine.module.qat.{rounded.__qualname__}"] = rounded
     return known
-
-
-def _of_graphs() -> dict[str, Any]:
-    """Classes and functions that the faces of graphs make themselves."""
-    from ..fx.graph_module import GraphModule
-    from ..fx.tracer import check_concrete_arg
-    from ..module.qat import QATModule
-    from ..traced_module.traced_module import TracedModule
-
-    return {
-        "megengine.fx.GraphModule": GraphModule,
-        "megengine.fx.check_concrete_arg": check_concrete_arg,
-        "megengine.module.qat.QATModule._apply_fakequant_with_observer": QATModule._apply_fakequant_with_observer,
-        "megengine.traced_module.TracedModule": TracedModule,
-    }
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from ..version import __version__, megjit_version
 from .admitted import Admission, Trusted, name_of
 from .container import Container, Damaged, ModelFileError, can_hold, parse, write
 from .disk import written_whole
+from .locations import dmap
 from .values import (
     ValueReader,
     ValueWriter,
@@ -189,8 +190,6 @@ def load(
     trusted: functions and classes of the caller that the file may name, or a mapping from names to them.
     ModelFileError, which says what is wrong and what to do, for a file that cannot be read.
     """
-    from ..serialization import dmap
-
     admission = Admission(trusted)
     name = os.fspath(f) if isinstance(f, (str, os.PathLike)) else str(getattr(f, "name", type(f).__name__))
     with contextlib.ExitStack() as stack:

@@ -32,6 +32,7 @@ from ..core.tensor.dtype import (
 )
 from ..device import Device
 from ..module import Module
+from ..quantization.utils import QParams
 from ..tensor import Tensor
 from .admitted import Admission, name_of, refused
 
@@ -306,8 +307,6 @@ def _write_object(writer: ValueWriter, value: Any) -> list[Any]:
 
 def _read_object(reader: ValueReader, data: Any) -> Any:
     name, attributes = exactly(data, 2)
-    from ..quantization.utils import QParams
-
     cls = reader.admission.type(expect(name, str))
     if issubclass(cls, (Module, Tensor, type)) or not (
         issubclass(cls, (QParams, OpDef)) or reader.admission.is_own(cls)

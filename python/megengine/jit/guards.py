@@ -35,6 +35,7 @@ from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
 from .code_reads import _UNSEEN, _is_only_filled, _names_in, _paths
+from .steps import ManualSteps
 from .watchable import (
     _BASES,
     _IMPURE_IN_NUMPY,
@@ -490,9 +491,7 @@ class Guards:
 
     def _visit_object(self, value: Any, name: str) -> None:
         """An instance: its class, its items when it is a container, its attributes."""
-        from .tracing import trace  # which imports this module
-
-        if isinstance(value, trace):  # a program keeps it beside what its body reads; in a trace it is its function
+        if isinstance(value, ManualSteps):  # a program keeps it beside what its body reads; in a trace it is its function
             function = value.__wrapped__
             self._check(lambda: value.__wrapped__ is function, name)
             self._later(function, name)
