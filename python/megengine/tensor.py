@@ -49,6 +49,7 @@ class Tensor(ArrayMethodMixin):
     """
 
     grad: "Tensor | None" = None  # what a GradManager found, or None
+    _new_qparams: Callable[[], "QParams"]  # of `quantization.utils`, which stands on tensors and sets it
     dmap_callback: Callable[[str], str] | None = None  # maps device names while loading
     _qparams: "QParams | None" = None
     _format = "default"  # what the program said; channels-last tensors are known by their layout
@@ -152,9 +153,7 @@ class Tensor(ArrayMethodMixin):
     def qparams(self) -> "QParams":
         """The quantization parameters; made when they are first asked for."""
         if self._qparams is None:
-            from .quantization.utils import create_qparams
-
-            self._qparams = create_qparams()
+            self._qparams = self._new_qparams()
         return self._qparams
 
     @property

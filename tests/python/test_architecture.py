@@ -121,13 +121,11 @@ FACES = {"__init__", "__main__", "_compat", "reports"}  # import what they show,
 
 
 def rows():
-    """Of the table: (packages, what they may import, what they may import in functions alone)."""
+    """Of the table: (packages, what they may import)."""
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     for row in text.split("\n| packages |")[1].split("\n\n")[0].splitlines()[2:]:
-        left, anywhere, inside = (
-            set(re.findall(r"`([\w.]+)`", cell)) for cell in row.split("|")[1:4]
-        )
-        yield left, anywhere | (left if "each other" in row else set()), inside
+        left, targets = (set(re.findall(r"`([\w.]+)`", cell)) for cell in row.split("|")[1:3])
+        yield left, targets | (left if "each other" in row else set())
 
 
 def package_of(module, packages):
@@ -138,11 +136,11 @@ def package_of(module, packages):
 
 
 def imported_names(path):
-    """(dotted name within megengine, line, whether at the top of the file) of each import that runs."""
+    """(dotted name within megengine, line) of each import that runs, in functions too."""
     here = path.relative_to(PACKAGE).with_suffix("").parts
-    waiting = [(ast.parse(path.read_text(encoding="utf-8")), True)]
+    waiting = [ast.parse(path.read_text(encoding="utf-8"))]
     while waiting:
-        node, top = waiting.pop()
+        node = waiting.pop()
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -152,58 +150,41 @@ def imported_names(path):
             names = [".".join([*start, alias.name]) for alias in node.names]
         for name in names:
             if name.split(".")[0] == "megengine":
-                yield (
-                    name.removeprefix("megengine").removeprefix(".") or "__init__",
-                    node.lineno,
-                    top,
-                )
+                yield name.removeprefix("megengine").removeprefix(".") or "__init__", node.lineno
         children = ast.iter_child_nodes(node)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             children = node.orelse
-        top = top and not isinstance(node, (ast.FunctionDef, ast.Lambda))
-        waiting += [(child, top) for child in children]
+        waiting += children
 
 
 def python_arrows():
-    """(file:line, package, what it imports, whether at the top of the file)."""
-    packages = FREE | FACES | {"reports.page"}.union(*(left for left, _, _ in rows()))
+    """(file:line, package, what it imports)."""
+    packages = FREE | FACES | {"reports.page"}.union(*(left for left, _ in rows()))
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         package = package_of(module, packages)
         assert package in packages, f"{module} is in no row of the table in docs/architecture.md"
-        for name, line, top in imported_names(path):
+        for name, line in imported_names(path):
             if package_of(name, packages) != package:
-                yield (
-                    f"{path.relative_to(PACKAGE)}:{line}",
-                    package,
-                    package_of(name, packages),
-                    top,
-                )
+                yield f"{path.relative_to(PACKAGE)}:{line}", package, package_of(name, packages)
 
 
 def test_every_import_follows_the_arrows():
-    anywhere = {
-        (package, target) for left, targets, _ in rows() for package in left for target in targets
-    }
-    inside = {
-        (package, target) for left, _, targets in rows() for package in left for target in targets
-    }
+    allowed = {(package, target) for left, targets in rows() for package in left for target in targets}
     wrong = [
         f"{place}: {package} imports {target}"
-        + " at the top of the file" * ((package, target) in inside)
-        for place, package, target, top in python_arrows()
-        if not (package in FACES or target in FREE or (package, target) in anywhere)
-        and (top or (package, target) not in inside)
+        for place, package, target in python_arrows()
+        if not (package in FACES or target in FREE or (package, target) in allowed)
     ]
     assert not wrong, "imports against the arrows:\n" + "\n".join(wrong)
 
 
 def test_the_table_allows_nothing_that_nobody_needs():
-    seen = {(package, target) for _, package, target, _ in python_arrows()}
+    seen = {(package, target) for _, package, target in python_arrows()}
     idle = [
         f"{', '.join(sorted(left))} -> {target}"
-        for left, anywhere, inside in rows()
-        for target in sorted((anywhere | inside) - left)
+        for left, targets in rows()
+        for target in sorted(targets - left)
         if not any((package, target) in seen for package in left)
     ]
     assert not idle, "arrows in docs/architecture.md without an import:\n" + "\n".join(idle)

@@ -20,8 +20,6 @@ _PROBABILITIES = (
 
 def training_part(module: Module) -> tuple[str, Module] | None:
     """(path, part) of the first part of ``module`` in training mode that would give something else in eval mode."""
-    from ..quantization.observer import Observer  # stands on the modules
-
     for path, part in module.named_modules():
         if not part.training:
             continue
@@ -29,8 +27,8 @@ def training_part(module: Module) -> tuple[str, Module] | None:
             differs = not part.freeze
         elif isinstance(part, Dropout):
             differs = part.drop_prob > 0
-        elif isinstance(part, Observer):
-            differs = part.enabled
+        elif getattr(part, "_watches_in_training", False):  # an observer
+            differs = bool(getattr(part, "enabled", False))
         else:
             differs = any(_is_positive(getattr(part, name, 0)) for name in _PROBABILITIES)
         if differs:

@@ -66,6 +66,8 @@ class Observer(Switched, QParamsModuleMixin):
     (1.0, 2.0)
     """
 
+    _watches_in_training = True
+
     def __init__(self, dtype: str | QuantDtypeMeta, **kwargs: Any) -> None:
         super().__init__(dtype, True, **kwargs)
 

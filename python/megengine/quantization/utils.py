@@ -236,6 +236,9 @@ def create_qparams(
     return QParams(mode, meta, scale, zero_point)
 
 
+Tensor._new_qparams = staticmethod(create_qparams)
+
+
 def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
     """Round ``inp`` to what ``qparams`` can express, in its float dtype.
 
