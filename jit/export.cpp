@@ -36,9 +36,12 @@ public:
         find_live_ops();
         refuse_what_would_not_follow();
         add_inputs();
-        for (size_t i = 0; i < live_.size(); ++i) add_op(record_.ops[live_[i]], op_names_[i]);
         Model model;
+        model.opt_level = options_.opt_level;
+        model.exact = options_.exact;
         model.inputs = options_.inputs;
+        add_states(model);
+        for (size_t i = 0; i < live_.size(); ++i) add_op(record_.ops[live_[i]], op_names_[i]);
         for (size_t i = 0; i < version_.results.size(); ++i) {
             const RecordId id = version_.results[i];
             model.outputs.push_back(output_name(id, i));
@@ -46,17 +49,21 @@ public:
             if (has_scalar_input_ && graph_.type(value).rank() == 0) value = reshaped(value, {1});
             graph_.outputs.push_back(value);
         }
+        for (const StateUse& use : options_.states)
+            if (use.becomes) graph_.outputs.push_back(id_of(*use.becomes));
         model.graph = std::move(graph_);
         return model;
     }
 
 private:
-    // Values that are computed from extents: the record has their numbers, a file the ops, since
-    // the extents of its inputs may change.
-    std::vector<bool> made_of_extents() const {
+    // Values that are computed from extents or states: the record has their numbers, a file the
+    // ops, since the extents of its inputs, and states, may change.
+    std::vector<bool> made_of_what_changes() const {
         std::vector<bool> result(record_.values.size());
         for (RecordId id = 0; id < result.size(); ++id)
             result[id] = record_.values[id].extents_of.has_value();
+        for (const StateUse& use : options_.states)
+            if (use.value) result[*use.value] = true;
         for (const RecordedOp& op : record_.ops)
             if (std::ranges::any_of(op.inputs, [&](RecordId id) { return result[id]; }))
                 for (RecordId output : op.outputs) result[output] = true;
@@ -64,13 +71,15 @@ private:
     }
 
     void find_live_ops() {
-        const std::vector<bool> varies = made_of_extents();
+        const std::vector<bool> varies = made_of_what_changes();
         std::vector<bool> needed(record_.values.size());
         const auto need = [&](RecordId id) {
             needed[id] = true;
             if (const auto& of = record_.values[id].extents_of) needed[*of] = true;
         };
         for (RecordId id : version_.results) need(id);
+        for (const StateUse& use : options_.states)
+            if (use.becomes) need(*use.becomes);
         for (size_t i = record_.ops.size(); i-- > 0;) {
             const RecordedOp& op = record_.ops[i];
             const bool live = std::any_of(op.outputs.begin(), op.outputs.end(), [&](RecordId id) {
@@ -95,13 +104,13 @@ private:
         for (const auto& [id, name] : version_.names) names_[id] = name;
     }
 
-    // A dumped model has its inputs alone: nothing that it computes may stand still, or be lost,
-    // without a word.
+    // A dumped model has its inputs and states alone: nothing that it computes may stand still, or
+    // be lost, without a word.
     void refuse_what_would_not_follow() const {
         if (!options_.allows_effects && !version_.updates.empty())
             refuse(cat("updates ", version_.updates),
-                   "the updates would be lost, and each run give the same",
-                   "dump a function that only computes results, of modules in eval()");
+                   "the updates would be lost: a file keeps what the function takes from outside",
+                   "return the new value, or take the tensor from outside in place of an argument");
         const auto check = [&](RecordId id, const std::string& reader) {
             if (const auto found = version_.computed_outside.find(id);
                 found != version_.computed_outside.end())
@@ -110,7 +119,7 @@ private:
                     "the file would hold the result of the recorded call",
                     "return the mask, or what else has a fixed shape, and select from it outside");
             const RecordedValue& value = record_.values[id];
-            if (!options_.allows_effects && value.origin == Origin::outside &&
+            if (!options_.allows_effects && !is_state(id) && value.origin == Origin::outside &&
                 value.slot < version_.captured.size() && version_.captured[value.slot] &&
                 runtime::state_of(*version_.captured[value.slot]))
                 refuse(cat("draws random numbers at ", reader), "each run would draw the same ones",
@@ -119,6 +128,11 @@ private:
         for (uint32_t i : live_)
             for (RecordId input : record_.ops[i].inputs) check(input, record_.ops[i].where);
         for (RecordId result : version_.results) check(result, {});
+    }
+
+    bool is_state(RecordId id) const {
+        return std::ranges::any_of(options_.states,
+                                   [id](const StateUse& use) { return use.value == id; });
     }
 
     [[noreturn]] static void refuse(std::string what, std::string why, std::string fix) {
@@ -141,6 +155,17 @@ private:
             else if (!options_.allows_effects && !version_.batch_read_at.empty())
                 input = with_fixed_batch(input);
             if (ids_.emplace(id, input).second) names_[id] = options_.inputs[i];
+        }
+    }
+
+    void add_states(Model& model) {
+        for (const StateUse& use : options_.states) {
+            Type type = use.type;
+            type.layout = runtime::Layout::row_major;
+            const size_t slot = model.inputs.size() + model.states.size();
+            const ValueId input = graph_.add_input(type, static_cast<int>(slot));
+            if (use.value) ids_.emplace(*use.value, input);
+            model.states.push_back({.state = use.state, .is_replaced = use.becomes.has_value()});
         }
     }
 
@@ -268,10 +293,10 @@ void collect_names(Model& model, const ExportOptions& options) {
         rewrite.copy(bare);
         auto [name, variable, line, is_parameter] = NotedName::from(node.where);
         if (node.kind == NodeKind::input)
-            name = variable = model.inputs[static_cast<size_t>(node.slot)];
+            name = variable = static_cast<size_t>(node.slot) < model.inputs.size()
+                                  ? model.inputs[static_cast<size_t>(node.slot)]
+                                  : "";
         if (node.kind == NodeKind::constant && is_parameter) {
-            if (!options.keep_param_names && options.keep_value_names == 0)
-                name = cat("param_", model.params.size());
             variable = name;
             model.params.push_back(node.outputs[0]);
         } else if (node.kind != NodeKind::input && !options.keep_op_names) {
@@ -328,8 +353,19 @@ Model export_model(const Version& version, const ExportOptions& options) {
 
 Model finish_model(Model model, const ExportOptions& options) {
     make_unique(model.outputs);
-    model.graph = options.optimize ? run_pipeline(std::move(model.graph), {.opt_level = 2})
-                                   : drop_dead(model.graph);
+    // What replaces states is written as it was recorded: whoever loads it runs the passes that the
+    // traced function ran, and has its bits.
+    const bool is_step = model.graph.outputs.size() > model.outputs.size();
+    model.graph =
+        options.optimize && !is_step
+            ? run_pipeline(std::move(model.graph), {.opt_level = 2, .exact = options.exact})
+            : drop_dead(model.graph);
+    if (options.half_storage && is_step)
+        runtime::user_error(
+            {.what = "dump: enable_io16xc32 was given for a function that updates its state",
+             .why = "the state would get another dtype",
+             .fix = "leave it out, or dump a function that only computes results"},
+            runtime::ErrorKind::value);
     if (options.half_storage) model.graph = stored_as_half(model.graph);
     collect_names(model, options);
     return model;
@@ -339,7 +375,40 @@ Graph graph_for(const Model& model, const std::vector<size_t>& outputs) {
     Graph graph = model.graph;
     graph.outputs.clear();
     for (size_t output : outputs) graph.outputs.push_back(model.graph.outputs.at(output));
+    for (size_t i = model.outputs.size(); i < model.graph.outputs.size(); ++i)
+        graph.outputs.push_back(model.graph.outputs[i]);
     return drop_dead(graph);
+}
+
+Model without_states(const ModelFile& file, const Model& function) {
+    if (function.states.empty()) return function;
+    for (const auto& [state, is_replaced] : function.states)
+        if (is_replaced || file.states[state].is_generator)
+            runtime::user_error(
+                {.what = cat("the function ", function.name,
+                             is_replaced ? " replaces the state " : " draws from the state ",
+                             file.states[state].name),
+                 .why = "a network is edited as a graph without state",
+                 .fix = "run it with GraphInference, or load another function of the file"},
+                runtime::ErrorKind::runtime);
+    Model model = function;
+    Rewriter rewrite(function.graph);
+    for (const Node& node : function.graph.nodes()) {
+        const size_t inputs = function.inputs.size();
+        if (node.kind != NodeKind::input || static_cast<size_t>(node.slot) < inputs) {
+            rewrite.copy(node);
+            continue;
+        }
+        const State& state =
+            file.states[function.states[static_cast<size_t>(node.slot) - inputs].state];
+        const ValueId constant = rewrite.to.add_constant(state.value);
+        rewrite.replace(node.outputs[0], constant);  // nodes and values keep their numbers
+        model.node_names[at(rewrite.to.value(constant).producer)] = state.name;
+        model.params.push_back(constant);
+    }
+    model.graph = rewrite.finish();
+    model.states.clear();
+    return model;
 }
 
 }  // namespace megjit::jit

@@ -11,6 +11,14 @@
 
 namespace megjit::jit {
 
+// A tensor from outside that a file keeps as a state.
+struct StateUse {
+    uint32_t state = 0;
+    std::optional<RecordId> value = {};  // that reads it
+    std::optional<RecordId> becomes = {};
+    Type type = {};
+};
+
 struct ExportOptions {
     std::vector<std::string> inputs = {};  // by argument
     std::vector<std::string> outputs = {};  // by result; empty: the names of what made them
@@ -19,7 +27,9 @@ struct ExportOptions {
     bool half_storage = false;  // values between ops are stored as float16 and computed as float32
     int keep_value_names = 1;  // 0 none, 1 outputs, 2 all
     bool keep_op_names = false;
-    bool keep_param_names = false;
+    int opt_level = 2;  // that the function was traced with
+    bool exact = false;  // numerics="exact"
+    std::vector<StateUse> states = {};
     // Updates are left out, keys of random ops are constants, and a batch that was read as a number
     // is not noted.
     bool allows_effects = false;
@@ -42,7 +52,11 @@ Model export_model(const Version& version, const ExportOptions& options);
 // inputs and outputs.
 Model finish_model(Model model, const ExportOptions& options);
 
-// The part of a model that computes `outputs` (positions in Model::outputs), optimized anew.
+// The part of a model that computes `outputs` (positions in Model::outputs), and what replaces
+// states.
 Graph graph_for(const Model& model, const std::vector<size_t>& outputs);
+
+// A function of a file with its states as constants. UserError where it replaces one, or draws.
+Model without_states(const ModelFile& file, const Model& function);
 
 }  // namespace megjit::jit

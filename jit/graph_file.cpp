@@ -1,7 +1,9 @@
 #include "jit/graph_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "runtime/core/device.h"
@@ -16,7 +18,7 @@ static_assert(std::endian::native == std::endian::little,
               "the container holds numbers as they lie in memory");
 
 constexpr std::string_view kMagic = "MEGJITGF";
-constexpr uint32_t kSchema = 1;
+constexpr uint32_t kSchema = 2;  // 1: one function without states
 constexpr size_t kHeaderBytes = 32;
 constexpr size_t kTotalAt = 16, kChecksumAt = 24;
 constexpr size_t kAlign = 64;
@@ -35,6 +37,7 @@ public:
         number<uint64_t>(list.size());
         for (const std::string& item : list) text(item);
     }
+    void flag(bool value) { number<uint32_t>(value); }
     void align() { bytes.resize((bytes.size() + kAlign - 1) / kAlign * kAlign); }
     template <class T>
     void patch(size_t where, T value) {
@@ -78,6 +81,17 @@ public:
         for (std::string& item : list) item = text();
         return list;
     }
+    bool flag() {
+        const auto value = number<uint32_t>();
+        if (value > 1) fail(cat("it has ", value, " where 0 or 1 belongs"));
+        return value == 1;
+    }
+    // Of one of `count` things.
+    uint32_t index(size_t count, std::string_view what) {
+        const auto value = number<uint32_t>();
+        if (value >= count) fail(cat("it names the ", what, " ", value, " of ", count));
+        return value;
+    }
     void align() { take((kAlign - at_ % kAlign) % kAlign); }
     size_t at() const { return at_; }
 
@@ -88,18 +102,25 @@ private:
 
 bool is_constant(const Node& node) { return node.kind == NodeKind::constant; }
 
-// The graph with constants as inputs behind the `inputs` real ones; ids stay.
-Graph without_constants(const Graph& graph, size_t inputs) {
-    Rewriter rewrite(graph);
-    int slot = static_cast<int>(inputs);
-    for (const Node& node : graph.nodes()) {
-        if (is_constant(node))
-            rewrite.replace(node.outputs[0],
-                            rewrite.to.add_input(graph.type(node.outputs[0]), slot++));
-        else rewrite.copy(node);
-    }
-    return rewrite.finish();
-}
+// ---- reading
+
+struct StoredConstant {
+    uint64_t bytes = 0;
+    std::string_view data = {};
+    TensorRef tensor = {};  // once somebody has told its type; functions share it
+};
+
+// What stands before the constants, of which graphs are made when these are known.
+struct StoredFunction {
+    Model model = {};  // its graph has constants as inputs
+    std::vector<uint32_t> constants = {};  // by slot behind inputs and states
+};
+struct StoredFile {
+    std::vector<State> states = {};
+    std::vector<uint32_t> state_values = {};  // which constants
+    std::vector<StoredFunction> functions = {};
+    std::vector<StoredConstant> constants = {};
+};
 
 // Slots 0..n-1, each once; returns n.
 size_t checked_slots(const Graph& graph) {
@@ -113,33 +134,85 @@ size_t checked_slots(const Graph& graph) {
     return slots.size();
 }
 
-struct StoredConstant {
-    uint64_t bytes = 0;
-    std::string_view data = {};
-};
+TensorRef tensor_from(StoredConstant& stored, const Type& type) {
+    if (type.bytes() != stored.bytes)
+        Reader::fail(cat("a constant ", to_string(type), " has ", stored.bytes, " bytes"));
+    if (!stored.tensor)
+        stored.tensor = runtime::tensor_from_host(runtime::host_device(), type, stored.data.data());
+    else if (!(stored.tensor->type() == type))
+        Reader::fail(
+            cat("a constant is ", to_string(type), " and ", to_string(stored.tensor->type())));
+    return stored.tensor;
+}
 
-Graph with_constants(const Graph& skeleton, size_t inputs,
-                     const std::vector<StoredConstant>& pieces) {
+Graph with_constants(const StoredFunction& function, std::vector<StoredConstant>& constants) {
+    const Graph& skeleton = function.model.graph;
+    const size_t inputs = function.model.inputs.size() + function.model.states.size();
     Rewriter rewrite(skeleton);
     for (const Node& node : skeleton.nodes()) {
         if (node.kind != NodeKind::input || static_cast<size_t>(node.slot) < inputs) {
             rewrite.copy(node);
             continue;
         }
-        const Type& type = skeleton.type(node.outputs[0]);
-        const StoredConstant& piece = pieces[static_cast<size_t>(node.slot) - inputs];
-        if (type.bytes() != piece.bytes)
-            Reader::fail(cat("a constant ", to_string(type), " has ", piece.bytes, " bytes"));
-        TensorRef tensor =
-            runtime::tensor_from_host(runtime::host_device(), type, piece.data.data());
-        rewrite.replace(node.outputs[0], rewrite.to.add_constant(std::move(tensor)));
+        StoredConstant& stored =
+            constants[function.constants[static_cast<size_t>(node.slot) - inputs]];
+        rewrite.replace(node.outputs[0], rewrite.to.add_constant(
+                                             tensor_from(stored, skeleton.type(node.outputs[0]))));
     }
     return rewrite.finish();
 }
 
-Model read_body(Reader& reader) {
-    Model model;
-    const Graph skeleton =
+void check_names(const StoredFunction& function) {
+    const Model& model = function.model;
+    const size_t slots = checked_slots(model.graph);
+    const size_t told = model.inputs.size() + model.states.size() + function.constants.size();
+    if (slots != told)
+        Reader::fail(cat("its graph has ", slots, " inputs, its names tell of ",
+                         model.inputs.size(), ", of ", model.states.size(), " states and ",
+                         function.constants.size(), " constants"));
+    const auto replaced = std::ranges::count_if(model.states, &StateSlot::is_replaced);
+    if (model.outputs.size() + static_cast<size_t>(replaced) != model.graph.outputs.size())
+        Reader::fail("it names other outputs than its graph has");
+    if (model.node_names.size() != model.graph.nodes().size() ||
+        model.value_names.size() != model.graph.value_count())
+        Reader::fail("it does not name each node and value");
+}
+
+bool is_key(const Type& type) {
+    const int rank = type.rank();
+    return type.dtype == runtime::DType::i32 && (rank == 1 || rank == 2) &&
+           type.shape[rank - 1] == 4;
+}
+
+// Functions agree on what a state is.
+void check_states(const Model& model, StoredFile& file) {
+    const std::vector<Type> types = model.input_types();
+    std::unordered_set<uint32_t> seen;
+    size_t output = model.outputs.size();
+    for (size_t i = 0; i < model.states.size(); ++i) {
+        const auto [index, is_replaced] = model.states[i];
+        State& state = file.states[index];
+        const Type& type = types[model.inputs.size() + i];
+        StoredConstant& stored = file.constants[file.state_values[index]];
+        if (state.is_generator ? is_replaced || !is_key(type) : !seen.insert(index).second)
+            Reader::fail(cat("the state ", state.name, " is not used as what it is"));
+        state.value = tensor_from(
+            stored, state.is_generator ? Type{.dtype = runtime::DType::i32, .shape = {4}} : type);
+        if (is_replaced && !(model.graph.type(model.graph.outputs[output++]) == type))
+            Reader::fail(cat("the state ", state.name, " is replaced by another type"));
+    }
+}
+
+// Schema 1 has what is not of a later one.
+StoredFunction read_function(Reader& reader, uint32_t schema, size_t states) {
+    StoredFunction function;
+    Model& model = function.model;
+    if (schema > 1) {
+        model.name = reader.text();
+        model.opt_level = static_cast<int>(reader.index(4, "opt_level"));
+        model.exact = reader.flag();
+    }
+    model.graph =
         parse_plain_graph(reader.text());  // constants and kernels never stand in the text
     model.inputs = reader.texts();
     model.outputs = reader.texts();
@@ -150,38 +223,88 @@ Model read_body(Reader& reader) {
         model.params.push_back(static_cast<ValueId>(reader.number<uint32_t>()));
     model.metadata = reader.text();
     model.cases = reader.text();
-    std::vector<StoredConstant> pieces(reader.count(sizeof(uint64_t)));
-    for (StoredConstant& piece : pieces) piece.bytes = reader.number<uint64_t>();
-    for (StoredConstant& piece : pieces) {
-        reader.align();
-        piece.data = reader.take(piece.bytes);
-    }
-    const size_t slots = checked_slots(skeleton);
-    if (slots != model.inputs.size() + pieces.size())
-        Reader::fail(cat("its graph has ", slots, " inputs, its names tell of ",
-                         model.inputs.size(), " and ", pieces.size(), " constants"));
-    if (model.outputs.size() != skeleton.outputs.size())
-        Reader::fail("it names other outputs than its graph has");
-    if (model.node_names.size() != skeleton.nodes().size() ||
-        model.value_names.size() != skeleton.value_count())
-        Reader::fail("it does not name each node and value");
-    model.graph = with_constants(skeleton, model.inputs.size(), pieces);
-    if (std::string fault = fault_of(model.graph); !fault.empty()) Reader::fail(fault);
-    for (ValueId id : model.params)
-        if (at(id) >= model.graph.value_count() || !is_constant(model.graph.producer(id)))
-            Reader::fail("a parameter is not a constant");
-    return model;
+    if (schema == 1) return function;
+    model.states.resize(reader.count(2 * sizeof(uint32_t)));
+    for (StateSlot& slot : model.states)
+        slot = {.state = reader.index(states, "state"), .is_replaced = reader.flag()};
+    function.constants.resize(reader.count(sizeof(uint32_t)));
+    for (uint32_t& index : function.constants) index = reader.number<uint32_t>();
+    return function;
 }
 
-Model read_container(std::string_view bytes, size_t* used) {
+StoredFile read_stored(Reader& reader, uint32_t schema) {
+    StoredFile file;
+    if (schema > 1) {
+        file.states.resize(reader.count(sizeof(uint64_t) + 2 * sizeof(uint32_t)));
+        for (State& state : file.states) {
+            state.name = reader.text();
+            state.is_generator = reader.flag();
+            file.state_values.push_back(reader.number<uint32_t>());
+        }
+    }
+    const uint64_t functions = schema == 1 ? 1 : reader.count(sizeof(uint64_t));
+    if (functions == 0) Reader::fail("it has no function");
+    for (uint64_t i = 0; i < functions; ++i)
+        file.functions.push_back(read_function(reader, schema, file.states.size()));
+    file.constants.resize(reader.count(sizeof(uint64_t)));
+    for (StoredConstant& stored : file.constants) stored.bytes = reader.number<uint64_t>();
+    for (StoredConstant& stored : file.constants) {
+        reader.align();
+        stored.data = reader.take(stored.bytes);
+    }
+    if (schema == 1)
+        for (uint32_t i = 0; i < file.constants.size(); ++i)
+            file.functions[0].constants.push_back(i);
+    const auto check = [&](const std::vector<uint32_t>& indices) {
+        for (uint32_t index : indices)
+            if (index >= file.constants.size())
+                Reader::fail(cat("it names the constant ", index, " of ", file.constants.size()));
+    };
+    check(file.state_values);
+    for (const StoredFunction& function : file.functions) check(function.constants);
+    return file;
+}
+
+ModelFile read_body(Reader& reader, uint32_t schema) {
+    StoredFile stored = read_stored(reader, schema);
+    ModelFile file;
+    std::unordered_set<std::string> names;
+    for (StoredFunction& function : stored.functions) {
+        Model& model = function.model;
+        check_names(function);
+        model.graph = with_constants(function, stored.constants);
+        if (std::string fault = fault_of(model.graph); !fault.empty()) Reader::fail(fault);
+        for (ValueId id : model.params)
+            if (at(id) >= model.graph.value_count() || !is_constant(model.graph.producer(id)))
+                Reader::fail("a parameter is not a constant");
+        check_states(model, stored);
+        if (!names.insert(model.name).second)
+            Reader::fail(cat("two functions are called ", model.name));
+        file.functions.push_back(std::make_shared<const Model>(std::move(model)));
+    }
+    names.clear();
+    for (const State& state : stored.states) {
+        if (!state.value) Reader::fail(cat("no function has the state ", state.name));
+        if (!names.insert(state.name).second)
+            Reader::fail(cat("two states are called ", state.name));
+    }
+    file.states = std::move(stored.states);
+    return file;
+}
+
+ModelFile read_container(std::string_view bytes, size_t* used) {
     if (bytes.size() < kHeaderBytes)
         Reader::fail(cat("it has ", bytes.size(), " bytes, less than the header"));
     if (bytes.substr(0, kMagic.size()) != kMagic)
         Reader::fail("it does not begin like a dumped model");
     Reader header(bytes.substr(kMagic.size(), kHeaderBytes - kMagic.size()));
     const auto schema = header.number<uint32_t>();
-    if (schema != kSchema)
-        Reader::fail(cat("it has schema ", schema, ", this version reads ", kSchema));
+    if (schema > kSchema)
+        runtime::user_error(
+            {.what = cat("it has schema ", schema, ", this version reads those up to ", kSchema),
+             .fix = "update megjit"},
+            runtime::ErrorKind::runtime);
+    if (schema == 0) Reader::fail("it has schema 0");
     if (header.number<uint32_t>() != 0)
         Reader::fail("it has flags that this version does not know");
     const auto total = header.number<uint64_t>();
@@ -193,10 +316,74 @@ Model read_container(std::string_view bytes, size_t* used) {
     if (used) *used = total;
     Reader reader(container);
     reader.take(kHeaderBytes);
-    Model model = read_body(reader);
+    ModelFile file = read_body(reader, schema);
     if (reader.at() != total)
         Reader::fail(cat(total - reader.at(), " bytes follow its last constant"));
-    return model;
+    return file;
+}
+
+// ---- writing
+
+// The graph with constants as inputs behind the others; ids stay.
+Graph without_constants(const Model& model) {
+    Rewriter rewrite(model.graph);
+    auto slot = static_cast<int>(model.inputs.size() + model.states.size());
+    for (const Node& node : model.graph.nodes()) {
+        if (is_constant(node))
+            rewrite.replace(node.outputs[0],
+                            rewrite.to.add_input(model.graph.type(node.outputs[0]), slot++));
+        else rewrite.copy(node);
+    }
+    return rewrite.finish();
+}
+
+// Constants, each once.
+class ConstantTable {
+public:
+    uint32_t add(const runtime::Tensor& tensor) {
+        const auto [place, is_new] =
+            places_.emplace(tensor.id(), static_cast<uint32_t>(tensors_.size()));
+        if (is_new) tensors_.push_back(&tensor);
+        return place->second;
+    }
+    void write(Writer& writer) const {
+        writer.number<uint64_t>(tensors_.size());
+        for (const runtime::Tensor* tensor : tensors_)
+            writer.number<uint64_t>(tensor->type().bytes());
+        for (const runtime::Tensor* tensor : tensors_) {
+            writer.align();
+            writer.bytes.append(tensor->as<char>(), tensor->type().bytes());
+        }
+    }
+
+private:
+    std::vector<const runtime::Tensor*> tensors_;
+    std::unordered_map<uint64_t, uint32_t> places_;  // by id
+};
+
+void write_function(Writer& writer, const Model& model, ConstantTable& constants) {
+    writer.text(model.name);
+    writer.number<uint32_t>(static_cast<uint32_t>(model.opt_level));
+    writer.flag(model.exact);
+    writer.text(print(without_constants(model)));
+    writer.texts(model.inputs);
+    writer.texts(model.outputs);
+    writer.texts(model.node_names);
+    writer.texts(model.value_names);
+    writer.number<uint64_t>(model.params.size());
+    for (ValueId id : model.params) writer.number<uint32_t>(static_cast<uint32_t>(id));
+    writer.text(model.metadata);
+    writer.text(model.cases);
+    writer.number<uint64_t>(model.states.size());
+    for (const auto& [state, is_replaced] : model.states) {
+        writer.number<uint32_t>(state);
+        writer.flag(is_replaced);
+    }
+    std::vector<uint32_t> indices;
+    for (const Node& node : model.graph.nodes())
+        if (is_constant(node)) indices.push_back(constants.add(*node.constant));
+    writer.number<uint64_t>(indices.size());
+    for (uint32_t index : indices) writer.number<uint32_t>(index);
 }
 
 }  // namespace
@@ -206,6 +393,14 @@ size_t Model::constant_bytes() const {
     for (const Node& node : graph.nodes())
         if (is_constant(node)) bytes += node.constant->type().bytes();
     return bytes;
+}
+
+std::vector<Type> Model::input_types() const {
+    std::vector<Type> types(inputs.size() + states.size());
+    for (const Node& node : graph.nodes())
+        if (node.kind == NodeKind::input)
+            types[static_cast<size_t>(node.slot)] = graph.type(node.outputs[0]);
+    return types;
 }
 
 // Multiply and rotate, eight bytes at a time: finds accidents, keeps nobody out.
@@ -220,38 +415,30 @@ uint64_t checksum(std::string_view bytes) {
     return sum ^ (sum >> 32);
 }
 
-std::string to_bytes(const Model& model) {
+std::string to_bytes(const ModelFile& file) {
     Writer writer;
+    ConstantTable constants;
     writer.bytes = kMagic;
     writer.number<uint32_t>(kSchema);
     writer.number<uint32_t>(0);
     writer.number<uint64_t>(0);
     writer.number<uint64_t>(0);
-    writer.text(print(without_constants(model.graph, model.inputs.size())));
-    writer.texts(model.inputs);
-    writer.texts(model.outputs);
-    writer.texts(model.node_names);
-    writer.texts(model.value_names);
-    writer.number<uint64_t>(model.params.size());
-    for (ValueId id : model.params) writer.number<uint32_t>(static_cast<uint32_t>(id));
-    writer.text(model.metadata);
-    writer.text(model.cases);
-    std::vector<const runtime::Tensor*> constants;
-    for (const Node& node : model.graph.nodes())
-        if (is_constant(node)) constants.push_back(node.constant.get());
-    writer.number<uint64_t>(constants.size());
-    for (const runtime::Tensor* tensor : constants) writer.number<uint64_t>(tensor->type().bytes());
-    for (const runtime::Tensor* tensor : constants) {
-        writer.align();
-        writer.bytes.append(tensor->as<char>(), tensor->type().bytes());
+    writer.number<uint64_t>(file.states.size());
+    for (const State& state : file.states) {
+        writer.text(state.name);
+        writer.flag(state.is_generator);
+        writer.number<uint32_t>(constants.add(*state.value));
     }
+    writer.number<uint64_t>(file.functions.size());
+    for (const auto& function : file.functions) write_function(writer, *function, constants);
+    constants.write(writer);
     writer.patch<uint64_t>(kTotalAt, writer.bytes.size());
     writer.patch<uint64_t>(kChecksumAt,
                            checksum(std::string_view(writer.bytes).substr(kHeaderBytes)));
     return std::move(writer.bytes);
 }
 
-Model from_bytes(std::string_view bytes, std::string_view file_name, size_t* used) {
+ModelFile from_bytes(std::string_view bytes, std::string_view file_name, size_t* used) {
     std::string why, fix;
     try {
         return read_container(bytes, used);

@@ -1,14 +1,18 @@
-// jit/graph_file.h -- a graph as a file: flat, without code, checked before anything is allocated.
+// jit/graph_file.h -- graphs as a file: flat, without code, checked before anything is allocated.
 //
 //   header     magic "MEGJITGF", schema version, flags (0), bytes of all, checksum of the rest
-//   text       the graph in text form (jit/graph.h), constants as inputs behind the real ones
-//   names      of inputs, outputs, nodes, values; which values are parameters
-//   metadata   bytes of the front end, which this file does not look into
+//   states     of each its name, what it is, and its value, a constant
+//   functions  of each: name, options of the record; the graph in text form (jit/graph.h), states
+//              and constants as inputs behind the real ones; names of inputs, outputs, nodes,
+//              values; which values are parameters; which states and constants it has; metadata and
+//              test cases, JSON and bytes of the front end, which this file does not look into
 //   constants  sizes, then raw bytes, each at a multiple of 64
 //
-// Containers may follow one another in one file. Numbers are little endian.
+// Containers may follow one another in one file. Numbers are little endian. Schema 1, which is read
+// but no longer written, has one function and no state, and metadata in pickles.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,25 +21,52 @@
 
 namespace megjit::jit {
 
+// What functions keep from run to run: a tensor, or the next key of a random generator, which an
+// input that is a key, or several, is drawn from.
+struct State {
+    std::string name;
+    bool is_generator = false;
+    TensorRef value = {};
+};
+
+// An input of a graph behind those of the caller. A state that is replaced is so by an output
+// behind those of the caller, in the order of the slots.
+struct StateSlot {
+    uint32_t state = 0;
+    bool is_replaced = false;
+};
+
+// One function.
 struct Model {
-    Graph graph;  // slot i is inputs[i]; nothing is fused
+    Graph graph;  // slot i is inputs[i], and behind them states; nothing is fused
     std::vector<std::string> inputs = {}, outputs = {};
+    std::vector<StateSlot> states = {};  // slot inputs.size() + i
     std::vector<std::string> node_names = {};  // by node; "" where it was not kept
     std::vector<std::string> value_names = {};  // by value
     std::vector<std::string> node_lines = {};  // by node: the user's line; not written to files
     std::vector<ValueId> params = {};  // constants that were tensors of the program
+    std::string name = {};
+    int opt_level = 2;  // of the record
+    bool exact = false;  // numerics="exact"
     std::string metadata = {};
     std::string cases = {};  // test cases, as the front end wrote them
 
     size_t constant_bytes() const;
+    std::vector<Type> input_types() const;  // with those of states
 };
 
-std::string to_bytes(const Model& model);
+// Functions that share states.
+struct ModelFile {
+    std::vector<std::shared_ptr<const Model>> functions;
+    std::vector<State> states = {};
+};
+
+std::string to_bytes(const ModelFile& file);
 
 // The container at the start of `bytes`; `used` becomes its size. UserError (runtime) with
-// `file_name` for bytes that are truncated, damaged, of another schema, or do not describe a sound
-// graph.
-Model from_bytes(std::string_view bytes, std::string_view file_name, size_t* used = nullptr);
+// `file_name` for bytes that are truncated, damaged, of a later schema, or do not describe sound
+// graphs.
+ModelFile from_bytes(std::string_view bytes, std::string_view file_name, size_t* used = nullptr);
 
 uint64_t checksum(std::string_view bytes);
 

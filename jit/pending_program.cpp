@@ -16,6 +16,14 @@ constexpr int kMaxRounds = 3;
 
 }  // namespace
 
+void tell_slots(const LoweringOptions& lowering, PipelineOptions& passes) {
+    passes.donatable = lowering.donatable;
+    passes.replaces = lowering.replaces;
+    for (size_t i = 0; i < lowering.is_parameter.size(); ++i)
+        passes.fixed.push_back(lowering.is_parameter[i] &&
+                               !(i < lowering.donatable.size() && lowering.donatable[i]));
+}
+
 PendingProgram::PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes,
                                LoweringOptions lowering)
     : recorded_(std::move(recorded)),

@@ -14,6 +14,9 @@
 
 namespace megjit::jit {
 
+// The passes know of each slot what the plan knows.
+void tell_slots(const LoweringOptions& lowering, PipelineOptions& passes);
+
 class PendingProgram {
 public:
     using Clock = codegen::CompileQueue::Clock;

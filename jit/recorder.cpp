@@ -62,8 +62,9 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     Record& rec = record();
     const auto id = static_cast<RecordId>(rec.values.size());
     RecordedValue value{.type = tensor->type(), .device = &tensor->device()};
-    // Random keys differ from call to call: they stay inputs, and only a dump bakes them in.
-    if (tensor->is_constant || (captures_ && tensor->has_data() && !runtime::state_of(*tensor))) {
+    // Random keys differ from call to call: they stay inputs.
+    if (tensor->is_constant || (captures_ && tensor->has_data() && !runtime::state_of(*tensor) &&
+                                !varying_.contains(tensor->id()))) {
         value.origin = Origin::constant;
         value.tensor = tensor;
         if (const auto found = extents_.find(tensor->id()); found != extents_.end()) {
@@ -293,11 +294,41 @@ void Recorder::complete() {
 }
 
 void Recorder::keep_captured() {
-    for (auto& [id, name] : names_)
-        if (auto found = outside_ids_.find(id); found != outside_ids_.end())
-            version_->names.emplace(found->second, std::move(name));
+    for (const auto& [id, name] : names_)
+        if (const auto found = find(id)) version_->names.emplace(*found, name);
     version_->captured = bound_;
     for (uint32_t slot : version_->argument_slots) version_->captured[slot] = {};
+    if (!function_.options.record_only)  // else a run may write over what it replaces
+        for (uint32_t slot : rebound_slots_) version_->captured[slot] = {};
+}
+
+std::optional<RecordId> Recorder::find(uint64_t tensor) const {
+    const auto found = outside_ids_.find(tensor);
+    return found == outside_ids_.end() ? std::nullopt : std::optional(found->second);
+}
+
+// What was computed of them alone, while recording, follows from them in each call.
+void Recorder::make_varying(std::span<const uint64_t> tensors) {
+    Record& rec = record();
+    std::vector<bool> varies(rec.values.size());
+    for (const uint64_t tensor : tensors) {
+        const auto id = find(tensor);
+        if (!id || rec.values[*id].origin != Origin::constant) continue;
+        RecordedValue& value = rec.values[*id];
+        varies[*id] = true;
+        value.origin = Origin::outside;
+        value.slot = static_cast<uint32_t>(rec.outside.size());
+        rebound_slots_.push_back(value.slot);
+        rec.outside.push_back(*id);
+        bound_.push_back(std::exchange(value.tensor, {}));
+    }
+    for (const RecordedOp& op : rec.ops)
+        if (std::ranges::any_of(op.inputs, [&](RecordId id) { return varies[id]; }))
+            for (RecordId output : op.outputs)
+                if (rec.values[output].tensor) {
+                    rec.values[output].tensor = {};
+                    varies[output] = true;
+                }
 }
 
 // ---- what the body says of its values
@@ -311,6 +342,12 @@ void Recorder::note_name(const TensorRef& tensor, std::string name) {
     if (!captures_) return;
     if (is_placeholder(*tensor)) version_->names[tensor->trace.value] = std::move(name);
     else names_.emplace(tensor->id(), std::move(name));
+}
+
+const std::string& Recorder::name_of(uint64_t tensor) const {
+    static const std::string kNone;
+    const auto found = names_.find(tensor);
+    return found == names_.end() ? kNone : found->second;
 }
 
 void Recorder::note_extents(const TensorRef& extents, const TensorRef& tensor) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "jit/session.h"
 
@@ -33,6 +34,15 @@ public:
     // For dump: what the body returned, and names that it gave.
     void note_results(std::span<const TensorRef> results);
     void note_name(const TensorRef& tensor, std::string name);
+    const std::string& name_of(uint64_t tensor) const;  // by its id; "" where none was noted
+    // It differs from call to call: no constant, whatever it is recorded for.
+    void note_varying(const TensorRef& tensor) { varying_.insert(tensor->id()); }
+    bool is_varying(uint64_t tensor) const { return varying_.contains(tensor); }
+    // The value that stands for a tensor from outside, by its id.
+    std::optional<RecordId> find(uint64_t tensor) const;
+    // Constants that the body has rebound are none: each call brings another value. By ids, before
+    // the call ends.
+    void make_varying(std::span<const uint64_t> tensors);
     // `extents` is a constant that holds the shape of `tensor`: a dump computes it anew.
     void note_extents(const TensorRef& extents, const TensorRef& tensor);
     // The body takes the leading extent of `tensor` for a number.
@@ -69,6 +79,8 @@ private:
     std::unordered_map<uint64_t, RecordId> outside_ids_;  // tensor id -> value
     // Backward index, and slots known when it began.
     std::vector<std::pair<uint32_t, size_t>> open_backwards_;
+    std::unordered_set<uint64_t> varying_;  // tensor ids
+    std::vector<uint32_t> rebound_slots_;
     std::unordered_map<uint64_t, std::string> names_;  // of outside tensors, by tensor id
     std::unordered_map<uint64_t, std::string> computed_outside_;  // as Version's, by tensor id
     std::unordered_map<uint64_t, RecordId> extents_;  // of which value, by tensor id

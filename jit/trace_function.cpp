@@ -123,11 +123,7 @@ PipelineOptions Version::passes_of(const Segment& segment, const LoweringOptions
         passes.fuse = false;
     }
     passes.device = &segment.graph.device();
-    passes.donatable = lowering.donatable;
-    passes.replaces = lowering.replaces;
-    for (size_t i = 0; i < lowering.is_parameter.size(); ++i)
-        passes.fixed.push_back(lowering.is_parameter[i] &&
-                               !(i < lowering.donatable.size() && lowering.donatable[i]));
+    tell_slots(lowering, passes);
     passes.measured_costs = options.profiling;  // others are planned alike in every process
     return passes;
 }

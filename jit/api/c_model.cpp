@@ -21,29 +21,34 @@ namespace {
 
 ModelOptions options_from_c(const megjit_model_options* given) {
     const auto c = options_from<megjit_model_options>(given, MEGJIT_MODEL_OPTIONS_DEFAULT);
-    const std::string_view numerics = c.numerics ? c.numerics : "fast";
-    if (numerics != "fast" && numerics != "exact")
+    const std::string_view numerics = c.numerics ? c.numerics : "";
+    if (c.numerics && numerics != "fast" && numerics != "exact")
         runtime::user_error(
             {.what = cat("there is no numerics ", numerics), .fix = "give exact, fast or NULL"});
-    return {.device = c.device ? &runtime::find_device(c.device) : nullptr,
+    return {.function = c.function ? c.function : "",
+            .device = c.device ? &runtime::find_device(c.device) : nullptr,
             .memory_limit = c.memory_limit,
             .opt_level = c.opt_level,
-            .exact = numerics == "exact",
+            .exact = c.numerics ? std::optional(numerics == "exact") : std::nullopt,
             .compiler = c.compiler ? c.compiler : "",
             .profile = c.profile != 0};
 }
 
-// `read` gives the file's graph; what it refuses is the file's fault.
+// What `use` refuses is the file's fault.
+template <class Use>
+auto as_bad_file(const Use& use) {
+    try {
+        return use();
+    } catch (const runtime::UserError& error) { throw BadFile(error); }
+}
+
 template <class Read>
 megjit_status load(const Read& read, const megjit_model_options* options, megjit_model** model) {
     return guarded([&] {
         ensure_started();
         megjit_model*& result = not_null(model, "model");
         const ModelOptions wanted = options_from_c(options);
-        std::shared_ptr<const jit::Model> file;
-        try {
-            file = read();
-        } catch (const runtime::UserError& error) { throw BadFile(error); }
+        std::shared_ptr<File> file = as_bad_file(read);
         result = new megjit_model{std::make_shared<Model>(std::move(file), wanted)};
     });
 }
@@ -55,18 +60,19 @@ megjit_status count_of(const megjit_model* model, Ports ports, size_t* count) {
         [&] { not_null(count, "count") = ((*not_null(model, "model").model).*ports)().size(); });
 }
 
-const Port& port_at(const std::vector<Port>& ports, size_t index) {
-    if (index >= ports.size())
+template <class T>
+const T& at_index(const std::vector<T>& list, size_t index) {
+    if (index >= list.size())
         runtime::user_error({.what = cat("there is no number ", index),
-                             .why = cat("the model has ", ports.size(), ", counted from 0"),
+                             .why = cat("the model has ", list.size(), ", counted from 0"),
                              .fix = "ask for the count first"});
-    return ports[index];
+    return list[index];
 }
 
 megjit_status describe(const megjit_model* model, Ports ports, size_t index,
                        megjit_tensor_info* info) {
     return guarded([&] {
-        const Port& port = port_at(((*not_null(model, "model").model).*ports)(), index);
+        const Port& port = at_index(((*not_null(model, "model").model).*ports)(), index);
         not_null(info, "info") = info_of(port.name.c_str(), port.type);
     });
 }
@@ -130,12 +136,74 @@ megjit_status megjit_model_load_memory(const void* data, size_t bytes,
                                        const megjit_model_options* options, megjit_model** model) {
     return load([&] {
         if (bytes) not_null(static_cast<const char*>(data), "data");
-        return std::make_shared<const jit::Model>(
+        return std::make_shared<File>(
             jit::from_bytes({static_cast<const char*>(data), bytes}, "in memory"));
     }, options, model);
 }
 
+megjit_status megjit_model_share(const megjit_model* model, const megjit_model_options* options,
+                                 megjit_model** other) {
+    return guarded([&] {
+        megjit_model*& result = not_null(other, "other");
+        result = new megjit_model{std::make_shared<Model>(not_null(model, "model").model->file(),
+                                                          options_from_c(options))};
+    });
+}
+
+megjit_status megjit_model_save(const megjit_model* model, const char* path) {
+    return guarded([&] {
+        File& file = *not_null(model, "model").model->file();
+        const std::filesystem::path target = &not_null(path, "path");
+        as_bad_file([&] { file.save(target); });
+    });
+}
+
 void megjit_model_free(megjit_model* model) { delete model; }
+
+megjit_status megjit_model_function_count(const megjit_model* model, size_t* count) {
+    return guarded([&] {
+        not_null(count, "count") = not_null(model, "model").model->file()->functions().size();
+    });
+}
+
+megjit_status megjit_model_function(const megjit_model* model, size_t index, const char** name) {
+    return guarded([&] {
+        const auto& functions = not_null(model, "model").model->file()->functions();
+        not_null(name, "name") = at_index(functions, index)->name.c_str();
+    });
+}
+
+megjit_status megjit_model_state_count(const megjit_model* model, size_t* count) {
+    return guarded([&] {
+        not_null(count, "count") = not_null(model, "model").model->file()->states().size();
+    });
+}
+
+megjit_status megjit_model_state(const megjit_model* model, size_t index,
+                                 megjit_tensor_info* info) {
+    return guarded([&] {
+        const Port& port = at_index(not_null(model, "model").model->file()->states(), index);
+        not_null(info, "info") = info_of(port.name.c_str(), port.type);
+    });
+}
+
+megjit_status megjit_model_state_value(const megjit_model* model, const char* name,
+                                       megjit_tensor** value) {
+    return guarded([&] {
+        megjit_tensor*& result = not_null(value, "value");
+        File& file = *not_null(model, "model").model->file();
+        result = tensor_of(file.value(file.state(&not_null(name, "name")))).release();
+    });
+}
+
+megjit_status megjit_model_set_state(const megjit_model* model, const char* name,
+                                     const megjit_tensor* value) {
+    return guarded([&] {
+        File& file = *not_null(model, "model").model->file();
+        const size_t state = file.state(&not_null(name, "name"));
+        file.set(state, input_of(not_null(value, "value")));
+    });
+}
 
 megjit_status megjit_model_input_count(const megjit_model* model, size_t* count) {
     return count_of(model, &Model::inputs, count);
@@ -165,7 +233,7 @@ megjit_status megjit_model_parameter_value(const megjit_model* model, size_t ind
     return guarded([&] {
         megjit_tensor*& result = not_null(value, "value");
         const Model& of = *not_null(model, "model").model;
-        (void)port_at(of.parameters(), index);
+        (void)at_index(of.parameters(), index);
         result = tensor_of(of.parameter_value(index)).release();
     });
 }

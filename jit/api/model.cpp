@@ -1,12 +1,12 @@
 #include "jit/api/model.h"
 
 #include <algorithm>
-#include <fstream>
 #include <mutex>
 #include <numeric>
 
 #include "jit/api/report.h"
 #include "jit/export.h"
+#include "jit/failure_rule.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
@@ -17,82 +17,90 @@ using runtime::cat;
 
 namespace {
 
-std::vector<Port> inputs_of(const jit::Model& file) {
+std::vector<Port> inputs_of(const jit::Model& function) {
+    const std::vector<Type> types = function.input_types();
     std::vector<Port> ports;
-    for (const std::string& name : file.inputs) ports.push_back({name, {}});
-    for (const jit::Node& node : file.graph.nodes())
-        if (node.kind == jit::NodeKind::input)
-            ports[static_cast<size_t>(node.slot)].type = file.graph.type(node.outputs[0]);
+    for (const std::string& name : function.inputs) ports.push_back({name, types[ports.size()]});
     return ports;
 }
 
-std::vector<Port> parameters_of(const jit::Model& file) {
+std::vector<Port> parameters_of(const jit::Model& function) {
     std::vector<Port> ports;
-    for (const jit::ValueId id : file.params) {
-        const size_t node = jit::at(file.graph.value(id).producer);
-        ports.push_back(
-            {node < file.node_names.size() ? file.node_names[node] : "", file.graph.type(id)});
+    for (const jit::ValueId id : function.params) {
+        const size_t node = jit::at(function.graph.value(id).producer);
+        ports.push_back({node < function.node_names.size() ? function.node_names[node] : "",
+                         function.graph.type(id)});
     }
     return ports;
 }
 
-jit::PipelineOptions passes_of(const ModelOptions& options, runtime::Device& device) {
-    if (options.opt_level < 0 || options.opt_level > 3)
-        runtime::user_error(
-            {.what = cat("opt_level is ", options.opt_level), .fix = "it is 0, 1, 2 or 3"});
+jit::PipelineOptions passes_of(const ModelOptions& options, const jit::Model& function,
+                               runtime::Device& device) {
+    if (options.opt_level < -1 || options.opt_level > 3)
+        runtime::user_error({.what = cat("opt_level is ", options.opt_level),
+                             .fix = "it is 0, 1, 2 or 3, or -1 for that of the recorded function"});
     if (!options.compiler.empty()) codegen::refuse_unknown_backend(options.compiler);
-    jit::PipelineOptions passes{.opt_level = options.opt_level,
-                                .exact = options.exact,
-                                .backend = options.compiler,
-                                .memory = {.limit = options.memory_limit},
-                                .device = &device};
+    jit::PipelineOptions passes{
+        .opt_level = options.opt_level < 0 ? function.opt_level : options.opt_level,
+        .exact = options.exact.value_or(function.exact),
+        .backend = options.compiler,
+        .memory = {.limit = options.memory_limit},
+        .device = &device};
     if (codegen::compile_mode() == codegen::CompileMode::off)
         passes.opt_level = std::min(passes.opt_level, 2);
     return passes;
 }
 
-}  // namespace
-
-std::shared_ptr<const jit::Model> read_model(const std::filesystem::path& path) {
-    std::ifstream stream(path, std::ios::binary);
-    std::string bytes;
-    std::error_code error;
-    const auto size = std::filesystem::file_size(path, error);
-    if (!error) bytes.resize(size);
-    if (error || !stream.read(bytes.data(), static_cast<std::streamsize>(size)))
-        runtime::user_error({.what = cat("cannot read the model ", path.string()),
-                             .why = error ? error.message() : "the file could not be read",
-                             .fix = "give the path of a file that dump() wrote"},
-                            runtime::ErrorKind::runtime);
-    return std::make_shared<const jit::Model>(jit::from_bytes(bytes, path.filename().string()));
+// How states are bound, as a traced function's: what a run replaces, it may write over.
+jit::LoweringOptions lowering_of(const jit::Model& function, size_t outputs,
+                                 const ModelOptions& options, runtime::Device& device) {
+    const size_t inputs = function.inputs.size();
+    jit::LoweringOptions lowering{.function = "a loaded model",
+                                  .check = runtime::debug().check,
+                                  .donatable = std::vector<bool>(inputs),
+                                  .is_parameter = std::vector<bool>(inputs),
+                                  .profile = options.profile,
+                                  .arenas = jit::Arenas::make("a loaded model"),
+                                  .weights = std::make_shared<jit::BoundWeights>()};
+    const bool is_guarded = jit::FailureRule(device).guards_updates();
+    const std::vector<Type> types = function.input_types();
+    lowering.replaces.assign(outputs, -1);
+    for (const auto& [state, is_replaced] : function.states) {
+        const size_t slot = lowering.donatable.size();
+        const bool keeps_old = is_guarded && types[slot].dtype != runtime::DType::c64;
+        if (is_replaced) lowering.replaces.push_back(keeps_old ? static_cast<int>(slot) : -1);
+        lowering.donatable.push_back(is_replaced);
+        lowering.is_parameter.push_back(true);
+    }
+    return lowering;
 }
+
+}  // namespace
 
 // ---- models
 
-Model::Model(std::shared_ptr<const jit::Model> file, const ModelOptions& options)
+Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
     : file_(std::move(file)),
+      function_(file_->function(options.function)),
       device_(options.device ? options.device : &runtime::host_device()),
-      inputs_(inputs_of(*file_)),
-      parameters_(parameters_of(*file_)) {
-    std::vector<size_t> wanted(file_->outputs.size());
+      inputs_(inputs_of(*function_)),
+      parameters_(parameters_of(*function_)) {
+    std::vector<size_t> wanted(function_->outputs.size());
     std::iota(wanted.begin(), wanted.end(), size_t{0});
     if (options.outputs) wanted = *options.outputs;
-    auto graph = std::make_shared<jit::Graph>(jit::graph_for(*file_, wanted));
+    auto graph = std::make_shared<jit::Graph>(jit::graph_for(*function_, wanted));
     graph->set_device(*device_);
     for (size_t i = 0; i < wanted.size(); ++i)
-        outputs_.push_back({file_->outputs[wanted[i]], graph->type(graph->outputs[i])});
-    pending_ = std::make_unique<jit::PendingProgram>(
-        std::move(graph), passes_of(options, *device_),
-        jit::LoweringOptions{.function = "a loaded model",
-                             .check = runtime::debug().check,
-                             .profile = options.profile,
-                             .arenas = jit::Arenas::make("a loaded model"),
-                             .weights = std::make_shared<jit::BoundWeights>()});
+        outputs_.push_back({function_->outputs[wanted[i]], graph->type(graph->outputs[i])});
+    jit::LoweringOptions lowering = lowering_of(*function_, wanted.size(), options, *device_);
+    jit::PipelineOptions passes = passes_of(options, *function_, *device_);
+    jit::tell_slots(lowering, passes);
+    pending_ = std::make_unique<jit::PendingProgram>(std::move(graph), passes, std::move(lowering));
     give_back(make_program());  // what cannot be compiled, or does not fit, is told now
 }
 
 TensorRef Model::parameter_value(size_t index) const {
-    return runtime::row_major(file_->graph.producer(file_->params.at(index)).constant);
+    return runtime::row_major(function_->graph.producer(function_->params.at(index)).constant);
 }
 
 std::shared_ptr<jit::Program> Model::make_program() {
@@ -132,8 +140,10 @@ std::string Model::json(std::string_view what) const {
     if (what == "plan") return json_of(programs.front()->plan());
     if (what == "kernels") return json_of(programs.front()->kernels());
     if (what == "profile") return profiles_json(programs);
-    runtime::user_error(
-        {.what = cat("there is no report ", what), .fix = "ask for plan, kernels or profile"});
+    if (what == "metadata")  // of a later schema than 1, which has pickles
+        return function_->metadata.starts_with('{') ? function_->metadata : "null";
+    runtime::user_error({.what = cat("there is no report ", what),
+                         .fix = "ask for plan, kernels, profile or metadata"});
 }
 
 // ---- contexts
@@ -159,7 +169,7 @@ std::vector<TensorRef> Context::run(std::vector<TensorRef> inputs) {
                  .fix = "convert it, or dump the model with this shape"});
         inputs[i] = runtime::readable_on(model_->device(), inputs[i]);
     }
-    return program_->run(inputs);
+    return model_->file()->run(*model_->function_, *program_, std::move(inputs));
 }
 
 }  // namespace megjit::api

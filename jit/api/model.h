@@ -2,54 +2,43 @@
 // time.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "jit/graph_file.h"
+#include "jit/api/file.h"
 #include "jit/pending_program.h"
 
 namespace megjit::api {
 
-using runtime::TensorRef;
-using runtime::Type;
-
 struct ModelOptions {
+    std::string function = {};  // empty: the file's first
     runtime::Device* device = nullptr;  // null: the host's
     size_t memory_limit = 0;  // bytes of a run; 0: none
-    int opt_level = 2;  // 0 to 3
-    bool exact = false;  // numerics="exact"
+    int opt_level = -1;  // 0 to 3; -1: the record's
+    std::optional<bool> exact = {};  // numerics="exact"; not given: the record's
     std::string compiler = {};  // empty: MGB_JIT_BACKEND, or the device's best
     bool profile = false;
     // Positions in the file's outputs; not given: all.
     std::optional<std::vector<size_t>> outputs = {};
 };
 
-// What a caller must know of an input, output or parameter.
-struct Port {
-    std::string name;
-    Type type;
-};
-
-// The first model of a file. UserError (runtime) where it cannot be read.
-std::shared_ptr<const jit::Model> read_model(const std::filesystem::path& path);
-
 // Any thread may run it. All programs are made of one graph, so that they hold the same weights.
 class Model {
 public:
     // Compiles, and waits for the kernels. OverLimit; UserError for an option.
-    Model(std::shared_ptr<const jit::Model> file, const ModelOptions& options);
+    Model(std::shared_ptr<File> file, const ModelOptions& options);
 
     const std::vector<Port>& inputs() const { return inputs_; }
     const std::vector<Port>& outputs() const { return outputs_; }
     const std::vector<Port>& parameters() const { return parameters_; }
     TensorRef parameter_value(size_t index) const;  // on the host, row-major
     runtime::Device& device() const { return *device_; }
+    const std::shared_ptr<File>& file() const { return file_; }
 
-    // "plan", "kernels" or "profile"; UserError for another word.
+    // "plan", "kernels", "profile" or "metadata"; UserError for another word.
     std::string json(std::string_view what) const;
 
 private:
@@ -58,7 +47,8 @@ private:
     std::shared_ptr<jit::Program> take_program();
     void give_back(std::shared_ptr<jit::Program> program) noexcept;
 
-    const std::shared_ptr<const jit::Model> file_;
+    const std::shared_ptr<File> file_;
+    const std::shared_ptr<const jit::Model> function_;
     runtime::Device* device_;
     std::vector<Port> inputs_, outputs_, parameters_;
     std::unique_ptr<jit::PendingProgram> pending_;  // makes a program for each context

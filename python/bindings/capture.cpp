@@ -12,8 +12,17 @@ Capture*& Capture::current() {
     return instance;
 }
 
+std::unique_ptr<Capture> Capture::for_dump() {
+    auto capture = std::make_unique<Capture>(0);
+    capture->is_for_dump_ = true;
+    return capture;
+}
+
 void Capture::note_operand(PyObject* tensor) {
     const TensorRef& value = value_of(tensor);
+    if (const jit::Session* session = is_for_dump_ ? jit::Session::running() : nullptr;
+        session && session->is_placeholder(*value))
+        return;
     const auto [known, is_new] = handles_.emplace(value->id(), nb::borrow(tensor));
     if (is_new || known->second.ptr() == tensor || value->id() >= first_inside_id_ ||
         value->is_constant)
@@ -50,12 +59,23 @@ void Capture::drop_temporaries(const jit::Session& session) {
     while (drops_temporaries_once(session)) {}  // what one held may go with the next
 }
 
-bool Capture::drops_temporaries_once(const jit::Session& session) {
+std::unordered_map<PyObject*, Py_ssize_t> Capture::references() const {
     std::unordered_map<PyObject*, Py_ssize_t> ours;
     for (const auto* map : {&handles_, &rebound_})
         for (const auto& [key, object] : *map) ++ours[object.ptr()];
     for (const auto& [first, second] : twins_) ++ours[first.ptr()], ++ours[second.ptr()];
     for (const Grad& grad : grads_) ++ours[grad.tensor.ptr()], ++ours[grad.before.ptr()];
+    return ours;
+}
+
+Py_ssize_t Capture::references_to(nb::handle object) const {
+    const auto ours = references();
+    const auto found = ours.find(object.ptr());
+    return found == ours.end() ? 0 : found->second;
+}
+
+bool Capture::drops_temporaries_once(const jit::Session& session) {
+    const std::unordered_map<PyObject*, Py_ssize_t> ours = references();
     std::unordered_set<PyObject*> gone;
     for (const auto& [object, count] : ours)
         if (Py_REFCNT(object) <= count) gone.insert(object);

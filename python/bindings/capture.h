@@ -3,6 +3,7 @@
 // which objects were rebound.
 #pragma once
 
+#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -38,6 +39,8 @@ public:
     static Capture*& current();
 
     explicit Capture(uint64_t first_inside_id) : first_inside_id_(first_inside_id) {}
+    // For dump: values that the body computes are not held by it.
+    static std::unique_ptr<Capture> for_dump();
 
     void note_operand(PyObject* tensor);
     void note_rebound(PyObject* tensor) {
@@ -65,6 +68,10 @@ public:
         getters_.emplace(tensor->id(), std::move(getter));
     }
 
+    const std::unordered_map<uint64_t, nb::object>& handles() const { return handles_; }
+    const std::unordered_map<uint64_t, nb::object>& getters() const { return getters_; }
+    Py_ssize_t references_to(nb::handle object) const;  // that it holds
+
     // To be called before the session ends: lets go of objects that nobody else holds.
     void drop_temporaries(const jit::Session& session);
     // One that no later call could find again makes the recording unrepeatable.
@@ -73,6 +80,7 @@ public:
     std::vector<std::pair<nb::object, uint32_t>> updates(const jit::Session& session) const;
 
 private:
+    std::unordered_map<PyObject*, Py_ssize_t> references() const;
     bool drops_temporaries_once(const jit::Session& session);
     const Grad* grad_before(nb::handle object, const jit::Session& session) const;
     std::unordered_map<uint64_t, nb::object> handles_;  // by tensor id at first use
@@ -81,6 +89,7 @@ private:
     std::unordered_map<uint64_t, nb::object> getters_;  // by tensor id
     std::vector<std::pair<nb::object, nb::object>> twins_;
     uint64_t first_inside_id_ = 0;  // of the tensors that the body makes
+    bool is_for_dump_ = false;
     std::string unrepeatable_, read_at_;
 };
 

@@ -7,6 +7,7 @@
 #include "jit/recorder.h"
 #include "jit/subgraph.h"
 #include "python/bindings/handle.h"
+#include "runtime/core/random.h"
 #include "runtime/host/error.h"
 
 namespace megjit::python {
@@ -29,9 +30,28 @@ nb::list list_from(const std::vector<std::string>& texts) {
 std::string bytes_from(nb::bytes bytes) { return {bytes.c_str(), bytes.size()}; }
 nb::bytes to_python(const std::string& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
+template <class T>
+std::optional<T> optional_from(nb::handle value) {
+    return value.is_none() ? std::nullopt : std::optional(nb::cast<T>(value));
+}
+
+// Rows of (state, value that stands for it or None, value that it becomes or None).
+std::vector<jit::StateUse> states_from(const jit::Version& version, nb::handle rows) {
+    std::vector<jit::StateUse> states;
+    for (nb::handle row : rows) {
+        jit::StateUse use{.state = nb::cast<uint32_t>(row[0]),
+                          .value = optional_from<jit::RecordId>(row[1]),
+                          .becomes = optional_from<jit::RecordId>(row[2])};
+        use.type = version.record.values.at(use.value ? *use.value : use.becomes.value()).type;
+        states.push_back(std::move(use));
+    }
+    return states;
+}
+
 std::shared_ptr<Model> export_from(const jit::Version& version, nb::list inputs, nb::list outputs,
                                    bool optimize, bool half_storage, int keep_value_names,
-                                   bool keep_op_names, bool keep_param_names, bool allows_effects) {
+                                   bool keep_op_names, bool allows_effects, int opt_level,
+                                   bool exact, nb::list states) {
     const jit::ExportOptions options{.inputs = texts_from(inputs),
                                      .outputs = texts_from(outputs),
                                      .params = version.names,
@@ -39,7 +59,9 @@ std::shared_ptr<Model> export_from(const jit::Version& version, nb::list inputs,
                                      .half_storage = half_storage,
                                      .keep_value_names = keep_value_names,
                                      .keep_op_names = keep_op_names,
-                                     .keep_param_names = keep_param_names,
+                                     .opt_level = opt_level,
+                                     .exact = exact,
+                                     .states = states_from(version, states),
                                      .allows_effects = allows_effects};
     const runtime::WithoutHostLock release;
     return std::make_shared<Model>(jit::export_model(version, options));
@@ -55,12 +77,9 @@ nb::list type_row(const Type& type) {
 }
 
 nb::list input_types(const Model& model) {
-    std::vector<Type> types(model.inputs.size());
-    for (const jit::Node& node : model.graph.nodes())
-        if (node.kind == jit::NodeKind::input)
-            types[static_cast<size_t>(node.slot)] = model.graph.type(node.outputs[0]);
     nb::list result;
-    for (const Type& type : types) result.append(type_row(type));
+    const std::vector<Type> types = model.input_types();
+    for (size_t i = 0; i < model.inputs.size(); ++i) result.append(type_row(types[i]));
     return result;
 }
 
@@ -134,15 +153,75 @@ nb::object used(const Model& model, bool dtypes) {
     return found;
 }
 
-std::unique_ptr<api::Context> program_of(std::shared_ptr<const Model> model, nb::list outputs,
+// A handle may hold something else by now than when the functions were recorded.
+void check_types(const jit::ModelFile& file) {
+    for (const auto& function : file.functions) {
+        const std::vector<Type> types = function->input_types();
+        for (size_t i = 0; i < function->states.size(); ++i) {
+            const jit::State& state = file.states.at(function->states[i].state);
+            const Type& wanted = types[function->inputs.size() + i];
+            if (!state.is_generator && !(state.value->type() == wanted))
+                runtime::user_error(
+                    {.what = runtime::cat(
+                         "dump: the state ", state.name, " is ", to_string(state.value->type()),
+                         " now, and the function was recorded with ", to_string(wanted)),
+                     .fix = "call the function once more before dump"});
+        }
+    }
+}
+
+// States: rows of a name and a Tensor, or the generator that keys are drawn from.
+std::shared_ptr<api::File> file_of(nb::list functions, nb::list states) {
+    jit::ModelFile file;
+    for (nb::handle function : functions)
+        file.functions.push_back(nb::cast<std::shared_ptr<Model>>(function));
+    for (nb::handle row : states) {
+        jit::State state{.name = nb::cast<std::string>(row[0])};
+        state.is_generator = nb::isinstance<runtime::RandomState>(row[1]);
+        if (state.is_generator) {
+            const auto& generator = nb::cast<runtime::RandomState&>(row[1]);
+            const uint64_t words[] = {generator.current_seed(), generator.counter()};
+            state.value = runtime::tensor_from_host(runtime::host_device(),
+                                                    {.dtype = DType::i32, .shape = {4}}, words);
+        } else {
+            state.value = host_row_major(value_of(nb::object(row[1]).ptr()));
+        }
+        file.states.push_back(std::move(state));
+    }
+    check_types(file);
+    return std::make_shared<api::File>(std::move(file));
+}
+
+std::unique_ptr<api::Context> program_of(std::shared_ptr<api::File> file,
+                                         const std::string& function, nb::list outputs,
                                          int opt_level) {
     std::vector<size_t> wanted;
     for (nb::handle output : outputs) wanted.push_back(nb::cast<size_t>(output));
     runtime::Device& device = default_device();
     const runtime::WithoutHostLock release;
     return std::make_unique<api::Context>(std::make_shared<api::Model>(
-        std::move(model),
-        api::ModelOptions{.device = &device, .opt_level = opt_level, .outputs = wanted}));
+        std::move(file),
+        api::ModelOptions{
+            .function = function, .device = &device, .opt_level = opt_level, .outputs = wanted}));
+}
+
+nb::dict states_of(api::File& file) {
+    nb::dict states;
+    for (size_t i = 0; i < file.states().size(); ++i) {
+        TensorRef value;
+        {
+            const runtime::WithoutHostLock release;
+            value = file.value(i);
+        }
+        states[file.states()[i].name.c_str()] = wrap(std::move(value));
+    }
+    return states;
+}
+
+void set_state(api::File& file, const std::string& name, const Handle& value) {
+    const TensorRef given = value.value();
+    const runtime::WithoutHostLock release;
+    file.set(file.state(name), given);
 }
 
 nb::list run_program(api::Context& program, nb::list tensors) {
@@ -159,14 +238,23 @@ nb::list run_program(api::Context& program, nb::list tensors) {
 
 nb::tuple load_model(nb::bytes bytes, const std::string& file_name, size_t offset) {
     size_t size = 0;
-    std::shared_ptr<Model> model;
+    std::shared_ptr<api::File> file;
     const std::string_view all(bytes.c_str(), bytes.size());
     {
         const runtime::WithoutHostLock release;
-        model = std::make_shared<Model>(
+        file = std::make_shared<api::File>(
             jit::from_bytes(all.substr(std::min(offset, all.size())), file_name, &size));
     }
-    return nb::make_tuple(nb::cast(std::move(model)), size);
+    return nb::make_tuple(nb::cast(std::move(file)), size);
+}
+
+nb::bytes file_bytes(api::File& file) {
+    std::string bytes;
+    {
+        const runtime::WithoutHostLock release;
+        bytes = file.to_bytes();
+    }
+    return to_python(bytes);
 }
 
 }  // namespace
@@ -174,12 +262,14 @@ nb::tuple load_model(nb::bytes bytes, const std::string& file_name, size_t offse
 void bind_model(nb::module_& m) {
     nb::class_<jit::Version>(m, "Version", "One record of a traced function.")
         .def_prop_ro("result_count", [](const jit::Version& self) { return self.results.size(); })
+        .def_prop_ro("takes_gradients",
+                     [](const jit::Version& self) { return !self.record.backwards.empty(); })
         .def_prop_ro("input_count",
                      [](const jit::Version& self) { return self.argument_slots.size(); })
         .def("export_model", &export_from, nb::arg("inputs"), nb::arg("outputs"),
              nb::arg("optimize"), nb::arg("half_storage"), nb::arg("keep_value_names"),
-             nb::arg("keep_op_names"), nb::arg("keep_param_names"),
-             nb::arg("allows_effects") = false);
+             nb::arg("keep_op_names"), nb::arg("allows_effects") = false, nb::arg("opt_level") = 2,
+             nb::arg("exact") = false, nb::arg("states") = nb::list());
     nb::class_<Model>(m, "Model", "A graph with names, as dump writes it.")
         .def_prop_ro("inputs", [](const Model& self) { return list_from(self.inputs); })
         .def_prop_ro("outputs", [](const Model& self) { return list_from(self.outputs); })
@@ -200,10 +290,30 @@ void bind_model(nb::module_& m) {
                      [](Model& self, nb::bytes bytes) { self.metadata = bytes_from(bytes); })
         .def_prop_rw("cases", [](const Model& self) { return to_python(self.cases); },
                      [](Model& self, nb::bytes bytes) { self.cases = bytes_from(bytes); })
-        .def("graph_text", [](const Model& self) { return print(self.graph); })
-        .def("to_bytes", [](const Model& self) {
-        return to_python(jit::to_bytes(self));
-    }).def("program", &program_of, nb::arg("outputs"), nb::arg("opt_level"));
+        .def_rw("name", &Model::name)
+        .def_ro("opt_level", &Model::opt_level)
+        .def("graph_text", [](const Model& self) { return print(self.graph); });
+    nb::class_<api::File>(m, "ModelFile", "Functions with the states that they share.")
+        .def_static("of", &file_of, nb::arg("functions"), nb::arg("states") = nb::list(),
+                    "states: rows of a name and a Tensor or RandomState.")
+        .def_prop_ro("functions",
+                     [](const api::File& self) {
+        nb::list names;
+        for (const auto& function : self.functions()) names.append(function->name);
+        return names;
+    }, "Their names.")
+        .def("function",
+             [](const api::File& self, const std::string& name) {
+        return std::make_shared<Model>(*self.function(name));
+    }, nb::arg("name") = "", "A copy; empty: of the first.")
+        .def("without_states",
+             [](api::File& self, const std::string& name) {
+        return std::make_shared<Model>(self.without_states(name));
+    }, nb::arg("name") = "", "A function with its states as constants.")
+        .def("program", &program_of, nb::arg("function"), nb::arg("outputs"), nb::arg("opt_level"))
+        .def("states", &states_of, "The present values by name.")
+        .def("set_state", &set_state, nb::arg("name"), nb::arg("value"))
+        .def("to_bytes", &file_bytes);
     nb::class_<api::Context>(m, "Program", "A compiled model.")
         .def("run", &run_program, nb::arg("inputs"));
     m.def("load_model", &load_model, nb::arg("bytes"), nb::arg("file_name"), nb::arg("offset") = 0,

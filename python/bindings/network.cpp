@@ -59,12 +59,11 @@ nb::dict attrs_of(const GraphEditor& editor, uint32_t id) {
 }
 
 jit::ExportOptions options_of(bool optimize, bool half_storage, int keep_value_names,
-                              bool keep_op_names, bool keep_param_names) {
+                              bool keep_op_names) {
     return {.optimize = optimize,
             .half_storage = half_storage,
             .keep_value_names = keep_value_names,
-            .keep_op_names = keep_op_names,
-            .keep_param_names = keep_param_names};
+            .keep_op_names = keep_op_names};
 }
 
 // The object is an instance of `type`, a subclass of Tensor.
@@ -189,13 +188,12 @@ void bind_network(nb::module_& m) {
     }, nb::arg("value"))
         .def("model",
              [](GraphEditor& self, const Numbers& of, bool optimize, bool half_storage,
-                int keep_value_names, bool keep_op_names, bool keep_param_names) {
+                int keep_value_names, bool keep_op_names) {
         return std::make_unique<jit::Model>(self.model(
-            values_from(of),
-            options_of(optimize, half_storage, keep_value_names, keep_op_names, keep_param_names)));
+            values_from(of), options_of(optimize, half_storage, keep_value_names, keep_op_names)));
     },
              nb::arg("of"), nb::arg("optimize"), nb::arg("half_storage"),
-             nb::arg("keep_value_names"), nb::arg("keep_op_names"), nb::arg("keep_param_names"));
+             nb::arg("keep_value_names"), nb::arg("keep_op_names"));
     m.def("variable_link", [](const Handle& tensor) {
         return std::pair(tensor.value()->trace.session, tensor.value()->trace.value);
     }, "The edited graph and the number of a variable.");

@@ -10,6 +10,7 @@
 #include "python/bindings/capture.h"
 #include "python/bindings/direct_call.h"
 #include "python/bindings/handle.h"
+#include "python/bindings/outside.h"
 #include "python/bindings/trace_report.h"
 #include "python/bindings/traced_call.h"
 #include "runtime/eager/autodiff.h"
@@ -69,11 +70,26 @@ void bind_options(nb::module_& m) {
 // One decorated function.
 class PyTrace {
 public:
+    // For dump.
+    struct Recording {
+        std::shared_ptr<jit::Version> version = {};
+        std::vector<Outside> outside = {};
+    };
+
     explicit PyTrace(const jit::TraceOptions& options) : function(options) {}
 
-    void begin(nb::list arguments) { TracedCall::begin(this, function, arguments, nullptr); }
+    void begin(nb::list arguments) {
+        TracedCall::begin(this, function, arguments,
+                          function.options.capture_as_const ? Capture::for_dump() : nullptr);
+    }
 
-    void finish(nb::list arguments) { taken(arguments)->finish(); }
+    void finish(nb::list arguments) {
+        const auto call = taken(arguments);
+        Recording found = outside(*call, arguments);
+        call->finish();
+        if (found.version) recorded_ = std::move(found);
+    }
+    const Recording& recorded() const { return recorded_; }
 
     // Does nothing when the call has not begun, or has ended.
     void abort(nb::list arguments) {
@@ -101,7 +117,9 @@ public:
     nb::object finish_capture(nb::list arguments, nb::list results, uint64_t guards) {
         const auto call = taken(arguments);
         std::shared_ptr<DirectCall> made;
+        Recording found;
         try {
+            found = outside(*call, arguments);
             call->capture()->drop_temporaries(call->session());
             made = std::make_shared<DirectCall>(call->session(), *call->capture(), arguments,
                                                 results, guards);
@@ -110,6 +128,7 @@ public:
             throw;
         }
         call->finish();
+        if (found.version) recorded_ = std::move(found);
         made->complete(function, call->session().version());
         direct_.insert(direct_.begin(), made);
         while (direct_.size() > function.versions().size()) direct_.pop_back();  // used longest ago
@@ -152,9 +171,13 @@ public:
     int traverse(visitproc visit, void* arg) const {
         for (const auto& direct : direct_)
             if (const int status = direct->traverse(visit, arg)) return status;
+        for (const Outside& each : recorded_.outside) Py_VISIT(each.holder.ptr());
         return 0;
     }
-    void drop_objects() { const auto dropped = std::exchange(direct_, {}); }
+    void drop_objects() {
+        const auto dropped = std::exchange(direct_, {});
+        const auto recorded = std::exchange(recorded_, {});
+    }
 
     void clear() {
         function.clear();
@@ -170,7 +193,14 @@ private:
                             runtime::ErrorKind::runtime);
     }
 
+    Recording outside(TracedCall& call, const nb::list& arguments) const {
+        auto* recorder = dynamic_cast<Recorder*>(&call.session());
+        if (!recorder || !function.options.capture_as_const) return {};
+        return {recorder->version(), outside_of(call, *recorder, arguments)};
+    }
+
     std::vector<std::shared_ptr<DirectCall>> direct_;  // newest use first
+    Recording recorded_;  // that ended last
     runtime::Turn direct_turn_{"a traced function"};
 };
 
@@ -202,6 +232,12 @@ void bind_trace(nb::module_& m) {
         .def("begin_capture", &PyTrace::begin_capture, nb::arg("arguments"))
         .def("finish_capture", &PyTrace::finish_capture, nb::arg("arguments"), nb::arg("results"),
              nb::arg("guards"))
+        .def_prop_ro("recorded", [](const PyTrace& self) { return self.recorded().version; },
+                     "By the last call that recorded one for dump.")
+        .def("outside",
+             [](const PyTrace& self) {
+        return rows_of(self.recorded().outside);
+    }, "Of the last recording for dump: kind, holder, name, and the numbers of the value that stands for it and of what it becomes.")
         .def("tensors_with_grads", &PyTrace::tensors_with_grads,
              nb::sig("def tensors_with_grads(self) -> list[Tensor]"))
         .def("guards_for", &PyTrace::guards_for, nb::arg("arguments"))
@@ -264,6 +300,24 @@ void bind_trace(nb::module_& m) {
             capture->note_getter(tensor.value(), std::move(getter));
     });
     m.def("is_capturing", [] { return Capture::current() != nullptr; });
+    m.def("records_for_dump", [] {
+        const Session* session = Session::running();
+        return session && session->function().options.capture_as_const;
+    }, "Is it a call of a function that dump could write?");
+    // Of an option that may change from call to call: a file keeps it as state.
+    m.def("note_option", [](const Handle& tensor, const std::string& name) {
+        if (Recorder* recorder = Recorder::running()) {
+            recorder->note_name(tensor.value(), name);
+            recorder->note_varying(tensor.value());
+        }
+    }, nb::arg("tensor"), nb::arg("name"));
+    m.def("note_name_like",
+          [](const Handle& tensor, const Handle& like, const std::string& name) {
+        if (Recorder* recorder = Recorder::running())
+            if (const std::string& known = recorder->name_of(like.value()->id()); !known.empty())
+                recorder->note_name(tensor.value(), known + "." + name);
+    }, nb::arg("tensor"), nb::arg("like"), nb::arg("name"),
+          "A tensor that belongs to another one, in a recording for dump.");
     m.def("symbolic_shape_active", [] {
         const Session* session = Session::running();
         return session && session->function().options.symbolic_shape;

@@ -82,21 +82,20 @@ std::vector<jit::Update> Rebound::updates(const Session& session) const {
     return updates;
 }
 
-std::string Rebound::lasting_update(const Session& session) const {
-    const std::vector<jit::RecordId>& results = session.version()->results;
+std::vector<Rebound::Lasting> Rebound::lasting(const Capture& capture) const {
+    std::vector<Lasting> result;
     for (const Entry& entry : entries_) {
-        if (entry.is_grad) continue;
-        const TensorRef& value = handle_of(entry.object.ptr()).value();
+        const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
+        if (holder.is_none() || !entry.id) continue;
+        const TensorRef& now = handle_of(holder.ptr()).value();
         const auto ours = std::ranges::count_if(
-            entries_, [&](const Entry& other) { return other.object.ptr() == entry.object.ptr(); });
-        const bool is_held = Py_REFCNT(entry.object.ptr()) > ours;
-        const bool is_result = session.is_placeholder(*value) &&
-                               std::ranges::find(results, value->trace.value) != results.end();
-        if (is_held && !is_result && session.is_placeholder(*value))
-            return runtime::cat("a ", to_string(value->type()), " tensor in place at ",
-                                entry.where);
+            entries_, [&](const Entry& other) { return other.object.is(entry.object); });
+        const bool is_held =
+            Py_REFCNT(entry.object.ptr()) > ours + capture.references_to(entry.object);
+        if (is_held && now->id() != entry.id)
+            result.push_back({entry.object, entry.id, now, entry.is_grad, entry.where});
     }
-    return {};
+    return result;
 }
 
 void Rebound::let_go_of(const Session& session) {
@@ -159,10 +158,9 @@ TracedCall* TracedCall::running() {
 }
 
 void TracedCall::finish() {
-    const bool is_planned = session().function().options.only_plan;
+    const jit::TraceOptions& options = session().function().options;
+    const bool is_planned = options.only_plan || options.record_only;
     session().version()->set_updates(rebound.updates(session()));
-    if (session().function().options.capture_as_const)
-        session().version()->updates = rebound.lasting_update(session());
     rebound.let_go_of(session());
     try {
         const Loan loan(rebound.handles());

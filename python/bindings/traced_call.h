@@ -23,9 +23,15 @@ public:
     std::vector<Handle*> handles() const;
     // Which values take the place of which inputs; none that would take two.
     std::vector<jit::Update> updates(const jit::Session& session) const;
-    // The first in-place write to what is neither a result nor gone by now, with the user's line;
-    // or "".
-    std::string lasting_update(const jit::Session& session) const;
+    // What is still held when the body has returned, and has another value.
+    struct Lasting {
+        nb::object object;
+        uint64_t old = 0;  // id of the tensor before
+        TensorRef now = {};
+        bool is_grad = false;  // of the object
+        std::string where = {};
+    };
+    std::vector<Lasting> lasting(const Capture& capture) const;
     // Before the program runs: inputs are held by the session alone, so that it may work in place.
     void let_go_of(const jit::Session& session);
     // After a failure, or a call that was only planned: what has no value goes back to what it was.

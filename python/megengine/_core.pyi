@@ -334,9 +334,12 @@ class Version:
     def result_count(self) -> int: ...
 
     @property
+    def takes_gradients(self) -> bool: ...
+
+    @property
     def input_count(self) -> int: ...
 
-    def export_model(self, inputs: list[str], outputs: list[str], optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool, keep_param_names: bool, allows_effects: bool = False) -> Model: ...
+    def export_model(self, inputs: list[str], outputs: list[str], optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool, allows_effects: bool = False, opt_level: int = 2, exact: bool = False, states: list[tuple[int, int | None, int | None]] = []) -> Model: ...
 
 class Model:
     """A graph with names, as dump writes it."""
@@ -397,18 +400,49 @@ class Model:
     @cases.setter
     def cases(self, arg: bytes, /) -> None: ...
 
+    @property
+    def name(self) -> str: ...
+
+    @name.setter
+    def name(self, arg: str, /) -> None: ...
+
+    @property
+    def opt_level(self) -> int: ...
+
     def graph_text(self) -> str: ...
 
-    def to_bytes(self) -> bytes: ...
+class ModelFile:
+    """Functions with the states that they share."""
 
-    def program(self, outputs: list[int], opt_level: int) -> Program: ...
+    @staticmethod
+    def of(functions: list[Model], states: list[tuple[str, Any]] = []) -> ModelFile:
+        """states: rows of a name and a Tensor or RandomState."""
+
+    @property
+    def functions(self) -> list[str]:
+        """Their names."""
+
+    def function(self, name: str = '') -> Model:
+        """A copy; empty: of the first."""
+
+    def without_states(self, name: str = '') -> Model:
+        """A function with its states as constants."""
+
+    def program(self, function: str, outputs: list[int], opt_level: int) -> Program: ...
+
+    def states(self) -> dict[str, _Tensor]:
+        """The present values by name."""
+
+    def set_state(self, name: str, value: Tensor) -> None: ...
+
+    def to_bytes(self) -> bytes: ...
 
 class Program:
     """A compiled model."""
 
     def run(self, inputs: list[Any]) -> list[_Tensor]: ...
 
-def load_model(bytes: bytes, file_name: str, offset: int = 0) -> tuple[Model, int]:
+def load_model(bytes: bytes, file_name: str, offset: int = 0) -> tuple[ModelFile, int]:
     """A Model and the bytes that it took."""
 
 def checksum(arg: bytes, /) -> int: ...
@@ -484,7 +518,7 @@ class GraphEditor:
 
     def constant_value(self, value: int) -> _Tensor: ...
 
-    def model(self, of: Sequence[int], optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool, keep_param_names: bool) -> Model: ...
+    def model(self, of: Sequence[int], optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool) -> Model: ...
 
 def variable_link(arg: Tensor, /) -> tuple[int, int]:
     """The edited graph and the number of a variable."""
@@ -674,6 +708,15 @@ class TraceFunction:
 
     def finish_capture(self, arguments: list[Any], results: list[Any], guards: int) -> str | None: ...
 
+    @property
+    def recorded(self) -> Version:
+        """By the last call that recorded one for dump."""
+
+    def outside(self) -> list[tuple[str, Any, str, int | None, int | None]]:
+        """
+        Of the last recording for dump: kind, holder, name, and the numbers of the value that stands for it and of what it becomes.
+        """
+
     def tensors_with_grads(self) -> list[_Tensor]: ...
 
     def guards_for(self, arguments: list[Any]) -> int: ...
@@ -734,6 +777,14 @@ def is_tracing() -> bool: ...
 def note_getter(arg0: Tensor, arg1: object, /) -> None: ...
 
 def is_capturing() -> bool: ...
+
+def records_for_dump() -> bool:
+    """Is it a call of a function that dump could write?"""
+
+def note_option(tensor: Tensor, name: str) -> None: ...
+
+def note_name_like(tensor: Tensor, like: Tensor, name: str) -> None:
+    """A tensor that belongs to another one, in a recording for dump."""
 
 def symbolic_shape_active() -> bool: ...
 

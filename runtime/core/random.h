@@ -11,7 +11,7 @@ namespace megjit::runtime {
 
 class RandomState {
 public:
-    explicit RandomState(uint64_t seed) : seed_(seed) {}
+    explicit RandomState(uint64_t seed, uint64_t counter = 0) : seed_(seed), counter_(counter) {}
     void seed(uint64_t seed) {
         seed_ = seed;
         counter_ = 0;

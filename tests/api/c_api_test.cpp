@@ -108,6 +108,108 @@ TEST(Api, ARunGivesAllOutputs) {
     EXPECT_EQ(values_of<float>(outputs[2]), kNumbers);
 }
 
+// ---- state: count.dump has total' = total + x, which gives the key that it drew, and total *
+// scale
+
+constexpr std::array<int64_t, 1> kThree = {3};
+
+std::vector<megjit::Tensor> three(Floats numbers) {
+    megjit::Tensor tensor(MEGJIT_FLOAT32, kThree);
+    std::copy(numbers.begin(), numbers.end(), tensor.as<float>().begin());
+    return one(std::move(tensor));
+}
+
+Floats total_of(const megjit::Model& model) { return values_of<float>(model.state("total")); }
+
+TEST(Api, ARunReplacesTheState) {
+    const megjit::Model model = load("count");
+    megjit::Context context(model);
+    using Words = std::vector<int32_t>;
+    EXPECT_EQ(values_of<int32_t>(context.run(three({1, 1, 1}))[0]), (Words{7, 0, 0, 0}));
+    EXPECT_EQ(total_of(model), (Floats{2, 3, 4}));
+    EXPECT_EQ(values_of<int32_t>(context.run(three({0, 0, 5}))[0]), (Words{7, 0, 1, 0}));
+    EXPECT_EQ(total_of(model), (Floats{2, 3, 9}));
+    EXPECT_EQ(values_of<int32_t>(model.state("random")), (Words{7, 0, 2, 0}));
+}
+
+TEST(Api, AModelTellsItsFunctionsAndStates) {
+    const megjit::Model model = load("count");
+    EXPECT_EQ(model.functions(), (std::vector<std::string>{"count", "scaled"}));
+    EXPECT_EQ(load("chain").functions(), (std::vector<std::string>{""}));
+    const auto states = model.states();
+    ASSERT_EQ(states.size(), 3u);
+    EXPECT_EQ(states[0].name, "total");
+    EXPECT_EQ(states[1].dtype, MEGJIT_INT32);
+    EXPECT_EQ(states[2].bytes, 4u);
+    EXPECT_EQ(model.inputs().size(), 1u);
+    EXPECT_EQ(model.json("metadata"), "null");
+    EXPECT_EQ(model.function("scaled").json("metadata"), "{\"user_info\": 7}");
+}
+
+TEST(Api, FunctionsSeeTheSameState) {
+    const megjit::Model count = load("count");
+    const megjit::Model scaled = count.function("scaled");
+    megjit::Context run_count(count), run_scaled(scaled);
+    run_count.run(three({1, 2, 3}));
+    EXPECT_EQ(values_of<float>(run_scaled.run({})[0]), (Floats{4, 8, 12}));
+    scaled.set_state("total", three({5, 0, 1})[0]);
+    EXPECT_EQ(values_of<float>(run_scaled.run({})[0]), (Floats{10, 0, 2}));
+    run_count.run(three({1, 1, 1}));
+    EXPECT_EQ(total_of(scaled), (Floats{6, 1, 2}));
+    megjit_model_options options = MEGJIT_MODEL_OPTIONS_DEFAULT;
+    options.function = "scaled";
+    EXPECT_EQ(values_of<float>(megjit::Context(load("count", options)).run({})[0]),
+              (Floats{2, 4, 6}));
+}
+
+TEST(Api, AModelIsSavedWithItsState) {
+    const std::string path = testing::TempDir() + "saved.dump";
+    {
+        const megjit::Model model = load("count");
+        megjit::Context(model).run(three({1, 2, 3}));
+        model.save(path);
+    }
+    const megjit::Model again(path);
+    EXPECT_EQ(total_of(again), (Floats{2, 4, 6}));
+    EXPECT_EQ(values_of<float>(megjit::Context(again.function("scaled")).run({})[0]),
+              (Floats{4, 8, 12}));
+    EXPECT_EQ(values_of<int32_t>(megjit::Context(again).run(three({0, 0, 0}))[0])[2], 1);
+    std::remove(path.c_str());
+}
+
+TEST(Api, AWrongStateIsRefused) {
+    const megjit::Model model = load("count");
+    expect_error(MEGJIT_INVALID_ARGUMENT, "no state totals", [&] { model.state("totals"); });
+    expect_error(MEGJIT_INVALID_ARGUMENT, "why: it has total, random, scale",
+                 [&] { model.set_state("", three({1, 2, 3})[0]); });
+    expect_error(MEGJIT_INVALID_ARGUMENT, "a f32[3] was given for the state random",
+                 [&] { model.set_state("random", three({1, 2, 3})[0]); });
+    expect_error(MEGJIT_INVALID_ARGUMENT, "no function train", [&] { model.function("train"); });
+    expect_error(MEGJIT_BAD_FILE, "cannot write the model",
+                 [&] { model.save("/no/such/folder/file"); });
+    EXPECT_EQ(total_of(model), (Floats{1, 2, 3}));
+}
+
+TEST(Api, ThreadsThatChangeOneStateLoseNothing) {
+    const megjit::Model model = load("count");
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i)
+        threads.emplace_back([&] {
+            megjit::Context context(model);
+            for (int k = 0; k < 50; ++k) context.run(three({1, 0, 2}));
+        });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(total_of(model), (Floats{401, 2, 803}));
+}
+
+TEST(Api, AStateIsNeverTheCallersMemory) {
+    const megjit::Model model = load("count");
+    const auto given = three({7, 8, 9});
+    model.set_state("total", given[0]);
+    given[0].as<float>()[0] = 0;
+    EXPECT_EQ(total_of(model), (Floats{7, 8, 9}));
+}
+
 TEST(Api, AModelIsLoadedFromMemoryThatNobodyNeedsAfterwards) {
     std::string bytes = bytes_of(path_of("classify"));
     const megjit::Model model(as_bytes(bytes));

@@ -21,7 +21,7 @@ runtime::TensorRef filled(const runtime::Shape& shape, float value) {
 }
 
 // y = x @ w with w of ones
-std::shared_ptr<const jit::Model> product() {
+std::shared_ptr<File> product() {
     auto model = std::make_shared<jit::Model>();
     const Type type{.shape = {1, kSize}};
     const ValueId x = model->graph.add_input(type, 0);
@@ -31,7 +31,7 @@ std::shared_ptr<const jit::Model> product() {
         {&type, 1});
     model->inputs = {"x"};
     model->outputs = {"y"};
-    return model;
+    return std::make_shared<File>(jit::ModelFile{{model}});
 }
 
 size_t memory_in_use() { return runtime::host_device().allocator().stats().in_use; }

@@ -67,10 +67,53 @@ jit::Model difference() {
     return model;
 }
 
-void write(const std::string& path, jit::Model model) {
-    model.node_names.resize(model.graph.nodes().size());
-    model.value_names.resize(model.graph.value_count());
-    std::ofstream(path, std::ios::binary) << jit::to_bytes(model);
+// total' = total + x; gives the key that it has drawn.
+jit::Model count() {
+    jit::Model model;
+    const Type type{.shape = {3}}, key{.dtype = runtime::DType::i32, .shape = {4}};
+    const ValueId x = model.graph.add_input(type, 0), total = model.graph.add_input(type, 1),
+                  drawn = model.graph.add_input(key, 2);
+    const ValueId next = add(model.graph, "add", {}, {total, x}, type);
+    model.graph.outputs = {drawn, next};
+    model.inputs = {"x"};
+    model.outputs = {"key"};
+    model.states = {{.state = 0, .is_replaced = true}, {.state = 1}};
+    model.name = "count";
+    return model;
+}
+
+// scaled = total * scale
+jit::Model scaled() {
+    jit::Model model;
+    const Type type{.shape = {3}}, scalar{};
+    const ValueId total = model.graph.add_input(type, 0), scale = model.graph.add_input(scalar, 1);
+    model.graph.outputs = {add(model.graph, "mul", {}, {total, scale}, type)};
+    model.outputs = {"scaled"};
+    model.states = {{.state = 0}, {.state = 2}};
+    model.name = "scaled";
+    model.metadata = "{\"user_info\": 7}";
+    return model;
+}
+
+std::vector<jit::State> states() {
+    const uint64_t key[] = {7, 0};
+    return {{.name = "total", .value = floats({3}, 1)},
+            {.name = "random",
+             .is_generator = true,
+             .value = runtime::tensor_from_host(runtime::host_device(),
+                                                {.dtype = runtime::DType::i32, .shape = {4}}, key)},
+            {.name = "scale", .value = floats({}, 2)}};
+}
+
+void write(const std::string& path, std::vector<jit::Model> functions,
+           std::vector<jit::State> states = {}) {
+    jit::ModelFile file{.functions = {}, .states = std::move(states)};
+    for (jit::Model& model : functions) {
+        model.node_names.resize(model.graph.nodes().size());
+        model.value_names.resize(model.graph.value_count());
+        file.functions.push_back(std::make_shared<const jit::Model>(std::move(model)));
+    }
+    std::ofstream(path, std::ios::binary) << jit::to_bytes(file);
 }
 
 }}  // namespace megjit
@@ -79,7 +122,8 @@ int main(int argc, char** argv) {
     if (argc != 2) return std::fprintf(stderr, "usage: api_models FOLDER\n"), 2;
     megjit::api::start({});
     const std::string folder = argv[1];
-    megjit::write(folder + "/classify.dump", megjit::classify());
-    megjit::write(folder + "/difference.dump", megjit::difference());
-    megjit::write(folder + "/chain.dump", megjit::chain());
+    megjit::write(folder + "/classify.dump", {megjit::classify()});
+    megjit::write(folder + "/difference.dump", {megjit::difference()});
+    megjit::write(folder + "/count.dump", {megjit::count(), megjit::scaled()}, megjit::states());
+    megjit::write(folder + "/chain.dump", {megjit::chain()});
 }

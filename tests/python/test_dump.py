@@ -176,11 +176,11 @@ def test_operators_and_parameters_have_the_path_of_their_module():
     assert "outer.fc.MatrixMul" in load_model(io.BytesIO(data)).node_names
 
 
-def test_names_are_left_out_when_not_asked_for():
+def test_names_but_those_of_parameters_are_left_out_when_not_asked_for():
     net = M.Linear(3, 2)
     info, data = dumped(recorded(lambda x: net(x), X), keep_var_name=0)
     model = load_model(io.BytesIO(data))
-    assert info.outputs == ["output_0"] and info.params == ["param_0", "param_1"]
+    assert info.outputs == ["output_0"] and info.params == ["weight", "bias"]
     assert not any("MatrixMul" in name for name in model.node_names)
 
 
@@ -305,6 +305,42 @@ def test_a_damaged_file_is_an_error_with_its_name(tmp_path, cut):
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(RuntimeError, match="model.mge"):
         GraphInference(path)
+
+
+@pytest.mark.parametrize("user_info", [{"a": (1, 2), 3: [b"x", {4}]}, [1.5, None, {"b": True}], float("inf")])
+def test_user_info_comes_back(user_info):
+    _, data = dumped(recorded(lambda x: x + 1, X), user_info=user_info)
+    model = load_model(io.BytesIO(data))
+    assert json.loads(model.metadata)["graph_modified"] is False
+    assert metadata_of(model)["user_info"] == user_info
+
+
+def test_user_info_may_hold_arrays_but_no_code():
+    _, data = dumped(recorded(lambda x: x + 1, X), user_info={"mean": X})
+    np.testing.assert_array_equal(metadata_of(load_model(io.BytesIO(data)))["user_info"]["mean"], X)
+    with pytest.raises(TypeError, match="user_info cannot be written"):
+        dumped(recorded(lambda x: x + 1, X), user_info=M.Linear(1, 1))
+
+
+def test_a_file_of_schema_1_is_read():
+    path = os.path.join(os.path.dirname(__file__), "files", "schema1.mge")
+    model = load_model(path)
+    assert metadata_of(model)["user_info"] == {"classes": ["a", "b"], "pair": (1, 2)} and model.params == ["w", "b"]
+    np.testing.assert_array_equal(GraphInference(path).run(np.ones((2, 3)))["y"], [[7, 0], [7, 0]])
+
+
+def test_a_file_of_a_later_schema_tells_to_update():
+    _, data = dumped(recorded(lambda x: x + 1, X))
+    with pytest.raises(RuntimeError, match="schema 9, this version reads those up to 2\n  fix: update megjit"):
+        GraphInference(io.BytesIO(data[:8] + b"\x09" + data[9:]))
+
+
+@pytest.mark.parametrize("text", [b"{", b"[1]", b'{"user_info_values": {"global": "os.system"}}', b'{"user_info_values": {"tensor": "x"}}'])
+def test_damaged_metadata_is_refused(text):
+    model = load_model(io.BytesIO(dumped(recorded(lambda x: x + 1, X))[1]))
+    model.metadata = text
+    with pytest.raises(RuntimeError):
+        metadata_of(model)
 
 
 def test_metadata_that_names_code_is_refused():

@@ -1,6 +1,7 @@
 /**
  * @file megjit.h
- * @brief Runs models that `trace.dump` wrote, without Python. C11; the ABI is stable.
+ * @brief Runs models that `trace.dump` and `jit.dump_functions` wrote, without Python. C11; the ABI
+ * is stable.
  *
  * **Errors.** Every function returns a ::megjit_status; when it is not ::MEGJIT_OK, nothing was
  * made or changed, except that outputs given to a run may have been written in part, and
@@ -12,10 +13,16 @@
  * context keeps its model alive, so that handles may be freed in any order. Texts and shapes in a
  * ::megjit_tensor_info live as long as the handle that was asked.
  *
+ * **State.** What a dumped function updates (parameters, buffers, states of an optimizer, random
+ * generators), and its learning rate, is the model's state: a run reads it and puts new values in
+ * its place. It is read, written and saved by name. All functions of a file have one state; it
+ * lives as long as one of their handles.
+ *
  * **Threads.** A model may be used by any number of threads at once. A context runs one call at a
  * time: a second thread waits for the first. Threads that shall run side by side use a context
- * each. A tensor that one thread writes to (as an output, or through its data) must not be used by
- * another meanwhile. Freeing a handle that another thread uses is an error of the program.
+ * each; runs that change the state still go one after the other, and who reads it sees it between
+ * two runs. A tensor that one thread writes to (as an output, or through its data) must not be used
+ * by another meanwhile. Freeing a handle that another thread uses is an error of the program.
  *
  * **Option structs** begin with their size in bytes. Start from the macro,
  * MEGJIT_MODEL_OPTIONS_DEFAULT or MEGJIT_PROCESS_OPTIONS_DEFAULT, so that a program stays correct
@@ -39,7 +46,7 @@ extern "C" {
 
 /** Version of this interface: grows when functions or fields are added; none is ever removed or
  * changed. */
-#define MEGJIT_API_VERSION 1
+#define MEGJIT_API_VERSION 2
 
 /** The library's MEGJIT_API_VERSION. Below the header's, functions may be missing. Never fails. */
 MEGJIT_EXPORT int32_t megjit_api_version(void);
@@ -127,20 +134,22 @@ typedef struct megjit_model_options {
     size_t size; /**< sizeof(megjit_model_options) */
     const char* device; /**< "cpu0", "gpu0", "xpux" (a GPU where there is one); NULL: the CPU */
     uint64_t memory_limit; /**< bytes of a run: inputs, outputs and what lies between; 0: none */
-    const char*
-        numerics; /**< "exact": only passes that keep every bit; NULL or "fast": all of the level */
+    const char* numerics; /**< "exact": only passes that keep every bit; "fast": all of the level;
+                             NULL: as the function was traced */
     const char* compiler; /**< of kernels: "MLIR", "HALIDE" or "NVRTC"; NULL: MGB_JIT_BACKEND, or
                              the device's best */
-    int32_t
-        opt_level; /**< 0: as recorded; 1: arithmetic; 2: the whole graph; 3: generated kernels */
+    int32_t opt_level; /**< 0: as recorded; 1: arithmetic; 2: the whole graph; 3: generated kernels;
+                          -1: as the function was traced */
     int32_t profile; /**< not 0: runs measure their steps, for megjit_model_json(model, "profile",
                         ...) */
+    const char* function; /**< of those in the file; NULL: the first. Since version 2 */
 } megjit_model_options;
 
-#define MEGJIT_MODEL_OPTIONS_DEFAULT {sizeof(megjit_model_options), NULL, 0, NULL, NULL, 2, 0}
+#define MEGJIT_MODEL_OPTIONS_DEFAULT \
+    {sizeof(megjit_model_options), NULL, 0, NULL, NULL, -1, 0, NULL}
 
 /**
- * Loads and compiles the first model of a file; waits until its kernels are compiled.
+ * Loads a file and compiles one of its functions; waits until the kernels are compiled.
  *
  * @param path     of the file
  * @param options  NULL: the defaults
@@ -156,7 +165,24 @@ MEGJIT_EXPORT megjit_status megjit_model_load_memory(const void* data, size_t by
                                                      const megjit_model_options* options,
                                                      megjit_model** model);
 
+/**
+ * Compiles a function of a model's file once more, or another one (`options->function`): both have
+ * the same state, whatever their devices. Since version 2, as are all functions of the state.
+ */
+MEGJIT_EXPORT megjit_status megjit_model_share(const megjit_model* model,
+                                               const megjit_model_options* options,
+                                               megjit_model** other);
+
+/** Writes the file anew, all functions with their present state: whole, or the old one stays. */
+MEGJIT_EXPORT megjit_status megjit_model_save(const megjit_model* model, const char* path);
+
 MEGJIT_EXPORT void megjit_model_free(megjit_model* model);
+
+/** Functions of the file, in its order. */
+MEGJIT_EXPORT megjit_status megjit_model_function_count(const megjit_model* model, size_t* count);
+/** `name` lives as long as the model. "" in a file that `trace.dump` wrote. */
+MEGJIT_EXPORT megjit_status megjit_model_function(const megjit_model* model, size_t index,
+                                                  const char** name);
 
 /** What is known of a tensor without its numbers. Its fields are final. */
 typedef struct megjit_tensor_info {
@@ -169,8 +195,8 @@ typedef struct megjit_tensor_info {
 
 MEGJIT_EXPORT megjit_status megjit_model_input_count(const megjit_model* model, size_t* count);
 MEGJIT_EXPORT megjit_status megjit_model_output_count(const megjit_model* model, size_t* count);
-/** Parameters are the tensors that the traced function took from outside; named if `dump` had
- * `keep_param_name`. */
+/** Parameters are the tensors that the traced function took from outside, and no function of the
+ * file updates. */
 MEGJIT_EXPORT megjit_status megjit_model_parameter_count(const megjit_model* model, size_t* count);
 
 /** @return ::MEGJIT_INVALID_ARGUMENT unless `index` is below the count */
@@ -185,12 +211,25 @@ MEGJIT_EXPORT megjit_status megjit_model_parameter(const megjit_model* model, si
 MEGJIT_EXPORT megjit_status megjit_model_parameter_value(const megjit_model* model, size_t index,
                                                          megjit_tensor** value);
 
+/** What the functions of the file keep from run to run. */
+MEGJIT_EXPORT megjit_status megjit_model_state_count(const megjit_model* model, size_t* count);
+/** "fc.weight", "fc.weight.momentum_buffer", "lr"; a random generator is "random", an int32[4]:
+ * seed and number of draws, 64 bits each, the lower half first. */
+MEGJIT_EXPORT megjit_status megjit_model_state(const megjit_model* model, size_t index,
+                                               megjit_tensor_info* info);
+/** A copy of its present numbers; waits for a run that changes them. */
+MEGJIT_EXPORT megjit_status megjit_model_state_value(const megjit_model* model, const char* name,
+                                                     megjit_tensor** value);
+/** The next run reads a copy of `value`, which has the state's dtype and shape. */
+MEGJIT_EXPORT megjit_status megjit_model_set_state(const megjit_model* model, const char* name,
+                                                   const megjit_tensor* value);
+
 /**
  * A report as JSON (UTF-8).
  *
  * @param what      "plan": the memory of one run; "kernels": the generated kernels; "profile": runs
  *                  and, if the model was loaded with `profile`, steps, an entry for each context
- *                  that lived beside others
+ *                  that lived beside others; "metadata": what `dump` noted, or null
  * @param text      gets the text and a 0 byte, cut where it does not fit; NULL if `capacity` is 0
  * @param capacity  bytes at `text`
  * @param needed    gets the bytes that the whole text takes with its 0 byte; ask again if that is

@@ -51,7 +51,7 @@ constexpr megjit_dtype dtype_of() {
     }
 }
 
-/** What is known of an input, output or parameter. */
+/** What is known of an input, output, parameter or state. */
 struct TensorInfo {
     std::string name;
     megjit_dtype dtype = MEGJIT_FLOAT32;
@@ -133,6 +133,45 @@ public:
         handle_.reset(made, megjit_model_free);
     }
 
+    /** Another function of the file (`options.function`), with the same state. */
+    Model share(const megjit_model_options& options) const {
+        megjit_model* made = nullptr;
+        check(megjit_model_share(handle(), &options, &made));
+        return Model(made);
+    }
+    /** Another function of the file, with default options. */
+    Model function(const std::string& name) const {
+        megjit_model_options options = MEGJIT_MODEL_OPTIONS_DEFAULT;
+        options.function = name.c_str();
+        return share(options);
+    }
+    std::vector<std::string> functions() const {
+        std::size_t count = 0;
+        check(megjit_model_function_count(handle(), &count));
+        std::vector<std::string> names;
+        for (std::size_t i = 0; i < count; ++i) {
+            const char* name = nullptr;
+            check(megjit_model_function(handle(), i, &name));
+            names.emplace_back(name);
+        }
+        return names;
+    }
+    /** Functions and present state, as a file. */
+    void save(const std::string& path) const { check(megjit_model_save(handle(), path.c_str())); }
+
+    std::vector<TensorInfo> states() const {
+        return all(megjit_model_state_count, megjit_model_state);
+    }
+    /** A copy of its numbers. */
+    Tensor state(const std::string& name) const {
+        megjit_tensor* made = nullptr;
+        check(megjit_model_state_value(handle(), name.c_str(), &made));
+        return Tensor(made);
+    }
+    void set_state(const std::string& name, const Tensor& value) const {
+        check(megjit_model_set_state(handle(), name.c_str(), value.handle()));
+    }
+
     std::vector<TensorInfo> inputs() const {
         return all(megjit_model_input_count, megjit_model_input);
     }
@@ -142,7 +181,7 @@ public:
     std::vector<TensorInfo> parameters() const {
         return all(megjit_model_parameter_count, megjit_model_parameter);
     }
-    /** "plan", "kernels" or "profile". */
+    /** "plan", "kernels", "profile" or "metadata". */
     std::string json(const std::string& what) const {
         std::string text;
         for (std::size_t needed = 1; needed > text.size();) {
@@ -158,6 +197,7 @@ public:
     const megjit_model* handle() const { return handle_.get(); }
 
 private:
+    explicit Model(megjit_model* owned) : handle_(owned, megjit_model_free) {}
     template <class Count, class Describe>
     std::vector<TensorInfo> all(Count count_of, Describe describe) const {
         std::size_t count = 0;

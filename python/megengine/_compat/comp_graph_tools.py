@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _core, serialization
+from .. import _core
+from .._files.disk import written_whole
 from ..core.no_effect import no_effect
 from ..core.wrong_key import WrongKey
 from ..jit.dump import checked_options
@@ -31,8 +31,13 @@ __all__ = [
 def load_model(file: str | os.PathLike[str] | IO[bytes]) -> _core.Model:
     """The graph that ``dump`` wrote: the first one of a path, the next one of an open binary file.
 
-    RuntimeError that names the file when it is truncated, damaged or something else.
+    RuntimeError that names the file when it is truncated, damaged or something else, and for a function that updates its state.
     """
+    return load_file(file).without_states()
+
+
+def load_file(file: str | os.PathLike[str] | IO[bytes]) -> _core.ModelFile:
+    """The same with all functions and states."""
     if hasattr(file, "read"):
         stream: Any = file
         start = stream.tell() if hasattr(stream, "seekable") and stream.seekable() else None
@@ -44,7 +49,7 @@ def load_model(file: str | os.PathLike[str] | IO[bytes]) -> _core.Model:
         return _model_in(stream, os.path.basename(os.fspath(file)))[0]
 
 
-def _model_in(stream: IO[bytes], name: str) -> tuple[_core.Model, int]:
+def _model_in(stream: IO[bytes], name: str) -> tuple[_core.ModelFile, int]:
     """The model that begins where the stream stands, and how many bytes it takes."""
     with while_waiting(f"loading {name}"):
         return _core.load_model(stream.read(), name.encode("utf-8", "backslashreplace").decode())
@@ -52,8 +57,9 @@ def _model_in(stream: IO[bytes], name: str) -> tuple[_core.Model, int]:
 
 def metadata_of(model: _core.Model) -> dict[str, Any] | None:
     """What dump noted besides the graph (user_info and options), or None. Builds plain data and arrays only."""
-    data = model.metadata
-    return serialization.load(io.BytesIO(data)) if data else None
+    from ..jit.metadata import read_metadata  # jit is imported after this package
+
+    return read_metadata(model.metadata)
 
 
 class GraphInference:
@@ -61,7 +67,11 @@ class GraphInference:
 
     file: path or open binary file. outputs: names of the wanted outputs; None: all.
     profiling: warns that it has no effect. optimize_for_inference: also join element-wise operations into
-    generated kernels. Raises RuntimeError for a damaged file, KeyError for an unknown output.
+    generated kernels; else as the function was traced. function: one of those that `jit.dump_functions` wrote; "": the first.
+    Raises RuntimeError for a damaged file, KeyError for an unknown output or function.
+
+    What the function updates is the state of the model: a run puts new values in its place. `state_dict`, `load_state_dict`
+    and `save` read, write and keep it.
 
     >>> import io, numpy as np, megengine as mge
     >>> double = mge.jit.trace(lambda x: x * 2, capture_as_const=True)
@@ -78,22 +88,70 @@ class GraphInference:
         outputs: Sequence[str] | None = None,
         profiling: bool = False,
         optimize_for_inference: bool = False,
+        function: str = "",
         **kwargs: bool,
     ) -> None:
         no_effect("GraphInference", "use trace(profiling=True)", profiling=profiling)
         if kwargs:
             checked_options(kwargs)
-        self._compile(load_model(file), outputs, optimize_for_inference)
+        self._compile(load_file(file), function, outputs, optimize_for_inference)
 
     @classmethod
     def _of(cls, model: _core.Model) -> GraphInference:
         """For a model that was not read from a file."""
         self = cls.__new__(cls)
-        self._compile(model, None, False)
+        self._compile(_core.ModelFile.of([model]), "", None, False)
         return self
 
-    def _compile(self, model: _core.Model, outputs: Sequence[str] | None, fuse: bool) -> None:
-        self._model = model
+    def function(self, name: str, outputs: Sequence[str] | None = None) -> GraphInference:
+        """Returns another function of the file, which shares its state with this one.
+
+        outputs: names of the wanted ones. KeyError for an unknown name.
+        """
+        other = type(self).__new__(type(self))
+        other._compile(self._file, name, outputs, self._fuses)
+        return other
+
+    @property
+    def functions(self) -> list[str]:
+        """The functions of the file; "" is the name of one that `trace.dump` wrote."""
+        return self._file.functions
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Returns what all functions of the file keep from run to run, by name.
+
+        A random generator, "random", is seed and number of draws: four int32, the lower halves first.
+        """
+        return {name: value.numpy() for name, value in self._file.states().items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Sets states, all or some. KeyError for an unknown name, ValueError for another shape or dtype, before any is set."""
+        states = self._file.states()
+        tensors = {}
+        for name, value in state_dict.items():
+            if name not in states:
+                raise WrongKey(f"GraphInference: the model has no state {name!r}; it has {', '.join(states)}")
+            array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+            wanted = states[name]
+            if array.shape != wanted._tuple_shape or not np.can_cast(array.dtype, wanted.dtype, "same_kind"):
+                raise ValueError(
+                    f"GraphInference: {array.dtype} of shape {array.shape} was given for the state {name}\n"
+                    f"  why: it is {wanted.dtype} of shape {wanted._tuple_shape}\n  fix: convert it"
+                )
+            tensors[name] = Tensor(array.astype(wanted.dtype, copy=False))
+        for name, tensor in tensors.items():
+            self._file.set_state(name, tensor)
+
+    def save(self, file: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Writes all functions with their present state to a path or an open binary file."""
+        with written_whole(file) as stream:
+            stream.write(self._file.to_bytes())
+
+    def _compile(self, file: _core.ModelFile, function: str, outputs: Sequence[str] | None, fuse: bool) -> None:
+        if function and function not in file.functions:
+            raise WrongKey(f"GraphInference: the model has no function {function!r}; it has {', '.join(file.functions)}")
+        self._file, self._fuses = file, fuse
+        self._model = file.function(function)
         self._inputs = self._model.inputs
         self._types = self._model.input_types
         held = self._model.outputs
@@ -106,9 +164,7 @@ class GraphInference:
                     f"GraphInference: the model has no output {name!r}; it has {', '.join(held)}"
                 )
         with while_waiting("compiling the model"):
-            self._program = self._model.program(
-                [held.index(name) for name in self._outputs], 3 if fuse else 2
-            )
+            self._program = file.program(function, [held.index(name) for name in self._outputs], 3 if fuse else -1)
 
     def run(
         self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None

@@ -126,7 +126,7 @@ class Network:
         numbers: dict[tuple[Network, int], int] = {}
         for other, theirs in others.items():
             wanted = list(dict.fromkeys(var.id for var in theirs))
-            copies = self.graph.add_model(other.graph.model(wanted, False, False, 2, True, True))
+            copies = self.graph.add_model(other.graph.model(wanted, False, False, 2, True))
             numbers.update(((other, old), new) for old, new in zip(wanted, copies, strict=True))
         return [numbers[var._network, var.id] if isinstance(var, VarNode) and var._network in others else self._id_of(var) for var in vars]
 
@@ -216,7 +216,6 @@ class Network:
             options.get("enable_io16xc32", False),
             keep_var_name,
             keep_opr_name,
-            keep_param_name,
         )
         if enable_metadata:
             model.metadata = metadata_bytes(user_info, options, optimize_for_inference, True)
@@ -228,7 +227,6 @@ class Network:
         half: bool = False,
         var_names: int = 1,
         opr_names: bool = False,
-        param_names: bool = False,
     ) -> _core.Model:
         outputs = self.graph.results
         if not outputs:
@@ -238,9 +236,7 @@ class Network:
             raise ValueError(
                 f"Network: two inputs have one name: {', '.join(names)}\n  fix: rename their variables"
             )
-        return self.graph.model(
-            outputs, bool(optimize), half, var_names, bool(opr_names), bool(param_names)
-        )
+        return self.graph.model(outputs, bool(optimize), half, var_names, bool(opr_names))
 
     def infer(
         self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None

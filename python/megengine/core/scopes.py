@@ -37,6 +37,13 @@ def path() -> str:
     return ".".join(scope for scope in current() if scope)
 
 
+def note_name(tensor: Any, name: str) -> None:
+    """What the recorded call says of a tensor, and of its gradient."""
+    _core.set_name(tensor, name)
+    if tensor.grad is not None:
+        _core.set_name(tensor.grad, f"{name}.grad")
+
+
 @contextlib.contextmanager
 def of_module(module: Any) -> Iterator[None]:
     """The scope of one module call: its own name, or the attribute path that its parent holds it by.
@@ -51,7 +58,7 @@ def of_module(module: Any) -> Iterator[None]:
         for name, value in vars(module).items():
             if isinstance(value, _core.Tensor):
                 name = value.name or name  # type: ignore[attr-defined]  # a megengine.Tensor
-                _core.set_name(value, f"{start}.{name}" if start else name)
+                note_name(value, f"{start}.{name}" if start else name)
         yield
     finally:
         pop()

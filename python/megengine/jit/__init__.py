@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .configs import DTRConfig, GraphOptimizationConfig, SublinearMemoryConfig
+from .functions import dump_functions
 from .marks import keep, offload, recompute
 from .tracing import TraceError, exclude_from_trace, trace
 
@@ -14,6 +15,7 @@ __all__ = [
     "GraphOptimizationConfig",
     "SublinearMemoryConfig",
     "TraceError",
+    "dump_functions",
     "exclude_from_trace",
     "keep",
     "offload",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core import Model
+from .._core import Model, ModelFile
 from ..logger import get_logger
 from ..tensor import Tensor
 
@@ -96,7 +96,7 @@ def _assignments(entry: Any, names: list[str]) -> dict[str, Any]:
 
 
 def make_cases(
-    model: Model,
+    file: ModelFile,
     input_data: Any,
     repeat: int,
     expected: bool,
@@ -110,8 +110,9 @@ def make_cases(
     input_data: one case or a list of them: ``"#rand(lo, hi[, shape...])"``, an image or ``.npy`` path, an
     array, ``"name:value;name:value"`` for several inputs, or ``"@file"`` with one case a line.
     """
+    model = file.function()
     types = dict(zip(model.inputs, model.input_types))
-    program = model.program(list(range(len(model.outputs))), 2)
+    program = file.program("", list(range(len(model.outputs))), 2)
     arrays: dict[str, Any] = {"maxerr": np.float64(maxerr)}
     entries = [entry for entry in _lines(input_data) for _ in range(repeat)]
     for index, entry in enumerate(entries):

@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
 from .._files.disk import written_whole
 from ..core.no_effect import no_effect
-from ..core.scopes import recording
+from ..core.scopes import note_name, recording
 from ..tensor import Tensor
+from . import metadata
 from .cases import make_cases
+from .states import Outside, States
 
 
 class DumpInfo(NamedTuple):
@@ -88,14 +89,14 @@ class Results:
             self.tensors = items
         self.count = len(items)
 
-    def names(self, given: str | Iterable[str] | None) -> list[str]:
-        """The names of the outputs, or [] for those of the operators that make them."""
+    def names(self, given: str | Iterable[str] | None, may_be_none: bool = False) -> list[str]:
+        """The names of the outputs, or [] for those of the operators that make them. may_be_none: without results, it updates its state."""
         if self.fault:
             raise TypeError(
                 f"dump: the function returns a {self.fault}\n"
                 "  why: results of a dumped function are a Tensor, a flat sequence of Tensors, or a dict of them"
             )
-        if not self.count:
+        if not self.count and not may_be_none:
             raise ValueError(
                 "the traced function without return values cannot be dumped, the traced function should return "
                 "List[Tensor] or Dict[str, Tensor]"
@@ -134,7 +135,7 @@ def input_names(recorded: list[tuple[str, str]], given: str | Iterable[str] | No
 def metadata_bytes(
     user_info: Any, options: Mapping[str, bool], optimized: bool, modified: bool = False
 ) -> bytes:
-    """What the container holds as metadata; load_metadata reads it."""
+    """What the container holds as metadata; metadata_of reads it."""
     entries = {
         "user_info": user_info,
         "graph_modified": modified,
@@ -143,7 +144,7 @@ def metadata_bytes(
     entries.update({name: True for name, value in options.items() if value})
     if optimized:
         entries["enable_fuse_grain"] = True
-    return pickle.dumps(entries)
+    return metadata.metadata_bytes(entries)
 
 
 def write_model(
@@ -167,13 +168,19 @@ def save_model(
     append: bool,
     strip_info_file: str | None,
     append_json: bool,
+    states: States | None = None,
 ) -> DumpInfo:
     """Writes a model; returns what dump tells of it."""
-    data = model.to_bytes()
+    data = _core.ModelFile.of([model], states.rows() if states else []).to_bytes()
     write_model(file, data, append)
     content_hash = _core.checksum(data)
     if strip_info_file is not None:
         write_strip_info(strip_info_file, model, content_hash, append_json)
+    return info_of(model, data, content_hash)
+
+
+def info_of(model: _core.Model, data: bytes, content_hash: int) -> DumpInfo:
+    """What dump tells of a function of the file ``data``."""
     return DumpInfo(
         model.node_count,
         len(data),
@@ -210,6 +217,8 @@ class Dumping:
         __wrapped__: Any
         _capture_as_const: bool
         _function: _core.TraceFunction
+        _opt_level: int
+        _exact: bool
 
     _results: Results | None = None  # of the last recording
     _recorded_inputs: list[tuple[str, str]] = []  # keyword (or "") and own name
@@ -219,7 +228,7 @@ class Dumping:
         outside = recording.set(True)
         try:
             for name, value in self._outside_tensors():
-                _core.set_name(value, value.name or name)
+                note_name(value, value.name or name)
             value = self.__wrapped__(*args, **kwargs)
             if _core.is_recording():
                 self._results = Results(value)
@@ -277,18 +286,23 @@ class Dumping:
     ) -> DumpInfo:
         """Writes what was recorded last to ``file``, a path or an object with ``write``.
 
+        What the function updates in each call (parameters, buffers, states of an optimizer, random generators), and its
+        learning rate, is written as state, with the value that it has now: see `jit.dump_functions`. All else from outside is a constant.
+
         arg_names, output_names: names of the positional inputs and of the results. append: behind what the
-        path holds. keep_var_name: names of no variables (0), outputs (1) or all (2); keep_opr_name,
-        keep_param_name: names of operators and parameters. optimize_for_inference: whole-graph passes;
+        path holds. keep_var_name: names of no variables (0), outputs (1) or all (2); keep_opr_name: names of
+        operators; keep_param_name: names of parameters, which are kept in any case. optimize_for_inference: whole-graph passes,
+        but for functions that update their state, which are written as recorded;
         ``enable_io16xc32=True`` stores values between operators as float16; other ``enable_*`` options choose
         layouts of other devices and warn that they have no effect. no_change_graph: leave the graph as recorded.
-        user_info: pickled into the metadata, unless enable_metadata is False. input_data: test cases, see
+        user_info: numbers, text, arrays and containers of them, into the metadata, unless enable_metadata is False. input_data: test cases, see
         ``jit.cases``; repeat, silent, no_assert, maxerr, resize_input, input_transform belong to them.
         strip_info_file: gets JSON about operators and dtypes; append_json: as one more entry of a list.
         dump_format (None, "FBS" or "FBS_V2"), keep_opr_priority, model_version and compat_older_version warn that they have no
         effect: the file is a container of our own.
 
-        Raises RuntimeError for a batch normalization in training mode, ValueError before the first call, without ``capture_as_const``, for a function without
+        Raises RuntimeError for a batch normalization in training mode without gradients, for an argument that is updated in
+        place and for shapes that follow from data; ValueError before the first call, without ``capture_as_const``, for a function without
         results, a wrong number of names, or an unknown option; TypeError for output_names with a mapping.
         """
         checked_keeping(keep_var_name, dump_format)
@@ -300,30 +314,24 @@ class Dumping:
             compat_older_version=compat_older_version,
             dump_format=dump_format,
         )
-        version = self._version_to_dump()
+        self._version_to_dump()
         options = checked_options(kwargs)
         optimize = optimize_for_inference and not no_change_graph
-        outputs = self._results.names(output_names)  # type: ignore[union-attr]  # as the version, checked
-        model = version.export_model(
-            input_names(self._recorded_inputs, arg_names),
-            outputs,
+        states = States([self._outside()])
+        model = self._exported(
+            states,
+            arg_names,
+            output_names,
             optimize,
             options.get("enable_io16xc32", False),
             keep_var_name,
             bool(keep_opr_name),
-            bool(keep_param_name),
         )
-        if "BatchNorm" in model.op_types:
-            raise RuntimeError(
-                "dump: the function normalizes by the statistics of each batch, as in training\n"
-                "  why: a dumped model has no state that it could update\n"
-                "  fix: call eval() of the module, and the traced function once more, before dump"
-            )
         if enable_metadata:
             model.metadata = metadata_bytes(user_info, options, optimize)
         if input_data is not None:
             model.cases = make_cases(
-                model,
+                _core.ModelFile.of([model], states.rows()),
                 input_data,
                 repeat,
                 not no_assert,
@@ -332,7 +340,44 @@ class Dumping:
                 input_transform,
                 silent,
             )
-        return save_model(model, file, append, strip_info_file, append_json)
+        return save_model(model, file, append, strip_info_file, append_json, states)
+
+    def _outside(self) -> list[Outside]:
+        """What the last recording took from outside."""
+        return [Outside(*row) for row in self._function.outside()]
+
+    def _exported(
+        self,
+        states: States,
+        arg_names: str | Iterable[str] | None,
+        output_names: str | Iterable[str] | None,
+        optimize: bool = True,
+        half_storage: bool = False,
+        keep_var_name: int = 1,
+        keep_opr_name: bool = False,
+    ) -> _core.Model:
+        """What was recorded last as a function of a file with these states."""
+        version = self._version_to_dump()
+        used = states.of(self._outside())
+        updates = any(becomes is not None for _, _, becomes in used)
+        model = version.export_model(
+            input_names(self._recorded_inputs, arg_names),
+            self._results.names(output_names, updates),  # type: ignore[union-attr]  # as the version, checked
+            optimize,
+            half_storage,
+            keep_var_name,
+            keep_opr_name,
+            opt_level=self._opt_level,
+            exact=self._exact,
+            states=used,
+        )
+        if "BatchNorm" in model.op_types and not version.takes_gradients:
+            raise RuntimeError(
+                "dump: the function normalizes by the statistics of each batch, as in training, and takes no gradients\n"
+                "  why: its results would hang on what else is in the batch\n"
+                "  fix: call eval() of the module, and the traced function once more, before dump"
+            )
+        return model
 
     def _version_to_dump(self) -> _core.Version:
         if not self._capture_as_const:
@@ -340,8 +385,8 @@ class Dumping:
                 "dump: the function is traced without capture_as_const=True, so that its parameters are inputs\n"
                 "  fix: trace(..., capture_as_const=True), and call it once"
             )
-        if self._results is None or self._function.version is None:
+        if self._results is None or self._function.recorded is None:
             raise ValueError(
                 "dump: the function has not been called\n  fix: call it once, with inputs of the wanted shapes"
             )
-        return self._function.version
+        return self._function.recorded

@@ -90,7 +90,8 @@ class trace(ManualSteps, Dumping):
 
     symbolic: tensors are placeholders in the first call, which computes nothing until it returns;
         reading a value in it raises ValueError.
-    capture_as_const: outside tensors other than arguments are stored as constants (for `dump`).
+    capture_as_const: outside tensors other than arguments, and those that the function updates, are
+        constants (for `dump`).
     record_only: compute nothing, for dumping without memory; implies symbolic and capture_as_const.
     sublinear_memory_config: a `SublinearMemoryConfig`: recompute values instead of keeping them, to
         lower the memory peak.
@@ -189,6 +190,7 @@ class trace(ManualSteps, Dumping):
             trace._measured.append(self)
         self._check_external = True
         self._opt_level = opt_level
+        self._exact = numerics == "exact"
         self._graph_opt_config = graph_opt_config
         self._without_host = bool(without_host) and not record_only  # which never runs anything
         # With "auto": calls that run the body first, and whether each call does.
@@ -209,7 +211,7 @@ class trace(ManualSteps, Dumping):
             record_only=record_only,
             profiling=self._profiling,
             opt_level=self._opt_level,
-            exact=numerics == "exact",
+            exact=self._exact,
             fusion=graph_opt_config,
             memory_limit=limit,
             sublinear=sublinear_memory_config,

@@ -104,7 +104,7 @@ def record(
     results: Any = recorder._results  # there are, when there is a version
     parameters = [("", name) for name in _parameter_names(function, places)]
     made = version.export_model(
-        input_names(parameters, input_names_given), results.names(output_names), False, False, 2, True, True, True
+        input_names(parameters, input_names_given), results.names(output_names), False, False, 2, True, True
     )
     recording = _from_model(made)
     _name_reshaped(recording, named)

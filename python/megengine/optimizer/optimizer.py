@@ -33,9 +33,14 @@ def scalar(value: float, near: Tensor) -> Tensor:
     return Tensor(np.float32(value), device=near._device_name)
 
 
-def option(group: dict[str, Any], read: Callable[[dict[str, Any]], float]) -> Tensor:
-    """An option of a group as a float32 Tensor. A trace that later runs without this code reads it anew."""
+def option(group: dict[str, Any], read: Callable[[dict[str, Any]], float], name: str = "") -> Tensor:
+    """An option of a group as a float32 Tensor. A trace that later runs without this code reads it anew.
+
+    name: that it has in the state of a dumped function; "" is for what is a constant there.
+    """
     tensor = scalar(read(group), group["params"][0])
+    if name:
+        _core.note_option(tensor, name)
     if _core.is_capturing():
         _core.note_getter(tensor, _reader(group, read))
     return tensor
@@ -64,7 +69,9 @@ def is_tracing() -> bool:
 def rates(group: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
     """-lr and weight_decay of a group; None for a decay of 0 that no trace could change later."""
     decays = group["weight_decay"] != 0.0 or is_tracing()
-    decay = option(group, lambda group: group["weight_decay"]) if decays else None
+    decay = option(group, lambda group: group["weight_decay"], "weight_decay") if decays else None
+    if _core.records_for_dump():  # a file has the rate itself
+        return ops.neg(option(group, lambda group: group["lr"], "lr")), decay
     return option(group, lambda group: -group["lr"]), decay
 
 
@@ -193,6 +200,10 @@ class Optimizer:
 
     def step(self) -> Optimizer:
         """Update the Parameters that have gradients, in place. Returns self."""
+        if _core.records_for_dump():
+            for param, states in self._state.items():
+                for name, state in states.items():
+                    _core.note_name_like(state, param, name)
         for group in self.param_groups:
             self._updates(group)
         return self

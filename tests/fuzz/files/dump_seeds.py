@@ -1,5 +1,6 @@
 """Writes dumped models for graph_file_fuzz to begin with: dump_seeds.py FOLDER."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import numpy as np
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
-from megengine.jit import trace
+import megengine.optimizer as optim
+from megengine.autodiff import GradManager
+from megengine.jit import dump_functions, trace
 
 FOLDER = Path(sys.argv[1])
 net = M.Sequential(M.Conv2d(1, 2, 2), M.BatchNorm2d(2), M.ReLU(), M.MaxPool2d(2, 2))
@@ -29,3 +32,21 @@ for name, (program, shape) in PROGRAMS.items():
     function = trace(program, capture_as_const=True)
     function(mge.tensor(np.ones(shape, np.float32)))
     function.dump(FOLDER / name)
+
+weight = mge.Parameter(np.ones((2, 3), np.float32))
+managers = {"gm": GradManager().attach([weight]), "opt": optim.SGD([weight], lr=0.5, momentum=0.9)}
+
+
+def step(x):
+    with managers["gm"]:
+        loss = F.sum(F.dropout(weight * x, 0.5))
+        managers["gm"].backward(loss)
+    managers["opt"].step().clear_grad()
+    return loss
+
+
+functions = {"step": trace(step, record_only=True), "predict": trace(lambda x: weight + x, record_only=True)}
+for function in functions.values():
+    function(mge.tensor(np.ones((2, 3), np.float32)))
+dump_functions(FOLDER / "functions", functions)
+shutil.copy(Path(__file__).parents[2] / "python" / "files" / "schema1.mge", FOLDER)

@@ -1,0 +1,192 @@
+#include "jit/api/file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "jit/export.h"
+#include "runtime/core/host_view.h"
+#include "runtime/core/random.h"
+#include "runtime/eager/dispatch.h"
+#include "runtime/host/error.h"
+
+namespace megjit::api {
+
+using runtime::cat;
+
+namespace {
+
+[[noreturn]] void refuse_file(const std::string& what, const std::string& why,
+                              const std::string& fix) {
+    runtime::user_error({.what = what, .why = why, .fix = fix}, runtime::ErrorKind::runtime);
+}
+
+template <class List, class NameOf>
+size_t position(std::string_view kind, const List& list, std::string_view name,
+                const NameOf& name_of) {
+    std::string names;
+    for (size_t i = 0; i < list.size(); ++i) {
+        if (name_of(list[i]) == name) return i;
+        names += (i ? ", " : "") + name_of(list[i]);
+    }
+    runtime::user_error({.what = cat("the model has no ", kind, " ", name),
+                         .why = names.empty() ? cat("it has no ", kind) : cat("it has ", names),
+                         .fix = "use one of these names"});
+}
+
+TensorRef host_copy(const TensorRef& value) {
+    Type type = value->type();
+    type.layout = runtime::Layout::row_major;
+    return runtime::tensor_from_host(runtime::host_device(), type, runtime::HostView(value).data());
+}
+
+// The key, or keys, that `type` asks for; `state` moves on.
+TensorRef draw(TensorRef& state, const Type& type, runtime::Device& device) {
+    uint64_t words[2];  // seed, counter
+    std::memcpy(words, state->data(), sizeof words);
+    runtime::RandomState generator(words[0], words[1]);
+    TensorRef keys =
+        type.rank() == 1 ? generator.key(&device) : generator.keys(type.shape[0], &device);
+    words[1] = generator.counter();
+    state = runtime::tensor_from_host(runtime::host_device(), state->type(), words);
+    return keys;
+}
+
+}  // namespace
+
+File::File(jit::ModelFile file) : file_(std::move(file)) {
+    for (const jit::State& state : file_.states)
+        ports_.push_back({state.name, state.value->type()});
+}
+
+const std::shared_ptr<const jit::Model>& File::function(std::string_view name) const {
+    if (name.empty()) return file_.functions.front();
+    return file_.functions[position("function", file_.functions, name,
+                                    [](const auto& each) { return each->name; })];
+}
+
+size_t File::state(std::string_view name) const {
+    return position("state", ports_, name, [](const Port& port) { return port.name; });
+}
+
+TensorRef File::value(size_t state) {
+    const runtime::Turn::Held turn = turn_.take();
+    return file_.states.at(state).value;
+}
+
+void File::set(size_t state, const TensorRef& value) {
+    const Type& wanted = ports_.at(state).type;
+    if (value->type().dtype != wanted.dtype || !(value->shape() == wanted.shape))
+        runtime::user_error({.what = cat("a ", to_string(value->type()),
+                                         " was given for the state ", ports_[state].name),
+                             .why = cat("it is ", to_string(wanted)),
+                             .fix = "convert it"});
+    TensorRef copy = host_copy(value);
+    const runtime::Turn::Held turn = turn_.take();
+    std::swap(file_.states[state].value, copy);
+}
+
+std::vector<jit::State> File::states_on_host() {
+    const runtime::Turn::Held turn = turn_.take();
+    std::vector<jit::State> states = file_.states;
+    for (jit::State& state : states)
+        state.value = state.value->device().is_host() ? runtime::row_major(state.value)
+                                                      : host_copy(state.value);
+    return states;
+}
+
+jit::Model File::without_states(std::string_view name) {
+    return jit::without_states({file_.functions, states_on_host()}, *function(name));
+}
+
+std::string File::to_bytes() { return jit::to_bytes({file_.functions, states_on_host()}); }
+
+void File::save(const std::filesystem::path& path) {
+    const std::string bytes = to_bytes();
+    const std::filesystem::path part = cat(path.string(), ".", ::getpid(), ".part");
+    std::ofstream stream(part, std::ios::binary);
+    stream << bytes;
+    stream.close();
+    std::error_code error;
+    if (stream) std::filesystem::rename(part, path, error);
+    if (stream && !error) return;
+    std::error_code ignored;
+    std::filesystem::remove(part, ignored);
+    refuse_file(cat("cannot write the model ", path.string()),
+                error ? error.message() : "the file could not be written",
+                "give the path of a file in a folder that can be written to");
+}
+
+// Appends what the graph's further inputs are; returns the values before, for a run that fails.
+std::vector<TensorRef> File::lend(const jit::Model& function, runtime::Device& device,
+                                  std::vector<TensorRef>& inputs) {
+    const std::vector<Type> types = function.input_types();
+    std::vector<TensorRef> keys_before(function.states.size());
+    for (size_t i = 0; i < function.states.size(); ++i) {
+        const auto [index, is_replaced] = function.states[i];
+        jit::State& state = file_.states[index];
+        if (state.is_generator) {
+            keys_before[i] = state.value;
+            inputs.push_back(draw(state.value, types[function.inputs.size() + i], device));
+            continue;
+        }
+        state.value = runtime::readable_on(device, state.value);
+        // Who replaces it may write over it.
+        inputs.push_back(is_replaced ? std::move(state.value) : state.value);
+    }
+    return keys_before;
+}
+
+std::vector<TensorRef> File::run(const jit::Model& function, jit::Program& program,
+                                 std::vector<TensorRef> inputs) {
+    if (function.states.empty()) return program.run(inputs);
+    std::optional<runtime::Turn::Held> turn(turn_.take());
+    const size_t given = inputs.size();
+    const std::vector<TensorRef> keys_before = lend(function, program.graph().device(), inputs);
+    const bool only_reads = std::ranges::none_of(function.states, &jit::StateSlot::is_replaced);
+    if (only_reads) turn.reset();
+    std::vector<TensorRef> outputs;
+    try {
+        outputs = program.run(inputs);
+    } catch (...) {
+        if (!turn) throw;
+        for (size_t i = function.states.size(); i-- > 0;) {
+            const auto [index, is_replaced] = function.states[i];
+            if (keys_before[i]) file_.states[index].value = keys_before[i];
+            if (is_replaced) file_.states[index].value = inputs[given + i];
+        }
+        throw;
+    }
+    const auto replaced = std::ranges::count_if(function.states, &jit::StateSlot::is_replaced);
+    size_t output = outputs.size() - static_cast<size_t>(replaced);
+    const size_t results = output;
+    const auto is_given = [&](const TensorRef& value) {  // memory that is the caller's
+        return std::any_of(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(given),
+                           [&](const TensorRef& input) { return input == value; });
+    };
+    for (const auto& [index, is_replaced] : function.states) {
+        if (!is_replaced) continue;
+        TensorRef& value = outputs[output++];
+        file_.states[index].value = is_given(value) ? host_copy(value) : std::move(value);
+    }
+    outputs.resize(results);
+    return outputs;
+}
+
+std::shared_ptr<File> read_model(const std::filesystem::path& path) {
+    std::ifstream stream(path, std::ios::binary);
+    std::string bytes;
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (!error) bytes.resize(size);
+    if (error || !stream.read(bytes.data(), static_cast<std::streamsize>(size)))
+        refuse_file(cat("cannot read the model ", path.string()),
+                    error ? error.message() : "the file could not be read",
+                    "give the path of a file that dump() wrote");
+    return std::make_shared<File>(jit::from_bytes(bytes, path.filename().string()));
+}
+
+}  // namespace megjit::api

@@ -1,0 +1,66 @@
+// jit/api/file.h -- File: the functions of a dumped file, and the states that they share and keep
+// from run to run.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/graph_file.h"
+#include "jit/program.h"
+
+namespace megjit::api {
+
+using runtime::TensorRef;
+using runtime::Type;
+
+// What a caller must know of an input, output, parameter or state.
+struct Port {
+    std::string name;
+    Type type;
+};
+
+// Any thread may use it: runs that change states take turns, and who reads waits for them.
+class File {
+public:
+    explicit File(jit::ModelFile file);
+
+    // "": the first. UserError for a name that it does not have.
+    const std::shared_ptr<const jit::Model>& function(std::string_view name) const;
+    const std::vector<std::shared_ptr<const jit::Model>>& functions() const {
+        return file_.functions;
+    }
+
+    const std::vector<Port>& states() const { return ports_; }
+    // UserError for a name that it does not have.
+    size_t state(std::string_view name) const;
+    TensorRef value(size_t state);
+    void set(size_t state, const TensorRef& value);  // a copy; UserError for another type
+
+    // Its states as constants, as they are now. UserError as of jit::without_states.
+    jit::Model without_states(std::string_view function);
+    // Functions and present states, as from_bytes reads them.
+    std::string to_bytes();
+    void save(const std::filesystem::path& path);  // the whole file, or an error and the old one
+
+    // A run of a function: `inputs` are the caller's, and so are the results. States are as they
+    // were where it throws.
+    std::vector<TensorRef> run(const jit::Model& function, jit::Program& program,
+                               std::vector<TensorRef> inputs);
+
+private:
+    std::vector<TensorRef> lend(const jit::Model& function, runtime::Device& device,
+                                std::vector<TensorRef>& inputs);
+    std::vector<jit::State> states_on_host();
+
+    jit::ModelFile file_;  // its states have their present values
+    std::vector<Port> ports_;
+    runtime::Turn turn_{"a run that changes a model's state"};  // of whoever has the values
+};
+
+// UserError (runtime) where it cannot be read.
+std::shared_ptr<File> read_model(const std::filesystem::path& path);
+
+}  // namespace megjit::api

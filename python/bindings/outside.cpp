@@ -1,0 +1,86 @@
+#include "python/bindings/outside.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace megjit::python {
+namespace {
+
+using jit::RecordId;
+
+bool is_argument(const nb::list& arguments, nb::handle object) {
+    return std::ranges::any_of(arguments, [&](nb::handle each) { return each.is(object); });
+}
+
+// What outlives the call with another value that is in the record.
+std::vector<Outside> updates_of(const TracedCall& call, jit::Recorder& recorder,
+                                const nb::list& arguments) {
+    std::vector<Outside> updates;
+    std::vector<uint64_t> replaced;
+    const std::vector<RecordId>& results = recorder.version()->results;
+    for (const Rebound::Lasting& each : call.rebound.lasting(*call.capture())) {
+        const auto becomes = recorder.is_placeholder(*each.now)
+                                 ? std::optional<RecordId>(each.now->trace.value)
+                                 : recorder.find(each.now->id());
+        if (!becomes || (each.is_grad && !recorder.find(each.old))) continue;
+        if (is_argument(arguments, each.object)) {
+            if (std::ranges::find(results, *becomes) == results.end())
+                recorder.version()->updates =
+                    runtime::cat("its argument, a ", to_string(each.now->type()),
+                                 " tensor, in place at ", each.where);
+            continue;
+        }
+        replaced.push_back(each.old);
+        updates.push_back({.kind = each.is_grad ? Outside::Kind::grad : Outside::Kind::tensor,
+                           .holder = each.object,
+                           .name = recorder.name_of(each.old),
+                           .value = recorder.find(each.old),
+                           .becomes = becomes});
+    }
+    recorder.make_varying(replaced);
+    return updates;
+}
+
+}  // namespace
+
+std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
+                                const nb::list& arguments) {
+    call.capture()->drop_temporaries(recorder);
+    std::vector<Outside> all = updates_of(call, recorder, arguments);
+    const auto is_known = [&](RecordId value) {
+        return std::ranges::any_of(all, [&](const Outside& each) { return each.value == value; });
+    };
+    const auto add = [&](Outside::Kind kind, uint64_t tensor, const nb::object& holder) {
+        if (const auto value = recorder.find(tensor); value && !is_known(*value))
+            all.push_back({kind, holder, recorder.name_of(tensor), value});
+    };
+    const auto& getters = call.capture()->getters();
+    for (const auto& [tensor, getter] : getters)  // other options are constants
+        if (recorder.is_varying(tensor)) add(Outside::Kind::option, tensor, getter);
+    for (const auto& [tensor, object] : call.capture()->handles())
+        if (!is_argument(arguments, object) && !getters.contains(tensor))
+            add(Outside::Kind::tensor, tensor, object);
+    for (const TensorRef& bound : recorder.bound())
+        if (runtime::RandomState* state = bound ? runtime::state_of(*bound) : nullptr)
+            if (const nb::handle holder = nb::find(*state))
+                add(Outside::Kind::generator, bound->id(), nb::borrow(holder));
+    std::ranges::stable_sort(all, {}, [](const Outside& each) {
+        return each.value.value_or(std::numeric_limits<RecordId>::max());
+    });
+    return all;
+}
+
+nb::list rows_of(const std::vector<Outside>& outside) {
+    constexpr const char* kKinds[] = {"tensor", "grad", "option", "generator"};
+    nb::list rows;
+    for (const Outside& each : outside) {
+        nb::object value = nb::none(), becomes = nb::none();
+        if (each.value) value = nb::cast(*each.value);
+        if (each.becomes) becomes = nb::cast(*each.becomes);
+        rows.append(nb::make_tuple(kKinds[static_cast<size_t>(each.kind)], each.holder, each.name,
+                                   value, becomes));
+    }
+    return rows;
+}
+
+}  // namespace megjit::python

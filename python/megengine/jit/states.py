@@ -1,0 +1,71 @@
+"""What dumped functions keep from run to run: which Python objects hold it, and what it is called in a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .. import _core
+from ..tensor import Tensor
+
+
+class Outside(NamedTuple):
+    """What a recording took from outside: `_core.TraceFunction.outside`.
+
+    kind: holder is a "tensor", an "option" (gives a Tensor when called), a "generator", or a Tensor whose "grad" it is.
+    value, becomes: numbers of the values that stand for it and that take its place, or None.
+    """
+
+    kind: str
+    holder: Any
+    name: str
+    value: int | None
+    becomes: int | None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Equal for what is one state in all functions."""
+        return "grad" if self.kind == "grad" else "", id(self.holder)
+
+    def present(self) -> Tensor | _core.RandomState:
+        """The value that it has now, or the generator."""
+        if self.kind == "grad":
+            return self.holder.grad
+        return self.holder() if self.kind == "option" else self.holder
+
+
+class States:
+    """The states of the functions of one file: what one of them rebinds or draws from, and options that change from call to call.
+
+    recordings: of each function, what it took from outside. ValueError for two tensors that were one value, and become two.
+    """
+
+    def __init__(self, recordings: Sequence[Sequence[Outside]]) -> None:
+        self._held: dict[tuple[str, int], Outside] = {}
+        for recording in recordings:
+            seen = Counter(each.value for each in recording if each.becomes is not None)
+            for each in recording:
+                if each.value is not None and seen[each.value] > 1:
+                    raise ValueError(
+                        f"dump: the function updates {each.name or 'a tensor'} and another one, which were one value\n"
+                        "  why: a file has one input for what is one value when the function is recorded\n"
+                        "  fix: give each its own, such as Parameter(value.numpy())"
+                    )
+                if each.becomes is not None or each.kind != "tensor":
+                    self._held.setdefault(each.key, each)
+        self._places = {key: place for place, key in enumerate(self._held)}
+
+    def of(self, recording: Sequence[Outside]) -> list[tuple[int, int | None, int | None]]:
+        """What `Version.export_model` needs: rows of (state, value, becomes)."""
+        return [(self._places[each.key], each.value, each.becomes) for each in recording if each.key in self._places]
+
+    def rows(self) -> list[tuple[str, Tensor | _core.RandomState]]:
+        """Names and present values."""
+        names: Counter[str] = Counter()
+        rows = []
+        for place, each in enumerate(self._held.values()):
+            name = each.name or ("random" if each.kind == "generator" else f"state_{place}")
+            names[name] += 1
+            rows.append((name if names[name] == 1 else f"{name}[{names[name] - 1}]", each.present()))
+        return rows
