@@ -154,7 +154,12 @@ private:
             if (is_scalar) input = reshaped(input, {});
             else if (!options_.allows_effects && !version_.batch_read_at.empty())
                 input = with_fixed_batch(input);
-            if (ids_.emplace(id, input).second) names_[id] = options_.inputs[i];
+            if (!ids_.emplace(id, input).second)
+                refuse(cat("was recorded with one tensor as ", names_[id], " and ",
+                           options_.inputs[i]),
+                       "the file would read the first for both",
+                       "call it once with a tensor for each argument");
+            names_[id] = options_.inputs[i];
         }
     }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# installed.sh BUILD FOLDER MODELS CC CXX: installs libmegjit into FOLDER, and compiles and runs with what lies there, as C11
-# and C++20, the examples and the programs of docs/cpp.md, by CMake and by pkg-config (where there is one).
+# installed.sh BUILD FOLDER MODELS CC CXX [PYTHON]: installs libmegjit into FOLDER, and compiles and runs with what lies there, as C11
+# and C++20, the examples and the programs of docs/cpp.md, by CMake and by pkg-config (where there is one). The page's programs run on
+# what its Python writes, where the package is installed.
 set -eu
 build=$1 folder=$2 models=$3
 export CC="$4" CXX="$5" MEGJIT_CACHE_DIR=
@@ -27,15 +28,32 @@ case $error in *"input x is missing"*) ;; *) echo "megjit-run gives '$error'" >&
 # The page's programs, built by the page's project.
 page=$here/../../docs/cpp.md
 mkdir "$folder/page"
-for block in c:run.c cpp:run.cpp cmake:CMakeLists.txt; do
-    sed -n "/^\`\`\`${block%:*}\$/,/^\`\`\`\$/{/^\`\`\`/d;p}" "$page" >"$folder/page/${block#*:}"
-done
+block() {  # KIND FIRST: the block of that kind whose first line matches
+    awk -v kind="\`\`\`$1" -v first="$2" '
+        $0 == "```" { inside = 0 } inside == 2 { print } inside == 1 { inside = ($0 ~ first) ? 2 : 0; if (inside) print }
+        $0 == kind { inside = 1 }' "$page"
+}
+block c '^#include' >"$folder/page/run.c"
+block cpp '^// file: run.cpp' >"$folder/page/run.cpp"
+block cpp '^// file: train.cpp' >"$folder/page/train.cpp"
+block cmake '^cmake' >"$folder/page/CMakeLists.txt"
+block python '.' >"$folder/page/page.py"
 cmake -S "$folder/page" -B "$folder/page/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON >/dev/null
 cmake --build "$folder/page/build" >/dev/null
-for program in run_c run_cpp; do
-    found=$("$folder/page/build/$program" "$models/classify.dump")
-    [ "$found" = "10 73" ] || { echo "$program of docs/cpp.md printed '$found', not '10 73'" >&2; exit 1; }
-done
+expect() {
+    wanted=$1
+    shift
+    found=$("$@")
+    [ "$found" = "$wanted" ] || { echo "$* of docs/cpp.md printed '$found', not '$wanted'" >&2; exit 1; }
+}
+for program in run_c run_cpp; do expect "10 73" "$folder/page/build/$program" "$models/classify.dump"; done
+if [ "${6-}" ] && "$6" -c "import megengine" 2>/dev/null; then
+    cd "$folder/page"
+    "$6" page.py >/dev/null
+    for program in run_c run_cpp; do expect "$(build/run_c)" "build/$program"; done
+    expect "3 12" build/train
+    expect "3 12" build/train trained.dump
+fi
 
 if command -v pkg-config >/dev/null; then
     export PKG_CONFIG_PATH="$folder/prefix/lib/pkgconfig"

@@ -54,6 +54,12 @@ def test_a_selection_that_no_result_reads_is_no_matter():
     np.testing.assert_array_equal(next(iter(model.run(Tensor([5.0, 6.0])).values())), [10, 12])
 
 
+def test_one_tensor_as_two_arguments():
+    x = Tensor([1.0])
+    with pytest.raises(RuntimeError, match="recorded with one tensor as arg_0 and arg_1"):
+        dumped(lambda a, b: a - b, x, x)
+
+
 def test_dropout_in_eval_mode_is_dumped():
     layer = M.Dropout(0.5).eval()
     model = dumped(lambda a: layer(a) + 1, Tensor([1.0]))

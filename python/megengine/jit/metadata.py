@@ -46,17 +46,16 @@ def _no_module(thing: Any) -> Any:
 
 def metadata_bytes(entries: dict[str, Any]) -> bytes:
     """``entries`` as JSON. TypeError for a user_info that is neither plain data nor an array."""
-    written = dict(entries)
-    user_info = written.pop("user_info", None)
+    user_info = entries.get("user_info")
     if _is_json(user_info):
-        written["user_info"] = user_info
-    else:
-        try:
-            written[_OTHER] = ValueWriter(_text_of, _no_module)(user_info)
-        except (Damaged, ValueError) as error:
-            raise TypeError(
-                f"dump: user_info cannot be written: {error}\n  fix: give numbers, text, arrays, and containers of them"
-            ) from None
+        return json.dumps(entries).encode()
+    try:
+        values = ValueWriter(_text_of, _no_module)(user_info)
+    except (Damaged, ValueError) as error:
+        raise TypeError(
+            f"dump: user_info cannot be written: {error}\n  fix: give numbers, text, arrays, and containers of them"
+        ) from None
+    written = {_OTHER if name == "user_info" else name: entry for name, entry in entries.items()} | {_OTHER: values}
     return json.dumps(written).encode()
 
 
@@ -69,7 +68,8 @@ def read_metadata(data: bytes) -> dict[str, Any] | None:
     try:
         entries: dict[str, Any] = json.loads(data)
         if _OTHER in entries:
-            entries["user_info"] = ValueReader(Admission(), _array_of, _no_module)(entries.pop(_OTHER))
+            user_info = ValueReader(Admission(), _array_of, _no_module)(entries.pop(_OTHER))
+            entries = {"user_info": user_info, **entries}
     except (Damaged, ValueError, RecursionError) as error:
         raise RuntimeError(f"the metadata of the model is damaged: {error}\n  fix: dump it again") from None
     return entries
