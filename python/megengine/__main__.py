@@ -79,9 +79,9 @@ def kernels(arguments: argparse.Namespace) -> int:
 
 
 def tune(arguments: argparse.Namespace) -> int:
-    from megengine import _kernel_report
+    from megengine.reports import kernels as report
 
-    return _kernel_report.tune(arguments.script, arguments.arguments)
+    return report.tune(arguments.script, arguments.arguments)
 
 
 def plan(arguments: argparse.Namespace) -> int:
