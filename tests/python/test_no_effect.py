@@ -57,6 +57,8 @@ ALLOWED = {
         "the arguments of torch's functions; tensors never change, results are sorted and stable, masks are given beside is_causal",
     ),
     "fx/tracer.py:Tracer.*": ("module_qualified_name attr", "subclasses may ask for it"),
+    "_compat/network.py:Network.dump": ("keep_param_name", "names of parameters are in each file"),
+    "jit/dump.py:Dumping.dump": ("keep_param_name", "names of parameters are in each file"),
     "jit/steps.py:ManualSteps.*": ("args kwargs", "declared for the type checker"),
     "module/module.py:Module.forward": ("args kwargs inputs", _ABSTRACT),
     "module/qat/__init__.py:FoldedQAT.fold_weight_bias": ("bn_mean bn_var", _ABSTRACT),

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import quantization as _quantization  # noqa: F401 (before the layers that it lists, which import parts of it)
 from ..module.qat import QATModule
 from .container import ModelFileError
 
