@@ -214,10 +214,11 @@ class Tensor(ArrayMethodMixin):
     def to(self, device: str | Device, *, _borrow: bool = False) -> "Tensor":
         """Returns the value on another device.
 
-        device: a name or a Device; a value that lies there already is not copied, so that _borrow warns that it changes nothing. ValueError for a malformed name, RuntimeError for a device that
-        does not exist.
+        device: a name or a Device. _borrow: warns that it has no effect. ValueError for a malformed name, RuntimeError for a
+        device that does not exist.
         """
-        no_effect("Tensor.to", "a value that lies there already is never copied", _borrow=_borrow)
+        if _borrow:
+            no_effect("Tensor.to", "a value that lies there already is never copied", _borrow=_borrow)
         target = _core.find_device(str(device))
         return ops.identity(self) if target == self._device_name else ops.copy_to(self, device=target)
 

@@ -528,14 +528,14 @@ def test_who_fails_on_the_way_into_the_world_is_named(tmp_path):
     """It used to leave without a word: what was known of the world was forgotten first."""
     source = """
         import os
-        import megengine.device, megengine.distributed as dist
+        import megengine.distributed as dist
 
         def fail(name):
             raise KeyError("no such device")
 
         if os.environ["RANK"] == "1":
-            megengine.device.get_device_count = lambda kind: 1
-            megengine.device.set_default_device = fail
+            dist.group.get_device_count = lambda kind: 1
+            dist.group.set_default_device = fail
         dist.init_process_group()
     """
     _, errors = run(tmp_path, source).communicate(timeout=300)

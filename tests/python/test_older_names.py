@@ -1,6 +1,7 @@
 """What older programs import: each path of `megengine._compat`'s table in every form, and nothing of it unless it is asked for."""
 
 import importlib
+import os
 import pickle
 import subprocess
 import sys
@@ -107,6 +108,13 @@ def test_a_name_that_is_nowhere_is_missing_as_elsewhere():
         F.cat
     with pytest.raises(ImportError, match="nothing"):
         exec("from megengine.core._imperative_rt.core2 import nothing")
+
+
+def test_a_module_of_theirs_runs_as_a_program(tmp_path):
+    environment = {**os.environ, "MGE_FASTRUN_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-W", "error", "-m", "megengine.utils.persistent_cache"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout == f"file: {tmp_path}/cache.json\n", done.stderr
 
 
 def test_an_update_in_place_rebinds_the_handle():

@@ -7,9 +7,10 @@ behind the names that modules have; a folder of theirs that has no module here i
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from .._older_names import ask_for_names
@@ -74,7 +75,7 @@ TABLE = {
     "utils.naming.AutoNaming": "_compat.naming:AutoNaming",
     "utils.network": "_compat.network",
     "utils.network_node": "_compat.network_node",
-    **_each("utils.persistent_cache", "_compat.persistent_cache", "PersistentCacheOnServer main"),
+    "utils.persistent_cache": "_compat.persistent_cache",
     "utils.tensor_sanity_check.TensorSanityCheck": "_compat.tensor_sanity_check:TensorSanityCheck",
     **_each("utils.tuple_function", "_compat.tuple_function", _PAIRS),
 }  # fmt: skip
@@ -121,7 +122,11 @@ def find_spec(name: str) -> ModuleSpec | None:
     path = _inside(name)
     if not _is_module(path):
         return None
-    return ModuleSpec(name, _Loader(path), is_package=path not in TABLE)  # type: ignore[arg-type]  # a loader by its methods
+    loader: Any = _Loader(path)
+    if path not in TABLE:
+        return ModuleSpec(name, loader, is_package=True)
+    new = importlib.util.find_spec(f"{_PACKAGE}.{TABLE[path]}")
+    return ModuleSpec(name, loader, origin=new.origin if new else None)
 
 
 class _Loader:
@@ -137,6 +142,11 @@ class _Loader:
         found: ModuleType = _object(TABLE[self._path])
         self._spec = found.__spec__
         return found
+
+    def get_code(self, name: str) -> CodeType | None:
+        """For ``python -m``."""
+        new: Any = importlib.util.find_spec(f"{_PACKAGE}.{TABLE[self._path]}")
+        return new.loader.get_code(new.name)
 
     def exec_module(self, module: ModuleType) -> None:
         if self._spec is not None:

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Iterator
@@ -39,7 +38,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[str]:
     try:
         yield partial
         with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(target, partial)
+            os.chmod(partial, stat.S_IMODE(os.stat(target).st_mode))
         os.replace(partial, target)
     finally:
         with contextlib.suppress(FileNotFoundError):

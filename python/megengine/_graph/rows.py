@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from statistics import median
 from typing import Any
+
+import numpy as np
 
 # What a row does, and its colour in every picture.
 COLOURS = {
@@ -110,4 +111,4 @@ class Measured:
     def seconds(self, call: Any) -> float | None:
         """The median of all runs; None when there was none."""
         found = self._seconds.get(call)
-        return median(found) if found else None
+        return float(np.median(found)) if found else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,8 @@ def get_free_ports(num: int) -> list[int]:
     >>> first != second
     True
     """
+    import socket  # slow to import
+
     sockets = [socket.create_server(("", 0)) for _ in range(num)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:

@@ -431,7 +431,8 @@ class Module(Holder):
 
 
 def _no_more(kwargs: dict[str, Any]) -> None:
-    no_effect("Module", "gradients are those that a GradManager is attached to", requires_grad=kwargs.pop("requires_grad", None) is not None)
+    if "requires_grad" in kwargs:
+        no_effect("Module", "gradients are those that a GradManager is attached to", requires_grad=kwargs.pop("requires_grad") is not None)
     if kwargs:
         raise TypeError(f"unexpected keyword argument {next(iter(kwargs))!r}")
 
