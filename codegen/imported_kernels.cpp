@@ -1,8 +1,12 @@
 #include "codegen/imported_kernels.h"
 
+#include <mutex>
+#include <optional>
+
 #include "codegen/host_cpu.h"
 #include "codegen/object_loader.h"
 #include "runtime/host/error.h"
+#include "runtime/host/mutex.h"
 
 namespace megjit::codegen {
 namespace {
@@ -15,6 +19,20 @@ std::string_view take_line(std::string_view& text) {
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     return line;
+}
+
+std::string_view target_in(std::string_view key) {
+    take_line(key);
+    return take_line(key);
+}
+
+struct Packaged {
+    runtime::Mutex mutex{"the kernels of models", runtime::Rank::inner};
+    ImportedKernels kernels;
+};
+Packaged& packaged() {
+    static auto* const instance = new Packaged;  // never destroyed: threads outlive main()
+    return *instance;
 }
 
 }  // namespace
@@ -34,16 +52,24 @@ std::string disk_key(const Compiler& compiler, std::string_view version, const K
                         print(legal.kernel));
 }
 
-ImportedKernels::ImportedKernels(const DiskCache& cache) : cache_(cache) {
-    cache.each([this](const CacheEntry& entry) {
-        std::string_view rest = entry.key;
-        const std::string_view compiler = take_line(rest), target = take_line(rest);
-        take_line(rest);
-        if (target.starts_with(kGpu))
-            key_of_.emplace(runtime::cat(compiler, "\n", target, "\n", rest), entry.key);
-        else if (target.starts_with(kPackage) && runs_here(target.substr(kPackage.size())))
-            key_of_.emplace(rest, entry.key);
-    });
+ImportedKernels::ImportedKernels(const DiskCache& cache) : cache_(&cache) {
+    cache.each([this](const CacheEntry& entry) { note(entry.key); });
+}
+
+void ImportedKernels::add(const CacheEntry& entry) {
+    if (objects_.emplace(entry.key, entry.object).second) note(entry.key);
+}
+
+void ImportedKernels::note(const std::string& key) {
+    std::string_view rest = key;
+    const std::string_view compiler = take_line(rest), target = take_line(rest);
+    take_line(rest);
+    if (target.starts_with(kGpu)) {
+        key_of_.emplace(runtime::cat(compiler, "\n", target, "\n", rest), key);
+    } else if (target.starts_with(kPackage) && runs_here(target.substr(kPackage.size()))) {
+        std::string& best = key_of_[std::string(rest)];  // uses most of what the CPU has
+        if (best.empty() || target_in(best).size() < target.size()) best = key;
+    }
 }
 
 ImportedKernels::Found ImportedKernels::find(const KernelJob& job,
@@ -68,7 +94,10 @@ ImportedKernels::Found ImportedKernels::find(const KernelJob& job,
 }
 
 ImportedKernels::Found ImportedKernels::load(const std::string& key, bool for_gpu) const {
-    const auto bytes = cache_.find(key);
+    const auto held = objects_.find(key);
+    const auto bytes = held != objects_.end() ? std::optional(held->second)
+                       : cache_               ? cache_->find(key)
+                                              : std::nullopt;
     if (!bytes) return {};
     Found found{.backend = key.substr(0, key.find('\n')), .code = {}};
     if (for_gpu) {
@@ -80,6 +109,17 @@ ImportedKernels::Found ImportedKernels::load(const std::string& key, bool for_gp
         } catch (const runtime::Error&) {}  // as if it were not there
     }
     return found;
+}
+
+void add_packaged_kernels(std::span<const CacheEntry> entries) {
+    const std::lock_guard lock(packaged().mutex);
+    for (const CacheEntry& entry : entries) packaged().kernels.add(entry);
+}
+
+ImportedKernels::Found find_packaged_kernel(const KernelJob& job,
+                                            std::span<const Compiler* const> known) {
+    const std::lock_guard lock(packaged().mutex);
+    return packaged().kernels.find(job, known);
 }
 
 }  // namespace megjit::codegen

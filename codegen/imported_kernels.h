@@ -1,6 +1,6 @@
-// codegen/imported_kernels.h -- kernels in the cache that any compiler made for this package and a
-// CPU like ours, or for a GPU: what a machine without a compiler runs (python -m megengine cache
-// import).
+// codegen/imported_kernels.h -- kernels that any compiler made for this package and a CPU like
+// ours, or for a GPU: what a machine without a compiler runs. They come from the cache (python -m
+// megengine cache import), or from packaged models (python -m megengine package).
 #pragma once
 
 #include <span>
@@ -24,8 +24,10 @@ std::string disk_key(const Compiler& compiler, std::string_view version, const K
 
 class ImportedKernels {
 public:
+    ImportedKernels() = default;
     // Reads the keys of all entries that may run here.
     explicit ImportedKernels(const DiskCache& cache);
+    void add(const CacheEntry& entry);  // is kept in memory
     struct Found {
         std::string backend;
         KernelCode code;
@@ -35,11 +37,18 @@ public:
     Found find(const KernelJob& job, std::span<const Compiler* const> known) const;
 
 private:
+    void note(const std::string& key);
     Found load(const std::string& key, bool for_gpu) const;
 
-    const DiskCache& cache_;
+    const DiskCache* cache_ = nullptr;
+    std::unordered_map<std::string, std::string> objects_;  // of those in memory, by key
     // Text of a kernel, behind compiler and target where it is for a GPU -> key.
     std::unordered_map<std::string, std::string> key_of_;
 };
+
+// Of the models that this process has opened, and whose code it trusts.
+void add_packaged_kernels(std::span<const CacheEntry> entries);
+ImportedKernels::Found find_packaged_kernel(const KernelJob& job,
+                                            std::span<const Compiler* const> known);
 
 }  // namespace megjit::codegen

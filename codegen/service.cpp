@@ -53,6 +53,12 @@ runtime::Message no_compiler(bool for_gpus) {
             "build with MEGJIT_WITH_MLIR=ON, name the plug-in's folder in MEGJIT_PLUGIN_DIR, or import a cache of kernels"};
 }
 
+std::vector<const Compiler*> pointers_to(const std::vector<std::unique_ptr<Compiler>>& compilers) {
+    std::vector<const Compiler*> result;
+    for (const auto& compiler : compilers) result.push_back(compiler.get());
+    return result;
+}
+
 KernelJob legal_for(const Compiler& compiler, const KernelJob& job) {
     KernelJob legal = job;
     legal.kernel = legalize(job.kernel, compiler.native());
@@ -215,12 +221,11 @@ std::shared_ptr<const CompiledKernel> KernelService::import(const KernelJob& job
     const auto start = std::chrono::steady_clock::now();
     const std::lock_guard compiling(compile_mutex_);
     if (!imported_) imported_ = std::make_unique<ImportedKernels>(disk());
-    std::vector<const Compiler*> known;
-    {
-        const std::lock_guard lock(mutex_);
-        for (const auto& compiler : compilers_) known.push_back(compiler.get());
-    }
-    const ImportedKernels::Found found = imported_->find(job, known);
+    std::unique_lock lock(mutex_);
+    const std::vector<const Compiler*> known = pointers_to(compilers_);
+    lock.unlock();
+    ImportedKernels::Found found = find_packaged_kernel(job, known);
+    if (!found.code) found = imported_->find(job, known);
     if (!found.code) return nullptr;
     auto made = std::make_shared<CompiledKernel>();
     made->fn = found.code.fn;
@@ -248,6 +253,12 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(Compiler& compiler,
     const KernelJob legal = legal_for(compiler, job);
     const std::string on_disk = disk_key(compiler, compiler.version_key(), legal);
     KernelCode code = load_from_disk(compiler, on_disk);
+    if (!code) {
+        std::unique_lock lock(mutex_);
+        const std::vector<const Compiler*> known = pointers_to(compilers_);
+        lock.unlock();
+        code = find_packaged_kernel(job, known).code;
+    }
     auto made = std::make_shared<CompiledKernel>();
     made->cached = static_cast<bool>(code);
     if (!code) {

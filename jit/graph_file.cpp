@@ -268,6 +268,11 @@ StoredFile read_stored(Reader& reader, uint32_t schema) {
 ModelFile read_body(Reader& reader, uint32_t schema) {
     StoredFile stored = read_stored(reader, schema);
     ModelFile file;
+    if (schema > 1) file.kernels.resize(reader.count(2 * sizeof(uint64_t)));
+    for (codegen::CacheEntry& kernel : file.kernels) {
+        kernel.key = reader.text();
+        kernel.object = reader.text();
+    }
     std::unordered_set<std::string> names;
     for (StoredFunction& function : stored.functions) {
         Model& model = function.model;
@@ -317,8 +322,7 @@ ModelFile read_container(std::string_view bytes, size_t* used) {
     Reader reader(container);
     reader.take(kHeaderBytes);
     ModelFile file = read_body(reader, schema);
-    if (reader.at() != total)
-        Reader::fail(cat(total - reader.at(), " bytes follow its last constant"));
+    if (reader.at() != total) Reader::fail(cat(total - reader.at(), " bytes follow its end"));
     return file;
 }
 
@@ -432,6 +436,11 @@ std::string to_bytes(const ModelFile& file) {
     writer.number<uint64_t>(file.functions.size());
     for (const auto& function : file.functions) write_function(writer, *function, constants);
     constants.write(writer);
+    writer.number<uint64_t>(file.kernels.size());
+    for (const codegen::CacheEntry& kernel : file.kernels) {
+        writer.text(kernel.key);
+        writer.text(kernel.object);
+    }
     writer.patch<uint64_t>(kTotalAt, writer.bytes.size());
     writer.patch<uint64_t>(kChecksumAt,
                            checksum(std::string_view(writer.bytes).substr(kHeaderBytes)));

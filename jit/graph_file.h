@@ -1,4 +1,4 @@
-// jit/graph_file.h -- graphs as a file: flat, without code, checked before anything is allocated.
+// jit/graph_file.h -- graphs as a file: flat, checked before anything is allocated.
 //
 //   header     magic "MEGJITGF", schema version, flags (0), bytes of all, checksum of the rest
 //   states     of each its name, what it is, and its value, a constant
@@ -7,6 +7,8 @@
 //              values; which values are parameters; which states and constants it has; metadata and
 //              test cases, JSON and bytes of the front end, which this file does not look into
 //   constants  sizes, then raw bytes, each at a multiple of 64
+//   kernels    of a packaged file, compiled for one or more kinds of CPUs: keys and objects of
+//              codegen/disk_cache.h, code that nothing here looks into or runs
 //
 // Containers may follow one another in one file. Numbers are little endian. Schema 1, which is read
 // but no longer written, has one function and no state, and metadata in pickles.
@@ -17,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/disk_cache.h"
 #include "jit/graph.h"
 
 namespace megjit::jit {
@@ -59,6 +62,7 @@ struct Model {
 struct ModelFile {
     std::vector<std::shared_ptr<const Model>> functions;
     std::vector<State> states = {};
+    std::vector<codegen::CacheEntry> kernels = {};
 };
 
 std::string to_bytes(const ModelFile& file);

@@ -65,6 +65,8 @@ EXACT = {
     "dtypes(self) -> object:": "dtypes(self) -> set[str]:",
     "program(self, function: str, outputs: list,": "program(self, function: str, outputs: list[int],",
     "functions(self) -> list:": "functions(self) -> list[str]:",
+    "set_kernels(self, kernels: list) -> None:": "set_kernels(self, kernels: list[tuple[bytes, bytes]]) -> None:",
+    "cache_entries(folder: str) -> list:": "cache_entries(folder: str) -> list[tuple[bytes, bytes]]:",
     "states(self) -> dict:": "states(self) -> dict[str, _Tensor]:",
     "of(functions: list, states: list = []) -> ModelFile:": "of(functions: list[Model], states: list[tuple[str, Any]] = []) -> ModelFile:",
     "outside(self) -> list:": "outside(self) -> list[tuple[str, Any, str, int | None, int | None]]:",

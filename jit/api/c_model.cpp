@@ -31,7 +31,8 @@ ModelOptions options_from_c(const megjit_model_options* given) {
             .opt_level = c.opt_level,
             .exact = c.numerics ? std::optional(numerics == "exact") : std::nullopt,
             .compiler = c.compiler ? c.compiler : "",
-            .profile = c.profile != 0};
+            .profile = c.profile != 0,
+            .trusts_kernels = c.trusts_kernels != 0};
 }
 
 // What `use` refuses is the file's fault.

@@ -99,10 +99,12 @@ std::vector<jit::State> File::states_on_host() {
 }
 
 jit::Model File::without_states(std::string_view name) {
-    return jit::without_states({file_.functions, states_on_host()}, *function(name));
+    return jit::without_states({file_.functions, states_on_host(), {}}, *function(name));
 }
 
-std::string File::to_bytes() { return jit::to_bytes({file_.functions, states_on_host()}); }
+std::string File::to_bytes() {
+    return jit::to_bytes({file_.functions, states_on_host(), file_.kernels});
+}
 
 void File::save(const std::filesystem::path& path) {
     const std::string bytes = to_bytes();

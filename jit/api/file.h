@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/imported_kernels.h"
 #include "jit/graph_file.h"
 #include "jit/program.h"
 
@@ -41,6 +42,13 @@ public:
 
     // Its states as constants, as they are now. UserError as of jit::without_states.
     jit::Model without_states(std::string_view function);
+    // Compiled kernels of a packaged file are used from here on, in this process: code that will
+    // run, so trust where it comes from.
+    void trust_kernels() const { codegen::add_packaged_kernels(file_.kernels); }
+    void set_kernels(std::vector<codegen::CacheEntry> kernels) {
+        file_.kernels = std::move(kernels);
+    }
+
     // Functions and present states, as from_bytes reads them.
     std::string to_bytes();
     void save(const std::filesystem::path& path);  // the whole file, or an error and the old one

@@ -21,6 +21,7 @@ struct ModelOptions {
     std::optional<bool> exact = {};  // numerics="exact"; not given: the record's
     std::string compiler = {};  // empty: MGB_JIT_BACKEND, or the device's best
     bool profile = false;
+    bool trusts_kernels = false;  // those that the file brings
     // Positions in the file's outputs; not given: all.
     std::optional<std::vector<size_t>> outputs = {};
 };

@@ -96,6 +96,14 @@ void bind_kernels(nb::module_& m) {
         const DiskCache::Verdict verdict = cache().verify();
         return std::pair(verdict.sound, verdict.broken);
     });
+    m.def("cache_entries", [](const std::string& folder) {
+        nb::list rows;
+        DiskCache(folder).each([&](const codegen::CacheEntry& entry) {
+            rows.append(nb::make_tuple(nb::bytes(entry.key.data(), entry.key.size()),
+                                       nb::bytes(entry.object.data(), entry.object.size())));
+        });
+        return rows;
+    }, nb::arg("folder"), "Keys and objects of all compiled kernels there.");
     m.def("cache_export", [](const std::string& archive) {
         return export_archive(cache(), archive);
     }, nb::arg("archive"));

@@ -194,15 +194,17 @@ std::shared_ptr<api::File> file_of(nb::list functions, nb::list states) {
 
 std::unique_ptr<api::Context> program_of(std::shared_ptr<api::File> file,
                                          const std::string& function, nb::list outputs,
-                                         int opt_level) {
+                                         int opt_level, bool trusts_kernels) {
     std::vector<size_t> wanted;
     for (nb::handle output : outputs) wanted.push_back(nb::cast<size_t>(output));
     runtime::Device& device = default_device();
     const runtime::WithoutHostLock release;
     return std::make_unique<api::Context>(std::make_shared<api::Model>(
-        std::move(file),
-        api::ModelOptions{
-            .function = function, .device = &device, .opt_level = opt_level, .outputs = wanted}));
+        std::move(file), api::ModelOptions{.function = function,
+                                           .device = &device,
+                                           .opt_level = opt_level,
+                                           .trusts_kernels = trusts_kernels,
+                                           .outputs = wanted}));
 }
 
 nb::dict states_of(api::File& file) {
@@ -310,7 +312,16 @@ void bind_model(nb::module_& m) {
              [](api::File& self, const std::string& name) {
         return std::make_shared<Model>(self.without_states(name));
     }, nb::arg("name") = "", "A function with its states as constants.")
-        .def("program", &program_of, nb::arg("function"), nb::arg("outputs"), nb::arg("opt_level"))
+        .def("program", &program_of, nb::arg("function"), nb::arg("outputs"), nb::arg("opt_level"),
+             nb::arg("trusts_kernels") = false)
+        .def("set_kernels",
+             [](api::File& self, nb::list rows) {
+        std::vector<codegen::CacheEntry> kernels;
+        for (nb::handle row : rows)
+            kernels.push_back(
+                {bytes_from(nb::cast<nb::bytes>(row[0])), bytes_from(nb::cast<nb::bytes>(row[1]))});
+        self.set_kernels(std::move(kernels));
+    }, nb::arg("kernels"), "Rows of keys and objects, as cache_entries gives them.")
         .def("states", &states_of, "The present values by name.")
         .def("set_state", &set_state, nb::arg("name"), nb::arg("value"))
         .def("to_bytes", &file_bytes);

@@ -111,6 +111,12 @@ def graph(arguments: argparse.Namespace) -> int:
     return graphs.run(arguments.file, arguments.html, arguments.before, arguments.input)
 
 
+def package(arguments: argparse.Namespace) -> int:
+    from megengine.reports import package as made
+
+    return made.run(arguments.file, arguments.output, arguments.isa.split(","), arguments.level)
+
+
 def add_plan_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--limit", help="bytes of a call, such as 6GB, for every traced function")
     to.add_argument("--html", metavar="FILE", help="write the plan as a page; a second plan goes to FILE-2, and so on")
@@ -162,6 +168,14 @@ def parser() -> argparse.ArgumentParser:
     file.add_argument("--before", metavar="FILE", help="show this module's graph beside it, and what differs")
     words = "run it on zeros of this shape, such as 1,3,224,224 or 8,16:int32, and show times; once for each input"
     file.add_argument("--input", metavar="SHAPE", action="append", default=[], help=words)
+    words = "write a dumped file with the compiled kernels of its functions, for machines without a compiler; who runs it trusts its code"
+    file = add(commands, "package", package, words)
+    file.add_argument("file")
+    file.add_argument("-o", "--output", required=True, metavar="FILE")
+    words = "instruction sets to compile for, up to this machine's, such as avx2,avx512 (avx2)"
+    file.add_argument("--isa", default="avx2", metavar="LEVELS", help=words)
+    words = "opt_level that the file will be run at; -1: that of the traced functions (3)"
+    file.add_argument("--level", type=int, choices=(-1, 3), default=3, help=words)
     words = "compile one kernel from its text (MEGJIT_DUMP=kernel, or what a warning names) and print its code"
     add(commands, "compile", compile_kernel, words).add_argument("file")
     return main

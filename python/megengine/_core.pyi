@@ -428,7 +428,10 @@ class ModelFile:
     def without_states(self, name: str = '') -> Model:
         """A function with its states as constants."""
 
-    def program(self, function: str, outputs: list[int], opt_level: int) -> Program: ...
+    def program(self, function: str, outputs: list[int], opt_level: int, trusts_kernels: bool = False) -> Program: ...
+
+    def set_kernels(self, kernels: list[tuple[bytes, bytes]]) -> None:
+        """Rows of keys and objects, as cache_entries gives them."""
 
     def states(self) -> dict[str, _Tensor]:
         """The present values by name."""
@@ -823,6 +826,9 @@ def cache_info() -> dict[str, Any]: ...
 def cache_clear() -> int: ...
 
 def cache_verify() -> tuple[int, int]: ...
+
+def cache_entries(folder: str) -> list[tuple[bytes, bytes]]:
+    """Keys and objects of all compiled kernels there."""
 
 def cache_export(archive: str) -> int: ...
 

@@ -45,6 +45,9 @@ with tempfile.TemporaryDirectory() as folder:
     expect(0, "5 runs: median ", model, *given, "--repeat", "5")
     assert json.loads(expect(0, "[", model, *given, "--profile", "--repeat", "2").splitlines()[1])[0]["runs"] == 3
 
+    expect(0, "2 runs: median ", f"{MODELS}/count.dump", "--function", "scaled", "--trust", "--repeat", "2")
+    expect(2, "no function train", f"{MODELS}/count.dump", "--function", "train")
+
     expect(2, "no output other", model, *given, "--check", f"{files}/other.npz")
     expect(2, "it is compressed", model, *given, "--check", f"{files}/small.npz")
     expect(2, "cannot read the arrays in", model, *given, "--check", f"{files}/cut.npz")

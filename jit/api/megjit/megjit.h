@@ -143,10 +143,14 @@ typedef struct megjit_model_options {
     int32_t profile; /**< not 0: runs measure their steps, for megjit_model_json(model, "profile",
                         ...) */
     const char* function; /**< of those in the file; NULL: the first. Since version 2 */
+    int32_t trusts_kernels; /**< not 0: uses the compiled kernels that `python -m megengine package`
+                               has put into the file. They are code that will run in this process:
+                               trust where the file comes from. Since version 2 */
+    int32_t reserved; /**< 0 */
 } megjit_model_options;
 
 #define MEGJIT_MODEL_OPTIONS_DEFAULT \
-    {sizeof(megjit_model_options), NULL, 0, NULL, NULL, -1, 0, NULL}
+    {sizeof(megjit_model_options), NULL, 0, NULL, NULL, -1, 0, NULL, 0, 0}
 
 /**
  * Loads a file and compiles one of its functions; waits until the kernels are compiled.

@@ -18,6 +18,8 @@ constexpr const char* kUsage = R"(usage: megjit-run MODEL [--input NAME=FILE.npy
   --check FILE.npz       compares outputs with the arrays of their names; exits with 1 where one differs
   --profile              prints the steps and their times as JSON
   --level N              opt_level, 0 to 3; default: 3
+  --function NAME        of a file with several functions; default: the first
+  --trust                uses the compiled kernels of a packaged file: code that will run
   --device NAME          such as gpu0; default: cpu0
 )";
 
@@ -62,6 +64,10 @@ Options options_from(int argc, char** argv) {
             options.of_model.profile = 1;
         } else if (word == "--level") {
             options.of_model.opt_level = number_from(value(), "--level");
+        } else if (word == "--function") {
+            options.of_model.function = value();
+        } else if (word == "--trust") {
+            options.of_model.trusts_kernels = 1;
         } else if (word == "--device") {
             options.of_model.device = value();
         } else if (word.starts_with("-") || !options.model.empty()) {

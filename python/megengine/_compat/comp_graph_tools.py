@@ -68,6 +68,8 @@ class GraphInference:
     file: path or open binary file. outputs: names of the wanted outputs; None: all.
     profiling: warns that it has no effect. optimize_for_inference: also join element-wise operations into
     generated kernels; else as the function was traced. function: one of those that `jit.dump_functions` wrote; "": the first.
+    trusts_kernels: use the compiled kernels that ``python -m megengine package`` has put into the file; they are code that will
+    run, so trust where it comes from.
     Raises RuntimeError for a damaged file, KeyError for an unknown output or function.
 
     What the function updates is the state of the model: a run puts new values in its place. `state_dict`, `load_state_dict`
@@ -89,17 +91,20 @@ class GraphInference:
         profiling: bool = False,
         optimize_for_inference: bool = False,
         function: str = "",
+        trusts_kernels: bool = False,
         **kwargs: bool,
     ) -> None:
         no_effect("GraphInference", "use trace(profiling=True)", profiling=profiling)
         if kwargs:
             checked_options(kwargs)
+        self._trusts_kernels = trusts_kernels
         self._compile(load_file(file), function, outputs, optimize_for_inference)
 
     @classmethod
     def _of(cls, model: _core.Model) -> GraphInference:
         """For a model that was not read from a file."""
         self = cls.__new__(cls)
+        self._trusts_kernels = False
         self._compile(_core.ModelFile.of([model]), "", None, False)
         return self
 
@@ -109,6 +114,7 @@ class GraphInference:
         outputs: names of the wanted ones. KeyError for an unknown name.
         """
         other = type(self).__new__(type(self))
+        other._trusts_kernels = self._trusts_kernels
         other._compile(self._file, name, outputs, self._fuses)
         return other
 
@@ -164,7 +170,8 @@ class GraphInference:
                     f"GraphInference: the model has no output {name!r}; it has {', '.join(held)}"
                 )
         with while_waiting("compiling the model"):
-            self._program = file.program(function, [held.index(name) for name in self._outputs], 3 if fuse else -1)
+            wanted = [held.index(name) for name in self._outputs]
+            self._program = file.program(function, wanted, 3 if fuse else -1, self._trusts_kernels)
 
     def run(
         self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None

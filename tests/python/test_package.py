@@ -1,0 +1,96 @@
+"""python -m megengine package: dumped files with compiled kernels, for machines without a compiler."""
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+from megengine.jit import dump_functions, trace
+from megengine.utils.comp_graph_tools import GraphInference
+
+X = np.linspace(-2, 2, 24, dtype=np.float32).reshape(4, 6)
+RUN = """
+import sys, numpy as np
+from megengine.utils.comp_graph_tools import GraphInference
+model = GraphInference(sys.argv[1], optimize_for_inference=True, trusts_kernels=sys.argv[2] == "trusts")
+x = np.linspace(-2, 2, 24, dtype=np.float32).reshape(4, 6)
+for name in model.functions:
+    (y,) = model.function(name).run(x).values()
+    print(y.tobytes().hex())
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A dump, the same packaged for AVX2, and what its functions give."""
+    folder = tmp_path_factory.mktemp("package")
+    functions = {
+        "soft": trace(lambda x: F.softmax(F.exp(x) * 2 + 1, axis=1), record_only=True),
+        "gate": trace(lambda x: x * F.sigmoid(x) - F.tanh(x), record_only=True),
+    }
+    for fn in functions.values():
+        fn(mge.tensor(X))
+    dump_functions(folder / "net.dump", functions)
+    done = package(folder / "net.dump", "-o", folder / "packed.dump")
+    assert done.returncode == 0 and re.fullmatch(r"avx2: [23] kernels\n", done.stdout), done.stderr
+    model = GraphInference(folder / "net.dump", optimize_for_inference=True)
+    wanted = [next(iter(model.function(name).run(X).values())).tobytes().hex() for name in functions]
+    return folder / "net.dump", folder / "packed.dump", wanted
+
+
+def package(*words):
+    return subprocess.run([sys.executable, "-m", "megengine", "package", *map(str, words)], capture_output=True, text=True)
+
+
+def run_without_compilers(tmp_path, file, trust):
+    environment = {**os.environ, "MEGJIT_PLUGIN_DIR": str(tmp_path), "MEGJIT_CACHE_DIR": "", "MEGJIT_COMPILE": "sync"}
+    done = subprocess.run([sys.executable, "-c", RUN, str(file), trust], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(), "no kernel compiler is installed" in done.stderr
+
+
+def test_a_packaged_file_needs_neither_compiler_nor_disk(files, tmp_path):
+    _, packed, wanted = files
+    assert run_without_compilers(tmp_path, packed, "trusts") == (wanted, False)
+
+
+def test_kernels_of_a_file_are_not_run_unless_they_are_trusted(files, tmp_path):
+    _, packed, wanted = files
+    results, is_missing = run_without_compilers(tmp_path, packed, "does not trust")
+    assert is_missing and len(results) == 2
+    assert run_without_compilers(tmp_path, files[0], "trusts")[1]
+
+
+def test_a_saved_model_keeps_its_kernels(files, tmp_path):
+    GraphInference(files[1]).save(tmp_path / "saved.dump")
+    assert (tmp_path / "saved.dump").read_bytes() == files[1].read_bytes()
+
+
+def test_kernels_that_are_damaged_are_as_if_they_were_not_there(files, tmp_path):
+    _, packed, wanted = files
+    model = mge.utils.comp_graph_tools.load_file(packed)
+    model.set_kernels([(b"MLIR\nmegjit for x86-64\n\nno kernel", b"\x7fELF"), (b"", b"")])
+    (tmp_path / "damaged.dump").write_bytes(model.to_bytes())
+    results, is_missing = run_without_compilers(tmp_path, tmp_path / "damaged.dump", "trusts")
+    assert is_missing and len(results) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("none.dump", "-o", "packed.dump"), "none.dump"),
+        (("net.dump", "-o", "no/such/folder/packed.dump"), "no such folder"),
+        (("net.dump", "-o", "packed.dump", "--isa", "avx9"), "not compiled for avx9"),
+        (("net.dump",), "-o/--output"),
+    ],
+)
+def test_what_cannot_be_packaged_is_said(files, tmp_path, words, said):
+    (tmp_path / "net.dump").write_bytes(files[0].read_bytes())
+    done = subprocess.run([sys.executable, "-m", "megengine", "package", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0 and said in done.stderr
+    assert not (tmp_path / "packed.dump").exists()
