@@ -106,18 +106,6 @@ void run(Context& context, std::span<const megjit_tensor* const> inputs,
         if (made[i]) *outputs[i] = made[i].release();
 }
 
-size_t position_of(std::string_view kind, const std::vector<Port>& ports, const char* name) {
-    const std::string_view wanted = &not_null(name, "a name");
-    const auto found = std::find_if(ports.begin(), ports.end(),
-                                    [&](const Port& port) { return port.name == wanted; });
-    if (found != ports.end()) return static_cast<size_t>(found - ports.begin());
-    std::string names;
-    for (const Port& port : ports) names += (names.empty() ? "" : ", ") + port.name;
-    runtime::user_error({.what = cat("the model has no ", kind, " ", wanted),
-                         .why = cat("it has ", names),
-                         .fix = "use one of these names"});
-}
-
 void refuse_twice(bool is_given, std::string_view kind, const char* name) {
     if (is_given)
         runtime::user_error(
@@ -285,7 +273,8 @@ megjit_status megjit_run_named(megjit_context* context, const megjit_named_tenso
         std::vector<const megjit_tensor*> given(ins.size());
         for (size_t i = 0; i < input_count; ++i) {
             const megjit_named_tensor& input = (&not_null(inputs, "inputs"))[i];
-            const megjit_tensor*& place = given[position_of("input", ins, input.name)];
+            const megjit_tensor*& place =
+                given[position_of("input", ins, &not_null(input.name, "a name"))];
             refuse_twice(place, "input", input.name);
             place = &not_null(input.tensor, "an input");
         }
@@ -297,7 +286,8 @@ megjit_status megjit_run_named(megjit_context* context, const megjit_named_tenso
         std::vector<megjit_tensor**> places(outs.size());
         for (size_t i = 0; i < output_count; ++i) {
             megjit_named_tensor& output = (&not_null(outputs, "outputs"))[i];
-            megjit_tensor**& place = places[position_of("output", outs, output.name)];
+            megjit_tensor**& place =
+                places[position_of("output", outs, &not_null(output.name, "a name"))];
             refuse_twice(place, "output", output.name);
             place = &output.tensor;
         }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <optional>
 
 #include "jit/export.h"
@@ -22,19 +23,6 @@ namespace {
 [[noreturn]] void refuse_file(const std::string& what, const std::string& why,
                               const std::string& fix) {
     runtime::user_error({.what = what, .why = why, .fix = fix}, runtime::ErrorKind::runtime);
-}
-
-template <class List, class NameOf>
-size_t position(std::string_view kind, const List& list, std::string_view name,
-                const NameOf& name_of) {
-    std::string names;
-    for (size_t i = 0; i < list.size(); ++i) {
-        if (name_of(list[i]) == name) return i;
-        names += (i ? ", " : "") + name_of(list[i]);
-    }
-    runtime::user_error({.what = cat("the model has no ", kind, " ", name),
-                         .why = names.empty() ? cat("it has no ", kind) : cat("it has ", names),
-                         .fix = "use one of these names"});
 }
 
 TensorRef host_copy(const TensorRef& value) {
@@ -57,6 +45,23 @@ TensorRef draw(TensorRef& state, const Type& type, runtime::Device& device) {
 
 }  // namespace
 
+size_t position_of(std::string_view kind, const std::vector<std::string>& names,
+                   std::string_view name) {
+    const auto found = std::ranges::find(names, name);
+    if (found != names.end()) return static_cast<size_t>(found - names.begin());
+    std::string all;
+    for (const std::string& each : names) all += (all.empty() ? "" : ", ") + each;
+    runtime::user_error({.what = cat("the model has no ", kind, " ", name),
+                         .why = names.empty() ? cat("it has none") : cat("it has ", all),
+                         .fix = "use one of these names"});
+}
+
+size_t position_of(std::string_view kind, const std::vector<Port>& ports, std::string_view name) {
+    std::vector<std::string> names;
+    for (const Port& port : ports) names.push_back(port.name);
+    return position_of(kind, names, name);
+}
+
 File::File(jit::ModelFile file) : file_(std::move(file)) {
     for (const jit::State& state : file_.states)
         ports_.push_back({state.name, state.value->type()});
@@ -64,13 +69,12 @@ File::File(jit::ModelFile file) : file_(std::move(file)) {
 
 const std::shared_ptr<const jit::Model>& File::function(std::string_view name) const {
     if (name.empty()) return file_.functions.front();
-    return file_.functions[position("function", file_.functions, name,
-                                    [](const auto& each) { return each->name; })];
+    std::vector<std::string> names;
+    for (const auto& function : file_.functions) names.push_back(function->name);
+    return file_.functions[position_of("function", names, name)];
 }
 
-size_t File::state(std::string_view name) const {
-    return position("state", ports_, name, [](const Port& port) { return port.name; });
-}
+size_t File::state(std::string_view name) const { return position_of("state", ports_, name); }
 
 TensorRef File::value(size_t state) {
     const runtime::Turn::Held turn = turn_.take();
@@ -122,53 +126,65 @@ void File::save(const std::filesystem::path& path) {
                 "give the path of a file in a folder that can be written to");
 }
 
-// Appends what the graph's further inputs are; returns the values before, for a run that fails.
-std::vector<TensorRef> File::lend(const jit::Model& function, runtime::Device& device,
-                                  std::vector<TensorRef>& inputs) {
+// What the graph's further inputs are, and the generators as they were. All that can fail comes
+// before a value is given away.
+File::Lent File::lend(const jit::Model& function, runtime::Device& device) {
+    const size_t count = function.states.size();
+    Lent lent{.inputs = std::vector<TensorRef>(count), .generators = std::vector<TensorRef>(count)};
     const std::vector<Type> types = function.input_types();
-    std::vector<TensorRef> keys_before(function.states.size());
-    for (size_t i = 0; i < function.states.size(); ++i) {
-        const auto [index, is_replaced] = function.states[i];
-        jit::State& state = file_.states[index];
-        if (state.is_generator) {
-            keys_before[i] = state.value;
-            inputs.push_back(draw(state.value, types[function.inputs.size() + i], device));
-            continue;
+    for (const auto& [index, is_replaced] : function.states)
+        if (jit::State& state = file_.states[index]; !state.is_generator)
+            state.value = runtime::readable_on(device, state.value);
+    try {
+        for (size_t i = 0; i < count; ++i) {
+            jit::State& state = file_.states[function.states[i].state];
+            if (!state.is_generator) continue;
+            lent.generators[i] = state.value;
+            lent.inputs[i] = draw(state.value, types[function.inputs.size() + i], device);
         }
-        state.value = runtime::readable_on(device, state.value);
-        // Who replaces it may write over it.
-        inputs.push_back(is_replaced ? std::move(state.value) : state.value);
+    } catch (...) {
+        take_back(function, lent);
+        throw;
     }
-    return keys_before;
+    for (size_t i = 0; i < count; ++i) {
+        jit::State& state = file_.states[function.states[i].state];
+        if (state.is_generator) continue;
+        // Who replaces it may write over it.
+        lent.inputs[i] = function.states[i].is_replaced ? std::move(state.value) : state.value;
+    }
+    return lent;
+}
+
+void File::take_back(const jit::Model& function, const Lent& lent) {
+    for (size_t i = function.states.size(); i-- > 0;) {
+        const auto [index, is_replaced] = function.states[i];
+        if (lent.generators[i]) file_.states[index].value = lent.generators[i];
+        if (is_replaced && lent.inputs[i]) file_.states[index].value = lent.inputs[i];
+    }
 }
 
 std::vector<TensorRef> File::run(const jit::Model& function, jit::Program& program,
                                  std::vector<TensorRef> inputs) {
     if (function.states.empty()) return program.run(inputs);
+    const auto given = static_cast<ptrdiff_t>(inputs.size());
+    const auto replaced = std::ranges::count_if(function.states, &jit::StateSlot::is_replaced);
     std::optional<runtime::Turn::Held> turn(turn_.take());
-    const size_t given = inputs.size();
-    const std::vector<TensorRef> keys_before = lend(function, program.graph().device(), inputs);
-    const bool only_reads = std::ranges::none_of(function.states, &jit::StateSlot::is_replaced);
-    if (only_reads) turn.reset();
+    Lent lent = lend(function, program.graph().device());
+    std::ranges::move(lent.inputs, std::back_inserter(inputs));
+    if (!replaced) turn.reset();  // it has what it reads
     std::vector<TensorRef> outputs;
     try {
         outputs = program.run(inputs);
     } catch (...) {
-        if (!turn) throw;
-        for (size_t i = function.states.size(); i-- > 0;) {
-            const auto [index, is_replaced] = function.states[i];
-            if (keys_before[i]) file_.states[index].value = keys_before[i];
-            if (is_replaced) file_.states[index].value = inputs[given + i];
-        }
+        std::ranges::move(inputs.begin() + given, inputs.end(), lent.inputs.begin());
+        if (turn) take_back(function, lent);
         throw;
     }
-    const auto replaced = std::ranges::count_if(function.states, &jit::StateSlot::is_replaced);
-    size_t output = outputs.size() - static_cast<size_t>(replaced);
-    const size_t results = output;
+    const size_t results = outputs.size() - static_cast<size_t>(replaced);
     const auto is_given = [&](const TensorRef& value) {  // memory that is the caller's
-        return std::any_of(inputs.begin(), inputs.begin() + static_cast<ptrdiff_t>(given),
-                           [&](const TensorRef& input) { return input == value; });
+        return std::find(inputs.begin(), inputs.begin() + given, value) != inputs.begin() + given;
     };
+    size_t output = results;
     for (const auto& [index, is_replaced] : function.states) {
         if (!is_replaced) continue;
         TensorRef& value = outputs[output++];

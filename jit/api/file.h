@@ -23,6 +23,9 @@ struct Port {
     Type type;
 };
 
+// UserError that lists the names.
+size_t position_of(std::string_view kind, const std::vector<Port>& ports, std::string_view name);
+
 // Any thread may use it: runs that change states take turns, and who reads waits for them.
 class File {
 public:
@@ -59,8 +62,11 @@ public:
                                std::vector<TensorRef> inputs);
 
 private:
-    std::vector<TensorRef> lend(const jit::Model& function, runtime::Device& device,
-                                std::vector<TensorRef>& inputs);
+    struct Lent {  // by slot
+        std::vector<TensorRef> inputs, generators;
+    };
+    Lent lend(const jit::Model& function, runtime::Device& device);
+    void take_back(const jit::Model& function, const Lent& lent);
     std::vector<jit::State> states_on_host();
 
     jit::ModelFile file_;  // its states have their present values

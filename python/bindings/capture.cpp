@@ -68,12 +68,6 @@ std::unordered_map<PyObject*, Py_ssize_t> Capture::references() const {
     return ours;
 }
 
-Py_ssize_t Capture::references_to(nb::handle object) const {
-    const auto ours = references();
-    const auto found = ours.find(object.ptr());
-    return found == ours.end() ? 0 : found->second;
-}
-
 bool Capture::drops_temporaries_once(const jit::Session& session) {
     const std::unordered_map<PyObject*, Py_ssize_t> ours = references();
     std::unordered_set<PyObject*> gone;

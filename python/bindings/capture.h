@@ -70,7 +70,7 @@ public:
 
     const std::unordered_map<uint64_t, nb::object>& handles() const { return handles_; }
     const std::unordered_map<uint64_t, nb::object>& getters() const { return getters_; }
-    Py_ssize_t references_to(nb::handle object) const;  // that it holds
+    std::unordered_map<PyObject*, Py_ssize_t> references() const;  // that it holds
 
     // To be called before the session ends: lets go of objects that nobody else holds.
     void drop_temporaries(const jit::Session& session);
@@ -80,7 +80,6 @@ public:
     std::vector<std::pair<nb::object, uint32_t>> updates(const jit::Session& session) const;
 
 private:
-    std::unordered_map<PyObject*, Py_ssize_t> references() const;
     bool drops_temporaries_once(const jit::Session& session);
     const Grad* grad_before(nb::handle object, const jit::Session& session) const;
     std::unordered_map<uint64_t, nb::object> handles_;  // by tensor id at first use

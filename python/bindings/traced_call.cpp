@@ -83,15 +83,14 @@ std::vector<jit::Update> Rebound::updates(const Session& session) const {
 }
 
 std::vector<Rebound::Lasting> Rebound::lasting(const Capture& capture) const {
+    std::unordered_map<PyObject*, Py_ssize_t> ours = capture.references();
+    for (const Entry& entry : entries_) ++ours[entry.object.ptr()];
     std::vector<Lasting> result;
     for (const Entry& entry : entries_) {
         const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
         if (holder.is_none() || !entry.id) continue;
         const TensorRef& now = handle_of(holder.ptr()).value();
-        const auto ours = std::ranges::count_if(
-            entries_, [&](const Entry& other) { return other.object.is(entry.object); });
-        const bool is_held =
-            Py_REFCNT(entry.object.ptr()) > ours + capture.references_to(entry.object);
+        const bool is_held = Py_REFCNT(entry.object.ptr()) > ours[entry.object.ptr()];
         if (is_held && now->id() != entry.id)
             result.push_back({entry.object, entry.id, now, entry.is_grad, entry.where});
     }

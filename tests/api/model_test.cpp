@@ -67,4 +67,72 @@ TEST_F(ApiModel, OutputsThatNobodyWantsAreLeftOut) {
     EXPECT_NE(model.json("plan").find("\"steps\": []"), std::string::npos) << model.json("plan");
 }
 
+// total = total + x and a key that is drawn, of states
+std::shared_ptr<File> counter() {
+    auto model = std::make_shared<jit::Model>();
+    const Type type{.shape = {kSize}}, key{.dtype = runtime::DType::i32, .shape = {4}};
+    const ValueId x = model->graph.add_input(type, 0), total = model->graph.add_input(type, 1),
+                  drawn = model->graph.add_input(key, 2);
+    const ValueId product =
+        model->graph.add({.op = &runtime::find_op("mul"), .inputs = {total, x}}, {&type, 1})[0];
+    const ValueId sum = model->graph.add(
+        {.op = &runtime::find_op("add"), .inputs = {total, product}}, {&type, 1})[0];
+    model->graph.outputs = {product, drawn, sum};
+    model->inputs = {"x"};
+    model->outputs = {"product", "key"};
+    model->states = {{.state = 0, .is_replaced = true}, {.state = 1}};
+    const uint64_t words[] = {7, 0};
+    return std::make_shared<File>(
+        jit::ModelFile{{model},
+                       {{.name = "total", .value = filled({kSize}, 3)},
+                        {.name = "random",
+                         .is_generator = true,
+                         .value = runtime::tensor_from_host(runtime::host_device(), key, words)}},
+                       {}});
+}
+
+float number_of(File& file, const char* state) {
+    const runtime::HostView view(file.value(file.state(state)));
+    return state == std::string_view("total") ? view.as<float>()[kSize - 1]
+                                              : static_cast<float>(view.as<int32_t>()[2]);
+}
+
+TEST_F(ApiModel, ARunReplacesAStateInItsPlace) {
+    const auto file = counter();
+    Context context(std::make_shared<Model>(file, ModelOptions{}));
+    const auto x = filled({kSize}, 1);
+    context.run({x});
+    const void* place = file->value(0)->data();
+    const size_t before = memory_in_use();
+    context.run({x});
+    EXPECT_EQ(file->value(0)->data(), place);
+    EXPECT_EQ(memory_in_use(), before);
+    EXPECT_EQ(number_of(*file, "total"), 12);
+    const TensorRef held = file->value(0);  // who still reads the old value has it
+    context.run({x});
+    EXPECT_EQ(runtime::HostView(held).as<float>()[0], 12);
+    EXPECT_EQ(number_of(*file, "total"), 24);
+}
+
+TEST_F(ApiModel, AFailingAllocationLeavesTheState) {
+    runtime::Allocator& allocator = runtime::host_device().allocator();
+    const auto file = counter();
+    const auto x = filled({kSize}, 1);
+    uint64_t failed = 0;
+    for (bool has_run = false; !has_run;) {
+        Context context(std::make_shared<Model>(file, ModelOptions{}));
+        const TensorRef held = file->value(0);  // so that the run needs memory for the new one
+        allocator.fail_after(failed);
+        try {
+            context.run({x});
+            has_run = true;
+        } catch (const runtime::OutOfMemory&) { ++failed; }
+        allocator.fail_after(runtime::Allocator::kNever);
+        EXPECT_EQ(number_of(*file, "total"), has_run ? 6 : 3);
+        EXPECT_EQ(number_of(*file, "random"), has_run ? 1 : 0);
+        ASSERT_LT(failed, 100u);
+    }
+    EXPECT_GE(failed, 2u);
+}
+
 }}  // namespace megjit::api

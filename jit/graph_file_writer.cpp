@@ -1,0 +1,141 @@
+#include <bit>
+#include <cstring>
+#include <unordered_map>
+
+#include "jit/graph_file.h"
+#include "jit/graph_file_layout.h"
+
+namespace megjit::jit {
+namespace {
+
+using namespace graph_file;
+
+class Writer {
+public:
+    template <class T>
+    void number(T value) {
+        bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    void text(std::string_view value) {
+        number<uint64_t>(value.size());
+        bytes += value;
+    }
+    void texts(const std::vector<std::string>& list) {
+        number<uint64_t>(list.size());
+        for (const std::string& item : list) text(item);
+    }
+    void flag(bool value) { number<uint32_t>(value); }
+    void align() { bytes.resize((bytes.size() + kAlign - 1) / kAlign * kAlign); }
+    template <class T>
+    void patch(size_t where, T value) {
+        std::memcpy(bytes.data() + where, &value, sizeof value);
+    }
+
+    std::string bytes;
+};
+
+// The graph with constants as inputs behind the others; ids stay.
+Graph without_constants(const Model& model) {
+    Rewriter rewrite(model.graph);
+    auto slot = static_cast<int>(model.inputs.size() + model.states.size());
+    for (const Node& node : model.graph.nodes()) {
+        if (is_constant(node))
+            rewrite.replace(node.outputs[0],
+                            rewrite.to.add_input(model.graph.type(node.outputs[0]), slot++));
+        else rewrite.copy(node);
+    }
+    return rewrite.finish();
+}
+
+// Constants, each once.
+class ConstantTable {
+public:
+    uint32_t add(const runtime::Tensor& tensor) {
+        const auto [place, is_new] =
+            places_.emplace(tensor.id(), static_cast<uint32_t>(tensors_.size()));
+        if (is_new) tensors_.push_back(&tensor);
+        return place->second;
+    }
+    void write(Writer& writer) const {
+        writer.number<uint64_t>(tensors_.size());
+        for (const runtime::Tensor* tensor : tensors_)
+            writer.number<uint64_t>(tensor->type().bytes());
+        for (const runtime::Tensor* tensor : tensors_) {
+            writer.align();
+            writer.bytes.append(tensor->as<char>(), tensor->type().bytes());
+        }
+    }
+
+private:
+    std::vector<const runtime::Tensor*> tensors_;
+    std::unordered_map<uint64_t, uint32_t> places_;  // by id
+};
+
+void write_function(Writer& writer, const Model& model, ConstantTable& constants) {
+    writer.text(model.name);
+    writer.number<uint32_t>(static_cast<uint32_t>(model.opt_level));
+    writer.flag(model.exact);
+    writer.text(print(without_constants(model)));
+    writer.texts(model.inputs);
+    writer.texts(model.outputs);
+    writer.texts(model.node_names);
+    writer.texts(model.value_names);
+    writer.number<uint64_t>(model.params.size());
+    for (ValueId id : model.params) writer.number<uint32_t>(static_cast<uint32_t>(id));
+    writer.text(model.metadata);
+    writer.text(model.cases);
+    writer.number<uint64_t>(model.states.size());
+    for (const auto& [state, is_replaced] : model.states) {
+        writer.number<uint32_t>(state);
+        writer.flag(is_replaced);
+    }
+    std::vector<uint32_t> indices;
+    for (const Node& node : model.graph.nodes())
+        if (is_constant(node)) indices.push_back(constants.add(*node.constant));
+    writer.number<uint64_t>(indices.size());
+    for (uint32_t index : indices) writer.number<uint32_t>(index);
+}
+
+}  // namespace
+
+// Multiply and rotate, eight bytes at a time: finds accidents, keeps nobody out.
+uint64_t checksum(std::string_view bytes) {
+    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio
+    uint64_t sum = bytes.size() * kOdd;
+    for (size_t i = 0; i < bytes.size(); i += 8) {
+        uint64_t word = 0;
+        std::memcpy(&word, bytes.data() + i, std::min<size_t>(8, bytes.size() - i));
+        sum = std::rotl((sum ^ word) * kOdd, 29);
+    }
+    return sum ^ (sum >> 32);
+}
+
+std::string to_bytes(const ModelFile& file) {
+    Writer writer;
+    ConstantTable constants;
+    writer.bytes = kMagic;
+    writer.number<uint32_t>(kSchema);
+    writer.number<uint32_t>(0);
+    writer.number<uint64_t>(0);
+    writer.number<uint64_t>(0);
+    writer.number<uint64_t>(file.states.size());
+    for (const State& state : file.states) {
+        writer.text(state.name);
+        writer.flag(state.is_generator);
+        writer.number<uint32_t>(constants.add(*state.value));
+    }
+    writer.number<uint64_t>(file.functions.size());
+    for (const auto& function : file.functions) write_function(writer, *function, constants);
+    constants.write(writer);
+    writer.number<uint64_t>(file.kernels.size());
+    for (const codegen::CacheEntry& kernel : file.kernels) {
+        writer.text(kernel.key);
+        writer.text(kernel.object);
+    }
+    writer.patch<uint64_t>(kTotalAt, writer.bytes.size());
+    writer.patch<uint64_t>(kChecksumAt,
+                           checksum(std::string_view(writer.bytes).substr(kHeaderBytes)));
+    return std::move(writer.bytes);
+}
+
+}  // namespace megjit::jit
