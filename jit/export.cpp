@@ -169,7 +169,10 @@ private:
             type.layout = runtime::Layout::row_major;
             const size_t slot = model.inputs.size() + model.states.size();
             const ValueId input = graph_.add_input(type, static_cast<int>(slot));
-            if (use.value) ids_.emplace(*use.value, input);
+            if (use.value && !ids_.emplace(*use.value, input).second)
+                refuse("was recorded with one value as an argument and as a state",
+                       "the file would read the argument for both",
+                       "call it once with another tensor as the argument");
             model.states.push_back({.state = use.state, .is_replaced = use.becomes.has_value()});
         }
     }

@@ -1,5 +1,5 @@
 // jit/export.h -- from a record to a Model that can be written: one graph over all segments,
-// tensors from outside as constants, every op with the name that the API promises.
+// tensors from outside as constants or states, every op with the name that the API promises.
 #pragma once
 
 #include <string>

@@ -296,6 +296,22 @@ def test_two_states_of_one_value_are_refused():
         traced.dump(io.BytesIO())
 
 
+def test_an_argument_that_is_a_state_by_chance_is_refused():
+    last = Tensor([1.0])
+
+    def fn(x):
+        y = x - last
+        last[...] = x * 1
+        return y
+
+    x = Tensor([1.0])
+    last._reset(x)
+    traced = trace(fn, symbolic=True, capture_as_const=True)
+    traced(x)
+    with pytest.raises(RuntimeError, match="one value as an argument and as a state"):
+        traced.dump(io.BytesIO())
+
+
 def test_batch_statistics_without_gradients_are_refused():
     net = Net()
     fn = trace(lambda x: net(x), capture_as_const=True)
