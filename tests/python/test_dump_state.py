@@ -183,6 +183,19 @@ def test_a_generator_of_its_own_is_a_state_of_its_own():
     np.testing.assert_array_equal(value(model.run([1, 1])), fn(Tensor([1.0, 1.0])).numpy())
 
 
+def test_keys_of_all_trips_of_a_loop():
+    def body(carry, x):
+        y = F.dropout(x + carry, 0.5)
+        return y, y
+
+    fn = trace(lambda xs: F.scan(body, F.zeros((3,)), xs)[1], symbolic=True, capture_as_const=True)
+    xs = Tensor(np.ones((4, 3), np.float32))
+    fn(xs)
+    model = opened(fn.dump)
+    for _ in range(2):
+        np.testing.assert_array_equal(value(model.run(xs.numpy())), fn(xs).numpy())
+
+
 # ---- several functions
 
 

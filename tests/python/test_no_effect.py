@@ -26,6 +26,7 @@ from megengine.utils.network import Network
 
 PACKAGE = Path(mge.__file__).parent
 _REFUSED = "raises in any case, and says what is missing"
+_KEPT = "names of parameters are always written"
 _INTERFACE = "one of several functions that are called alike"
 _ABSTRACT = "raises: subclasses define it"
 
@@ -78,6 +79,8 @@ ALLOWED = {
     "tensor.py:Tensor.__init__": ("data dtype device is_const no_cache name format", "__new__ has read them"),
     "tensor.py:Tensor.requires_grad": ("value", _REFUSED),
     "traced_module/*.py:*": ("args kwargs tensor result data name module value leaf", _INTERFACE),
+    "jit/dump.py:Dumping.dump": ("keep_param_name", _KEPT),
+    "*/network.py:Network.dump": ("keep_param_name", _KEPT),
     "utils/mkldnn.py:*.__init__": ("dtype", "float32 is the only one that a layout is for"),
     "utils/module_stats.py:*": ("module inputs outputs", _INTERFACE),
 }  # fmt: skip
