@@ -102,6 +102,16 @@ std::vector<jit::State> File::states_on_host() {
     return states;
 }
 
+void File::set_kernels(std::vector<codegen::CacheEntry> kernels, int opt_level) {
+    file_.kernels = std::move(kernels);
+    if (opt_level < 0) return;
+    for (auto& function : file_.functions) {
+        auto changed = std::make_shared<jit::Model>(*function);
+        changed->opt_level = opt_level;
+        function = std::move(changed);
+    }
+}
+
 jit::Model File::without_states(std::string_view name) {
     return jit::without_states({file_.functions, states_on_host(), {}}, *function(name));
 }

@@ -48,9 +48,9 @@ public:
     // Compiled kernels of a packaged file are used from here on, in this process: code that will
     // run, so trust where it comes from.
     void trust_kernels() const { codegen::add_packaged_kernels(file_.kernels); }
-    void set_kernels(std::vector<codegen::CacheEntry> kernels) {
-        file_.kernels = std::move(kernels);
-    }
+    // What `python -m megengine package` adds. opt_level: that the kernels are made for, and the
+    // functions have from here on; -1: theirs. Not beside runs.
+    void set_kernels(std::vector<codegen::CacheEntry> kernels, int opt_level);
 
     // Functions and present states, as from_bytes reads them.
     std::string to_bytes();

@@ -250,6 +250,14 @@ nb::tuple load_model(nb::bytes bytes, const std::string& file_name, size_t offse
     return nb::make_tuple(nb::cast(std::move(file)), size);
 }
 
+void set_kernels(api::File& file, nb::list rows, int opt_level) {
+    std::vector<codegen::CacheEntry> kernels;
+    for (nb::handle row : rows)
+        kernels.push_back(
+            {bytes_from(nb::cast<nb::bytes>(row[0])), bytes_from(nb::cast<nb::bytes>(row[1]))});
+    file.set_kernels(std::move(kernels), opt_level);
+}
+
 nb::bytes file_bytes(api::File& file) {
     std::string bytes;
     {
@@ -314,14 +322,9 @@ void bind_model(nb::module_& m) {
     }, nb::arg("name") = "", "A function with its states as constants.")
         .def("program", &program_of, nb::arg("function"), nb::arg("outputs"), nb::arg("opt_level"),
              nb::arg("trusts_kernels") = false)
-        .def("set_kernels",
-             [](api::File& self, nb::list rows) {
-        std::vector<codegen::CacheEntry> kernels;
-        for (nb::handle row : rows)
-            kernels.push_back(
-                {bytes_from(nb::cast<nb::bytes>(row[0])), bytes_from(nb::cast<nb::bytes>(row[1]))});
-        self.set_kernels(std::move(kernels));
-    }, nb::arg("kernels"), "Rows of keys and objects, as cache_entries gives them.")
+        .def(
+            "set_kernels", &set_kernels, nb::arg("kernels"), nb::arg("opt_level"),
+            "Rows of keys and objects, as cache_entries gives them; the functions have opt_level from then on, unless it is -1.")
         .def("states", &states_of, "The present values by name.")
         .def("set_state", &set_state, nb::arg("name"), nb::arg("value"))
         .def("to_bytes", &file_bytes);

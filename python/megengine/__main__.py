@@ -174,7 +174,7 @@ def parser() -> argparse.ArgumentParser:
     file.add_argument("-o", "--output", required=True, metavar="FILE")
     words = "instruction sets to compile for, up to this machine's, such as avx2,avx512 (avx2)"
     file.add_argument("--isa", default="avx2", metavar="LEVELS", help=words)
-    words = "opt_level that the file will be run at; -1: that of the traced functions (3)"
+    words = "opt_level of the written functions; -1: as they were traced (3)"
     file.add_argument("--level", type=int, choices=(-1, 3), default=3, help=words)
     words = "compile one kernel from its text (MEGJIT_DUMP=kernel, or what a warning names) and print its code"
     add(commands, "compile", compile_kernel, words).add_argument("file")

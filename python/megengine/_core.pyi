@@ -430,8 +430,10 @@ class ModelFile:
 
     def program(self, function: str, outputs: list[int], opt_level: int, trusts_kernels: bool = False) -> Program: ...
 
-    def set_kernels(self, kernels: list[tuple[bytes, bytes]]) -> None:
-        """Rows of keys and objects, as cache_entries gives them."""
+    def set_kernels(self, kernels: list[tuple[bytes, bytes]], opt_level: int) -> None:
+        """
+        Rows of keys and objects, as cache_entries gives them; the functions have opt_level from then on, unless it is -1.
+        """
 
     def states(self) -> dict[str, _Tensor]:
         """The present values by name."""

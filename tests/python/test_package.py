@@ -17,7 +17,7 @@ X = np.linspace(-2, 2, 24, dtype=np.float32).reshape(4, 6)
 RUN = """
 import sys, numpy as np
 from megengine.utils.comp_graph_tools import GraphInference
-model = GraphInference(sys.argv[1], optimize_for_inference=True, trusts_kernels=sys.argv[2] == "trusts")
+model = GraphInference(sys.argv[1], trusts_kernels=sys.argv[2] == "trusts")
 x = np.linspace(-2, 2, 24, dtype=np.float32).reshape(4, 6)
 for name in model.functions:
     (y,) = model.function(name).run(x).values()
@@ -63,7 +63,11 @@ def test_kernels_of_a_file_are_not_run_unless_they_are_trusted(files, tmp_path):
     _, packed, wanted = files
     results, is_missing = run_without_compilers(tmp_path, packed, "does not trust")
     assert is_missing and len(results) == 2
-    assert run_without_compilers(tmp_path, files[0], "trusts")[1]
+
+
+def test_the_level_of_the_traced_functions_can_be_kept(files, tmp_path):
+    assert "avx2: 0 kernels" in package(files[0], "-o", tmp_path / "same.dump", "--level", "-1").stdout
+    assert not run_without_compilers(tmp_path, tmp_path / "same.dump", "trusts")[1]  # none is wanted at opt_level 2
 
 
 def test_a_saved_model_keeps_its_kernels(files, tmp_path):
@@ -74,7 +78,7 @@ def test_a_saved_model_keeps_its_kernels(files, tmp_path):
 def test_kernels_that_are_damaged_are_as_if_they_were_not_there(files, tmp_path):
     _, packed, wanted = files
     model = mge.utils.comp_graph_tools.load_file(packed)
-    model.set_kernels([(b"MLIR\nmegjit for x86-64\n\nno kernel", b"\x7fELF"), (b"", b"")])
+    model.set_kernels([(b"MLIR\nmegjit for x86-64\n\nno kernel", b"\x7fELF"), (b"", b"")], 3)
     (tmp_path / "damaged.dump").write_bytes(model.to_bytes())
     results, is_missing = run_without_compilers(tmp_path, tmp_path / "damaged.dump", "trusts")
     assert is_missing and len(results) == len(wanted)

@@ -19,7 +19,10 @@ def compile_functions(file: str, level: int) -> None:
 
 
 def run(file: str, output: str, levels: list[str], opt_level: int) -> int:
-    """Compiles the functions of ``file`` in a process for each instruction set, and writes them with the kernels of all."""
+    """Compiles the functions of ``file`` in a process for each instruction set, and writes them with the kernels of all.
+
+    opt_level: 3, which the written functions then have; -1 leaves them theirs.
+    """
     model = load_file(file)
     kernels: dict[bytes, bytes] = {}
     for isa in levels:
@@ -31,7 +34,7 @@ def run(file: str, output: str, levels: list[str], opt_level: int) -> int:
             found = _core.cache_entries(f"{folder}/kernels")
         print(f"{isa}: {len(found)} kernels")
         kernels.update(found)
-    model.set_kernels(list(kernels.items()))
+    model.set_kernels(list(kernels.items()), opt_level)
     with written_whole(output) as stream:
         stream.write(model.to_bytes())
     return 0
