@@ -40,7 +40,7 @@ std::vector<std::string> sources() {
     add(labels, "EXTENT=0 LABEL=u8 T=uint2");
     add(with_prelude(texts::sort), "T=f16");
     add(with_prelude(texts::linalg), "");
-    add(with_prelude(texts::matmul), "T=i16 RANK=3");
+    add(with_prelude(texts::matmul), "T=i8 R=i32 RANK=3");
     add(cat(texts::prelude, texts::philox, texts::distributions, texts::random), "");
     for (const char* layout : {"0", "1"}) {
         add(pool, cat("T=f16 CHANNELS_LAST=", layout));
