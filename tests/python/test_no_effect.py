@@ -78,6 +78,10 @@ ALLOWED = {
     "quantization/observer.py:Observer.forward": ("x", _ABSTRACT),
     "tensor.py:Tensor.__init__": ("data dtype device is_const no_cache name format", "__new__ has read them"),
     "tensor.py:Tensor.requires_grad": ("value", _REFUSED),
+    "torch_backend/_aten.py:*": (
+        "bias_sizes output_padding places size _",
+        "the arguments of ATen's operations; shapes follow from the operands, places of maxima are found again",
+    ),
     "traced_module/*.py:*": ("args kwargs tensor result data name module value leaf", _INTERFACE),
     "utils/mkldnn.py:*.__init__": ("dtype", "float32 is the only one that a layout is for"),
     "utils/module_stats.py:*": ("module inputs outputs", _INTERFACE),

@@ -1,0 +1,48 @@
+"""`Replay`: a function that somebody else guards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor import Tensor
+from .tracing import trace
+
+_GUARDS = 1  # the caller's, who are not asked
+
+
+class Replay:
+    """A function of tensors that is recorded at its first call with their types, and run without its body from then on.
+
+    Unlike `trace`, nothing of what the body reads is watched: the caller knows that it would do the same again (a compiler whose own guards
+    hold, a graph that never changes). The body returns a list of tensors. options: those of `trace` (``opt_level``, ``memory_limit``, ``numerics``).
+
+    >>> import megengine as mge
+    >>> from megengine.jit.replay import Replay
+    >>> double = Replay(lambda x: [x * 2])
+    >>> [y.item() for y in double([mge.tensor(3.0)])], [y.item() for y in double([mge.tensor(4.0)])]
+    ([6.0], [8.0])
+    """
+
+    def __init__(self, body: Callable[..., list[Tensor]], **options: Any) -> None:
+        self._body = body
+        self.traced = trace(body, symbolic=True, **options)
+
+    def __call__(self, arguments: list[Tensor]) -> list[Tensor]:
+        """Returns the body's results. MemoryError, before anything runs, for a ``memory_limit`` that cannot be kept."""
+        function = self.traced._function
+        guards = function.guards_for(arguments)  # 0: nothing was recorded for their types
+        found = function.run_direct(arguments, guards) if guards else None
+        return self._record(arguments) if found is None else found
+
+    def _record(self, arguments: list[Tensor]) -> list[Tensor]:
+        function = self.traced._function
+        try:
+            function.begin_capture(arguments)
+            results = self._body(*arguments)
+        except BaseException:
+            function.abort(arguments)
+            raise
+        if (why := function.finish_capture(arguments, results, _GUARDS)) is not None:
+            raise RuntimeError(f"Replay: the body cannot be recorded: {why}")
+        return results

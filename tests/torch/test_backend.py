@@ -1,0 +1,201 @@
+"""torch.compile(..., backend="megjit"): losses, gradients and weights are those of torch's eager mode."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from megengine.torch_backend import backend
+
+
+class Text(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.words, self.places = nn.Embedding(99, 32), nn.Embedding(16, 32)
+        self.layer = nn.TransformerEncoderLayer(32, 4, 64, dropout, batch_first=True)
+        self.head = nn.Linear(32, 99)
+
+    def forward(self, x):
+        return self.head(self.layer(self.words(x) + self.places(torch.arange(x.shape[1]))))
+
+
+class Causal(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out, self.norm = nn.Linear(32, 96), nn.Linear(32, 5), nn.LayerNorm(32)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        return self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)).mean(1)
+
+
+class Masked(Causal):
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        mask = (torch.arange(12) < 9)[None, None, None, :].expand(4, 1, 12, 12)
+        return self.out(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)).mean(1)
+
+
+def mlp():
+    layers = nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.GELU(), nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 16), nn.Sigmoid(), nn.Linear(16, 10)
+    return nn.Sequential(*layers), torch.rand(32, 64), torch.randint(0, 10, (32,))
+
+
+def convolutions():
+    layers = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, stride=2, groups=2), nn.SiLU(), nn.AvgPool2d(2)
+    net = nn.Sequential(*layers, nn.ConvTranspose2d(16, 8, 2), nn.GroupNorm(2, 8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+    return net, torch.rand(8, 3, 20, 20), torch.randint(0, 10, (8,))
+
+
+def text():
+    return Text(), torch.randint(0, 99, (4, 16)), torch.randint(0, 99, (4, 16))
+
+
+def causal():
+    return Causal(), torch.rand(4, 12, 32), torch.randint(0, 5, (4,))
+
+
+def masked():
+    return Masked(), *causal()[1:]
+
+
+def train(make, steps=4, **options):
+    """Losses, and weights and buffers after the last step."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    net, x, y = make()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    run = torch.compile(net, backend=backend, **options) if options else net
+    losses = []
+    for _ in range(steps):
+        out = run(x)
+        loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, {name: value.detach().clone() for name, value in net.state_dict().items()}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_to_torch(request):
+    with warnings.catch_warnings():
+        if "left" not in request.node.name:
+            warnings.filterwarnings("error", message="megjit leaves")
+        yield
+
+
+@pytest.mark.parametrize("make", [mlp, convolutions, text, causal, masked], ids=lambda make: make.__name__)
+def test_training_is_torchs(make):
+    (want, weights), (got, ours) = train(make), train(make, options={"fallback": False})
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    for name, value in weights.items():
+        torch.testing.assert_close(ours[name], value, rtol=1e-3, atol=1e-5)
+
+
+def test_inference_and_other_sizes():
+    torch._dynamo.reset()
+    net = convolutions()[0].eval()
+    run = torch.compile(net, backend=backend, options={"fallback": False})
+    with torch.no_grad():
+        for batch in (1, 3, 8, 3):
+            x = torch.rand(batch, 3, 20, 20)
+            torch.testing.assert_close(run(x), net(x), rtol=1e-4, atol=1e-5)
+            x = x.to(memory_format=torch.channels_last)
+            torch.testing.assert_close(run(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+def test_bfloat16_by_autocast():
+    torch._dynamo.reset()
+    net, x, _ = mlp()
+    run = torch.compile(net, backend=backend, options={"fallback": False})
+    with torch.autocast("cpu", torch.bfloat16):
+        got, want = run(x), net(x)
+    assert got.dtype is want.dtype is torch.bfloat16
+    torch.testing.assert_close(got, want, rtol=0.05, atol=0.05)
+
+
+def test_dropout_follows_torchs_seed():
+    make = lambda: (Text(0.5), *text()[1:])  # noqa: E731
+    one, other = (train(make, options={"fallback": False})[0] for _ in range(2))
+    assert one == other != train(text, options={"fallback": False})[0]
+
+
+def test_an_argument_that_is_a_result():
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: (x, x * 2), backend=backend, options={"fallback": False})
+    x = torch.rand(100)
+    same, doubled = run(x)
+    doubled.add_(1)  # a result is the caller's
+    x.mul_(3)  # and so is an argument, between calls
+    torch.testing.assert_close(run(x)[1], x * 2)
+    assert same.data_ptr() == x.data_ptr()
+
+
+def test_a_result_whose_elements_share_memory():
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: (x * 2)[None, :].expand(3, 4), backend=backend, options={"fallback": False})
+    x = torch.rand(4)
+    torch.testing.assert_close(run(x), (x * 2)[None, :].expand(3, 4))
+
+
+def test_a_limit_is_kept_or_refused_before_anything_runs():
+    def deep():
+        return nn.Sequential(*(layer for _ in range(12) for layer in (nn.Linear(64, 64), nn.Tanh())), nn.Linear(64, 10)), torch.rand(4096, 64), torch.randint(0, 10, (4096,))
+
+    want = train(deep)[0]
+    np.testing.assert_allclose(train(deep, options={"memory_limit": "64MB", "fallback": False})[0], want, rtol=1e-5)
+    with pytest.raises(MemoryError, match="memory_limit"):
+        train(deep, options={"memory_limit": "1MB"})
+
+
+def test_float64_is_left_to_torch():
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: x.sin() * 2, backend=backend)
+    x = torch.rand(10, dtype=torch.float64)
+    with pytest.warns(UserWarning, match="(?s)leaves a graph to torch: a tensor of torch.float64"):
+        torch.testing.assert_close(run(x), x.sin() * 2)
+
+
+def test_an_unknown_operation_is_left_to_torch_or_refused():
+    torch._dynamo.reset()
+    x = torch.rand(4, 4) + torch.eye(4)
+    run = torch.compile(lambda x: torch.linalg.eigvals(x).abs(), backend=backend)
+    with pytest.warns(UserWarning, match="leaves a graph to torch"):
+        torch.testing.assert_close(run(x), torch.linalg.eigvals(x).abs())
+    torch._dynamo.reset()
+    strict = torch.compile(lambda x: torch.linalg.eigvals(x).abs(), backend=backend, options={"fallback": False})
+    with pytest.raises(Exception, match="megjit cannot compile this graph"):
+        strict(x)
+
+
+def test_integers_beyond_32_bits_are_torchs():
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: x + 1, backend=backend, options={"fallback": False})
+    for values in ([1, 2], [1 << 40, 7], [3, 4], [-(1 << 50), 0]):
+        x = torch.tensor(values)
+        assert run(x).tolist() == (x + 1).tolist() and run(x).dtype is torch.int64
+
+
+def test_arithmetic_in_int64_is_left_to_torch():
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: x.cumsum(0) * x, backend=backend)
+    with pytest.warns(UserWarning, match="arithmetic in int64"):
+        x = torch.full((10,), 1 << 20)
+        assert torch.equal(run(x), x.cumsum(0) * x)
+
+
+def test_unknown_options_are_refused():
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="no option 'memory_limits'; it has fallback, memory_limit, numerics, opt_level"):
+        torch.compile(lambda x: x + 1, backend=backend, options={"memory_limits": 1})(torch.ones(1))
+
+
+def test_it_is_found_by_name():
+    from importlib.metadata import entry_points
+
+    rows = [row for row in entry_points(group="torch_dynamo_backends") if row.name == "megjit"]
+    assert not rows or rows[0].value == "megengine.torch_backend:backend"
