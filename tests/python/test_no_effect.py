@@ -79,7 +79,7 @@ ALLOWED = {
     "tensor.py:Tensor.__init__": ("data dtype device is_const no_cache name format", "__new__ has read them"),
     "tensor.py:Tensor.requires_grad": ("value", _REFUSED),
     "torch_backend/_aten.py:*": (
-        "bias_sizes output_padding places size _",
+        "bias_sizes output_padding places size c _",
         "the arguments of ATen's operations; shapes follow from the operands, places of maxima are found again",
     ),
     "traced_module/*.py:*": ("args kwargs tensor result data name module value leaf", _INTERFACE),
