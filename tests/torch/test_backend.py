@@ -1,6 +1,8 @@
 """torch.compile(..., backend="megjit"): losses, gradients and weights are those of torch's eager mode."""
 
+import gc
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -133,6 +135,20 @@ def test_an_argument_that_is_a_result():
     x.mul_(3)  # and so is an argument, between calls
     torch.testing.assert_close(run(x)[1], x * 2)
     assert same.data_ptr() == x.data_ptr()
+
+
+def test_arguments_are_let_go_of():
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: x.exp() + 1, backend=backend, options={"fallback": False})
+    alive = []
+    for _ in range(3):
+        x = torch.rand(1000)
+        alive.append(weakref.ref(x.untyped_storage()))
+        run(x)
+        del x
+    run(torch.rand(1000))  # by now the owners of the others have gone
+    gc.collect()
+    assert [ref() for ref in alive] == [None] * 3
 
 
 def test_a_result_whose_elements_share_memory():

@@ -102,10 +102,11 @@ class Program:
         tensors = [value for value in given if isinstance(value, Tensor)]
         if sizes not in self._replays:
             form: list[Any] = []
+            pattern = [Tensor if isinstance(value, Tensor) else value for value in given]
 
             def body(*values: Tensor) -> list[Tensor]:
                 rest = iter(values)
-                results = self._interpret([next(rest) if isinstance(value, Tensor) else value for value in given])
+                results = self._interpret([next(rest) if each is Tensor else each for each in pattern])
                 form[:] = [Tensor if isinstance(each, Tensor) else each for each in results]
                 return [each for each in results if isinstance(each, Tensor)]
 
