@@ -110,6 +110,9 @@ def _read_node(graph: Graph, item: Any, reader: ValueReader) -> Node:
 
 def _finish(owner: GraphModule, version: str) -> None:
     owner.graph.lint()
+    parameters = ["self", *(node.name for node in owner.graph.nodes if node.op == "placeholder")]
+    if len(set(parameters)) < len(parameters):  # Python would look for the line of its error in a file
+        raise Damaged(f"two parameters of a graph have one name: {', '.join(parameters)}")
     owner.recompile()
 
 

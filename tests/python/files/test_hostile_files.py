@@ -121,6 +121,15 @@ def test_attributes_do_not_hide_methods(name):
     refused(changed(graph_module(), change), "would hide|is called")
 
 
+def test_parameters_have_names_of_their_own():
+    def change(model):
+        for node in nodes_of(model):
+            if node["op"] == "placeholder":
+                node["name"] = "self"
+
+    refused(changed(graph_module(), change), "one name: self, self")
+
+
 @pytest.mark.parametrize("name", ["x; import os", "self", "a b", "import", "é", "\uff53elf", "x=print()", "None", "__debug__", ""])
 def test_names_never_become_code(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
