@@ -373,9 +373,10 @@ def test_a_training_step_gives_the_eager_result_in_every_mode(recipe):
     want = recipe.run(lambda f: f)
     # On a CPU, where work stops there, what does not depend on the failure is computed, such as a running mean.
     is_on_gpu = mge.get_default_device().startswith("gpu")
+    sums_differ = mge.Tensor(0.0).device.physical_name.startswith("gpu")
     for name, options in MODES.items():
         because = f"{name} differs from eager: {recipe}"
-        if is_on_gpu and not keeps_bits(options) and not recipe.is_well_conditioned():
+        if sums_differ and not keeps_bits(options) and not recipe.is_well_conditioned():
             continue  # threads of a GPU add in another order than the interpreter that MEGJIT_CHECK compares with
         # A body that keeps gradients cannot run without the host: each call is recorded, and computed op by op.
         fails = is_on_gpu and not (recipe.clears_first and options.get("without_host"))
