@@ -74,6 +74,7 @@ void ImportedKernels::note(const std::string& key) {
 
 ImportedKernels::Found ImportedKernels::find(const KernelJob& job,
                                              std::span<const Compiler* const> known) const {
+    if (key_of_.empty()) return {};  // as most often: asked before each kernel is compiled
     std::vector<std::string> texts;
     if (job.is_for_gpu()) {
         for (const Compiler* compiler : known) {

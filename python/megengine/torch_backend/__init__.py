@@ -64,7 +64,7 @@ def _compiler(options: dict[str, Any], fallback: bool) -> Callable[..., Any]:
             arguments.clear()
             return results
 
-        run._boxed_call = True  # type: ignore[attr-defined]  # torch's protocol: arguments are let go of early
+        run._boxed_call = True  # type: ignore[attr-defined]  # torch's protocol: one list, which the call empties
         return run
 
     return compile

@@ -227,7 +227,7 @@ def full(size: Sequence[int], value: Any, *, dtype: str | None = None, **_: Any)
     return F.full(tuple(size), value, dtype=dtype or ("float32" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int32"))
 
 
-def mul_or_shift(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_alpha(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, y, alpha=1: function(x, y if alpha == 1 else y * alpha)
 
 
@@ -246,7 +246,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "var": lambda *given, **options: var_mean(*given, **options)[0], "var_mean": var_mean,
     "full": full, "scalar_tensor": lambda value, **options: full((), value, **options),
     "empty": lambda size, *, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or "float32"),
-    "add": mul_or_shift(lambda x, y: x + y), "sub": mul_or_shift(lambda x, y: x - y),
+    "add": with_alpha(lambda x, y: x + y), "sub": with_alpha(lambda x, y: x - y),
     "mul.Scalar": lambda x, y: x * y,
     "copy": lambda x, value: F.broadcast_to(value, x._tuple_shape).astype(x.dtype),
     "bitwise_not": lambda x: ops.logical_not(x) if x.dtype == np.bool_ else ~x,

@@ -26,7 +26,7 @@ _LARGEST = 1 << 24
 _SMALL = {
     "arange", "add", "sub", "clone", "alias", "detach", "view", "reshape", "_unsafe_view", "expand", "slice", "select", "unsqueeze", "squeeze", "permute", "transpose",
     "t", "cat", "stack", "where", "clamp", "remainder", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like", "empty", "scalar_tensor", "argmax", "argmin", "_to_copy",
-    "index", "gather", "copy", "lift_fresh_copy", "repeat", "neg", "abs", "flip", "maximum", "minimum", "select_scatter", "slice_scatter",
+    "index", "gather", "copy", "lift_fresh_copy", "repeat", "neg", "abs", "flip", "maximum", "minimum", "select_scatter", "slice_scatter", "max_pool2d_with_indices",
 }  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def _reason(node: fx.Node) -> str:
         return "" if getattr(node.target, "__module__", "") in ("_operator", "math") else "no ATen operation"
     if function_of(name) is None:
         return "an operation that it does not have"
-    if any(value.dtype is torch.int64 for value in values) and name.partition(".")[0] not in _SMALL | {"max_pool2d_with_indices"}:
+    if any(value.dtype is torch.int64 for value in values) and name.partition(".")[0] not in _SMALL:
         return "arithmetic in int64"
     return ""
 
