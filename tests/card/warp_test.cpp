@@ -60,6 +60,76 @@ TEST_F(Warps, HalvesOfAWarpWorkWithMasksOfTheirOwn) {
             "setp.lt.u32 %p0, %l, 16; selp.b32 %r0, 0xffff, 0xffff0000, %p0; redux.sync.add.s32 %d, %l, %r0;"),
         each([](uint32_t i) { return i < 16 ? 120u : 376u; }));
 }
+// A warp's product of matrices of small numbers, which are exact in both types: lane by lane as the
+// PTX ISA draws the fragments.
+TEST_F(Warps, MultiplyMatricesOfHalves) {
+    const auto a = [](int m, int k) { return (m * 5 + k * 3) % 13 - 6; };
+    const auto b = [](int k, int n) { return (k * 7 + n * 2) % 11 - 5; };
+    const auto c = [](int m, int n) { return 100 * m + n; };
+    const auto product = [&](int m, int n, int depth) {
+        int sum = c(m, n);
+        for (int k = 0; k < depth; ++k) sum += a(m, k) * b(k, n);
+        return static_cast<float>(sum);
+    };
+    for (const std::string type : {"f16", "bf16"})
+        for (const int depth : {8, 16}) {
+            const auto bits = [&](int x) -> uint32_t {
+                const auto f = std::bit_cast<uint32_t>(static_cast<float>(x));
+                if (type == "bf16") return f >> 16;
+                return x ? (f >> 16 & 0x8000) | ((f >> 23 & 255) - 112) << 10 | (f >> 13 & 1023)
+                         : 0;
+            };
+            const auto pair = [&](int low, int high) { return bits(high) << 16 | bits(low); };
+            std::vector<uint32_t> in;  // of each lane: a, b, c
+            for (int lane = 0; lane < 32; ++lane) {
+                const int g = lane / 4, t = lane % 4 * 2;
+                for (int k = t; k < depth; k += 8)
+                    for (const int m : {g, g + 8}) in.push_back(pair(a(m, k), a(m, k + 1)));
+                for (int k = t; k < depth; k += 8) in.push_back(pair(b(k, g), b(k + 1, g)));
+                for (const int m : {g, g + 8})
+                    for (const int n : {t, t + 1})
+                        in.push_back(std::bit_cast<uint32_t>(static_cast<float>(c(m, n))));
+            }
+            const int words = depth / 8 * 3 + 4;
+            std::string loads, names[3];
+            for (int i = 0, k = 0; i < words; ++i, ++k) {
+                loads += "ld.global.b32 %r" + std::to_string(i) + ", [%i+" + std::to_string(4 * i) +
+                         "];";
+                names[i < depth / 4       ? 0
+                      : i < depth / 8 * 3 ? 1
+                                          : 2] +=
+                    (names[0].empty() ? "" : ",") + std::string("%r") + std::to_string(i);
+            }
+            for (std::string& list : names) list = "{" + list.substr(list[0] == ',') + "}";
+            const Handle k = load(
+                kernel(".param .u64 out, .param .u64 in",
+                       "    .reg .b64 %o, %i; .reg .b32 %l, %r<12>, %d<4>;\n"
+                       "    ld.param.u64 %o, [out]; ld.param.u64 %i, [in]; mov.u32 %l, %tid.x;\n"
+                       "    mad.wide.u32 %o, %l, 16, %o; mad.wide.u32 %i, %l, " +
+                           std::to_string(4 * words) + ", %i; " + loads +
+                           "\n    mma.sync.aligned.m16n8k" + std::to_string(depth) +
+                           ".row.col.f32." + type + "." + type + ".f32 {%d0,%d1,%d2,%d3}, " +
+                           names[0] + ", " + names[1] + ", " + names[2] +
+                           ";\n"
+                           "    st.global.v4.b32 [%o], {%d0,%d1,%d2,%d3}; ret;"),
+                "k");
+            const Address from = upload(in), out = allocate(32 * 16);
+            launch(k, {1}, {32}, out, from);
+            const auto got = download<float>(out, 32 * 4);
+            for (int lane = 0; lane < 32; ++lane)
+                for (int i = 0; i < 4; ++i)
+                    EXPECT_EQ(got[lane * 4 + i],
+                              product(lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2, depth))
+                        << type << " " << depth << ", lane " << lane << ", " << i;
+        }
+}
+TEST_F(Warps, MultiplyWithAllTheirLanes) {
+    const std::string half = kernel("", R"(
+    .reg .b32 %a<4>, %b<2>; .reg .f32 %d<4>;
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%d0,%d1,%d2,%d3}, {%a0,%a1,%a2,%a3}, {%b0,%b1}, {%d0,%d1,%d2,%d3}; ret;)");
+    EXPECT_EQ(result_of(load(half, "k"), {1}, {20}), kIllegalInstruction);
+    EXPECT_NE(last_fault().find("all lanes"), std::string::npos) << last_fault();
+}
 TEST_F(Warps, LanesMeetAtAShuffleByDifferentWays) {
     EXPECT_EQ(of_lanes(R"(
     and.b32 %r0, %l, 1; setp.eq.u32 %p0, %r0, 0; @%p0 bra FAR; add.u32 %r1, %l, 1000;

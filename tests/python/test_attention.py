@@ -258,16 +258,18 @@ def test_memory_of_longer_sequences_grows_by_their_rows():
     assert arenas[1] - arenas[0] <= 5 * rows
 
 
+@pytest.mark.parametrize("sizes", [(1, 4, 2, 33, 70, 20, 12), (1, 2, 1, 130, 70, 64, 64), (1, 1, 1, 70, 150, 72, 130), (2, 2, 2, 64, 64, 128, 7)])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_halves_with_masks_and_dropout(dtype):
-    """Few heads of keys, odd widths; sums are float32."""
-    q, k, v, dy = operands((1, 4, 2, 33, 70, 20, 12))
-    mask = MASKS["pairs"](1, 4, 33, 70)
+def test_halves_with_masks_and_dropout(dtype, sizes):
+    """Few heads of keys, odd widths, several tiles; sums are float32."""
+    q, k, v, dy = operands(sizes)
+    batch, heads, _, queries, keys = sizes[:5]
+    mask = MASKS["pairs"](batch, heads, queries, keys)
     mask[..., 0] = 0
     key = Tensor(np.array([3, 0, 11, 0], np.int32))
     halves = [Tensor(x).astype(dtype) for x in (q, k, v, dy)]
     wide = [x.astype("float32").numpy() for x in halves]
-    factors = ops.dropout_mask(key, shape=(1, 4, 33, 70), drop_prob=0.4).numpy()
+    factors = ops.dropout_mask(key, shape=(batch, heads, queries, keys), drop_prob=0.4).numpy()
     want = reference(*wide, 0.3, True, mask, factors)
     got = both(*halves, [Tensor(mask), key], scale=0.3, causal=1, masked=1, drop_prob=0.4)
     assert [x.dtype for x in got] == [halves[0].dtype, np.float32] + [halves[0].dtype] * 3

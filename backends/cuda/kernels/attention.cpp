@@ -1,5 +1,6 @@
 // backends/cuda/kernels/attention.cpp -- attention and its gradients as kernels of ours, for what
-// cuDNN does not take: float32, masks, dropout, fewer heads of keys, any width.
+// cuDNN does not take: float32, masks, dropout, fewer heads of keys, any width. Halves go through
+// tensor cores where the card has those of sm_80.
 #include "runtime/ops/attention.h"
 
 #include <algorithm>
@@ -49,9 +50,7 @@ const void* given(void* const* in, int operand) { return operand < 0 ? nullptr :
 // A launch that makes `length` rows of `width` columns for each of `heads` heads: a block for a
 // tile of rows and a part of their columns.
 struct Rows {
-    // As the kernels have them. kTile: rows of a block; kThreadsOfRow: those that share one.
-    static constexpr int64_t kTile = 64, kThreadsOfRow = 16;
-    static constexpr uint32_t kThreads = 256;
+    static constexpr int64_t kTile = 64;  // rows of a block, as the kernels have it
 
     int64_t heads = 0, length = 0, width = 0;
 
@@ -64,28 +63,46 @@ private:
     static int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 };
 
-std::string attention_source() { return cat(texts::prelude, texts::philox, texts::attention); }
+// How the kernels multiply, and the threads of a block.
+struct Way {
+    std::string source;
+    uint32_t threads;
+};
+Way scalar_way() {
+    return {cat(texts::prelude, texts::philox, texts::attention_scores, texts::attention), 256};
+}
+Way way_of(const Gpu& gpu, DType dtype) {
+    constexpr int kFirstArch = 80;  // whose mma takes fragments of these sizes
+    if (dtype == DType::f32 || gpu.target().gpu_arch < kFirstArch) return scalar_way();
+    return {cat(texts::prelude, texts::philox, texts::attention_scores, texts::attention_tensor),
+            128};
+}
 
 // One of the kernels, ready for its rows.
 class RowsKernel {
 public:
     RowsKernel(Gpu& gpu, const char* entry, DType dtype, const Rows& rows, bool drops)
+        : RowsKernel(gpu, way_of(gpu, dtype), entry, dtype, rows, drops) {}
+
+    template <class... Args>
+    void operator()(CudaStream& stream, const Attention& attention, const Args&... args) const {
+        LaunchSize size = blocks_for(blocks_, 1);
+        size.block[0] = threads_;
+        kernel_.launch(stream, size, attention, blocks_, args...);
+    }
+
+private:
+    RowsKernel(Gpu& gpu, const Way& way, const char* entry, DType dtype, const Rows& rows,
+               bool drops)
         : blocks_(static_cast<uint32_t>(rows.blocks())),
-          kernel_(gpu, attention_source(), entry,
+          threads_(way.threads),
+          kernel_(gpu, way.source, entry,
                   {{"INDEX", "unsigned"},
                    {"T", storage_type(dtype)},
                    {"COLUMNS", cat(rows.columns())},
                    {"DROPS", drops ? "1" : "0"}}) {}
 
-    template <class... Args>
-    void operator()(CudaStream& stream, const Attention& attention, const Args&... args) const {
-        LaunchSize size = blocks_for(blocks_, 1);
-        size.block[0] = Rows::kThreads;
-        kernel_.launch(stream, size, attention, blocks_, args...);
-    }
-
-private:
-    uint32_t blocks_;
+    uint32_t blocks_, threads_;
     SourceKernel kernel_;
 };
 
@@ -129,20 +146,23 @@ Prepared prepare_attention_grad(CudaDevice& device, const OpCall& call, std::spa
     const auto kernel = [&](const char* entry, const Rows& rows) {
         return RowsKernel(device.gpu(), entry, call.inputs[0].dtype, rows, p.random_key >= 0);
     };
-    const SourceKernel dots(device.gpu(), attention_source(), "row_dots",
+    const Way scalar = scalar_way();
+    const SourceKernel dots(device.gpu(), scalar.source, "row_dots",
                             {{"INDEX", "unsigned"},
                              {"T", storage_type(call.inputs[0].dtype)},
                              {"COLUMNS", "64"},
                              {"DROPS", "0"}});
+    constexpr int64_t kThreadsOfRow = 16;  // that share one in row_dots
     const int64_t rows = p.batch * p.heads * p.queries;
     return executable(
-        [=, dq = kernel("query_gradient", made.dq), dk = kernel("key_gradient", made.dk),
-         dv = kernel("value_gradient", made.dv), attention = Attention(p, call.inputs)](
-            CudaStream& stream, void* const* in, void* const* out, void* work) {
+        [=, threads = scalar.threads, dq = kernel("query_gradient", made.dq),
+         dk = kernel("key_gradient", made.dk), dv = kernel("value_gradient", made.dv),
+         attention = Attention(p, call.inputs)](CudaStream& stream, void* const* in,
+                                                void* const* out, void* work) {
         const Operands operands{
             in[0], in[1], in[2], in[5], in[4], work, given(in, p.mask), given(in, p.random_key)};
-        dots.launch(stream, blocks_for(Rows::kThreadsOfRow * rows, Rows::kThreads),
-                    static_cast<uint64_t>(rows), attention.value_width, in[3], in[5], work);
+        dots.launch(stream, blocks_for(kThreadsOfRow * rows, threads), static_cast<uint64_t>(rows),
+                    attention.value_width, in[3], in[5], work);
         dq(stream, attention, operands, out[0]);
         dk(stream, attention, operands, out[1]);
         dv(stream, attention, operands, out[2]);

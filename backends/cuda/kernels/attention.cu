@@ -5,26 +5,14 @@
 // so nothing is added by atomics, and each run gives the same bits. Sums are float32.
 //
 // The running maximum and total of each query follow Milakov & Gimelshein 2018, "Online normalizer
-// calculation for softmax"; backward is that of Dao et al. 2022, "FlashAttention". Behind philox.h,
-// whose numbers are those of the op dropout_mask.
+// calculation for softmax"; backward is that of Dao et al. 2022, "FlashAttention". Behind
+// attention_scores.cu.
 //
 // Loops of products are not unrolled: more loads under way would spill registers.
 
-using namespace megjit::runtime;
-
-constexpr u32 kTile = 64, kPiece = 16, kThreads = 256;
+constexpr u32 kPiece = 16, kThreads = 256;
 constexpr u32 kRow = kTile + 4;  // floats of a row in shared memory: it stays aligned, and banks are spread
-constexpr u32 kColumns = COLUMNS;  // of a block's result: 64 or 128
 constexpr u32 kGroups = kColumns / kTile;
-
-struct Attention {  // as the host has it
-    i64 mask_batch, mask_head, mask_query, mask_key;  // strides; 0 where it is broadcast
-    u32 heads, key_heads;
-    u32 queries, keys, width, value_width;
-    float scale, kept;  // what dropout multiplies by
-    u32 dropped_below;  // words below it are dropped, where DROPS is 1
-    u32 is_causal;
-};
 
 __device__ __forceinline__ u32 thread_row() { return threadIdx.x / 16 * 4; }
 __device__ __forceinline__ u32 thread_column() { return threadIdx.x % 16 * 4; }
@@ -44,9 +32,6 @@ struct Shared {
     __device__ __forceinline__ float& factor(u32 i, u32 j) { return factors[(i * 4 + j) * kThreads + threadIdx.x]; }
     __device__ __forceinline__ float dropped(float x, u32 i, u32 j) { return DROPS ? x * factor(i, j) : x; }
 };
-
-__device__ __forceinline__ u32 least(u32 a, u32 b) { return a < b ? a : b; }
-__device__ __forceinline__ u32 pieces_of(u32 extent, u32 size) { return (extent + size - 1) / size; }
 
 __device__ __forceinline__ void load_four(const float* from, float (&to)[4]) {
     const float4 four = *(const float4*)from;
@@ -138,64 +123,23 @@ struct Sums {
     }
 };
 
-// What a block computes: a tile of rows of one head, numbered through the batch, and a part of their
-// columns.
-struct Unit {
-    u64 head;
-    u32 row, rows, column, columns;
-
-    __device__ __forceinline__ Unit(u32 number, u32 length, u32 width, bool last_first) {
-        const u32 tiles = pieces_of(length, kTile), parts = width > 0 ? pieces_of(width, kColumns) : 1;
-        const u32 of_all = number / parts, tile = of_all % tiles;
-        head = of_all / tiles;
-        row = (last_first ? tiles - 1 - tile : tile) * kTile;
-        rows = least(kTile, length - row);
-        column = number % parts * kColumns;
-        columns = least(kColumns, width - column);
-    }
-};
-
-// What becomes of the products of queries and keys of one head.
-struct Scores {
-    const Attention& p;
-    const float* mask;  // null: there is none
-    u64 first;  // number of its first score among all
-    Philox random;
-
-    __device__ __forceinline__ Scores(const Attention& p, u64 head, const float* mask, const i32* key)
-        : p(p),
-          mask(mask ? mask + head / p.heads * p.mask_batch + head % p.heads * p.mask_head : nullptr),
-          first(head * p.queries * p.keys),
-          random(DROPS ? Philox::from_key(key) : Philox{}) {}
-
-    __device__ __forceinline__ float score(u32 query, u32 key, float product) const {
-        if (query >= p.queries || key >= p.keys || (p.is_causal && key > query)) return -infinity();
-        const float s = product * p.scale;
-        return mask ? s + mask[query * p.mask_query + key * p.mask_key] : s;
-    }
-    // Notes what dropout multiplies the thread's probabilities by, of the tile that begins there. Score
-    // i takes word i % 4 of block i / 4, as in the op dropout_mask.
-    __device__ __forceinline__ void draw(Shared& shared, u32 query, u32 key) const {
-        if (!DROPS) return;
+// Notes what dropout multiplies the thread's probabilities by, of the tile that begins there.
+__device__ __forceinline__ void draw(Shared& shared, const Scores& scores, u32 query, u32 key) {
+    if (!DROPS) return;
 #pragma unroll 1
-        for (u32 i = 0; i < 4; ++i) {
-            const u64 number = first + (u64)(query + thread_row() + i) * p.keys + key + thread_column();
-            const u32 skipped = (u32)(number % 4);
-            const Philox::Block a = random.block(number / 4), b = skipped ? random.block(number / 4 + 1) : a;
-            u32 words[8] = {a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]};
+    for (u32 i = 0; i < 4; ++i) {
+        const u64 number = scores.number(query + thread_row() + i, key + thread_column());
+        const u32 skipped = (u32)(number % 4);
+        const Philox::Block a = scores.random.block(number / 4),
+                             b = skipped ? scores.random.block(number / 4 + 1) : a;
+        u32 words[8] = {a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]};
 #pragma unroll
-            for (u32 skip = 0; skip < 3; ++skip)
+        for (u32 skip = 0; skip < 3; ++skip)
 #pragma unroll
-                for (u32 w = 0; w < 7; ++w) words[w] = skip < skipped ? words[w + 1] : words[w];
+            for (u32 w = 0; w < 7; ++w) words[w] = skip < skipped ? words[w + 1] : words[w];
 #pragma unroll
-            for (u32 j = 0; j < 4; ++j) shared.factor(i, j) = words[j] < p.dropped_below ? 0 : p.kept;
-        }
+        for (u32 j = 0; j < 4; ++j) shared.factor(i, j) = words[j] < scores.p.dropped_below ? 0 : scores.p.kept;
     }
-};
-
-// Keys from this one on are hidden from all of the queries.
-__device__ __forceinline__ u32 end_of_keys(const Attention& p, u32 query, u32 queries) {
-    return p.is_causal ? least(p.keys, query + queries) : p.keys;
 }
 
 // Over the 16 threads that have a query's scores.
@@ -238,7 +182,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
         for (u32 first = 0; first < end; first += kTile) {
             const u32 rows = least(kTile, p.keys - first);
             float s[4][4];
-            scores.draw(shared, unit.row, first);
+            draw(shared, scores, unit.row, first);
             multiply_rows(shared, queries, unit.rows, keys + (u64)first * p.width, rows, p.width, s);
             __syncthreads();
 #pragma unroll
@@ -280,12 +224,6 @@ extern "C" __global__ void row_dots(u64 rows, u32 width, const T* a, const T* b,
     }
 }
 
-struct Operands {
-    const T *q, *k, *v, *dy;
-    const float *lse, *dots, *mask;
-    const i32* key;  // of dropout
-};
-
 // The weights of a tile that begins at `query` and `key`: the gradient of the products of queries and
 // keys, or what dropout leaves of the probabilities. Both are 0 behind the last query, whose scores
 // are minus infinity.
@@ -296,7 +234,7 @@ __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p,
     const u32 rows = least(kTile, p.queries - query), key_rows = least(kTile, p.keys - key);
     const Scores scores(p, head, o.mask, o.key);
     float s[4][4];
-    scores.draw(shared, query, key);
+    draw(shared, scores, query, key);
     multiply_rows(shared, o.q + row * p.width, rows, o.k + key_row * p.width, key_rows, p.width, s);
     __syncthreads();
 #pragma unroll

@@ -208,6 +208,10 @@ bool reschedule(Warp& w);
 // Runs until no lane can go on, or the warp yields. Throws Fault.
 void run(Warp& w);
 
+// ---- (ptx/warp.cpp) Lanes that go on now: those whose masks' lanes have all come here. The others
+// wait. 0: none.
+uint32_t together(Warp& w, const Inst& in, uint32_t mask_row, bool is_barrier = false);
+
 // Throws a fault of the lanes; execute() adds where it was.
 [[noreturn]] void stop(Warp& w, uint32_t lanes, Result result, const std::string& why);
 

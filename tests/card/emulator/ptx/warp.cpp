@@ -4,10 +4,8 @@
 #include "tests/card/emulator/ptx/decode.h"
 
 namespace megjit::card::ptx {
-namespace {
 
-// The lanes that go on now: those whose masks' lanes have all come here. The others wait. 0: none.
-uint32_t together(Warp& w, const Inst& in, uint32_t mask_row, bool is_barrier = false) {
+uint32_t together(Warp& w, const Inst& in, uint32_t mask_row, bool is_barrier) {
     const uint32_t m = mask_of(w, in);
     if (!m) return 0;
     const uint32_t* masks = row<uint32_t>(w, mask_row);
@@ -43,6 +41,8 @@ uint32_t together(Warp& w, const Inst& in, uint32_t mask_row, bool is_barrier = 
     w.limit = nullptr;
     return ready;
 }
+
+namespace {
 
 enum class Shuffle : uint8_t { up, down, bfly, idx };
 
