@@ -65,6 +65,12 @@ Inner inner_of(int64_t stride) {
     return stride == 1 ? Inner::contiguous : Inner::strided;
 }
 
+// Of a kernel by columns: may vectors along its last axis be transposed?
+bool is_transposed(const Operand& operand, int64_t last_stride) {
+    return operand.inner == Inner::strided && last_stride == 1 && operand.by < 0 &&
+           !operand.is_offset;
+}
+
 Operand operand_of(const KernelSpec::Access& access, const std::vector<int64_t>& strides,
                    const KernelIR& kernel) {
     const auto reduced = strides.begin() + kernel.kept();
@@ -76,9 +82,11 @@ Operand operand_of(const KernelSpec::Access& access, const std::vector<int64_t>&
             .is_offset = access.is_offset};
 }
 
-// Do lanes go along the last kept axis? In contractions wherever no factor is strided there.
+// Do lanes go along the last kept axis? In contractions wherever no factor is strided there, or
+// they are packed.
 bool prefers_columns(const Walk& walk, const KernelSpec& spec) {
     const size_t columns = walk.kept - 1;
+    if (spec.packs && walk.kept > 1) return true;
     if (!is_contraction(spec.reductions))
         return walk.contiguous_bytes(columns, spec) >
                walk.contiguous_bytes(walk.extents.size() - 1, spec);
@@ -89,15 +97,20 @@ bool prefers_columns(const Walk& walk, const KernelSpec& spec) {
 }
 
 // Which operands of a contraction repeat from row to row, and are rows walked in tiles?
-void share_rows(KernelIR& kernel, const LaunchShape& launch) {
+void share_rows(KernelIR& kernel, const LaunchShape& launch, bool packs) {
     const int row_axis = kernel.kept() - (kernel.lanes == Lanes::last ? 1 : 2);
     if (!is_contraction(kernel.reductions) || row_axis < 0) return;
     KernelIR shared = kernel;
-    if (shared.lanes == Lanes::kept) shared.lanes = Lanes::tiles;
-    for (size_t i = 0; i < shared.inputs.size(); ++i)
-        shared.inputs[i].repeats =
-            launch.strides[i * static_cast<size_t>(kernel.rank) + static_cast<size_t>(row_axis)] ==
-            0;
+    if (shared.lanes == Lanes::kept) shared.lanes = packs ? Lanes::panels : Lanes::tiles;
+    const auto stride = [&](size_t i, int axis) {
+        return launch.strides[i * static_cast<size_t>(kernel.rank) + static_cast<size_t>(axis)];
+    };
+    for (size_t i = 0; i < shared.inputs.size(); ++i) {
+        Operand& input = shared.inputs[i];
+        input.repeats = stride(i, row_axis) == 0;
+        if (packs && is_transposed(input, stride(i, kernel.rank - 1)))
+            input.inner = Inner::transposed;
+    }
     if (has_dot_rows(shared) || tile_plan_of(shared)) kernel = std::move(shared);
 }
 
@@ -116,10 +129,10 @@ int64_t units(const KernelIR& kernel, const LaunchShape& launch) {
     int64_t count = 1;
     for (int axis = 0; axis < kernel.kept(); ++axis) {
         const bool is_block = kernel.lanes != Lanes::last && axis == kernel.lane_axis(),
-                   is_tile = kernel.lanes == Lanes::tiles && axis + 1 == kernel.lane_axis(),
+                   is_tile = kernel.lanes > Lanes::kept && axis + 1 == kernel.lane_axis(),
                    is_dots = axis + 1 == kernel.kept() && has_dot_rows(kernel);
         const int64_t block = is_block  ? kColumnBlock
-                              : is_tile ? kTileRows
+                              : is_tile ? rows_of_tile(kernel.lanes)
                               : is_dots ? kDotRows
                                         : 1;
         count *= (launch.extents[axis] + block - 1) / block;
@@ -199,7 +212,7 @@ BoundKernel bind(KernelSpec spec) {
     for (size_t r = 0; r < kernel.reductions.size(); ++r)
         kernel.reductions[r].arg = roots[spec.results.size() + r];
     kernel.program = std::move(spec.program);
-    share_rows(kernel, bound.launch);
+    share_rows(kernel, bound.launch, spec.packs);
     return bound;
 }
 

@@ -126,6 +126,10 @@ private:
             case Op::lane: return cell(inst.args[0])[inst.number];
             case Op::half:
                 return cell(inst.args[0])[lane + inst.number * type_of(inst.results[0]).lanes];
+            case Op::zip:
+                return cell(
+                    inst.args[static_cast<size_t>(lane) %
+                              2])[(lane + inst.number * type_of(inst.results[0]).lanes) / 2];
             case Op::at:
                 return arg(0) +
                        arg(1) * static_cast<uint64_t>(bytes_of(type_of(inst.args[0]).kind));

@@ -26,6 +26,7 @@ enum class Inner : uint8_t {
     contiguous,  // stride 1
     broadcast,  // stride 0: one element for all lanes
     strided,  // any other stride
+    transposed,  // any other stride, but 1 along the last axis, which is reduced (Lanes::panels)
 };
 
 // An operand of the kernel: the element at an index is the one at the sum of index * stride.
@@ -39,7 +40,7 @@ struct Operand {
     bool is_offset = false;  // nothing is read: the value is the offset itself (i32), a coordinate.
                              // Such inputs come last, and have no pointer
     bool repeats = false;  // Of a contraction: the same for all indices of the kept axis that
-                           // lanes do not walk (Lanes::tiles: the last but one; last: the last)
+                           // lanes do not walk (Lanes::last: the last; else the last but one)
     bool operator==(const Operand&) const = default;
 };
 
@@ -59,6 +60,7 @@ enum class Lanes : uint8_t {
     last,
     kept,
     tiles,  // as kept, and neighboring indices of the axis before that one share what they read
+    panels,  // as tiles, and what they share is computed once and kept, whatever way it lies
 };
 
 // The iteration space is [kept axes..., reduced axes...], row-major. Element-wise kernels reduce
@@ -112,8 +114,11 @@ struct LaunchShape {
 //   lanes last: indices of the kept axes; of rows that are dots, blocks of kDotRows indices of the
 //     last of these
 //   lanes kept: blocks of kColumnBlock indices of the last kept axis, the last of each run smaller
-//   tiles: such blocks, of kTileRows indices of the axis before it
-constexpr int64_t kColumnBlock = 64, kTileRows = 32, kDotRows = 8;
+//   tiles, panels: such blocks, of kTileRows or kPanelRows indices of the axis before it
+constexpr int64_t kColumnBlock = 64, kTileRows = 32, kPanelRows = 64, kDotRows = 8;
+constexpr int64_t rows_of_tile(Lanes lanes) {
+    return lanes == Lanes::panels ? kPanelRows : kTileRows;
+}
 int64_t units(const KernelIR& kernel, const LaunchShape& launch);
 
 // May output `out` lie exactly on input `in`? Each element must be read for the last time where it
@@ -168,6 +173,7 @@ struct KernelSpec {
     runtime::ScalarProgram program;
     std::vector<Reduction> reductions;
     std::vector<int> results;
+    bool packs = false;  // of a contraction: by Lanes::panels, where its operands allow that
 };
 // Merges axes that every operand walks alike, and chooses the lane axis: the one along which the
 // most bytes lie side by side.

@@ -11,8 +11,8 @@ namespace {
 
 using namespace runtime;
 
-constexpr std::string_view kInnerNames[] = {"contiguous", "broadcast", "strided"};
-constexpr std::string_view kLaneNames[] = {"last", "kept", "tiles"};
+constexpr std::string_view kInnerNames[] = {"contiguous", "broadcast", "strided", "transposed"};
+constexpr std::string_view kLaneNames[] = {"last", "kept", "tiles", "panels"};
 constexpr std::string_view kReduceNames[] = {"sum",    "prod", "max",      "min", "argmax",
                                              "argmin", "mean", "variance", "dot"};
 constexpr std::string_view kTypeNames[] = {"f32", "i32", "b1"};
@@ -70,7 +70,7 @@ Operand read_operand(LineReader& line, bool is_input) {
     operand.dtype = line.dtype();
     if (is_input)
         operand.inner = static_cast<Inner>(
-            line.one_of(kInnerNames, line.word(), "contiguous, broadcast or strided"));
+            line.one_of(kInnerNames, line.word(), "contiguous, broadcast, strided or transposed"));
     else if (line.take("broadcast")) operand.inner = Inner::broadcast;
     else if (line.take("strided")) operand.inner = Inner::strided;
     operand.per_row = line.take("row");
@@ -89,8 +89,8 @@ void read_head(LineReader& line, KernelIR& kernel) {
     kernel.rank = line.number<int>(value_of("rank="));
     if (line.at_end()) return;
     kernel.reduced = line.number<int>(value_of("reduced="));
-    kernel.lanes =
-        static_cast<Lanes>(line.one_of(kLaneNames, value_of("lanes="), "last, kept or tiles"));
+    kernel.lanes = static_cast<Lanes>(
+        line.one_of(kLaneNames, value_of("lanes="), "last, kept, tiles or panels"));
 }
 
 }  // namespace

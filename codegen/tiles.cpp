@@ -66,17 +66,28 @@ bool TilePlan::is_of_columns(int id) const {
 
 std::optional<TilePlan> tile_plan_of(const KernelIR& kernel) {
     if (kernel.lanes == Lanes::last || kernel.kept() < 2 || kernel.passes() != 1 ||
-        !is_contraction(kernel.reductions))
+        !is_contraction(kernel.reductions) ||
+        (kernel.lanes == Lanes::panels && kernel.reductions.size() != 1))
         return {};
     const RowPlan plan = row_plan_of(kernel);
     const RowWalk& walk = plan.walks[0];
     if (!walk.outputs.empty()) return {};
     const std::vector<Differs> differs = differences(kernel);
+    const auto differs_of = [&](int id) { return differs[static_cast<size_t>(id)]; };
+    const auto is_gathered = [&](int id) {
+        const runtime::ScalarInst& inst = kernel.program[id];
+        return inst.op == runtime::ScalarOp::input && kernel.inputs[inst.bits].by >= 0;
+    };
     TilePlan tile;
     for (const int id : walk.elements) {
-        const Differs own = differs[static_cast<size_t>(id)];
-        if (own.by_row && own.by_column) return {};
-        (own.by_row ? tile.of_rows : tile.of_columns).push_back(id);
+        const Differs own = differs_of(id);
+        if ((own.by_row && own.by_column) || is_gathered(id)) return {};
+        if (!own.by_row) tile.of_columns.push_back(id);
+        if (!own.by_column) tile.of_rows.push_back(id);
+    }
+    for (const int id : walk.row) {
+        if (!differs_of(id).by_row) tile.known_of_columns.push_back(id);
+        if (!differs_of(id).by_column) tile.known_of_rows.push_back(id);
     }
     for (const Reduced& reduced : walk.reductions) {
         const auto in = [&](size_t k) {

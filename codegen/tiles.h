@@ -23,14 +23,17 @@ bool has_dot_rows(const KernelIR& kernel);
 // Of instructions of elements: those with one value for all rows of a unit.
 std::vector<int> same_for_rows(const KernelIR& kernel, std::span<const int> elements);
 
-// Instructions of elements, in their order.
+// Instructions of elements, in their order. (What is the same for rows and columns is in both.)
 struct TilePlan {
     std::vector<int> of_columns;  // one value for all rows of a tile
     std::vector<int> of_rows;  // one value for all its columns
+    // Instructions with one value a row of the kernel that those may read.
+    std::vector<int> known_of_columns, known_of_rows;
     bool is_of_columns(int id) const;
 };
 
-// Of a kernel whose lanes go over columns; nothing if its rows cannot share what they read.
+// Of a kernel whose lanes go over columns; nothing if its rows cannot share what they read. (Panels
+// hold the factors of one dot.)
 std::optional<TilePlan> tile_plan_of(const KernelIR& kernel);
 
 }  // namespace megjit::codegen

@@ -1,8 +1,10 @@
 #include "codegen/tuning.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <mutex>
+#include <sstream>
 
 #include "codegen/host_cpu.h"
 #include "runtime/host/debug.h"
@@ -19,21 +21,24 @@ std::string key_of(const std::string& problem) {
                " threads, megjit " MEGJIT_VERSION "\n", problem);
 }
 
+// "library 0.002 tiles 0.0015"
 std::string to_text(const Timing& timing) {
-    char text[64];
-    std::snprintf(text, sizeof text, "library %.9g generated %.9g", timing.library_s,
-                  timing.generated_s);
+    std::string text;
+    for (const auto& [candidate, seconds] : timing) {
+        char number[32];
+        std::snprintf(number, sizeof number, "%.9g", seconds);
+        text += cat(text.empty() ? "" : " ", candidate, " ", number);
+    }
     return text;
 }
 
 std::optional<Timing> from_text(const std::string& text) {
+    std::istringstream words(text);
     Timing timing;
-    int used = 0;
-    const bool is_read = std::sscanf(text.c_str(), "library %lf generated %lf%n", &timing.library_s,
-                                     &timing.generated_s, &used) == 2 &&
-                         static_cast<size_t>(used) == text.size();
-    const auto is_time = [](double seconds) { return std::isfinite(seconds) && seconds > 0; };
-    if (!is_read || !is_time(timing.library_s) || !is_time(timing.generated_s)) return {};
+    std::string candidate;
+    for (double seconds = 0; words >> candidate; timing[candidate] = seconds)
+        if (!(words >> seconds) || !std::isfinite(seconds) || seconds <= 0) return {};
+    if (timing.empty()) return {};
     return timing;
 }
 
@@ -47,6 +52,11 @@ TuneMode tune_mode() {
     runtime::user_error({.what = cat("MEGJIT_TUNE=", mode, " is not a way to choose kernels"),
                          .why = "valid are off, cached and on",
                          .fix = "leave it unset, for cached"});
+}
+
+const std::string& fastest(const Timing& timing) {
+    const auto takes_less = [](const auto& a, const auto& b) { return a.second < b.second; };
+    return std::ranges::min_element(timing, takes_less)->first;
 }
 
 Timings& Timings::instance() {

@@ -1,5 +1,5 @@
-// codegen/tuning.h -- what was measured on this machine: for a problem, how long the library takes
-// and how long a generated kernel does (MEGJIT_TUNE). Measurements lie in the cache of kernels on
+// codegen/tuning.h -- what was measured on this machine: for a problem, how long a library and
+// generated kernels take (MEGJIT_TUNE). Measurements lie in the cache of kernels on
 // disk. A process reads each at most once, so that its kernels, and with them its bits, never
 // change while it runs.
 #pragma once
@@ -22,10 +22,8 @@ enum class TuneMode : uint8_t {
 };
 TuneMode tune_mode();  // UserError when the variable has none of these values
 
-struct Timing {
-    double library_s = 0, generated_s = 0;
-    bool generated_wins() const { return generated_s < library_s; }
-};
+using Timing = std::map<std::string, double>;  // candidate -> seconds
+const std::string& fastest(const Timing& timing);  // which has one at least
 
 // Thread-safe. Entries of another CPU, instruction set, number of threads or version, and damaged
 // ones, are not found.

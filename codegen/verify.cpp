@@ -171,8 +171,7 @@ std::string fault_of(const KernelIR& kernel) {
     if (kernel.reduced < 0 || kernel.reduced > kernel.rank)
         return cat(kernel.reduced, " of ", kernel.rank, " axes cannot be reduced");
     if (kernel.lanes != Lanes::last && (kernel.reduced == 0 || kernel.kept() == 0))
-        return cat("lanes=", kernel.lanes == Lanes::kept ? "kept" : "tiles",
-                   " needs a kept and a reduced axis");
+        return "lanes that do not go over the last axis need a kept and a reduced one";
     if (kernel.reduced == 0 && !kernel.reductions.empty())
         return "a reduction needs a reduced axis";
     for (size_t i = 0; i < kernel.inputs.size(); ++i) {
@@ -194,8 +193,8 @@ std::string fault_of(const KernelIR& kernel) {
     for (size_t k = 0; k < kernel.results.size(); ++k)
         if (const std::string fault = output_fault(kernel, k, levels); !fault.empty())
             return cat("output ", k, ": ", fault);
-    if (kernel.lanes == Lanes::tiles && !tile_plan_of(kernel))
-        return "lanes=tiles, but its rows share nothing";
+    if (kernel.lanes > Lanes::kept && !tile_plan_of(kernel))
+        return "lanes=tiles or panels, but its rows share nothing";
     return "";
 }
 

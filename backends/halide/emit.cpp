@@ -125,6 +125,7 @@ private:
             case Op::splat: return Broadcast::make(v[0], type.lanes);
             case Op::lane: return Shuffle::make_extract_element(v[0], number);
             case Op::half: return Shuffle::make_slice(v[0], number * type.lanes, 1, type.lanes);
+            case Op::zip: return zipped(v, type.lanes, number);
             case Op::load: return load(inst, type);
             case Op::gather:
                 return element(inst.args[0], type, places(inst.args[0], inst.args[1]),
@@ -136,6 +137,13 @@ private:
             default:
                 throw runtime::InternalError(cat("HALIDE: ", name_of(inst.op), " is not printed"));
         }
+    }
+
+    static Expr zipped(const std::vector<Expr>& both, int lanes, int number) {
+        std::vector<int> places;
+        for (int lane = 0; lane < lanes; ++lane)
+            places.push_back((number * lanes + lane) / 2 + (lane % 2) * lanes);
+        return Shuffle::make(both, places);
     }
 
     // LLVM moves comparisons to before a widened half, where they lose the sign of 0: not across a
@@ -226,7 +234,7 @@ private:
     // Nothing but numbers: both arms may be computed.
     static bool is_pure(const loops::Block& block) {
         return std::ranges::all_of(
-            block.insts, [](const Inst& inst) { return inst.op <= Op::half && inst.op != Op::at; });
+            block.insts, [](const Inst& inst) { return inst.op <= Op::zip && inst.op != Op::at; });
     }
 
     void emit_choose(Code& code, const Inst& inst) {

@@ -110,6 +110,7 @@ private:
             case Op::splat: return vector::BroadcastOp::create(b_, scalars_.type_of(type), v[0]);
             case Op::lane: return vector::ExtractOp::create(b_, v[0], inst.number);
             case Op::half: return half_of(v[0], type.lanes, inst.number);
+            case Op::zip: return zipped(v, type.lanes, inst.number);
             case Op::at: return offset(type.kind, v[0], v[1]);
             case Op::load: return load(inst, v, type);
             case Op::gather: return gather(v, type);
@@ -139,6 +140,13 @@ private:
         for (int lane = 0; lane < lanes; ++lane) places.push_back(number * lanes + lane);
         const Value half = vector::ShuffleOp::create(b_, vector, vector, places);
         return lanes > 1 ? half : Value(vector::ExtractOp::create(b_, half, 0));
+    }
+
+    Value zipped(const Values& both, int lanes, int64_t number) {
+        SmallVector<int64_t> places;
+        for (int lane = 0; lane < lanes; ++lane)
+            places.push_back((number * lanes + lane) / 2 + (lane % 2) * lanes);
+        return vector::ShuffleOp::create(b_, both[0], both[1], places);
     }
 
     // ---- memory ----

@@ -158,6 +158,22 @@ Value Builder::half(Value vector, bool upper) {
     const Type type = type_of(vector);
     return add_inst(Op::half, {vector}, {type.kind, type.lanes / 2}, upper);
 }
+Value Builder::zip(Value a, Value b, bool upper) {
+    return add_inst(Op::zip, {a, b}, type_of(a), upper);
+}
+// The first half of the rows is zipped with the second one, again and again: each time one more bit
+// of the number of a lane changes places with one of the number of a row.
+Values Builder::transposed(Values rows) {
+    const size_t half = rows.size() / 2;
+    for (size_t done = 1; done < rows.size(); done *= 2) {
+        Values zipped;
+        for (size_t n = 0; n < half; ++n)
+            for (const bool upper : {false, true})
+                zipped.push_back(zip(rows[n], rows[n + half], upper));
+        rows = std::move(zipped);
+    }
+    return rows;
+}
 
 Value Builder::at(Value pointer, Value elements) {
     if (known(elements) == 0) return pointer;

@@ -57,6 +57,8 @@ public:
     Value splat(Value scalar, int lanes);
     Value lane(Value vector, int number);
     Value half(Value vector, bool upper);
+    Value zip(Value a, Value b, bool upper);
+    Values transposed(Values rows);  // as many as they have lanes
 
     // ---- memory ----
     Value at(Value pointer, Value elements);

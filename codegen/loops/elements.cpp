@@ -154,6 +154,7 @@ Function loops_of(const KernelIR& kernel, const Target& wanted) {
         else if (has_dot_rows(kernel)) write_dots(frame);
         else if (kernel.lanes == Lanes::last) write_rows(frame);
         else if (kernel.lanes == Lanes::tiles) write_tiles(frame);
+        else if (kernel.lanes == Lanes::panels) write_panels(frame);
         else write_columns(frame);
     });
     return sound(b.finish());

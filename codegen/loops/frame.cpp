@@ -218,6 +218,7 @@ Value Frame::load_lanes(size_t i, Value base, const Piece& piece) {
         case Inner::broadcast: return splat(b.load(base, 1, false));
         case Inner::contiguous: return b.load(b.at(base, piece.at), width, is_aligned, piece.mask);
         case Inner::strided:
+        case Inner::transposed:
             return b.gather(b.at(base, b.mul(piece.at, lane_stride(i))), lane_offsets(i, piece));
     }
     return {};

@@ -117,6 +117,7 @@ void write_elements(Frame& frame);  // no axis is reduced
 void write_rows(Frame& frame);  // lanes over the last axis, which is reduced
 void write_columns(Frame& frame);  // lanes over the last axis that is kept
 void write_tiles(Frame& frame);  // likewise, several rows at once
+void write_panels(Frame& frame);  // likewise, of columns that are packed
 void write_dots(Frame& frame);  // lanes over the last axis, several rows at once
 void write_team_elements(Frame& frame);  // threads of a GPU
 void write_team_rows(Frame& frame);

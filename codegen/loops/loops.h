@@ -43,6 +43,7 @@ Type result_of(ScalarOp op, Type taken);  // of `compute`, whose operands (selec
     X(splat) /* a in all lanes */ \
     X(lane) /* a's lane `number` */ \
     X(half) /* lanes of a: the lower half (number 0), or the upper one (1) */ \
+    X(zip) /* lanes of a and b in turn: of their lower halves (number 0), or the upper ones (1) */ \
     X(at) /* pointer, elements (index or i64) */ \
     X(load) /* pointer, mask or nothing: neighbors, 0 where the mask is off; number: Access */ \
     X(gather) /* pointer, offset of each lane (i64) */ \
@@ -119,6 +120,11 @@ struct Schedule {
     int64_t units_together = 16;  // of columns: their accumulators stay in the L1 cache
     int tile_vectors = 2;  // of columns that go through a tile together
     int tile_rows(int width) const { return width / 2; }  // accumulators fill half the registers
+    // A panel of so many indices of the reduced axis stays in the L1 cache; with the sums of the
+    // units that it serves it takes 80 KiB of the stack.
+    int64_t panel_terms = 128, panel_units = 4;
+    // Of a panel, whose columns need no pointers: most of the registers where these are few.
+    int panel_rows(int width) const { return width >= 16 ? 8 : 6; }
     // Where a row has `own` instructions beside those that all rows share. If it only loads, lanes
     // fill half the registers; else few rows, whose conversions would compete with the sums.
     int dot_rows(int width, size_t own) const {

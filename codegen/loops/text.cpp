@@ -33,6 +33,7 @@ bool has_number(Op op) {
     switch (op) {
         case Op::lane:
         case Op::half:
+        case Op::zip:
         case Op::load:
         case Op::store:
         case Op::thread:

@@ -137,6 +137,10 @@ private:
                 return needs(count == 1 && arg(0) == Type{to.kind, 2 * to.lanes} &&
                                  (inst.number == 0 || inst.number == 1),
                              "gives half of the lanes");
+            case Op::zip:
+                return needs(count == 2 && arg(0) == to && arg(1) == to && to.lanes % 2 == 0 &&
+                                 (inst.number == 0 || inst.number == 1),
+                             "takes two vectors of an even number of lanes, and gives such a one");
             case Op::at:
                 return needs(count == 2 && arg(0).is_pointer && to == arg(0) &&
                                  (arg(1) == Type{} || arg(1) == Type{Kind::i64}),

@@ -3,7 +3,7 @@
 //   1. its weights (OperandKind) are fixed, and the device packs them for this node;
 //   2. so it is for all that read it: where gradients need the weights as they are, packed ones
 //   would be a second copy;
-//   3. no kernel makes the weights of fewer bytes as it reads them (makers_of_weights).
+//   3. no kernel makes the weights of fewer bytes for few rows (makers_of_weights).
 // Its further operands that are computed of fixed values go, too.
 #include <algorithm>
 
@@ -94,7 +94,7 @@ private:
         const ValueId weights = weights_of(node);
         if (!fixed_[at(weights)] || fixed_[at(node.inputs[0])] ||
             from_.type(weights).layout != Layout::row_major ||
-            !makers_of_weights(from_, options_, readers_, node).empty())
+            makers_of_weights(from_, options_, readers_, node).are_for_few_rows())
             return Layout::row_major;
         const std::vector<Type> inputs = from_.types(node.inputs),
                                 outputs = from_.types(node.outputs);

@@ -92,7 +92,7 @@ public:
         const std::vector<uint32_t> readers = reader_counts(graph);
         for (size_t n = 0; n < graph.nodes().size(); ++n) {
             makers_[n] = makers_of_weights(graph, options, readers, graph.nodes()[n]);
-            for (const NodeId maker : makers_[n]) makes_weights_[at(maker)] = true;
+            for (const NodeId maker : makers_[n].nodes) makes_weights_[at(maker)] = true;
         }
     }
 
@@ -123,7 +123,7 @@ private:
         }
         if (part != Part::reduction) return true;
         if (node.op->contraction)
-            return !makers_[at(id)].empty() || grouping_.choices[at(id)].is_generated;
+            return !makers_[at(id)].nodes.empty() || grouping_.choices[at(id)].is_generated();
         const Type& operand = graph_.type(node.inputs[0]);
         const uint32_t axes = reduced_axes(graph_, node);
         return options_.fuse_reduce && !options_.exact && operand.layout == Layout::row_major &&
@@ -338,7 +338,10 @@ private:
         fresh.shape = reduces ? reduced_space(graph_, node) : result.shape;
         fresh.layout = reduces ? Layout::row_major : result.layout;
         fresh.level = needed_level(node, kNoGroup);
-        fresh.streams = !makers_[at(id)].empty();
+        fresh.makes_weights = !makers_[at(id)].nodes.empty();
+        fresh.lanes = fresh.makes_weights                                ? makers_[at(id)].lanes
+                      : grouping_.choices[at(id)].by == Products::panels ? codegen::Lanes::panels
+                                                                         : codegen::Lanes::tiles;
         fresh.position = id;
         fresh.era = era_;
         grouping_.groups.push_back(std::move(fresh));
@@ -347,7 +350,7 @@ private:
 
     void join(NodeId id, int g) {
         const Node& node = graph_.node(id);
-        for (const NodeId maker : makers_[at(id)]) add(maker, Form::weights, g);
+        for (const NodeId maker : makers_[at(id)].nodes) add(maker, Form::weights, g);
         add(id, node.op->contraction ? Form::row_drop : *form_in(node, g), g);
         Group& to = group(g);
         to.contracts = to.contracts || node.op->contraction;
@@ -379,7 +382,7 @@ private:
     std::vector<NodeId>
         last_use_;  // by value: the last node that reads it; kNever if it outlives the graph
     std::vector<NodeId> use_before_;  // by value: the last but one
-    std::vector<std::vector<NodeId>> makers_;  // by node: makers_of_weights
+    std::vector<WeightMakers> makers_;  // by node: makers_of_weights
     std::vector<bool> makes_weights_;  // by node: it is one of another's
     int era_ = 0;  // ops that are no part of a group, so far
 };

@@ -102,7 +102,7 @@ public:
         for (int axis : memory_order(group_.layout, group_.shape.rank()))
             if (!(group_.reduced >> axis & 1u)) axes_.push_back(axis);
         kept_ = axes_.size();
-        if (group_.streams) put_rows_last();
+        if (group_.contracts && group_.lanes == codegen::Lanes::last) put_rows_last();
         for (int axis = 0; axis < group_.shape.rank(); ++axis)
             if (group_.reduced >> axis & 1u) axes_.push_back(axis);
     }
@@ -125,15 +125,15 @@ public:
             escaping.push_back(node.outputs[0]);
         }
         if (group_.contracts)
-            fused.choice = group_.streams ? "makes its weights as it reads them"
-                                          : grouping_.choices[at(product_id())].why;
+            fused.choice = group_.makes_weights ? "makes its weights as it reads them"
+                                                : grouping_.choices[at(product_id())].why;
         fused.inputs = rewrite_.map(sources_);
+        spec_.packs = group_.contracts && group_.lanes == codegen::Lanes::panels;
         fused.kernel = std::make_shared<codegen::BoundKernel>(codegen::bind(std::move(spec_)));
         const std::set<std::string>* refused = grouping_.options.refused;
         const codegen::KernelIR& kernel = fused.kernel->kernel;
-        const codegen::Lanes best = group_.streams ? codegen::Lanes::last : codegen::Lanes::tiles;
         if ((group_.layout == Layout::row_major && refused && refused->contains(print(kernel))) ||
-            (group_.contracts && kernel.lanes != best))
+            (group_.contracts && kernel.lanes != group_.lanes))
             return copy_nodes(graph_, group_, rewrite_);
         const std::vector<ValueId> outputs =
             rewrite_.to.add(std::move(fused), graph_.types(escaping));

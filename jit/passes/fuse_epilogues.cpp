@@ -102,12 +102,12 @@ private:
     }
 
     void place(Node product) {
-        if (!makers_of_weights(rewrite_.from, options_, counts_, product).empty())
+        if (!makers_of_weights(rewrite_.from, options_, counts_, product).nodes.empty())
             return copy_product(product);
         if (feeds_kernels(product)) {
             ProductChoice choice = choose_product(rewrite_.from, product, options_);
             product.choice = std::move(choice.why);
-            if (choice.is_generated) return copy_product(product);
+            if (choice.is_generated()) return copy_product(product);
         }
         const OpDef& op = product.op->epilogue->op();
         const bool has_some = product.op == &op;

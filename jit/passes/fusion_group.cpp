@@ -46,26 +46,30 @@ bool is_plain(const Type& type) {
     return type.layout == runtime::Layout::row_major && type.dtype != runtime::DType::c64;
 }
 
-// How often a contraction reads each element of its second factor, which lies along the sum.
-std::optional<int64_t> times_read(const Graph& graph, const Node& node) {
+// The kernel for a contraction that reads each element of its second factor a few times, or some
+// hundred times.
+std::optional<codegen::Lanes> lanes_with_makers(const Graph& graph, const Node& node) {
+    constexpr int64_t kFewRows = 32, kLeastPanelRows = 16, kMostRows = 512;
     if (!node.op || !node.op->contraction || !graph.device().is_host()) return {};
     for (const ValueId value : {node.inputs[0], node.inputs[1], node.outputs[0]})
         if (!is_plain(graph.type(value)) || graph.type(value).dtype != runtime::DType::f32)
             return {};
     const auto [space, strides] = contraction_of(graph, node);
-    if (space.rank() < 2 || space.numel() == 0 || strides[1].back() != 1) return {};
-    return space.numel() / graph.type(node.inputs[1]).numel();
+    if (space.rank() < 2 || space.numel() == 0) return {};
+    const int64_t rows = space.numel() / graph.type(node.inputs[1]).numel();
+    if (rows <= kFewRows && strides[1].back() == 1) return codegen::Lanes::last;
+    if (rows >= kLeastPanelRows && rows <= kMostRows) return codegen::Lanes::panels;
+    return {};
 }
 
 }  // namespace
 
-std::vector<NodeId> makers_of_weights(const Graph& graph, const PipelineOptions& options,
-                                      std::span<const uint32_t> readers, const Node& node) {
-    constexpr int64_t kFewRows = 32;
+WeightMakers makers_of_weights(const Graph& graph, const PipelineOptions& options,
+                               std::span<const uint32_t> readers, const Node& node) {
     constexpr size_t kFewOps = 8;
     if (options.exact || !options.fuse_reduce) return {};
-    const std::optional<int64_t> rows = times_read(graph, node);
-    if (!rows || *rows > kFewRows) return {};
+    const std::optional<codegen::Lanes> lanes = lanes_with_makers(graph, node);
+    if (!lanes) return {};
     std::vector<NodeId> makers;
     size_t bytes = 0;  // that they read
     std::vector<ValueId> open{node.inputs[1]};
@@ -85,7 +89,7 @@ std::vector<NodeId> makers_of_weights(const Graph& graph, const PipelineOptions&
     }
     if (bytes * 4 > graph.type(node.inputs[1]).bytes() * 3) return {};
     std::ranges::sort(makers);
-    return makers;
+    return {std::move(makers), *lanes};
 }
 
 Shape reduced_space(const Graph& graph, const Node& node) {

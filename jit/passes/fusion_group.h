@@ -34,7 +34,8 @@ struct Group {
     int era = 0;  // how many other ops are recorded before it
     int heavy = 0;  // nodes whose code is long and that need no reduction of the group
     bool contracts = false;  // one contraction, and what is computed of its results
-    bool streams = false;  // with it what makes its weights
+    codegen::Lanes lanes = {};  // of a contraction's kernel
+    bool makes_weights = false;  // it begins with what makes them
 
     runtime::Shape row_shape(Form form) const;
     // Is a row_drop operand that NumPy's rule broadcasts to the shape the row's own value? (It is
@@ -52,11 +53,16 @@ uint32_t reduced_axes(const Graph& graph, const Node& node);
 runtime::Contraction contraction_of(const Graph& graph, const Node& node);
 // Readers by value; to be a result of the graph counts as one.
 std::vector<uint32_t> reader_counts(const Graph& graph);
-// Few rows times weights that element-wise ops make of fewer bytes (8 bits, halves): the weights'
-// way through memory is what takes the time, so a kernel that makes them as it reads them pays.
-// Those ops, in their order; none where it does not.
-std::vector<NodeId> makers_of_weights(const Graph& graph, const PipelineOptions& options,
-                                      std::span<const uint32_t> readers, const Node& node);
+// Rows times weights that element-wise ops make of fewer bytes (8 bits, halves): a kernel that
+// makes them as it reads them saves their way through memory, which for few rows is all that takes
+// time.
+struct WeightMakers {
+    std::vector<NodeId> nodes;  // those ops, in their order; none where it does not pay
+    codegen::Lanes lanes = {};  // of the kernel: the last axis for few rows, else panels
+    bool are_for_few_rows() const { return !nodes.empty() && lanes == codegen::Lanes::last; }
+};
+WeightMakers makers_of_weights(const Graph& graph, const PipelineOptions& options,
+                               std::span<const uint32_t> readers, const Node& node);
 
 // The groups of a graph.
 struct Grouping {

@@ -22,8 +22,9 @@ struct MemoryOptions {
     memory::RematSearch search = {};
 };
 
-// Who computes products that could be generated (product_choice.h).
-enum class Products : uint8_t { measured, library, generated };
+// Who computes products that could be generated (product_choice.h): the device's library, or a
+// kernel by tiles or panels (codegen/kernel_ir.h).
+enum class Products : uint8_t { measured, library, tiles, panels };
 
 struct PipelineOptions {
     int opt_level = 2;

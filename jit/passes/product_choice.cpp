@@ -4,6 +4,8 @@
 #include <bit>
 #include <chrono>
 #include <limits>
+#include <list>
+#include <tuple>
 
 #include "codegen/tuning.h"
 #include "jit/graph_program.h"
@@ -19,20 +21,30 @@ using codegen::Timing;
 using codegen::TuneMode;
 using runtime::cat;
 
-// Could tiles of rows and columns compute it (codegen/tiles.h)?
-bool has_tiles(const Graph& graph, const Node& node) {
-    constexpr int64_t kLeastRows = 4, kLeastColumns = 8;
-    if (!node.op || !node.op->contraction || !graph.device().is_host()) return false;
+// What could compute it beside the library: tiles, where neighboring columns lie side by side, and
+// panels, if there are enough rows to pack them for (codegen/tiles.h).
+std::vector<Products> generated_ways(const Graph& graph, const Node& node) {
+    constexpr int64_t kLeastRows = 4, kLeastColumns = 8, kLeastRowsOfPanels = 16;
+    if (!node.op || !node.op->contraction || !graph.device().is_host()) return {};
     for (const ValueId value : {node.inputs[0], node.inputs[1], node.outputs[0]})
         if (const Type& type = graph.type(value); type.dtype != runtime::DType::f32 ||
                                                   type.layout != runtime::Layout::row_major ||
                                                   graph.producer(value).kind == NodeKind::constant)
-            return false;
+            return {};
     const auto [space, strides] = contraction_of(graph, node);
     const int rank = space.rank();
-    if (rank < 3 || space.numel() == 0) return false;
-    return strides[1][static_cast<size_t>(rank) - 2] == 1 && space[rank - 3] >= kLeastRows &&
-           space[rank - 2] >= kLeastColumns && space[rank - 1] > 1;
+    if (rank < 3 || space.numel() == 0) return {};
+    const int64_t rows = space[rank - 3], columns = space[rank - 2];
+    if (rows < kLeastRows || columns < kLeastColumns || space[rank - 1] < 2) return {};
+    std::vector<Products> ways;
+    if (strides[1][static_cast<size_t>(rank) - 2] == 1) ways.push_back(Products::tiles);
+    if (rows >= kLeastRowsOfPanels) ways.push_back(Products::panels);
+    return ways;
+}
+
+std::string name_of(Products way) {
+    constexpr const char* kNames[] = {"", "library", "tiles", "panels"};
+    return kNames[static_cast<int>(way)];
 }
 
 // The second factor is read where it lies, a page for each index of the sum: twice the time of a
@@ -57,7 +69,10 @@ std::string problem_of(const runtime::Contraction& contraction) {
             cat(axis ? " x " : " ", is_rows ? "<=" : "", is_rows ? std::bit_ceil(extent) : extent);
     }
     const size_t rows = static_cast<size_t>(rank) - 3, sum = static_cast<size_t>(rank) - 1;
-    text += strides[0][sum] <= strides[0][rows] ? ", rows lie along the sum" : ", rows lie across";
+    const auto lie = [&](size_t factor, size_t axis) {
+        return strides[factor][sum] <= strides[factor][axis] ? " along the sum" : " across";
+    };
+    text += cat(", rows lie", lie(0, rows), ", columns", lie(1, rows + 1));
     for (size_t axis = 0; axis < rows; ++axis)
         text +=
             cat(", ", strides[0][axis] ? "many" : "one", " by ", strides[1][axis] ? "many" : "one");
@@ -124,25 +139,34 @@ private:
     TensorRef output_, scratch_;
 };
 
-// In turns, the best of each, until neither gets better: what else runs on the machine disturbs
-// both alike.
-Timing measured(const Graph& graph, const Node& product, const PipelineOptions& options) {
+// In turns, the best of each, until none gets better: what else runs on the machine disturbs all
+// alike.
+Timing measured(const Graph& graph, const Node& product, const PipelineOptions& options,
+                const std::vector<Products>& ways) {
     using Clock = std::chrono::steady_clock;
     constexpr int kCalmRounds = 8, kMostRuns = 100;
     constexpr double kSecondsOfRound = 1e-3, kBetter = 0.98;
     constexpr std::chrono::seconds kLongest{1};
     const Graph own = alone(graph, product);
-    const Candidate library(own, options, Products::library),
-        generated(own, options, Products::generated);
-    Timing best{library.run(1), generated.run(1)};
-    const int runs =
-        std::clamp(static_cast<int>(kSecondsOfRound / std::max(best.library_s, best.generated_s)),
-                   1, kMostRuns);
+    std::list<std::pair<Candidate, double*>> candidates;
+    Timing best;
+    double slowest = 0;
+    const auto add = [&](Products way) {
+        const Candidate& made =
+            candidates
+                .emplace_back(std::piecewise_construct, std::forward_as_tuple(own, options, way),
+                              std::forward_as_tuple(&best[name_of(way)]))
+                .first;
+        *candidates.back().second = made.run(1);
+        slowest = std::max(slowest, *candidates.back().second);
+    };
+    add(Products::library);
+    std::ranges::for_each(ways, add);
+    const int runs = std::clamp(static_cast<int>(kSecondsOfRound / slowest), 1, kMostRuns);
     const Clock::time_point end = Clock::now() + kLongest;
     for (int calm = 0; calm < kCalmRounds && Clock::now() < end; ++calm)
-        for (const auto& [candidate, least] :
-             {std::pair(&library, &best.library_s), std::pair(&generated, &best.generated_s)}) {
-            const double seconds = candidate->run(runs);
+        for (const auto& [candidate, least] : candidates) {
+            const double seconds = candidate.run(runs);
             if (seconds < kBetter * *least) calm = 0;
             *least = std::min(*least, seconds);
         }
@@ -150,14 +174,14 @@ Timing measured(const Graph& graph, const Node& product, const PipelineOptions& 
 }
 
 std::optional<Timing> timing_of(const Graph& graph, const Node& product,
-                                const PipelineOptions& options) {
+                                const PipelineOptions& options, const std::vector<Products>& ways) {
     const TuneMode mode = codegen::tune_mode();
     if (mode == TuneMode::off) return {};
     codegen::Timings& timings = codegen::Timings::instance();
     const std::string problem = problem_of(contraction_of(graph, product));
     if (auto known = timings.find(problem); known || mode == TuneMode::cached) return known;
     try {
-        timings.keep(problem, measured(graph, product, options));
+        timings.keep(problem, measured(graph, product, options, ways));
     } catch (const runtime::Error&) {}  // no memory, or no compiler: the model decides
     return timings.find(problem);
 }
@@ -171,14 +195,27 @@ std::string in_ms(double seconds) {
 }  // namespace
 
 ProductChoice choose_product(const Graph& graph, const Node& node, const PipelineOptions& options) {
-    if (!has_tiles(graph, node) || options.exact || !options.fuse_reduce) return {};
+    constexpr int64_t kFewProducts = 1 << 20;  // beside which the library's own work counts
+    if (options.exact || !options.fuse_reduce) return {};
+    const std::vector<Products> ways = generated_ways(graph, node);
+    const auto can = [&](Products way) { return std::ranges::find(ways, way) != ways.end(); };
+    if (ways.empty()) return {};
     if (options.products != Products::measured)
-        return {options.products == Products::generated, "as asked for"};
-    if (const auto timing = timing_of(graph, node, options))
-        return {timing->generated_wins(), cat("measured: generated ", in_ms(timing->generated_s),
-                                              ", library ", in_ms(timing->library_s))};
-    if (is_short(contraction_of(graph, node))) return {true, "few weights and a short sum"};
-    return {false, "many weights or a long sum"};
+        return {can(options.products) ? options.products : Products::library, "as asked for"};
+    if (const auto timing = timing_of(graph, node, options, ways)) {
+        std::string why;
+        for (const auto& [candidate, seconds] : *timing)
+            why += cat(why.empty() ? "measured: " : ", ", candidate, " ", in_ms(seconds));
+        for (const Products way : ways)
+            if (name_of(way) == codegen::fastest(*timing)) return {way, std::move(why)};
+        return {Products::library, std::move(why)};
+    }
+    const runtime::Contraction contraction = contraction_of(graph, node);
+    if (can(Products::tiles) && is_short(contraction))
+        return {Products::tiles, "few weights and a short sum"};
+    if (!can(Products::tiles) && contraction.space.numel() <= kFewProducts)
+        return {Products::panels, "few rows, weights and terms"};
+    return {Products::library, "many weights or a long sum"};
 }
 
 }  // namespace megjit::jit

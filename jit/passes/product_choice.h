@@ -7,8 +7,9 @@
 namespace megjit::jit {
 
 struct ProductChoice {
-    bool is_generated = false;
+    Products by = Products::library;
     std::string why = {};  // for reports; empty where no kernel could be generated
+    bool is_generated() const { return by != Products::library; }
 };
 
 // As measured on this machine, by the timings that are there (codegen/tuning.h); else by a model:

@@ -81,14 +81,8 @@ void bind_kernels(nb::module_& m) {
         const auto made = codegen::KernelService::instance().get(codegen::parse_kernel(text));
         return std::pair(made->backend, made->source());
     }, nb::arg("text"), nb::call_guard<runtime::WithoutHostLock>());
-    // Of products that this process has looked up or measured: seconds of the library and of a
-    // generated kernel.
-    m.def("timings", [] {
-        std::map<std::string, std::pair<double, double>> found;
-        for (const auto& [problem, timing] : codegen::Timings::instance().all())
-            found[problem] = {timing.library_s, timing.generated_s};
-        return found;
-    });
+    // Of products that this process has looked up or measured: seconds by candidate.
+    m.def("timings", [] { return codegen::Timings::instance().all(); });
     m.def("nvidia_libraries", &nvidia_libraries);
     m.def("cache_info", &cache_info);
     m.def("cache_clear", [] { return cache().clear(); });

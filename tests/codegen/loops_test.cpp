@@ -102,14 +102,25 @@ TEST(Loops, OfAnyScheduleHaveTheSameBits) {
     const loops::Schedule schedules[] = {
         {.short_body = 0, .vectors_at_once = 1, .long_chain = 1, .long_body = 1},
         {.short_body = 1000, .vectors_at_once = 3, .long_chain = 1000, .long_body = 1000},
-        {.worth_keeping = 1, .units_together = 1},
-        {.worth_keeping = 1000, .units_together = 5}};
+        {.worth_keeping = 1,
+         .units_together = 1,
+         .tile_vectors = 1,
+         .panel_terms = 3,
+         .panel_units = 1},
+        {.worth_keeping = 1000,
+         .units_together = 5,
+         .tile_vectors = 3,
+         .panel_terms = 200,
+         .panel_units = 2}};
     const auto check = [&](Case c) {
         const auto usual = looped(c, {}, 1);
         for (const loops::Schedule& schedule : schedules)
             ASSERT_EQ(looped(c, {.schedule = schedule}, 2), usual) << print(c.kernel);
     };
-    for (uint64_t seed = 0; seed < 30; ++seed) check(random_case(seed));
+    for (uint64_t seed = 0; seed < 30; ++seed) {
+        check(random_case(seed));
+        check(random_contraction_case(seed));
+    }
     for (const bool kept_last : {false, true})
         check(all_reductions_case(runtime::DType::f32, 70, 300, kept_last));
     Case softmax = softmax_case(3, 300);
@@ -216,6 +227,8 @@ TEST(LoopsVerifier, RefusesWhatIsUnsound) {
     expect("v2: f32x4 = gather v0 0x0:i64x8\n", "an offset for each lane");
     expect("v2: f32 = lane #4 0x0:f32x4\n", "a lane that there is");
     expect("v2: f32x8 = half #0 0x0:f32x8\n", "half of the lanes");
+    expect("v2: f32x8 = zip #0 0x0:f32x8 0x0:f32x4\n", "two vectors");
+    expect("v2: f32x8 = zip #2 0x0:f32x8 0x0:f32x8\n", "two vectors");
     expect("v2: f32 = bits 0x0:f64\n", "number of bits");
     expect(
         "loop v2 = 0:index to v1 by 1:index with v3: f32 = 0x0:f32 {\nyield 0x0:f64\n} gives v4: f32\n",

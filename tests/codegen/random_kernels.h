@@ -289,7 +289,8 @@ inline Case random_contraction_case(uint64_t seed, int64_t largest = 70) {
     KernelSpec spec;
     const int64_t batches = random.range(0, 2) ? 1 : random.range(2, 3),
                   m = random.range(1, random.range(0, 1) ? largest : 9),
-                  n = random.range(1, largest), k = random.range(1, largest);
+                  n = random.range(1, largest),
+                  k = random.range(1, random.range(0, 3) ? largest : 4 * largest);
     spec.extents = {batches, m, n, k};
     spec.reduced = 1;
     ScalarProgram& program = spec.program;
@@ -323,6 +324,7 @@ inline Case random_contraction_case(uint64_t seed, int64_t largest = 70) {
         spec.results.push_back(narrow(value, dtype).id());
         spec.outputs.push_back({.dtype = dtype, .strides = {m * n, n, 1, 0}});
     }
+    spec.packs = random.range(0, 1);
     return bound_and_filled(std::move(spec), random);
 }
 

@@ -25,14 +25,14 @@ protected:
 
 TEST_F(TimingsTest, AreThereInTheNextProcess) {
     EXPECT_FALSE(Timings(folder_).find("a product"));
-    Timings(folder_).keep("a product", {.library_s = 2e-3, .generated_s = 1.5e-7});
+    Timings(folder_).keep("a product", {{"library", 2e-3}, {"tiles", 1.5e-7}});
     Timings later(folder_);
     EXPECT_TRUE(later.all().empty());
     const std::optional<Timing> found = later.find("a product");
     ASSERT_TRUE(found);
-    EXPECT_DOUBLE_EQ(found->library_s, 2e-3);
-    EXPECT_DOUBLE_EQ(found->generated_s, 1.5e-7);
-    EXPECT_TRUE(found->generated_wins());
+    EXPECT_DOUBLE_EQ(found->at("library"), 2e-3);
+    EXPECT_DOUBLE_EQ(found->at("tiles"), 1.5e-7);
+    EXPECT_EQ(fastest(*found), "tiles");
     EXPECT_FALSE(later.find("another product"));
     EXPECT_EQ(later.all().size(), 1u);
 }
@@ -40,13 +40,13 @@ TEST_F(TimingsTest, AreThereInTheNextProcess) {
 TEST_F(TimingsTest, WhatAnotherProcessMeasuresMeanwhileChangesNothing) {
     Timings running(folder_);
     EXPECT_FALSE(running.find("a product"));
-    Timings(folder_).keep("a product", {.library_s = 2, .generated_s = 1});
+    Timings(folder_).keep("a product", {{"library", 2}, {"tiles", 1}});
     EXPECT_FALSE(running.find("a product"));
 }
 
 TEST_F(TimingsTest, OfAnotherNumberOfThreadsAreNotFound) {
     const int threads = runtime::thread_count();
-    Timings(folder_).keep("a product", {.library_s = 2, .generated_s = 1});
+    Timings(folder_).keep("a product", {{"library", 2}, {"tiles", 1}});
     runtime::set_thread_count(threads + 1);
     const bool is_found = Timings(folder_).find("a product").has_value();
     runtime::set_thread_count(threads);
@@ -55,8 +55,8 @@ TEST_F(TimingsTest, OfAnotherNumberOfThreadsAreNotFound) {
 }
 
 TEST_F(TimingsTest, ThatAreNoTimesAreNotTaken) {
-    Timings(folder_).keep("negative", {.library_s = -1, .generated_s = 1});
-    Timings(folder_).keep("no number", {.library_s = std::nan(""), .generated_s = 1});
+    Timings(folder_).keep("negative", {{"library", -1}, {"tiles", 1}});
+    Timings(folder_).keep("no number", {{"library", std::nan("")}, {"tiles", 1}});
     EXPECT_FALSE(Timings(folder_).find("negative"));
     EXPECT_FALSE(Timings(folder_).find("no number"));
 }

@@ -56,8 +56,24 @@ def test_special_values_pass_as_in_the_library():
     assert joined(traced)
 
 
+@pytest.mark.parametrize("m, n, k", [(16, 9, 5), (17, 33, 130), (64, 64, 64), (200, 70, 70), (50, 20, 300), (300, 65, 33), (129, 8, 257)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_second_factor_may_be_transposed(m, n, k, turned):
+    """By panels, where the product is small: large ones are the library's, unless measurements say otherwise."""
+    a, b, bias, more = normal(*((k, m) if turned else (m, k))), normal(n, k), normal(n), normal(m, n)
+    body = lambda a, b, bias, more: F.tanh(F.matmul(a, b, transpose_a=turned, transpose_b=True) + bias) + more  # noqa: E731
+    traced = trace(body, symbolic=True, opt_level=3)
+    operands = [mge.tensor(value) for value in (a, b, bias, more)]
+    result = traced(*operands).numpy()
+    wanted = np.tanh((a.T if turned else a).astype(np.float64) @ b.T + bias) + more
+    np.testing.assert_allclose(result, wanted, rtol=0, atol=1e-6 * k + 2e-6)
+    assert len(joined(traced)) == 1
+    for _ in range(2):
+        np.testing.assert_array_equal(traced(*operands).numpy(), result)
+
+
 @pytest.mark.parametrize("body", [
-    lambda a, b: F.tanh(F.matmul(a, b, transpose_b=True)),  # read across memory
+    lambda a, b: F.tanh(F.matmul(F.concat([a] * 70), F.concat([b] * 70), transpose_b=True)),  # large, and read across memory
     lambda a, b: F.relu(F.matmul(a, b) + a),  # steps of the library's product
     lambda a, b: F.tanh(F.matmul(a.astype("float16"), b.astype("float16"))),
 ])
@@ -94,8 +110,23 @@ def test_weights_of_a_batch_are_read_as_they_are():
     assert joined(traced)
 
 
+SOME = [(33, 70, 130, True), (33, 70, 130, False), (100, 200, 300, True), (512, 65, 20, True), (512, 65, 20, False), (16, 128, 16, False)]
+
+
+@pytest.mark.parametrize("m, n, k, transposed", SOME)
+def test_some_hundred_rows_convert_small_weights_once_a_panel(m, n, k, transposed):
+    x, scale, bias = normal(m, k), normal(*((n, 1) if transposed else (1, n))), normal(n)
+    weight = (RNG.standard_normal((n, k) if transposed else (k, n)) * 30).clip(-127, 127).astype("int8")
+    body = lambda x, w, scale, bias: F.gelu(F.matmul(x, w.astype("float32") * scale, transpose_b=transposed) * 0.1 + bias)  # noqa: E731
+    operands = [mge.tensor(value) for value in (x, weight, scale, bias)]
+    traced = trace(body, symbolic=True, opt_level=3)
+    exact = trace(body, symbolic=True, opt_level=3, numerics="exact")
+    np.testing.assert_allclose(traced(*operands).numpy(), exact(*operands).numpy(), rtol=0, atol=2e-5 * k**0.5 * 10)
+    assert [kernel[:2] for kernel in joined(traced)] == [["cast", "mul"]] and not joined(exact)
+
+
 @pytest.mark.parametrize("body", [
-    lambda x, w, big: F.matmul(big, w.astype("float32"), transpose_b=True),  # many rows: converted once
+    lambda x, w, big: F.matmul(F.concat([big] * 9), w.astype("float32"), transpose_b=True),  # many rows: converted once
     lambda x, w, big: F.matmul(x, w.astype("float32") + big, transpose_b=True),  # no fewer bytes
     lambda x, w, big: (F.matmul(x, w.astype("float32"), transpose_b=True), w.astype("float32")),  # they are wanted as they are
 ])

@@ -1,5 +1,5 @@
 """``python -m megengine kernels script.py``: runs a script and tells what each kernel of its traced functions cost.
-``python -m megengine tune script.py``: measures for each of its products whether the library or a generated kernel is faster."""
+``python -m megengine tune script.py``: measures for each of its products who computes it fastest, the library or a generated kernel."""
 
 from __future__ import annotations
 
@@ -105,9 +105,10 @@ def tune(script: str, arguments: list[str]) -> int:
     if not found:
         print("no traced function at opt_level=3 has a product with element-wise operations behind it that a kernel could compute", file=sys.stderr)
         return status or 1
-    print(f"{'library':>12} {'generated':>12}  chosen")
-    for problem, (library, generated) in found.items():
-        chosen = "generated" if generated < library else "library"
-        print(f"{library * 1e3:>9.3g} ms {generated * 1e3:>9.3g} ms  {chosen:<9}  {problem}")
+    ways = sorted({way for seconds in found.values() for way in seconds})
+    print("".join(f"{way:>12}" for way in ways) + "  chosen")
+    for problem, seconds in found.items():
+        times = "".join(f"{seconds[way] * 1e3:>9.3g} ms" if way in seconds else f"{'':>12}" for way in ways)
+        print(f"{times}  {min(seconds, key=lambda way: seconds[way]):<8}  {problem}")
     print(f"kept beside the kernels in {_core.cache_info()['folder'] or 'no folder: there is no cache on disk'}")
     return status
