@@ -50,7 +50,8 @@ ALLOWED = {
     "distributed/run.py:run.pass_on": ("_", "a handler of signals"),
     "distributions/distribution.py:Distribution.*": ("sample_shape value", _ABSTRACT),
     "functional/_of_ops.py:*": ("x y", "declared for the type checker"),
-    "fx/interpreter.py:*": ("enable_io_processing kwargs args target", "methods for all kinds of node are called alike"),
+    "fx/interpreter.py:Transformer.placeholder": ("kwargs", "methods for all kinds of node are called alike"),
+    "fx/_running.py:*": ("enable_io_processing kwargs args target", "methods for all kinds of node are called alike"),
     "fx/torch_modules.py:Unflatten": ("take", _INTERFACE),
     "fx/torchlike/*": (
         "cudnn_enabled cudnn_enable ignored N C HxW options inplace threshold mode is_causal tgt_is_causal memory_is_causal "

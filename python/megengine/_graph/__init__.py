@@ -10,7 +10,7 @@ Knows no tensor, no module and nothing about tracing.
 from .core import Call, Graph, GraphError, copy_calls
 from .names import Namespace
 from .remarks import remarks_on_sharing
-from .rows import Measured, Row, link, nested, type_text
+from .rows import Measured, Row, link, nested, rows_of, type_text
 from .text import dot, table
 from .tree import (
     FrozenDict,
@@ -21,6 +21,7 @@ from .tree import (
     map_leaves,
     map_values,
     rebuild,
+    tree_text,
     values_in,
 )
 from .unknown import Unknown, users_line
@@ -29,6 +30,6 @@ from .value import Value
 __all__ = [
     "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "Measured", "Namespace", "Row", "Unknown", "Value",
     "container_text", "copy_calls", "dot", "freeze", "leaves", "link", "map_leaves", "map_values", "nested", "rebuild",
-    "remarks_on_sharing", "table",
+    "remarks_on_sharing", "rows_of", "table", "tree_text",
     "type_text", "users_line", "values_in",
 ]  # fmt: skip

@@ -32,12 +32,15 @@ class GraphError(RuntimeError):
 class Call:
     """One step of a graph: arguments in, values out.
 
+    op, target: what the step does, and to what: a function, the name of an input or method, the path of an attribute.
     args, kwargs: trees (`tree`) that hold values; assigning them updates the values' users.
     graph: the graph that holds the call, None for a call that stands in none.
     source: "file:line" of the user's program, or "".
     """
 
     _holder: Graph | None = None
+    op: str = ""
+    target: Any = None
     source: str = ""
     name: str = ""
 
@@ -58,6 +61,33 @@ class Call:
     def outputs(self) -> Sequence[Value]:
         """The values this call makes; a call that is its own value has itself."""
         return (self,) if isinstance(self, Value) else ()
+
+    @property
+    def called(self) -> Graph | None:
+        """The graph that runs inside of a call of a module, if it has one."""
+        return None
+
+    def reached(self) -> Any:
+        """The module that "call_module" calls, what "get_attr" reads; None when no module is known.
+
+        An AttributeError or LookupError when it is gone.
+        """
+        return None
+
+    def handed(self) -> list[Any]:
+        """The values that the inputs of `called` take."""
+        return []
+
+    def row(self) -> Row:
+        """What pictures show of the call."""
+        raise NotImplementedError
+
+    def noted_types(self) -> str:
+        """Types of the results as far as the call knows them without a run."""
+        return ""
+
+    def check(self) -> None:
+        """GraphError for what only calls of this class have to mind, once the order and `reached` are in order."""
 
     @property
     def inputs(self) -> list[Any]:
@@ -115,6 +145,23 @@ class Graph:
     def __init__(self) -> None:
         self._root = Call()  # before the first and after the last
         self._length = 0
+
+    @property
+    def owner(self) -> Any:
+        """The module whose graph this is, or None."""
+        return None
+
+    def each_graph(self) -> Iterator[Any]:
+        """This graph and those that it calls, each once; looks into a graph when it has been taken."""
+        found: list[Graph] = [self]
+        for graph in found:
+            yield graph
+            for call in graph:
+                if call.called is not None and call.called not in found:
+                    found.append(call.called)
+
+    def check_ends(self) -> None:
+        """GraphError for what only graphs of this class have to mind."""
 
     # -- order -----------------------------------------------------------------------------------
 

@@ -112,3 +112,48 @@ class Measured:
         """The median of all runs; None when there was none."""
         found = self._seconds.get(call)
         return float(np.median(found)) if found else None
+
+
+def rows_of(graph: Any, measured: Measured, path: tuple[Any, ...] = (), given: Sequence[Row] = ()) -> tuple[list[Row], dict[Any, Row]]:
+    """(a row for each call, with those of a graph that it calls inside; value -> the row that makes it).
+
+    path: the calls around ``graph``, the outermost first. given: where its inputs come from.
+    """
+    rows: list[Row] = []
+    made: dict[Any, Row] = {}
+    sources = iter(given)
+    for call in graph:
+        row = call.row()
+        row.types = measured.types((path, call)) or call.noted_types()
+        if row.kind in ("function", "method", "module"):
+            row.seconds = measured.seconds((path, call))
+        if row.kind == "input":
+            _take(row, next(sources, None))
+        inner = called_by(call)
+        if inner is not None:
+            handed = [made[value] for value in call.handed()]
+            row.children, inside = rows_of(inner, measured, (*path, call), handed)
+            row.results = [inside[value] for value in inner.outputs if value in inside]
+            for result in row.results:
+                result.users.append(row)
+        made.update(dict.fromkeys(call.outputs, row))
+        rows.append(row)
+    for row, call in zip(rows, graph, strict=True):  # at last: graphs with a cycle are looked at, too
+        link(row, [made[value] for value in call.inputs if value in made])
+    return rows, made
+
+
+def called_by(call: Any) -> Any:
+    """`Call.called`; None also where the module that is called is gone: broken graphs are looked at, too."""
+    try:
+        return call.called
+    except (AttributeError, LookupError):
+        return None
+
+
+def _take(row: Row, source: Row | None) -> None:
+    """An input comes from a row of the calling graph, or from outside, where its type alone is known."""
+    if source is not None:
+        row.types = source.types or row.types
+        if source.name:
+            link(row, [source])

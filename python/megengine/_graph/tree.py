@@ -86,6 +86,12 @@ def values_in(tree: Any) -> Iterator[Any]:
     return (leaf for leaf in leaves(tree) if isinstance(leaf, Value))
 
 
+def tree_text(tree: Any, leaf: Callable[[Any], str], key: Callable[[Any], str] = str) -> str:
+    """A tree as Python writes it, with ``leaf`` of its leaves and ``key`` of the keys of dicts."""
+    text = container_text(tree, lambda item: tree_text(item, leaf, key), key)
+    return leaf(tree) if text is None else text
+
+
 def container_text(tree: Any, text: Callable[[Any], str], key_text: Callable[[Any], str] = str) -> str | None:
     """A container as Python writes it, with ``text`` of its items; None for a leaf."""
     if isinstance(tree, tuple):

@@ -10,26 +10,15 @@ from typing import Any
 from .. import _graph, random
 from .._files import admitted
 from .._graph import GraphError, Namespace, copy_calls
-from ..utils.module_utils import get_expand_structure
 from . import _codegen
 from ._codegen import PythonCode
+from .linting import check, lint
 from .node import Argument, Node, Target, is_public_random, map_arg, name_of_function
+from .rows import graph_rows
 
-__all__ = ["Graph", "PythonCode", "attribute_at"]
+__all__ = ["Graph", "PythonCode"]
 
 _MISSING = object()
-
-
-def attribute_at(root: Any, path: str, default: Any = _MISSING) -> Any:
-    """What the dotted ``path`` leads to: attributes, items of lists and dicts. AttributeError unless there."""
-    try:
-        return get_expand_structure(root, path) if path else root
-    except KeyError as error:
-        if default is not _MISSING:
-            return default
-        raise AttributeError(
-            f"{type(root).__name__} has nothing at {path!r}: {error.args[0]}"
-        ) from None
 
 
 def _snake_case(name: str) -> str:
@@ -258,8 +247,6 @@ class Graph(_graph.Graph):
 
         The graph must be in order (`lint`). is_impure_node: which nodes to keep although nobody reads them.
         """
-        from .linting import check
-
         check(self)
         before = len(self)
         for node in reversed(self):
@@ -273,6 +260,26 @@ class Graph(_graph.Graph):
 
     # -- checks ----------------------------------------------------------------------------------
 
+    @property
+    def owner(self) -> Any:
+        """The same as ``owning_module``."""
+        return self.owning_module
+
+    def check_ends(self) -> None:
+        """GraphError unless inputs come first, the output last, and the owning module runs this graph."""
+        body_began = False
+        for node in self:
+            if node.op == "placeholder" and body_began:
+                raise GraphError(f"the input {node.describe()} stands after other nodes")
+            body_began |= node.op not in ("placeholder", "get_attr")
+            if node.op == "output" and node is not self.last:
+                raise GraphError(f"node {self.following(node).describe()} stands after the output")
+        if getattr(self.owning_module, "graph", self) is not self:
+            raise GraphError(
+                f"{type(self.owning_module).__name__} runs another graph than this one\n"
+                "  fix: assign this one to its attribute graph"
+            )
+
     def lint(self, for_inference: bool = False) -> list[str]:
         """Checks that the graph is well formed (GraphError, naming node and line); returns remarks.
 
@@ -284,8 +291,6 @@ class Graph(_graph.Graph):
 
         for_inference: nothing called is in training mode, either.
         """
-        from .linting import lint
-
         return lint(self, for_inference)
 
     # -- text ------------------------------------------------------------------------------------
@@ -294,9 +299,9 @@ class Graph(_graph.Graph):
         return "graph():" + "".join(f"\n    {node.format_node()}" for node in self)
 
     def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[_graph.Row]:
-        from .rows import graph_rows
-
-        return graph_rows(self, inputs, runs)
+        if inputs and not hasattr(self.owner, "_measured"):
+            raise GraphError("a graph runs in its module\n  fix: fx.GraphModule(root, graph)")
+        return graph_rows(self, self.owner._measured(inputs, runs) if inputs else _graph.Measured())
 
     def tabular(self) -> str:
         """Returns what `print_tabular` prints."""

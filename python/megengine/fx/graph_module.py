@@ -11,8 +11,11 @@ from typing import IO, Any
 
 from .. import module as M
 from .._files import modules
+from .._graph import Measured
 from ..core.wrong_key import WrongKey
-from .graph import Graph, attribute_at
+from ._running import measured
+from .graph import Graph
+from .node import attribute_at
 
 __all__ = ["GraphModule"]
 
@@ -222,6 +225,9 @@ class GraphModule(M.Module):
         as hooks.
         """
         modules.save(self, f)
+
+    def _measured(self, inputs: tuple[Any, ...], runs: int) -> Measured:
+        return measured(self, inputs, runs)
 
     def __getstate__(self) -> dict[str, Any]:
         return {

@@ -1,88 +1,79 @@
-"""Whether graphs are well formed, and what edits have to mind in them; see `Graph.lint`."""
+"""Whether graphs are well formed, and what edits have to mind in them: the one linter of all module graphs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .._graph import GraphError, remarks_on_sharing
+from .._graph import Call, Graph, GraphError, Value, remarks_on_sharing
 from ..module._structure import all_paths
 from ..module._training import training_part, trains
-from .graph import Graph, attribute_at
-from .node import Node
+from ..tensor import Tensor
+
+_NAMED = ("placeholder", "get_attr", "call_method", "call_module", "output")  # ops whose targets are names
 
 
-def lint(graph: Graph, for_inference: bool) -> list[str]:
-    """See `Graph.lint`."""
-    check(graph)
-    owner = graph.owning_module
+def lint(top: Graph, for_inference: bool) -> list[str]:
+    """GraphError for ``top``, or a graph that it calls, that is not well formed (`check`).
+
+    for_inference: nor may anything that is called be in training mode. Returns a sentence for each module or tensor that has
+    two names, module that several calls share, and tensor read from a module that is called.
+    """
+    calls: list[Call] = []
+    for graph in top.each_graph():
+        check(graph)
+        calls += graph
     if for_inference:
-        for node in graph:
-            _check_mode(node, owner)
-    if owner is None:
+        for call in calls:
+            _check_mode(call)
+    if top.owner is None:
         return []
+    read = [(call, call.reached()) for call in calls if call.op == "get_attr"]
     return remarks_on_sharing(
-        all_paths(owner), _found(graph, "call_module"), _found(graph, "get_attr")
+        all_paths(top.owner),
+        [(call, call.reached()) for call in calls if call.op == "call_module"],
+        [(call, value) for call, value in read if isinstance(value, Tensor)],
     )
 
 
-def _found(graph: Graph, op: str) -> list[tuple[Node, Any]]:
-    owner = graph.owning_module
-    return [(node, attribute_at(owner, node.target)) for node in graph if node.op == op]
-
-
 def check(graph: Graph) -> None:
-    """GraphError unless the graph is well formed."""
+    """GraphError, naming the call, unless values are made before they are read, by one call and under one name each,
+
+    and list their users; and unless the targets of calls exist and are what the calls take them for.
+    """
     graph.check()
-    names: dict[str, Node] = {}
-    body_began = False
-    for node in graph:
-        if names.setdefault(node.name, node) is not node:
-            raise GraphError(f"two nodes are called {node.describe()}")
-        if node.op == "placeholder" and body_began:
-            raise GraphError(f"the input {node.describe()} stands after other nodes")
-        body_began |= node.op not in ("placeholder", "get_attr")
-        if node.op == "output" and node is not graph.last:
-            raise GraphError(f"node {graph.following(node).describe()} stands after the output")
-        _check_target(node, graph.owning_module)
-    if getattr(graph.owning_module, "graph", graph) is not graph:
-        raise GraphError(
-            f"{type(graph.owning_module).__name__} runs another graph than this one\n"
-            "  fix: assign this one to its attribute graph"
-        )
+    names: dict[str, Value] = {}
+    for call in graph:
+        for value in call.outputs:
+            if names.setdefault(value.name, value) is not value:
+                raise GraphError(f"two nodes are called {value.name!r}: {call.describe()}")
+        _check_target(call)
+        call.check()
+    graph.check_ends()
 
 
-def _check_target(node: Node, owner: Any) -> None:
-    if node.op == "call_function":
-        if not callable(node.target):
-            raise GraphError(f"{node.describe()} calls {node.target!r}, which is not callable")
-        return
-    if not isinstance(node.target, str):
-        raise GraphError(
-            f"{node.describe()}: the target of {node.op} must be a str, is {node.target!r}"
-        )
-    if node.op == "call_method" and not node.args:
-        raise GraphError(f"{node.describe()} calls a method of nothing: args is empty")
-    if owner is None or node.op not in ("call_module", "get_attr"):
+def _check_target(call: Call) -> None:
+    if call.op == "call_function" and not callable(call.target):
+        raise GraphError(f"{call.describe()} calls {call.target!r}, which is not callable")
+    if call.op in _NAMED and not isinstance(call.target, str):
+        raise GraphError(f"{call.describe()}: the target of {call.op} must be a str, is {call.target!r}")
+    if call.op == "call_method" and not call.args:
+        raise GraphError(f"{call.describe()} calls a method of nothing: args is empty")
+    if call.op not in ("call_module", "get_attr"):
         return
     try:
-        found = attribute_at(owner, node.target)
-    except AttributeError:
-        raise GraphError(f"{node.describe()}: the module has nothing at {node.target!r}") from None
-    if node.op == "call_module" and not callable(found):
-        raise GraphError(
-            f"{node.describe()}: {node.target!r} is a {type(found).__name__}, not a module"
-        )
+        found = call.reached()
+    except (AttributeError, LookupError):
+        raise GraphError(f"{call.describe()}: the module has nothing at {call.target!r}") from None
+    if call.op == "call_module" and found is not None and not callable(found):
+        raise GraphError(f"{call.describe()}: {call.target!r} is a {type(found).__name__}, not a module")
 
 
-def _check_mode(node: Node, owner: Any) -> None:
-    part = None
-    if node.op == "call_module" and owner is not None:
-        part = training_part(attribute_at(owner, node.target))
-    if part is not None or (
-        node.op == "call_function" and trains(node.target, node.args, node.kwargs)
-    ):
+def _check_mode(call: Call) -> None:
+    module: Any = call.reached() if call.op == "call_module" and call.called is None else None
+    part = training_part(module) if module is not None else None
+    if part is not None or (call.op == "call_function" and trains(call.target, call.args, call.kwargs)):
         what = f": {type(part[1]).__name__} {part[0]!r}" if part else ""
         raise GraphError(
-            f"{node.describe()} is in training mode{what}\n"
+            f"{call.describe()} is in training mode{what}\n"
             "  fix: call eval() of the module before it is traced or optimized"
         )

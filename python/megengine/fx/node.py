@@ -8,19 +8,35 @@ import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from .. import module as M
 from .. import random
-from .._graph import Call, GraphError, Value, container_text, map_leaves, map_values, users_line
+from .._graph import (
+    Call,
+    GraphError,
+    Row,
+    Value,
+    map_leaves,
+    map_values,
+    tree_text,
+    type_text,
+    users_line,
+)
+from ..utils.module_utils import get_expand_structure
 
 if TYPE_CHECKING:
     from .graph import Graph
 
-__all__ = ["Argument", "Node", "OPCODES", "Target", "map_aggregate", "map_arg"]
+__all__ = ["Argument", "Node", "OPCODES", "Target", "attribute_at", "map_aggregate", "map_arg"]
 
 Target = Any  # a callable for call_function, else a str
 Argument = Any  # a Node, a constant, or a tuple, list, dict or slice of arguments
 
 OPCODES = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
 
+_KINDS = {
+    "placeholder": "input", "get_attr": "attribute", "call_function": "function", "call_method": "method",
+    "call_module": "module", "output": "output",
+}  # fmt: skip
 MODULE = "module"  # key of Node.meta: the path of the module whose forward the node is a part of
 
 _WRITERS = frozenset(
@@ -33,6 +49,21 @@ _WRITERS = frozenset(
 # Python functions of this package that act by being called.
 _IMPURE: set[Callable[..., Any]] = set()
 _WRITING_METHODS = frozenset({"__setitem__", "set_value", "reset_zero", "_reset", "_assign"})
+
+
+_MISSING = object()
+
+
+def attribute_at(root: Any, path: str, default: Any = _MISSING) -> Any:
+    """What the dotted ``path`` leads to: attributes, items of lists and dicts. AttributeError unless there."""
+    try:
+        return get_expand_structure(root, path) if path else root
+    except KeyError as error:
+        if default is not _MISSING:
+            return default
+        raise AttributeError(
+            f"{type(root).__name__} has nothing at {path!r}: {error.args[0]}"
+        ) from None
 
 
 def map_arg(tree: Argument, fn: Callable[[Node], Any]) -> Argument:
@@ -163,6 +194,13 @@ class Node(Call, Value):
                     "  fix: copy it with graph.node_copy first"
                 )
 
+    # -- what it stands for ----------------------------------------------------------------------
+
+    def reached(self) -> Any:
+        """The module that is called or the attribute that is read. AttributeError when it is gone."""
+        owner = self._maker.owning_module
+        return None if owner is None else attribute_at(owner, self.target)
+
     # -- neighbours ------------------------------------------------------------------------------
 
     @property
@@ -247,12 +285,7 @@ class Node(Call, Value):
 
     def _module_writes(self) -> bool:
         """A module in training mode may update its statistics."""
-        owner = self._maker.owning_module
-        if owner is None:
-            return False
-        from .graph import attribute_at
-
-        module = attribute_at(owner, self.target, default=None)
+        module = attribute_at(self._maker.owning_module, self.target, default=None)
         return bool(getattr(module, "training", False)) and any(True for _ in module.buffers())
 
     # -- text ------------------------------------------------------------------------------------
@@ -271,8 +304,29 @@ class Node(Call, Value):
         if self.op == "get_attr":
             return f"{head}[target={self.target}]"
         target = name_of_function(self.target) if callable(self.target) else self.target
-        args, kwargs = _text(self.args), _text(self.kwargs)
+        args, kwargs = tree_text(self.args, _marked), tree_text(self.kwargs, _marked)
         return f"{head}[target={target}](args = {args}, kwargs = {kwargs})"
+
+    def row(self) -> Row:
+        args, of_method = _listed(self.args, self.kwargs), _listed(self.args[1:], self.kwargs)
+        callee = name_of_function(self.target) if self.op == "call_function" else self.target
+        call = {
+            "call_function": f"{callee.rpartition('.')[2]}({args})",
+            "call_method": f"{_listed(self.args[:1])}.{callee}({of_method})",
+            "call_module": f"{callee}({args})",
+            "get_attr": f"self.{callee}",
+            "output": f"return {args}",
+            "placeholder": f"default {args}" if self.args else "",
+        }[self.op]
+        module = attribute_at(self._maker.owning_module, callee, default=None) if self.op == "call_module" else None
+        about = f"{type(module).__name__}({module._module_info_string()})" if isinstance(module, M.Module) else ""
+        return Row(_KINDS[self.op], self.name, callee, call, about, source=self.source)
+
+    def noted_types(self) -> str:
+        """What `ShapeProp` noted."""
+        noted: list[str] = []
+        _note_types(self.meta.get("tensor_meta"), noted)
+        return ", ".join(noted)
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -285,11 +339,30 @@ class Node(Call, Value):
         return memo.get(id(self)) or cast(Node, self.__reduce__())
 
 
-def _text(tree: Argument) -> str:
-    """Arguments with ``%`` before nodes."""
-    if isinstance(tree, Node):
-        return f"%{tree.name}"
-    text = container_text(tree, _text)
-    if text is not None:
-        return text
-    return name_of_function(tree) if callable(tree) and hasattr(tree, "__name__") else str(tree)
+def _marked(leaf: Any) -> str:
+    """A leaf with ``%`` before nodes."""
+    if isinstance(leaf, Node):
+        return f"%{leaf.name}"
+    return name_of_function(leaf) if callable(leaf) and hasattr(leaf, "__name__") else str(leaf)
+
+
+def _named(leaf: Any) -> str:
+    """A leaf as a program writes it."""
+    if isinstance(leaf, Node):
+        return leaf.name
+    return name_of_function(leaf) if callable(leaf) and hasattr(leaf, "__name__") else repr(leaf)
+
+
+def _listed(args: tuple[Any, ...], kwargs: dict[str, Argument] | None = None) -> str:
+    """Arguments as a program writes them."""
+    keywords = (f"{key}={tree_text(value, _named, repr)}" for key, value in (kwargs or {}).items())
+    return ", ".join([*(tree_text(arg, _named, repr) for arg in args), *keywords])
+
+
+def _note_types(tree: Any, noted: list[str]) -> None:
+    """Add the types in a tree of `TensorMetadata`."""
+    if hasattr(tree, "dtype"):
+        noted.append(type_text(tree.dtype, tree.shape))
+    elif isinstance(tree, (tuple, list, dict)):
+        for item in tree.values() if isinstance(tree, dict) else tree:
+            _note_types(item, noted)

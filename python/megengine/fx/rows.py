@@ -2,135 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 from .. import module as M
-from .._graph import GraphError, Measured, Row, link, map_leaves, nested, type_text
-from ..utils.module_utils import kept_tensors, tensors_in
-from .graph import Graph, attribute_at
-from .interpreter import Interpreter
-from .node import MODULE, Argument, Node, name_of_function
-from .passes.shape_prop import TensorMetadata
-
-_KINDS = {
-    "placeholder": "input", "get_attr": "attribute", "call_function": "function", "call_method": "method",
-    "call_module": "module", "output": "output",
-}  # fmt: skip
+from .._graph import Graph, Measured, Row, nested, rows_of
+from .node import MODULE, Node, attribute_at
 
 
-class _Stopwatch(Interpreter):
-    """Notes how long each node took, and the types of its value."""
-
-    def __init__(self, module: M.Module, measured: Measured) -> None:
-        super().__init__(module)
-        self._measured = measured
-
-    def run_node(self, n: Node) -> Any:
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        start = time.perf_counter()
-        value = getattr(self, n.op)(n.target, args, kwargs)
-        seconds = time.perf_counter() - start
-        types = ", ".join(type_text(x.dtype, x._tuple_shape) for x in tensors_in(value))
-        self._measured.add(n, types, seconds)
-        return value
-
-
-def _measure(graph: Graph, inputs: tuple[Any, ...], runs: int) -> Measured:
-    measured, module = Measured(), graph.owning_module
-    if module is None:
-        raise GraphError("a graph runs in its module\n  fix: fx.GraphModule(root, graph)")
-    with kept_tensors([*module.tensors(), *tensors_in(inputs)]):
-        for _ in range(runs):
-            _Stopwatch(module, measured).run(*inputs)
-    return measured
-
-
-def graph_rows(graph: Graph, inputs: tuple[Any, ...] = (), runs: int = 0) -> list[Row]:
-    """The rows of a graph; with inputs it is run on them for types and times."""
-    measured = _measure(graph, inputs, runs) if inputs else Measured()
-    rows: dict[Node, Row] = {}
-    for node in graph:
-        row = rows[node] = _row(graph, node)
-        row.types = measured.types(node) or _noted_types(node)
-        row.seconds = measured.seconds(node) if node.op.startswith("call_") else None
-    for node, row in rows.items():
-        link(row, [rows[value] for value in node.all_input_nodes if value in rows])
+def graph_rows(graph: Graph, measured: Measured) -> list[Row]:
+    """The rows of a graph, with types and times as far as they were measured."""
+    rows, _ = rows_of(graph, measured)
     places, classes = _places(graph)
-    return nested(list(zip(places, rows.values(), strict=True)), classes)
-
-
-def _row(graph: Graph, node: Node) -> Row:
-    args = _shown(node.args, node.kwargs)
-    callee, call, about = node.target, "", ""
-    if node.op == "call_function":
-        callee = name_of_function(node.target)
-        call = f"{callee.rpartition('.')[2]}({args})"
-    elif node.op == "call_method":
-        called_on = _shown(node.args[:1])
-        call = f"{called_on}.{node.target}({_shown(node.args[1:], node.kwargs)})"
-    elif node.op == "call_module":
-        call = f"{node.target}({args})"
-        about = _module_text(graph.owning_module, node.target)
-    elif node.op == "get_attr":
-        call = f"self.{node.target}"
-    elif node.op == "output":
-        call = f"return {args}"
-    elif node.args:
-        call = f"default {args}"
-    return Row(_KINDS[node.op], node.name, callee, call, about, source=node.source)
-
-
-class _Name(str):
-    """Stands for a node or function in a tree whose repr is shown."""
-
-    __repr__ = str.__str__
-
-
-def _shown(args: tuple[Any, ...], kwargs: dict[str, Argument] | None = None) -> str:
-    """Arguments as a program writes them."""
-
-    def named(leaf: Any) -> Any:
-        if isinstance(leaf, Node):
-            return _Name(leaf.name)
-        return (
-            _Name(name_of_function(leaf)) if callable(leaf) and hasattr(leaf, "__name__") else leaf
-        )
-
-    args, kwargs = map_leaves((args, kwargs or {}), named)
-    return ", ".join([*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())])
-
-
-def _module_text(root: M.Module | None, path: str) -> str:
-    """Class and settings of the module at ``path``."""
-    module = attribute_at(root, path, default=None)
-    if not isinstance(module, M.Module):
-        return ""
-    return f"{type(module).__name__}({module._module_info_string()})"
-
-
-def _noted_types(node: Node) -> str:
-    """What `ShapeProp` noted."""
-    found: list[str] = []
-
-    def look(tree: Any) -> None:
-        if isinstance(tree, TensorMetadata):
-            found.append(type_text(tree.dtype, tree.shape))
-        elif isinstance(tree, (tuple, list, dict)):
-            for item in tree.values() if isinstance(tree, dict) else tree:
-                look(item)
-
-    look(node.meta.get("tensor_meta"))
-    return ", ".join(found)
+    return nested(list(zip(places, rows, strict=True)), classes)
 
 
 def _places(graph: Graph) -> tuple[list[tuple[str, ...]], dict[tuple[str, ...], str]]:
     """For each node the modules around it, the outermost first; and the classes of these."""
     classes: dict[tuple[str, ...], str] = {}
     paths = _paths(graph)
-    modules = {path: _modules_on(graph.owning_module, path, classes) for path in set(paths)}
+    modules = {path: _modules_on(graph.owner, path, classes) for path in set(paths)}
     return [modules[path] for path in paths], classes
 
 

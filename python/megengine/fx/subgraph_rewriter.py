@@ -13,9 +13,9 @@ from .. import functional as F
 from .. import module as M
 from .._graph.redirect import original_of
 from ..tensor import Tensor
-from .graph import Graph, attribute_at
+from .graph import Graph
 from .graph_module import GraphModule
-from .node import Node, map_arg
+from .node import Node, attribute_at, map_arg
 from .tracer import symbolic_trace
 from .verify import computes, verify_same
 

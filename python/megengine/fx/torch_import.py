@@ -13,8 +13,9 @@ from ..module import Module
 from ..reports.progress import Progress
 from ..tensor import Tensor
 from . import _intercept
-from .graph import Graph, attribute_at
+from .graph import Graph
 from .graph_module import GraphModule
+from .node import attribute_at
 from .proxy import Proxy
 from .torch_memory import Memory
 from .torch_modules import as_tensor, build

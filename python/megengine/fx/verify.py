@@ -9,8 +9,8 @@ import numpy as np
 from .. import module as M
 from .._graph import leaves, map_leaves
 from ..tensor import Tensor
+from ._running import Interpreter
 from .graph_module import GraphModule
-from .interpreter import Interpreter
 from .node import Node
 
 __all__ = ["VerificationError", "computes", "verify_same"]

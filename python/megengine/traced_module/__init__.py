@@ -7,7 +7,6 @@
 """
 
 from .._files.container import ModelFileError
-from . import linting  # noqa: F401 (loading a file imports nothing any more)
 from ._file import load
 from ._passes import optimize
 from .pytree import register_supported_type

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._graph import Call, GraphError, map_values, users_line, values_in
-from .node import Node
+from .._graph import Call, GraphError, Row, map_values, type_text, users_line, values_in
+from .node import Node, TensorNode
 from .packing import bind, pack, show, unpack
 from .pytree import ArgsIndex, TreeDef, tree_flatten
 
@@ -22,6 +22,7 @@ class Expr(Call):
     tensors and modules, and constants.
     """
 
+    _kind = "function"  # of its row in a picture
     _own: tuple[str, ...] = ("name", "source", "_id", "_disable_remove")  # what a copy takes over
 
     def __init__(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
@@ -207,6 +208,16 @@ class Expr(Call):
         """Keep this expr through ``compile``."""
         self._disable_remove = True
 
+    def noted_types(self) -> str:
+        """Types as they were while tracing."""
+        known = (node for node in self.outputs if isinstance(node, TensorNode) and node.shape is not None)
+        return ", ".join(type_text(node.dtype, node.shape or ()) for node in known)
+
+    def check(self) -> None:
+        for node in self.outputs:
+            if node.expr is not self:
+                raise GraphError(f"{self.describe()} lists {node!r}, which another expr makes")
+
     def describe(self) -> str:
         line = f" ({self.source})" if self.source else ""
         return f"%{self._id} {self._text()}{line}"
@@ -258,6 +269,12 @@ class Expr(Call):
             count -= 1
         kwargs = {key: value for key, value in self.kwargs.items() if not _equal(value, default.get(key))}
         return self.args[:count], kwargs
+
+    def row(self) -> Row:
+        call = self._called("")
+        call = f"{call.removesuffix(', )')})" if call.endswith(", )") else call
+        name = ", ".join(node.name for node in self.outputs)
+        return Row(self._kind, name, type(self).__name__, call, source=self.source)
 
     def __repr__(self) -> str:
         return f"%{self._id}:\t{self._text()}"

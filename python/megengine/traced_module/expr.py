@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .. import functional as F
+from .._graph import GraphError, Row
 from .._graph.redirect import original_of
 from ..core import op_objects
 from ..module import Module
@@ -52,8 +53,16 @@ def get_suffix_name(prefix: str, name: str) -> str | None:
     return name.removeprefix(f"{prefix}.") if name.startswith(f"{prefix}.") else None
 
 
+def _target() -> Any:
+    """The name under which programs know what an expr is about."""
+    return property(lambda self: self.target, lambda self, value: setattr(self, "target", value))
+
+
 class Input(Expr):
     """An input of the graph: the module itself, or a tensor of the call."""
+
+    op = "placeholder"
+    target = ""
 
     def __init__(self, type: type[Node], name: str = "args", qualname: str = "") -> None:  # noqa: A002
         super().__init__()
@@ -63,6 +72,11 @@ class Input(Expr):
     def _module_made(self) -> Module:
         return cast("InternalGraph", self.top_graph)._module
 
+    def row(self) -> Row:
+        row = super().row()
+        row.kind, row.call = ("input" if isinstance(self.outputs[0], TensorNode) else "attribute"), ""
+        return row
+
     def _called(self, spec: str) -> str:
         return "Input()"
 
@@ -70,6 +84,9 @@ class Input(Expr):
 class GetAttr(Expr):
     """A tensor or module read from a module by its dotted path."""
 
+    op = "get_attr"
+    _kind = "attribute"
+    attr_name = _target()
     _own = (*Expr._own, "attr_name")
 
     def __init__(
@@ -87,13 +104,26 @@ class GetAttr(Expr):
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return get_subattr(args[0], self.attr_name)
 
-    def _module_made(self) -> Module:
+    def reached(self) -> Any:
         return get_subattr(self.args[0].owner, self.attr_name)
+
+    _module_made = reached
+
+    def row(self) -> Row:
+        row = super().row()
+        row.callee = self.attr_name
+        return row
+
+    def check(self) -> None:
+        super().check()
+        found, kind = self.reached(), Module if isinstance(self.outputs[0], ModuleNode) else Tensor
+        if not isinstance(found, kind):
+            raise GraphError(f"{self.describe()}: the attribute is of type {type(found).__name__}, not a {kind.__name__}")
 
     def _called(self, spec: str) -> str:
         try:
-            value = get_subattr(self.args[0].owner, self.attr_name)
-        except (AttributeError, KeyError, IndexError):
+            value = self.reached()
+        except (AttributeError, LookupError):
             kind = "missing"
         else:
             kind = type(value).__name__ if isinstance(value, Module) else "Tensor"
@@ -106,6 +136,7 @@ class CallMethod(Expr):
     method: ``__call__`` for modules; ``shape`` gives the shape as a Tensor.
     """
 
+    method = _target()
     _own = (*Expr._own, "method")
 
     def __init__(self, node: Node, method: str = "__call__") -> None:
@@ -114,15 +145,43 @@ class CallMethod(Expr):
         self.name = method
 
     @property
-    def graph(self) -> InternalGraph | None:
+    def op(self) -> str:  # type: ignore[override]  # it follows from the arguments
+        return "call_module" if self._is_module_call else "call_method"
+
+    @property
+    def called(self) -> InternalGraph | None:
         """The graph that runs inside when the module is a traced one."""
-        node = self.args[0]
-        graphs = getattr(node.owner, "argdef_graph_map", None) if self._is_module_call else None
+        graphs = getattr(self.reached(), "argdef_graph_map", None) if self._is_module_call else None
         return graphs.get(self._signature()) if graphs is not None else None
+
+    graph = called
+
+    def reached(self) -> Any:
+        return self.args[0].owner
+
+    def check(self) -> None:
+        super().check()
+        if not self._is_module_call:
+            if not hasattr(Tensor, self.method):
+                raise GraphError(f"{self.describe()}: a Tensor has no method {self.method!r}")
+        elif hasattr(self.reached(), "argdef_graph_map") and self.called is None:
+            raise GraphError(f"{self.describe()}: the module was not traced for such arguments")
+
+    def handed(self) -> list[Any]:
+        leaves, _ = tree_flatten(self._canonical_arguments())
+        return leaves
+
+    def row(self) -> Row:
+        row = super().row()
+        row.kind, row.callee = "method", self.method
+        if self._is_module_call:
+            row.kind, row.about = "module", _module_text(self.args[0])
+            row.callee = row.about.partition("(")[0]
+        return row
 
     @property
     def _is_module_call(self) -> bool:
-        return isinstance(self.args[0], ModuleNode)
+        return isinstance(next(iter(self._args), None), ModuleNode)
 
     def _arranged(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (tuple(args), kwargs) if self._is_module_call else super()._arranged(args, kwargs)
@@ -130,10 +189,14 @@ class CallMethod(Expr):
     def _shown(self) -> tuple[Sequence[Any], dict[str, Any]]:
         return (self.args, self.kwargs) if self._is_module_call else super()._shown()
 
+    def _canonical_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments as the traced module takes them."""
+        owner: Any = self.args[0].owner
+        return owner._canonical(unpack(self.args[1:]), unpack(dict(self.kwargs)))
+
     def _signature(self) -> TreeDef:
         """Under which the traced module keeps the graph of this call."""
-        args, kwargs = unpack(self.args[1:]), unpack(dict(self.kwargs))
-        return tree_flatten(self.args[0].owner._canonical(args, kwargs))[1]
+        return tree_flatten(self._canonical_arguments())[1]
 
     def _parameters(self) -> inspect.Signature | None:
         if self._is_module_call:
@@ -160,6 +223,19 @@ class CallMethod(Expr):
         return f"{head}({self._arguments(spec, 1)})"
 
 
+def _module_text(node: ModuleNode) -> str:
+    """Class and settings of a module."""
+    try:
+        module: Any = node.owner
+    except (AttributeError, LookupError):
+        return "missing"
+    if not isinstance(module, Module):
+        return type(module).__name__
+    if hasattr(module, "argdef_graph_map"):
+        return module._class_name  # type: ignore[attr-defined]  # a TracedModule
+    return f"{type(module).__name__}({module._module_info_string()})"
+
+
 def run_method(method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A method of ``args[0]``; for one that writes in place, the tensor written to."""
     target = args[0]
@@ -182,6 +258,8 @@ def shape_tensor(x: Tensor) -> Tensor:
 class CallFunction(Expr):
     """A function called."""
 
+    op = "call_function"
+    _func = _target()
     _own = (*Expr._own, "_func")
 
     def __init__(self, func: Callable[..., Any]) -> None:
@@ -219,6 +297,11 @@ class CallFunction(Expr):
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self.func(*args, **kwargs)
 
+    def row(self) -> Row:
+        row = super().row()
+        row.callee = f"{self.func.__module__}.{self.func.__qualname__}"
+        return row
+
     def _called(self, spec: str) -> str:
         return f"{_home_of(self.func)}.{self.func.__name__}({self._arguments(spec)})"
 
@@ -238,7 +321,8 @@ def _home_of(func: Callable[..., Any]) -> str:
 class Apply(Expr):
     """A raw operator applied: ``apply(opdef, *inputs)``, whose results are a list."""
 
-    opdef: op_objects.OpDef = None  # type: ignore[assignment]  # set for each object
+    op = "apply"
+    opdef = _target()
     _own = (*Expr._own, "opdef")
 
     def __init__(self, opdef: op_objects.OpDef) -> None:
@@ -249,6 +333,11 @@ class Apply(Expr):
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return op_objects.apply(self.opdef, *args)
 
+    def row(self) -> Row:
+        row = super().row()
+        row.callee = type(self.opdef).__name__
+        return row
+
     def _called(self, spec: str) -> str:
         return f"{self.opdef}({self._arguments(spec)})"
 
@@ -256,7 +345,9 @@ class Apply(Expr):
 class Constant(Expr):
     """A tensor or module that the program holds outside of the traced module."""
 
-    value: Any = None
+    op = "constant"
+    _kind = "constant"
+    value = _target()
     _own = (*Expr._own, "value")
 
     def __init__(self, c: Any, name: str = "", qualname: str = "") -> None:

@@ -199,7 +199,7 @@ class Inserter(Recorder):
             traced, _ = Tracer().trace(module, name, tuple(args), kwargs)
             assign_attr(traced, node.expr.args[0].owner, node.expr.attr_name)
         top = self._graph.top_graph
-        for graph in top._each_graph():
+        for graph in top.each_graph():
             graph._top = None if graph is top else top
 
     def shape_of(self, tensor: Tensor, shape: Any) -> Any:

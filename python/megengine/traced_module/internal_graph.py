@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from .._files import admitted
 from .._graph import Graph, GraphError, Namespace, Row, map_leaves, map_values, values_in
+from ..fx.linting import lint
 from ..module import Module
-from .expr import CallMethod, Expr, GetAttr, Input
+from .expr import Expr, GetAttr, Input
 from .filters import ExprFilter, NodeFilter
 from .node import ModuleNode, Node, TensorNode
 from .packing import pack, show, unpack
 from .pytree import tree_flatten
+from .rows import graph_rows
 
 if TYPE_CHECKING:
     from .traced_module import TracedModule
@@ -86,23 +88,11 @@ class InternalGraph(Graph):
         """Inputs and all results."""
         return NodeFilter(_Lazy(self._each_node, recursive))
 
-    def _each_graph(self) -> list[InternalGraph]:
-        """This graph and those that it calls, each once."""
-        found = {self: None}
-        waiting = [self]
-        for graph in waiting:
-            for expr in graph:
-                inner = expr.graph if isinstance(expr, CallMethod) else None
-                if inner is not None and inner not in found:
-                    found[inner] = None
-                    waiting.append(inner)
-        return waiting
-
     def _each_call(self, recursive: bool, seen: set[InternalGraph]) -> Iterator[Expr]:
         seen.add(self)
         for expr in self:
             yield expr
-            inner = expr.graph if recursive and isinstance(expr, CallMethod) else None
+            inner = expr.called if recursive else None
             if inner is not None and inner not in seen:
                 yield from inner._each_call(True, seen)
 
@@ -282,14 +272,27 @@ class InternalGraph(Graph):
             node._id = number
         self._next_ids = [len(calls), len(nodes)]
 
+    @property
+    def owner(self) -> Any:
+        """The module whose forward this is; None before it is in one."""
+        return self._module
+
+    def check_ends(self) -> None:
+        """GraphError unless the module holds this graph, and the graph makes what it gives."""
+        graphs = getattr(self._module, "argdef_graph_map", None)
+        if graphs is not None and self not in graphs.values():
+            raise GraphError(f"{self.name}: the module that it belongs to has other graphs")
+        for node in self.outputs:
+            if node.top_graph is not self:
+                raise GraphError(f"{self.name} gives {node!r}, which is not in it (any more)")
+
     def lint(self, for_inference: bool = False) -> list[str]:
-        """GraphError, naming the expr, unless this graph and those that it calls are in order; see `linting`.
+        """GraphError, naming the expr, unless this graph and those that it calls are in order.
 
-        for_inference: nothing called may be in training mode. Returns remarks on modules and tensors that are shared, so that
-        an edit of one place reaches another.
+        An expr reads only what is made before it, and is listed there as a user; names are unique; attributes and modules
+        exist; a module is called only as it was traced. for_inference: nothing called may be in training mode. Returns
+        remarks on modules and tensors that are shared, so that an edit of one place reaches another.
         """
-        from .linting import lint
-
         return lint(self, for_inference)
 
     # -- running ---------------------------------------------------------------------------------
@@ -335,8 +338,6 @@ class InternalGraph(Graph):
     # -- text and pictures -----------------------------------------------------------------------
 
     def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[Row]:
-        from .rows import graph_rows
-
         return graph_rows(self, inputs, runs)
 
     def __repr__(self) -> str:

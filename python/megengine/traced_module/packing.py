@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._graph import container_text, rebuild
+from .._graph import rebuild, tree_text
 from .node import Node
 from .pytree import SUPPORTED_TYPE, TreeDef, tree_flatten
 
@@ -75,13 +75,14 @@ def bind(pattern: Any, value: Any, env: dict[Node, Any], expr: Expr) -> None:
 
 
 def show(tree: Any, spec: str = "") -> str:
-    if isinstance(tree, Node):
-        return format(tree, spec)
-    text = container_text(tree, lambda item: show(item, spec))
-    if text is not None:
-        return text
-    if isinstance(tree, np.ndarray):
-        return f"array{tree.shape}"
-    if callable(tree) and hasattr(tree, "__qualname__"):
-        return tree.__qualname__
-    return repr(tree)
+    return tree_text(tree, lambda leaf: _leaf_text(leaf, spec))
+
+
+def _leaf_text(leaf: Any, spec: str) -> str:
+    if isinstance(leaf, Node):
+        return format(leaf, spec)
+    if isinstance(leaf, np.ndarray):
+        return f"array{leaf.shape}"
+    if callable(leaf) and hasattr(leaf, "__qualname__"):
+        return leaf.__qualname__
+    return repr(leaf)

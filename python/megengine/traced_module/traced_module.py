@@ -285,7 +285,7 @@ class TracedModule(Module):
             graph._watch = self._watch
 
     def _inner_graphs(self) -> list[InternalGraph]:
-        return [inner for g in self.argdef_graph_map.values() for inner in g._each_graph()]
+        return [inner for g in self.argdef_graph_map.values() for inner in g.each_graph()]
 
     def _check_inside(self, nodes: tuple[Node, ...]) -> None:
         graphs = self._inner_graphs()

@@ -187,7 +187,7 @@ def test_arguments_that_the_module_does_not_take_are_refused():
 
 def test_lint_names_what_is_missing_or_of_another_kind():
     for damage, says in (
-        (lambda net: delattr(net, "conv"), "%2 conv = getattr.*no such attribute"),
+        (lambda net: delattr(net, "conv"), "%2 conv = getattr.*nothing at 'conv'"),
         (lambda net: setattr(net, "conv", 3), "%2 conv = getattr.*is of type int, not a Module"),
         (
             lambda net: setattr(net.graph.outputs[0].expr, "method", "foo"),

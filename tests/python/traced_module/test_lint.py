@@ -56,7 +56,7 @@ def break_owner(traced, graph):
         (break_user, "does not list its user"),
         (break_maker, "which another expr makes"),
         (break_names, "two nodes are called"),
-        (break_module, "the module has no such attribute"),
+        (break_module, "the module has nothing at 'conv_bn'"),
         (break_kind, "the attribute is of type int, not a Module"),
         (break_signature, "was not traced for such arguments"),
         (break_owner, "the module that it belongs to has other graphs"),

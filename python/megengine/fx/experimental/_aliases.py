@@ -7,8 +7,8 @@ import operator
 from ... import functional as F
 from ... import module as M
 from ...tensor import Tensor
-from ..graph import Graph, attribute_at
-from ..node import Node
+from ..graph import Graph
+from ..node import Node, attribute_at
 from ._mkldnn_layers import called, mkldnn_supported
 
 _NOT_IN_PLACE = {operator.iadd: operator.add, operator.imul: operator.mul}

@@ -9,10 +9,9 @@ from typing import Any
 from ... import functional as F
 from ... import module as M
 from ...utils.fusion import fuse_conv_bn_eval
-from ..graph import attribute_at
 from ..graph_module import GraphModule
 from ..interpreter import Transformer
-from ..node import Node, Target
+from ..node import Node, Target, attribute_at
 from ..tracer import Tracer, symbolic_trace
 from ..verify import computes, verify_same
 from ._heuristics import MklSubgraph, gen_mkl_autotuner, use_mkl_length

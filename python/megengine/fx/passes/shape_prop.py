@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ..._graph import map_leaves
 from ...tensor import Tensor
 from ...utils.module_utils import tensors_in
-from ..interpreter import Interpreter
+from .._running import Interpreter
 from ..node import Node
 
 __all__ = ["ShapeProp", "TensorMetadata"]
