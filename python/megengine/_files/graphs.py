@@ -1,4 +1,4 @@
-"""What the calls of a graph in a file may do: compute with values, and nothing else.
+"""The calls of graphs in files: records, and what they may do, which is to compute with values, and nothing else.
 
 Functions are those of `admitted`. Methods and attributes of values are named by the file, so they are checked here:
 public ones of tensors, containers and results, operators; none that leads from a value to Python's insides or to
@@ -8,6 +8,8 @@ the disk. Paths lead through attributes that hold data. The same holds when a gr
 from __future__ import annotations
 
 import keyword
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,9 @@ import numpy as np
 from .._graph import Call
 from ..module import Module
 from ..tensor import Tensor
+from .admitted import name_of
 from .container import Damaged
+from .values import ValueReader, ValueWriter, expect, record
 
 # Of these, only what a Tensor has as well: others write files, or give memory away.
 _FOREIGN = (np.ndarray, np.generic, str, bytes, memoryview)
@@ -33,6 +37,62 @@ _OPERATORS = frozenset(
     )
 }  # fmt: skip
 _PATH_STEPS = 64
+
+
+# -- records -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def one_graph(values: ValueWriter | ValueReader) -> Iterator[None]:
+    """Inside, the nodes of one graph are written or read: they count from 0."""
+    outer, values.nodes = values.nodes, type(values.nodes)()
+    try:
+        yield
+    finally:
+        values.nodes = outer
+
+
+def write_calls(
+    calls: Iterable[Call], writer: ValueWriter, more: Callable[[Any, ValueWriter], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """A record for each call; ``more(call, writer)`` gives what only calls of its class have. Damaged for what `read_calls` refuses."""
+    written = []
+    for call in calls:
+        check_call(call)
+        target = name_of(call.target) if call.op == "call_function" else writer(call.target)
+        item = {"op": call.op, "name": call.name, "target": target, **writer.call(call.args, call.kwargs, call.source)}
+        for value in call.outputs:
+            writer.nodes[value] = len(writer.nodes)
+        written.append(item | more(call, writer))
+    return written
+
+
+def read_calls(data: Any, reader: ValueReader, function: Callable[[str], Any], make: Callable[..., Call]) -> None:
+    """Read what `write_calls` wrote.
+
+    function: gives the function of a name. make(op, name, target, item, reader) puts a call into its graph.
+    """
+    for item in expect(data, list):
+        record(item, "op name target", "args kwargs source meta keep makes result")
+        op, name = expect(item["op"], str), expect(item["name"], str)
+        target = item["target"] if op in ("apply", "constant") else expect(item["target"], str)
+        check_call(make(op, name, function(target) if op == "call_function" else reader(target), item, reader))
+
+
+def check_call(call: Call) -> None:
+    """Damaged unless the call only computes; the same when it is written and when it is read."""
+    for value in call.outputs:
+        if not is_name(value.name):
+            raise Damaged(f"{value.name!r} cannot be the name of a node")
+    what = f"the step that makes {', '.join(value.name for value in call.outputs)}" if call.outputs else call.name
+    if call.op == "call_function":
+        check_function(call, call.target, what)
+    elif call.op == "call_method":
+        check_method(call.target, what)
+    call.check_saved(what)
+
+
+# -- what they may do ----------------------------------------------------------------------------
 
 
 def check_method(name: Any, what: str) -> None:

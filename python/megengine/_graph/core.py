@@ -86,6 +86,9 @@ class Call:
         """Types of the results as far as the call knows them without a run."""
         return ""
 
+    def check_saved(self, what: str) -> None:
+        """An error of `_files` for what a call of this class may not be in a file; ``what`` names it there."""
+
     def check(self) -> None:
         """GraphError for what only calls of this class have to mind, once the order and `reached` are in order."""
 

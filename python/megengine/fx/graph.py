@@ -9,6 +9,8 @@ from typing import Any
 
 from .. import _graph, random
 from .._files import admitted
+from .._files.graphs import check_call
+from .._files.values import ValueReader
 from .._graph import GraphError, Namespace, copy_calls
 from . import _codegen
 from ._codegen import PythonCode
@@ -344,13 +346,21 @@ class Graph(_graph.Graph):
             nodes.append(node)
         admission = admitted.active()
         if admission is not None:
-            admission.check_at_end(self._check_nodes)
+            admission.check_at_end(self._check_calls)
 
-    def _check_nodes(self) -> None:
-        from ._file import check_node
-
+    def _check_calls(self) -> None:
         for node in self:
-            check_node(node, self.owning_module)
+            check_call(node)
+
+    def _read(self, op: str, name: str, target: Target, item: dict[str, Any], reader: ValueReader) -> Node:
+        """Make the node of a record in a file."""
+        args, kwargs, source = reader.call(item)
+        node = self.create_node(op, target, args, kwargs, name)
+        node.name = name  # also one that a graph would not give by itself
+        node.meta = reader.by_name(item.get("meta", {}))
+        node.source = source
+        reader.nodes.append(node)
+        return node
 
 
 class _Place:

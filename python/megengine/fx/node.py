@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .. import module as M
 from .. import random
+from .._files.graphs import at_path
 from .._graph import (
     Call,
     GraphError,
@@ -200,6 +201,10 @@ class Node(Call, Value):
         """The module that is called or the attribute that is read. AttributeError when it is gone."""
         owner = self._maker.owning_module
         return None if owner is None else attribute_at(owner, self.target)
+
+    def check_saved(self, what: str) -> None:
+        if self.op in ("get_attr", "call_module"):
+            at_path(self._maker.owning_module, self.target, what)
 
     # -- neighbours ------------------------------------------------------------------------------
 

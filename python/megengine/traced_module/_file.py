@@ -19,11 +19,9 @@ from .._files.values import (
     record,
     write_dtype,
 )
-from ..core.op_objects import OpDef
-from ..module import Module
 from ..quantization.utils import QParams
 from ..tensor import Tensor
-from .expr import Apply, CallFunction, CallMethod, Constant, Expr, GetAttr, Input
+from .expr import EXPRS, Expr
 from .function_names import FunctionName, UnknownFunction
 from .internal_graph import InternalGraph
 from .node import ModuleNode, Node, TensorNode
@@ -36,7 +34,6 @@ __all__ = ["load"]
 
 _MOST = 1000  # parameters of a module, and graphs: each call looks at all of them
 _NODES = {cls.__name__: cls for cls in (ModuleNode, TensorNode)}
-_EXPRS = {cls.__name__: cls for cls in (Input, GetAttr, CallMethod, CallFunction, Apply, Constant)}
 
 
 def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> TracedModule:
@@ -126,8 +123,8 @@ def _read_node(data: Any, reader: ValueReader) -> Node:
     record(data, "kind name qualname", "shape dtype device qparams value")
     kind = _NODES.get(expect(data["kind"], str))
     name, qualname = expect(data["name"], str), expect(data["qualname"], str)
-    if kind is None or not graphs.is_name(name):
-        raise Damaged(f"{name!r} is not a name of a node, or it is of an unknown kind")
+    if kind is None:
+        raise Damaged(f"the node {name!r} is of an unknown kind")
     if kind is ModuleNode:
         return ModuleNode(None, name, qualname)
     shape, dtype = data.get("shape"), data.get("dtype")
@@ -141,43 +138,59 @@ def _read_node(data: Any, reader: ValueReader) -> Node:
     return node
 
 
-# -- exprs ---------------------------------------------------------------------------------------
+# -- graphs --------------------------------------------------------------------------------------
 
 
-def _write_expr(expr: Expr, writer: ValueWriter) -> dict[str, Any]:
-    written: dict[str, Any] = {"kind": type(expr).__name__, "name": expr.name}
-    written |= writer.call(expr._args, expr._kwargs, expr.source)
-    if expr._disable_remove:
-        written["keep"] = True
-    if isinstance(expr, CallFunction):
-        written["what"] = admitted.name_of(expr.func)
-    elif isinstance(expr, (GetAttr, CallMethod)):
-        written["what"] = expr.attr_name if isinstance(expr, GetAttr) else expr.method
-    elif isinstance(expr, (Apply, Constant)):
-        written["what"] = writer(expr.opdef if isinstance(expr, Apply) else expr.value)
-    return written
+def _makes(expr: Expr, writer: ValueWriter) -> dict[str, Any]:
+    made = {"makes": [_write_node(node, writer) for node in expr.outputs], "result": writer(expr._result)}
+    return {**made, "keep": True} if expr._disable_remove else made
 
 
-def _read_expr(data: Any, reader: ValueReader) -> Expr:
-    record(data, "kind name makes result", "args kwargs source keep what")
-    cls = _EXPRS.get(expect(data["kind"], str))
+def _write_graph(graph: InternalGraph, writer: ValueWriter) -> dict[str, Any]:
+    with graphs.one_graph(writer):
+        calls = graphs.write_calls(graph, writer, _makes)
+        return {"name": graph._name, "qualname": graph._qualname, "calls": calls, "result": writer(graph._result)}
+
+
+def _read_graph(owner: TracedModule, data: Any, reader: ValueReader) -> InternalGraph:
+    if "exprs" in expect(data, dict):
+        data = _from_older(record(data, "name qualname nodes exprs result"))
+    record(data, "name qualname calls result")
+    graph = InternalGraph(expect(data["name"], str), expect(data["qualname"], str))
+    graph._module = owner
+
+    def function(name: str) -> Any:
+        return _function(name, reader)
+
+    def make(op: str, name: str, target: Any, item: dict[str, Any], reader: ValueReader) -> Expr:
+        return _read_expr(graph, op, name, target, item, reader)
+
+    with graphs.one_graph(reader):
+        graphs.read_calls(data["calls"], reader, function, make)
+        graph._result = reader(data["result"])
+    kinds = [type(node) for node in graph.inputs]
+    if not kinds or kinds[0] is not ModuleNode or ModuleNode in kinds[1:] or graph.first.outputs != graph.inputs[:1]:
+        raise Damaged(f"the graph {graph._name!r} does not begin with the module and its inputs")
+    return graph
+
+
+def _read_expr(graph: InternalGraph, op: str, name: str, target: Any, item: dict[str, Any], reader: ValueReader) -> Expr:
+    cls = EXPRS.get(op)
     if cls is None:
-        raise Damaged(f"it has a step of the unknown kind {data['kind']!r}")
-    args, kwargs, source = reader.call(data)
-    saved = {
-        "name": expect(data["name"], str),
-        "source": source,
-        "_id": None,
-        "_disable_remove": expect(data.get("keep", False), bool),
-    }
-    what = data.get("what")
-    if cls is CallFunction:
-        saved["_func"] = _function(expect(what, str), reader)
-    elif cls in (GetAttr, CallMethod):
-        saved["attr_name" if cls is GetAttr else "method"] = expect(what, str)
-    elif cls is not Input:
-        saved["opdef" if cls is Apply else "value"] = reader(what)
-    return cls._restored(saved, args, kwargs)
+        raise Damaged(f"it has a step of the unknown kind {op!r}")
+    args, kwargs, source = reader.call(item)
+    keep = expect(item.get("keep", False), bool)
+    expr = cls._restored({"name": name, "source": source, "_id": None, "_disable_remove": keep, "target": target}, args, kwargs)
+    made = [_read_node(node, reader) for node in expect(item.get("makes"), list)]
+    reader.nodes += made
+    expr._give(reader(item.get("result")))
+    if expr.outputs != made:
+        raise Damaged(f"{name} does not make the values that it lists")
+    graph.insert(expr)
+    for node in expr.outputs:
+        if graph._names.take(node._name) != node._name:
+            raise Damaged(f"two nodes are called {node._name!r}, or one as no node can be")
+    return expr
 
 
 def _function(name: str, reader: ValueReader) -> Any:
@@ -187,93 +200,24 @@ def _function(name: str, reader: ValueReader) -> Any:
     return reader.admission.function(name)
 
 
-def check_step(expr: Expr) -> None:
-    """Damaged unless the step only computes; the same when it is written and when it is read."""
-    what = f"the step that makes {', '.join(node.name for node in expr.outputs)}" if expr.outputs else expr.name
-    if isinstance(expr, CallFunction):
-        graphs.check_function(expr, expr.func, what)
-    elif isinstance(expr, CallMethod):
-        if not expr.args or not isinstance(expr.args[0], Node):
-            raise Damaged(f"{what} calls a method of nothing")
-        if isinstance(expr.args[0], TensorNode):
-            graphs.check_method(expr.method, what)
-        elif expr.method != "__call__":
-            raise Damaged(f"{what} calls {expr.method!r} of a module")
-    elif isinstance(expr, Apply):
-        if not isinstance(expr.opdef, OpDef):
-            raise Damaged(f"{what} applies no operator")
-    elif isinstance(expr, (GetAttr, Constant)):
-        _check_attribute(expr, what)
-    elif len(expr.outputs) != 1 or expr.args or expr.kwargs:
-        raise Damaged(f"{what} is not an input")
+_OLDER = {
+    "Input": "placeholder", "GetAttr": "get_attr", "CallMethod": "call_method", "CallFunction": "call_function",
+    "Apply": "apply", "Constant": "constant",
+}  # fmt: skip
 
 
-def _check_attribute(expr: GetAttr | Constant, what: str) -> None:
-    if isinstance(expr, GetAttr):
-        if len(expr.args) != 1 or not isinstance(expr.args[0], ModuleNode):
-            raise Damaged(f"{what} reads from no module")
-        value = graphs.at_path(expr.args[0].owner, expr.attr_name, what)
-    else:
-        value = expr.value
-    made = {TensorNode: Tensor, ModuleNode: Module}
-    if len(expr.outputs) != 1 or not isinstance(value, made[type(expr.outputs[0])]):
-        raise Damaged(f"{what} reads a {type(value).__name__}")
-
-
-# -- graphs --------------------------------------------------------------------------------------
-
-
-def _write_graph(graph: InternalGraph, writer: ValueWriter) -> dict[str, Any]:
-    outer, writer.nodes = writer.nodes, {}
-    try:
-        nodes: list[Any] = []
-        exprs: list[Any] = []
-        for expr in graph:
-            check_step(expr)
-            written = _write_expr(expr, writer)
-            for node in expr.outputs:
-                writer.nodes[node] = len(nodes)
-                nodes.append(_write_node(node, writer))
-            exprs.append({**written, "makes": len(expr.outputs), "result": writer(expr._result)})
-        return {
-            "name": graph._name,
-            "qualname": graph._qualname,
-            "nodes": nodes,
-            "exprs": exprs,
-            "result": writer(graph._result),
-        }
-    finally:
-        writer.nodes = outer
-
-
-def _read_graph(owner: TracedModule, data: Any, reader: ValueReader) -> InternalGraph:
-    record(data, "name qualname nodes exprs result")
-    graph = InternalGraph(expect(data["name"], str), expect(data["qualname"], str))
-    graph._module = owner
-    outer, reader.nodes = reader.nodes, []
-    try:
-        waiting = [_read_node(item, reader) for item in expect(data["nodes"], list)]
-        for item in expect(data["exprs"], list):
-            expr = _read_expr(item, reader)
-            made = len(reader.nodes)
-            if not is_count(item["makes"]) or item["makes"] > len(waiting) - made:
-                raise Damaged(f"{expr.name} makes {item['makes']} values of {len(waiting) - made}")
-            reader.nodes += waiting[made : made + item["makes"]]
-            expr._give(reader(item["result"]))
-            if expr.outputs != reader.nodes[made:]:
-                raise Damaged(f"{expr.name} does not make the values that follow it")
-            graph.insert(expr)
-            check_step(expr)
-            for node in expr.outputs:
-                if graph._names.take(node._name) != node._name:
-                    raise Damaged(f"two nodes are called {node._name!r}")
-        graph._result = reader(data["result"])
-    finally:
-        reader.nodes = outer
-    kinds = [type(node) for node in graph.inputs]
-    if not kinds or kinds[0] is not ModuleNode or ModuleNode in kinds[1:] or graph.first.outputs != graph.inputs[:1]:
-        raise Damaged(f"the graph {graph._name!r} does not begin with the module and its inputs")
-    return graph
+def _from_older(data: dict[str, Any]) -> dict[str, Any]:
+    """A graph as it is written now, from one with its values in a list beside its steps."""
+    calls, nodes = [], list(expect(data["nodes"], list))
+    for item in expect(data["exprs"], list):
+        record(item, "kind name makes result", "args kwargs source keep what")
+        if not is_count(item["makes"]) or item["makes"] > len(nodes):
+            raise Damaged(f"{item['name']!r} makes {item['makes']} values of {len(nodes)}")
+        makes, nodes = nodes[: item["makes"]], nodes[item["makes"] :]
+        op, target = _OLDER.get(expect(item["kind"], str), item["kind"]), item.get("what", "")
+        kept = {key: value for key, value in item.items() if key not in ("kind", "what")}
+        calls.append({**kept, "op": op, "target": target, "makes": makes})
+    return {"name": data["name"], "qualname": data["qualname"], "calls": calls, "result": data["result"]}
 
 
 # -- modules -------------------------------------------------------------------------------------

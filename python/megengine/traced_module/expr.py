@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .. import functional as F
+from .._files.container import Damaged
+from .._files.graphs import at_path
 from .._graph import GraphError, Row
 from .._graph.redirect import original_of
 from ..core import op_objects
@@ -72,6 +74,10 @@ class Input(Expr):
     def _module_made(self) -> Module:
         return cast("InternalGraph", self.top_graph)._module
 
+    def check_saved(self, what: str) -> None:
+        if len(self.outputs) != 1 or self.args or self.kwargs:
+            raise Damaged(f"{what} is not an input")
+
     def row(self) -> Row:
         row = super().row()
         row.kind, row.call = ("input" if isinstance(self.outputs[0], TensorNode) else "attribute"), ""
@@ -113,6 +119,11 @@ class GetAttr(Expr):
         row = super().row()
         row.callee = self.attr_name
         return row
+
+    def check_saved(self, what: str) -> None:
+        if len(self.args) != 1 or not isinstance(self.args[0], ModuleNode):
+            raise Damaged(f"{what} reads from no module")
+        _check_read(self, at_path(self.args[0].owner, self.attr_name, what), what)
 
     def check(self) -> None:
         super().check()
@@ -158,6 +169,12 @@ class CallMethod(Expr):
 
     def reached(self) -> Any:
         return self.args[0].owner
+
+    def check_saved(self, what: str) -> None:
+        if not isinstance(next(iter(self._args), None), Node):
+            raise Damaged(f"{what} calls a method of nothing")
+        if self._is_module_call and self.method != "__call__":
+            raise Damaged(f"{what} calls {self.method!r} of a module")
 
     def check(self) -> None:
         super().check()
@@ -223,6 +240,13 @@ class CallMethod(Expr):
         return f"{head}({self._arguments(spec, 1)})"
 
 
+def _check_read(expr: Expr, value: Any, what: str) -> None:
+    """Damaged unless the only value of ``expr`` is a node for ``value``."""
+    made = {TensorNode: Tensor, ModuleNode: Module}
+    if len(expr.outputs) != 1 or not isinstance(value, made[type(expr.outputs[0])]):
+        raise Damaged(f"{what} reads a {type(value).__name__}")
+
+
 def _module_text(node: ModuleNode) -> str:
     """Class and settings of a module."""
     try:
@@ -283,10 +307,9 @@ class CallFunction(Expr):
 
     @classmethod
     def _restored(cls, saved: dict[str, Any], args: Any, kwargs: Any) -> Expr:
-        func = saved["_func"]
-        if isinstance(func, FunctionName):
-            func = func.find()
-        return super()._restored({**saved, "_func": func}, args, kwargs)
+        func = saved.get("_func")
+        found = {"_func": func.find()} if isinstance(func, FunctionName) else {}
+        return super()._restored({**saved, **found}, args, kwargs)
 
     def _parameters(self) -> inspect.Signature | None:
         try:
@@ -333,6 +356,10 @@ class Apply(Expr):
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return op_objects.apply(self.opdef, *args)
 
+    def check_saved(self, what: str) -> None:
+        if not isinstance(self.opdef, op_objects.OpDef):
+            raise Damaged(f"{what} applies no operator")
+
     def row(self) -> Row:
         row = super().row()
         row.callee = type(self.opdef).__name__
@@ -365,8 +392,18 @@ class Constant(Expr):
     def _module_made(self) -> Module:
         return self.value
 
+    def check_saved(self, what: str) -> None:
+        _check_read(self, self.value, what)
+
     def _called(self, spec: str) -> str:
         return f"Constant({type(self.value)})"
+
+
+# What an op is in files.
+EXPRS: dict[str, type[Expr]] = {
+    "placeholder": Input, "get_attr": GetAttr, "call_method": CallMethod, "call_module": CallMethod,
+    "call_function": CallFunction, "apply": Apply, "constant": Constant,
+}  # fmt: skip
 
 
 # -- questions -----------------------------------------------------------------------------------

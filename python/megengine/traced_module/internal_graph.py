@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from .._files import admitted
+from .._files.graphs import check_call
 from .._graph import Graph, GraphError, Namespace, Row, map_leaves, map_values, values_in
 from ..fx.linting import lint
 from ..module import Module
@@ -398,13 +399,11 @@ class InternalGraph(Graph):
         self._result = resolved(state["result"])
         admission = admitted.active()
         if admission is not None:
-            admission.check_at_end(self._check_steps)
+            admission.check_at_end(self._check_calls)
 
-    def _check_steps(self) -> None:
-        from ._file import check_step
-
+    def _check_calls(self) -> None:
         for expr in self:
-            check_step(expr)
+            check_call(expr)
 
     def __copy__(self) -> InternalGraph:
         raise TypeError(f"{self.name}: a graph belongs to its module\n  fix: copy the TracedModule")

@@ -41,7 +41,7 @@ def nodes_of(model):
 
 
 def exprs_of(model):
-    return [e for item in model["modules"] if "graph" in item for _, g in item["graph"]["called"] for e in g["exprs"]]
+    return [e for item in model["modules"] if "graph" in item for _, g in item["graph"]["called"] for e in g["calls"]]
 
 
 def refused(file, why, load=fx.load):
@@ -69,7 +69,7 @@ def test_functions_that_are_not_admitted_are_refused(name):
         next(n for n in nodes_of(model) if n["op"] == "call_method")["args"].append({"global": name})
 
     def in_expr(model):
-        next(e for e in exprs_of(model) if e["kind"] == "CallFunction")["what"] = name
+        next(e for e in exprs_of(model) if e["op"] == "call_function")["target"] = name
 
     refused(changed(graph_module(), in_node), "not admitted")
     refused(changed(graph_module(), as_argument), "not admitted")
@@ -94,7 +94,7 @@ def test_graphs_reach_no_insides_of_values(name):
         next(n for n in nodes_of(model) if n["target"] == "builtins.getattr")["args"][1] = name
 
     def of_expr(model):
-        next(e for e in exprs_of(model) if e["kind"] == "CallMethod" and e["what"] == "reshape")["what"] = name
+        next(e for e in exprs_of(model) if e["op"] == "call_method" and e["target"] == "reshape")["target"] = name
 
     refused(changed(graph_module(), method), "which graphs in files do not")
     refused(changed(graph_module(), attribute), "which graphs in files do not")
@@ -107,7 +107,7 @@ def test_paths_lead_through_data(path):
         next(n for n in nodes_of(model) if n["op"] == "call_module")["target"] = path
 
     def of_expr(model):
-        next(e for e in exprs_of(model) if e["kind"] == "GetAttr")["what"] = path
+        next(e for e in exprs_of(model) if e["op"] == "get_attr")["target"] = path
 
     refused(changed(graph_module(), of_node), "nothing at|no path|not a module")
     refused(changed(traced(), of_expr), "nothing at|no path|reads a", tm.load)
@@ -350,7 +350,7 @@ def test_a_step_reads_only_what_is_made_before():
         next(n for n in nodes_of(model) if n["op"] == "call_method")["args"][0] = {"node": 5}
 
     def expr_loop(model):
-        next(e for e in exprs_of(model) if e["kind"] == "CallFunction")["args"][0] = {"node": 50}
+        next(e for e in exprs_of(model) if e["op"] == "call_function")["args"][0] = {"node": 50}
 
     refused(changed(graph_module(), fx_loop), "not made before")
     refused(changed(traced(), expr_loop), "not made before", tm.load)
