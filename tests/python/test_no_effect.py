@@ -38,6 +38,7 @@ ALLOWED = {
     "_compat/network_node.py:OpNode.__init__": ("args kwargs", _REFUSED),
     "_compat/network_node.py:*": ("opnode inputs outputs", _INTERFACE),
     "_compat/operands.py:astensor1d": ("reference", "the operand says its dtype and place"),
+    "_graph/core.py:Call.check_saved": ("what", "classes of calls say more"),
     "autodiff/function.py:Function.*": ("args kwargs output_grads", _ABSTRACT),
     "core/_module_property.py:attribute_of.write": ("module", "a setter of a property"),
     "core/op_objects.py:OpDef.run": ("inputs", _ABSTRACT),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,18 +15,20 @@ from .expr import CallFunction, Expr, is_call_module
 from .node import Node
 from .packing import unpack
 from .pytree import tree_flatten
-from .traced_module import TracedModule
 from .tracing import Tracer
+
+if TYPE_CHECKING:
+    from .traced_module import TracedModule
 
 
 class TraceMismatch(RuntimeError):
     """The graph does not compute what the program did."""
 
 
-def traced_and_checked(mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedModule:
-    """Trace ``mod``; tensors that its forward writes are afterwards as after one run."""
+def traced_and_checked(made: type[TracedModule], mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedModule:
+    """Trace ``mod`` into a module of class ``made``; tensors that its forward writes are afterwards as after one run."""
     check = tm_config.check_result or tm_config.check_exprs
-    tracer = Tracer(keep_values=tm_config.check_exprs)
+    tracer = Tracer(made, keep_values=tm_config.check_exprs)
     written = [*mod.tensors(), *(x for x in tree_flatten((args, kwargs))[0])] if check else []
     before = [tensor.detach() for tensor in written]
     traced, expected = tracer.trace(mod, type(mod).__name__, args, kwargs)
@@ -51,7 +53,7 @@ def _is_random(traced: TracedModule) -> bool:
         for expr in graph:
             if is_call_module(expr):
                 owner = expr.args[0].owner
-                if not isinstance(owner, TracedModule) and any(
+                if expr.called is None and any(
                     isinstance(m, Dropout) and m.training for m in owner.modules()
                 ):
                     return True

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .._graph import map_values, users_line, values_in
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
 from .expr import CallMethod, Constant, Expr, GetAttr, Input, is_call_module, run_method
-from .internal_graph import InternalGraph
 from .node import ModuleNode, Node, TensorNode
 from .packing import unpack
 from .recorder import (
@@ -23,8 +22,11 @@ from .recorder import (
     method_qualname,
     suspended,
 )
-from .traced_module import TracedModule, is_builtin
+from .tracing import Tracer
 from .utils import assign_attr, get_subattr
+
+if TYPE_CHECKING:
+    from .internal_graph import InternalGraph
 
 
 class Inserter(Recorder):
@@ -187,16 +189,14 @@ class Inserter(Recorder):
     def _make_traced(self, node: ModuleNode, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
         """A module that is not built in is traced, and its traced copy takes its place."""
         module = node.owner
-        if is_builtin(module) or not isinstance(node.expr, GetAttr):
+        if module_tracer.is_builtin(module) or not isinstance(node.expr, GetAttr):
             return
         (_, *args), kwargs = self._example(arguments)
-        if isinstance(module, TracedModule):
+        if isinstance(module, type(self._graph._module)):
             return
-        from .tracing import Tracer
-
         with suspended():
             name = f"{self._graph.name}_{node.name}"
-            traced, _ = Tracer().trace(module, name, tuple(args), kwargs)
+            traced, _ = Tracer(type(self._graph._module)).trace(module, name, tuple(args), kwargs)
             assign_attr(traced, node.expr.args[0].owner, node.expr.attr_name)
         top = self._graph.top_graph
         for graph in top.each_graph():

@@ -14,6 +14,7 @@ from ..fx.linting import lint
 from ..module import Module
 from .expr import Expr, GetAttr, Input
 from .filters import ExprFilter, NodeFilter
+from .inserting import Inserter
 from .node import ModuleNode, Node, TensorNode
 from .packing import pack, show, unpack
 from .pytree import tree_flatten
@@ -150,8 +151,6 @@ class InternalGraph(Graph):
 
         expr: they go after it; by default right after what they read.
         """
-        from .inserting import Inserter
-
         if expr is not None and (not isinstance(expr, Expr) or expr.top_graph is not self):
             raise AssertionError(f"insert_exprs: {expr!r} is not an expr of {self.name}")
         return Inserter(self, expr)

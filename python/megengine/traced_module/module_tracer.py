@@ -13,7 +13,7 @@ from typing import Any, cast
 from .._graph.redirect import Interception
 from ..core import op_objects
 from ..functional._recorded import recorded_functions
-from ..module import Module
+from ..module import Module, Sequential
 from ..module.qat import QATModule
 from ..random import RNG
 from ..tensor import Tensor
@@ -38,6 +38,16 @@ _RANDOM_METHODS = (
 )  # fmt: skip
 
 USER_REGISTERED_FUNCTION: list[Callable[..., Any]] = []
+USER_REGISTERED_MODULE: list[type[Module]] = []
+_BUILTIN_PACKAGES = ("megengine.module.", "megengine.quantization.")
+
+
+def is_builtin(module: Module) -> bool:
+    """Whether calls of ``module`` are one expr: exactly a class of megengine, or a registered one."""
+    kind = type(module)
+    if kind in USER_REGISTERED_MODULE:
+        return True
+    return kind.__module__.startswith(_BUILTIN_PACKAGES) and kind not in (Sequential, Module)
 
 
 def writes_in_place(method: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import random
 from .._graph import Value, map_leaves, users_line
@@ -14,10 +14,12 @@ from ..random import RNG
 from ..tensor import Tensor
 from . import module_tracer
 from .expr import Apply, CallFunction, Expr
-from .internal_graph import InternalGraph
 from .node import TensorNode
 from .packing import pack
 from .pytree import tree_flatten
+
+if TYPE_CHECKING:
+    from .internal_graph import InternalGraph
 
 
 def has_tensor(tree: Any) -> bool:

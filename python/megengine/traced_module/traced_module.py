@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, cast
 
 from .._files import admitted, modules
-from ..module import Module, Sequential
+from ..module import Module
 from ..module._structure import INTERNAL
 from ..module.qat import QATModule
 from ..tensor import Tensor
 from ..version import __version__
+from .checking import traced_and_checked
 from .filters import (  # noqa: F401 (programs find them here)
     BaseFilter,
     ExprFilter,
@@ -26,26 +27,21 @@ from .filters import (  # noqa: F401 (programs find them here)
     NodeFilterNodeId,
     NodeFilterType,
 )
+from .flattening import flattened
 from .internal_graph import InternalGraph
-from .module_tracer import USER_REGISTERED_FUNCTION, see_calls_of
+from .module_tracer import (  # noqa: F401 (is_builtin: as above)
+    USER_REGISTERED_FUNCTION,
+    USER_REGISTERED_MODULE,
+    is_builtin,
+    see_calls_of,
+)
 from .node import Node
 from .packing import unpack
 from .pytree import TreeDef, tree_flatten
 from .serialization import upgrade
+from .tracing import QUANTIZERS, signature_of
 
 __all__ = ["InternalGraph", "TracedModule", "register_as_builtin", "trace_module", "wrap"]
-
-USER_REGISTERED_MODULE: list[type[Module]] = []
-_BUILTIN_PACKAGES = ("megengine.module.", "megengine.quantization.")
-
-
-def is_builtin(module: Module) -> bool:
-    """Whether calls of ``module`` are one expr: exactly a class of megengine, or a registered one."""
-    kind = type(module)
-    if kind in USER_REGISTERED_MODULE:
-        return True
-    return kind.__module__.startswith(_BUILTIN_PACKAGES) and kind not in (Sequential, Module)
-
 
 class _EndReached(BaseException):
     """All end points are computed. No error: nothing notes or handles it on its way."""
@@ -168,6 +164,12 @@ class TracedModule(Module):
         return [*zip(names, args, strict=False), *kwargs.items()]
 
     # -- graphs ----------------------------------------------------------------------------------
+
+    def _new_graph(self, name: str, qualname: str) -> InternalGraph:
+        """A graph for a call of this module, without anything in it."""
+        graph = InternalGraph(name, qualname)
+        graph._module = self
+        return graph
 
     @property
     def graph(self) -> InternalGraph:
@@ -300,8 +302,6 @@ class TracedModule(Module):
 
         Nodes keep their qualnames; results of what was called take the names they had outside.
         """
-        from .flattening import flattened
-
         new = TracedModule(True, {}, {}, self.is_qat)
         new.__dict__.update({k: v for k, v in vars(self).items() if k not in _OWN})
         new._list_holders()
@@ -321,8 +321,6 @@ class TracedModule(Module):
 
     def _take_over(self, module: Module, build: Callable[[Module], Module]) -> None:
         """Tensors, children and mode of ``module``; ``build`` makes the children."""
-        from .tracing import signature_of
-
         own = self.__dict__
         for key in ("name", "training", "quantize_disabled", "_short_name"):
             own[key] = vars(module)[key]
@@ -403,8 +401,6 @@ _KINDS = (
     inspect.Parameter.KEYWORD_ONLY,
     inspect.Parameter.VAR_KEYWORD,
 )
-# Attributes of a module for quantization-aware training that converters ask a traced one for.
-QUANTIZERS = ("act_observer", "act_fake_quant", "weight_observer", "weight_fake_quant", "with_act", "with_weight")
 _OWN = frozenset({"_is_top", "argdef_graph_map", "argspec", "_class_name", "_watch", "is_qat"})
 
 
@@ -512,8 +508,6 @@ def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
     >>> len(traced.graph.get_module_by_type(M.Linear).as_list())
     1
     """
-    from .checking import traced_and_checked
-
     if not isinstance(mod, Module):
         raise AssertionError(f"trace_module takes a Module, got {type(mod).__name__}; megengine.fx.symbolic_trace takes functions")
     for arg in (*args, *kwargs.values()):
@@ -525,4 +519,4 @@ def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
         traced._is_top = True
         traced._adopt_graphs()
         return traced
-    return traced_and_checked(mod, args, kwargs)
+    return traced_and_checked(TracedModule, mod, args, kwargs)

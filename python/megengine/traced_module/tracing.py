@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from ..module._structure import _members
 from ..tensor import Tensor
 from . import module_tracer
 from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, shape_tensor
-from .internal_graph import InternalGraph
 from .node import ModuleNode, Node, TensorNode
 from .pytree import tree_flatten
 from .recorder import (
@@ -27,8 +26,15 @@ from .recorder import (
     method_qualname,
     suspended,
 )
-from .traced_module import QUANTIZERS, TracedModule, is_builtin
 from .utils import step
+
+if TYPE_CHECKING:
+    from .internal_graph import InternalGraph
+    from .traced_module import TracedModule
+
+
+# Attributes of a module for quantization-aware training that converters ask a traced one for.
+QUANTIZERS = ("act_observer", "act_fake_quant", "weight_observer", "weight_fake_quant", "with_act", "with_weight")
 
 
 class _Scope:
@@ -58,9 +64,10 @@ class _Scope:
 
 
 class Tracer(Recorder):
-    """Builds the traced copy of a tree of modules and the graphs of what is called."""
+    """Builds the traced copy of a tree of modules, which are of class ``made``, and the graphs of what is called."""
 
-    def __init__(self, keep_values: bool = False) -> None:
+    def __init__(self, made: type[TracedModule], keep_values: bool = False) -> None:
+        self._made = made
         self._built: dict[int, Module] = {}
         self._kept: list[Module] = []
         self._scopes: list[_Scope] = []
@@ -73,12 +80,12 @@ class Tracer(Recorder):
         """The traced copy of ``module``; built-in modules below the root and all tensors are shared with it."""
         if id(module) not in self._built:
             self._kept.append(module)
-            if isinstance(module, TracedModule):
+            if isinstance(module, self._made):
                 self._built[id(module)] = module._as_child()
-            elif is_builtin(module) and not is_root:
+            elif module_tracer.is_builtin(module) and not is_root:
                 self._built[id(module)] = module
             else:
-                traced = self._built[id(module)] = TracedModule(False, {}, {})
+                traced = self._built[id(module)] = self._made(False, {}, {})
                 traced._take_over(module, self.build)
         return self._built[id(module)]
 
@@ -86,7 +93,7 @@ class Tracer(Recorder):
         self, module: Module, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[TracedModule, Any]:
         """The traced copy of ``module`` with a graph for these arguments, and what it gave."""
-        traced = cast(TracedModule, self.build(module, is_root=True))
+        traced = cast("TracedModule", self.build(module, is_root=True))
         with module_tracer.recording(self):
             result = self._trace_graph(module, traced, name, name, args, kwargs)
         _drop_unread(traced)
@@ -101,8 +108,7 @@ class Tracer(Recorder):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        graph = InternalGraph(name, qualname)
-        graph._module = traced
+        graph = traced._new_graph(name, qualname)
         scope = _Scope(graph, module)
         canonical = traced._canonical(args, kwargs)
         leaves, argdef = tree_flatten(canonical)
@@ -273,15 +279,14 @@ class Tracer(Recorder):
         else:
             outer = self._scopes[-1].graph
             name = f"{outer.name}_{node.name}"
-            inner = cast(TracedModule, traced)
+            inner = cast("TracedModule", traced)
             result = self._trace_graph(module, inner, name, node.qualname, args, kwargs)
         self._add(CallMethod(node), arguments, result, f"{node.name}_out", f"{node.qualname}.[out]")
         return result
 
-    @staticmethod
-    def _is_whole(traced: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _is_whole(self, traced: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call is one expr whose inside is known already, or never will be."""
-        if not isinstance(traced, TracedModule):
+        if not isinstance(traced, self._made):
             return True
         argdef = tree_flatten(traced._canonical(args, kwargs))[1]
         return argdef in traced.argdef_graph_map
@@ -289,7 +294,7 @@ class Tracer(Recorder):
 
 def _drop_unread(top: TracedModule) -> None:
     """Of each traced module below ``top`` only what graphs read remains, and its quantizers."""
-    called = [module for module in top.modules() if isinstance(module, TracedModule) and module.argdef_graph_map]
+    called = [module for module in top.modules() if isinstance(module, type(top)) and module.argdef_graph_map]
     read: set[int] = set()
     for module in called:
         for graph in module.argdef_graph_map.values():

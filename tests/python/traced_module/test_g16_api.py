@@ -13,7 +13,7 @@ import megengine.traced_module as tm
 from megengine.core.ops import builtin
 from megengine.quantization.utils import create_qparams
 from megengine.traced_module import expr as E
-from megengine.traced_module import serialization, tm_config, traced_module
+from megengine.traced_module import module_tracer, serialization, tm_config, traced_module
 from megengine.traced_module.pytree import LeafDef, tree_flatten
 
 
@@ -128,7 +128,8 @@ class Opaque(M.Module):
 
 
 def test_a_registered_module_is_one_expr(monkeypatch):
-    monkeypatch.setattr(traced_module, "USER_REGISTERED_MODULE", [])
+    monkeypatch.setattr(traced_module, "USER_REGISTERED_MODULE", known := [])
+    monkeypatch.setattr(module_tracer, "USER_REGISTERED_MODULE", known)
     assert tm.register_as_builtin(Opaque) is Opaque
     net = M.Sequential(Opaque())
     traced = tm.trace_module(net, tensor(2))
