@@ -53,6 +53,7 @@ ALLOWED = {
     "functional/_of_ops.py:*": ("x y", "declared for the type checker"),
     "fx/interpreter.py:Transformer.placeholder": ("kwargs", "methods for all kinds of node are called alike"),
     "fx/_running.py:*": ("enable_io_processing kwargs args target", "methods for all kinds of node are called alike"),
+    "fx/_watch.py:Watcher.*": ("fn name args kwargs data result module tensor", "subclasses are told"),
     "fx/torch_modules.py:Unflatten": ("take", _INTERFACE),
     "fx/torchlike/*": (
         "cudnn_enabled cudnn_enable ignored N C HxW options inplace threshold mode is_causal tgt_is_causal memory_is_causal "
@@ -84,7 +85,7 @@ ALLOWED = {
         "bias_sizes output_padding places size c _",
         "the arguments of ATen's operations; shapes follow from the operands, places of maxima are found again",
     ),
-    "traced_module/*.py:*": ("args kwargs tensor result data name module value leaf", _INTERFACE),
+    "traced_module/*.py:*": ("args kwargs leaf", _INTERFACE),
     "utils/mkldnn.py:*.__init__": ("dtype", "float32 is the only one that a layout is for"),
     "utils/module_stats.py:*": ("module inputs outputs", _INTERFACE),
 }  # fmt: skip

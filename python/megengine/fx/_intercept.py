@@ -1,5 +1,5 @@
-"""Where calls and reads become known to the tracer of this thread: functions of tensors, functions given to
-`wrap`, calls of modules, reads of their tensors, and operators with a Tensor on the left."""
+"""What becomes known to the tracer of this thread: functions of tensors, functions given to `wrap`, calls of modules, reads
+of their tensors, and operators with a Tensor on the left."""
 
 from __future__ import annotations
 
@@ -12,30 +12,66 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .. import random
 from .._files import admitted
 from .._graph import users_line
-from .._graph.redirect import Interception
 from .._graph.tree import leaves
-from ..functional._recorded import recorded_functions
 from ..module import Module
 from ..tensor import Tensor
-from .proxy import ARITHMETIC, COMPARISONS, Proxy, TraceError
+from ._watch import (
+    ARITHMETIC,
+    COMPARISONS,
+    MODULE_CALL,
+    RANDOM_METHODS,
+    RECORDED,
+    Watcher,
+    current,
+    see_calls_of,
+    watching,
+)
+from .proxy import Proxy, TraceError
 
 _wrapped_names = admitted.registered_globals  # (globals, name) given to wrap
+_OPERATORS = frozenset(f"__{name}__" for name in (*ARITHMETIC, *COMPARISONS))
 
 
-def _handle(tracer: Any, fn: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if fn in _random_methods:  # recorded in any case: each run draws numbers of its own
-        drawn = getattr(args[0], fn.__name__)
-        return tracer.create_proxy("call_function", drawn, args[1:], kwargs)
-    if any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs))):
-        return tracer.create_proxy("call_function", fn, args, kwargs)
-    return original(*args, **kwargs)
+class _Watching(Watcher):
+    """Tells a `Tracer` of what proxies take part in."""
 
+    functions: set[Callable[..., Any]] = {*RECORDED, *RANDOM_METHODS}
 
-_random_methods = {vars(random.RNG)[name] for name in random.__all__ if name in vars(random.RNG)}
-_random_methods.discard(vars(random.RNG)["seed"])
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+
+    def call_function(self, fn: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if fn in RANDOM_METHODS:  # recorded in any case: each run draws numbers of its own
+            drawn = getattr(args[0], fn.__name__)
+            return self._tracer.create_proxy("call_function", drawn, args[1:], kwargs)
+        if any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs))):
+            return self._tracer.create_proxy("call_function", fn, args, kwargs)
+        return original(*args, **kwargs)
+
+    def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any]) -> Any:
+        if name in _OPERATORS and isinstance(args[1], Proxy):
+            return NotImplemented
+        return original(*args, **kwargs)
+
+    def call_module(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._tracer.call_module(module, functools.partial(MODULE_CALL, module), args, kwargs)
+
+    def read(self, module: Module, name: str, tensor: Tensor) -> Any:
+        return self._tracer.getattr(name, tensor)
+
+    def write(self, module: Module, name: str, value: Any) -> None:
+        if not isinstance(value, Proxy):
+            return super().write(module, name, value)
+        former = vars(module).get(name)
+        if isinstance(former, Tensor) and value.tracer.is_write_into(value, former):
+            return None  # the end of ``self.x += 1``: it is the same tensor
+        raise TraceError(
+            f"forward assigns {value.node.describe()} to {type(module).__name__}.{name}, which a graph cannot do\n"
+            f"  fix: write into a tensor: self.{name}[...] = value\n"
+            f"  at:  {users_line()}"
+        )
 
 
 def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
@@ -55,7 +91,8 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
         return twice
     """
     if isinstance(fn_or_name, types.FunctionType):
-        _interception.add(fn_or_name)
+        see_calls_of(fn_or_name)
+        _Watching.functions.add(fn_or_name)
         admitted.register(fn_or_name)
         return fn_or_name
     caller = sys._getframe(1)
@@ -68,63 +105,10 @@ def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
     return fn_or_name
 
 
-# -- modules and tensors -----------------------------------------------------------------------------
-
-_module_call = Module.__call__
-_module_setattr = Module.__setattr__
-
-
-def _call(tracer: Any, self: Module, *args: Any, **kwargs: Any) -> Any:
-    return tracer.call_module(self, functools.partial(_module_call, self), args, kwargs)
-
-
-def _getattribute(self: Module, name: str) -> Any:
-    value = object.__getattribute__(self, name)
-    if isinstance(value, Tensor):
-        tracer = _interception.current()
-        if tracer is not None:
-            return tracer.getattr(name, value)
-    return value
-
-
-def _setattr(self: Module, name: str, value: Any) -> None:
-    if isinstance(value, Proxy):
-        former = vars(self).get(name)
-        if isinstance(former, Tensor) and value.tracer.is_write_into(value, former):
-            return  # the end of ``self.x += 1``: it is the same tensor
-        raise TraceError(
-            f"forward assigns {value.node.describe()} to {type(self).__name__}.{name}, which a graph cannot do\n"
-            f"  fix: write into a tensor: self.{name}[...] = value\n"
-            f"  at:  {users_line()}"
-        )
-    _module_setattr(self, name, value)
-
-
-def _deferring(operation: Callable[..., Any]) -> Callable[..., Any]:
-    def operator(self: Tensor, other: Any) -> Any:
-        return NotImplemented if isinstance(other, Proxy) else operation(self, other)
-
-    return operator
-
-
-_OPERATORS = [f"__{name}__" for name in (*ARITHMETIC, *COMPARISONS)]
-
-
-def _attributes() -> Iterator[tuple[type, str, Any]]:
-    yield Module, "__call__", _interception.told(_module_call, _call)
-    yield Module, "__getattribute__", _getattribute
-    yield Module, "__setattr__", _setattr
-    for name in _OPERATORS:
-        yield Tensor, name, _deferring(getattr(Tensor, name))
-
-
-_interception = Interception([*recorded_functions(), *_random_methods], _handle, _attributes)
-
-
 def _named_dispatch(fn: Callable[..., Any]) -> Callable[..., Any]:
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        tracer = _interception.current()
-        return fn(*args, **kwargs) if tracer is None else _handle(tracer, fn, fn, args, kwargs)
+        watcher = current()
+        return watcher.call_function(fn, fn, args, kwargs) if isinstance(watcher, _Watching) else fn(*args, **kwargs)
 
     return dispatch
 
@@ -162,5 +146,5 @@ def _names_dispatched() -> Iterator[None]:
 @contextmanager
 def tracing(tracer: Any) -> Iterator[None]:
     """Let ``tracer`` know of calls and reads in this thread."""
-    with _names_dispatched(), _interception.tracing(tracer):
+    with _names_dispatched(), watching(_Watching(tracer)):
         yield

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .._graph import Unknown, users_line
+from ._watch import ARITHMETIC, COMPARISONS
 from .node import Node
 
 if TYPE_CHECKING:
@@ -163,11 +164,6 @@ def _binary(fn: Any) -> Any:
 def _reflected(fn: Any) -> Any:
     return lambda self, other: self.tracer.create_proxy("call_function", fn, (other, self), {})
 
-
-ARITHMETIC = (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift",
-)  # fmt: skip
-COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 for _name in ARITHMETIC:
     _function = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from .._graph import map_values, users_line, values_in
+from ..fx import _watch
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
@@ -44,7 +45,7 @@ class Inserter(Recorder):
         self._stack = ExitStack()
 
     def __enter__(self) -> None:
-        self._stack.enter_context(module_tracer.recording(self))
+        self._stack.enter_context(_watch.watching(self))
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
@@ -201,15 +202,3 @@ class Inserter(Recorder):
         top = self._graph.top_graph
         for graph in top.each_graph():
             graph._top = None if graph is top else top
-
-    def shape_of(self, tensor: Tensor, shape: Any) -> Any:
-        return shape
-
-    def made_from(self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Tensors that are not nodes are made as always."""
-
-    def name_node(self, tensor: Tensor, name: str) -> None:
-        """Tensors that are not nodes are named as always."""
-
-    def check_rebinding(self, module: Module, name: str, value: Any) -> None:
-        """Children may be assigned while exprs are inserted."""

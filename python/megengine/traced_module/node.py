@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import functional as F
 from .._graph import Call, GraphError, Unknown, Value, users_line
+from ..fx._watch import OPERATORS
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
@@ -266,6 +267,6 @@ def _operator(name: str) -> Any:
 
 
 # Nodes are keys, so == compares identity; without the writing forms `x += y` is `x = x + y`.
-for _name in module_tracer.OPERATORS:
+for _name in OPERATORS:
     if _name not in ("__eq__", "__ne__") and not _name.startswith("__i") or _name == "__invert__":
         setattr(TensorNode, _name, _operator(_name))

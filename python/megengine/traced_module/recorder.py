@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import random
 from .._graph import Value, map_leaves, users_line
 from ..core import op_objects
+from ..fx import _watch
 from ..module import Module
 from ..random import RNG
 from ..tensor import Tensor
@@ -54,10 +55,14 @@ def function_expr(func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Expr
     return CallFunction(func), args
 
 
-class Recorder:
+class Recorder(_watch.Watcher):
     """Adds exprs to graphs. ``inserts`` tells whether calls are given nodes rather than tensors."""
 
     inserts = False
+    functions = module_tracer.FUNCTIONS
+
+    def items(self, tensor: Tensor) -> Iterator[Any]:
+        return iter([tensor[i] for i in range(len(tensor))])
 
     def node_of(self, leaf: Any) -> Any:
         """The node for an argument that is a tensor, module or node; constants stay."""
@@ -112,4 +117,4 @@ def method_qualname(graph: InternalGraph, method: str) -> str:
 
 
 def suspended() -> AbstractContextManager[Any]:
-    return module_tracer.active(None)
+    return _watch.active(None)

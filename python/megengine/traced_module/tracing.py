@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..fx import _watch
 from ..module import Module
 from ..module._structure import _members
 from ..tensor import Tensor
@@ -94,7 +95,7 @@ class Tracer(Recorder):
     ) -> tuple[TracedModule, Any]:
         """The traced copy of ``module`` with a graph for these arguments, and what it gave."""
         traced = cast("TracedModule", self.build(module, is_root=True))
-        with module_tracer.recording(self):
+        with _watch.watching(self):
             result = self._trace_graph(module, traced, name, name, args, kwargs)
         _drop_unread(traced)
         return traced, result
@@ -115,7 +116,7 @@ class Tracer(Recorder):
         self._scopes.append(scope)
         try:
             self._add_inputs(scope, canonical)
-            result = module_tracer._MODULE_CALL(module, *args, **kwargs)
+            result = _watch.MODULE_CALL(module, *args, **kwargs)
             graph._result = self.arguments((result,), {})[0][0]
         finally:
             self._scopes.pop()
@@ -254,19 +255,19 @@ class Tracer(Recorder):
                 CallFunction(type(result)), arguments, result, f"{name.lower()}_out", qualname
             )
 
-    def name_node(self, tensor: Tensor, name: str) -> None:
+    def named(self, tensor: Tensor, name: str) -> None:
         node = self._scopes[-1].nodes.get(id(tensor))
         if node is not None and name:
             node.name = name
 
-    def check_rebinding(self, module: Module, name: str, value: Any) -> None:
-        if vars(module).get(name) is value:
-            return  # what `self.count += 1` ends with
-        if isinstance(value, (Tensor, Module)):
+    def write(self, module: Module, name: str, value: Any) -> None:
+        # `self.count += 1` ends with the tensor that is there
+        if isinstance(value, (Tensor, Module)) and vars(module).get(name) is not value:
             raise AssertionError(
                 f"{type(module).__name__}.{name} is assigned in forward, which a graph does not repeat\n"
                 "  fix: write into the tensor in place, or assign it before tracing"
             )
+        super().write(module, name, value)
 
     def call_module(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = listed(args, kwargs)
@@ -275,7 +276,7 @@ class Tracer(Recorder):
         arguments = self.arguments((node, *args), kwargs)
         if self._is_whole(traced, args, kwargs):
             with suspended():
-                result = module_tracer._MODULE_CALL(module, *args, **kwargs)
+                result = _watch.MODULE_CALL(module, *args, **kwargs)
         else:
             outer = self._scopes[-1].graph
             name = f"{outer.name}_{node.name}"

@@ -1,0 +1,142 @@
+"""What is seen of a running program: calls of functions, modules and tensors' methods, and attributes of modules.
+
+While a `Watcher` is at work (`watching`), classes and functions ask the watcher of their thread. Nothing of this is there while
+nobody watches. What is called is patched here and nowhere else, for `fx` and for `traced_module`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, cast
+
+from .._graph.redirect import Interception
+from ..core import op_objects
+from ..functional._recorded import recorded_functions
+from ..module import Module
+from ..module.qat import QATModule
+from ..random import RNG
+from ..tensor import Tensor
+
+ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift", "and",
+    "or", "xor",
+)  # fmt: skip
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+OPERATORS = [
+    *(f"__{side}{name}__" for name in ARITHMETIC for side in ("", "r", "i")),
+    *(f"__{name}__" for name in (*COMPARISONS, "neg", "pos", "abs", "invert")),
+    "__round__", "__floor__", "__ceil__", "__trunc__", "__getitem__", "__setitem__",
+]  # fmt: skip
+ARRAY_METHODS = ["astype", "reshape", "transpose", "flatten", "sum", "prod", "min", "max", "mean", "var"]
+OTHER_METHODS = ["to", "detach", "set_value", "reset_zero", "_reset"]
+WRITING_METHODS = {"__setitem__", "set_value", "reset_zero", "_reset", *(f"__i{name}__" for name in ARITHMETIC)}
+RANDOM_METHODS = frozenset(
+    vars(RNG)[name]
+    for name in ("uniform", "normal", "gamma", "beta", "poisson", "exponential", "multinomial", "permutation", "shuffle")
+)
+RECORDED = frozenset(recorded_functions())
+APPLY = cast(types.FunctionType, op_objects.apply)
+FAKE_QUANTIZE = cast(types.FunctionType, QATModule._apply_fakequant_with_observer)
+
+MODULE_CALL = Module.__call__
+_MODULE_SETATTR = Module.__setattr__
+_TENSOR_ITER = Tensor.__iter__
+_SHAPE: Any = Tensor.shape  # properties, which type checkers do not tell from their getters
+_NAME: Any = Tensor.name
+
+
+class Watcher:
+    """Is told of what its thread does; its methods do what the program does by itself, until a subclass says otherwise.
+
+    functions: those whose calls it is told of.
+    """
+
+    functions: Collection[Callable[..., Any]] = frozenset()
+
+    def call_function(self, fn: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of one of ``functions``; ``original`` does what it does."""
+        return original(*args, **kwargs)
+
+    def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any]) -> Any:
+        """A method or operator of a tensor, ``args[0]``."""
+        return original(*args, **kwargs)
+
+    def call_module(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of a module."""
+        return MODULE_CALL(module, *args, **kwargs)
+
+    def items(self, tensor: Tensor) -> Iterator[Any]:
+        """A loop over a tensor."""
+        return _TENSOR_ITER(tensor)
+
+    def shape_of(self, tensor: Tensor, shape: Any) -> Any:
+        """``tensor.shape``, which is ``shape``."""
+        return shape
+
+    def made_from(self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """``result = Tensor(data, ...)``."""
+
+    def named(self, tensor: Tensor, name: str) -> None:
+        """A tensor has got a name."""
+
+    def read(self, module: Module, name: str, tensor: Tensor) -> Any:
+        """``module.name``, which is ``tensor``."""
+        return tensor
+
+    def write(self, module: Module, name: str, value: Any) -> None:
+        """``module.name = value``."""
+        _MODULE_SETATTR(module, name, value)
+
+
+def _called(watcher: Watcher, fn: Any, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if fn not in watcher.functions:
+        return original(*args, **kwargs)
+    return watcher.call_function(fn, original, args, kwargs)
+
+
+def _method(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    return _interception.told(
+        original, lambda watcher, self, *args, **kwargs: watcher.call_method(name, (self, *args), kwargs, original)
+    )
+
+
+def _getattribute(self: Module, name: str) -> Any:
+    value = object.__getattribute__(self, name)
+    if isinstance(value, Tensor):
+        watcher = current()
+        if watcher is not None:
+            return watcher.read(self, name, value)
+    return value
+
+
+def _set_name(watcher: Watcher, self: Tensor, name: str) -> None:
+    _NAME.fset(self, name)
+    watcher.named(self, name)
+
+
+def _attributes() -> Iterator[tuple[type, str, Any]]:
+    """(class, attribute, what stands there while somebody watches)."""
+    told = _interception.told
+    for name in sorted({*OPERATORS, *ARRAY_METHODS, *OTHER_METHODS}):
+        if hasattr(Tensor, name):
+            yield Tensor, name, _method(name, getattr(Tensor, name))
+    yield Tensor, "__iter__", told(_TENSOR_ITER, lambda watcher, self: watcher.items(self))
+    yield Tensor, "__init__", told(
+        lambda self, *args, **kwargs: None,
+        lambda watcher, self, data, *args, **kwargs: watcher.made_from(self, data, args, kwargs),
+    )
+    yield Tensor, "shape", property(told(_SHAPE.fget, lambda watcher, self: watcher.shape_of(self, _SHAPE.fget(self))))
+    yield Tensor, "name", property(_NAME.fget, told(_NAME.fset, _set_name))
+    yield Tensor, "T", property(lambda self: self.transpose())
+    yield Module, "__call__", told(MODULE_CALL, lambda watcher, self, *args, **kwargs: watcher.call_module(self, args, kwargs))
+    yield Module, "__getattribute__", _getattribute
+    yield Module, "__setattr__", told(_MODULE_SETATTR, lambda watcher, self, name, value: watcher.write(self, name, value))
+
+
+_interception = Interception([*RECORDED, *RANDOM_METHODS, APPLY, FAKE_QUANTIZE], _called, _attributes)
+current = _interception.current
+set_current = _interception.set_current
+active = _interception.active
+watching = _interception.tracing
+see_calls_of = _interception.add
