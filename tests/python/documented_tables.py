@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from megengine import _core
-from megengine._deprecation import DEPRECATED
+from megengine._telling import DEPRECATED
 from megengine.core import _config
 from megengine.jit import dump
 

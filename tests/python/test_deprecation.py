@@ -10,15 +10,15 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
-from megengine import _deprecation, data
-from megengine._deprecation import DEPRECATED
+from megengine import _telling, data
+from megengine._telling import DEPRECATED
 
 CLASSES = {"Module": M.Module, "Optimizer": optim.Optimizer, "Tensor": mge.Tensor}
 
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch):
-    monkeypatch.setattr(_deprecation, "_told", set())
+    monkeypatch.setattr(_telling, "_told", set())
 
 
 def with_gradient():

@@ -15,8 +15,8 @@ import pytest
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
-from megengine import Tensor, logger
-from megengine.core import _config, no_effect
+from megengine import Tensor, _telling, logger
+from megengine.core import _config
 from megengine.core._imperative_rt import utils as interpreter
 from megengine.core.ops import builtin
 from megengine.device import DeviceType
@@ -162,7 +162,7 @@ def test_every_option_has_a_reader_or_says_why_not(name):
 
 @pytest.fixture
 def nothing_told(monkeypatch):
-    monkeypatch.setattr(no_effect, "_told", set())
+    monkeypatch.setattr(_telling, "_told", set())
 
 
 X = np.ones((2, 3), "float32")

@@ -13,8 +13,7 @@ from test_names_in_tests import public
 import megengine as mge
 import megengine.functional as F
 import megengine.optimizer as optim
-from megengine import Tensor, random
-from megengine.core import no_effect
+from megengine import Tensor, _telling, random
 
 L, V = F.loss, F.vision
 
@@ -210,7 +209,7 @@ def outcome(function, args, given, apart):
     several = any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(function).parameters.values())
     args, given = ((), {**dict(zip(names, args)), **given}) if not several else (args, given)
     args, given = tuple(map(copied, args)), {key: copied(value) for key, value in given.items()}
-    no_effect._told.clear()
+    _telling._told.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:

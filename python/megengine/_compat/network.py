@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .. import _core
-from ..core.no_effect import no_effect
+from .._telling import no_effect
 from ..core.wrong_key import WrongKey
 from ..jit.dump import DumpInfo, checked_keeping, checked_options, metadata_bytes, save_model
 from ..tensor import Tensor

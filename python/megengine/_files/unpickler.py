@@ -11,12 +11,10 @@ import enum
 import functools
 import importlib
 import math
-import os
 import pickle
 import re
 import struct
 import sys
-import sysconfig
 import types
 from collections.abc import Callable
 from typing import IO, Any
@@ -26,6 +24,7 @@ import numpy as np
 
 from .. import _older_names
 from .._graph import FrozenDict, FrozenList
+from .._origin import is_library
 from ..device import Device
 from ..tensor import Tensor
 from . import admitted
@@ -250,13 +249,6 @@ def _our_class(module: str, name: str) -> Any:
 
 
 @functools.cache
-def _installed() -> tuple[str, ...]:
-    """Folders of the standard library and of installed packages."""
-    paths = sysconfig.get_paths()
-    return tuple(os.path.realpath(paths[key]) + os.sep for key in ("stdlib", "platstdlib", "purelib", "platlib"))
-
-
-@functools.cache
 def _distributed() -> frozenset[str]:
     """The top modules of all installed distributions, wherever they lie: for this user, in a zip file, editable."""
     from importlib.metadata import packages_distributions  # slow to import
@@ -265,9 +257,7 @@ def _distributed() -> frozenset[str]:
 
 
 def _is_of_a_library(module: str, file: str) -> bool:
-    place = os.path.realpath(file)
-    folders = {"site-packages", "dist-packages"}.intersection(place.split(os.sep))
-    return bool(folders) or place.startswith(_installed()) or module.split(".")[0] in _distributed()
+    return is_library(file) or module.split(".")[0] in _distributed()
 
 
 def _class_of_the_program(module: str, name: str) -> type | None:

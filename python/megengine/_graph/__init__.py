@@ -7,6 +7,7 @@ a call, keeps them in ``outputs`` (traced_module: ``Expr(Call)`` and ``Node(Valu
 Knows no tensor, no module and nothing about tracing.
 """
 
+from .._origin import users_line
 from .core import Call, Graph, GraphError, copy_calls
 from .names import Namespace
 from .remarks import remarks_on_sharing
@@ -24,7 +25,7 @@ from .tree import (
     tree_text,
     values_in,
 )
-from .unknown import Unknown, users_line
+from .unknown import Unknown
 from .value import Value
 
 __all__ = [

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from types import FrameType
 from typing import Any
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # What NumPy calls an operator when an array stands on its left -> the method of the value on the right.
 _REFLECTED = {
     "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
@@ -16,14 +12,6 @@ _REFLECTED = {
     "equal": "__eq__", "not_equal": "__ne__", "bitwise_and": "__rand__", "bitwise_or": "__ror__",
     "bitwise_xor": "__rxor__", "left_shift": "__rlshift__", "right_shift": "__rrshift__",
 }  # fmt: skip
-
-
-def users_line() -> str:
-    """ "file:line" of the nearest caller outside of this package, or ""."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<")):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
 class Unknown:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .._deprecation import warn_of
+from .._telling import warn_of
 from ..device import get_default_device
 from ..logger import get_logger
 from ..tensor import Tensor

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import _core
+from .._telling import is_first
 from ..device import get_default_device
 from ..logger import get_logger
 from ..tensor import Tensor
@@ -65,9 +66,6 @@ def is_chosen(group: Group, backend: str | None) -> bool:
     return (backend or get_backend()) in _ON and not why_not(group.proc_ranks)
 
 
-_told: set[str] = set()
-
-
 def serves(op: str, inp: Tensor, group: Group) -> bool:
     """Whether the op on this tensor goes by NCCL."""
     place = str(inp.device)
@@ -76,7 +74,6 @@ def serves(op: str, inp: Tensor, group: Group) -> bool:
     reason = why_not(group.proc_ranks)
     if not reason and _gpu_of(place) != _sd.gpu:
         reason = f"rank {get_rank()} entered the world with {_sd.gpu}, and this tensor is on {place}"
-    if reason and get_backend() == "nccl" and reason not in _told:
-        _told.add(reason)
+    if reason and get_backend() == "nccl" and is_first(("nccl", reason)):
         get_logger(__name__).warning("tensors of GPUs go through the host: %s", reason)
     return not reason and _core.exchanged_by_nccl(op, inp.dtype.name)

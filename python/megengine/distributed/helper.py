@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from .._deprecation import deprecated
+from .._telling import deprecated
 from ..core import ops
 from ..device import get_device_count
 from . import _nccl

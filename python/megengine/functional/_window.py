@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._deprecation import warn_of
+from .._telling import warn_of
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype

@@ -14,7 +14,6 @@ import random
 import re
 import struct
 import sys
-import sysconfig
 import threading
 import types
 import uuid
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from .._core import RandomState
+from .._origin import PACKAGE, is_library
 
 _PLAIN = (
     int,
@@ -122,19 +122,16 @@ def _is_foreign(name: str | None) -> bool:
         return False
     if top in ("megengine", "numpy", "builtins"):
         return True
-    if top in sys.stdlib_module_names:  # a program may have a module of such a name, too
-        file = getattr(sys.modules.get(top), "__file__", None)
-        return file is None or file.startswith((_STDLIB, "<"))
-    return "site-packages" in (getattr(sys.modules.get(top), "__file__", None) or "")
-
-
-_STDLIB = sysconfig.get_path("stdlib")
+    file = getattr(sys.modules.get(top), "__file__", None)
+    if file is None or file.startswith("<"):
+        return top in sys.stdlib_module_names
+    return is_library(file)  # a program may have a module with the name of one of Python's
 
 
 def _is_foreign_code(function: types.FunctionType) -> bool:
     """Does a function come from a library? By its file: what its module is called anybody may set."""
     file = function.__code__.co_filename
-    return _is_foreign(function.__module__) and (file.startswith((_STDLIB, "<", _PACKAGE)) or "site-packages" in file)
+    return _is_foreign(function.__module__) and (file.startswith(("<", PACKAGE)) or is_library(file))
 
 
 def _is_foreign_class(kind: type) -> bool:
@@ -145,7 +142,6 @@ def _is_foreign_class(kind: type) -> bool:
 
 
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, as a rule
-_PACKAGE = __file__.rpartition("/jit/")[0]
 
 
 def _is_machinery(kind: type) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core, distributed
-from .._deprecation import deprecated
+from .._telling import deprecated
 from ..core import ops
 from ..tensor import Parameter, Tensor
 

@@ -1,12 +1,14 @@
-"""What goes away: one table, and one warning for each entry that a program uses."""
+"""What a program is told once: what goes away, by one table, and what has no effect here."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import warnings
-from collections.abc import Callable
-from typing import NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from ._origin import users_level
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -32,13 +34,30 @@ DEPRECATED = {
     "Tensor.set_value": Deprecation("1.0", "write x[...] = value"),
 }
 
-_told: set[str] = set()  # messages
+_told: set[Hashable] = set()
+
+
+def is_first(key: Hashable) -> bool:
+    """Whether this is the first call in the process with ``key``, which says what the program is told."""
+    if key in _told:
+        return False
+    _told.add(key)
+    return True
+
+
+def no_effect(where: str, why: str, /, **given: Any) -> None:
+    """A UserWarning for each of ``given`` that is not None, False or 0, the first time that ``where`` gets it.
+
+    For a parameter with another default, give a comparison: ``version=version != 2``.
+    """
+    for name, value in given.items():
+        if value is not None and value is not False and value != 0 and is_first((where, name)):
+            warnings.warn(f"{where}: {name} has no effect here: {why}", stacklevel=users_level())
 
 
 def warn_once(message: str, stacklevel: int = 2) -> None:
     """A DeprecationWarning at the first call with this message. stacklevel: as of `warnings.warn`, from the caller."""
-    if message not in _told:
-        _told.add(message)
+    if is_first(message):
         warnings.warn(message, DeprecationWarning, stacklevel + 1)
 
 
