@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 import megengine
-from megengine import _core
+from megengine import _core, reports
 from megengine.jit.plan_text import bytes_text
 from megengine.version import megjit_version
 
@@ -73,20 +73,14 @@ def compile_kernel(arguments: argparse.Namespace) -> int:
 
 
 def kernels(arguments: argparse.Namespace) -> int:
-    from megengine.reports import kernels as report
-
-    return report.run(arguments.script, arguments.arguments)
+    return reports.kernels.run(arguments.script, arguments.arguments)
 
 
 def tune(arguments: argparse.Namespace) -> int:
-    from megengine.reports import kernels as report
-
-    return report.tune(arguments.script, arguments.arguments)
+    return reports.kernels.tune(arguments.script, arguments.arguments)
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    from megengine.reports import plans, world
-
     # Options may follow the script's name; what follows -- is the script's alone.
     own, script_only = arguments.arguments, []
     if "--" in own:
@@ -99,22 +93,18 @@ def plan(arguments: argparse.Namespace) -> int:
     if found.world is not None:
         if found.bandwidth is None or found.limit or found.html:
             raise ValueError("--world needs a --bandwidth, and neither --limit nor --html go with it")
-        return world.run(
+        return reports.world.run(
             arguments.script, rest + script_only, found.world, found.bandwidth, found.latency, found.json, found.repeats
         )
-    return plans.run(arguments.script, rest + script_only, found.limit, found.html, found.repeats)
+    return reports.plans.run(arguments.script, rest + script_only, found.limit, found.html, found.repeats)
 
 
 def graph(arguments: argparse.Namespace) -> int:
-    from megengine.reports import graphs
-
-    return graphs.run(arguments.file, arguments.html, arguments.before, arguments.input)
+    return reports.graphs.run(arguments.file, arguments.html, arguments.before, arguments.input)
 
 
 def package(arguments: argparse.Namespace) -> int:
-    from megengine.reports import package as made
-
-    return made.run(arguments.file, arguments.output, arguments.isa.split(","), arguments.level)
+    return reports.package.run(arguments.file, arguments.output, arguments.isa.split(","), arguments.level)
 
 
 def add_plan_options(to: argparse.ArgumentParser) -> None:

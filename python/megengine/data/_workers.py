@@ -13,7 +13,6 @@ import os
 import pickle
 import random
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..random import seed as seed_tensors
+from ..utils._opencv import use_one_thread
 from ..utils.after_fork import run_in_fresh_thread
 from . import _transport
 
@@ -120,8 +120,7 @@ def _worker_main(
     random.seed(seed + index)
     np.random.seed((seed + index) % 2**32)
     seed_tensors(seed + index)
-    if "cv2" in sys.modules:  # many workers, one thread each
-        sys.modules["cv2"].setNumThreads(0)
+    use_one_thread()
     run_in_fresh_thread(_serve, link, make_fetch)
 
 

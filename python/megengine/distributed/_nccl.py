@@ -5,7 +5,7 @@ Each process says on its way into the world which NCCL and which GPU it has, or 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from .. import _core
 from .._telling import is_first
@@ -13,9 +13,6 @@ from ..device import get_default_device
 from ..logger import get_logger
 from ..tensor import Tensor
 from .group import WORLD, Group, _sd, get_backend, get_rank
-
-if TYPE_CHECKING:
-    from ..tensor import Tensor
 
 _ON = ("auto", "nccl")  # backends whose tensors of GPUs go by NCCL where it is there
 _NONE = "none: "
@@ -50,13 +47,13 @@ def why_not(ranks: list[int]) -> str:
     return ""
 
 
-def connect() -> None:
-    """Where the world can, its first operation: all must take part in it, of messages only two do."""
+def enter(first_operation: Callable[[Tensor], object]) -> None:
+    """Tell the others what this process has; where the world can, its first operation: all must take part in it, of messages only two do."""
+    _sd.gpu, place = own_place()
+    _sd.places = dict(enumerate(_sd.world.gather(place)))
     if not is_chosen(WORLD, None):
         return
-    from .functional import all_reduce_sum  # which asks this module
-
-    all_reduce_sum(Tensor(0.0, device=_sd.gpu))
+    first_operation(Tensor(0.0, device=_sd.gpu))
     _sd.sends_by_nccl = True
     _core.set_exchanging_device(_sd.gpu)
 

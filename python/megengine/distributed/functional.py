@@ -21,7 +21,7 @@ from ..core.tensor.shapes import normalize_axis
 from ..device import get_default_device
 from ..tensor import Tensor
 from . import _nccl
-from .group import WORLD, Group, _need_group, _sd, get_client, get_rank
+from .group import WORLD, Group, _need_group, _sd, at_entry, get_client, get_rank
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -408,3 +408,6 @@ def _message_key(source: int, target: int) -> str:
 def _check_peer(what: str, rank: int) -> None:
     if not isinstance(rank, int) or not 0 <= rank < WORLD.size or rank == get_rank():
         raise ValueError(f"{what} must name another process of {WORLD.size}, got {rank!r}")
+
+
+at_entry.append(lambda: _nccl.enter(all_reduce_sum))

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
@@ -46,6 +46,7 @@ class StaticData:
 
 
 _sd = StaticData()
+at_entry: list[Callable[[], None]] = []  # what the modules that stand on this one do once the world is connected
 
 
 class Group:
@@ -197,11 +198,8 @@ def init_process_group(
         WORLD.reset(range(place.world_size))
         _use_device(device_type, place.device)
         if _sd.world is not None:  # all wait here for each other
-            from . import _nccl  # which needs groups
-
-            _sd.gpu, own_place = _nccl.own_place()
-            _sd.places = dict(enumerate(_sd.world.gather(own_place)))
-            _nccl.connect()
+            for enter in at_entry:
+                enter()
             enter_world(place.rank, _sd.world.gather)
     except BaseException:
         _report_failure(traceback.format_exc())

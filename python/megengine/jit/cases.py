@@ -12,6 +12,7 @@ import numpy as np
 from .._core import Model, ModelFile
 from ..logger import get_logger
 from ..tensor import Tensor
+from ..utils._opencv import opencv
 
 
 def _random(text: str, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
@@ -28,8 +29,6 @@ def _random(text: str, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np
 
 def _image(path: str, shape: tuple[int, ...], resize: bool) -> np.ndarray:
     """An image file as an array [1, channels, height, width], or [1, height, width, channels]."""
-    from ..data._opencv import opencv
-
     cv2 = opencv()
     channels_last = len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3)
     height, width, channels = (

@@ -8,6 +8,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from .plan_text import kernels_text, plan_text
+
 
 @dataclass(frozen=True)
 class PlannedBuffer:
@@ -160,8 +162,6 @@ class MemoryPlan:
         return plan_page(self, title=title)
 
     def __repr__(self) -> str:
-        from .plan_text import plan_text
-
         return plan_text(self, "memory of a call")
 
     def _repr_html_(self) -> str:
@@ -230,8 +230,6 @@ class Kernels(list[GeneratedKernel]):
     """
 
     def __repr__(self) -> str:
-        from .plan_text import kernels_text
-
         return kernels_text(self)
 
     def _repr_html_(self) -> str:

@@ -1,1 +1,11 @@
 """What the package shows of itself: the reports of ``python -m megengine``, the pages that plans and graphs become, and progress of long calls."""
+
+import importlib
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """A report loads when it is first named: it needs most of the package, and whoever shows progress needs none of it."""
+    if name in ("graphs", "kernels", "package", "plans", "world"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

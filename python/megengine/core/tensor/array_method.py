@@ -1,6 +1,6 @@
 """Methods of a tensor that mirror NumPy's ndarray."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,7 +25,9 @@ class ArrayMethodMixin(_Tensor):
 
     __array_priority__ = 1001  # above ndarray: ndarray + Tensor is a Tensor
 
-    if TYPE_CHECKING:  # what megengine.Tensor adds
+    if TYPE_CHECKING:  # what megengine.Tensor adds, and `quantized`
+
+        _quantized_as: "Callable[[Any, Any], Tensor]"
 
         @property
         def device(self) -> "Device": ...
@@ -147,9 +149,7 @@ class ArrayMethodMixin(_Tensor):
     def astype(self, dtype: Any) -> "Tensor":
         """Returns the tensor converted to ``dtype``."""
         if is_quantize(dtype) or is_quantize(self.dtype):
-            from .quantized import convert
-
-            return convert(self, dtype)  # type: ignore[arg-type]  # as above
+            return type(self)._quantized_as(self, dtype)
         name = dtype_name(dtype)
         if name == "complex64" and self.dtype.kind != "c":
             real = ops.cast(self, dtype="float32")

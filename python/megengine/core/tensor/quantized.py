@@ -64,6 +64,9 @@ def convert(x: Tensor, dtype: Any) -> Tensor:
     return QuantizedTensor(ops.cast(levels, dtype=np.dtype(dtype).name), dtype)
 
 
+Tensor._quantized_as = convert  # what `astype` asks for, and what tensors know nothing of
+
+
 def in_dtype(x: Tensor, dtype: Any | None) -> Tensor:
     """``x`` in a quantized dtype, if there is one."""
     return x if dtype is None else convert(x, dtype)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...._files.disk import replaced
+from ....utils._opencv import opencv
+from ....utils.http_download import download_from_url
 
 IMG_EXT = (".jpg", ".png", ".jpeg", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -28,8 +30,6 @@ def read_image(path: str, color: bool = True) -> np.ndarray:
 
     Raises FileNotFoundError, and ValueError for a file that is not an image.
     """
-    from ..._opencv import opencv
-
     cv2 = opencv()
     require(path, "image")
     # imdecode and not imread: it takes any file name, and it can tell "missing" from "damaged"
@@ -63,8 +63,6 @@ def load_raw_data_from_url(url: str, filename: str, target_md5: str, raw_data_di
 
     Raises RuntimeError when the MD5 of what was downloaded is not ``target_md5``.
     """
-    from ....utils.http_download import download_from_url
-
     path = os.path.join(raw_data_dir, filename)
     if os.path.exists(path) and calculate_md5(path) == target_md5:
         return path

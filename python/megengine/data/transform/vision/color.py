@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._opencv import opencv
+from ....utils._opencv import opencv
 from .vision_transform import ColorTransform, VisionTransform
 
 

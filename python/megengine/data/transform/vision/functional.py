@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._opencv import opencv as _opencv
+from ....utils._opencv import opencv as _opencv
 
 # The numbers that OpenCV gives to its interpolations: signatures need them before it is loaded.
 INTER_NEAREST, INTER_LINEAR, INTER_CUBIC, INTER_AREA, INTER_LANCZOS4 = range(5)

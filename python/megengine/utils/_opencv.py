@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
+
+_has_one_thread = False  # whether it shall compute with one thread
+
+
+def use_one_thread() -> None:
+    """For workers, of which there are many: OpenCV computes with one thread in this process, now and when it is loaded."""
+    global _has_one_thread
+    _has_one_thread = True
+    if "cv2" in sys.modules:
+        sys.modules["cv2"].setNumThreads(0)
 
 
 @functools.lru_cache(maxsize=1)
@@ -16,8 +27,6 @@ def opencv() -> Any:
             f"images need OpenCV, which cannot be imported ({error}); "
             "install it with: pip install 'megjit[vision]'"
         ) from error
-    from ._workers import get_worker_info
-
-    if get_worker_info() is not None:  # many worker processes, one thread each
+    if _has_one_thread:
         cv2.setNumThreads(0)
     return cv2
