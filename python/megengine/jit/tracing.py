@@ -8,7 +8,7 @@ import os
 import types
 import warnings
 from collections.abc import Callable
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -28,8 +28,6 @@ from .configs import (
     trace_options,
 )
 from .dump import Dumping
-from .effects import acting_part
-from .guards import Guards
 from .report import (
     GeneratedKernel,
     Kernels,
@@ -40,6 +38,9 @@ from .report import (
     timeline_of,
 )
 from .steps import ManualSteps
+
+if TYPE_CHECKING:
+    from .guards import Guards
 
 TraceError = _core.TraceError
 
@@ -278,6 +279,8 @@ class trace(ManualSteps, Dumping):
 
     def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
         """One call with the body, which says whether later ones need it: the first records as ever, the second for calls without."""
+        from .effects import acting_part  # slow to import
+
         if self._trials is None:
             raise AssertionError("self._trials is not None does not hold")
         self._trials += 1
@@ -308,6 +311,8 @@ class trace(ManualSteps, Dumping):
 
     def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
         """One call with the body, recorded for calls without it."""
+        from .guards import Guards  # slow to import
+
         self._guards = None
         self._recordings = self._recordings + 1 if self._was_recorded else 1  # without a call between them that needed none
         self._was_recorded = True
