@@ -88,7 +88,7 @@ def seconds_per_step(function: Callable[..., mge.Tensor], batches: list[tuple[mg
 
 
 def train(
-    train_step: trace, train_x: np.ndarray, train_y: np.ndarray, schedule: optim.LRScheduler, args: argparse.Namespace, objects: dict[str, Any]
+    train_step: trace[..., Any], train_x: np.ndarray, train_y: np.ndarray, schedule: optim.LRScheduler, args: argparse.Namespace, objects: dict[str, Any]
 ) -> tuple[float, float]:
     """Milliseconds of the first step, and seconds of all. An epoch's random numbers follow from its number alone, so that a
     run that goes on from a checkpoint draws what an unbroken one would."""
@@ -160,7 +160,7 @@ def run(args: argparse.Namespace) -> tuple[str, str, float]:
     optimizer = optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
     schedule = optim.MultiStepLR(optimizer, milestones=[args.epochs * 2 // 3, args.epochs * 5 // 6])
     gm = GradManager().attach(net.parameters(), callbacks=[dist.make_allreduce_cb("mean")])
-    objects = {"net": net, "optimizer": optimizer, "gm": gm}
+    objects: dict[str, Any] = {"net": net, "optimizer": optimizer, "gm": gm}
     # Runs that are to repeat bit for bit may not depend on when a kernel is ready.
     numerics = "exact" if args.distributed or args.checkpoint else "fast"
     train_step = trace(step, symbolic=True, opt_level=3, numerics=numerics)

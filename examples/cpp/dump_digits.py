@@ -8,6 +8,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def main() -> None:
 
     net = DigitsNet()
     optimizer = optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
-    objects = {"net": net, "optimizer": optimizer, "gm": GradManager().attach(net.parameters())}
+    objects: dict[str, Any] = {"net": net, "optimizer": optimizer, "gm": GradManager().attach(net.parameters())}
 
     # Recorded, not run: the file has the state of the start.
     train_step = trace(step, record_only=True, opt_level=3, numerics="exact")

@@ -58,7 +58,7 @@ def partial_trace(
     return trace(func, without_host=without_host, **trace_options)
 
 
-class xla_trace(trace):
+class xla_trace(trace[..., Any]):
     """A `trace` with the defaults of MegEngine's XLA interface, compiled by megjit itself.
 
     These are ``symbolic=True``, ``opt_level=3``, ``without_host=True`` and

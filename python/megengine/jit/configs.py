@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from .. import _core
 from .._telling import no_effect
@@ -210,6 +210,24 @@ def _memory_options(limit: int, sublinear: SublinearMemoryConfig | None, dtr: DT
             workers=min(sublinear.num_worker, 1 << 20),
         )
     return options
+
+
+class Options(TypedDict, total=False):
+    """What `trace` takes besides the function, for editors and type checkers; `trace` says what each means."""
+
+    symbolic: bool
+    capture_as_const: bool
+    record_only: bool
+    sublinear_memory_config: SublinearMemoryConfig | None
+    dtr_config: DTRConfig | None
+    profiling: bool
+    opt_level: int
+    graph_opt_config: GraphOptimizationConfig | None
+    symbolic_shape: bool
+    without_host: bool | Literal["auto"] | str
+    imperative: bool
+    numerics: Literal["fast", "exact"] | str
+    memory_limit: int | str | None
 
 
 def trace_options(

@@ -15,7 +15,7 @@ from .tracing import trace
 
 def dump_functions(
     file: str | os.PathLike[str] | IO[bytes],
-    functions: Mapping[str, trace],
+    functions: Mapping[str, trace[..., Any]],
     *,
     arg_names: Mapping[str, Sequence[str]] | None = None,
     output_names: Mapping[str, Sequence[str]] | None = None,
@@ -86,7 +86,7 @@ def dump_functions(
     return {model.name: info_of(model, data, _core.checksum(data)) for model in models}
 
 
-def _parameter_names(function: trace) -> list[str] | None:
+def _parameter_names(function: trace[..., Any]) -> list[str] | None:
     """Those of the positional arguments that the recorded call had; None where they cannot be told."""
     try:
         parameters = list(inspect.signature(function.__wrapped__).parameters.values())

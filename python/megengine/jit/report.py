@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from .plan_text import kernels_text, plan_text
+from . import plan_text
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class MemoryPlan:
         return plan_page(self, title=title)
 
     def __repr__(self) -> str:
-        return plan_text(self, "memory of a call")
+        return plan_text.plan_text(self, "memory of a call")
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -230,7 +230,7 @@ class Kernels(list[GeneratedKernel]):
     """
 
     def __repr__(self) -> str:
-        return kernels_text(self)
+        return plan_text.kernels_text(self)
 
     def _repr_html_(self) -> str:
         from .plan_html import kernels_cell

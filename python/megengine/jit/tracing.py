@@ -8,7 +8,7 @@ import os
 import types
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ..utils.module_utils import tensors_in
 from .configs import (
     DTRConfig,
     GraphOptimizationConfig,
+    Options,
     SublinearMemoryConfig,
     memory_limit_bytes,
     trace_options,
@@ -40,7 +41,12 @@ from .report import (
 from .steps import ManualSteps
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from .guards import Guards
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 TraceError = _core.TraceError
 
@@ -79,7 +85,13 @@ _MOST_TRIALS = 8  # calls with the body, after which "auto" lets it run each tim
 _MOST_RECORDINGS = 4  # of without_host=True one after the other, before a warning
 
 
-class trace(ManualSteps, Dumping):
+class _Decorator(Protocol):
+    """What ``trace`` gives without a function: called with one, it traces that."""
+
+    def __call__(self, function: Callable[_P, _R], /) -> trace[_P, _R]: ...
+
+
+class trace(ManualSteps, Dumping, Generic[_P, _R]):
     """Compiles a function to a static graph; ``@trace`` and ``@trace(...)`` both work.
 
     The first call records the operations of the function. Later calls run its Python body again,
@@ -138,22 +150,26 @@ class trace(ManualSteps, Dumping):
     # `jit.trace.enabled = False` lets every traced function run as if it were not traced, as before MegEngine 1.0.
     enabled = True
     # `python -m megengine kernels` puts a list here: functions traced from then on are measured, and noted in it.
-    _measured: list[trace] | None = None
+    _measured: list[trace[..., Any]] | None = None
     # `python -m megengine plan` puts a function here: it is given each call, which then does not run.
-    _planned_by: Callable[[trace, tuple[Any, ...], dict[str, Any]], Any] | None = None
+    _planned_by: Callable[[trace[..., Any], tuple[Any, ...], dict[str, Any]], Any] | None = None
 
+    @overload
+    def __new__(cls, function: Callable[_P, _R], **options: Unpack[Options]) -> trace[_P, _R]: ...
+    @overload
+    def __new__(cls, **options: Unpack[Options]) -> _Decorator: ...  # type: ignore[misc]  # no trace yet
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if not args and "function" not in kwargs:
             return functools.partial(cls, **kwargs)
         return super().__new__(cls)
 
     @overload
-    def __init__(self, function: Callable[..., Any], **options: Any) -> None: ...
-    @overload  # makes a decorator, which __call__ stands for
-    def __init__(self, **options: Any) -> None: ...
+    def __init__(self, function: Callable[_P, _R], **options: Unpack[Options]) -> None: ...
+    @overload  # for checkers that ask __init__ what __new__ makes: called with a function, it gives something like it
+    def __init__(self: trace[[Callable[..., Any]], trace[..., Any]], **options: Unpack[Options]) -> None: ...
     def __init__(  # type: ignore[misc]  # it takes no other options than these
         self,
-        function: Callable[..., Any],
+        function: Callable[_P, _R],
         *,
         symbolic: bool = False,
         capture_as_const: bool = False,
@@ -164,9 +180,9 @@ class trace(ManualSteps, Dumping):
         opt_level: int = 2,
         graph_opt_config: GraphOptimizationConfig | None = None,
         symbolic_shape: bool = True,
-        without_host: bool | str = False,
+        without_host: bool | Literal["auto"] | str = False,
         imperative: bool = False,
-        numerics: str = "fast",
+        numerics: Literal["fast", "exact"] | str = "fast",
         memory_limit: int | str | None = None,
     ) -> None:
         if not callable(function):
@@ -240,7 +256,7 @@ class trace(ManualSteps, Dumping):
         no_effect("trace", "tensors from outside are always checked", check_external=not flag)
         self._check_external = bool(flag)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         if not trace.enabled or _core.is_tracing() or _core.open_tapes():
             # Inside another trace its recorder sees everything; inside an open GradManager the
             # intermediate values are needed for backward.

@@ -30,7 +30,7 @@ class Row:
         return self.bytes / self.seconds if self.seconds else 0.0
 
 
-def rows_of(functions: list[trace]) -> list[Row]:
+def rows_of(functions: list[trace[..., Any]]) -> list[Row]:
     """One row a kernel and line of the program, the most expensive first."""
     rows: dict[tuple[Any, ...], Row] = {}
     for function in functions:

@@ -19,7 +19,7 @@ from ..jit.tracing import trace
 from ..tensor import Tensor
 
 _Types = Sequence[tuple[Any, Any]]  # shapes and dtypes
-_Call = tuple[trace, tuple[tuple[Any, str], ...]]
+_Call = tuple[trace[..., Any], tuple[tuple[Any, str], ...]]
 
 
 class _Enough(BaseException):
@@ -40,7 +40,7 @@ class CallPlanner:
         self._repeats = self._left = repeats
         self._results: dict[_Call, tuple[Any, _Types]] = {}  # by function and types: shape of the result, its tensors
 
-    def __call__(self, function: trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, function: trace[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves = function.flatten_inputs(*args, **kwargs)
         key = function, tuple((tuple(leaf.shape), str(leaf.dtype)) for leaf in leaves)
         if key in self._results:
@@ -58,7 +58,7 @@ class CallPlanner:
         tree, leaf_types = self._results[key]
         return unflatten(tree, (F.zeros(shape, dtype=dtype) for shape, dtype in leaf_types))
 
-    def _plan(self, function: trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[MemoryPlan, Any, str]:
+    def _plan(self, function: trace[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[MemoryPlan, Any, str]:
         """The plan of a call, its result, and what else is to be said of it."""
         try:
             return *function._plan_call(args, kwargs, **self._options), ""

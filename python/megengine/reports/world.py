@@ -53,9 +53,9 @@ class StepMeasurer:
     def __init__(self, repeats: int) -> None:
         self._repeats = repeats
         self._running: Measured | None = None
-        self.found: dict[trace, Measured] = {}
+        self.found: dict[trace[..., Any], Measured] = {}
 
-    def __call__(self, function: trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, function: trace[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         measured = self._running = self.found.setdefault(function, Measured())
         trace._planned_by, begin = None, time.perf_counter()
         try:
