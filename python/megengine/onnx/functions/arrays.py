@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ _MOST = 2**31 - 1  # of an int32
 
 
 @counterpart("Reshape", plain=(1,))
-def reshape(x: Tensor, shape: Any, *, allowzero: int = 0) -> Tensor:
+def reshape(x: Tensor, shape: Tensor | Sequence[int], *, allowzero: int = 0) -> Tensor:
     """0 keeps an extent, unless allowzero; -1 is what is left."""
     extents: list[Any] = list(ints(shape))
     if not allowzero:
@@ -41,17 +41,17 @@ def size_of(x: Tensor) -> Tensor:
 
 
 @counterpart("Transpose")
-def transpose(x: Tensor, *, perm: Any = None) -> Tensor:
+def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
     return F.transpose(x, tuple(range(x.ndim))[::-1] if perm is None else tuple(perm)) if x.ndim else x
 
 
 @counterpart("Squeeze", plain=(1,))
-def squeeze(x: Tensor, axes: Any = None) -> Tensor:
+def squeeze(x: Tensor, axes: Tensor | Sequence[int] | None = None) -> Tensor:
     return F.squeeze(x, None if axes is None else ints(axes))
 
 
 @counterpart("Unsqueeze", plain=(1,))
-def unsqueeze(x: Tensor, axes: Any) -> Tensor:
+def unsqueeze(x: Tensor, axes: Tensor | Sequence[int]) -> Tensor:
     return F.expand_dims(x, ints(axes))
 
 
@@ -68,12 +68,13 @@ def concat(*xs: Tensor, axis: int) -> Tensor:
 
 
 @counterpart("Split", plain=(1,), counts_results=True)
-def split(x: Tensor, split: Any = None, *, axis: int = 0, num_outputs: int | None = None, results: int = 1) -> list[Tensor]:
+def split(x: Tensor, split: Tensor | Sequence[int] | None = None, *, axis: int = 0, num_outputs: int | None = None, results: int = 1) -> list[Tensor]:
     axis = axis_of(axis, x.ndim)
     if split is None:
-        size = -(-x.shape[axis] // (num_outputs or results))
+        size: Any = -(-x.shape[axis] // (num_outputs or results))
         split = [size] * ((num_outputs or results) - 1)
-        split.append(x.shape[axis] - sum(split))
+        extent: Any = x.shape[axis]
+        split = [*split, extent - sum(split)]
     parts, begin = [], 0
     for size in ints(split):
         parts.append(x[(slice(None),) * axis + (slice(begin, begin + size),)])
@@ -84,7 +85,7 @@ def split(x: Tensor, split: Any = None, *, axis: int = 0, num_outputs: int | Non
 
 
 @counterpart("Slice", plain=(1, 2, 3, 4))
-def slice_(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Tensor:
+def slice_(x: Tensor, starts: Tensor | Sequence[int], ends: Tensor | Sequence[int], axes: Tensor | Sequence[int] | None = None, steps: Tensor | Sequence[int] | None = None) -> Tensor:
     starts, ends = ints(starts), ints(ends)
     axes = range(len(starts)) if axes is None else ints(axes)
     steps = [1] * len(starts) if steps is None else ints(steps)
@@ -98,17 +99,17 @@ def slice_(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = Non
 
 
 @counterpart("Expand", plain=(1,))
-def expand(x: Tensor, shape: Any) -> Tensor:
+def expand(x: Tensor, shape: Tensor | Sequence[int]) -> Tensor:
     return F.broadcast_to(x, np.broadcast_shapes(x._tuple_shape, ints(shape)))
 
 
 @counterpart("Tile", plain=(1,))
-def tile(x: Tensor, repeats: Any) -> Tensor:
+def tile(x: Tensor, repeats: Tensor | Sequence[int]) -> Tensor:
     return F.tile(x, ints(repeats)) if x.ndim else x
 
 
 @counterpart("Pad", plain=(1, 2, 3))
-def pad(x: Tensor, pads: Any, value: Any = None, axes: Any = None, *, mode: str = "constant") -> Tensor:
+def pad(x: Tensor, pads: Tensor | Sequence[int], value: Tensor | float | None = None, axes: Tensor | Sequence[int] | None = None, *, mode: str = "constant") -> Tensor:
     """Negative widths cut."""
     widths = ints(pads)
     named = range(x.ndim) if axes is None else [axis_of(axis, x.ndim) for axis in ints(axes)]
@@ -119,7 +120,7 @@ def pad(x: Tensor, pads: Any, value: Any = None, axes: Any = None, *, mode: str 
 
 
 @counterpart("ConstantOfShape", plain=(0,))
-def constant_of_shape(shape: Any, *, value: np.ndarray | None = None) -> Tensor:
+def constant_of_shape(shape: Tensor | Sequence[int], *, value: np.ndarray | None = None) -> Tensor:
     filler = Tensor(np.zeros(1, np.float32) if value is None else np.asarray(value).reshape(1))
     return F.broadcast_to(F.reshape(filler, (1,) * len(ints(shape))), ints(shape))
 
@@ -137,7 +138,7 @@ def eye_like(x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
 
 
 @counterpart("Trilu", plain=(1,))
-def trilu(x: Tensor, k: Any = 0, *, upper: int = 1) -> Tensor:
+def trilu(x: Tensor, k: Tensor | int = 0, *, upper: int = 1) -> Tensor:
     return triangle(x, int(number(0 if k is None else k)), bool(upper))
 
 
@@ -168,7 +169,7 @@ def _reduction(op: str, reduce: Callable[..., Tensor]) -> None:
     """The op over axes that are an attribute (up to opset 17) or an input; without any, over all of them."""
 
     def reduction(
-        x: Tensor, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+        x: Tensor, axes: Tensor | Sequence[int] | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> Tensor:
         found = () if axes is None else ints(axes)
         if not found and noop_with_empty_axes:
@@ -217,13 +218,13 @@ for _op, _reduce in {
 
 
 @counterpart("CumSum", plain=(1,))
-def cumsum(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
+def cumsum(x: Tensor, axis: Tensor | int, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
     axis = axis_of(int(number(axis)), x.ndim)
     return ops.cumsum(x, axis=axis, exclusive=exclusive, reverse=reverse)
 
 
 @counterpart("CumProd", plain=(1,))
-def cumprod(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
+def cumprod(x: Tensor, axis: Tensor | int, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
     axis = axis_of(int(number(axis)), x.ndim)
     lines = [x[(slice(None),) * axis + (slice(i, i + 1),)] for i in range(x.shape[axis])]
     lines = lines[::-1] if reverse else lines

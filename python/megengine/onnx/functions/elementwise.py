@@ -56,7 +56,7 @@ def identity(x: Tensor) -> Tensor:
 
 
 @counterpart("Div", takes_numbers=True)
-def divide(x: Any, y: Any) -> Tensor:
+def divide(x: Tensor | float, y: Tensor | float) -> Tensor:
     """Quotients of integers are rounded towards 0."""
     quotient = F.floor_div(x, y)
     if is_float(quotient):
@@ -77,7 +77,7 @@ def modulo(x: Any, y: Any, *, fmod: int = 0) -> Tensor:
 
 
 @counterpart("Pow", takes_numbers=True)
-def power(x: Any, y: Any) -> Tensor:
+def power(x: Tensor | float, y: Tensor | float) -> Tensor:
     """As the base's dtype."""
     result = F.pow(x, y)
     if not isinstance(x, Tensor) or x.dtype == result.dtype:
@@ -126,7 +126,7 @@ def is_infinite(x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1
 
 
 @counterpart("Clip", plain=(1, 2))
-def clip(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+def clip(x: Tensor, low: Tensor | float | None = None, high: Tensor | float | None = None) -> Tensor:
     x = x if low is None else F.maximum(x, low)
     return x if high is None else F.minimum(x, high)
 
@@ -205,7 +205,7 @@ def shrink(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
 
 
 @counterpart("Dropout", plain=(1, 2), counts_results=True)
-def dropout(x: Tensor, ratio: Any = 0.5, training_mode: Any = False, *, seed: int = 0, results: int = 1) -> Any:
+def dropout(x: Tensor, ratio: Tensor | float = 0.5, training_mode: Tensor | bool = False, *, seed: int = 0, results: int = 1) -> Any:
     if training_mode:
         mask = F.nn.dropout(F.ones_like(x), float(0.5 if ratio is None else ratio))
         return (x * mask, mask > 0) if results > 1 else x * mask

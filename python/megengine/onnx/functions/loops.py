@@ -15,10 +15,10 @@ Parts = tuple[list[Tensor], list[Tensor]]  # states, and what is stacked
 
 def scan(
     body: Body, initial: Sequence[Tensor], xs: Sequence[Tensor], outside: Sequence[Tensor] = (), *,
-    scan_input_axes: Any = None, scan_output_axes: Any = None, scan_input_directions: Any = None, scan_output_directions: Any = None,
+    scan_input_axes: Sequence[int] | None = None, scan_output_axes: Sequence[int] | None = None, scan_input_directions: Sequence[int] | None = None, scan_output_directions: Sequence[int] | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The last states, and the results of all trips over ``xs``."""
-    is_reverse = bool(scan_input_directions) and all(scan_input_directions)
+    is_reverse = bool(scan_input_directions) and all(scan_input_directions or ())
     rows = [
         _flipped(_moved(x, axis_of(axis, x.ndim), 0), bool(backward) != is_reverse)
         for x, axis, backward in zip(xs, _each(scan_input_axes, xs), _each(scan_input_directions, xs), strict=True)
@@ -36,7 +36,7 @@ def scan(
 
 
 def counted_loop(
-    body: Body, trips: Any, initial: Sequence[Tensor], outside: Sequence[Tensor] = (), condition: Any = True
+    body: Body, trips: Tensor | int, initial: Sequence[Tensor], outside: Sequence[Tensor] = (), condition: Tensor | bool = True
 ) -> tuple[Tensor, ...]:
     """A Loop of so many trips, or none; its condition does not change. The numbers are read if they are Tensors."""
     length = max(int(number(trips)), 0) if number(condition) else 0
@@ -51,7 +51,7 @@ def counted_loop(
 
 
 def loop(
-    body: Body, initial: Sequence[Tensor], outside: Sequence[Tensor] = (), trips: Any = None, condition: Any = True
+    body: Body, initial: Sequence[Tensor], outside: Sequence[Tensor] = (), trips: Tensor | int | None = None, condition: Tensor | bool = True
 ) -> tuple[Tensor, ...]:
     """A Loop that ends as soon as its condition is false, after so many trips at the latest."""
 

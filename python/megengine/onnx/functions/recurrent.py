@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,8 +128,8 @@ def _names(activations: Any, default: list[str], number: int) -> list[str]:
 
 @counterpart("RNN")
 def rnn(
-    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Any = None, h: Tensor | None = None, *,
-    activation_alpha: Any = None, activation_beta: Any = None, activations: Any = None, clip: float | None = None,
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Tensor | None = None, h: Tensor | None = None, *,
+    activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None, activations: Sequence[str] | None = None, clip: float | None = None,
     direction: str = "forward", hidden_size: int = 0, layout: int = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     hidden: Any = r.shape[-1]
@@ -148,8 +148,8 @@ def rnn(
 
 @counterpart("GRU")
 def gru(
-    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Any = None, h: Tensor | None = None, *,
-    activation_alpha: Any = None, activation_beta: Any = None, activations: Any = None, clip: float | None = None,
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Tensor | None = None, h: Tensor | None = None, *,
+    activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None, activations: Sequence[str] | None = None, clip: float | None = None,
     direction: str = "forward", hidden_size: int = 0, layout: int = 0, linear_before_reset: int = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     hidden: Any = r.shape[-1]
@@ -185,9 +185,9 @@ def gru(
 
 @counterpart("LSTM")
 def lstm(
-    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Any = None, h: Tensor | None = None,
-    c: Tensor | None = None, p: Tensor | None = None, *, activation_alpha: Any = None, activation_beta: Any = None,
-    activations: Any = None, clip: float | None = None, direction: str = "forward", hidden_size: int = 0,
+    x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Tensor | None = None, h: Tensor | None = None,
+    c: Tensor | None = None, p: Tensor | None = None, *, activation_alpha: Sequence[float] | None = None, activation_beta: Sequence[float] | None = None,
+    activations: Sequence[str] | None = None, clip: float | None = None, direction: str = "forward", hidden_size: int = 0,
     input_forget: int = 0, layout: int = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Gates stand in the order input, output, forget, cell; p holds peephole weights of the first three."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ def _counts(shape: Any, axes: list[int], scales: Any, sizes: Any, policy: str) -
 
 @counterpart("Resize", plain=(1, 2, 3))
 def resize(
-    x: Tensor, roi: Any = None, scales: Any = None, sizes: Any = None, *, antialias: int = 0, axes: Any = None,
+    x: Tensor, roi: Tensor | Sequence[float] | None = None, scales: Tensor | Sequence[float] | None = None, sizes: Tensor | Sequence[int] | None = None, *, antialias: int = 0, axes: Sequence[int] | None = None,
     coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float = -0.75, exclude_outside: int = 0,
     extrapolation_value: float = 0.0, keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
@@ -131,12 +131,12 @@ def _mixed(x: Tensor, matrix: Tensor, axis: int) -> Tensor:
 
 
 @counterpart("Upsample", plain=(1,))
-def upsample(x: Tensor, scales: Any, *, mode: str = "nearest") -> Tensor:
+def upsample(x: Tensor, scales: Tensor | Sequence[float], *, mode: str = "nearest") -> Tensor:
     return resize(x, None, scales, coordinate_transformation_mode="asymmetric", mode=mode, nearest_mode="floor")
 
 
 @counterpart("AffineGrid", plain=(1,))
-def affine_grid(theta: Tensor, size: Any, *, align_corners: int = 0) -> Tensor:
+def affine_grid(theta: Tensor, size: Tensor | Sequence[int], *, align_corners: int = 0) -> Tensor:
     """theta: [n, axes, axes + 1]. Where in [-1, 1] each place of an image of ``size`` [n, c, spatial...] is taken from."""
     n, _, *extents = ints(size)
     lines = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from ._table import counterpart, is_float
 
 @counterpart("MaxPool", counts_results=True)
 def max_pool(
-    x: Tensor, *, kernel_shape: Any, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: Any = None, pads: Any = None,
-    storage_order: int = 0, strides: Any = None, results: int = 1,
+    x: Tensor, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None,
+    storage_order: int = 0, strides: Sequence[int] | None = None, results: int = 1,
 ) -> Any:  # fmt: skip
     windows = windows_of(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     real = x if is_float(x) else x.astype("float32")
@@ -55,10 +56,10 @@ def _max_and_places(x: Tensor, windows: list[Window], storage_order: int) -> tup
 
 
 @counterpart("MaxUnpool", plain=(2,))
-def max_unpool(x: Tensor, places: Tensor, output_shape: Any = None, *, kernel_shape: Any, pads: Any = None, strides: Any = None) -> Tensor:
+def max_unpool(x: Tensor, places: Tensor, output_shape: Tensor | Sequence[int] | None = None, *, kernel_shape: Sequence[int], pads: Sequence[int] | None = None, strides: Sequence[int] | None = None) -> Tensor:
     dims = x.ndim - 2
     strides, pads = strides or [1] * dims, pads or [0] * 2 * dims
-    spatial = [(x.shape[2 + i] - 1) * strides[i] - pads[i] - pads[i + dims] + kernel_shape[i] for i in range(dims)]
+    spatial: list[Any] = [(x.shape[2 + i] - 1) * strides[i] - pads[i] - pads[i + dims] + kernel_shape[i] for i in range(dims)]
     own = (*x._tuple_shape[:2], *spatial)
     flat = ops.scatter(F.zeros((math.prod(own),)), F.reshape(places, (-1,)), F.reshape(x, (-1,)), axis=0)
     y = F.reshape(flat, own)
@@ -70,8 +71,8 @@ def max_unpool(x: Tensor, places: Tensor, output_shape: Any = None, *, kernel_sh
 
 @counterpart("AveragePool")
 def average_pool(
-    x: Tensor, *, kernel_shape: Any, auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0,
-    dilations: Any = None, pads: Any = None, strides: Any = None,
+    x: Tensor, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0,
+    dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     windows = windows_of(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     return moving.avg_pool(x, windows, bool(count_include_pad))
@@ -79,8 +80,8 @@ def average_pool(
 
 @counterpart("LpPool")
 def lp_pool(
-    x: Tensor, *, kernel_shape: Any, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: Any = None, p: int = 2,
-    pads: Any = None, strides: Any = None,
+    x: Tensor, *, kernel_shape: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: Sequence[int] | None = None, p: int = 2,
+    pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     windows = windows_of(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     return F.pow(reduce_windows(F.pow(F.abs(x), float(p)), windows, 0.0, ops.reduce_sum), 1 / p)
@@ -110,8 +111,8 @@ def global_lp_pool(x: Tensor, *, p: int = 2) -> Tensor:
 
 @counterpart("Conv")
 def conv(
-    x: Tensor, w: Tensor, b: Tensor | None = None, *, auto_pad: str = "NOTSET", dilations: Any = None, group: int = 1,
-    kernel_shape: Any = None, pads: Any = None, strides: Any = None,
+    x: Tensor, w: Tensor, b: Tensor | None = None, *, auto_pad: str = "NOTSET", dilations: Sequence[int] | None = None, group: int = 1,
+    kernel_shape: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     windows = windows_of(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
     stride, padding, dilation = (tuple(getattr(v, name) for v in windows) for name in ("step", "before", "gap"))
@@ -128,18 +129,18 @@ def _across(bias: Tensor, y: Tensor) -> Tensor:
 
 @counterpart("ConvTranspose")
 def conv_transpose(
-    x: Tensor, w: Tensor, b: Tensor | None = None, *, auto_pad: str = "NOTSET", dilations: Any = None, group: int = 1,
-    kernel_shape: Any = None, output_padding: Any = None, output_shape: Any = None, pads: Any = None, strides: Any = None,
+    x: Tensor, w: Tensor, b: Tensor | None = None, *, auto_pad: str = "NOTSET", dilations: Sequence[int] | None = None, group: int = 1,
+    kernel_shape: Sequence[int] | None = None, output_padding: Sequence[int] | None = None, output_shape: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """All that the kernels reach, of which the padding is cut off."""
     dims = x.ndim - 2
     steps, gaps = strides or [1] * dims, dilations or [1] * dims
     extra, pads = list(output_padding or [0] * dims), list(pads or [0] * 2 * dims)
-    reach = [(x.shape[2 + i] - 1) * steps[i] + gaps[i] * (w.shape[2 + i] - 1) + 1 for i in range(dims)]
+    reach: list[Any] = [(x.shape[2 + i] - 1) * steps[i] + gaps[i] * (w.shape[2 + i] - 1) + 1 for i in range(dims)]
     for i in range(dims):
         if output_shape is None and not auto_pad.startswith("SAME"):
             continue
-        wanted = output_shape[-dims:][i] if output_shape else x.shape[2 + i] * steps[i]
+        wanted: Any = output_shape[-dims:][i] if output_shape else x.shape[2 + i] * steps[i]
         width = max(reach[i] + extra[i] - wanted, 0)
         extra[i] = max(wanted - reach[i], extra[i])
         half = width // 2
@@ -154,7 +155,7 @@ def conv_transpose(
 
 
 @counterpart("Col2Im", plain=(1, 2))
-def col2im(x: Tensor, image_shape: Any, block_shape: Any, *, dilations: Any = None, pads: Any = None, strides: Any = None) -> Tensor:
+def col2im(x: Tensor, image_shape: Tensor | Sequence[int], block_shape: Tensor | Sequence[int], *, dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, strides: Sequence[int] | None = None) -> Tensor:
     """Adds [n, c * block, places] into images."""
     windows = windows_of(image_shape, block_shape, strides, dilations, pads, "NOTSET")
     n, channels = x.shape[0], x.shape[1] // math.prod(block_shape)
