@@ -65,6 +65,7 @@ TABLE = {
     "functional.utils.topk_accuracy": "functional.metric:topk_accuracy",
     **_each("jit", "_compat.partial_trace", "partial_trace xla_trace"),
     "module.external": "_compat.external",
+    **{f"module.{name}": "module.elemwise" for name in ("concat", "identity")},
     **{f"module.{package}.{name}": f"module.{package}" for package in ("qat", "quantized") for name in _LAYERS.split()},
     "module.quantized.weight_only": "module.weight_only",
     "quantization.internal_fake_quant.Function": "autodiff:Function",

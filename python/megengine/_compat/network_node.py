@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from .. import _core
 from .. import functional as F
-from ..core.wrong_key import WrongKey
+from ..core._registry import WrongKey
 from ..functional import quantized, vision
 from ..tensor import Tensor
 from . import builtin, mesh_indexing

@@ -16,6 +16,7 @@ from .text import dot, table
 from .tree import (
     FrozenDict,
     FrozenList,
+    Value,
     container_text,
     freeze,
     leaves,
@@ -26,7 +27,6 @@ from .tree import (
     values_in,
 )
 from .unknown import Unknown
-from .value import Value
 
 __all__ = [
     "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "Measured", "Namespace", "Row", "Unknown", "Value",

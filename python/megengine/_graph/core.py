@@ -7,8 +7,7 @@ from typing import Any
 
 from .rows import Row, each_row
 from .text import dot, table
-from .tree import freeze, map_leaves, map_values, values_in
-from .value import Value
+from .tree import Value, freeze, map_leaves, map_values, values_in
 
 _COLUMNS = ("kind", "value", "call", "module", "type")
 _MOST_LINES = 200  # of a table in a notebook

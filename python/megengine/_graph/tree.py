@@ -1,11 +1,28 @@
-"""Trees of arguments: tuples, lists, dicts and slices, with values and constants at the leaves."""
+"""What calls make, and trees of arguments: tuples, lists, dicts and slices, with values and constants at the leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .value import Value
+
+class Value:
+    """What a call makes: it has a ``name`` and ``users``, the calls that read it, in order of first use."""
+
+    name: str = ""
+
+    def __init__(self) -> None:
+        self.users: dict[Any, None] = {}  # calls of the face
+        super().__init__()
+
+    def replace_all_uses(
+        self, new: Value, only: Callable[[Any], bool] = lambda user: True
+    ) -> list[Any]:
+        """Let all users for which ``only`` holds read ``new``; returns the users that were changed."""
+        changed = [user for user in self.users if only(user)]
+        for user in changed:
+            user.replace_input(self, new)
+        return changed
 
 
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> Any:

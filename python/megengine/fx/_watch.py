@@ -10,9 +10,9 @@ import types
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, cast
 
+from .. import functional
 from .._graph.redirect import Interception
 from ..core import op_objects
-from ..functional._recorded import recorded_functions
 from ..module import Module
 from ..module.qat import QATModule
 from ..random import RNG
@@ -35,7 +35,12 @@ RANDOM_METHODS = frozenset(
     vars(RNG)[name]
     for name in ("uniform", "normal", "gamma", "beta", "poisson", "exponential", "multinomial", "permutation", "shuffle")
 )
-RECORDED = frozenset(recorded_functions())
+RECORDED = frozenset(  # the public functions of `megengine.functional` and of its modules
+    found
+    for module in (functional, functional.debug_param, functional.loss, functional.metric, functional.nn, functional.vision)
+    for name, found in vars(module).items()
+    if isinstance(found, types.FunctionType) and not name.startswith("_") and found.__module__.startswith(functional.__name__)
+)
 APPLY = cast(types.FunctionType, op_objects.apply)
 FAKE_QUANTIZE = cast(types.FunctionType, QATModule._apply_fakequant_with_observer)
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 from .. import module as M
 from .._files import modules
 from .._graph import Measured
-from ..core.wrong_key import WrongKey
+from ..core._registry import WrongKey
 from ._running import measured
 from .graph import Graph
 from .node import attribute_at

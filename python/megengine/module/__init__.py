@@ -8,7 +8,6 @@ from .activation import GELU, LeakyReLU, PReLU, ReLU, Sigmoid, SiLU, Softmax
 from .adaptive_pooling import AdaptiveAvgPool2d, AdaptiveMaxPool2d
 from .batch_matmul_activation import BatchMatMulActivation
 from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
-from .concat import Concat
 from .conv import (
     Conv1d,
     Conv2d,
@@ -25,9 +24,8 @@ from .conv_bn import ConvBn2d, ConvBnRelu2d
 from .conv_transpose_bn import ConvTransposeBn2d, ConvTransposeBnRelu2d
 from .deformable_psroi_pooling import DeformablePSROIPooling
 from .dropout import Dropout
-from .elemwise import Elemwise
+from .elemwise import Concat, Elemwise, Identity
 from .embedding import Embedding
-from .identity import Identity
 from .linear import Linear, LinearRelu
 from .linear_bn import LinearBn1d, LinearBnRelu1d
 from .lrn import LocalResponseNorm

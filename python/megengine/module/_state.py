@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core._registry import WrongKey
 from ..core.tensor.dtype import is_quantize
 from ..core.tensor.quantized import QuantizedTensor
-from ..core.wrong_key import WrongKey
 from ..tensor import Tensor
 from ._structure import _flatten, _is_module, _is_tensor
 

@@ -1,14 +1,29 @@
-"""Element-wise functions as a module, so that quantization can see them."""
+"""Functions as modules, so that quantization can see and replace them, and the module that does nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from .. import functional as F
 from ..core.tensor.elemwise_modes import function_of, mode_of
 from ..tensor import Tensor
 from .module import Module
 
-__all__ = ["Elemwise"]
+__all__ = ["Concat", "Elemwise", "Identity"]
+
+
+class Concat(Module):
+    """Joins tensors along an axis, as a module that quantization can replace.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> M.Concat()([mge.Tensor([1.0]), mge.Tensor([2.0, 3.0])]).tolist()
+    [1.0, 2.0, 3.0]
+    """
+
+    def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
+        """Return ``inps`` joined along ``axis`` (0 by default); other extents must be equal."""
+        return F.concat(inps, axis)
 
 
 class Elemwise(Module):
@@ -30,3 +45,18 @@ class Elemwise(Module):
     def forward(self, *inps: Tensor) -> Tensor:
         """Return the function of ``inps``, as many Tensors as it takes; shapes broadcast."""
         return function_of(self.method)(*inps)
+
+
+class Identity(Module):
+    """Returns its input: a placeholder where a model wants a layer.
+
+    >>> import megengine as mge, megengine.module as M
+    >>> model = M.Sequential(M.Linear(4, 8), M.Linear(8, 2))
+    >>> model[1] = M.Identity()  # features instead of classes
+    >>> model(mge.functional.ones((1, 4))).shape
+    (1, 8)
+    """
+
+    def forward(self, x: Any) -> Any:
+        """Return ``x``, whatever it is."""
+        return x

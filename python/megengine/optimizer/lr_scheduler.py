@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.wrong_key import WrongKey
+from ..core._registry import WrongKey
 from .optimizer import Optimizer
 
 __all__ = ["LRScheduler"]

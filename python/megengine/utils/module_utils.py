@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, MutableMapping, MutableSequence
 from typing import Any
 
 from .._graph import leaves
-from ..core.wrong_key import WrongKey
+from ..core._registry import WrongKey
 from ..tensor import Tensor
 
 

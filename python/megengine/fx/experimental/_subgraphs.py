@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import module as M
-from ...core.wrong_key import WrongKey
+from ...core._registry import WrongKey
 from ..graph import Graph
 from ..graph_module import GraphModule
 from ..node import Node

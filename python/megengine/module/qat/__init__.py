@@ -17,7 +17,6 @@ from ...quantization.qconfig import QConfig
 from ...quantization.utils import QParams, QParamsModuleMixin, fake_quant_bias
 from ...tensor import Tensor
 from .. import batch_matmul_activation as float_batch_matmul_activation
-from .. import concat as float_concat
 from .. import conv as float_conv
 from .. import conv_bn as float_conv_bn
 from .. import conv_transpose_bn as float_conv_transpose_bn
@@ -245,7 +244,7 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
         return self.apply_quant_activation(self._calc_linear(inp, weight, bias))
 
 
-class Concat(float_concat.Concat, QATModule):
+class Concat(float_elemwise.Concat, QATModule):
     """Concat with a rounded result: the parts, which may have other scales, get one."""
 
     def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
