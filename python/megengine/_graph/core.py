@@ -344,6 +344,23 @@ class Graph:
             )
         return f"{call.describe()} reads {value.name!r}, which is not in this graph (any more)"
 
+    def running(self, env: dict[Any, Any], kept: Iterable[Value] = (), forgets: bool = True) -> Iterator[Any]:
+        """The calls in order, for who puts what they make into ``env``; what no later call reads goes from there, but for ``kept``.
+
+        forgets: False keeps all values.
+        """
+        left: dict[Any, int] = dict.fromkeys(kept, -1)  # how many calls have still to read a value
+        for call in self:
+            yield call
+            if forgets:
+                for value in call.outputs:
+                    left.setdefault(value, len(value.users))
+                for value in call._inputs:
+                    left[value] = left.get(value, 0) - 1
+                for value in (*call.outputs, *call._inputs):
+                    if left[value] == 0:
+                        env.pop(value, None)
+
     def erase_dead(self, is_needed: Callable[[Any], bool]) -> int:
         """Erase, from the end, calls whose values nobody reads unless needed; returns how many."""
         before = self._length

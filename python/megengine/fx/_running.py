@@ -66,12 +66,7 @@ class Interpreter:
         """
         self.env = dict(initial_env or {})
         self.args_iter = iter(args)
-        last_reader: dict[Node, Node] = {}
-        if self.garbage_collect_values:
-            last_reader = {
-                value: node for node in self.graph.nodes for value in node.all_input_nodes
-            }
-        for node in self.graph.nodes:
+        for node in self.graph.running(self.env, forgets=self.garbage_collect_values):
             if node not in self.env:
                 try:
                     self.env[node] = self.run_node(node)
@@ -80,10 +75,6 @@ class Interpreter:
                     raise
             if node.op == "output":
                 return self.env[node]
-            if self.garbage_collect_values:
-                for value in (*node.all_input_nodes, node):
-                    if last_reader.get(value, node) is node:
-                        self.env.pop(value, None)
         return None
 
     def run_node(self, n: Node) -> Any:

@@ -316,8 +316,7 @@ class InternalGraph(Graph):
         watch = self._watch
         if watch is not None:
             watch.see(nodes, env)
-        left = {node: 0 for node in self.outputs}  # these stay; others go after their last use
-        for expr in self:
+        for expr in self.running(env, kept=self.outputs):
             if not isinstance(expr, Input):
                 try:
                     run_expr(expr, env)
@@ -326,13 +325,6 @@ class InternalGraph(Graph):
                     raise
                 if watch is not None:
                     watch.see(expr.outputs, env)
-            for node in expr._outputs:
-                if node not in left:
-                    left[node] = len(node.users) or -1
-            for node in expr._inputs:
-                left[node] -= 1
-                if left[node] == 0:
-                    del env[node]
         return unpack(map_values(self._result, env.__getitem__))
 
     # -- text and pictures -----------------------------------------------------------------------
