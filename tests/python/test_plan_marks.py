@@ -1,5 +1,6 @@
 """What the user may say of recomputation, plans without a run, and a search that can be stopped."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -54,6 +55,26 @@ def test_marks_do_nothing_in_eager_mode():
     assert jit.keep(x) is x
     assert jit.offload(x) is x
     np.testing.assert_array_equal(jit.recompute(M.ReLU())(x).numpy(), x.numpy())
+
+
+@dataclasses.dataclass
+class Pair:
+    x: mge.Tensor
+    y: mge.Tensor
+
+
+def test_results_of_recompute_are_kept_in_whatever_container():
+    def plan(pack):
+        block = jit.recompute(lambda x: pack(F.exp(F.sin(x)), F.cos(x)))
+
+        def step(x):
+            pair = block(x)
+            a, b = (pair.x, pair.y) if isinstance(pair, Pair) else pair
+            return F.sin(a) + F.exp(b) + (a * a).sum() + F.sqrt(b + 2).sum()
+
+        return trace(step, symbolic=True).plan(mge.tensor([1.0] * 1000))
+
+    assert plan(Pair) == plan(lambda a, b: (a, b)) and plan(Pair).recompute_flops_ratio == 0
 
 
 def test_what_keep_marks_is_computed_once():

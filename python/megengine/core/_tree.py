@@ -1,4 +1,7 @@
-"""Containers of tensors: lists, tuples, named tuples, dicts and dataclasses, in one another."""
+"""Containers of tensors: lists, tuples, named tuples, dicts, slices and dataclasses, in one another.
+
+What is computed is looked for in these by everybody but module graphs, whose arguments stay as the program wrote them (`_graph.tree`).
+"""
 
 import dataclasses
 from collections import OrderedDict
@@ -21,6 +24,8 @@ class Branch(NamedTuple):
         """A container like this one, of other parts."""
         if self.names is None:
             return self.kind(parts)
+        if self.kind is slice:
+            return slice(*parts)
         if issubclass(self.kind, dict):
             return self.kind(zip(self.names, parts, strict=True))
         if issubclass(self.kind, tuple):
@@ -35,6 +40,8 @@ def branch_of(value: Any) -> Branch | None:
     kind = type(value)
     if kind in (list, tuple):
         return Branch(kind, None, list(value))
+    if kind is slice:
+        return Branch(kind, ("start", "stop", "step"), [value.start, value.stop, value.step])
     if kind in (dict, OrderedDict):
         return Branch(kind, tuple(value), list(value.values()))
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
@@ -42,6 +49,19 @@ def branch_of(value: Any) -> Branch | None:
     if dataclasses.is_dataclass(value) and hasattr(value, "__dict__"):
         return Branch(kind, tuple(vars(value)), list(vars(value).values()))
     return None
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """What stands in a tree, in order; lists, tuples and dicts of other classes are opened as well, as nobody makes them anew."""
+    if (branch := branch_of(value)) is not None:
+        parts: Any = branch.parts
+    elif isinstance(value, (list, tuple, dict)):
+        parts = value.values() if isinstance(value, dict) else value
+    else:
+        yield value
+        return
+    for part in parts:
+        yield from leaves(part)
 
 
 def flatten(value: Any, found: list[Tensor]) -> Any:

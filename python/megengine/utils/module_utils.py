@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, MutableMapping, MutableSequence
 from typing import Any
 
-from .._graph import leaves
 from ..core._registry import WrongKey
+from ..core._tree import leaves
 from ..tensor import Tensor
 
 
@@ -65,7 +65,7 @@ def _child(obj: Any, step: str, key: str) -> Any:
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
-    """Returns the tensors in ``tree``, nested lists, tuples and dicts, in order.
+    """Returns the tensors in ``tree``, nested lists, tuples, dicts and dataclasses, in order.
 
     >>> import megengine as mge
     >>> x, y = mge.Tensor(1.0), mge.Tensor(2.0)
