@@ -429,7 +429,9 @@ def _converted(value: Any, build: Callable[[Module], Module]) -> Any:
     if isinstance(value, Module):
         return build(value)
     if isinstance(value, (list, tuple)):
-        return type(value)([_converted(item, build) for item in value])
+        kind: Any = type(value)
+        made = [_converted(item, build) for item in value]
+        return kind._make(made) if hasattr(kind, "_fields") else kind(made)
     if isinstance(value, dict):
         return {key: _converted(item, build) for key, item in value.items()}
     return value

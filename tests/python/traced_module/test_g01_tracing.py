@@ -1,6 +1,7 @@
 """G1: modules are traced, called in other ways and shapes, and traced again inside of others."""
 
 from collections import namedtuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -288,6 +289,27 @@ def test_fx_traces_while_exprs_are_inserted_and_the_other_way_round():
     assert "concat" in gm.code
     again = tm.trace_module(M.Sequential(Affine()), tensor(3))
     assert again.graph.get_function_by_type(F.exp).as_count() == 1
+
+
+class Parts(NamedTuple):
+    body: M.Module
+    head: M.Module
+
+
+class InANamedTuple(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = Parts(M.Sequential(M.Linear(3, 2)), M.ReLU())
+
+    def forward(self, x):
+        return self.parts.head(self.parts.body(x))
+
+
+def test_modules_in_a_named_tuple_are_traced():
+    net, x = InANamedTuple(), tensor(4, 3)
+    traced = tm.trace_module(net, x)
+    same(traced(x), net(x))
+    assert isinstance(traced.parts, Parts) and isinstance(traced.parts.body, tm.TracedModule)
 
 
 class Around(M.Module):
