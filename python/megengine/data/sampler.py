@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class MapSampler(Sampler):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Sized,
         batch_size: int = 1,
         drop_last: bool = False,
         num_samples: int | None = None,
@@ -159,7 +159,7 @@ class SequentialSampler(MapSampler):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Sized,
         batch_size: int = 1,
         drop_last: bool = False,
         indices: Sequence[int] | None = None,
@@ -189,7 +189,7 @@ class RandomSampler(MapSampler):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Sized,
         batch_size: int = 1,
         drop_last: bool = False,
         indices: Sequence[int] | None = None,
@@ -223,7 +223,7 @@ class ReplacementSampler(MapSampler):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Sized,
         batch_size: int = 1,
         drop_last: bool = False,
         num_samples: int | None = None,

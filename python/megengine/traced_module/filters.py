@@ -71,7 +71,7 @@ class ExprFilter(BaseFilter):
 
 
 class ExprFilterCallFunction(ExprFilter):
-    def __init__(self, expr_iter: Iterable[Expr], func: Any = None) -> None:
+    def __init__(self, expr_iter: Iterable[Expr], func: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None) -> None:
         super().__init__(expr_iter)
         self.func = _many(func)
 
@@ -82,7 +82,7 @@ class ExprFilterCallFunction(ExprFilter):
 
 
 class ExprFilterCallMethod(ExprFilter):
-    def __init__(self, expr_iter: Iterable[Expr], method: Any = None) -> None:
+    def __init__(self, expr_iter: Iterable[Expr], method: str | Sequence[str] | None = None) -> None:
         super().__init__(expr_iter)
         self.method = _many(method)
 
@@ -96,7 +96,7 @@ class ExprFilterCallMethod(ExprFilter):
 
 
 class ExprFilterExprId(ExprFilter):
-    def __init__(self, expr_iter: Iterable[Expr], expr_id: Any) -> None:
+    def __init__(self, expr_iter: Iterable[Expr], expr_id: int | Sequence[int] | None) -> None:
         super().__init__(expr_iter)
         self.expr_id_list = _many(expr_id)
 
@@ -123,7 +123,7 @@ class NodeFilter(BaseFilter):
 
 
 class NodeFilterType(NodeFilter):
-    def __init__(self, expr_iter: Iterable[Node], owner_type: Any) -> None:
+    def __init__(self, expr_iter: Iterable[Node], owner_type: type[Module] | Sequence[type[Module]]) -> None:
         super().__init__(expr_iter)
         self.owner_type = tuple(_many(owner_type))
 
@@ -134,7 +134,7 @@ class NodeFilterType(NodeFilter):
 
 
 class NodeFilterNodeId(NodeFilter):
-    def __init__(self, expr_iter: Iterable[Node], node_id: Any) -> None:
+    def __init__(self, expr_iter: Iterable[Node], node_id: int | Sequence[int] | None) -> None:
         super().__init__(expr_iter)
         self._ids = _many(node_id)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import DTypeLike
+
 from .._files import admitted
 from .._files.graphs import check_call
 from .._graph import Graph, GraphError, Namespace, Row, map_leaves, map_values, values_in
@@ -113,7 +115,7 @@ class InternalGraph(Graph):
         """Calls of the method ``method`` of a tensor, such as "__add__"; of modules for "__call__"."""
         return self.exprs(recursive).call_method(method)
 
-    def get_expr_by_id(self, expr_id: Any = None, recursive: bool = True) -> ExprFilter:
+    def get_expr_by_id(self, expr_id: int | Sequence[int] | None = None, recursive: bool = True) -> ExprFilter:
         """Exprs by id."""
         return self.exprs(recursive).expr_id(expr_id)
 
@@ -123,7 +125,7 @@ class InternalGraph(Graph):
             raise AssertionError(f"get_module_by_type: {module_cls!r} is not a class of modules")
         return self.nodes(recursive).type(module_cls)
 
-    def get_node_by_id(self, node_id: Any = None, recursive: bool = True) -> NodeFilter:
+    def get_node_by_id(self, node_id: int | Sequence[int] | None = None, recursive: bool = True) -> NodeFilter:
         """Nodes by id."""
         return self.nodes(recursive).node_id(node_id)
 
@@ -200,7 +202,7 @@ class InternalGraph(Graph):
             self._names.drop(node._name)
 
     def add_input_node(
-        self, shape: Sequence[int], dtype: Any = "float32", name: str = "args"
+        self, shape: Sequence[int], dtype: DTypeLike = "float32", name: str = "args"
     ) -> TensorNode:
         """A further tensor to call the module with, after the others. Only of the top graph."""
         self._must_be_top("add_input_node")

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from .. import functional as F
 from .._graph import Call, GraphError, Unknown, Value, users_line
+from ..device import Device
 from ..fx._watch import OPERATORS
 from ..module import Module
+from ..quantization.utils import QParams
 from ..tensor import Tensor
 from . import module_tracer
 
@@ -150,8 +153,8 @@ class TensorNode(Unknown, Node):
         name: str | None = None,
         qualname: str | None = None,
         shape: Sequence[int] | None = None,
-        dtype: Any = None,
-        qparams: Any = None,
+        dtype: DTypeLike | None = None,
+        qparams: QParams | None = None,
     ) -> None:
         super().__init__(expr, name, qualname)
         self._shape = None if shape is None else tuple(shape)
@@ -178,7 +181,7 @@ class TensorNode(Unknown, Node):
         return self._dtype
 
     @dtype.setter
-    def dtype(self, dtype: Any) -> None:
+    def dtype(self, dtype: DTypeLike) -> None:
         self._dtype = np.dtype(dtype)
 
     @property
@@ -187,7 +190,7 @@ class TensorNode(Unknown, Node):
         return self._device
 
     @device.setter
-    def device(self, device: Any) -> None:
+    def device(self, device: str | Device) -> None:
         self._device = str(device)
 
     @property
@@ -196,7 +199,7 @@ class TensorNode(Unknown, Node):
         return self._qparams
 
     @qparams.setter
-    def qparams(self, qparams: Any) -> None:
+    def qparams(self, qparams: QParams | None) -> None:
         self._qparams = qparams
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from .. import functional as F
 from .._core import _pack_operand
@@ -85,7 +86,7 @@ class _Packed(Module):
 class _MkldnnConv(_Packed):
     _op = "conv"
 
-    def __init__(self, dense_module: Conv1d | Conv2d | Conv3d, dtype: Any = np.float32) -> None:
+    def __init__(self, dense_module: Conv1d | Conv2d | Conv3d, dtype: DTypeLike = np.float32) -> None:
         padding_mode = getattr(dense_module, "padding_mode", "zeros")
         if padding_mode != "zeros":
             raise ValueError(f"{type(self).__name__} pads with zeros, not {padding_mode}")
@@ -145,7 +146,7 @@ class MkldnnLinear(_Packed):
 
     _op = "matmul"
 
-    def __init__(self, dense_module: Linear, dtype: Any = np.float32) -> None:
+    def __init__(self, dense_module: Linear, dtype: DTypeLike = np.float32) -> None:
         super().__init__(dense_module.weight, dense_module.bias)
 
     def forward(self, x: Tensor, addend: Tensor | None = None, relu: bool = False) -> Tensor:
@@ -167,7 +168,7 @@ class MkldnnLinear(_Packed):
 class MkldnnBatchNorm(Module):
     """A batch normalization in eval mode as one multiplication and addition. AssertionError for one in training mode."""
 
-    def __init__(self, dense_module: _BatchNorm, dtype: Any = np.float32) -> None:
+    def __init__(self, dense_module: _BatchNorm, dtype: DTypeLike = np.float32) -> None:
         super().__init__()
         mean, var = dense_module.running_mean, dense_module.running_var
         if dense_module.training or mean is None or var is None:

@@ -5,6 +5,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ... import _core
 from ..._core import Tensor as _Tensor
@@ -146,7 +147,7 @@ class ArrayMethodMixin(_Tensor):
         """Returns nested lists of Python numbers; a number for a 0-d tensor."""
         return self.numpy().tolist()
 
-    def astype(self, dtype: Any) -> "Tensor":
+    def astype(self, dtype: DTypeLike) -> "Tensor":
         """Returns the tensor converted to ``dtype``."""
         if is_quantize(dtype) or is_quantize(self.dtype):
             return type(self)._quantized_as(self, dtype)

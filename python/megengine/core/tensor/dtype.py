@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self, SupportsFloat
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 _NARROWED = {
     "int64": "int32",
@@ -26,7 +26,7 @@ _BITS = {
 _PLAIN = frozenset("float32 float16 bfloat16 int32 int16 int8 uint16 uint8 bool complex64".split())
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: DTypeLike) -> str:
     """Name of a plain dtype as ops take it; 64-bit ones are narrowed. TypeError for an unsupported
     one.
     """
@@ -49,16 +49,16 @@ def get_dtype_bit(dtype_name: str) -> int:
     return _BITS[dtype_name]
 
 
-def is_lowbit(dtype: Any) -> bool:
+def is_lowbit(dtype: DTypeLike) -> bool:
     """Whether an element takes 1, 2 or 4 bits."""
     return _BITS.get(_name_of(dtype), 8) < 8
 
 
-def is_bfloat16(dtype: Any) -> bool:
+def is_bfloat16(dtype: DTypeLike) -> bool:
     return _name_of(dtype) == "bfloat16"
 
 
-def is_differentible_dtype(dtype: Any) -> bool:
+def is_differentible_dtype(dtype: DTypeLike) -> bool:
     """Whether gradients exist for tensors of this dtype."""
     return _name_of(dtype) in ("float32", "float16", "bfloat16")
 
@@ -171,24 +171,25 @@ def qint1(scale: SupportsFloat) -> np.dtype:
     return create_quantized_dtype(_builtin_quant_dtypes["qint1"], scale, None)
 
 
-def is_quantize(dtype: Any) -> bool:
+def is_quantize(dtype: DTypeLike) -> bool:
     """Whether ``dtype`` is quantised."""
     metadata = getattr(dtype, "metadata", None)
     return metadata is not None and _KIND in metadata
 
 
-def get_quantize_entry(dtype: Any) -> dict[str, Any]:
+def get_quantize_entry(dtype: np.dtype) -> dict[str, Any]:
     """{"name", "scale", "zero_point"} of a quantised dtype. ValueError for another."""
-    if not is_quantize(dtype):
+    metadata = dtype.metadata if is_quantize(dtype) else None
+    if metadata is None:
         raise ValueError(f"{dtype!r} is not a quantised dtype; make one with qint8(scale)")
-    return dtype.metadata[_KIND]
+    return metadata[_KIND]
 
 
-def get_scale(dtype: Any) -> float:
+def get_scale(dtype: np.dtype) -> float:
     return get_quantize_entry(dtype)["scale"]
 
 
-def get_zero_point(dtype: Any) -> int:
+def get_zero_point(dtype: np.dtype) -> int:
     """Zero point of an unsigned quantised dtype. ValueError for a symmetric one."""
     entry = get_quantize_entry(dtype)
     if "zero_point" not in entry:

@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ...tensor import Tensor
 from .. import ops
@@ -67,7 +68,7 @@ def convert(x: Tensor, dtype: Any) -> Tensor:
 Tensor._quantized_as = convert  # what `astype` asks for, and what tensors know nothing of
 
 
-def in_dtype(x: Tensor, dtype: Any | None) -> Tensor:
+def in_dtype(x: Tensor, dtype: DTypeLike | None) -> Tensor:
     """``x`` in a quantized dtype, if there is one."""
     return x if dtype is None else convert(x, dtype)
 
