@@ -190,6 +190,44 @@ def test_the_table_allows_nothing_that_nobody_needs():
     assert not idle, "arrows in docs/architecture.md without an import:\n" + "\n".join(idle)
 
 
+# What functions may import: pages, servers and guards, which take longer to load than the rest of their packages together.
+SLOW = {
+    "_graph.page", "reports.page", "jit.plan_html", "jit.effects", "jit.guards", "distributed.server", "distributed._joining",
+    "distributed._token",
+}  # fmt: skip
+
+
+def modules():
+    """Dotted name -> path of the modules of the engine; a package goes by its own name."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts[0] != "_compat":
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def test_no_modules_import_each_other():
+    known = modules()
+    imports = {
+        module: {package_of(name, known) for name, _ in imported_names(path)} & known.keys() - {module, "__init__"}
+        for module, path in known.items()
+    }
+    while ends := {module for module, targets in imports.items() if not targets & imports.keys()}:
+        imports = {module: targets for module, targets in imports.items() if module not in ends}
+    assert not imports, "a knot is among, or imported by: " + ", ".join(sorted(imports))
+
+
+def test_functions_import_what_is_slow_to_load_and_nothing_else_of_ours():
+    known, found = modules(), set()
+    for path in known.values():
+        functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+        lines = {line for function in functions for line in range(function.lineno, function.end_lineno + 1)}
+        found |= {(package_of(name, known), path, line) for name, line in imported_names(path) if line in lines}
+    wrong = [f"{path.relative_to(ROOT)}:{line}: {target}" for target, path, line in found if target not in SLOW]
+    assert not wrong and SLOW == {target for target, _, _ in found}, "\n".join(wrong)
+
+
 def test_the_package_checks_by_exceptions():
     """`python -O` leaves out assert statements: an input that they refuse would pass."""
     statements = [
