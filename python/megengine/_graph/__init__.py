@@ -11,7 +11,7 @@ from .._origin import users_line
 from .core import Call, Graph, GraphError, copy_calls
 from .names import Namespace
 from .remarks import remarks_on_sharing
-from .rows import Measured, Row, link, nested, rows_of, type_text
+from .rows import KINDS, Measured, Row, link, nested, rows_of, type_text
 from .text import dot, table
 from .tree import (
     FrozenDict,
@@ -29,7 +29,7 @@ from .tree import (
 from .unknown import Unknown
 
 __all__ = [
-    "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "Measured", "Namespace", "Row", "Unknown", "Value",
+    "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "KINDS", "Measured", "Namespace", "Row", "Unknown", "Value",
     "container_text", "copy_calls", "dot", "freeze", "leaves", "link", "map_leaves", "map_values", "nested", "rebuild",
     "remarks_on_sharing", "rows_of", "table", "tree_text",
     "type_text", "users_line", "values_in",

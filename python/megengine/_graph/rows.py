@@ -15,6 +15,12 @@ COLOURS = {
     "method": "#dae8fc", "module": "#e1d5e7", "output": "#f8cecc",
 }  # fmt: skip
 
+# The kind of row for each op of a call.
+KINDS = {
+    "placeholder": "input", "get_attr": "attribute", "constant": "constant", "call_function": "function", "apply": "function",
+    "call_method": "method", "call_module": "module", "output": "output",
+}  # fmt: skip
+
 
 @dataclass(slots=True, eq=False)
 class Row:

@@ -15,10 +15,10 @@ from .._graph import GraphError, Namespace, copy_calls
 from . import _codegen
 from ._codegen import PythonCode
 from .linting import check, lint
-from .node import Argument, Node, Target, is_public_random, map_arg, name_of_function
+from .node import Argument, Node, Target, attribute_at, is_public_random, map_arg, name_of_function
 from .rows import graph_rows
 
-__all__ = ["Graph", "PythonCode"]
+__all__ = ["Graph", "PythonCode", "attribute_at"]
 
 _MISSING = object()
 

@@ -12,6 +12,7 @@ from .. import module as M
 from .. import random
 from .._files.graphs import at_path
 from .._graph import (
+    KINDS,
     Call,
     GraphError,
     Row,
@@ -34,10 +35,6 @@ Argument = Any  # a Node, a constant, or a tuple, list, dict or slice of argumen
 
 OPCODES = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
 
-_KINDS = {
-    "placeholder": "input", "get_attr": "attribute", "call_function": "function", "call_method": "method",
-    "call_module": "module", "output": "output",
-}  # fmt: skip
 MODULE = "module"  # key of Node.meta: the path of the module whose forward the node is a part of
 
 _WRITERS = frozenset(
@@ -325,7 +322,7 @@ class Node(Call, Value):
         }[self.op]
         module = attribute_at(self._maker.owning_module, callee, default=None) if self.op == "call_module" else None
         about = f"{type(module).__name__}({module._module_info_string()})" if isinstance(module, M.Module) else ""
-        return Row(_KINDS[self.op], self.name, callee, call, about, source=self.source)
+        return Row(KINDS[self.op], self.name, callee, call, about, source=self.source)
 
     def noted_types(self) -> str:
         """What `ShapeProp` noted."""

@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._graph import Call, GraphError, Row, map_values, type_text, users_line, values_in
-from .node import Node, TensorNode
+from .._graph import KINDS, Call, GraphError, Row, map_values, type_text, users_line, values_in
+from ..module import Module
+from .node import ModuleNode, Node, TensorNode
 from .packing import bind, pack, show, unpack
 from .pytree import ArgsIndex, TreeDef, tree_flatten
 
@@ -22,7 +23,6 @@ class Expr(Call):
     tensors and modules, and constants.
     """
 
-    _kind = "function"  # of its row in a picture
     _own: tuple[str, ...] = ("name", "source", "_id", "_disable_remove")  # what a copy takes over
 
     def __init__(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
@@ -273,8 +273,19 @@ class Expr(Call):
     def row(self) -> Row:
         call = self._called("")
         call = f"{call.removesuffix(', )')})" if call.endswith(", )") else call
-        name = ", ".join(node.name for node in self.outputs)
-        return Row(self._kind, name, type(self).__name__, call, source=self.source)
+        kind, callee, about = KINDS[self.op], type(self).__name__, ""
+        if self.op == "call_module":
+            about = _module_text(self.args[0])
+            callee = about.partition("(")[0]
+        elif self.op == "call_function":
+            callee = f"{self.target.__module__}.{self.target.__qualname__}"
+        elif self.op == "apply":
+            callee = type(self.target).__name__
+        elif self.op in ("get_attr", "call_method"):
+            callee = self.target
+        elif self.op == "placeholder":
+            kind, call = ("input" if isinstance(self.outputs[0], TensorNode) else "attribute"), ""
+        return Row(kind, ", ".join(node.name for node in self.outputs), callee, call, about, source=self.source)
 
     def __repr__(self) -> str:
         return f"%{self._id}:\t{self._text()}"
@@ -291,3 +302,16 @@ class Expr(Call):
 
 def _equal(argument: Any, default: Any) -> bool:
     return type(argument) is type(default) and bool(argument == default)
+
+
+def _module_text(node: ModuleNode) -> str:
+    """Class and settings of a module."""
+    try:
+        module: Any = node.owner
+    except (AttributeError, LookupError):
+        return "missing"
+    if not isinstance(module, Module):
+        return type(module).__name__
+    if hasattr(module, "argdef_graph_map"):
+        return module._class_name  # type: ignore[attr-defined]  # a TracedModule
+    return f"{type(module).__name__}({module._module_info_string()})"

@@ -11,7 +11,7 @@ import numpy as np
 from .. import functional as F
 from .._files.container import Damaged
 from .._files.graphs import at_path
-from .._graph import GraphError, Row
+from .._graph import GraphError
 from .._graph.redirect import original_of
 from ..core import op_objects
 from ..module import Module
@@ -78,11 +78,6 @@ class Input(Expr):
         if len(self.outputs) != 1 or self.args or self.kwargs:
             raise Damaged(f"{what} is not an input")
 
-    def row(self) -> Row:
-        row = super().row()
-        row.kind, row.call = ("input" if isinstance(self.outputs[0], TensorNode) else "attribute"), ""
-        return row
-
     def _called(self, spec: str) -> str:
         return "Input()"
 
@@ -91,7 +86,6 @@ class GetAttr(Expr):
     """A tensor or module read from a module by its dotted path."""
 
     op = "get_attr"
-    _kind = "attribute"
     attr_name = _target()
     _own = (*Expr._own, "attr_name")
 
@@ -114,11 +108,6 @@ class GetAttr(Expr):
         return get_subattr(self.args[0].owner, self.attr_name)
 
     _module_made = reached
-
-    def row(self) -> Row:
-        row = super().row()
-        row.callee = self.attr_name
-        return row
 
     def check_saved(self, what: str) -> None:
         if len(self.args) != 1 or not isinstance(self.args[0], ModuleNode):
@@ -188,14 +177,6 @@ class CallMethod(Expr):
         leaves, _ = tree_flatten(self._canonical_arguments())
         return leaves
 
-    def row(self) -> Row:
-        row = super().row()
-        row.kind, row.callee = "method", self.method
-        if self._is_module_call:
-            row.kind, row.about = "module", _module_text(self.args[0])
-            row.callee = row.about.partition("(")[0]
-        return row
-
     @property
     def _is_module_call(self) -> bool:
         return isinstance(next(iter(self._args), None), ModuleNode)
@@ -245,19 +226,6 @@ def _check_read(expr: Expr, value: Any, what: str) -> None:
     made = {TensorNode: Tensor, ModuleNode: Module}
     if len(expr.outputs) != 1 or not isinstance(value, made[type(expr.outputs[0])]):
         raise Damaged(f"{what} reads a {type(value).__name__}")
-
-
-def _module_text(node: ModuleNode) -> str:
-    """Class and settings of a module."""
-    try:
-        module: Any = node.owner
-    except (AttributeError, LookupError):
-        return "missing"
-    if not isinstance(module, Module):
-        return type(module).__name__
-    if hasattr(module, "argdef_graph_map"):
-        return module._class_name  # type: ignore[attr-defined]  # a TracedModule
-    return f"{type(module).__name__}({module._module_info_string()})"
 
 
 def run_method(method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -320,11 +288,6 @@ class CallFunction(Expr):
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self.func(*args, **kwargs)
 
-    def row(self) -> Row:
-        row = super().row()
-        row.callee = f"{self.func.__module__}.{self.func.__qualname__}"
-        return row
-
     def _called(self, spec: str) -> str:
         return f"{_home_of(self.func)}.{self.func.__name__}({self._arguments(spec)})"
 
@@ -360,11 +323,6 @@ class Apply(Expr):
         if not isinstance(self.opdef, op_objects.OpDef):
             raise Damaged(f"{what} applies no operator")
 
-    def row(self) -> Row:
-        row = super().row()
-        row.callee = type(self.opdef).__name__
-        return row
-
     def _called(self, spec: str) -> str:
         return f"{self.opdef}({self._arguments(spec)})"
 
@@ -373,7 +331,6 @@ class Constant(Expr):
     """A tensor or module that the program holds outside of the traced module."""
 
     op = "constant"
-    _kind = "constant"
     value = _target()
     _own = (*Expr._own, "value")
 
