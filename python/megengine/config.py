@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .core import _config
-from .core._module_property import add_properties, attribute_of
+from .core._config import add_properties, attribute_of
 
 if TYPE_CHECKING:  # the properties that are added below
     benchmark_kernel: bool

@@ -40,7 +40,7 @@ ALLOWED = {
     "_compat/operands.py:astensor1d": ("reference", "the operand says its dtype and place"),
     "_graph/core.py:Call.check_saved": ("what", "classes of calls say more"),
     "autodiff/function.py:Function.*": ("args kwargs output_grads", _ABSTRACT),
-    "core/_module_property.py:attribute_of.write": ("module", "a setter of a property"),
+    "core/_config.py:attribute_of.write": ("module", "a setter of a property"),
     "core/op_objects.py:OpDef.run": ("inputs", _ABSTRACT),
     "core/tensor/array_method.py:ArrayMethodMixin.item": ("args", "declared for the type checker"),
     "data/transform/meta_transform.py:Transform.apply": ("input", _ABSTRACT),

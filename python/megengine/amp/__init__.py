@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core._module_property import add_properties
+from ..core._config import add_properties
 from ..core.tensor.amp import PROPERTIES
 from .autocast import autocast
 from .convert_format import convert_module_format, convert_tensor_format

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..core._module_property import add_properties
+from ..core._config import add_properties
 from .dtr import PROPERTIES, disable, enable
 
 if TYPE_CHECKING:  # the properties that are added below

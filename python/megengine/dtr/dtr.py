@@ -3,8 +3,7 @@
 from types import ModuleType
 
 from .. import _core
-from ..core._config import options
-from ..core._module_property import add_properties
+from ..core._config import add_properties, options
 from ..core._sizes import to_bytes
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..._core import _set_operator_cast
 from .. import ops
-from .._module_property import add_properties, attribute_of
+from .._config import add_properties, attribute_of
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
