@@ -79,7 +79,7 @@ class Call:
 
     def row(self) -> Row:
         """What pictures show of the call."""
-        raise NotImplementedError
+        return Row("function", self.name, source=self.source)
 
     def noted_types(self) -> str:
         """Types of the results as far as the call knows them without a run."""
@@ -155,12 +155,15 @@ class Graph:
 
     def each_graph(self) -> Iterator[Any]:
         """This graph and those that it calls, each once; looks into a graph when it has been taken."""
-        found: list[Graph] = [self]
-        for graph in found:
+        found: dict[Graph, None] = {self: None}
+        waiting = [self]
+        for graph in waiting:
             yield graph
             for call in graph:
-                if call.called is not None and call.called not in found:
-                    found.append(call.called)
+                inner = call.called
+                if inner is not None and inner not in found:
+                    found[inner] = None
+                    waiting.append(inner)
 
     def check_ends(self) -> None:
         """GraphError for what only graphs of this class have to mind."""

@@ -313,7 +313,7 @@ class Node(Call, Value):
         args, of_method = _listed(self.args, self.kwargs), _listed(self.args[1:], self.kwargs)
         callee = name_of_function(self.target) if self.op == "call_function" else self.target
         call = {
-            "call_function": f"{callee.rpartition('.')[2]}({args})",
+            "call_function": f"{str(callee).rpartition('.')[2]}({args})",
             "call_method": f"{_listed(self.args[:1])}.{callee}({of_method})",
             "call_module": f"{callee}({args})",
             "get_attr": f"self.{callee}",

@@ -208,12 +208,13 @@ _OLDER = {
 
 def _from_older(data: dict[str, Any]) -> dict[str, Any]:
     """A graph as it is written now, from one with its values in a list beside its steps."""
-    calls, nodes = [], list(expect(data["nodes"], list))
+    calls, nodes, made = [], expect(data["nodes"], list), 0
     for item in expect(data["exprs"], list):
         record(item, "kind name makes result", "args kwargs source keep what")
-        if not is_count(item["makes"]) or item["makes"] > len(nodes):
-            raise Damaged(f"{item['name']!r} makes {item['makes']} values of {len(nodes)}")
-        makes, nodes = nodes[: item["makes"]], nodes[item["makes"] :]
+        if not is_count(item["makes"]) or item["makes"] > len(nodes) - made:
+            raise Damaged(f"{item['name']!r} makes {item['makes']} values of {len(nodes) - made}")
+        makes = nodes[made : made + item["makes"]]
+        made += len(makes)
         op, target = _OLDER.get(expect(item["kind"], str), item["kind"]), item.get("what", "")
         kept = {key: value for key, value in item.items() if key not in ("kind", "what")}
         calls.append({**kept, "op": op, "target": target, "makes": makes})
