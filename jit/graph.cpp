@@ -132,6 +132,10 @@ std::string fault_of(const Graph& graph) {
 
 std::vector<TensorRef> interpret(const Graph& graph, std::span<const TensorRef> inputs) {
     std::vector<TensorRef> values(graph.value_count());
+    std::vector<const Node*> last_readers(graph.value_count());
+    for (const Node& node : graph.nodes())
+        for (ValueId input : node.inputs) last_readers[at(input)] = &node;
+    for (ValueId output : graph.outputs) last_readers[at(output)] = nullptr;
     for (const Node& node : graph.nodes()) {
         if (node.kind == NodeKind::input) {
             values[at(node.outputs[0])] = inputs[node.slot];
@@ -143,6 +147,8 @@ std::vector<TensorRef> interpret(const Graph& graph, std::span<const TensorRef> 
         }
         std::vector<TensorRef> operands;
         for (ValueId input : node.inputs) operands.push_back(values[at(input)]);
+        for (ValueId input : node.inputs)
+            if (last_readers[at(input)] == &node) values[at(input)] = nullptr;
         if (node.kind == NodeKind::op) {
             const auto results = runtime::compute(*node.op, node.attrs, operands, &graph.device());
             for (size_t i = 0; i < results.size(); ++i) values[at(node.outputs[i])] = results[i];

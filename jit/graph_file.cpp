@@ -70,6 +70,7 @@ private:
 struct StoredConstant {
     uint64_t bytes = 0;
     std::string_view data = {};
+    std::shared_ptr<void> keep = {};  // of the data; null: they go with the reader
     TensorRef tensor = {};  // once somebody has told its type; functions share it
 };
 
@@ -100,7 +101,12 @@ size_t checked_slots(const Graph& graph) {
 TensorRef tensor_from(StoredConstant& stored, const Type& type) {
     if (type.bytes() != stored.bytes)
         Reader::fail(cat("a constant ", to_string(type), " has ", stored.bytes, " bytes"));
-    if (!stored.tensor)
+    if (!stored.tensor && stored.keep)
+        stored.tensor = runtime::make_tensor(
+            type,
+            runtime::Storage::borrow(runtime::host_device(), const_cast<char*>(stored.data.data()),
+                                     stored.bytes, stored.keep));
+    else if (!stored.tensor)
         stored.tensor = runtime::tensor_from_host(runtime::host_device(), type, stored.data.data());
     else if (!(stored.tensor->type() == type))
         Reader::fail(
@@ -157,6 +163,7 @@ void check_states(const Model& model, StoredFile& file) {
         State& state = file.states[index];
         const Type& type = types[model.inputs.size() + i];
         StoredConstant& stored = file.constants[file.state_values[index]];
+        stored.keep = nullptr;  // runs write over it
         if (state.is_generator ? is_replaced || !is_key(type) : !seen.insert(index).second)
             Reader::fail(cat("the state ", state.name, " is not used as what it is"));
         state.value = tensor_from(
@@ -195,7 +202,7 @@ StoredFunction read_function(Reader& reader, uint32_t schema, size_t states) {
     return function;
 }
 
-StoredFile read_stored(Reader& reader, uint32_t schema) {
+StoredFile read_stored(Reader& reader, uint32_t schema, const std::shared_ptr<void>& keep) {
     StoredFile file;
     if (schema > 1) {
         file.states.resize(reader.count(sizeof(uint64_t) + 2 * sizeof(uint32_t)));
@@ -214,6 +221,7 @@ StoredFile read_stored(Reader& reader, uint32_t schema) {
     for (StoredConstant& stored : file.constants) {
         reader.align();
         stored.data = reader.take(stored.bytes);
+        stored.keep = keep;
     }
     if (schema == 1)
         for (uint32_t i = 0; i < file.constants.size(); ++i)
@@ -228,8 +236,8 @@ StoredFile read_stored(Reader& reader, uint32_t schema) {
     return file;
 }
 
-ModelFile read_body(Reader& reader, uint32_t schema) {
-    StoredFile stored = read_stored(reader, schema);
+ModelFile read_body(Reader& reader, uint32_t schema, const std::shared_ptr<void>& keep) {
+    StoredFile stored = read_stored(reader, schema, keep);
     ModelFile file;
     if (schema > 1) file.kernels.resize(reader.count(2 * sizeof(uint64_t)));
     for (codegen::CacheEntry& kernel : file.kernels) {
@@ -260,7 +268,7 @@ ModelFile read_body(Reader& reader, uint32_t schema) {
     return file;
 }
 
-ModelFile read_container(std::string_view bytes, size_t* used) {
+ModelFile read_container(std::string_view bytes, size_t* used, const std::shared_ptr<void>& keep) {
     if (bytes.size() < kHeaderBytes)
         Reader::fail(cat("it has ", bytes.size(), " bytes, less than the header"));
     if (bytes.substr(0, kMagic.size()) != kMagic)
@@ -284,7 +292,7 @@ ModelFile read_container(std::string_view bytes, size_t* used) {
     if (used) *used = total;
     Reader reader(container);
     reader.take(kHeaderBytes);
-    ModelFile file = read_body(reader, schema);
+    ModelFile file = read_body(reader, schema, keep);
     if (reader.at() != total) Reader::fail(cat(total - reader.at(), " bytes follow its end"));
     return file;
 }
@@ -306,13 +314,16 @@ std::vector<Type> Model::input_types() const {
     return types;
 }
 
-ModelFile from_bytes(std::string_view bytes, std::string_view file_name, size_t* used) {
+ModelFile from_bytes(std::string_view bytes, std::string_view file_name, size_t* used,
+                     const std::shared_ptr<void>& keep) {
     std::string why, fix;
     try {
-        return read_container(bytes, used);
+        return read_container(bytes, used, keep);
     } catch (const runtime::UserError& error) {
         why = error.message.what;
         fix = error.message.fix;
+    } catch (const std::bad_alloc&) {
+        throw;
     } catch (const std::exception& error) { why = error.what(); }
     if (fix.empty())
         fix =

@@ -67,10 +67,12 @@ struct ModelFile {
 
 std::string to_bytes(const ModelFile& file);
 
-// The container at the start of `bytes`; `used` becomes its size. UserError (runtime) with
+// The container at the start of `bytes`; `used` becomes its size. With `keep`, which holds the
+// bytes where they are, constants stay there and are not copied. UserError (runtime) with
 // `file_name` for bytes that are truncated, damaged, of a later schema, or do not describe sound
 // graphs.
-ModelFile from_bytes(std::string_view bytes, std::string_view file_name, size_t* used = nullptr);
+ModelFile from_bytes(std::string_view bytes, std::string_view file_name, size_t* used = nullptr,
+                     const std::shared_ptr<void>& keep = nullptr);
 
 uint64_t checksum(std::string_view bytes);
 

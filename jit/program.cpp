@@ -1,6 +1,8 @@
 #include "jit/program.h"
 
+#include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "runtime/core/rematerializer.h"
 #include "runtime/core/side_stream.h"
@@ -13,21 +15,6 @@ namespace megjit::jit {
 
 using runtime::Ref;
 using runtime::Storage;
-
-// What one run holds.
-struct Program::Call {
-    std::span<TensorRef> given;
-    runtime::Pins pins;
-    std::vector<void*> data = {};  // by slot, those that the prologue gave behind the others
-    std::vector<Ref<Storage>> results = {}, copies = {};
-
-    explicit Call(std::span<TensorRef> inputs) : given(inputs), pins(inputs) {}
-    // May the program write over the input?
-    bool owns(size_t slot) const {
-        const TensorRef& input = given[slot];
-        return input->unique() && input->storage()->unique();
-    }
-};
 
 Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& options)
     : function_(options.function),
@@ -45,6 +32,14 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
         if (const auto [from, index] = layout_.outputs[k];
             options.replaces[k] >= 0 && from == ProgramLayout::Output::From::result)
             survives_[index] = true;
+    first_output_.resize(layout_.results.size());
+    for (size_t k = layout_.outputs.size(); k-- > 0;)
+        if (layout_.outputs[k].from == ProgramLayout::Output::From::result)
+            first_output_[layout_.outputs[k].index] = static_cast<uint32_t>(k);
+    if (const auto& prologue = prepared_.graph.prologue)
+        for (const Node& node : prologue->nodes())
+            if (node.kind == NodeKind::input)
+                bound_ids_.emplace_back(static_cast<size_t>(node.slot), 0);
     if (is_profiled_) start_profile();
     is_repeated_ = !is_profiled_ && !layout_.has_transfers && !waits_for_values(prepared_);
     past_.resize(layout_.has_transfers ? layout_.steps.size() : 0);
@@ -131,30 +126,33 @@ runtime::Stream& Program::beside() const {
 // Computes what the prologue gives, unless its inputs are the tensors that they were: a tensor
 // never changes.
 void Program::bind(std::span<const TensorRef> inputs) {
-    std::vector<uint64_t> ids;
-    for (const Node& node : graph().prologue->nodes())
-        if (node.kind == NodeKind::input) {
-            const TensorRef& given = inputs[static_cast<size_t>(node.slot)];
-            ids.push_back(given ? given->data_id() : 0);
-        }
-    if (!bound_.empty() && ids == bound_ids_) return;
+    bool is_same = !bound_.empty();
+    for (auto& [slot, id] : bound_ids_) {
+        const TensorRef& given = inputs[slot];
+        is_same = std::exchange(id, given ? given->data_id() : 0) == id && is_same;
+    }
+    if (is_same) return;
     bound_.clear();  // its memory first
     weights_->release_unused();
     BoundWeights::Values values = weights_->get(*graph().prologue, inputs);
     bound_bytes_ = values.fresh_bytes;
     bound_ = std::move(values.outputs);
-    bound_ids_ = std::move(ids);
 }
 
-const TensorRef& Program::input(const Call& call, size_t slot) const {
-    return slot < call.given.size() ? call.given[slot] : bound_[slot - call.given.size()];
+void Program::bind_constants() {
+    const runtime::Turn::Held turn = turn_.take();
+    if (graph().prologue && bound_ids_.empty()) bind({});
 }
 
-void Program::take_inputs(Call& call) {
+const TensorRef& Program::input(size_t slot) const {
+    return slot < call_.given.size() ? call_.given[slot] : bound_[slot - call_.given.size()];
+}
+
+void Program::take_inputs() {
     runtime::Stream& stream = device_.stream();
     const bool is_queued = !stream.is_inline();
     for (const Patch& patch : input_patches_) {
-        const TensorRef& given = input(call, patch.source);
+        const TensorRef& given = input(patch.source);
         if (!given || !given->has_data())
             runtime::user_error(
                 {.what = "an input of a traced function has no value",
@@ -163,31 +161,50 @@ void Program::take_inputs(Call& call) {
                 runtime::ErrorKind::runtime);
         if (is_queued) stream.refuse_lost(given->storage()->ready());
     }
-    call.data.reserve(call.given.size() + bound_.size());
-    for (const TensorRef& given : call.given) call.data.push_back(given ? given->data() : nullptr);
-    for (const TensorRef& given : bound_) call.data.push_back(given->data());
-    call.results.reserve(layout_.results.size());
+    for (const TensorRef& given : call_.given)
+        call_.data.push_back(given ? given->data() : nullptr);
+    for (const TensorRef& given : bound_) call_.data.push_back(given->data());
 }
 
 // Where somebody else still reads an input that is to be overwritten, the run works on a copy.
-void Program::take_results(Call& call) {
-    for (const ProgramLayout::Result& result : layout_.results) {
-        if (result.is_donated && call.owns(result.slot)) {
-            call.results.push_back(call.given[result.slot]->storage());
+void Program::take_results() {
+    for (size_t i = 0; i < layout_.results.size(); ++i) {
+        const ProgramLayout::Result& result = layout_.results[i];
+        if (result.is_donated && call_.owns(result.slot)) {
+            call_.results.push_back(call_.given[result.slot]->storage());
             continue;
         }
-        call.results.push_back(allocate_result(result.value));
+        call_.results.push_back(place_of_result(i));
         if (!result.is_donated) continue;
-        void* copy = call.results.back()->data();
-        device_.stream().copy(copy, call.data[result.slot], graph().type(result.value).bytes());
-        call.data[result.slot] = copy;
+        void* copy = call_.results.back()->data();
+        device_.stream().copy(copy, call_.data[result.slot], graph().type(result.value).bytes());
+        call_.data[result.slot] = copy;
     }
     // Temporary values may lie over an input too, if this call gave it away.
     for (uint32_t slot : layout_.overwritten) {
-        if (call.owns(slot)) continue;
-        call.copies.push_back(copy_of(call.given[slot]->type(), call.data[slot]));
-        call.data[slot] = call.copies.back()->data();
+        if (call_.owns(slot)) continue;
+        call_.copies.push_back(copy_of(call_.given[slot]->type(), call_.data[slot]));
+        call_.data[slot] = call_.copies.back()->data();
     }
+}
+
+// Nothing that the run reads or gives elsewhere may lie in the caller's memory.
+bool Program::takes_result(const TensorRef& output, ValueId value) const {
+    if (!output || &output->device() != &device_ || !(output->type() == graph().type(value)))
+        return false;
+    const auto overlaps = [&output](const TensorRef& other) {
+        if (!other || !other->has_data()) return false;
+        const auto *mine = output->as<std::byte>(), *its = other->as<std::byte>();
+        return mine < its + other->type().bytes() && its < mine + output->type().bytes();
+    };
+    return std::ranges::none_of(call_.given, overlaps) &&
+           std::ranges::count_if(call_.outputs, overlaps) == 1;  // itself
+}
+
+Ref<Storage> Program::place_of_result(size_t result) {
+    const TensorRef& output = call_.outputs[first_output_[result]];
+    const ValueId value = layout_.results[result].value;
+    return takes_result(output, value) ? output->storage() : allocate_result(value);
 }
 
 Ref<Storage> Program::copy_of(const Type& type, const void* data) {
@@ -217,12 +234,12 @@ Ref<Storage> Program::allocate_result(ValueId value) {
     }
 }
 
-void Program::patch(const Call& call) {
+void Program::patch() {
     for (const Patch& patch : input_patches_)
-        operands_[patch.operand] = static_cast<std::byte*>(call.data[patch.source]) + patch.offset;
+        operands_[patch.operand] = static_cast<std::byte*>(call_.data[patch.source]) + patch.offset;
     for (const Patch& patch : output_patches_)
         operands_[patch.operand] =
-            static_cast<std::byte*>(call.results[patch.source]->data()) + patch.offset;
+            static_cast<std::byte*>(call_.results[patch.source]->data()) + patch.offset;
 }
 
 // Where work runs later: an error must tell what failed.
@@ -267,22 +284,32 @@ void Program::enqueue_all() {
     if (is_profiled_) clock_.end = stream.record_time();
 }
 
-std::vector<TensorRef> Program::outputs_of(const Call& call) {
+void Program::give_outputs() {
     using From = ProgramLayout::Output::From;
-    std::vector<TensorRef> outputs;
-    outputs.reserve(layout_.outputs.size());
     for (size_t i = 0; i < layout_.outputs.size(); ++i) {
         const auto [from, index] = layout_.outputs[i];
-        if (from == From::constant) outputs.push_back(copied_to(constant(index), device_));
-        else if (from == From::input) outputs.push_back(call.given[index]);
-        else
-            outputs.push_back(
-                runtime::make_tensor(graph().type(graph().outputs[i]), call.results[index]));
+        TensorRef& output = call_.outputs[i];
+        if (from == From::constant) output = copied_to(constant(index), device_);
+        else if (from == From::input) output = call_.given[index];
+        else if (!output || output->storage() != call_.results[index])
+            output = runtime::make_tensor(graph().type(graph().outputs[i]), call_.results[index]);
     }
-    return outputs;
+}
+
+void Program::end_call() {
+    call_.given = call_.outputs = {};
+    call_.data.clear();
+    call_.results.clear();
+    call_.copies.clear();
 }
 
 std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
+    std::vector<TensorRef> outputs(layout_.outputs.size());
+    run(inputs, outputs);
+    return outputs;
+}
+
+void Program::run(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
     const runtime::Turn::Held turn = turn_.take();
     const runtime::ProfilerRange range(function_);
     if (graph().prologue) bind(inputs);
@@ -290,10 +317,16 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     if (operands_.empty()) resolve_operands();
     const Arenas::Lease arena = take_arena();
     move_arena(arena.data());
-    Call call(inputs);
-    take_inputs(call);
-    take_results(call);
-    patch(call);
+    const runtime::Pins pins(inputs);
+    struct End {
+        Program& program;
+        ~End() { program.end_call(); }
+    } const end{*this};
+    call_.given = inputs;
+    call_.outputs = outputs;
+    take_inputs();
+    take_results();
+    patch();
     try {
         enqueue_all();
     } catch (...) {  // what runs beside it uses the arena, and what the call holds
@@ -304,9 +337,9 @@ std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
     }
     if (is_profiled_) note_times();
     const runtime::Ticket done = device_.stream().record();
-    for (size_t i = 0; i < call.results.size(); ++i)
-        if (!survives_[i]) call.results[i]->set_ready(done);
-    return outputs_of(call);
+    for (size_t i = 0; i < call_.results.size(); ++i)
+        if (!survives_[i]) call_.results[i]->set_ready(done);
+    give_outputs();
 }
 
 // ---- profiles

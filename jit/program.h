@@ -46,6 +46,12 @@ public:
     // nobody else holds is overwritten. Holds no Python lock; one run at a time, others wait in
     // turn.
     std::vector<TensorRef> run(std::span<TensorRef> inputs);
+    // The same; an output that is given, of the graph's type, is where its value is computed, if no
+    // input or other output has its memory: else it is replaced by a tensor with the value.
+    void run(std::span<TensorRef> inputs, std::span<TensorRef> outputs);
+
+    // Computes now what hangs on constants alone, so that the first run does not.
+    void bind_constants();
 
     const Graph& graph() const { return prepared_.graph; }
     const MemoryPlan& plan() const { return plan_; }
@@ -60,7 +66,18 @@ private:
         uint32_t source = 0;  // slot or result
         size_t offset = 0;
     };
-    struct Call;  // what one run holds
+    // What one run holds; its lists keep their memory for the next.
+    struct Call {
+        std::span<TensorRef> given, outputs;
+        std::vector<void*> data = {};  // by slot, those that the prologue gave behind the others
+        std::vector<runtime::Ref<runtime::Storage>> results = {}, copies = {};
+
+        // May the program write over the input?
+        bool owns(size_t slot) const {
+            const TensorRef& input = given[slot];
+            return input->unique() && input->storage()->unique();
+        }
+    };
 
     Arenas::Lease take_arena();
     void resolve_operands();
@@ -68,17 +85,20 @@ private:
     void start_profile();
     runtime::Stream& beside() const;
     void bind(std::span<const TensorRef> inputs);
-    const TensorRef& input(const Call& call, size_t slot) const;
-    void take_inputs(Call& call);
-    void take_results(Call& call);
-    void patch(const Call& call);
+    const TensorRef& input(size_t slot) const;
+    void take_inputs();
+    void take_results();
+    void patch();
+    bool takes_result(const TensorRef& output, ValueId value) const;
+    runtime::Ref<runtime::Storage> place_of_result(size_t result);
     runtime::Ref<runtime::Storage> allocate_result(ValueId value);
     runtime::Ref<runtime::Storage> copy_of(const Type& type, const void* data);
     void enqueue_named(const ProgramLayout::Step& step, runtime::Stream& stream);
     void enqueue_steps();
     void enqueue_all();
     void note_times();
-    std::vector<TensorRef> outputs_of(const Call& call);
+    void give_outputs();
+    void end_call();
     const TensorRef& constant(uint32_t value);
 
     std::string function_;
@@ -89,6 +109,8 @@ private:
     std::vector<void*> operands_;  // as layout_.operands
     std::vector<Patch> input_patches_, output_patches_, arena_patches_;
     std::vector<bool> survives_;  // by result: it holds what it replaces if the run fails
+    std::vector<uint32_t> first_output_;  // by result
+    Call call_;  // of whoever is on turn
     std::unique_ptr<runtime::Stream::Kept> kept_;
     bool is_repeated_ = false;  // all is on one stream, without a look at the clock
     std::vector<runtime::Ticket> past_;  // by step: of a transfer
@@ -99,7 +121,8 @@ private:
     const std::shared_ptr<BoundWeights> weights_;
     std::vector<TensorRef> bound_;  // what the prologue gave
     std::atomic<size_t> bound_bytes_ = 0;  // of these, what no other program held before
-    std::vector<uint64_t> bound_ids_;  // of the tensors that it read
+    // Slots that the prologue reads, and the ids of the tensors that they had.
+    std::vector<std::pair<size_t, uint64_t>> bound_ids_;
     // When the last profiled run and its steps began and ended.
     struct Clock {
         runtime::Ticket begin = 0, end = 0;

@@ -85,26 +85,54 @@ void check_count(std::string_view what, size_t given, size_t wanted) {
                              .fix = cat("give all ", what, " in the model's order, or use names")});
 }
 
-// By position; null: not wanted.
-void run(Context& context, std::span<const megjit_tensor* const> inputs,
-         std::span<megjit_tensor** const> outputs) {
-    const std::vector<Port>& ports = context.model().outputs();
-    for (size_t i = 0; i < outputs.size(); ++i)
-        if (outputs[i] && *outputs[i]) check_output(**outputs[i], ports[i]);
-    std::vector<TensorRef> values;
-    for (size_t i = 0; i < inputs.size(); ++i)
-        values.push_back(input_of(not_null(inputs[i], "an input")));
-    values = context.run(std::move(values));
-    // All are made before one is given away: a run that fails leaves nothing to be freed.
-    std::vector<std::unique_ptr<megjit_tensor>> made(outputs.size());
-    for (size_t i = 0; i < outputs.size(); ++i) {
-        if (!outputs[i]) continue;
-        if (*outputs[i]) copy_to(**outputs[i], values[i]);
-        else made[i] = tensor_of(std::move(values[i]));
+// Of a run. They keep their memory for the thread's next one.
+struct Lists {
+    std::vector<const megjit_tensor*> inputs;  // by position
+    std::vector<megjit_tensor**> outputs;  // by position; null: not wanted
+    std::vector<TensorRef> given, values;
+    std::vector<std::unique_ptr<megjit_tensor>> made;
+
+    void clear() {
+        given.clear();
+        values.clear();
+        made.clear();
     }
-    for (size_t i = 0; i < outputs.size(); ++i)
-        if (made[i]) *outputs[i] = made[i].release();
+};
+
+// Where the program may compute the output.
+TensorRef place_of(megjit_tensor** output, const Port& port) {
+    if (!output || !*output) return nullptr;
+    check_output(**output, port);
+    return (*output)->value;
 }
+
+void give_outputs(Lists& lists) {
+    // All are made before one is given away: a run that fails leaves nothing to be freed.
+    lists.made.resize(lists.outputs.size());
+    for (size_t i = 0; i < lists.outputs.size(); ++i) {
+        megjit_tensor** const output = lists.outputs[i];
+        if (!output) continue;
+        if (!*output) lists.made[i] = tensor_of(std::move(lists.values[i]));
+        else copy_to(**output, lists.values[i]);
+    }
+    for (size_t i = 0; i < lists.outputs.size(); ++i)
+        if (lists.made[i]) *lists.outputs[i] = lists.made[i].release();
+}
+
+void run(Context& context, Lists& lists) {
+    struct End {
+        Lists& lists;
+        ~End() { lists.clear(); }
+    } const end{lists};
+    for (size_t i = 0; i < lists.outputs.size(); ++i)
+        lists.values.push_back(place_of(lists.outputs[i], context.model().outputs()[i]));
+    for (const megjit_tensor* input : lists.inputs)
+        lists.given.push_back(input_of(not_null(input, "an input")));
+    context.run(lists.given, lists.values);
+    give_outputs(lists);
+}
+
+thread_local Lists lists;
 
 void refuse_twice(bool is_given, std::string_view kind, const char* name) {
     if (is_given)
@@ -258,9 +286,10 @@ megjit_status megjit_run(megjit_context* context, const megjit_tensor* const* in
         check_count("outputs", output_count, on.model().outputs().size());
         if (input_count) not_null(inputs, "inputs");
         if (output_count) not_null(outputs, "outputs");
-        std::vector<megjit_tensor**> places;
-        for (size_t i = 0; i < output_count; ++i) places.push_back(&outputs[i]);
-        run(on, {inputs, input_count}, places);
+        lists.inputs.assign(inputs, inputs + input_count);
+        lists.outputs.resize(output_count);
+        for (size_t i = 0; i < output_count; ++i) lists.outputs[i] = &outputs[i];
+        run(on, lists);
     });
 }
 
@@ -270,7 +299,8 @@ megjit_status megjit_run_named(megjit_context* context, const megjit_named_tenso
     return guarded([&] {
         Context& on = not_null(context, "context").context;
         const std::vector<Port>&ins = on.model().inputs(), &outs = on.model().outputs();
-        std::vector<const megjit_tensor*> given(ins.size());
+        std::vector<const megjit_tensor*>& given = lists.inputs;
+        given.assign(ins.size(), nullptr);
         for (size_t i = 0; i < input_count; ++i) {
             const megjit_named_tensor& input = (&not_null(inputs, "inputs"))[i];
             const megjit_tensor*& place =
@@ -283,7 +313,8 @@ megjit_status megjit_run_named(megjit_context* context, const megjit_named_tenso
                 runtime::user_error({.what = cat("input ", ins[i].name, " is missing"),
                                      .why = cat("the model needs all of its ", ins.size()),
                                      .fix = "give it too"});
-        std::vector<megjit_tensor**> places(outs.size());
+        std::vector<megjit_tensor**>& places = lists.outputs;
+        places.assign(outs.size(), nullptr);
         for (size_t i = 0; i < output_count; ++i) {
             megjit_named_tensor& output = (&not_null(outputs, "outputs"))[i];
             megjit_tensor**& place =
@@ -291,7 +322,7 @@ megjit_status megjit_run_named(megjit_context* context, const megjit_named_tenso
             refuse_twice(place, "output", output.name);
             place = &output.tensor;
         }
-        run(on, given, places);
+        run(on, lists);
     });
 }
 

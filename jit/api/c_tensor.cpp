@@ -75,6 +75,12 @@ private:
 
 }  // namespace
 
+std::unique_ptr<megjit_tensor> made_of(const Type& type) {
+    TensorRef value = runtime::empty_tensor(runtime::host_device(), type);
+    return std::make_unique<megjit_tensor>(
+        megjit_tensor{.type = type, .data = value->as<std::byte>(), .value = std::move(value)});
+}
+
 megjit_tensor_info info_of(const char* name, const Type& type) {
     return {.name = name,
             .shape = type.shape.begin(),
@@ -84,12 +90,8 @@ megjit_tensor_info info_of(const char* name, const Type& type) {
 }
 
 TensorRef input_of(const megjit_tensor& tensor) {
-    runtime::Device& host = runtime::host_device();
-    const size_t bytes = tensor.type.bytes();
-    if (tensor.strides.empty())
-        return runtime::make_tensor(tensor.type,
-                                    Storage::borrow(host, tensor.data, bytes, nullptr));
-    Ref<Storage> packed = Storage::make(host, bytes);
+    if (tensor.value) return tensor.value;
+    Ref<Storage> packed = Storage::make(runtime::host_device(), tensor.type.bytes());
     StridedCopy(tensor, static_cast<std::byte*>(packed->data()), true);
     return runtime::make_tensor(tensor.type, std::move(packed));
 }
@@ -111,6 +113,7 @@ void check_output(const megjit_tensor& tensor, const Port& port) {
 void copy_to(const megjit_tensor& tensor, const TensorRef& value) {
     const TensorRef plain = runtime::row_major(value);
     const runtime::HostView view(plain);
+    if (plain == tensor.value) return;  // was computed there
     if (tensor.strides.empty()) {
         if (const size_t bytes = tensor.type.bytes()) std::memcpy(tensor.data, view.data(), bytes);
         return;
@@ -133,6 +136,9 @@ std::unique_ptr<megjit_tensor> borrowed(megjit_dtype dtype, int32_t rank, const 
     if (strides && !is_row_major(type.shape, strides))
         made->strides.assign(strides, strides + rank);
     made->data = static_cast<std::byte*>(data);
+    if (made->strides.empty())
+        made->value = runtime::make_tensor(
+            type, Storage::borrow(runtime::host_device(), data, type.bytes(), nullptr));
     return made;
 }
 
@@ -142,16 +148,14 @@ std::unique_ptr<megjit_tensor> tensor_of(TensorRef value) {
     // A result may be an input's memory, a constant of the model, or stand twice among the outputs.
     const bool is_free = value->type() == type && value->device().is_host() && value->unique() &&
                          value->storage()->unique();
-    auto made = std::make_unique<megjit_tensor>(megjit_tensor{.type = type});
-    if (is_free) {
-        const runtime::HostView wait(value);
-        made->own = value->storage();
-    } else {
-        made->own = Storage::make(runtime::host_device(), type.bytes());
+    if (!is_free) {
+        auto made = made_of(type);
+        copy_to(*made, value);
+        return made;
     }
-    made->data = static_cast<std::byte*>(made->own->data());
-    if (!is_free) copy_to(*made, value);
-    return made;
+    const runtime::HostView wait(value);
+    return std::make_unique<megjit_tensor>(
+        megjit_tensor{.type = type, .data = value->as<std::byte>(), .value = std::move(value)});
 }
 
 }  // namespace megjit::api
@@ -163,11 +167,7 @@ extern "C" megjit_status megjit_tensor_create(megjit_dtype dtype, int32_t rank,
                                               const int64_t* shape, megjit_tensor** tensor) {
     return guarded([&] {
         ensure_started();
-        auto made =
-            std::make_unique<megjit_tensor>(megjit_tensor{.type = type_from(dtype, rank, shape)});
-        made->own = Storage::make(megjit::runtime::host_device(), made->type.bytes());
-        made->data = static_cast<std::byte*>(made->own->data());
-        not_null(tensor, "tensor") = made.release();
+        not_null(tensor, "tensor") = made_of(type_from(dtype, rank, shape)).release();
     });
 }
 

@@ -11,7 +11,7 @@ struct megjit_tensor {
     megjit::runtime::Type type;
     std::vector<int64_t> strides = {};  // elements; empty: row-major
     std::byte* data = nullptr;
-    megjit::runtime::Ref<megjit::runtime::Storage> own = {};  // null: borrowed
+    megjit::runtime::TensorRef value = {};  // the same memory; null where there are strides
     std::shared_ptr<void> keep = {};  // owner of memory that came by DLPack
 };
 
@@ -19,11 +19,13 @@ namespace megjit::api {
 
 megjit_tensor_info info_of(const char* name, const Type& type);
 
+// In memory of its own, not cleared.
+std::unique_ptr<megjit_tensor> made_of(const Type& type);
 // As megjit_tensor_borrow(). UserError for what it refuses.
 std::unique_ptr<megjit_tensor> borrowed(megjit_dtype dtype, int32_t rank, const int64_t* shape,
                                         const int64_t* strides, void* data);
 
-// What a run reads: the tensor's memory itself, or a row-major copy.
+// What a run reads: the tensor's memory itself, or a row-major copy of what has strides.
 TensorRef input_of(const megjit_tensor& tensor);
 // Can it take an output? UserError for another dtype or shape.
 void check_output(const megjit_tensor& tensor, const Port& port);

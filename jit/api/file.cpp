@@ -1,12 +1,14 @@
 #include "jit/api/file.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <optional>
 
 #include "jit/export.h"
 #include "runtime/core/host_view.h"
@@ -43,6 +45,33 @@ TensorRef draw(TensorRef& state, const Type& type, runtime::Device& device) {
     return keys;
 }
 
+// A file's bytes, which nobody copies: the system reads pages as they are needed, and may drop
+// them.
+struct Mapping {
+    std::shared_ptr<void> start = {};  // unmaps
+    size_t size = 0;
+    std::string_view view() const { return {static_cast<const char*>(start.get()), size}; }
+};
+
+Mapping mapped(const std::filesystem::path& path, std::error_code& error) {
+    const auto failed = [&error](int number) {
+        error.assign(number, std::generic_category());
+        return Mapping();
+    };
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) return failed(errno);
+    const std::unique_ptr<const int, decltype([](const int* open) { ::close(*open); })> closes(
+        &file);
+    struct stat status = {};
+    if (::fstat(file, &status)) return failed(errno);
+    if (!S_ISREG(status.st_mode)) return failed(S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
+    const auto size = static_cast<size_t>(status.st_size);
+    if (size == 0) return {};
+    void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (start == MAP_FAILED) return failed(errno);
+    return {std::shared_ptr<void>(start, [size](void* at) { ::munmap(at, size); }), size};
+}
+
 }  // namespace
 
 size_t position_of(std::string_view kind, const std::vector<std::string>& names,
@@ -57,6 +86,8 @@ size_t position_of(std::string_view kind, const std::vector<std::string>& names,
 }
 
 size_t position_of(std::string_view kind, const std::vector<Port>& ports, std::string_view name) {
+    const auto found = std::ranges::find(ports, name, &Port::name);
+    if (found != ports.end()) return static_cast<size_t>(found - ports.begin());
     std::vector<std::string> names;
     for (const Port& port : ports) names.push_back(port.name);
     return position_of(kind, names, name);
@@ -173,48 +204,49 @@ void File::take_back(const jit::Model& function, const Lent& lent) {
     }
 }
 
-std::vector<TensorRef> File::run(const jit::Model& function, jit::Program& program,
-                                 std::vector<TensorRef> inputs) {
-    if (function.states.empty()) return program.run(inputs);
-    const auto given = static_cast<ptrdiff_t>(inputs.size());
+void File::run(const jit::Model& function, jit::Program& program, std::span<TensorRef> given,
+               std::span<TensorRef> results) {
+    if (function.states.empty()) return program.run(given, results);
     const auto replaced = std::ranges::count_if(function.states, &jit::StateSlot::is_replaced);
-    std::optional<runtime::Turn::Held> turn(turn_.take());
+    runtime::Turn::Held turn = turn_.take();
     Lent lent = lend(function, program.graph().device());
+    std::vector<TensorRef> inputs(given.begin(), given.end()),
+        outputs(results.begin(), results.end());
     std::ranges::move(lent.inputs, std::back_inserter(inputs));
-    if (!replaced) turn.reset();  // it has what it reads
-    std::vector<TensorRef> outputs;
+    outputs.resize(results.size() + static_cast<size_t>(replaced));
+    if (!replaced) const runtime::Turn::Held ends = std::move(turn);  // it has what it reads
     try {
-        outputs = program.run(inputs);
+        program.run(inputs, outputs);
     } catch (...) {
-        std::ranges::move(inputs.begin() + given, inputs.end(), lent.inputs.begin());
-        if (turn) take_back(function, lent);
+        std::ranges::move(inputs.begin() + static_cast<ptrdiff_t>(given.size()), inputs.end(),
+                          lent.inputs.begin());
+        if (replaced) take_back(function, lent);
         throw;
     }
-    const size_t results = outputs.size() - static_cast<size_t>(replaced);
     const auto is_given = [&](const TensorRef& value) {  // memory that is the caller's
-        return std::find(inputs.begin(), inputs.begin() + given, value) != inputs.begin() + given;
+        const auto is_its = [&](const TensorRef& other) {
+            return other && other->storage() == value->storage();
+        };
+        return std::ranges::any_of(given, is_its) || std::ranges::any_of(results, is_its);
     };
-    size_t output = results;
+    size_t output = results.size();
     for (const auto& [index, is_replaced] : function.states) {
         if (!is_replaced) continue;
         TensorRef& value = outputs[output++];
         file_.states[index].value = is_given(value) ? host_copy(value) : std::move(value);
     }
-    outputs.resize(results);
-    return outputs;
+    std::move(outputs.begin(), outputs.begin() + static_cast<ptrdiff_t>(results.size()),
+              results.begin());
 }
 
 std::shared_ptr<File> read_model(const std::filesystem::path& path) {
-    std::ifstream stream(path, std::ios::binary);
-    std::string bytes;
     std::error_code error;
-    const auto size = std::filesystem::file_size(path, error);
-    if (!error) bytes.resize(size);
-    if (error || !stream.read(bytes.data(), static_cast<std::streamsize>(size)))
-        refuse_file(cat("cannot read the model ", path.string()),
-                    error ? error.message() : "the file could not be read",
+    const Mapping bytes = mapped(path, error);
+    if (error)
+        refuse_file(cat("cannot read the model ", path.string()), error.message(),
                     "give the path of a file that dump() wrote");
-    return std::make_shared<File>(jit::from_bytes(bytes, path.filename().string()));
+    return std::make_shared<File>(
+        jit::from_bytes(bytes.view(), path.filename().string(), nullptr, bytes.start));
 }
 
 }  // namespace megjit::api

@@ -56,10 +56,10 @@ public:
     std::string to_bytes();
     void save(const std::filesystem::path& path);  // the whole file, or an error and the old one
 
-    // A run of a function: `inputs` are the caller's, and so are the results. States are as they
-    // were where it throws.
-    std::vector<TensorRef> run(const jit::Model& function, jit::Program& program,
-                               std::vector<TensorRef> inputs);
+    // A run of a function: inputs are the caller's, and so are the results, as of Program::run.
+    // States are as they were where it throws.
+    void run(const jit::Model& function, jit::Program& program, std::span<TensorRef> given,
+             std::span<TensorRef> results);
 
 private:
     struct Lent {  // by slot

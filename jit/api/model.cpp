@@ -98,6 +98,7 @@ Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
     jit::tell_slots(lowering, passes);
     pending_ = std::make_unique<jit::PendingProgram>(std::move(graph), passes, std::move(lowering));
     give_back(make_program());  // what cannot be compiled, or does not fit, is told now
+    device_->allocator().trim();  // what weights were packed from
 }
 
 TensorRef Model::parameter_value(size_t index) const {
@@ -111,6 +112,7 @@ std::shared_ptr<jit::Program> Model::make_program() {
         codegen::KernelService::instance().wait(pending_->requests(), pending_->deadline());
         program = pending_->finish();
     }
+    program->bind_constants();
     const std::lock_guard lock(mutex_);
     idle_.reserve(programs_.size() + 1);
     programs_.push_back(program);
@@ -154,7 +156,7 @@ Context::Context(std::shared_ptr<Model> model)
 
 Context::~Context() { model_->give_back(std::move(program_)); }
 
-std::vector<TensorRef> Context::run(std::vector<TensorRef> inputs) {
+void Context::run(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
     const std::vector<Port>& ports = model_->inputs();
     if (inputs.size() != ports.size())
         runtime::user_error({.what = cat("the model was given ", inputs.size(), " inputs"),
@@ -170,7 +172,13 @@ std::vector<TensorRef> Context::run(std::vector<TensorRef> inputs) {
                  .fix = "convert it, or dump the model with this shape"});
         inputs[i] = runtime::readable_on(model_->device(), inputs[i]);
     }
-    return model_->file()->run(*model_->function_, *program_, std::move(inputs));
+    model_->file()->run(*model_->function_, *program_, inputs, outputs);
+}
+
+std::vector<TensorRef> Context::run(std::vector<TensorRef> inputs) {
+    std::vector<TensorRef> outputs(model_->outputs().size());
+    run(inputs, outputs);
+    return outputs;
 }
 
 }  // namespace megjit::api

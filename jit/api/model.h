@@ -68,7 +68,8 @@ public:
     Model& model() const { return *model_; }
 
     // By position; on any device. Queues the run: HostView of a result waits. UserError for another
-    // number, dtype or shape.
+    // number, dtype or shape. `outputs`, as many as the model has: see Program::run.
+    void run(std::span<TensorRef> inputs, std::span<TensorRef> outputs);
     std::vector<TensorRef> run(std::vector<TensorRef> inputs);
 
 private:

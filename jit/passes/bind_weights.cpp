@@ -16,8 +16,7 @@ using runtime::Layout;
 
 bool may_bind(const PipelineOptions& options) {
     return options.device && !options.memory.limit && !options.memory.is_sublinear &&
-           !options.memory.only_looks &&
-           std::find(options.fixed.begin(), options.fixed.end(), true) != options.fixed.end();
+           !options.memory.only_looks && !options.fixed.empty();
 }
 
 std::vector<bool> fixed_values(const Graph& graph, const PipelineOptions& options) {

@@ -8,7 +8,8 @@
 
 namespace megjit::jit {
 
-// Is there anything fixed, and memory to keep what is computed of it?
+// Is it said which slots are fixed, so that a program binds what is computed of them and of
+// constants, and is there memory to keep it?
 bool may_bind(const PipelineOptions& options);
 
 // By value: is it a fixed input, a constant, or computed from such alone?

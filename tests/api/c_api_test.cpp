@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -238,6 +239,26 @@ TEST(Api, BorrowedMemoryIsReadAndWritten) {
     EXPECT_EQ(score, kScore);
     EXPECT_EQ(positive, kPositive);
     EXPECT_EQ(weights[11], 11);
+}
+
+// Computed where the caller wants it: at any address, and where it may not be, copied there.
+TEST(Api, ResultsComeIntoTheCallersMemory) {
+    megjit::Context context{load("chain")};
+    constexpr std::array<int64_t, 1> shape = {1024};
+    Floats numbers(1024, 1), result(1025);
+    std::vector<megjit::Tensor> inputs, outputs;
+    inputs.push_back(megjit::Tensor::borrow(numbers.data(), shape));
+    outputs.push_back(megjit::Tensor::borrow(result.data() + 1, shape));
+    for (int i = 0; i < 2; ++i) {
+        std::fill(numbers.begin(), numbers.end(), static_cast<float>(i));
+        std::fill(result.begin(), result.end(), 7.0f);
+        context.run(inputs, outputs);
+        EXPECT_EQ(result.front(), 7);
+        EXPECT_NEAR(result[1], std::exp(-i), 1e-6);
+        EXPECT_EQ(std::count(result.begin() + 1, result.end(), result[1]), 1024);
+    }
+    context.run(inputs, inputs);  // not promised, but then it is the input that is lost, alone
+    EXPECT_EQ(std::count(numbers.begin(), numbers.end(), result[1]), 1024);
 }
 
 TEST(Api, InputsMayHaveStrides) {

@@ -77,6 +77,34 @@ TEST_F(BindWeights, ProgramsHaveAConstantOnTheirDeviceOnce) {
     EXPECT_LT(device.allocator().stats().in_use - before, type.bytes());
 }
 
+// As a dumped model has them.
+TEST_F(BindWeights, ConstantsAreBoundBeforeTheFirstRun) {
+    const Graph recorded = parse_graph(kBlock);
+    std::vector<TensorRef> inputs = inputs_for(recorded);
+    Rewriter rewrite(recorded);
+    for (const Node& node : recorded.nodes()) {
+        if (node.kind == NodeKind::input && node.slot > 0)
+            rewrite.replace(node.outputs[0],
+                            rewrite.to.add_constant(inputs[static_cast<size_t>(node.slot)]));
+        else rewrite.copy(node);
+    }
+    const Graph with_constants = rewrite.finish();
+    const TensorRef want = interpret(recorded, inputs)[0];
+    inputs.resize(1);
+    const Graph bound = run_pipeline(with_constants, options_for({false}));
+    ASSERT_TRUE(bound.prologue);
+    EXPECT_EQ(bound.prologue->outputs.size(), 2u);
+    Program program(bound, with_constants, {.check = true});
+    const size_t before = runtime::host_device().allocator().stats().allocations;
+    program.bind_constants();
+    const size_t packed = runtime::host_device().allocator().stats().allocations;
+    EXPECT_GT(packed, before);
+    for (int i = 0; i < 2; ++i) expect_near(program.run(inputs)[0], want);
+    program.bind_constants();  // is there
+    EXPECT_LE(runtime::host_device().allocator().stats().allocations - packed,
+              3u);  // an arena, and results
+}
+
 TEST_F(BindWeights, OtherWeightsArePackedAgain) {
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);

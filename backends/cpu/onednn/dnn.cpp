@@ -84,7 +84,8 @@ public:
 
     void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
-        with_helpers(threads_, [&] { execute(inputs, outputs, static_cast<char*>(workspace)); });
+        const auto run = [&] { execute(inputs, outputs, static_cast<char*>(workspace)); };
+        with_helpers(threads_, std::ref(run));  // a copy would be allocated
     }
 
 private:

@@ -153,9 +153,12 @@ typedef struct megjit_model_options {
     {sizeof(megjit_model_options), NULL, 0, NULL, NULL, -1, 0, NULL, 0, 0}
 
 /**
- * Loads a file and compiles one of its functions; waits until the kernels are compiled.
+ * Loads a file, compiles one of its functions and packs its weights; waits until the kernels are
+ * compiled.
  *
- * @param path     of the file
+ * @param path     of the file. Its constants stay where they are and are read as they are needed:
+ *                 while the model lives the file may be replaced (megjit_model_save does that, and
+ *                 `dump`) or removed, but not written to.
  * @param options  NULL: the defaults
  * @param model    gets the handle
  * @return ::MEGJIT_BAD_FILE, ::MEGJIT_OVER_LIMIT, ::MEGJIT_OUT_OF_MEMORY, or
@@ -297,8 +300,9 @@ MEGJIT_EXPORT void megjit_context_free(megjit_context* context);
  * Runs the model once; returns when the outputs are there.
  *
  * @param inputs   all inputs in the model's order
- * @param outputs  all outputs in the model's order: a tensor gets the numbers; NULL becomes a new
- * tensor of the caller's. An output must not share memory with an input or another output.
+ * @param outputs  all outputs in the model's order: a tensor gets the numbers, which on the CPU are
+ * computed in its memory unless it has strides; NULL becomes a new tensor of the caller's. An output
+ * must not share memory with an input or another output.
  * @return ::MEGJIT_INVALID_ARGUMENT for another number of tensors, another dtype or shape, before
  *         anything is computed; ::MEGJIT_OUT_OF_MEMORY or ::MEGJIT_DEVICE_ERROR of the run
  */
