@@ -7,13 +7,31 @@
 #include <unordered_map>
 #include <vector>
 
-#include "jit/graph.h"
+#include "jit/graph_file.h"
 #include "runtime/host/mutex.h"
 
 namespace megjit::jit {
 
+// The packed weights of a file, by keys that mean the same in every process: ops, attributes,
+// types with lasting names of layouts, and constants by their place in the file.
+class PackedWeights {
+public:
+    explicit PackedWeights(const ModelFile& file);
+    // Null where the file does not have it.
+    TensorRef find(const std::string& key, const Type& type) const;
+    // "constant 7", or by value what passes have computed.
+    std::string name_of(const runtime::Tensor& constant) const;
+
+private:
+    std::unordered_map<std::string, TensorRef> bytes_;  // by key
+    std::unordered_map<uint64_t, size_t> places_;  // of constants, by id
+};
+
 class BoundWeights {
 public:
+    explicit BoundWeights(std::shared_ptr<const PackedWeights> packed = nullptr)
+        : packed_(std::move(packed)) {}
+
     struct Values {
         std::vector<TensorRef> outputs;  // of the prologue, each with its data
         size_t fresh_bytes = 0;  // of those that no program held before
@@ -21,14 +39,25 @@ public:
     // What the prologue gives for these tensors, by slot: a tensor never changes.
     Values get(const Graph& prologue, std::span<const TensorRef> inputs);
 
+    // What it has of constants on the host, for a file.
+    std::vector<PackedWeight> for_file() const;
+
     // The value itself where the device can read it, or a copy there.
     TensorRef readable_on(runtime::Device& device, const TensorRef& constant);
 
     void release_unused();  // what no program holds any more
 
 private:
-    runtime::Mutex mutex_{"the bound weights of a function"};
-    std::unordered_map<std::string, TensorRef> known_;  // by what it is computed from, and how
+    struct Known {
+        TensorRef value;
+        std::string lasting_key;  // "": of this process alone
+    };
+    void compute(const Graph& prologue, std::span<const TensorRef> inputs,
+                 std::vector<TensorRef>& outputs) const;
+
+    const std::shared_ptr<const PackedWeights> packed_;
+    mutable runtime::Mutex mutex_{"the bound weights of a function"};
+    std::unordered_map<std::string, Known> known_;  // by what it is computed from, and how
 };
 
 }  // namespace megjit::jit

@@ -98,16 +98,18 @@ size_t checked_slots(const Graph& graph) {
     return slots.size();
 }
 
+// Bytes of the file as a tensor: where they are, or a copy.
+TensorRef tensor_of(std::string_view bytes, const Type& type, const std::shared_ptr<void>& keep) {
+    runtime::Device& host = runtime::host_device();
+    if (!keep) return runtime::tensor_from_host(host, type, bytes.data());
+    return runtime::make_tensor(
+        type, runtime::Storage::borrow(host, const_cast<char*>(bytes.data()), bytes.size(), keep));
+}
+
 TensorRef tensor_from(StoredConstant& stored, const Type& type) {
     if (type.bytes() != stored.bytes)
         Reader::fail(cat("a constant ", to_string(type), " has ", stored.bytes, " bytes"));
-    if (!stored.tensor && stored.keep)
-        stored.tensor = runtime::make_tensor(
-            type,
-            runtime::Storage::borrow(runtime::host_device(), const_cast<char*>(stored.data.data()),
-                                     stored.bytes, stored.keep));
-    else if (!stored.tensor)
-        stored.tensor = runtime::tensor_from_host(runtime::host_device(), type, stored.data.data());
+    if (!stored.tensor) stored.tensor = tensor_of(stored.data, type, stored.keep);
     else if (!(stored.tensor->type() == type))
         Reader::fail(
             cat("a constant is ", to_string(type), " and ", to_string(stored.tensor->type())));
@@ -236,6 +238,23 @@ StoredFile read_stored(Reader& reader, uint32_t schema, const std::shared_ptr<vo
     return file;
 }
 
+std::vector<PackedWeight> read_weights(Reader& reader, const std::shared_ptr<void>& keep) {
+    std::vector<PackedWeight> weights(reader.count(2 * sizeof(uint64_t)));
+    std::vector<uint64_t> sizes;
+    for (PackedWeight& weight : weights) {
+        weight.key = reader.text();
+        sizes.push_back(reader.number<uint64_t>());
+    }
+    for (size_t i = 0; i < weights.size(); ++i) {
+        reader.align();
+        const std::string_view bytes = reader.take(sizes[i]);
+        weights[i].bytes = tensor_of(
+            bytes, {.dtype = runtime::DType::u8, .shape = {static_cast<int64_t>(bytes.size())}},
+            keep);
+    }
+    return weights;
+}
+
 ModelFile read_body(Reader& reader, uint32_t schema, const std::shared_ptr<void>& keep) {
     StoredFile stored = read_stored(reader, schema, keep);
     ModelFile file;
@@ -244,6 +263,7 @@ ModelFile read_body(Reader& reader, uint32_t schema, const std::shared_ptr<void>
         kernel.key = reader.text();
         kernel.object = reader.text();
     }
+    if (schema > 2) file.weights = read_weights(reader, keep);
     std::unordered_set<std::string> names;
     for (StoredFunction& function : stored.functions) {
         Model& model = function.model;
@@ -287,7 +307,8 @@ ModelFile read_container(std::string_view bytes, size_t* used, const std::shared
     if (total < kHeaderBytes || total > bytes.size())
         Reader::fail(cat("it has ", bytes.size(), " bytes, its header says ", total));
     const std::string_view container = bytes.substr(0, total);
-    if (header.number<uint64_t>() != checksum(container.substr(kHeaderBytes)))
+    const std::string_view rest = container.substr(kHeaderBytes);
+    if (header.number<uint64_t>() != (schema > 2 ? checksum(rest) : checksum_of_words(rest)))
         Reader::fail("its checksum is wrong");
     if (used) *used = total;
     Reader reader(container);
@@ -322,9 +343,9 @@ ModelFile from_bytes(std::string_view bytes, std::string_view file_name, size_t*
     } catch (const runtime::UserError& error) {
         why = error.message.what;
         fix = error.message.fix;
-    } catch (const std::bad_alloc&) {
-        throw;
-    } catch (const std::exception& error) { why = error.what(); }
+    } catch (const std::bad_alloc&) { throw; } catch (const std::exception& error) {
+        why = error.what();
+    }
     if (fix.empty())
         fix =
             "the file is truncated, damaged or not one that dump() wrote: write or download it again";

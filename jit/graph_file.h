@@ -9,9 +9,12 @@
 //   constants  sizes, then raw bytes, each at a multiple of 64
 //   kernels    of a packaged file, compiled for one or more kinds of CPUs: keys and objects of
 //              codegen/disk_cache.h, code that nothing here looks into or runs
+//   weights    of a packaged file, as programs pack them: keys of jit/bound_weights.h and sizes,
+//              then raw bytes, each at a multiple of 64
 //
-// Containers may follow one another in one file. Numbers are little endian. Schema 1, which is read
-// but no longer written, has one function and no state, and metadata in pickles.
+// Containers may follow one another in one file. Numbers are little endian. Schemas 1 and 2 are
+// read but no longer written: 2 has no weights and another checksum, 1 also one function and no
+// state, and metadata in pickles.
 #pragma once
 
 #include <memory>
@@ -58,11 +61,18 @@ struct Model {
     std::vector<Type> input_types() const;  // with those of states
 };
 
+// A fixed weight as a program packs it: how it comes about, and its bytes.
+struct PackedWeight {
+    std::string key;
+    TensorRef bytes;
+};
+
 // Functions that share states.
 struct ModelFile {
     std::vector<std::shared_ptr<const Model>> functions;
     std::vector<State> states = {};
     std::vector<codegen::CacheEntry> kernels = {};
+    std::vector<PackedWeight> weights = {};
 };
 
 std::string to_bytes(const ModelFile& file);
@@ -74,6 +84,6 @@ std::string to_bytes(const ModelFile& file);
 ModelFile from_bytes(std::string_view bytes, std::string_view file_name, size_t* used = nullptr,
                      const std::shared_ptr<void>& keep = nullptr);
 
-uint64_t checksum(std::string_view bytes);
+uint64_t checksum(std::string_view bytes);  // finds accidents, keeps nobody out
 
 }  // namespace megjit::jit

@@ -13,10 +13,12 @@ static_assert(std::endian::native == std::endian::little,
               "the container holds numbers as they lie in memory");
 
 inline constexpr std::string_view kMagic = "MEGJITGF";
-inline constexpr uint32_t kSchema = 2;  // 1: one function without states
+inline constexpr uint32_t kSchema = 3;  // 1: one function without states; 2: no packed weights
 inline constexpr size_t kHeaderBytes = 32;
 inline constexpr size_t kTotalAt = 16, kChecksumAt = 24;
 inline constexpr size_t kAlign = 64;
+
+uint64_t checksum_of_words(std::string_view bytes);  // of schemas 1 and 2
 
 inline bool is_constant(const Node& node) { return node.kind == NodeKind::constant; }
 

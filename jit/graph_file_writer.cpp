@@ -1,14 +1,18 @@
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <unordered_map>
 
 #include "jit/graph_file.h"
 #include "jit/graph_file_layout.h"
+#include "runtime/host/parallel.h"
 
 namespace megjit::jit {
 namespace {
 
 using namespace graph_file;
+
+constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio
 
 class Writer {
 public:
@@ -25,7 +29,10 @@ public:
         for (const std::string& item : list) text(item);
     }
     void flag(bool value) { number<uint32_t>(value); }
-    void align() { bytes.resize((bytes.size() + kAlign - 1) / kAlign * kAlign); }
+    void data(const runtime::Tensor& tensor) {
+        bytes.resize((bytes.size() + kAlign - 1) / kAlign * kAlign);
+        bytes.append(tensor.as<char>(), tensor.type().bytes());
+    }
     template <class T>
     void patch(size_t where, T value) {
         std::memcpy(bytes.data() + where, &value, sizeof value);
@@ -60,10 +67,7 @@ public:
         writer.number<uint64_t>(tensors_.size());
         for (const runtime::Tensor* tensor : tensors_)
             writer.number<uint64_t>(tensor->type().bytes());
-        for (const runtime::Tensor* tensor : tensors_) {
-            writer.align();
-            writer.bytes.append(tensor->as<char>(), tensor->type().bytes());
-        }
+        for (const runtime::Tensor* tensor : tensors_) writer.data(*tensor);
     }
 
 private:
@@ -98,9 +102,8 @@ void write_function(Writer& writer, const Model& model, ConstantTable& constants
 
 }  // namespace
 
-// Multiply and rotate, eight bytes at a time: finds accidents, keeps nobody out.
-uint64_t checksum(std::string_view bytes) {
-    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio
+// Multiply and rotate, eight bytes at a time.
+uint64_t graph_file::checksum_of_words(std::string_view bytes) {
     uint64_t sum = bytes.size() * kOdd;
     for (size_t i = 0; i < bytes.size(); i += 8) {
         uint64_t word = 0;
@@ -108,6 +111,30 @@ uint64_t checksum(std::string_view bytes) {
         sum = std::rotl((sum ^ word) * kOdd, 29);
     }
     return sum ^ (sum >> 32);
+}
+
+// The same in lanes that do not wait for one another, by pieces that threads share.
+uint64_t checksum(std::string_view bytes) {
+    constexpr size_t kLanes = 8, kPiece = 1 << 20;
+    std::vector<uint64_t> sums((bytes.size() + kPiece - 1) / kPiece * kLanes + 1, bytes.size());
+    runtime::parallel_for(static_cast<int64_t>(sums.size() / kLanes), 4, 1,
+                          [&](int64_t first, int64_t end) {
+        for (int64_t i = first; i < end; ++i) {
+            const std::string_view piece = bytes.substr(static_cast<size_t>(i) * kPiece, kPiece);
+            uint64_t lanes[kLanes] = {};
+            size_t at = 0;
+            for (; at + sizeof lanes <= piece.size(); at += sizeof lanes) {
+                uint64_t words[kLanes];
+                std::memcpy(words, piece.data() + at, sizeof words);
+                for (size_t lane = 0; lane < kLanes; ++lane)
+                    lanes[lane] = std::rotl((lanes[lane] ^ words[lane]) * kOdd, 29);
+            }
+            lanes[0] ^= checksum_of_words(piece.substr(at));
+            std::ranges::copy(lanes, &sums[static_cast<size_t>(i) * kLanes]);
+        }
+    });
+    return checksum_of_words(
+        {reinterpret_cast<const char*>(sums.data()), sums.size() * sizeof(uint64_t)});
 }
 
 std::string to_bytes(const ModelFile& file) {
@@ -132,6 +159,12 @@ std::string to_bytes(const ModelFile& file) {
         writer.text(kernel.key);
         writer.text(kernel.object);
     }
+    writer.number<uint64_t>(file.weights.size());
+    for (const PackedWeight& weight : file.weights) {
+        writer.text(weight.key);
+        writer.number<uint64_t>(weight.bytes->type().bytes());
+    }
+    for (const PackedWeight& weight : file.weights) writer.data(*weight.bytes);
     writer.patch<uint64_t>(kTotalAt, writer.bytes.size());
     writer.patch<uint64_t>(kChecksumAt,
                            checksum(std::string_view(writer.bytes).substr(kHeaderBytes)));

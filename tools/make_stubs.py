@@ -65,7 +65,7 @@ EXACT = {
     "dtypes(self) -> object:": "dtypes(self) -> set[str]:",
     "program(self, function: str, outputs: list,": "program(self, function: str, outputs: list[int],",
     "functions(self) -> list:": "functions(self) -> list[str]:",
-    "set_kernels(self, kernels: list,": "set_kernels(self, kernels: list[tuple[bytes, bytes]],",
+    "add_kernels(self, kernels: list)": "add_kernels(self, kernels: list[tuple[bytes, bytes]])",
     "cache_entries(folder: str) -> list:": "cache_entries(folder: str) -> list[tuple[bytes, bytes]]:",
     "states(self) -> dict:": "states(self) -> dict[str, _Tensor]:",
     "of(functions: list, states: list = []) -> ModelFile:": "of(functions: list[Model], states: list[tuple[str, Any]] = []) -> ModelFile:",

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "jit/api/model.h"
 #include "jit/export.h"
 #include "runtime/core/host_view.h"
 #include "runtime/core/random.h"
@@ -93,7 +94,8 @@ size_t position_of(std::string_view kind, const std::vector<Port>& ports, std::s
     return position_of(kind, names, name);
 }
 
-File::File(jit::ModelFile file) : file_(std::move(file)) {
+File::File(jit::ModelFile file)
+    : file_(std::move(file)), packed_(std::make_shared<const jit::PackedWeights>(file_)) {
     for (const jit::State& state : file_.states)
         ports_.push_back({state.name, state.value->type()});
 }
@@ -133,9 +135,18 @@ std::vector<jit::State> File::states_on_host() {
     return states;
 }
 
-void File::set_kernels(std::vector<codegen::CacheEntry> kernels, int opt_level) {
-    file_.kernels = std::move(kernels);
-    if (opt_level < 0) return;
+void File::add_kernels(std::vector<codegen::CacheEntry> kernels) {
+    std::ranges::move(kernels, std::back_inserter(file_.kernels));
+}
+
+void File::add_weights(const Model& model) {
+    for (jit::PackedWeight& weight : model.weights_->for_file())
+        if (std::ranges::find(file_.weights, weight.key, &jit::PackedWeight::key) ==
+            file_.weights.end())
+            file_.weights.push_back(std::move(weight));
+}
+
+void File::set_opt_level(int opt_level) {
     for (auto& function : file_.functions) {
         auto changed = std::make_shared<jit::Model>(*function);
         changed->opt_level = opt_level;
@@ -144,11 +155,11 @@ void File::set_kernels(std::vector<codegen::CacheEntry> kernels, int opt_level) 
 }
 
 jit::Model File::without_states(std::string_view name) {
-    return jit::without_states({file_.functions, states_on_host(), {}}, *function(name));
+    return jit::without_states({file_.functions, states_on_host()}, *function(name));
 }
 
 std::string File::to_bytes() {
-    return jit::to_bytes({file_.functions, states_on_host(), file_.kernels});
+    return jit::to_bytes({file_.functions, states_on_host(), file_.kernels, file_.weights});
 }
 
 void File::save(const std::filesystem::path& path) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/imported_kernels.h"
+#include "jit/bound_weights.h"
 #include "jit/graph_file.h"
 #include "jit/program.h"
 
@@ -25,6 +26,8 @@ struct Port {
 
 // UserError that lists the names.
 size_t position_of(std::string_view kind, const std::vector<Port>& ports, std::string_view name);
+
+class Model;
 
 // Any thread may use it: runs that change states take turns, and who reads waits for them.
 class File {
@@ -48,9 +51,13 @@ public:
     // Compiled kernels of a packaged file are used from here on, in this process: code that will
     // run, so trust where it comes from.
     void trust_kernels() const { codegen::add_packaged_kernels(file_.kernels); }
-    // What `python -m megengine package` adds. opt_level: that the kernels are made for, and the
-    // functions have from here on; -1: theirs. Not beside runs.
-    void set_kernels(std::vector<codegen::CacheEntry> kernels, int opt_level);
+    // What `python -m megengine package` adds, not beside runs: kernels; weights as a model of this
+    // file has packed them; the level that both are made for, which the functions have from here
+    // on.
+    void add_kernels(std::vector<codegen::CacheEntry> kernels);
+    void add_weights(const Model& model);
+    void set_opt_level(int opt_level);
+    const std::shared_ptr<const jit::PackedWeights>& packed() const { return packed_; }
 
     // Functions and present states, as from_bytes reads them.
     std::string to_bytes();
@@ -71,6 +78,7 @@ private:
 
     jit::ModelFile file_;  // its states have their present values
     std::vector<Port> ports_;
+    std::shared_ptr<const jit::PackedWeights> packed_;
     runtime::Turn turn_{"a run that changes a model's state"};  // of whoever has the values
 };
 

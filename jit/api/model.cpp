@@ -53,7 +53,8 @@ jit::PipelineOptions passes_of(const ModelOptions& options, const jit::Model& fu
 
 // How states are bound, as a traced function's: what a run replaces, it may write over.
 jit::LoweringOptions lowering_of(const jit::Model& function, size_t outputs,
-                                 const ModelOptions& options, runtime::Device& device) {
+                                 const ModelOptions& options, runtime::Device& device,
+                                 std::shared_ptr<jit::BoundWeights> weights) {
     const size_t inputs = function.inputs.size();
     jit::LoweringOptions lowering{.function = "a loaded model",
                                   .check = runtime::debug().check,
@@ -61,7 +62,7 @@ jit::LoweringOptions lowering_of(const jit::Model& function, size_t outputs,
                                   .is_parameter = std::vector<bool>(inputs),
                                   .profile = options.profile,
                                   .arenas = jit::Arenas::make("a loaded model"),
-                                  .weights = std::make_shared<jit::BoundWeights>()};
+                                  .weights = std::move(weights)};
     const bool is_guarded = jit::FailureRule(device).guards_updates();
     const std::vector<Type> types = function.input_types();
     lowering.replaces.assign(outputs, -1);
@@ -84,7 +85,8 @@ Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
       function_(file_->function(options.function)),
       device_(options.device ? options.device : &runtime::host_device()),
       inputs_(inputs_of(*function_)),
-      parameters_(parameters_of(*function_)) {
+      parameters_(parameters_of(*function_)),
+      weights_(std::make_shared<jit::BoundWeights>(file_->packed())) {
     if (options.trusts_kernels) file_->trust_kernels();
     std::vector<size_t> wanted(function_->outputs.size());
     std::iota(wanted.begin(), wanted.end(), size_t{0});
@@ -93,7 +95,8 @@ Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
     graph->set_device(*device_);
     for (size_t i = 0; i < wanted.size(); ++i)
         outputs_.push_back({function_->outputs[wanted[i]], graph->type(graph->outputs[i])});
-    jit::LoweringOptions lowering = lowering_of(*function_, wanted.size(), options, *device_);
+    jit::LoweringOptions lowering =
+        lowering_of(*function_, wanted.size(), options, *device_, weights_);
     jit::PipelineOptions passes = passes_of(options, *function_, *device_);
     jit::tell_slots(lowering, passes);
     pending_ = std::make_unique<jit::PendingProgram>(std::move(graph), passes, std::move(lowering));

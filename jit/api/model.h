@@ -44,6 +44,7 @@ public:
 
 private:
     friend class Context;
+    friend class File;
     std::shared_ptr<jit::Program> make_program();
     std::shared_ptr<jit::Program> take_program();
     void give_back(std::shared_ptr<jit::Program> program) noexcept;
@@ -52,6 +53,7 @@ private:
     const std::shared_ptr<const jit::Model> function_;
     runtime::Device* device_;
     std::vector<Port> inputs_, outputs_, parameters_;
+    const std::shared_ptr<jit::BoundWeights> weights_;
     std::unique_ptr<jit::PendingProgram> pending_;  // makes a program for each context
     runtime::Turn turn_{"the compilation of a model"};  // of whoever uses pending_
     mutable runtime::Mutex mutex_{"the programs of a model"};  // of what follows

@@ -9,7 +9,7 @@
 namespace megjit::api {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
     std::string result = "\"";
     for (const char c : text) {
         if (c == '"' || c == '\\') result += '\\';
@@ -24,7 +24,7 @@ std::string quoted(std::string_view text) {
     return result + '"';
 }
 
-std::string json(std::string_view text) { return quoted(text); }
+std::string json(std::string_view text) { return in_quotes(text); }
 template <class Number>
 std::enable_if_t<std::is_arithmetic_v<Number>, std::string> json(Number number) {
     if constexpr (std::is_same_v<Number, bool>) return number ? "true" : "false";
@@ -40,7 +40,7 @@ std::string list_of(const Items& items, const Print& print) {
     return result + "]";
 }
 std::string json(const std::vector<std::string>& texts) {
-    return list_of(texts, [](const std::string& text) { return quoted(text); });
+    return list_of(texts, [](const std::string& text) { return in_quotes(text); });
 }
 
 class Fields {
@@ -50,7 +50,7 @@ public:
         return add_json(name, json(value));
     }
     Fields& add_json(std::string_view name, std::string_view value) {
-        text_ += runtime::cat(text_.size() > 1 ? ", " : "", quoted(name), ": ", value);
+        text_ += runtime::cat(text_.size() > 1 ? ", " : "", in_quotes(name), ": ", value);
         return *this;
     }
     std::string text() const { return text_ + "}"; }

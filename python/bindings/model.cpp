@@ -250,12 +250,12 @@ nb::tuple load_model(nb::bytes bytes, const std::string& file_name, size_t offse
     return nb::make_tuple(nb::cast(std::move(file)), size);
 }
 
-void set_kernels(api::File& file, nb::list rows, int opt_level) {
+void add_kernels(api::File& file, nb::list rows) {
     std::vector<codegen::CacheEntry> kernels;
     for (nb::handle row : rows)
         kernels.push_back(
             {bytes_from(nb::cast<nb::bytes>(row[0])), bytes_from(nb::cast<nb::bytes>(row[1]))});
-    file.set_kernels(std::move(kernels), opt_level);
+    file.add_kernels(std::move(kernels));
 }
 
 nb::bytes file_bytes(api::File& file) {
@@ -322,9 +322,13 @@ void bind_model(nb::module_& m) {
     }, nb::arg("name") = "", "A function with its states as constants.")
         .def("program", &program_of, nb::arg("function"), nb::arg("outputs"), nb::arg("opt_level"),
              nb::arg("trusts_kernels") = false)
-        .def(
-            "set_kernels", &set_kernels, nb::arg("kernels"), nb::arg("opt_level"),
-            "Rows of keys and objects, as cache_entries gives them; the functions have opt_level from then on, unless it is -1.")
+        .def("add_kernels", &add_kernels, nb::arg("kernels"),
+             "Rows of keys and objects, as cache_entries gives them.")
+        .def("add_weights",
+             [](api::File& self, const api::Context& program) {
+        self.add_weights(program.model());
+    }, nb::arg("program"), "The constants that a program of the file has packed, as it has them.")
+        .def("set_opt_level", &api::File::set_opt_level, nb::arg("opt_level"), "Of all functions.")
         .def("states", &states_of, "The present values by name.")
         .def("set_state", &set_state, nb::arg("name"), nb::arg("value"))
         .def("to_bytes", &file_bytes);

@@ -430,10 +430,14 @@ class ModelFile:
 
     def program(self, function: str, outputs: list[int], opt_level: int, trusts_kernels: bool = False) -> Program: ...
 
-    def set_kernels(self, kernels: list[tuple[bytes, bytes]], opt_level: int) -> None:
-        """
-        Rows of keys and objects, as cache_entries gives them; the functions have opt_level from then on, unless it is -1.
-        """
+    def add_kernels(self, kernels: list[tuple[bytes, bytes]]) -> None:
+        """Rows of keys and objects, as cache_entries gives them."""
+
+    def add_weights(self, program: Program) -> None:
+        """The constants that a program of the file has packed, as it has them."""
+
+    def set_opt_level(self, opt_level: int) -> None:
+        """Of all functions."""
 
     def states(self) -> dict[str, _Tensor]:
         """The present values by name."""

@@ -61,6 +61,7 @@ constexpr size_t kMostPackedLayouts = 4096;
 
 struct PackedLayouts {
     std::array<std::atomic<size_t>, kMostPackedLayouts> bytes{};
+    std::array<std::string, kMostPackedLayouts> names;  // written before the layout is known
     std::atomic<size_t> count{0};
 };
 PackedLayouts& packed_layouts() {
@@ -73,12 +74,13 @@ size_t index_of(Layout layout) {
 
 }  // namespace
 
-Layout add_packed_layout(size_t bytes) {
+Layout add_packed_layout(size_t bytes, std::string lasting_name) {
     PackedLayouts& all = packed_layouts();
     size_t mine = all.count.load();
     do {
         if (mine == kMostPackedLayouts) return Layout::row_major;
     } while (!all.count.compare_exchange_weak(mine, mine + 1));
+    all.names[mine] = std::move(lasting_name);
     all.bytes[mine].store(bytes, std::memory_order_release);
     return static_cast<Layout>(static_cast<size_t>(Layout::first_packed) + mine);
 }
@@ -86,6 +88,10 @@ Layout add_packed_layout(size_t bytes) {
 std::string to_string(Layout layout) {
     if (is_packed(layout)) return cat("packed", index_of(layout));
     return layout == Layout::row_major ? "row_major" : "channels_last";
+}
+
+std::string lasting_name(Layout layout) {
+    return is_packed(layout) ? packed_layouts().names[index_of(layout)] : to_string(layout);
 }
 
 std::optional<Layout> layout_from_name(std::string_view name) {

@@ -50,10 +50,12 @@ enum class Layout : uint16_t { row_major, channels_last, first_packed };
 inline bool is_packed(Layout layout) { return layout >= Layout::first_packed; }
 
 // A new layout for tensors of so many bytes; row_major when there are too many. Layouts are never
-// removed.
-Layout add_packed_layout(size_t bytes);
+// removed. `lasting_name` describes it in words that mean the same in every process; "" if there
+// are none.
+Layout add_packed_layout(size_t bytes, std::string lasting_name = {});
 
 std::string to_string(Layout layout);  // "row_major", "channels_last", "packed7"
+std::string lasting_name(Layout layout);  // of a packed one as it was added, else as above
 std::optional<Layout> layout_from_name(std::string_view name);  // nothing for an unknown one
 
 struct Type {

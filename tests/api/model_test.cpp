@@ -21,9 +21,9 @@ runtime::TensorRef filled(const runtime::Shape& shape, float value) {
 }
 
 // y = x @ w with w of ones
-std::shared_ptr<File> product() {
+std::shared_ptr<File> product(int64_t rows = 1) {
     auto model = std::make_shared<jit::Model>();
-    const Type type{.shape = {1, kSize}};
+    const Type type{.shape = {rows, kSize}};
     const ValueId x = model->graph.add_input(type, 0);
     const ValueId w = model->graph.add_constant(filled({kSize, kSize}, 1));
     model->graph.outputs = model->graph.add(
@@ -31,6 +31,8 @@ std::shared_ptr<File> product() {
         {&type, 1});
     model->inputs = {"x"};
     model->outputs = {"y"};
+    model->node_names.resize(model->graph.nodes().size());
+    model->value_names.resize(model->graph.value_count());
     return std::make_shared<File>(jit::ModelFile{{model}});
 }
 
@@ -53,6 +55,34 @@ TEST_F(ApiModel, ContextsShareTheWeights) {
         EXPECT_EQ(runtime::HostView(y[0]).as<float>()[kSize - 1], 2 * kSize);
     }
     EXPECT_LT(memory_in_use() - before, weights + weights / 2);
+}
+
+TEST_F(ApiModel, PackedWeightsOfAFileAreReadFromIt) {
+    constexpr int64_t kRows = 64;
+    const ModelOptions options{.opt_level = 3};
+    const auto file = product(kRows);
+    file->add_weights(*std::make_shared<Model>(file, options));
+    const std::string path = testing::TempDir() + "packed.dump";
+    for (const bool is_damaged : {false, true}) {
+        SCOPED_TRACE(is_damaged);
+        if (is_damaged) {  // of a weight that is not as large as it must be
+            jit::ModelFile other = jit::from_bytes(file->to_bytes(), "packed.dump");
+            ASSERT_EQ(other.weights.size(), 1u);
+            other.weights[0].bytes = runtime::empty_tensor(
+                runtime::host_device(), {.dtype = runtime::DType::u8, .shape = {4}});
+            File(std::move(other)).save(path);
+        } else {
+            file->save(path);
+        }
+        const size_t before = memory_in_use();
+        const auto again = std::make_shared<Model>(read_model(path), options);
+        const size_t packed = kSize * kSize * sizeof(float), grown = memory_in_use() - before;
+        if (is_damaged) EXPECT_GE(grown, packed);
+        else EXPECT_LT(grown, packed / 2);
+        const auto y = Context(again).run({filled({kRows, kSize}, 2)});
+        EXPECT_EQ(runtime::HostView(y[0]).as<float>()[kSize * kRows - 1], 2 * kSize);
+    }
+    std::filesystem::remove(path);
 }
 
 TEST_F(ApiModel, AContextGivesItsProgramBack) {

@@ -329,9 +329,14 @@ def test_a_file_of_schema_1_is_read():
     np.testing.assert_array_equal(GraphInference(path).run(np.ones((2, 3)))["y"], [[7, 0], [7, 0]])
 
 
+def test_a_file_of_schema_2_is_read():
+    path = os.path.join(os.path.dirname(__file__), "files", "schema2.mge")
+    np.testing.assert_array_equal(GraphInference(path).run(np.float32([-1, 2, -3, 4]))["y"], [0, 2, 0, 4])
+
+
 def test_a_file_of_a_later_schema_tells_to_update():
     _, data = dumped(recorded(lambda x: x + 1, X))
-    with pytest.raises(RuntimeError, match="schema 9, this version reads those up to 2\n  fix: update megjit"):
+    with pytest.raises(RuntimeError, match="schema 9, this version reads those up to 3\n  fix: update megjit"):
         GraphInference(io.BytesIO(data[:8] + b"\x09" + data[9:]))
 
 

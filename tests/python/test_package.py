@@ -10,6 +10,8 @@ import pytest
 
 import megengine as mge
 import megengine.functional as F
+import megengine.module as M
+from megengine import _core
 from megengine.jit import dump_functions, trace
 from megengine.utils.comp_graph_tools import GraphInference
 
@@ -37,7 +39,7 @@ def files(tmp_path_factory):
         fn(mge.tensor(X))
     dump_functions(folder / "net.dump", functions)
     done = package(folder / "net.dump", "-o", folder / "packed.dump")
-    assert done.returncode == 0 and re.fullmatch(r"avx2: [23] kernels\n", done.stdout), done.stderr
+    assert done.returncode == 0 and re.fullmatch(r"avx2: [23] kernels, 0.0 MB of packed weights\n", done.stdout), done.stderr
     model = GraphInference(folder / "net.dump", optimize_for_inference=True)
     wanted = [next(iter(model.function(name).run(X).values())).tobytes().hex() for name in functions]
     return folder / "net.dump", folder / "packed.dump", wanted
@@ -76,12 +78,30 @@ def test_a_saved_model_keeps_its_kernels(files, tmp_path):
 
 
 def test_kernels_that_are_damaged_are_as_if_they_were_not_there(files, tmp_path):
-    _, packed, wanted = files
-    model = mge.utils.comp_graph_tools.load_file(packed)
-    model.set_kernels([(b"MLIR\nmegjit for x86-64\n\nno kernel", b"\x7fELF"), (b"", b"")], 3)
+    wanted = files[2]
+    model = mge.utils.comp_graph_tools.load_file(files[0])
+    model.set_opt_level(3)
+    model.add_kernels([(b"MLIR\nmegjit for x86-64\n\nno kernel", b"\x7fELF"), (b"", b"")])
     (tmp_path / "damaged.dump").write_bytes(model.to_bytes())
     results, is_missing = run_without_compilers(tmp_path, tmp_path / "damaged.dump", "trusts")
     assert is_missing and len(results) == len(wanted)
+
+
+def test_weights_are_packed_for_each_level_and_a_level_above_the_machines_is_left_out(tmp_path):
+    conv, norm = M.Conv2d(16, 32, 3, padding=1), M.BatchNorm2d(32)
+    net = M.Sequential(conv, norm, M.ReLU(), M.Conv2d(32, 64, 1, stride=2)).eval()
+    fn = trace(lambda x: net(x), symbolic=True, capture_as_const=True)
+    x = np.linspace(-1, 1, 2 * 16 * 8 * 8, dtype=np.float32).reshape(2, 16, 8, 8)
+    y = fn(mge.tensor(x)).numpy()
+    fn.dump(tmp_path / "net.dump", arg_names=["x"])
+    done = package(tmp_path / "net.dump", "-o", tmp_path / "packed.dump", "--isa", "avx2,amx")
+    assert done.returncode == 0, done.stderr
+    dense = os.path.getsize(tmp_path / "net.dump")
+    assert os.path.getsize(tmp_path / "packed.dump") > dense + 4 * 16 * 32 * 9
+    if _core.machine_isa() != "amx":
+        assert "amx: this machine has " in done.stdout
+    (again,) = GraphInference(tmp_path / "packed.dump").run(x).values()
+    np.testing.assert_allclose(again, y, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +109,7 @@ def test_kernels_that_are_damaged_are_as_if_they_were_not_there(files, tmp_path)
     [
         (("none.dump", "-o", "packed.dump"), "none.dump"),
         (("net.dump", "-o", "no/such/folder/packed.dump"), "no such folder"),
-        (("net.dump", "-o", "packed.dump", "--isa", "avx9"), "not compiled for avx9"),
+        (("net.dump", "-o", "packed.dump", "--isa", "avx9"), "no instruction set 'avx9'\n  fix: name some of avx2, avx512"),
         (("net.dump",), "-o/--output"),
     ],
 )

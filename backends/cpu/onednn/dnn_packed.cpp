@@ -40,12 +40,35 @@ Packing packing_of(Layout layout) {
     return known.all.at(layout);
 }
 
+// All there is to say of how floats lie in blocks; "" where they do not.
+std::string description_of(const memory::desc& desc) {
+    if (desc.get_format_kind() != memory::format_kind::blocked ||
+        desc.get_data_type() != memory::data_type::f32)
+        return {};
+    std::string text;
+    for (const memory::dims& numbers :
+         {desc.get_dims(), desc.get_padded_dims(), desc.get_padded_offsets(), desc.get_strides(),
+          desc.get_inner_blks(), desc.get_inner_idxs()}) {
+        text += '[';
+        for (const memory::dim number : numbers) text += runtime::cat(number, ",");
+        text += ']';
+    }
+    return runtime::cat(text, desc.get_submemory_offset());
+}
+
+std::string name_of(const Packing& packing) {
+    const std::string dense = description_of(packing.dense);
+    const std::string packed =
+        packing.packed.is_zero() ? "winograd 2x2" : description_of(packing.packed);
+    return packed.empty() || dense.empty() ? std::string() : runtime::cat(packed, " of ", dense);
+}
+
 Layout layout_of(const Packing& wanted, size_t bytes) {
     Packings& known = packings();
     std::lock_guard lock(known.mutex);
     for (const auto& [layout, packing] : known.all)
         if (packing == wanted) return layout;
-    const Layout layout = runtime::add_packed_layout(bytes);
+    const Layout layout = runtime::add_packed_layout(bytes, name_of(wanted));
     if (runtime::is_packed(layout)) known.all.emplace(layout, wanted);
     return layout;
 }

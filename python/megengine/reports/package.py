@@ -1,4 +1,5 @@
-"""``python -m megengine package``: a dumped file with the compiled kernels of its functions, for machines without a compiler."""
+"""``python -m megengine package``: a dumped file with the compiled kernels and packed weights of its functions, for machines without a
+compiler."""
 
 import os
 import subprocess
@@ -8,33 +9,48 @@ from pathlib import Path
 
 from megengine import _core
 from megengine._files.disk import written_whole
-from megengine.utils.comp_graph_tools import GraphInference, load_file
+from megengine.utils.comp_graph_tools import GraphInference
+
+LEVELS = ("avx2", "avx512", "avx512_vnni", "amx")
 
 
-def compile_functions(file: str, level: int) -> None:
-    """What a child process does: compiles all functions, so that their kernels are in its cache."""
-    first = GraphInference(file, optimize_for_inference=level == 3)
-    for name in first.functions[1:]:
-        first.function(name)
+def extend(file: str, opt_level: int) -> None:
+    """What a child process does, at its instruction set and with an empty cache: compiles all functions, and puts what that gave into the file."""
+    first = GraphInference(file, optimize_for_inference=opt_level == 3)
+    model = first._file
+    before = len(model.to_bytes())
+    for name in model.functions:
+        model.add_weights(first.function(name)._program)
+    packed = len(model.to_bytes()) - before
+    kernels = _core.cache_entries(os.environ["MEGJIT_CACHE_DIR"])
+    model.add_kernels(kernels)
+    if opt_level >= 0:
+        model.set_opt_level(opt_level)
+    with written_whole(file) as stream:
+        stream.write(model.to_bytes())
+    print(f"{_core.isa()}: {len(kernels)} kernels, {packed / 1e6:.1f} MB of packed weights", flush=True)
 
 
 def run(file: str, output: str, levels: list[str], opt_level: int) -> int:
-    """Compiles the functions of ``file`` in a process for each instruction set, and writes them with the kernels of all.
+    """Compiles the functions of ``file`` in a process for each instruction set, and writes them with kernels and packed weights.
 
-    opt_level: 3, which the written functions then have; -1 leaves them theirs.
+    A level above this machine's is left to the machine that has it. opt_level: 3, which the written functions then have; -1 leaves them theirs.
     """
-    model = load_file(file)
-    kernels: dict[bytes, bytes] = {}
     for isa in levels:
-        with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "MEGJIT_ISA": isa, "MEGJIT_CACHE_DIR": f"{folder}/kernels", "MEGJIT_COMPILE": "sync"}
-            words = f"from megengine.reports import package; package.compile_functions({str(Path(file).resolve())!r}, {opt_level})"
+        if isa not in LEVELS:
+            raise ValueError(f"package: there is no instruction set {isa!r}\n  fix: name some of {', '.join(LEVELS)}")
+    here = LEVELS.index(_core.machine_isa())
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder) / "packed.dump"
+        work.write_bytes(Path(file).read_bytes())
+        for isa in levels:
+            if LEVELS.index(isa) > here:
+                print(f"{isa}: this machine has {LEVELS[here]}; compiled and packed where the file is loaded")
+                continue
+            environment = {**os.environ, "MEGJIT_ISA": isa, "MEGJIT_CACHE_DIR": f"{folder}/{isa}", "MEGJIT_COMPILE": "sync"}
+            words = f"from megengine.reports import package; package.extend({str(work)!r}, {opt_level})"
             if subprocess.run([sys.executable, "-c", words], env=environment, check=False).returncode:
                 raise RuntimeError(f"package: the functions of {file} were not compiled for {isa}; the error stands above")
-            found = _core.cache_entries(f"{folder}/kernels")
-        print(f"{isa}: {len(found)} kernels")
-        kernels.update(found)
-    model.set_kernels(list(kernels.items()), opt_level)
-    with written_whole(output) as stream:
-        stream.write(model.to_bytes())
+        with written_whole(output) as stream:
+            stream.write(work.read_bytes())
     return 0

@@ -12,7 +12,7 @@ import megengine.module as M
 import megengine.optimizer as optim
 from megengine.autodiff import GradManager
 from megengine.jit import dump_functions, trace
-from megengine.utils.comp_graph_tools import load_file
+from megengine.utils.comp_graph_tools import GraphInference
 
 FOLDER = Path(sys.argv[1])
 net = M.Sequential(M.Conv2d(1, 2, 2), M.BatchNorm2d(2), M.ReLU(), M.MaxPool2d(2, 2))
@@ -50,7 +50,10 @@ functions = {"step": trace(step, record_only=True), "predict": trace(lambda x: w
 for function in functions.values():
     function(mge.tensor(np.ones((2, 3), np.float32)))
 dump_functions(FOLDER / "functions", functions)
-packed = load_file(FOLDER / "add")
-packed.set_kernels([(b"MLIR\nx86-64\n1\nkernel", b"\x7fELF object")], 3)
+program = GraphInference(FOLDER / "net", optimize_for_inference=True)
+packed = program._file
+packed.add_weights(program._program)
+packed.add_kernels([(b"MLIR\nx86-64\n1\nkernel", b"\x7fELF object")])
 (FOLDER / "packed").write_bytes(packed.to_bytes())
-shutil.copy(Path(__file__).parents[2] / "python" / "files" / "schema1.mge", FOLDER)
+for name in ("schema1.mge", "schema2.mge"):
+    shutil.copy(Path(__file__).parents[2] / "python" / "files" / name, FOLDER)
