@@ -32,11 +32,15 @@ def megjit(file):
     y = np.zeros(4 if file == "one.dump" else 1000, np.float32)
     loaded = library.load(path, x.ctypes.data, y.ctypes.data)
 
+    def run(calls):
+        assert x.size  # lives as long as this function
+        library.run(loaded, calls)
+
     def result():
-        library.run(loaded, 1)
+        run(1)
         return result_of(y)
 
-    return Subject(lambda calls: library.run(loaded, calls), result)
+    return Subject(run, result)
 
 
 def megjit_once(file, is_memory):

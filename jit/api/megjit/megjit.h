@@ -301,8 +301,8 @@ MEGJIT_EXPORT void megjit_context_free(megjit_context* context);
  *
  * @param inputs   all inputs in the model's order
  * @param outputs  all outputs in the model's order: a tensor gets the numbers, which on the CPU are
- * computed in its memory unless it has strides; NULL becomes a new tensor of the caller's. An output
- * must not share memory with an input or another output.
+ * computed in its memory unless it has strides; NULL becomes a new tensor of the caller's. An
+ * output must not share memory with an input or another output.
  * @return ::MEGJIT_INVALID_ARGUMENT for another number of tensors, another dtype or shape, before
  *         anything is computed; ::MEGJIT_OUT_OF_MEMORY or ::MEGJIT_DEVICE_ERROR of the run
  */
