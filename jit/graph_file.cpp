@@ -184,6 +184,11 @@ StoredFunction read_function(Reader& reader, uint32_t schema, size_t states) {
         model.opt_level = static_cast<int>(reader.index(4, "opt_level"));
         model.exact = reader.flag();
     }
+    if (schema > 2) {
+        model.memory_limit = reader.number<uint64_t>();
+        model.order.resize(reader.count(sizeof(uint32_t)));
+        for (uint32_t& step : model.order) step = reader.number<uint32_t>();
+    }
     model.graph =
         parse_plain_graph(reader.text());  // constants and kernels never stand in the text
     model.inputs = reader.texts();

@@ -2,7 +2,9 @@
 //
 //   header     magic "MEGJITGF", schema version, flags (0), bytes of all, checksum of the rest
 //   states     of each its name, what it is, and its value, a constant
-//   functions  of each: name, options of the record; the graph in text form (jit/graph.h), states
+//   functions  of each: name, options of the record, limit of memory and plan of a packaged one;
+//   the
+//              graph in text form (jit/graph.h), states
 //              and constants as inputs behind the real ones; names of inputs, outputs, nodes,
 //              values; which values are parameters; which states and constants it has; metadata and
 //              test cases, JSON and bytes of the front end, which this file does not look into
@@ -13,8 +15,8 @@
 //              then raw bytes, each at a multiple of 64
 //
 // Containers may follow one another in one file. Numbers are little endian. Schemas 1 and 2 are
-// read but no longer written: 2 has no weights and another checksum, 1 also one function and no
-// state, and metadata in pickles.
+// read but no longer written: 2 has no weights, limits and plans and another checksum, 1 also one
+// function and no state, and metadata in pickles.
 #pragma once
 
 #include <memory>
@@ -54,6 +56,10 @@ struct Model {
     std::string name = {};
     int opt_level = 2;  // of the record
     bool exact = false;  // numerics="exact"
+    // Of a packaged function: bytes of a call, 0: none; and the order of steps that was found for
+    // them.
+    uint64_t memory_limit = 0;
+    std::vector<uint32_t> order = {};
     std::string metadata = {};
     std::string cases = {};  // test cases, as the front end wrote them
 

@@ -35,6 +35,11 @@ public:
     // groups come of that, or of a plan that needs less memory, their kernels are asked for, and
     // the result is null: wait again.
     std::shared_ptr<Program> finish();
+    // In which the steps of that program run, for MemoryOptions::known_order; nothing where there
+    // is no limit.
+    std::vector<uint32_t> chosen_order() const {
+        return (plain_ladder_ ? *plain_ladder_ : ladder_).chosen_order();
+    }
     std::shared_ptr<Program> without_kernels();
 
 private:

@@ -50,9 +50,30 @@ PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
 }
 
 std::vector<uint32_t> PlanLadder::order(const memory::RematProblem& problem) {
-    if (plans_.empty()) search(problem);
+    if (plans_.empty() && !takes_known_order(problem)) search(problem);
     if (!shapes_the_plan()) return {};
     return plans_[std::min(rung_, plans_.size() - 1)].order;
+}
+
+std::vector<uint32_t> PlanLadder::chosen_order() const {
+    return rung_ < plans_.size() ? plans_[rung_].order : std::vector<uint32_t>();
+}
+
+// It comes from a file: it may be of another graph.
+bool PlanLadder::takes_known_order(const memory::RematProblem& problem) {
+    const std::vector<uint32_t> order = std::exchange(options_.known_order, {});
+    std::vector<size_t> runs(problem.steps.size());
+    for (uint32_t step : order) {
+        if (step >= runs.size()) return false;
+        ++runs[step];
+    }
+    for (size_t i = 0; i < runs.size(); ++i)
+        if (runs[i] == 0 || (runs[i] > 1 && !problem.steps[i].repeatable)) return false;
+    try {
+        plans_ = {memory::measure(problem, order)};
+    } catch (const std::invalid_argument&) { return false; }
+    curve_ = {{.bytes = plans_[0].peak_bytes, .seconds = plans_[0].cost}};
+    return is_known_ = !order.empty();
 }
 
 void PlanLadder::search(const memory::RematProblem& problem) {
@@ -126,6 +147,10 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
     if (!shapes_the_plan()) return true;
     if (!options_.limit) return wins(plan);
     if (plan.planned_bytes <= options_.limit) return true;
+    if (is_known_) {  // made for a device, or kernels, that need less
+        *this = PlanLadder(options_);
+        return false;
+    }
     is_tried_.resize(plans_.size());
     if (rung_ == 0) {
         plain_bytes_ = plan.planned_bytes;

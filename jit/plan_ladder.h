@@ -42,6 +42,8 @@ public:
     // that may.
     bool accepts(const MemoryPlan& plan);
     bool is_exhausted() const { return !plans_.empty() && rung_ >= plans_.size(); }
+    // Of the present rung; nothing where no plan was made.
+    std::vector<uint32_t> chosen_order() const;
     // Every plan that was found, and which of them the present rung is.
     std::vector<CurvePoint> curve() const;
     // OverLimit: the least limit that is feasible by this ladder or another, what holds it up, and
@@ -52,6 +54,7 @@ private:
     bool shapes_the_plan() const { return options_.limit != 0 || options_.is_sublinear; }
     std::vector<uint32_t> order(const memory::RematProblem& problem);
     void search(const memory::RematProblem& problem);
+    bool takes_known_order(const memory::RematProblem& problem);
     std::vector<memory::RematPlan> smallest(const std::vector<memory::RematPlan>& plans) const;
     bool wins(const MemoryPlan& plan);
     size_t winner(size_t first, size_t most_bytes) const;
@@ -61,6 +64,7 @@ private:
     MemoryOptions options_;
     std::vector<memory::RematPlan> plans_;
     std::vector<CurvePoint> curve_;
+    bool is_known_ = false;  // plans_ has the known order alone
     size_t rung_ = 0;
     std::vector<bool> is_tried_;  // by plan
     size_t plain_bytes_ = 0;  // planned_bytes of the first rung

@@ -139,19 +139,29 @@ void File::add_kernels(std::vector<codegen::CacheEntry> kernels) {
     std::ranges::move(kernels, std::back_inserter(file_.kernels));
 }
 
-void File::add_weights(const Model& model) {
+void File::change(size_t function, const std::function<void(jit::Model&)>& how) {
+    auto changed = std::make_shared<jit::Model>(*file_.functions[function]);
+    how(*changed);
+    file_.functions[function] = std::move(changed);
+}
+
+void File::add_package_of(const Model& model) {
     for (jit::PackedWeight& weight : model.weights_->for_file())
         if (std::ranges::find(file_.weights, weight.key, &jit::PackedWeight::key) ==
             file_.weights.end())
             file_.weights.push_back(std::move(weight));
+    std::vector<std::string> names;
+    for (const auto& function : file_.functions) names.push_back(function->name);
+    change(position_of("function", names, model.function_->name),
+           [&](jit::Model& function) { function.order = model.pending_->chosen_order(); });
 }
 
-void File::set_opt_level(int opt_level) {
-    for (auto& function : file_.functions) {
-        auto changed = std::make_shared<jit::Model>(*function);
-        changed->opt_level = opt_level;
-        function = std::move(changed);
-    }
+void File::set_options(int opt_level, uint64_t memory_limit) {
+    for (size_t i = 0; i < file_.functions.size(); ++i)
+        change(i, [&](jit::Model& function) {
+            if (opt_level >= 0) function.opt_level = opt_level;
+            function.memory_limit = memory_limit;
+        });
 }
 
 jit::Model File::without_states(std::string_view name) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -51,12 +52,12 @@ public:
     // Compiled kernels of a packaged file are used from here on, in this process: code that will
     // run, so trust where it comes from.
     void trust_kernels() const { codegen::add_packaged_kernels(file_.kernels); }
-    // What `python -m megengine package` adds, not beside runs: kernels; weights as a model of this
-    // file has packed them; the level that both are made for, which the functions have from here
-    // on.
+    // What `python -m megengine package` adds, not beside runs: kernels; weights and the plan that
+    // a model of this file has made; the level and the limit that all are made for, which the
+    // functions have from here on.
     void add_kernels(std::vector<codegen::CacheEntry> kernels);
-    void add_weights(const Model& model);
-    void set_opt_level(int opt_level);
+    void add_package_of(const Model& model);
+    void set_options(int opt_level, uint64_t memory_limit);
     const std::shared_ptr<const jit::PackedWeights>& packed() const { return packed_; }
 
     // Functions and present states, as from_bytes reads them.
@@ -75,6 +76,7 @@ private:
     Lent lend(const jit::Model& function, runtime::Device& device);
     void take_back(const jit::Model& function, const Lent& lent);
     std::vector<jit::State> states_on_host();
+    void change(size_t function, const std::function<void(jit::Model&)>& how);
 
     jit::ModelFile file_;  // its states have their present values
     std::vector<Port> ports_;

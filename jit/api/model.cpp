@@ -44,7 +44,8 @@ jit::PipelineOptions passes_of(const ModelOptions& options, const jit::Model& fu
         .opt_level = options.opt_level < 0 ? function.opt_level : options.opt_level,
         .exact = options.exact.value_or(function.exact),
         .backend = options.compiler,
-        .memory = {.limit = options.memory_limit},
+        .memory = {.limit = options.memory_limit ? options.memory_limit : function.memory_limit,
+                   .known_order = function.order},
         .device = &device};
     if (codegen::compile_mode() == codegen::CompileMode::off)
         passes.opt_level = std::min(passes.opt_level, 2);

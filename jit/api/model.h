@@ -16,7 +16,7 @@ namespace megjit::api {
 struct ModelOptions {
     std::string function = {};  // empty: the file's first
     runtime::Device* device = nullptr;  // null: the host's
-    size_t memory_limit = 0;  // bytes of a run; 0: none
+    size_t memory_limit = 0;  // bytes of a run; 0: that of the file, or none
     int opt_level = -1;  // 0 to 3; -1: the record's
     std::optional<bool> exact = {};  // numerics="exact"; not given: the record's
     std::string compiler = {};  // empty: MGB_JIT_BACKEND, or the device's best

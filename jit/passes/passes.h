@@ -20,6 +20,7 @@ struct MemoryOptions {
     size_t enough_bytes = 0;  // is_sublinear: of values alive at once; less is not looked for
     bool only_looks = false;  // search for the curve of plans; what runs stays as it is
     memory::RematSearch search = {};
+    std::vector<uint32_t> known_order = {};  // of an earlier search, tried before another one
 };
 
 // Who computes products that could be generated (product_choice.h): the device's library, or a

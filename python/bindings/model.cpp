@@ -324,11 +324,12 @@ void bind_model(nb::module_& m) {
              nb::arg("trusts_kernels") = false)
         .def("add_kernels", &add_kernels, nb::arg("kernels"),
              "Rows of keys and objects, as cache_entries gives them.")
-        .def("add_weights",
+        .def("add_package_of",
              [](api::File& self, const api::Context& program) {
-        self.add_weights(program.model());
-    }, nb::arg("program"), "The constants that a program of the file has packed, as it has them.")
-        .def("set_opt_level", &api::File::set_opt_level, nb::arg("opt_level"), "Of all functions.")
+        self.add_package_of(program.model());
+    }, nb::arg("program"), "The constants that a program of the file has packed, and its plan.")
+        .def("set_options", &api::File::set_options, nb::arg("opt_level"), nb::arg("memory_limit"),
+             "Of all functions; an opt_level of -1 leaves them theirs.")
         .def("states", &states_of, "The present values by name.")
         .def("set_state", &set_state, nb::arg("name"), nb::arg("value"))
         .def("to_bytes", &file_bytes);

@@ -104,7 +104,7 @@ def graph(arguments: argparse.Namespace) -> int:
 
 
 def package(arguments: argparse.Namespace) -> int:
-    return reports.package.run(arguments.file, arguments.output, arguments.isa.split(","), arguments.level)
+    return reports.package.run(arguments.file, arguments.output, arguments.isa.split(","), arguments.level, arguments.memory_limit)
 
 
 def add_plan_options(to: argparse.ArgumentParser) -> None:
@@ -164,6 +164,8 @@ def parser() -> argparse.ArgumentParser:
     file.add_argument("-o", "--output", required=True, metavar="FILE")
     words = "instruction sets to compile for, up to this machine's, such as avx2,avx512 (avx2)"
     file.add_argument("--isa", default="avx2", metavar="LEVELS", help=words)
+    words = "bytes of a call, such as 6GB: what the written functions take, by a plan that is kept with them"
+    file.add_argument("--memory-limit", metavar="BYTES", help=words)
     words = "opt_level of the written functions; -1: as they were traced (3)"
     file.add_argument("--level", type=int, choices=(-1, 3), default=3, help=words)
     words = "compile one kernel from its text (MEGJIT_DUMP=kernel, or what a warning names) and print its code"

@@ -8,17 +8,22 @@ export CC="$4" CXX="$5" MEGJIT_CACHE_DIR=
 here=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$folder"
 cmake --install "$build" --component library --prefix "$folder/prefix" >/dev/null
-cmake -S "$here/installed" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/prefix" >/dev/null
-cmake --build "$folder/build" >/dev/null
-
 expected="row 0: class 3 (10)
 row 1: class 3 (73)"
 check() {
     found=$(echo "1 2 3 4 5 6" | "$@" "$models/classify.dump")
     [ "$found" = "$expected" ] || { echo "$* printed '$found', not '$expected'" >&2; exit 1; }
 }
-check "$folder/build/classify_c"
-check "$folder/build/classify_cpp"
+examples() {  # FOLDER: the project outside of the tree, by CC and CXX
+    cmake -S "$here/installed" -B "$1" -DCMAKE_PREFIX_PATH="$folder/prefix" >/dev/null
+    cmake --build "$1" >/dev/null
+    check "$1/classify_c"
+    check "$1/classify_cpp"
+    found=$(printf '1 2 3 4 5 6\n6 5 4 3 2 1\n-9 0 0 0 0 0\n' | "$1/serve" "$models/classify.dump" 3 | tr '\n' ' ')
+    [ "$found" = "7 3 7 " ] || { echo "serve printed '$found'" >&2; exit 1; }
+}
+examples "$folder/build"
+if command -v clang >/dev/null && command -v clang++ >/dev/null; then (export CC=clang CXX=clang++; examples "$folder/build_clang"); fi
 if error=$("$folder/build/classify_cpp" "$folder/none.dump" 2>&1); then echo "a missing file was accepted" >&2; exit 1; fi
 case $error in *"cannot read the model"*) ;; *) echo "a missing file gives '$error'" >&2; exit 1 ;; esac
 

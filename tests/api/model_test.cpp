@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <numeric>
 
 #include "jit/api/backends.h"
+#include "jit/plan_ladder.h"
 #include "runtime/core/host_view.h"
 
 namespace megjit::api { namespace {
@@ -13,6 +16,7 @@ namespace megjit::api { namespace {
 using jit::ValueId;
 
 constexpr int64_t kSize = 512;  // the weights are 1 MiB
+constexpr size_t kHeaderBytes = 32;  // of a file; its checksum stands last
 
 runtime::TensorRef filled(const runtime::Shape& shape, float value) {
     runtime::TensorRef tensor = runtime::empty_tensor(runtime::host_device(), {.shape = shape});
@@ -36,12 +40,22 @@ std::shared_ptr<File> product(int64_t rows = 1) {
     return std::make_shared<File>(jit::ModelFile{{model}});
 }
 
+// The CPU, or what the environment names: MEGJIT_TEST_DEVICE=gpu0.
+runtime::Device& device() {
+    const char* name = std::getenv("MEGJIT_TEST_DEVICE");
+    return name ? runtime::find_device(name) : runtime::host_device();
+}
+
 size_t memory_in_use() { return runtime::host_device().allocator().stats().in_use; }
 
 class ApiModel : public testing::Test {
 protected:
-    static void SetUpTestSuite() { start({}); }
+    static void SetUpTestSuite() {
+        static const bool has_started = (start({}), true);
+        (void)has_started;
+    }
 };
+class ApiModelOnDevice : public ApiModel {};
 
 TEST_F(ApiModel, ContextsShareTheWeights) {
     const size_t before = memory_in_use();
@@ -61,7 +75,7 @@ TEST_F(ApiModel, PackedWeightsOfAFileAreReadFromIt) {
     constexpr int64_t kRows = 64;
     const ModelOptions options{.opt_level = 3};
     const auto file = product(kRows);
-    file->add_weights(*std::make_shared<Model>(file, options));
+    file->add_package_of(*std::make_shared<Model>(file, options));
     const std::string path = testing::TempDir() + "packed.dump";
     for (const bool is_damaged : {false, true}) {
         SCOPED_TRACE(is_damaged);
@@ -110,6 +124,8 @@ std::shared_ptr<File> counter() {
     model->graph.outputs = {product, drawn, sum};
     model->inputs = {"x"};
     model->outputs = {"product", "key"};
+    model->node_names.resize(model->graph.nodes().size());
+    model->value_names.resize(model->graph.value_count());
     model->states = {{.state = 0, .is_replaced = true}, {.state = 1}};
     const uint64_t words[] = {7, 0};
     return std::make_shared<File>(
@@ -125,6 +141,33 @@ float number_of(File& file, const char* state) {
     const runtime::HostView view(file.value(file.state(state)));
     return state == std::string_view("total") ? view.as<float>()[kSize - 1]
                                               : static_cast<float>(view.as<int32_t>()[2]);
+}
+
+// The order of steps that was found for a limit; what is none is not followed.
+TEST_F(ApiModel, APlanIsKeptInTheFile) {
+    const size_t limit = 8 << 20;
+    const auto file = counter();
+    file->set_options(-1, limit);
+    file->add_package_of(*std::make_shared<Model>(file, ModelOptions{}));
+    const jit::ModelFile read = jit::from_bytes(file->to_bytes(), "packed.dump");
+    const std::vector<uint32_t> order = read.functions[0]->order;
+    EXPECT_EQ(read.functions[0]->memory_limit, limit);
+    ASSERT_GE(order.size(), 2u);
+    const std::vector<uint32_t> orders[] = {
+        order, {}, {99}, {order.rbegin(), order.rend()}, {order[0]}};
+    for (const std::vector<uint32_t>& each : orders) {
+        SCOPED_TRACE(each.size());
+        jit::ModelFile changed = jit::from_bytes(file->to_bytes(), "packed.dump");
+        auto function = std::make_shared<jit::Model>(*changed.functions[0]);
+        function->order = each;
+        changed.functions[0] = function;
+        const auto again = std::make_shared<File>(std::move(changed));
+        Context(std::make_shared<Model>(again, ModelOptions{})).run({filled({kSize}, 1)});
+        EXPECT_EQ(number_of(*again, "total"), 6);
+    }
+    EXPECT_THROW(Model(file, {.memory_limit = 100}), jit::OverLimit);
+    file->set_options(-1, 100);
+    EXPECT_THROW(Model(file, {}), jit::OverLimit);
 }
 
 TEST_F(ApiModel, ARunReplacesAStateInItsPlace) {
@@ -144,13 +187,13 @@ TEST_F(ApiModel, ARunReplacesAStateInItsPlace) {
     EXPECT_EQ(number_of(*file, "total"), 24);
 }
 
-TEST_F(ApiModel, AFailingAllocationLeavesTheState) {
-    runtime::Allocator& allocator = runtime::host_device().allocator();
+TEST_F(ApiModelOnDevice, AFailingAllocationLeavesTheState) {
+    runtime::Allocator& allocator = device().allocator();
     const auto file = counter();
     const auto x = filled({kSize}, 1);
     uint64_t failed = 0;
     for (bool has_run = false; !has_run;) {
-        Context context(std::make_shared<Model>(file, ModelOptions{}));
+        Context context(std::make_shared<Model>(file, ModelOptions{.device = &device()}));
         const TensorRef held = file->value(0);  // so that the run needs memory for the new one
         allocator.fail_after(failed);
         try {
@@ -163,6 +206,58 @@ TEST_F(ApiModel, AFailingAllocationLeavesTheState) {
         ASSERT_LT(failed, 100u);
     }
     EXPECT_GE(failed, 2u);
+}
+
+// Loading, packing and the first run, with the device's memory refused at each point.
+TEST_F(ApiModelOnDevice, AFailingAllocationIsAnErrorAndNoLeak) {
+    runtime::Allocator& allocator = device().allocator();
+    const auto file = product(64);
+    const auto x = filled({64, kSize}, 1);
+    const auto use = [&] {
+        Context context(
+            std::make_shared<Model>(file, ModelOptions{.device = &device(), .opt_level = 3}));
+        EXPECT_EQ(runtime::HostView(context.run({x})[0]).as<float>()[0], kSize);
+    };
+    use();  // what the device keeps is there
+    const size_t before = allocator.stats().in_use;
+    uint64_t failed = 0;
+    for (bool has_run = false; !has_run;) {
+        allocator.fail_after(failed);
+        try {
+            use();
+            has_run = true;
+        } catch (const runtime::OutOfMemory&) { ++failed; }
+        allocator.fail_after(runtime::Allocator::kNever);
+        device().stream().synchronize();
+        EXPECT_EQ(allocator.stats().in_use, before) << failed;
+        ASSERT_LT(failed, 100u);
+    }
+    EXPECT_GE(failed, 2u);
+}
+
+// Whatever a file with a right checksum says, it is refused, or loaded and run.
+TEST_F(ApiModel, ChangedBytesAreRefusedOrRun) {
+    const std::string bytes = counter()->to_bytes();
+    size_t run = 0, refused = 0;
+    for (size_t at = kHeaderBytes; at < bytes.size(); ++at)
+        for (const char value : {'\0', '1', '\xff'}) {
+            std::string changed = bytes;
+            changed[at] = value;
+            const uint64_t sum = jit::checksum(std::string_view(changed).substr(kHeaderBytes));
+            std::memcpy(changed.data() + kHeaderBytes - sizeof sum, &sum, sizeof sum);
+            try {
+                const auto model = std::make_shared<Model>(
+                    std::make_shared<File>(jit::from_bytes(changed, "changed.dump")),
+                    ModelOptions{});
+                std::vector<TensorRef> inputs;
+                for (const Port& port : model->inputs())
+                    inputs.push_back(runtime::empty_tensor(runtime::host_device(), port.type));
+                Context(model).run(inputs);
+                ++run;
+            } catch (const runtime::UserError&) { ++refused; }
+        }
+    EXPECT_GT(run, 100u);
+    EXPECT_GT(refused, 100u);
 }
 
 }}  // namespace megjit::api

@@ -80,7 +80,7 @@ def test_a_saved_model_keeps_its_kernels(files, tmp_path):
 def test_kernels_that_are_damaged_are_as_if_they_were_not_there(files, tmp_path):
     wanted = files[2]
     model = mge.utils.comp_graph_tools.load_file(files[0])
-    model.set_opt_level(3)
+    model.set_options(3, 0)
     model.add_kernels([(b"MLIR\nmegjit for x86-64\n\nno kernel", b"\x7fELF"), (b"", b"")])
     (tmp_path / "damaged.dump").write_bytes(model.to_bytes())
     results, is_missing = run_without_compilers(tmp_path, tmp_path / "damaged.dump", "trusts")
@@ -104,12 +104,21 @@ def test_weights_are_packed_for_each_level_and_a_level_above_the_machines_is_lef
     np.testing.assert_allclose(again, y, rtol=1e-4, atol=1e-5)
 
 
+def test_a_limit_is_kept_with_its_plan(files, tmp_path):
+    done = package(files[0], "-o", tmp_path / "packed.dump", "--memory-limit", "1MB")
+    assert done.returncode == 0, done.stderr
+    results, _ = run_without_compilers(tmp_path, tmp_path / "packed.dump", "trusts")
+    assert results == files[2]
+
+
 @pytest.mark.parametrize(
     "words, said",
     [
         (("none.dump", "-o", "packed.dump"), "none.dump"),
         (("net.dump", "-o", "no/such/folder/packed.dump"), "no such folder"),
         (("net.dump", "-o", "packed.dump", "--isa", "avx9"), "no instruction set 'avx9'\n  fix: name some of avx2, avx512"),
+        (("net.dump", "-o", "packed.dump", "--memory-limit", "10"), "memory_limit: a call needs at least"),
+        (("net.dump", "-o", "packed.dump", "--memory-limit", "much"), "--memory-limit"),
         (("net.dump",), "-o/--output"),
     ],
 )

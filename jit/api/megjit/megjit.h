@@ -133,7 +133,8 @@ MEGJIT_EXPORT megjit_status megjit_configure(const megjit_process_options* optio
 typedef struct megjit_model_options {
     size_t size; /**< sizeof(megjit_model_options) */
     const char* device; /**< "cpu0", "gpu0", "xpux" (a GPU where there is one); NULL: the CPU */
-    uint64_t memory_limit; /**< bytes of a run: inputs, outputs and what lies between; 0: none */
+    uint64_t memory_limit; /**< bytes of a run: inputs, outputs and what lies between; 0: that with
+                              which the file was packaged, or none */
     const char* numerics; /**< "exact": only passes that keep every bit; "fast": all of the level;
                              NULL: as the function was traced */
     const char* compiler; /**< of kernels: "MLIR", "HALIDE" or "NVRTC"; NULL: MGB_JIT_BACKEND, or

@@ -52,7 +52,7 @@ for function in functions.values():
 dump_functions(FOLDER / "functions", functions)
 program = GraphInference(FOLDER / "net", optimize_for_inference=True)
 packed = program._file
-packed.add_weights(program._program)
+packed.add_package_of(program._program)
 packed.add_kernels([(b"MLIR\nx86-64\n1\nkernel", b"\x7fELF object")])
 (FOLDER / "packed").write_bytes(packed.to_bytes())
 for name in ("schema1.mge", "schema2.mge"):
