@@ -433,11 +433,11 @@ class ModelFile:
     def add_kernels(self, kernels: list[tuple[bytes, bytes]]) -> None:
         """Rows of keys and objects, as cache_entries gives them."""
 
-    def add_weights(self, program: Program) -> None:
-        """The constants that a program of the file has packed, as it has them."""
+    def add_package_of(self, program: Program) -> None:
+        """The constants that a program of the file has packed, and its plan."""
 
-    def set_opt_level(self, opt_level: int) -> None:
-        """Of all functions."""
+    def set_options(self, opt_level: int, memory_limit: int) -> None:
+        """Of all functions; an opt_level of -1 leaves them theirs."""
 
     def states(self) -> dict[str, _Tensor]:
         """The present values by name."""
