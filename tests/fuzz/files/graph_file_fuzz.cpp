@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "jit/graph_file.h"
+#include "jit/graph_file_layout.h"
 #include "runtime/core/device.h"
 #include "runtime/host/error.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 using namespace megjit;
 
-constexpr size_t kHeaderBytes = 32, kTotalAt = 16, kChecksumAt = 24;
+constexpr size_t kHeaderBytes = 32, kSchemaAt = 8, kTotalAt = 16, kChecksumAt = 24;
 
 size_t bytes_left = 0;  // that tensors may take
 
@@ -53,7 +54,9 @@ private:
 std::string sealed(std::string bytes) {
     const uint64_t total = bytes.size();
     std::memcpy(bytes.data() + kTotalAt, &total, sizeof total);
-    const uint64_t sum = jit::checksum(std::string_view(bytes).substr(kHeaderBytes));
+    const std::string_view rest = std::string_view(bytes).substr(kHeaderBytes);
+    const uint64_t sum =
+        bytes[kSchemaAt] > 2 ? jit::checksum(rest) : jit::graph_file::checksum_of_words(rest);
     std::memcpy(bytes.data() + kChecksumAt, &sum, sizeof sum);
     return bytes;
 }
