@@ -45,7 +45,7 @@ public:
                 value.donatable = false;  // handed back as it is
         }
         std::iota(lies_in_.begin(), lies_in_.end(), 0u);
-        if (!FailureRule(graph.device()).guards_updates()) return;
+        guards_updates_ = FailureRule(graph.device()).guards_updates();
         for (const Node& node : graph.nodes())
             if (node.kind == NodeKind::input)
                 for (size_t k = 0; k < replaces.size(); ++k)
@@ -76,7 +76,13 @@ public:
                 step.writes.push_back(workspace);
             }
         }
-        leave_inputs_to_updates(step);
+        if (guards_updates_) leave_inputs_to_updates(step);
+        // What takes an input's place had best lie there: others may look at that memory, too.
+        std::stable_partition(step.aliases.begin(), step.aliases.end(),
+                              [&](const memory::Alias& alias) {
+            const auto found = updates_.find(alias.input);
+            return found != updates_.end() && found->second.contains(alias.output);
+        });
         schedule.steps.push_back(std::move(step));
         return workspace;
     }
@@ -195,7 +201,8 @@ private:
     }
 
     const Graph& graph_;
-    std::map<uint32_t, std::set<uint32_t>> updates_;  // by input: what alone may lie on it
+    std::map<uint32_t, std::set<uint32_t>> updates_;  // by input: what takes its place
+    bool guards_updates_ = false;
     std::vector<uint32_t> lies_in_;  // by value: what it may be a view of, or a slice
 };
 

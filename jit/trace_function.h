@@ -152,6 +152,8 @@ public:
     void note_use(const std::shared_ptr<Version>& version);  // a call has ended well
     uint64_t dropped() const;  // versions, because of TraceOptions::version_bytes
     void forget(const CallKey& key);  // what was recorded for such calls
+    // Before the first call: the memory of functions that run one after the other.
+    void share_arena(const TraceFunction& other) { arenas_ = other.arenas_; }
     void clear();
     std::string explain() const;
 
@@ -163,7 +165,7 @@ public:
     const TraceOptions options;
 
 private:
-    const std::shared_ptr<Arenas> arenas_;
+    std::shared_ptr<Arenas> arenas_;
     const std::shared_ptr<BoundWeights> weights_ = std::make_shared<BoundWeights>();
     mutable runtime::Mutex mutex_{"the versions of a function"};
     std::deque<std::shared_ptr<Version>> versions_;  // newest use first

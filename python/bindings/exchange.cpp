@@ -79,7 +79,7 @@ bool is_row_major(const Theirs& array) {
     return true;
 }
 
-nb::object borrow(nb::handle object) {
+nb::object borrow(nb::handle object, bool writable) {
     release_abandoned(nullptr);
     Theirs array;
     if (!nb::try_cast(object, array)) {
@@ -102,10 +102,26 @@ nb::object borrow(nb::handle object) {
         refuse("its elements do not lie at multiples of their size");
     auto keep = std::shared_ptr<void>(new Owner{std::move(array)}, abandon);
     return wrap(runtime::make_tensor(
-        type, runtime::Storage::borrow(device, data, type.bytes(), std::move(keep))));
+        type, runtime::Storage::borrow(device, data, type.bytes(), std::move(keep), writable)));
 }
 
 // ---- ours as theirs
+
+// An object with __dlpack__ over the value's memory, which it keeps.
+template <class... Access>
+nb::object exported(const TensorRef& value) {
+    runtime::Rematerializer::instance().keep(*value);
+    const Type& type = value->type();
+    std::vector<size_t> shape(type.shape.begin(), type.shape.end());
+    nb::dlpack::dtype dtype{};
+    for (const Row& row : kDTypes)
+        if (row.ours == type.dtype) dtype = row.theirs;
+    const nb::capsule owner(new TensorRef(value),
+                            [](void* held) noexcept { delete static_cast<TensorRef*>(held); });
+    using Ours = nb::ndarray<nb::array_api, Access...>;
+    return nb::cast(Ours(value->data(), shape.size(), shape.data(), owner, nullptr, dtype,
+                         nb::device::cpu::value));
+}
 
 nb::object lend(const Handle& self) {
     const TensorRef given = self.value(), value = host_row_major(given);
@@ -115,27 +131,33 @@ nb::object lend(const Handle& self) {
                         "  fix: leave copy=False out");
         throw nb::python_error();
     }
-    runtime::Rematerializer::instance().keep(*value);
-    const Type& type = value->type();
-    std::vector<size_t> shape(type.shape.begin(), type.shape.end());
-    nb::dlpack::dtype dtype{};
-    for (const Row& row : kDTypes)
-        if (row.ours == type.dtype) dtype = row.theirs;
-    const nb::capsule owner(new TensorRef(value),
-                            [](void* held) noexcept { delete static_cast<TensorRef*>(held); });
-    using Ours = nb::ndarray<nb::array_api, nb::ro>;
-    return nb::cast(Ours(value->data(), shape.size(), shape.data(), owner, nullptr, dtype,
-                         nb::device::cpu::value));
+    return exported<nb::ro>(value);
+}
+
+// Of a value that nobody else has: whoever takes it may write to it.
+nb::object give_away(const Handle& self) {
+    const TensorRef& value = self.value();
+    if (!value->has_data() || !value->unique() || !value->storage()->unique() ||
+        !value->storage()->is_owned() || host_row_major(TensorRef(value))->id() != value->id())
+        return nb::none();
+    return exported<>(value);
 }
 
 }  // namespace
 
 void bind_exchange(nb::module_& m) {
     // A tensor over memory that somebody else owns: an object with __dlpack__ or the buffer
-    // protocol, or a DLPack capsule. BufferError where it cannot be shared.
-    m.def("borrow", &borrow, nb::arg("array").none());
+    // protocol, or a DLPack capsule. `writable`: traced calls that rebind the tensor write its new
+    // values there. BufferError where it cannot be shared.
+    m.def("borrow", &borrow, nb::arg("array").none(), nb::arg("writable") = false);
     // An object with __dlpack__ for the tensor's own memory, which it keeps; read-only.
     m.def("lend", &lend, nb::arg("tensor"));
+    // The same, to be written to as well, of a value that nobody else has; else None. The tensor
+    // is not to be used any more.
+    m.def("give_away", &give_away, nb::arg("tensor"));
+    m.def("address", [](const Handle& tensor) {
+        return reinterpret_cast<uintptr_t>(tensor.value()->data());
+    }, nb::arg("tensor"), "Where the elements lie on its device.");
 }
 
 }  // namespace megjit::python

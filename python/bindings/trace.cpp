@@ -2,6 +2,7 @@
 // afterwards.
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include <nanobind/stl/shared_ptr.h>
 
@@ -15,6 +16,7 @@
 #include "python/bindings/traced_call.h"
 #include "runtime/eager/autodiff.h"
 #include "runtime/host/error.h"
+#include "runtime/host/user_line.h"
 
 namespace megjit::python {
 namespace {
@@ -204,6 +206,17 @@ private:
     runtime::Turn direct_turn_{"a traced function"};
 };
 
+class UserLine {
+public:
+    explicit UserLine(std::string where) : where_(std::move(where)) {}
+    void enter() { line_.emplace(where_); }
+    void exit() { line_.reset(); }
+
+private:
+    const std::string where_;
+    std::optional<runtime::AtUserLine> line_;
+};
+
 int traverse_trace(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
     return nb::inst_ready(nb::handle(self))
@@ -244,6 +257,10 @@ void bind_trace(nb::module_& m) {
         .def("all_guards", &PyTrace::all_guards)
         .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"), nb::arg("guards"))
         .def("clear", &PyTrace::clear)
+        .def("share_arena",
+             [](PyTrace& self, const PyTrace& other) {
+        self.function.share_arena(other.function);
+    }, nb::arg("other"), "Before the first call: for functions that do not run at the same time.")
         .def("plans", [](const PyTrace& self) { return plans_of(self.function); })
         .def("kernels", [](const PyTrace& self) { return kernels_of(self.function); })
         .def("graphs",
@@ -267,6 +284,11 @@ void bind_trace(nb::module_& m) {
         const auto latest = self.function.latest();
         return latest ? latest->record.values.size() : 0;
     });
+    nb::class_<UserLine>(m, "UserLine",
+                         "Within a block, what is recorded is of this line of the user's program.")
+        .def(nb::init<std::string>(), nb::arg("where"))
+        .def("__enter__", &UserLine::enter)
+        .def("__exit__", [](UserLine& self, nb::args) { self.exit(); });
     nb::class_<Excluded>(m, "Excluded")
         .def(nb::init<>())
         .def("__enter__", &Excluded::enter)

@@ -61,10 +61,11 @@ std::vector<Handle*> Rebound::handles() const {
 
 std::vector<jit::Update> Rebound::updates(const Session& session) const {
     // Each call of a program comes by here.
-    const auto is_guarded = [](const TensorRef& tensor) {
-        return tensor && jit::FailureRule(tensor->device()).guards_updates();
+    const auto matters = [](const TensorRef& tensor) {
+        return tensor && (jit::FailureRule(tensor->device()).guards_updates() ||
+                          (tensor->has_data() && !tensor->storage()->is_owned()));
     };
-    if (entries_.empty() || std::ranges::none_of(session.bound(), is_guarded)) return {};
+    if (entries_.empty() || std::ranges::none_of(session.bound(), matters)) return {};
     std::unordered_map<uint64_t, uint32_t> slots;  // by the tensor's id
     for (uint32_t slot = 0; slot < session.bound().size(); ++slot)
         if (const TensorRef& tensor = session.bound()[slot]) slots.emplace(tensor->id(), slot);
@@ -131,7 +132,7 @@ void TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb
     auto call = std::make_unique<TracedCall>();
     call->owner_ = owner;
     call->arguments_ = arguments.ptr();
-    call->session_ = Session::begin(function, arguments_from(arguments), user_location);
+    call->session_ = Session::begin(function, arguments_from(arguments), runtime::user_line);
     call->capture_ = std::move(capture);
     call->outer_tracer_ = std::exchange(runtime::context().tracer, call->session_.get());
     call->outer_capture_ = std::exchange(Capture::current(), call->capture());

@@ -229,9 +229,14 @@ def convert_inputs(*args: object) -> list[_Tensor]:
 
 def promote_dtype(arg0: object, arg1: object, /) -> numpy.dtype: ...
 
-def borrow(array: object | None) -> _Tensor: ...
+def borrow(array: object | None, writable: bool = False) -> _Tensor: ...
 
 def lend(tensor: Tensor) -> Any: ...
+
+def give_away(tensor: Tensor) -> Any: ...
+
+def address(tensor: Tensor) -> int:
+    """Where the elements lie on its device."""
 
 def _pack_operand(op: str, operands: list[Any], index: int, attributes: dict[str, Any]) -> None:
     """
@@ -736,6 +741,9 @@ class TraceFunction:
 
     def clear(self) -> None: ...
 
+    def share_arena(self, other: TraceFunction) -> None:
+        """Before the first call: for functions that do not run at the same time."""
+
     def plans(self) -> list[dict[str, Any]]: ...
 
     def kernels(self) -> list[dict[str, Any]]: ...
@@ -760,6 +768,17 @@ class TraceFunction:
 
     @property
     def value_count(self) -> int: ...
+
+class UserLine:
+    """
+    Within a block, what is recorded is of this line of the user's program.
+    """
+
+    def __init__(self, where: str) -> None: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *args: object) -> None: ...
 
 class Excluded:
     def __init__(self) -> None: ...

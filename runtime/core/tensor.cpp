@@ -65,9 +65,10 @@ Ref<Storage> Storage::make(Device& device, size_t bytes) {
     return Ref<Storage>(storage);
 }
 
-Ref<Storage> Storage::borrow(Device& device, void* data, size_t bytes, std::shared_ptr<void> keep) {
+Ref<Storage> Storage::borrow(Device& device, void* data, size_t bytes, std::shared_ptr<void> keep,
+                             bool is_writable) {
     auto* storage = new Storage(device, data, bytes);
-    storage->owner_ = Owner::borrowed;
+    storage->owner_ = is_writable ? Owner::borrowed_to_write : Owner::borrowed;
     storage->keep_ = std::move(keep);
     return Ref<Storage>(storage);
 }
@@ -101,7 +102,8 @@ void Storage::drop() const {
             if (is_listed_) device_->live().remove(data_);
             device_->allocator().release(data_, bytes_);
             break;
-        case Owner::borrowed: break;
+        case Owner::borrowed:
+        case Owner::borrowed_to_write: break;
     }
     delete this;
 }

@@ -72,9 +72,9 @@ public:
 
     static Ref<Storage> make(Device& device, size_t bytes);
     // Memory owned by somebody else (NumPy, DLPack), who may write to it; `keep` is destroyed with
-    // the storage.
-    static Ref<Storage> borrow(Device& device, void* data, size_t bytes,
-                               std::shared_ptr<void> keep);
+    // the storage. `is_writable`: the owner wants whoever holds it alone to write over it.
+    static Ref<Storage> borrow(Device& device, void* data, size_t bytes, std::shared_ptr<void> keep,
+                               bool is_writable = false);
 
     // Null only where a value was evicted and is not yet computed again: see rematerializer.h.
     // Whoever keeps the address while memory is asked for pins the value.
@@ -82,14 +82,15 @@ public:
         void* const data = data_.load(std::memory_order_acquire);
         return data ? data : bring_back();
     }
-    // May whoever holds this reference overwrite the data? Not of memory that is borrowed, nor of a
-    // value that others are computed from again.
+    // May whoever holds this reference overwrite the data? Not of memory that is borrowed to be
+    // read, nor of a value that others are computed from again.
     bool unique() const {
-        return RefCounted::unique() && is_owned() && (!lineage() || !is_needed_again());
+        return RefCounted::unique() && owner_ != Owner::borrowed &&
+               (!lineage() || !is_needed_again());
     }
     size_t bytes() const { return bytes_; }
     Device& device() const { return *device_; }
-    bool is_owned() const { return owner_ != Owner::borrowed; }
+    bool is_owned() const { return owner_ == Owner::inline_ || owner_ == Owner::allocator; }
     // On the device's stream: when what was queued last to write the data has run.
     Ticket ready() const { return ready_.load(std::memory_order_acquire); }
     void set_ready(Ticket ticket) { ready_.store(ticket, std::memory_order_release); }
@@ -109,7 +110,8 @@ private:
     Lineage* lineage() const { return lineage_.load(std::memory_order_acquire); }
     void* bring_back() const;
     bool is_needed_again() const;
-    enum class Owner : uint8_t { inline_, allocator, borrowed } owner_ = Owner::inline_;
+    enum class Owner : uint8_t { inline_, allocator, borrowed, borrowed_to_write };
+    Owner owner_ = Owner::inline_;
     bool is_listed_ = false;  // among the device's live blocks
     Device* device_ = nullptr;
     // Atomic: the rematerializer changes these three beside whoever reads without pins.

@@ -11,8 +11,10 @@ import pytest
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
+from megengine import _core
 from megengine.autodiff import GradManager
 from megengine.jit import trace
+from megengine.jit.replay import Replay
 from megengine.optimizer import SGD
 from megengine.utils.dlpack import from_dlpack
 
@@ -203,3 +205,39 @@ def test_lent_values_are_not_evicted():
         assert (lent == 2).all() and more[3].numpy()[0, 0] == 6
     finally:
         mge.dtr.disable()
+
+
+@pytest.mark.parametrize("level", [0, 2, 3])
+def test_what_is_lent_to_be_written_is_updated_where_it_lies(level):
+    """A fused update of two tensors once gave each the memory of the other."""
+    arrays = [np.ones((30, 100), "float32"), np.zeros((30, 100), "float32")]
+    p, velocity = (_core.borrow(array, writable=True) for array in arrays)
+
+    def update(grad):
+        new = velocity * 0.5 + (grad + p * 0.25)
+        p._reset(p - new * 0.5)
+        velocity._reset(new)
+        return [grad.sum()]
+
+    replay = Replay(update, opt_level=level)
+    want = [array.copy() for array in arrays]
+    for _ in range(3):
+        replay([mge.Tensor(np.ones((30, 100), "float32"))])
+        want[1] = want[1] * 0.5 + (1 + want[0] * 0.25)
+        want[0] = want[0] - want[1] * 0.5
+        for ours, array, right in zip((p, velocity), arrays, want, strict=True):
+            np.testing.assert_allclose(array, right, rtol=1e-6)
+            assert _core.address(ours) == array.ctypes.data
+
+
+def test_only_a_value_that_nobody_else_has_is_given_away():
+    x = mge.Tensor(np.ones(300, "float32"))
+    also = mge.Tensor(x)
+    assert _core.give_away(borrow(np.ones(300, "float32"))) is None
+    y = F.exp(x)
+    taken = np.from_dlpack(_core.give_away(y))
+    address = _core.address(y)
+    assert _core.give_away(y) is None  # it is taken
+    del y
+    taken[:] = 3
+    assert taken.ctypes.data == address and taken.sum() == 900 and also.numpy().sum() == x.numpy().sum() == 300

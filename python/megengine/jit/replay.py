@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tensor import Tensor
+from .report import MemoryPlan
 from .tracing import trace
 
 _GUARDS = 1  # the caller's, who are not asked
@@ -34,6 +35,14 @@ class Replay:
         guards = function.guards_for(arguments)  # 0: nothing was recorded for their types
         found = function.run_direct(arguments, guards) if guards else None
         return self._record(arguments) if found is None else found
+
+    def plan(self, arguments: list[Tensor]) -> MemoryPlan:
+        """Returns the memory plan of a call with tensors of these types; nothing is computed. MemoryError as of a call."""
+        return self.traced._plan_call(tuple(arguments), {})[0]
+
+    def share_arena(self, other: Replay) -> None:
+        """Before the first call: what lives within a call lies where it lies for ``other``, which never runs at the same time."""
+        self.traced._function.share_arena(other.traced._function)
 
     def _record(self, arguments: list[Tensor]) -> list[Tensor]:
         function = self.traced._function

@@ -16,7 +16,11 @@ from ..tensor import Tensor
 
 
 class Unsupported(Exception):
-    """A form of an operator that is left to torch."""
+    """A form of an operator that is left to torch; ``node``: where a graph has it."""
+
+    def __init__(self, why: str, node: Any = None) -> None:
+        super().__init__(why)
+        self.node = node
 
 
 def _pair(value: Any) -> tuple[int, ...]:

@@ -1,0 +1,118 @@
+"""A model and its loss as one graph of ATen operations, forward and backward."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+from torch.fx import traceback
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree
+
+from ._private import (
+    BufferAOTInput,
+    GradAOTOutput,
+    InputMutationAOTOutput,
+    ParamAOTInput,
+    PlainAOTOutput,
+    aot_export_joint_with_descriptors,
+    decompositions,
+)
+
+_NOT_THE_USERS = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
+
+
+class _Lines(TorchFunctionMode):  # type: ignore[misc]  # torch has no types here
+    """Notes the user's line of each operation, and of those that backward derives from it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        frame: FrameType | None = sys._getframe(1)
+        while frame and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+            frame = frame.f_back
+        if frame:
+            traceback.set_stack_trace([f'File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'])
+        return func(*args, **(kwargs or {}))
+
+
+class Whole(torch.nn.Module):  # type: ignore[misc]
+    """Tensors of a batch -> its loss. leaves, form: of (what the model is given, what the loss is given besides)."""
+
+    def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], leaves: Sequence[Any], form: Any) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+        self._leaves, self._form = [None if isinstance(each, torch.Tensor) else each for each in leaves], form
+        self._places = [place for place, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor]:
+        leaves = list(self._leaves)
+        for place, each in zip(self._places, tensors, strict=True):
+            leaves[place] = each
+        inputs, targets = _pytree.tree_unflatten(leaves, self._form)
+        with _Lines():
+            if isinstance(inputs, dict):
+                result = self.model(**inputs)
+            else:
+                result = self.model(*inputs) if isinstance(inputs, (tuple, list)) else self.model(inputs)
+            return (self.loss(result, *targets),)
+
+
+class Found(NamedTuple):
+    """What a graph gives, by the tensors that it is for."""
+
+    loss: Any
+    gradients: dict[torch.Tensor, Any]
+    buffers: dict[torch.Tensor, Any]  # new values
+
+
+class Exported:
+    """The graph takes the tensors ``held``, then ``input_count`` of a batch."""
+
+    def __init__(self, module: Whole, graph: fx.GraphModule, input_count: int) -> None:
+        self.graph, self.input_count = graph, input_count
+        own: dict[str, torch.Tensor] = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+        givers = [node.meta["desc"] for node in graph.graph.find_nodes(op="placeholder")]
+        self.held = [own[each.target] for each in givers if isinstance(each, (ParamAOTInput, BufferAOTInput))]
+        output = graph.graph.output_node()
+        self._takers: list[tuple[str, Any]] = []
+        for node, each in zip(output.args[0], output.meta["desc"], strict=True):
+            if isinstance(each, InputMutationAOTOutput):
+                self._takers.append(("buffer", own[each.mutated_input.target]))
+            elif isinstance(each, GradAOTOutput) and isinstance(each.grad_of, ParamAOTInput) and node is not None:
+                self._takers.append(("gradient", own[each.grad_of.target]))
+            elif isinstance(each, PlainAOTOutput):
+                self._takers.append(("loss", None))
+                self.loss = node.meta["val"]
+            else:
+                self._takers.append(("", None))
+        self.trained = self._of("gradient")
+        self.changed = self._of("buffer")
+
+    def _of(self, what: str) -> list[torch.Tensor]:
+        return list(dict.fromkeys(tensor for kind, tensor in self._takers if kind == what))
+
+    def results(self, outputs: Sequence[Any]) -> Found:
+        loss, gradients, buffers = None, dict[torch.Tensor, Any](), dict[torch.Tensor, Any]()
+        for (kind, tensor), value in zip(self._takers, outputs, strict=True):
+            if kind == "loss":
+                loss = value
+            elif kind == "buffer":
+                buffers[tensor] = value
+            elif kind == "gradient":  # of a tied parameter there are several
+                gradients[tensor] = gradients[tensor] + value if tensor in gradients else value
+        return Found(loss, gradients, buffers)
+
+
+def exported(module: Whole, tensors: Sequence[torch.Tensor]) -> Exported:
+    """Runs the module once, on tensors without values. ValueError where the loss is not one number."""
+    with contextlib.ExitStack() as stack, torch.enable_grad(), traceback.preserve_node_meta():
+        joint = aot_export_joint_with_descriptors(stack, module, tuple(tensors), decompositions=decompositions())
+    found = Exported(module, joint.graph_module, len(tensors))
+    if found.loss.numel() != 1 or not found.loss.is_floating_point():
+        raise ValueError(f"step: the loss is to be one number, not a tensor of {found.loss.dtype} of shape {tuple(found.loss.shape)}")
+    return found

@@ -1,0 +1,30 @@
+"""What megjit takes of torch that torch does not promise to keep: all of it is here. Known to work: torch 2.15."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.descriptors import (
+    BufferAOTInput,
+    GradAOTOutput,
+    InputMutationAOTOutput,
+    ParamAOTInput,
+    PlainAOTOutput,
+)
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+
+__all__ = [
+    "BufferAOTInput", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
+    "decompositions",
+]  # fmt: skip
+
+
+def decompositions() -> dict[Any, Any]:
+    """What becomes simpler operations before our tables see it."""
+    rules: dict[Any, Any] = core_aten_decompositions()
+    # Its rule gives weights in place of the logarithms of sums, which backward reads.
+    rules.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
+    return rules

@@ -1,0 +1,219 @@
+"""`step`: a whole training step of a PyTorch model as one program, with one plan for its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from .. import _core
+from ..jit.replay import Replay
+from ..jit.report import MemoryPlan
+from ..tensor import Tensor
+from ._exported import Exported, Whole, exported
+from ._partition import place_of, reasons_against
+from ._program import Program, as_ours, as_theirs, seed_from_torch, share_arena
+from ._rules import RULES, Group, Rule
+
+
+class Lent:
+    """A tensor of torch's whose memory the programs read and write."""
+
+    def __init__(self, theirs: torch.Tensor) -> None:
+        self.theirs, self._address = theirs, 0
+        self.ours = self._borrowed()
+
+    def _borrowed(self) -> Tensor:
+        self._address = self.theirs.data_ptr()
+        borrowed: Tensor = _core.borrow(self.theirs.detach().contiguous(), writable=True)
+        return borrowed
+
+    def before(self) -> None:
+        """torch may have put other memory in its place, and what is not row-major is copied in each call."""
+        if self.theirs.data_ptr() != self._address or not self.theirs.is_contiguous():
+            self.ours._reset(self._borrowed())
+
+    def has_moved(self) -> bool:
+        """Does the new value lie elsewhere than in torch's memory?"""
+        return bool(_core.address(self.ours) != self.theirs.data_ptr())
+
+
+def bring_back(lent: Sequence[Lent]) -> None:
+    """New values to torch's memory, where the plan could not put them there; some may lie in that of others."""
+    moved = [each for each in lent if each.has_moved()]
+    values = [torch.from_dlpack(_core.lend(each.ours)).clone() for each in moved]
+    with torch.no_grad():
+        for each, value in zip(moved, values, strict=True):
+            each.theirs.copy_(value)
+            each.ours._reset(each._borrowed())
+
+
+class _Trained:
+    """One parameter that a step updates: its rule, its group, its states."""
+
+    def __init__(self, parameter: torch.Tensor, group: Group, rule: Rule, states: dict[torch.Tensor, dict[str, Any]]) -> None:
+        self.parameter, self.group, self.rule, self._of_all = parameter, group, rule, states
+        self.names = list(rule.states(group))
+
+    @property
+    def states(self) -> dict[str, Any]:
+        return self._of_all.get(self.parameter, {})
+
+    def make_states(self) -> None:
+        if not self.names:
+            return
+        states = self._of_all[self.parameter]  # which makes it
+        if self.rule.counts and "step" not in states:
+            states["step"] = torch.zeros(())
+        for name in self.names:
+            if states.get(name) is None:
+                states[name] = torch.zeros_like(self.parameter, memory_format=torch.preserve_format)
+
+
+class Step:
+    """What `step` gives."""
+
+    def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], optimizer: torch.optim.Optimizer, options: dict[str, Any]) -> None:
+        if type(optimizer) not in RULES:
+            known = ", ".join(each.__name__ for each in RULES)
+            raise TypeError(f"step: there is no rule for {type(optimizer).__name__}, only for torch's {known}\n  fix: torch.compile(model, backend=\"megjit\") works with any optimizer")
+        self._model, self._loss, self._optimizer, self._options = model, loss, optimizer, options
+        self._lent: dict[torch.Tensor, Lent] = {}
+        self._programs: dict[Any, _StepProgram] = {}
+
+    def __call__(self, inputs: Any, *targets: Any) -> torch.Tensor:
+        """Runs one step and returns the loss. inputs: what the model is given: a tensor, a tuple or list of arguments, or a dict by name."""
+        program, arguments = self._program((inputs, targets))
+        return program.run(arguments)
+
+    def plan(self, inputs: Any, *targets: Any) -> MemoryPlan:
+        """Returns the memory plan of such a step; nothing is computed or changed. MemoryError as of the step."""
+        program, arguments = self._program((inputs, targets))
+        return program.plan(arguments)
+
+    def _program(self, batch: Any) -> tuple[_StepProgram, list[torch.Tensor]]:
+        leaves, form = _pytree.tree_flatten(batch)
+        arguments = [each for each in leaves if isinstance(each, torch.Tensor)]
+        rest = tuple((tuple(each.shape), each.dtype) if isinstance(each, torch.Tensor) else each for each in leaves)
+        modes = tuple(module.training for module in self._model.modules())
+        options = tuple(tuple((name, value) for name, value in group.items() if name not in ("params", "lr", "initial_lr")) for group in self._optimizer.param_groups)
+        key = (form, rest, modes, options)
+        if key not in self._programs:
+            self._programs[key] = _StepProgram(exported(Whole(self._model, self._loss, leaves, form), arguments), self._optimizer, self._lent, self._options)
+        return self._programs[key], arguments
+
+
+class _StepProgram:
+    """Steps with batches of one form."""
+
+    def __init__(self, exported: Exported, optimizer: torch.optim.Optimizer, lent: dict[torch.Tensor, Lent], options: dict[str, Any]) -> None:
+        if left := reasons_against(exported.graph):
+            node, why = next(iter(left.items()))
+            raise RuntimeError(f"step: megjit cannot compile this model: {place_of(node)} ({why})\n  fix: torch.compile(model, backend=\"megjit\") leaves such operations to torch")
+        self._exported, self._lent = exported, lent
+        self._program = Program(exported.graph, options)
+        rule = RULES[type(optimizer)]
+        known = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
+        self._trained = [_Trained(each, known[each], rule, optimizer.state) for each in exported.trained if each in known]
+        # int64, which programs have in 32 bits, goes in and out by value.
+        self._in_place = [each for each in exported.held if each.dtype is not torch.int64]
+        self._by_value = dict.fromkeys(each for each in exported.held if each.dtype is torch.int64)
+        self._options = options
+        self._replays: dict[tuple[int, ...], Replay] = {}
+
+    def plan(self, arguments: list[torch.Tensor]) -> MemoryPlan:
+        replay, given, _ = self._ready(arguments)
+        return replay.plan(given)
+
+    def run(self, arguments: list[torch.Tensor]) -> torch.Tensor:
+        replay, given, lent = self._ready(arguments)
+        if self._program.draws:
+            seed_from_torch()
+        loss, *others = replay(given)
+        bring_back(lent)
+        for buffer, value in zip(self._changed_by_value(), others, strict=True):
+            buffer.copy_(torch.from_dlpack(_core.lend(value)))
+        counts = [each.states["step"] for each in self._trained if "step" in each.states]
+        if counts:
+            torch._foreach_add_(counts, 1)
+        torch.autograd.graph.increment_version([each.theirs for each in lent])
+        result: torch.Tensor = as_theirs(loss, self._exported.loss)
+        return result
+
+    def _ready(self, arguments: list[torch.Tensor]) -> tuple[Replay, list[Tensor], list[Lent]]:
+        """The program for the present numbers of the optimizer, its arguments, and what is lent to it."""
+        rows = [tuple(each.rule.numbers(each.group, each.states)) for each in self._trained]
+        distinct = list(dict.fromkeys(rows))
+        places = {row: place for place, row in enumerate(distinct)}
+        pattern = tuple(places[row] for row in rows)
+        for each in self._trained:
+            each.make_states()
+        lent = [self._lent_of(each) for each in self._in_place]
+        lent += [self._lent_of(each.states[name]) for each in self._trained for name in each.names]
+        for memory in lent:
+            memory.before()
+        if pattern not in self._replays:
+            self._replays[pattern] = share_arena(Replay(lambda *given: self._body(pattern, list(given)), **self._options))
+        numbers = [Tensor(number) for row in distinct for number in row]
+        given = [as_ours(each) for each in (*arguments, *self._by_value)]
+        if any(each is None for each in given):
+            raise ValueError("step: an int64 tensor has values beyond 24 bits, which places, labels and counters have not")
+        return self._replays[pattern], [*given, *numbers], lent
+
+    def _lent_of(self, theirs: torch.Tensor) -> Lent:
+        if theirs not in self._lent:
+            self._lent[theirs] = Lent(theirs)
+        return self._lent[theirs]
+
+    def _changed_by_value(self) -> list[torch.Tensor]:
+        return [each for each in self._exported.changed if each in self._by_value]
+
+    def _body(self, pattern: Sequence[int], given: list[Tensor]) -> list[Tensor]:
+        """Forward, loss, backward and the updates. given: arguments, int64 buffers, numbers of the optimizer."""
+        inputs, rest = given[: self._exported.input_count], given[self._exported.input_count :]
+        values = dict(zip(self._by_value, rest, strict=False))
+        numbers = rest[len(self._by_value) :]
+        values.update((each, self._lent[each].ours) for each in self._in_place)
+        one = Tensor(1.0, dtype=str(self._exported.loss.dtype).removeprefix("torch."))  # the gradient of the loss
+        found = self._exported.results(self._program.interpret([*(values[each] for each in self._exported.held), *inputs, one]))
+        for each in self._trained:
+            width = len(numbers) // (max(pattern, default=0) + 1)
+            own = numbers[pattern[self._trained.index(each)] * width :][:width]
+            states = [self._lent[each.states[name]].ours for name in each.names]
+            handle = self._lent[each.parameter].ours
+            new, new_states = each.rule.update(each.group, handle, found.gradients[each.parameter], states, own)
+            for target, value in zip([handle, *states], [new, *new_states], strict=True):
+                target._reset(value.astype(target.dtype))
+        for buffer, value in found.buffers.items():
+            if buffer not in self._by_value:
+                self._lent[buffer].ours._reset(value)
+        return [found.loss, *(found.buffers[each] for each in self._changed_by_value())]
+
+
+def step(
+    model: torch.nn.Module,
+    loss: Callable[..., Any],
+    optimizer: torch.optim.Optimizer,
+    memory_limit: int | str | None = None,
+    *,
+    opt_level: int = 3,
+    numerics: str = "fast",
+) -> Step:
+    """Makes one program of a training step: forward, loss, backward and the optimizer's update, under one limit.
+
+    ``train = step(model, loss, optimizer, "2GB"); value = train(x, y)`` does what these lines do: ``value = loss(model(x), y);
+    value.backward(); optimizer.step(); optimizer.zero_grad()``. Parameters, buffers and the optimizer's states are torch's own tensors, which
+    the program reads and writes where they lie: state dicts, schedulers of the learning rate and evaluation between steps work as ever.
+    Gradients live within the step alone (``.grad`` is left as it is).
+
+    model: called with ``x``: a tensor, a tuple or list of arguments, or a dict by name. loss: of the model's result and the further
+    arguments of the call; gives a number. optimizer: torch's SGD, Adam or AdamW. memory_limit: bytes, or text such as "2GB": what a step takes
+    for parameters, states, batch and all between; kept by computing values again. opt_level, numerics: as of `megengine.jit.trace`.
+
+    One program is made for each form of a batch (shapes, dtypes), mode of the modules and setting of the optimizer other than the learning
+    rate. ``train.plan(x, y)`` gives its memory plan, and runs nothing. TypeError for another optimizer; RuntimeError for an operation that
+    megjit does not have, with its line; MemoryError, before anything runs or changes, for a limit that cannot be kept.
+    """
+    return Step(model, loss, optimizer, {"memory_limit": memory_limit, "opt_level": opt_level, "numerics": numerics})
