@@ -5,6 +5,7 @@ import json
 import os
 import struct
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -379,3 +380,21 @@ def test_running_a_loaded_graph_writes_no_file(tmp_path, monkeypatch):
 
     refused(changed(graph_module(), change), "'tofile', which graphs in files do not")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda graph: graph["exprs"][1].update(makes=99), "makes 99 values of"),
+        (lambda graph: graph["exprs"][1].update(makes=-1), "makes -1 values of"),
+        (lambda graph: graph["exprs"][1].update(kind="Exec"), "unknown kind 'Exec'"),
+        (lambda graph: graph["exprs"][1].update(kind=[]), "where something else belongs"),
+        (lambda graph: graph["nodes"].pop(), "makes 2 values of 1"),
+        (lambda graph: graph["nodes"][0].update(name="not a name"), "cannot be the name|as no node can be"),
+        (lambda graph: graph["exprs"].pop(0), "does not begin with the module|not made before|does not make"),
+    ],
+)  # fmt: skip
+def test_graphs_in_the_older_form_are_checked_as_well(change, why):
+    header, model, data = opened((Path(__file__).parent / "traced1.mge").read_bytes())
+    change(next(item["graph"]["called"][0][1] for item in model["modules"] if "graph" in item))
+    refused(io.BytesIO(joined(header, model, data)), why, tm.load)
