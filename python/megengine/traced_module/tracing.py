@@ -27,7 +27,7 @@ from .recorder import (
     method_qualname,
     suspended,
 )
-from .utils import step
+from .utils import get_subattr
 
 if TYPE_CHECKING:
     from .internal_graph import InternalGraph
@@ -301,7 +301,7 @@ def _drop_unread(top: TracedModule) -> None:
         for graph in module.argdef_graph_map.values():
             for expr in graph:
                 if isinstance(expr, GetAttr):
-                    read.update(map(id, accumulate(expr.attr_name.split("."), step, initial=module)))
+                    read.update(map(id, accumulate(expr.attr_name.split("."), get_subattr, initial=module)))
     for module in called:
         kept = {path.partition(".")[0] for path, item in _members(module) if id(item) in read}
         for key in {path.partition(".")[0] for path, _ in _members(module)}.difference(kept):
