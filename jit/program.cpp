@@ -129,7 +129,9 @@ void Program::bind(std::span<const TensorRef> inputs) {
     bool is_same = !bound_.empty();
     for (auto& [slot, id] : bound_ids_) {
         const TensorRef& given = inputs[slot];
-        is_same = std::exchange(id, given ? given->data_id() : 0) == id && is_same;
+        const uint64_t now = given ? given->data_id() : 0;
+        is_same = is_same && id == now;
+        id = now;
     }
     if (is_same) return;
     bound_.clear();  // its memory first
