@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -185,6 +186,32 @@ TEST_F(ApiModel, ARunReplacesAStateInItsPlace) {
     context.run({x});
     EXPECT_EQ(runtime::HostView(held).as<float>()[0], 12);
     EXPECT_EQ(number_of(*file, "total"), 24);
+}
+
+// total = total + x, which it gives, too: into memory of the caller's, who writes to it afterwards.
+TEST_F(ApiModel, AStateDoesNotStayInAnOutput) {
+    auto function = std::make_shared<jit::Model>(*counter()->function(""));
+    const ValueId sum = function->graph.outputs[2];
+    function->graph.outputs = {sum, sum};
+    function->outputs = {"sum"};
+    const auto file = std::make_shared<File>(jit::ModelFile{
+        {function},
+        {{.name = "total", .value = filled({kSize}, 3)},
+         {.name = "random",
+          .is_generator = true,
+          .value = runtime::tensor_from_host(runtime::host_device(),
+                                             {.dtype = runtime::DType::i32, .shape = {4}},
+                                             std::array<uint64_t, 2>{7, 0}.data())}}});
+    Context context(std::make_shared<Model>(file, ModelOptions{}));
+    for (const float wanted : {6.0f, 12.0f}) {
+        std::vector<TensorRef> inputs = {filled({kSize}, 1)}, outputs = {filled({kSize}, 0)};
+        const TensorRef place = outputs[0],
+                        held = file->value(0);  // so that the run needs memory for the new one
+        context.run(inputs, outputs);
+        EXPECT_EQ(runtime::HostView(outputs[0]).as<float>()[kSize - 1], wanted);
+        std::fill_n(place->as<float>(), kSize, -1.0f);
+        EXPECT_EQ(number_of(*file, "total"), wanted);
+    }
 }
 
 TEST_F(ApiModelOnDevice, AFailingAllocationLeavesTheState) {
