@@ -183,5 +183,8 @@ def test_what_it_cannot_do_is_refused_with_the_line():
     sgd = OPTIMIZERS["sgd"](net.parameters())
     with pytest.raises(RuntimeError, match=r"digamma.*test_step.py.*does not have"):
         step(net, lambda out, y: torch.digamma(out.abs() + 1).mean(), sgd)(x, y)
-    with pytest.raises(Exception, match=r"one number|scalar"):
+    with pytest.raises(ValueError, match="the loss is to be one number"):
         step(net, lambda out, y: out, sgd)(x, y)
+    net[4].bias = nn.Parameter(net[6].weight.data[0])
+    with pytest.raises(ValueError, match="views of one memory"):
+        step(net, F.cross_entropy, sgd)(x, y)

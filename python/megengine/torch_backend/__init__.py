@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._compiled import Compiled, boxed
+from ._pair import Pair
 from ._private import aot_autograd, decompositions
 from ._step import Step, step
 
@@ -36,9 +36,8 @@ def backend(graph: Any, example_inputs: Any, *, options: dict[str, Any] | None =
         raise ValueError(f"megjit has no option {sorted(unknown)[0]!r}; it has {', '.join(sorted(_OPTIONS))}")
     fallback = bool(given.pop("fallback", True))
     options = {"opt_level": 3, **given}
-
-    def compile(graph: Any, _: Any) -> Any:
-        return boxed(Compiled(graph, options, fallback))
-
-    compiled = aot_autograd(fw_compiler=compile, bw_compiler=compile, inference_compiler=compile, decompositions=decompositions())
+    pair = Pair(options, fallback)
+    compiled = aot_autograd(
+        fw_compiler=pair.forward, bw_compiler=pair.backward, inference_compiler=pair.alone, partition_fn=pair.partition, decompositions=decompositions()
+    )
     return compiled(graph, example_inputs)

@@ -54,7 +54,7 @@ def convolution_backward(
 
 
 def max_pool2d(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> tuple[Tensor, Tensor]:
-    """(result, zeros in place of the places, which backward finds again)."""
+    """(result, zeros in place of the places, which nobody reads: `_joint` sees to it that backward finds them again)."""
     y = FUNCTIONS["max_pool2d"](x, kernel, stride or kernel, padding, dilation, ceil_mode)
     return y, F.zeros(y._tuple_shape, dtype="int32")
 
@@ -127,9 +127,9 @@ def group_norm(
 def attention(
     q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, is_causal: bool = False, *, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> tuple[Tensor, ...]:
-    """(result, logarithm of the sums)."""
+    """(result, logarithm of the sums). Scores are in float32, as torch has them: in bfloat16 ours would be rounded."""
     more, options = _attention_options(q, dropout, is_causal, attn_mask, scale)
-    return tuple(ops.attention(q, k, v, *more, **options))
+    return tuple(ops.attention(*_wide(q, k, v), *more, **options))
 
 
 def attention_backward(
@@ -137,7 +137,11 @@ def attention_backward(
     attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     more, options = _attention_options(q, dropout, is_causal, attn_mask, scale)
-    return tuple(ops.attention_grad(q, k, v, y, lse, dy, *more, **options))
+    return tuple(ops.attention_grad(*_wide(q, k, v, y, lse, dy), *more, **options))
+
+
+def _wide(*tensors: Tensor) -> list[Tensor]:
+    return [each.astype("float32") for each in tensors]
 
 
 def _attention_options(
@@ -152,6 +156,13 @@ def _attention_options(
 
 
 # -- indices
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> tuple[Tensor, Tensor]:
+    """(values, places), equal ones in their order."""
+    if x.dtype not in (np.float32, np.int32):
+        raise Unsupported(f"of {x.dtype}, where equal ones would change places")
+    return tuple(FUNCTIONS["sort"](x, dim, descending))
 
 
 def slice_scatter(x: Tensor, part: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
@@ -227,6 +238,12 @@ def var_mean(x: Tensor, dims: Any = None, *, correction: float = 1, keepdim: boo
     return var, mean if keepdim else F.mean(x, axis=axes)
 
 
+def arange(*bounds: float, dtype: str | None = None, **_: Any) -> Tensor:
+    if any(isinstance(each, float) for each in bounds) and not (dtype or "float32").startswith(("float", "bfloat")):
+        raise Unsupported("whole numbers from bounds that are not")
+    return FUNCTIONS["arange"](*bounds, dtype=dtype)
+
+
 def full(size: Sequence[int], value: Any, *, dtype: str | None = None, **_: Any) -> Tensor:
     return F.full(tuple(size), value, dtype=dtype or ("float32" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int32"))
 
@@ -244,11 +261,12 @@ TABLE: dict[str, Callable[..., Any]] = {
     "_scaled_dot_product_flash_attention_for_cpu": attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "slice_scatter": slice_scatter, "select_scatter": select_scatter, "slice_backward": slice_backward, "select_backward": select_backward,
+    "sort": sort, "argsort": lambda *given, **options: sort(*given, **options)[1],
     "index": index, "_unsafe_index": index, "index_put": index_put, "_unsafe_index_put": index_put,
     "embedding_dense_backward": embedding_backward,
     "native_dropout": dropout, "rand": rand, "bernoulli.p": bernoulli,
     "var": lambda *given, **options: var_mean(*given, **options)[0], "var_mean": var_mean,
-    "full": full, "scalar_tensor": lambda value, **options: full((), value, **options),
+    "arange": arange, "full": full, "scalar_tensor": lambda value, **options: full((), value, **options),
     "empty": lambda size, *, dtype=None, **_: F.zeros(tuple(size), dtype=dtype or "float32"),
     "add": with_alpha(lambda x, y: x + y), "sub": with_alpha(lambda x, y: x - y),
     "mul.Scalar": lambda x, y: x * y,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import fx
 
 from ._aten import Unsupported
-from ._partition import Part, parts_of, parts_of_result, place_of, reasons_against
+from ._partition import parts_of, parts_of_result, place_of, reasons_against
 from ._program import Program
 
 _MOST_NAMED = 6  # operations in a warning
@@ -32,7 +33,7 @@ class Compiled:
         if self._left and not self._fallback:
             raise RuntimeError(f"megjit cannot compile this graph: {self._names()}\n  fix: leave fallback=False out")
         self._whole = None if self._left else Program(self._graph, self._options)
-        self._parts = [(part, part.graph if is_torchs else Program(part.graph, self._options)) for part, is_torchs in parts_of(self._graph, self._left)] if self._left else []
+        self._parts = [(part, part.graph if is_torchs else Program(part.graph, self._options, originals=part.originals)) for part, is_torchs in parts_of(self._graph, self._left)] if self._left else []
         last = {each: part for part, _ in self._parts for each in part.reads}
         self._last_reads = {part: [each for each in part.reads if last[each] is part] for part, _ in self._parts}
 
@@ -41,47 +42,58 @@ class Compiled:
         named = list(dict.fromkeys(f"{place_of(node)} ({why})" for node, why in self._left.items() if node.target is not operator.getitem))
         return "; ".join(named[:_MOST_NAMED]) + (f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else "")
 
-    def __call__(self, arguments: list[Any]) -> list[Any]:
-        while True:
-            try:
-                results = self._whole(arguments) if self._whole else self._by_parts(arguments)
-                break
-            except Unsupported as error:  # found when a program is recorded; what has run has changed nothing
-                self._left.update(dict.fromkeys((error.node, *parts_of_result(error.node)), str(error)))
-                self._prepare()
+    def __call__(self, arguments: list[Any], beside: int = 0) -> list[Any]:
+        """beside: bytes that other graphs keep meanwhile, which are taken from the limit."""
+        results = self._complete(lambda: self._whole(arguments, beside) if self._whole else self._by_parts(arguments, beside))
         if self._left and not self._is_told:
             self._is_told = True
             warnings.warn(f"megjit leaves operations to torch: {self._names()}", stacklevel=2)
         arguments.clear()
         return results
 
-    def _by_parts(self, arguments: list[Any]) -> list[Any]:
+    def plan(self) -> int:
+        """The bytes that a call takes, by what the graph knows of its tensors, whose sizes are all known. MemoryError if it cannot keep the limit."""
+        found: int = self._complete(lambda: self._whole.plan().planned_bytes if self._whole else self._plan_parts())
+        return found
+
+    def _complete(self, work: Callable[[], Any]) -> Any:
+        """What a part turns out to lack, when it is recorded, is torch's too; what has run until then has changed nothing."""
+        while True:
+            try:
+                return work()
+            except Unsupported as error:
+                self._left.update(dict.fromkeys((error.node, *parts_of_result(error.node)), str(error)))
+                self._prepare()
+
+    def _by_parts(self, arguments: list[Any], beside: int) -> list[Any]:
         results = self._graph.graph.output_node().args[0]
         values: dict[Any, Any] = dict(zip(self._graph.graph.find_nodes(op="placeholder"), arguments, strict=True))
         values.update((node, getattr(self._graph, str(node.target))) for node in results if isinstance(node, fx.Node) and node.op == "get_attr")
         for part, run in self._parts:
-            found = self._run(part, run, [values[node] for node in part.reads])
+            given = [values[node] for node in part.reads]
             for node in self._last_reads[part]:
                 if node not in results:
                     del values[node]
+            held = beside + _bytes_of(value for node, value in values.items() if node not in part.reads)
+            found = run(given, held) if isinstance(run, Program) else run(*given)
             values.update(zip(part.gives, found, strict=True))
         return [values[each] if isinstance(each, fx.Node) else each for each in results]
 
-    def _run(self, part: Part, run: Callable[..., Any], given: list[Any]) -> list[Any]:
-        if not isinstance(run, Program):
-            return list(run(*given))
-        try:
-            return run(given)
-        except Unsupported as error:
-            error.node = part.originals[error.node]
-            raise
+    def _plan_parts(self) -> int:
+        """Of the largest part, with what waits for others; torch's own count by what they read and give."""
+        most = 0
+        results = self._graph.graph.output_node().args[0]
+        values = dict.fromkeys(self._graph.graph.find_nodes(op="placeholder"))
+        for part, run in self._parts:
+            held = _bytes_of(node.meta.get("val") for node in values if node not in part.reads)
+            own = run.plan(held).planned_bytes if isinstance(run, Program) else _bytes_of(node.meta.get("val") for node in (*part.reads, *part.gives))
+            most = max(most, held + own)
+            for node in self._last_reads[part]:
+                if node not in results:
+                    values.pop(node, None)
+            values.update(dict.fromkeys(part.gives))
+        return most
 
 
-def boxed(call: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
-    """As torch takes what a compiler gives: a function, marked as one of a list."""
-
-    def run(arguments: list[Any]) -> list[Any]:
-        return call(arguments)
-
-    run._boxed_call = True  # type: ignore[attr-defined]  # torch's protocol
-    return run
+def _bytes_of(values: Iterable[Any]) -> int:
+    return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))

@@ -15,6 +15,7 @@ from torch.fx import traceback
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
+from ._joint import prepare
 from ._private import (
     BufferAOTInput,
     GradAOTOutput,
@@ -112,6 +113,7 @@ def exported(module: Whole, tensors: Sequence[torch.Tensor]) -> Exported:
     """Runs the module once, on tensors without values. ValueError where the loss is not one number."""
     with contextlib.ExitStack() as stack, torch.enable_grad(), traceback.preserve_node_meta():
         joint = aot_export_joint_with_descriptors(stack, module, tuple(tensors), decompositions=decompositions())
+    prepare(joint.graph_module)
     found = Exported(module, joint.graph_module, len(tensors))
     if found.loss.numel() != 1 or not found.loss.is_floating_point():
         raise ValueError(f"step: the loss is to be one number, not a tensor of {found.loss.dtype} of shape {tuple(found.loss.shape)}")

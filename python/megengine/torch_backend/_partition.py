@@ -91,6 +91,10 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> s
         return "" if getattr(node.target, "__module__", "") in ("_operator", "math") else "no ATen operation"
     if function_of(name) is None:
         return "an operation that megjit does not have"
+    if name == "max_pool2d_with_indices.default" and any(user.args[1] == 1 and user.users for user in node.users):
+        return "with the places of the maxima"
+    if name == "max_pool2d_with_indices_backward.default" and not is_found_again(node):
+        return "with places of maxima from elsewhere"
     numbers = (each for each in _pytree.tree_leaves((node.args, node.kwargs)) if isinstance(each, int))
     if any(abs(number) >= 2**31 and number != _LAST for number in numbers):
         return "a number beyond 32 bits"
@@ -100,6 +104,12 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> s
 def parts_of_result(node: fx.Node) -> list[fx.Node]:
     """What takes one result of several out of a call; it goes with the call."""
     return [user for user in node.users if user.target is operator.getitem]
+
+
+def is_found_again(node: fx.Node) -> bool:
+    """Are the places that this gradient of max pooling is given none, as `_joint` leaves them where ours finds them in the operand?"""
+    places = node.args[-1]
+    return isinstance(places, fx.Node) and places.target is torch.ops.aten.full.default
 
 
 # -- how large integers can be

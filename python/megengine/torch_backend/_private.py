@@ -15,10 +15,19 @@ from torch._functorch._aot_autograd.descriptors import (
     PlainAOTOutput,
 )
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._functorch.partitioners import (
+    _extract_fwd_bwd_modules as extract_forward_and_backward,
+)
+from torch._functorch.partitioners import (
+    default_partition,
+    min_cut_rematerialization_partition,
+)
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 __all__ = [
     "BufferAOTInput", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
-    "decompositions",
+    "decompositions", "default_partition", "extract_forward_and_backward", "min_cut_rematerialization_partition",
+    "unset_fake_temporarily",
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,11 +10,14 @@ from torch import fx
 from torch.utils import _pytree
 
 from .. import _core
+from ..jit.configs import memory_limit_bytes
 from ..jit.replay import Replay
+from ..jit.report import MemoryPlan
 from ..random import seed as seed_ours
 from ..tensor import Tensor
 from ._aten import RANDOM, Unsupported, function_of
 from ._partition import DTYPES, LARGEST, name_of, user_line_of
+from ._private import unset_fake_temporarily
 
 _arena: list[Replay] = []  # one, whose arena is that of all
 
@@ -34,10 +37,21 @@ def seed_from_torch() -> None:
 
 
 class Program:
-    """Calls of one graph. ``options`` are those of `jit.trace`."""
+    """Calls of one graph.
 
-    def __init__(self, graph: fx.GraphModule, options: dict[str, Any]) -> None:
-        self._graph, self._options = graph, options
+    options: of `jit.trace`. originals: of a part of a graph, the nodes that its own stand for. line_of: what names a node in plans and errors.
+    """
+
+    def __init__(
+        self,
+        graph: fx.GraphModule,
+        options: dict[str, Any],
+        originals: dict[fx.Node, fx.Node] | None = None,
+        line_of: Callable[[fx.Node], str] = user_line_of,
+    ) -> None:
+        self._graph, self._options, self._line_of = graph, options, line_of
+        self._originals = originals or {}
+        self._limit = memory_limit_bytes(options.get("memory_limit"))
         results = list(graph.graph.output_node().args[0])
         self._expected = [node.meta.get("val") if isinstance(node, fx.Node) else node for node in results]
         places = {node: place for place, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
@@ -46,23 +60,35 @@ class Program:
         self._replays: dict[tuple[Any, ...], tuple[Replay, list[Any]]] = {}
         self._constants: dict[str, Tensor] = {}
 
-    def __call__(self, arguments: list[Any]) -> list[Any]:
+    def __call__(self, arguments: list[Any], beside: int = 0) -> list[Any]:
+        """beside: bytes that are held elsewhere meanwhile, and taken from the limit."""
         given = [as_ours(value) for value in arguments]
         if any(value is None and isinstance(theirs, torch.Tensor) for value, theirs in zip(given, arguments, strict=True)):
             return list(self._graph(*arguments))  # an int64 beyond 32 bits
         if self.draws:
-            seed_ours(int(torch.randint(2**31 - 1, ())))
-        results = self._run(given)
+            seed_from_torch()
+        replay, form, tensors = self._replay(given, beside)
+        found = iter(replay(tensors))
+        results = [next(found) if each is Tensor else each for each in form]
         same = [None if place is None else arguments[place] for place in self._passed_on]
         return [
             theirs if theirs is not None else as_theirs(value, expected)
             for value, expected, theirs in zip(results, self._expected, same, strict=True)
         ]
 
-    def _run(self, given: list[Any]) -> list[Any]:
-        """Results, tensors or not. Sizes that are arguments are numbers of the program: there is one for each of their values."""
-        sizes = tuple(value for value in given if not isinstance(value, Tensor))
+    def plan(self, beside: int = 0) -> MemoryPlan:
+        """Of a call with tensors as the graph has them, all of known sizes. MemoryError for a limit that cannot be kept."""
+        values = [node.meta.get("val") for node in self._graph.graph.find_nodes(op="placeholder")]
+        with unset_fake_temporarily():  # torch compiles in a mode in which tensors have no memory; what is not written takes none
+            given = [_core.borrow(torch.empty(v.shape, dtype=getattr(torch, DTYPES[v.dtype]))) if isinstance(v, torch.Tensor) else v for v in values]
+            replay, _, tensors = self._replay(given, beside)
+            return replay.plan(tensors)
+
+    def _replay(self, given: list[Any], beside: int) -> tuple[Replay, list[Any], list[Tensor]]:
+        """The program, which of its results are tensors, and its arguments. Sizes are numbers of it: there is one for each of their values."""
         tensors = [value for value in given if isinstance(value, Tensor)]
+        limit = max(1, self._limit - beside) if self._limit else None
+        sizes = (limit, *(value for value in given if not isinstance(value, Tensor)))
         if sizes not in self._replays:
             form: list[Any] = []
             pattern = [Tensor if isinstance(value, Tensor) else value for value in given]
@@ -73,10 +99,8 @@ class Program:
                 form[:] = [Tensor if isinstance(each, Tensor) else each for each in results]
                 return [each for each in results if isinstance(each, Tensor)]
 
-            self._replays[sizes] = share_arena(Replay(body, **self._options)), form
-        replay, form = self._replays[sizes]
-        found = iter(replay(tensors))
-        return [next(found) if each is Tensor else each for each in form]
+            self._replays[sizes] = share_arena(Replay(body, **{**self._options, "memory_limit": limit})), form
+        return *self._replays[sizes], tensors
 
     def interpret(self, arguments: list[Any]) -> list[Any]:
         """The graph's results, in a recording. Unsupported, with the node, for a form that we do not have."""
@@ -91,12 +115,12 @@ class Program:
                 return [known[each] if isinstance(each, fx.Node) else each for each in node.args[0]]
             else:
                 try:
-                    with _core.UserLine(user_line_of(node)):
+                    with _core.UserLine(self._line_of(node)):
                         known[node] = _settled(self._apply(node, known), node.meta.get("val"))
                 except MemoryError:
                     raise
                 except Exception as error:
-                    raise Unsupported(str(error).partition("\n")[0], node) from error
+                    raise Unsupported(str(error).partition("\n")[0], self._originals.get(node, node)) from error
         raise AssertionError("a graph without an output")
 
     def _apply(self, node: fx.Node, known: dict[fx.Node, Any]) -> Any:
@@ -111,7 +135,7 @@ class Program:
 
     def _constant(self, name: str) -> Tensor:
         if name not in self._constants:
-            self._constants[name] = Tensor(getattr(self._graph, name).detach().numpy())
+            self._constants[name] = as_ours(getattr(self._graph, name).detach().clone())
         return self._constants[name]
 
 

@@ -112,6 +112,9 @@ class _StepProgram:
         if left := reasons_against(exported.graph):
             node, why = next(iter(left.items()))
             raise RuntimeError(f"step: megjit cannot compile this model: {place_of(node)} ({why})\n  fix: torch.compile(model, backend=\"megjit\") leaves such operations to torch")
+        places = [each.untyped_storage().data_ptr() for each in dict.fromkeys(exported.held) if each.numel()]
+        if len(set(places)) < len(places):
+            raise ValueError("step: two parameters or buffers of the model are views of one memory, which a step cannot write twice\n  fix: make them one parameter, or copies")
         self._exported, self._lent = exported, lent
         self._program = Program(exported.graph, options)
         rule = RULES[type(optimizer)]
@@ -214,6 +217,6 @@ def step(
 
     One program is made for each form of a batch (shapes, dtypes), mode of the modules and setting of the optimizer other than the learning
     rate. ``train.plan(x, y)`` gives its memory plan, and runs nothing. TypeError for another optimizer; RuntimeError for an operation that
-    megjit does not have, with its line; MemoryError, before anything runs or changes, for a limit that cannot be kept.
+    megjit does not have, with its line; ValueError for parameters that are views of one memory, and a loss that is not one number; MemoryError, before anything runs or changes, for a limit that cannot be kept.
     """
     return Step(model, loss, optimizer, {"memory_limit": memory_limit, "opt_level": opt_level, "numerics": numerics})

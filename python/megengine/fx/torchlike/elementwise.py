@@ -31,6 +31,24 @@ def _div(input, other, *, rounding_mode=None):
     return input // other if rounding_mode == "floor" else _trunc(input / other)
 
 
+def _remainder(input, other):
+    """With the sign of ``other``, as Python has it."""
+    rest = input % other
+    return F.where((rest != 0) & F.not_equal(rest < 0, other < 0), rest + other, rest)
+
+
+@wrap
+def _round(input: Tensor, decimals: int = 0) -> Tensor:
+    """Halves to even numbers."""
+    if decimals:
+        raise ValueError("round to decimals")
+    if input.dtype.kind in "iub":
+        return input
+    down = F.floor(input)
+    part, is_even = input - down, F.floor(down / 2) * 2 == down
+    return F.where((part < 0.5) | ((part == 0.5) & is_even), down, down + 1)
+
+
 def _trunc(input):
     return F.sign(input) * F.floor(F.abs(input))
 
@@ -150,7 +168,7 @@ def _logical(combine):
 FUNCTIONS = {
     **{name: getattr(F, name) for name in (
         "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "cos", "cosh", "erf", "exp", "expm1",
-        "floor", "isinf", "isnan", "log", "log1p", "logaddexp", "maximum", "minimum", "neg", "round", "sigmoid", "sign",
+        "floor", "isinf", "isnan", "log", "log1p", "logaddexp", "maximum", "minimum", "neg", "sigmoid", "sign",
         "sin", "sinh", "sqrt", "square", "tan", "tanh", "logsigmoid",
     )},
     # arithmetic
@@ -160,7 +178,8 @@ FUNCTIONS = {
     "mul": lambda input, other: input * other,
     "div": _div,
     "floor_divide": lambda input, other: input // other,
-    "remainder": lambda input, other: input % other,
+    "remainder": _remainder,
+    "round": lambda input, *, decimals=0: _round(input, decimals),
     "fmod": lambda input, other: F.sign(input) * (F.abs(input) % abs(other)),
     "pow": lambda input, exponent: input**exponent,
     "addcmul": lambda input, tensor1, tensor2, *, value=1: input + tensor1 * tensor2 * value,

@@ -1,0 +1,175 @@
+"""Which values cross from forward to backward, so that both keep a limit: cuts of the joint graph, judged by our own plans."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..jit.configs import memory_limit_bytes
+from ..jit.report import MemoryPlan
+from ._aten import RANDOM, Unsupported
+from ._compiled import Compiled
+from ._joint import prepare, separate_statistics
+from ._partition import name_of, reasons_against, tensors_in
+from ._private import (
+    default_partition,
+    extract_forward_and_backward,
+    min_cut_rematerialization_partition,
+)
+from ._program import Program
+
+Pair = tuple[fx.GraphModule, fx.GraphModule]
+# Of the limit: what the joint graph is planned for, one after the other. Its plan has what the two graphs have, but for what they give each other.
+_PARTS = (1.0, 0.8, 0.6, 0.4, 0.2)
+REFUSED = "megjit_refused"  # a forward graph's meta: why no cut keeps the limit
+
+
+def partitioner(options: dict[str, Any], beside: Callable[[], int]) -> Callable[..., Pair]:
+    """What AOTAutograd asks to cut a joint graph. beside: bytes that other graphs keep for their backward just now."""
+    limit = memory_limit_bytes(options.get("memory_limit"))
+
+    def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> Pair:
+        prepare(joint)
+        if not limit or not _has_fixed_sizes(joint):
+            return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
+        separate_statistics(joint)
+        left = max(1, limit - beside())
+        refusals: list[MemoryError] = []
+        for pair in _cuts(joint, inputs, num_fwd_outputs, {**options, "memory_limit": left}, more):
+            found = [error for graph in pair if (error := _refusal(graph, {**options, "memory_limit": left}))]
+            if not found:
+                return pair
+            refusals.append(max(found, key=_needs))
+        pair[0].meta[REFUSED] = _told(min(refusals, key=_needs), limit - left)
+        return pair
+
+    return partition
+
+
+def _has_fixed_sizes(joint: fx.GraphModule) -> bool:
+    values = (tensor for node in joint.graph.nodes for tensor in tensors_in(node.meta.get("val")))
+    return all(isinstance(extent, int) for tensor in values for extent in tensor.shape)
+
+
+def _refusal(graph: fx.GraphModule, options: dict[str, Any]) -> MemoryError | None:
+    try:
+        Compiled(graph, options, True).plan()
+    except MemoryError as error:
+        return error
+    return None
+
+
+def _needs(error: MemoryError) -> int:
+    found = re.search(r"at least (\d+) bytes", str(error))
+    return int(found[1]) if found else 0
+
+
+def _told(error: MemoryError, beside: int) -> MemoryError:
+    if not beside:
+        return error
+    return MemoryError(f"{error}\n  beside: other graphs of the program keep {beside} bytes for their backward, which makes {beside + _needs(error)}")
+
+
+def _cuts(joint: fx.GraphModule, inputs: Sequence[Any], count: int, options: dict[str, Any], more: dict[str, Any]) -> Iterator[Pair]:
+    """From the cheapest on: all is kept; torch's own choice; what plans of the joint graph keep; what cannot be computed again."""
+    yield default_partition(joint, inputs, num_fwd_outputs=count, **more)
+    yield min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=count)
+    known: list[set[fx.Node]] = []
+    for part in _PARTS:
+        kept = _kept_by_plan(joint, count, {**options, "memory_limit": max(1, int(options["memory_limit"] * part))})
+        if kept is None:
+            break
+        if kept not in known:
+            known.append(kept)
+            yield _cut(joint, kept, count)
+    yield _cut(joint, set(), count)
+
+
+def _kept_by_plan(joint: fx.GraphModule, count: int, options: dict[str, Any]) -> set[fx.Node] | None:
+    """The values of forward that lie in the arena when it ends, by a plan of the whole; None where there is none."""
+    if reasons_against(joint):
+        return None
+    try:
+        plan = Program(joint, options, line_of=lambda node: node.name).plan()
+    except (MemoryError, Unsupported):
+        return None
+    by_name = {node.name: node for node in _forward(joint)}
+    results = [each for each in joint.graph.output_node().args[0][:count] if isinstance(each, fx.Node)]
+    end = _end_of_forward(plan, results)
+    kept = set()
+    for buffer in plan.buffers:
+        if buffer.place in ("arena", "output") and (buffer.place == "output" or buffer.first_step <= end < buffer.last_step - 1):
+            names = [name for value in buffer.values if (name := value.rpartition(" ")[2]) in by_name]
+            if names:
+                kept.add(by_name[names[-1]])
+    return kept
+
+
+def _end_of_forward(plan: MemoryPlan, results: Sequence[fx.Node]) -> int:
+    """The step that gives the last result. Views compute nothing and may stand anywhere, and a kernel has the name of one of its nodes."""
+    first: dict[str, int] = {}
+    for number, step in enumerate(plan.steps):  # "%3 relu f32[8, 64] name"
+        if step.split(" ")[1] != "reshape":
+            first.setdefault(step.rpartition(" ")[2], number)
+    found, waiting = [-1], list(results)
+    while waiting:
+        node = waiting.pop()
+        if node.name in first:
+            found.append(first[node.name])
+        else:
+            waiting += node.all_input_nodes
+    return max(found)
+
+
+def _forward(joint: fx.GraphModule) -> list[fx.Node]:
+    """What depends on no gradient of a result."""
+    behind: set[fx.Node] = set()
+    for node in joint.graph.nodes:
+        if (node.op == "placeholder" and "tangents" in node.name) or not behind.isdisjoint(node.all_input_nodes):
+            behind.add(node)
+    return [node for node in joint.graph.nodes if node not in behind and node.op == "call_function"]
+
+
+def _cut(joint: fx.GraphModule, kept: set[fx.Node], count: int) -> Pair:
+    """Forward and backward where these values cross, and what backward needs of random numbers; all else is computed again, just before it is read."""
+    forward = set(_forward(joint))
+    gradients = [each for each in joint.graph.output_node().args[0][count:] if isinstance(each, fx.Node)]
+    saved, waiting, seen = dict[fx.Node, None](), list(gradients), set[fx.Node]()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        is_tensor = isinstance(node.meta.get("val"), torch.Tensor)
+        sources = (node, *node.all_input_nodes) if node.target is operator.getitem else (node,)
+        if node in forward and is_tensor and any(each in kept or name_of(each).partition(".")[0] in RANDOM for each in sources):
+            saved[node] = None
+        else:
+            waiting += node.all_input_nodes
+    cut = [node for node in joint.graph.nodes if node in saved or (node.op == "placeholder" and node in seen and "tangents" not in node.name)]
+    one, other = extract_forward_and_backward(joint, cut, [], num_fwd_outputs=count)
+    _compute_late(other)
+    return one, other
+
+
+def _compute_late(backward: fx.GraphModule) -> None:
+    """What needs no gradient comes just before its first reader. In place."""
+    graph = backward.graph
+    behind: set[fx.Node] = set()
+    for node in graph.nodes:
+        if (node.op == "placeholder" and "tangents" in node.name) or not behind.isdisjoint(node.all_input_nodes):
+            behind.add(node)
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    for node in reversed(calls):  # readers first
+        if node not in behind:
+            place[node] = min(place[each] for each in node.users) if node.users else place[node]
+    for node in sorted(calls, key=lambda node: (place[node], node in behind)):
+        graph.output_node().prepend(node)
+    graph.lint()
+    backward.recompile()

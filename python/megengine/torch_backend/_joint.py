@@ -1,0 +1,80 @@
+"""The joint graph of forward and backward, before it is cut: what is better written otherwise where both are seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def prepare(joint: fx.GraphModule) -> None:
+    """Max pooling's gradient finds the maxima again, so that no places cross; of dropout only what is kept crosses. In place."""
+    graph = joint.graph
+    for node in graph.find_nodes(op="call_function", target=aten.max_pool2d_with_indices_backward.default):
+        if _pools_plainly(node):
+            _forget_places(graph, node)
+    for node in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
+        if node.args[1] < 1 and node.args[2] is not False:
+            _multiply_by_what_is_kept(graph, node)
+    graph.eliminate_dead_code()
+    joint.recompile()
+
+
+def separate_statistics(joint: fx.GraphModule) -> None:
+    """Lets backward normalize a batch again without the running statistics, which forward's caller has changed by then. In place.
+
+    What is normalized, and its statistics, come from one operation, the new running statistics from another; as one program they are one again.
+    """
+    graph = joint.graph
+    for node in graph.find_nodes(op="call_function", target=aten._native_batch_norm_legit_functional.default):
+        if node.args[5]:
+            with graph.inserting_before(node):
+                none = [_filled(graph, each) for each in node.args[3:5]]
+                alone = graph.call_function(node.target, (*node.args[:3], *none, *node.args[5:]))
+            alone.meta.update(node.meta)
+            for result in list(node.users):
+                if result.args[1] < 3:
+                    result.replace_input_with(node, alone)
+    joint.recompile()
+
+
+def _filled(graph: fx.Graph, like: Any) -> fx.Node:
+    value = like.meta["val"]
+    node = graph.call_function(aten.full.default, (list(value.shape), 1), {"dtype": value.dtype})
+    node.meta["val"] = value.new_ones(value.shape)
+    return node
+
+
+def _pools_plainly(node: fx.Node) -> bool:
+    _, x, _, _, _, dilation, ceil_mode, _ = node.args
+    value = x.meta["val"]
+    return not ceil_mode and set(dilation) == {1} and value.dim() == 4 and value.dtype in _FLOATS and value.device.type == "cpu"
+
+
+def _forget_places(graph: fx.Graph, node: fx.Node) -> None:
+    places: Any = node.args[-1]
+    with graph.inserting_before(node):
+        none = graph.call_function(aten.full.default, ([1] * places.meta["val"].dim(), 0), {"dtype": torch.int64})
+    none.meta["val"] = places.meta["val"].new_zeros([1] * places.meta["val"].dim())
+    node.replace_input_with(places, none)
+
+
+def _multiply_by_what_is_kept(graph: fx.Graph, node: fx.Node) -> None:
+    x, p = node.args[:2]
+    kept = next((user for user in node.users if user.args[1] == 1), None)
+    for result in [user for user in node.users if user.args[1] == 0]:
+        with graph.inserting_before(result):
+            if kept is None:
+                kept = graph.call_function(result.target, (node, 1))
+                kept.meta.update(result.meta, val=node.meta["val"][1])
+        with graph.inserting_after(kept):
+            product = graph.call_function(aten.mul.Tensor, (x, kept))
+        with graph.inserting_after(product):
+            scaled = graph.call_function(aten.mul.Scalar, (product, 1 / (1 - p)))
+        for each in (product, scaled):
+            each.meta.update(result.meta)
+        result.replace_all_uses_with(scaled)

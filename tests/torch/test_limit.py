@@ -1,0 +1,131 @@
+"""memory_limit: what crosses from forward to backward is chosen so that both keep it, or it is refused before anything runs."""
+
+import gc
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from megengine.device import get_allocated_memory, get_max_allocated_memory, reset_max_memory_stats
+from megengine.torch_backend import _pair, backend
+
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's own, where a graph breaks
+
+
+class Deep(nn.Module):
+    """breaks: the graph, in the middle."""
+
+    def __init__(self, breaks=False):
+        super().__init__()
+        self.layers, self.norm, self.breaks = nn.ModuleList(nn.Linear(64, 64) for _ in range(12)), nn.BatchNorm1d(64), breaks
+
+    def forward(self, x):
+        x = self.through(self.layers[:6], self.norm(x))
+        if self.breaks:
+            torch._dynamo.graph_break()
+        return self.through(self.layers[6:], x)
+
+    def through(self, layers, x):
+        for layer in layers:
+            x = x + torch.tanh(layer(x))
+        return x
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.qkv, self.out, self.up, self.down = nn.LayerNorm(32), nn.Linear(32, 96), nn.Linear(32, 32), nn.Linear(32, 128), nn.Linear(128, 32)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (2, 16)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(x)))
+
+
+def deep():
+    return Deep(), torch.rand(4096, 64)
+
+
+def blocks():
+    return nn.Sequential(*(Block() for _ in range(6))), torch.rand(8, 64, 32)
+
+
+def images():
+    layers = (layer for _ in range(4) for layer in (nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()))
+    return nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten()), torch.rand(8, 8, 32, 32)
+
+
+def grads(make, limit=None, steps=1):
+    """The loss, gradients, and the largest growth of our memory in a call after the first."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    net, x = make()
+    run = net if limit is None else torch.compile(net, backend=backend, options={"memory_limit": limit, "fallback": False})
+    for number in range(steps):
+        net.zero_grad()
+        if number:
+            gc.collect()
+            reset_max_memory_stats("cpux")
+            before = get_allocated_memory("cpux")
+        loss = run(x).square().mean()
+        loss.backward()
+    return [loss.detach(), *(each.grad for each in net.parameters())], get_max_allocated_memory("cpux") - before if steps > 1 else 0
+
+
+def least_limit(make):
+    """As an error names it; and it is refused before anything has run."""
+    torch._dynamo.reset()
+    net, x = make()
+    buffers = {name: value.clone() for name, value in net.named_buffers()}
+    with pytest.raises(MemoryError, match=r"(?s)needs at least \d+ bytes .*(test_limit.py:\d+ in (through|forward)|aten)") as found:
+        torch.compile(net, backend=backend, options={"memory_limit": 1 << 20})(x)
+    assert all(torch.equal(value, buffers[name]) for name, value in net.named_buffers())
+    return int(str(found.value).partition("at least ")[2].partition(" ")[0])
+
+
+@pytest.mark.parametrize("make", [deep, blocks, images], ids=lambda make: make.__name__)
+def test_gradients_are_those_of_eager_mode_down_to_the_least_limit(make):
+    want, _ = grads(make)
+    least = least_limit(make)
+    for limit in (1 << 30, 3 * least // 2, least):
+        got, growth = grads(make, limit, steps=3)
+        assert growth <= limit
+        for ours, theirs in zip(got, want, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5 * max(1, theirs.abs().max().item()))
+    with pytest.raises(MemoryError):
+        grads(make, int(0.97 * least))
+
+
+def test_dropout_keeps_what_it_has_drawn():
+    def make():
+        return nn.Sequential(*(layer for _ in range(8) for layer in (nn.Linear(64, 64), nn.Dropout(0.5), nn.Tanh()))), torch.rand(2048, 64)
+
+    want, _ = grads(make, "1GB")
+    got, _ = grads(make, least_limit(make))
+    for ours, theirs in zip(got, want, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_pairs_that_live_together_are_added_up():
+    whole = lambda: (Deep(breaks=True), torch.rand(4096, 64))  # noqa: E731
+    want, _ = grads(whole)
+    got, growth = grads(whole, "24MB", steps=3)
+    assert growth <= 24 << 20
+    for ours, theirs in zip(got, want, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+    gc.collect()
+    torch._dynamo.reset()
+    net, x = whole()
+    run = torch.compile(net, backend=backend, options={"memory_limit": "13MB"})
+    with pytest.raises(MemoryError, match="other graphs of the program keep [0-9]+ bytes for their backward") as found:
+        run(x)
+    found.value.__traceback__ = None  # which holds what the first graph keeps
+
+
+def test_nothing_is_counted_for_ever():
+    gc.collect()
+    grads(deep, "64MB", steps=2)
+    torch._dynamo.reset()
+    gc.collect()
+    assert not _pair._held
