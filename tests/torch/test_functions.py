@@ -38,6 +38,8 @@ FUNCTIONS = {
     "operators": (lambda x: (-x + 2 * x - x / 3) ** 2 // 0.5 % 2 + (1 - x), ROWS),
     "operators on bools": (lambda x: ((x > 0) & (x < 1)) | ~(x > -1), ROWS),
     "add with alpha": (lambda x: torch.add(x, x * x, alpha=2) + torch.sub(x, 1, alpha=3) + torch.rsub(x, 1), ROWS),
+    "remainder": (lambda x: torch.remainder(x, 0.7) + torch.remainder(x, -0.7) * 2 + torch.fmod(x, 0.7) * 4 + torch.remainder(x, x.flip(0)), ROWS),
+    "round of halves": (lambda x: torch.round(torch.round(x * 8) / 2), ROWS),
     "div rounded": (lambda x: torch.div(x, 0.3, rounding_mode="floor") + torch.div(x, 0.3, rounding_mode="trunc"), ROWS),
     "addcmul, addcdiv, lerp": (lambda x: torch.addcmul(x, x, x, value=2) + torch.addcdiv(x, x, x * x + 1) + x.lerp(x * 2, 0.3), ROWS),
     "clamp": (lambda x: x.clamp(-0.5, 0.5) + x.clamp(min=0) + torch.clamp(x, max=0.1) + x.clamp_min(0.2), ROWS),

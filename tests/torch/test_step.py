@@ -183,6 +183,8 @@ def test_what_it_cannot_do_is_refused_with_the_line():
     sgd = OPTIMIZERS["sgd"](net.parameters())
     with pytest.raises(RuntimeError, match=r"digamma.*test_step.py.*does not have"):
         step(net, lambda out, y: torch.digamma(out.abs() + 1).mean(), sgd)(x, y)
+    with pytest.raises(RuntimeError, match=r"asks for values of tensors .*test_step.py.*, line \d+"):
+        step(net, lambda out, y: out.mean() if out.sum() > 0 else out.sum(), sgd)(x, y)
     with pytest.raises(ValueError, match="the loss is to be one number"):
         step(net, lambda out, y: out, sgd)(x, y)
     net[4].bias = nn.Parameter(net[6].weight.data[0])

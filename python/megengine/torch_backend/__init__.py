@@ -5,9 +5,10 @@ runs. PyTorch is not installed with this package, which asks for it here alone.
 
 options:
 
-- ``memory_limit``: bytes, or text such as "2GB", that a call of one graph (forward, or backward) may take for its arguments, results and all
-  between. Values are computed again where that is needed; MemoryError, before anything runs, if it cannot be kept. What torch holds beside
-  them (parameters of other graphs, the optimizer's states, gradients) does not count.
+- ``memory_limit``: bytes, or text such as "2GB", that a forward or a backward may take for its arguments, results and all between, with what other graphs
+  keep for their backward meanwhile. Which values cross from forward to backward is chosen so that both keep it, the others are computed again;
+  MemoryError, before anything runs, if it cannot be kept. What torch holds beside them (the optimizer's states, other gradients) does not count: `step` has
+  one limit for a whole step.
 - ``opt_level`` (3) and ``numerics`` ("fast"): as of `megengine.jit.trace`.
 - ``fallback`` (True): an operation, dtype or device that megjit does not have is torch's, and the graph runs in parts, with one warning that names
   all such operations and their lines; False: a RuntimeError.

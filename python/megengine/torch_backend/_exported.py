@@ -18,6 +18,8 @@ from torch.utils import _pytree
 from ._joint import prepare
 from ._private import (
     BufferAOTInput,
+    DataDependentOutputException,
+    DynamicOutputShapeException,
     GradAOTOutput,
     InputMutationAOTOutput,
     ParamAOTInput,
@@ -110,9 +112,16 @@ class Exported:
 
 
 def exported(module: Whole, tensors: Sequence[torch.Tensor]) -> Exported:
-    """Runs the module once, on tensors without values. ValueError where the loss is not one number."""
+    """Runs the module once, on tensors without values. ValueError where the loss is not one number, RuntimeError for a module that reads values."""
     with contextlib.ExitStack() as stack, torch.enable_grad(), traceback.preserve_node_meta():
-        joint = aot_export_joint_with_descriptors(stack, module, tuple(tensors), decompositions=decompositions())
+        try:
+            joint = aot_export_joint_with_descriptors(stack, module, tuple(tensors), decompositions=decompositions())
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            line = "".join(traceback.format_stack()).strip()
+            raise RuntimeError(
+                f"step: the model asks for values of tensors ({error.func}, {line}), which are not there when its program is made\n"
+                '  fix: torch.compile(model, backend="megjit") runs such lines by themselves'
+            ) from error
     prepare(joint.graph_module)
     found = Exported(module, joint.graph_module, len(tensors))
     if found.loss.numel() != 1 or not found.loss.is_floating_point():

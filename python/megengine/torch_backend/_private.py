@@ -22,10 +22,14 @@ from torch._functorch.partitioners import (
     default_partition,
     min_cut_rematerialization_partition,
 )
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    unset_fake_temporarily,
+)
 
 __all__ = [
-    "BufferAOTInput", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
+    "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
     "decompositions", "default_partition", "extract_forward_and_backward", "min_cut_rematerialization_partition",
     "unset_fake_temporarily",
 ]  # fmt: skip

@@ -217,6 +217,6 @@ def step(
 
     One program is made for each form of a batch (shapes, dtypes), mode of the modules and setting of the optimizer other than the learning
     rate. ``train.plan(x, y)`` gives its memory plan, and runs nothing. TypeError for another optimizer; RuntimeError for an operation that
-    megjit does not have, with its line; ValueError for parameters that are views of one memory, and a loss that is not one number; MemoryError, before anything runs or changes, for a limit that cannot be kept.
+    megjit does not have, or a model that reads values of tensors, with the line; ValueError for parameters that are views of one memory, and a loss that is not one number; MemoryError, before anything runs or changes, for a limit that cannot be kept.
     """
     return Step(model, loss, optimizer, {"memory_limit": memory_limit, "opt_level": opt_level, "numerics": numerics})
