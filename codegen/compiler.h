@@ -197,6 +197,9 @@ public:
     // MGB_JIT_BACKEND.
     std::shared_ptr<const KernelRequest> request(const KernelJob& job,
                                                  std::string_view backend = "");
+    // Relocatable object code for this host, which defines `megjit_kernel` and needs nothing but
+    // functions of libc and libm. Throws Error, also where MLIR is missing.
+    std::string object_of(const KernelIR& kernel);
     // CUDA C++ that was written by hand, compiled for a GPU; kept on disk as kernels are. Throws
     // Error, also where NVRTC is missing.
     std::string compile_cuda(const std::string& text, CodeTarget target);

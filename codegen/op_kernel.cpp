@@ -1,5 +1,7 @@
 #include "codegen/op_kernel.h"
 
+#include <bit>
+
 #include "codegen/strides.h"
 
 namespace megjit::codegen {
@@ -85,6 +87,56 @@ int add_reduction(KernelSpec& spec, Reduce kind, int arg, DType result) {
         reduced =
             to_type(reduced, ScalarType::f32) * (1.0 / static_cast<double>(row_elements(spec)));
     return narrow(reduced, result).id();
+}
+
+std::optional<BoundKernel> contraction_kernel(const OpCall& call, std::span<const Type> outputs) {
+    if (!call.op.contraction || outputs.size() != 1 || call.inputs.size() != 2) return {};
+    for (const Type& type : {call.inputs[0], call.inputs[1], outputs[0]})
+        if (type.layout != Layout::row_major || compute_type(type.dtype) != ScalarType::f32)
+            return {};
+    const std::optional<Contraction> found = call.op.contraction(call);
+    if (!found) return {};
+    KernelSpec spec;
+    spec.extents.assign(found->space.begin(), found->space.end());
+    spec.reduced = 1;
+    for (size_t i = 0; i < 2; ++i)
+        spec.inputs.push_back({.dtype = call.inputs[i].dtype, .strides = found->strides[i]});
+    std::vector<int64_t> strides(spec.extents.size(), 0);
+    int64_t step = 1;
+    for (size_t axis = strides.size() - 1; axis-- > 0; step *= spec.extents[axis])
+        strides[axis] = step;
+    spec.outputs.push_back({.dtype = outputs[0].dtype, .strides = std::move(strides)});
+    const Expr a(&spec.program, spec.program.input(0, ScalarType::f32)),
+        b(&spec.program, spec.program.input(1, ScalarType::f32));
+    spec.results = {add_reduction(spec, Reduce::dot, (a * b).id(), outputs[0].dtype)};
+    return bind(std::move(spec));
+}
+
+int constant_in(ScalarProgram& program, DType dtype, double value) {
+    const ScalarType type = compute_type(dtype);
+    const uint32_t bits =
+        type == ScalarType::f32  ? std::bit_cast<uint32_t>(static_cast<float>(value))
+        : type == ScalarType::b1 ? static_cast<uint32_t>(value != 0)
+                                 : static_cast<uint32_t>(number_to_integer(value));
+    return program.constant(type, bits);
+}
+
+BoundKernel full_kernel(const OpCall& call, const Type& output) {
+    ScalarProgram program;
+    const int value = constant_in(program, output.dtype, call.real("value"));
+    const int result = narrow(Expr(&program, value), output.dtype).id();
+    return bind(std::move(program), {result}, {output.dtype}, output.shape, {});
+}
+
+BoundKernel slice_kernel(const OpCall& call, const Type& output, int64_t& first) {
+    const auto &begin = call.integers("begin"), &step = call.integers("step");
+    std::vector<int64_t> strides = dense_strides(call.inputs[0]);
+    first = 0;
+    for (size_t axis = 0; axis < strides.size(); ++axis) {
+        first += begin[axis] * strides[axis];
+        strides[axis] *= step[axis];
+    }
+    return copy_kernel(call.inputs[0], strides, output);
 }
 
 std::optional<BoundKernel> kernel_of(const OpCall& call, std::span<const Type> outputs) {

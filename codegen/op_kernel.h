@@ -12,6 +12,18 @@ namespace megjit::codegen {
 std::optional<BoundKernel> kernel_of(const runtime::OpCall& call,
                                      std::span<const runtime::Type> outputs);
 
+// Of a contraction of real numbers: dots, in the order of the walk that its operands have. Not of
+// kernel_of's kinds: libraries are faster where they are.
+std::optional<BoundKernel> contraction_kernel(const runtime::OpCall& call,
+                                              std::span<const runtime::Type> outputs);
+
+// A number as a kernel computes with it.
+int constant_in(runtime::ScalarProgram& program, DType dtype, double value);
+// Of the op full.
+BoundKernel full_kernel(const runtime::OpCall& call, const runtime::Type& output);
+// Of the op slice, which begins at element `first` of its operand.
+BoundKernel slice_kernel(const runtime::OpCall& call, const runtime::Type& output, int64_t& first);
+
 // Appends a reduction of value `arg` to the kernel; gives the id of the row's value, as `result`
 // stores it. All operands are there already, and extents and `reduced` are set.
 int add_reduction(KernelSpec& spec, Reduce kind, int arg, DType result);

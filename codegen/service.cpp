@@ -297,6 +297,14 @@ std::shared_ptr<const CompiledKernel> KernelService::produce(Compiler& compiler,
     return made;
 }
 
+std::string KernelService::object_of(const KernelIR& kernel) {
+    Compiler* const compiler = choose(false, "MLIR");
+    if (!compiler || compiler->name() != "MLIR")
+        runtime::user_error({.what = "object code is MLIR's, which is not installed"});
+    const std::lock_guard compiling(compile_mutex_);
+    return compiler->bytes_of(legal_for(*compiler, KernelJob{kernel}));
+}
+
 std::shared_ptr<const CompiledKernel> KernelService::get(const KernelJob& job,
                                                          std::string_view backend) {
     Compiler* compiler = choose(job.is_for_gpu(), backend);

@@ -16,11 +16,12 @@ Expr Code::let(std::string_view prefix, const Expr& value) {
     return Variable::make(value.type(), unique);
 }
 
+// On the stack. Halide takes more than 16 KiB from the heap, but what is called registers.
 std::string Code::allocate(std::string_view prefix, Halide::Type type, int elements) {
     const std::string unique = name(prefix);
     items_.push_back([=](Stmt rest) {
         if (!rest.defined()) return rest;
-        return Allocate::make(unique, type.element_of(), Halide::MemoryType::Stack,
+        return Allocate::make(unique, type.element_of(), Halide::MemoryType::Register,
                               {Expr(elements)}, const_true(), std::move(rest));
     });
     return unique;

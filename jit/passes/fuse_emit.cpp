@@ -35,15 +35,6 @@ std::optional<double> number_of(const Node& node) {
     return {};
 }
 
-int constant_in(ScalarProgram& program, runtime::DType dtype, double value) {
-    const ScalarType type = runtime::compute_type(dtype);
-    const uint32_t bits =
-        type == ScalarType::f32  ? std::bit_cast<uint32_t>(static_cast<float>(value))
-        : type == ScalarType::b1 ? static_cast<uint32_t>(value != 0)
-                                 : static_cast<uint32_t>(runtime::number_to_integer(value));
-    return program.constant(type, bits);
-}
-
 // The value from which a kernel reads `id`, past transposes and broadcasts whose work its strides
 // can do, and its strides by axis of `space` (0 where it does not move).
 struct Source {
@@ -276,7 +267,7 @@ private:
     int value_for(ValueId value, Use use) {
         if (is_inside(value)) return values_.at(at(value));
         if (const auto number = number_of(graph_.producer(value)))
-            return constant_in(spec_.program, graph_.type(value).dtype, *number);
+            return codegen::constant_in(spec_.program, graph_.type(value).dtype, *number);
         return spec_.program.input(inputs_.at({value, use}),
                                    runtime::compute_type(graph_.type(value).dtype));
     }

@@ -204,7 +204,8 @@ Graph fused_epilogues(Graph graph, const PipelineOptions& options, EpilogueKind 
     const auto is_wanted = [wanted](const Node& node) {
         return node.op && node.op->as_epilogue == wanted;
     };
-    if (std::ranges::none_of(graph.nodes(), is_wanted)) return graph;
+    if (options.products == Products::generated || std::ranges::none_of(graph.nodes(), is_wanted))
+        return graph;
     return EpilogueFuser(graph, options, wanted).run();
 }
 

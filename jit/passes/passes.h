@@ -24,8 +24,9 @@ struct MemoryOptions {
 };
 
 // Who computes products that could be generated (product_choice.h): the device's library, or a
-// kernel by tiles or panels (codegen/kernel_ir.h).
-enum class Products : uint8_t { measured, library, tiles, panels };
+// kernel by tiles or panels (codegen/kernel_ir.h). `generated`: some kernel; nothing that a library
+// would have to compute is made.
+enum class Products : uint8_t { measured, library, tiles, panels, generated };
 
 struct PipelineOptions {
     int opt_level = 2;

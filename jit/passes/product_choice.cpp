@@ -43,7 +43,7 @@ std::vector<Products> generated_ways(const Graph& graph, const Node& node) {
 }
 
 std::string name_of(Products way) {
-    constexpr const char* kNames[] = {"", "library", "tiles", "panels"};
+    constexpr const char* kNames[] = {"", "library", "tiles", "panels", ""};
     return kNames[static_cast<int>(way)];
 }
 
@@ -200,6 +200,11 @@ ProductChoice choose_product(const Graph& graph, const Node& node, const Pipelin
     const std::vector<Products> ways = generated_ways(graph, node);
     const auto can = [&](Products way) { return std::ranges::find(ways, way) != ways.end(); };
     if (ways.empty()) return {};
+    if (options.products == Products::generated) {
+        const bool by_tiles = can(Products::tiles) &&
+                              (is_short(contraction_of(graph, node)) || !can(Products::panels));
+        return {by_tiles ? Products::tiles : Products::panels, "as asked for"};
+    }
     if (options.products != Products::measured)
         return {can(options.products) ? options.products : Products::library, "as asked for"};
     if (const auto timing = timing_of(graph, node, options, ways)) {

@@ -3,6 +3,7 @@
 #include <nanobind/stl/unique_ptr.h>
 
 #include "jit/api/model.h"
+#include "jit/api/static_code.h"
 #include "jit/export.h"
 #include "jit/recorder.h"
 #include "jit/subgraph.h"
@@ -207,6 +208,19 @@ std::unique_ptr<api::Context> program_of(std::shared_ptr<api::File> file,
                                            .outputs = wanted}));
 }
 
+nb::typed<nb::dict, std::string, nb::bytes> static_code(api::File& file,
+                                                        const std::string& function,
+                                                        const std::string& name) {
+    std::map<std::string, std::string> files;
+    {
+        const runtime::WithoutHostLock release;
+        files = api::static_code_of(file, function, name);
+    }
+    nb::typed<nb::dict, std::string, nb::bytes> found;
+    for (const auto& [file_name, bytes] : files) found[file_name.c_str()] = to_python(bytes);
+    return found;
+}
+
 nb::dict states_of(api::File& file) {
     nb::dict states;
     for (size_t i = 0; i < file.states().size(); ++i) {
@@ -328,6 +342,8 @@ void bind_model(nb::module_& m) {
              [](api::File& self, const api::Context& program) {
         self.add_package_of(program.model());
     }, nb::arg("program"), "The constants that a program of the file has packed, and its plan.")
+        .def("static_code", &static_code, nb::arg("function"), nb::arg("name"),
+             "Contents of files by name: C that calls generated kernels.")
         .def("set_options", &api::File::set_options, nb::arg("opt_level"), nb::arg("memory_limit"),
              "Of all functions; an opt_level of -1 leaves them theirs.")
         .def("states", &states_of, "The present values by name.")

@@ -104,6 +104,12 @@ def graph(arguments: argparse.Namespace) -> int:
 
 
 def package(arguments: argparse.Namespace) -> int:
+    if (arguments.output is None) == (arguments.static is None):
+        raise ValueError("package writes a file (-o FILE) or C (--static DIR)\n  fix: give one of them")
+    if arguments.static is not None:
+        if arguments.memory_limit:
+            raise ValueError("package: --memory-limit is for files; the arena of static code is told in its header\n  fix: leave it out")
+        return reports.package.run_static(arguments.file, arguments.static, arguments.isa.split(","), arguments.function, arguments.name)
     return reports.package.run(arguments.file, arguments.output, arguments.isa.split(","), arguments.level, arguments.memory_limit)
 
 
@@ -161,7 +167,11 @@ def parser() -> argparse.ArgumentParser:
     words = "write a dumped file with the compiled kernels of its functions, for machines without a compiler; who runs it trusts its code"
     file = add(commands, "package", package, words)
     file.add_argument("file")
-    file.add_argument("-o", "--output", required=True, metavar="FILE")
+    file.add_argument("-o", "--output", metavar="FILE")
+    words = "write C instead: a header, a source, objects of generated kernels and a CMakeLists.txt, which need libc and libm alone"
+    file.add_argument("--static", metavar="DIR", help=words)
+    file.add_argument("--function", default="", metavar="NAME", help="the function that --static is for (the first)")
+    file.add_argument("--name", default="net", help="what its names begin with (net)")
     words = "instruction sets to compile for, up to this machine's, such as avx2,avx512 (avx2)"
     file.add_argument("--isa", default="avx2", metavar="LEVELS", help=words)
     words = "bytes of a call, such as 6GB: what the written functions take, by a plan that is kept with them"

@@ -441,6 +441,9 @@ class ModelFile:
     def add_package_of(self, program: Program) -> None:
         """The constants that a program of the file has packed, and its plan."""
 
+    def static_code(self, function: str, name: str) -> dict[str, bytes]:
+        """Contents of files by name: C that calls generated kernels."""
+
     def set_options(self, opt_level: int, memory_limit: int) -> None:
         """Of all functions; an opt_level of -1 leaves them theirs."""
 

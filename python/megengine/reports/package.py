@@ -1,5 +1,5 @@
 """``python -m megengine package``: a dumped file with the compiled kernels and packed weights of its functions, for machines without a
-compiler."""
+compiler; or a function of it as C, for programs that link nothing of ours."""
 
 import os
 import subprocess
@@ -31,6 +31,45 @@ def extend(file: str, opt_level: int, memory_limit: int) -> None:
     print(f"{_core.isa()}: {len(kernels)} kernels, {packed / 1e6:.1f} MB of packed weights", flush=True)
 
 
+def write_static(file: str, folder: str, function: str, name: str) -> None:
+    """What a child process does, at its instruction set; what is wrong ends it."""
+    try:
+        _write_static(file, folder, function, name)
+    except (OSError, ValueError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+
+
+def _write_static(file: str, folder: str, function: str, name: str) -> None:
+    files = load_file(file).static_code(function, name)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for each, content in files.items():
+        with written_whole(Path(folder) / each) as stream:
+            stream.write(content)
+    objects = sum(each.endswith(".o") for each in files)
+    print(f"{folder}: {name}.h, {name}.c, {objects} kernels for {_core.isa()}, {len(files[name + '.bin']) / 1e6:.1f} MB of constants")
+
+
+def _run_at(isa: str, words: str, **more: str) -> int:
+    """The exit status of a process that runs this with that instruction set."""
+    environment = {**os.environ, "MEGJIT_ISA": isa, "MEGJIT_COMPILE": "sync", **more}
+    return subprocess.run([sys.executable, "-c", f"from megengine.reports import package; package.{words}"], env=environment, check=False).returncode
+
+
+def _refuse_unknown(levels: list[str]) -> None:
+    for isa in levels:
+        if isa not in LEVELS:
+            raise ValueError(f"package: there is no instruction set {isa!r}\n  fix: name some of {', '.join(LEVELS)}")
+
+
+def run_static(file: str, folder: str, levels: list[str], function: str, name: str) -> int:
+    """Writes C of a function ("": the first) for one instruction set into ``folder``: sources, objects and a CMakeLists.txt; ``name`` begins all names."""
+    _refuse_unknown(levels)
+    if len(levels) != 1 or LEVELS.index(levels[0]) > LEVELS.index(_core.machine_isa()):
+        raise ValueError(f"package: --static is for one instruction set that this machine has, not {', '.join(levels)}\n  fix: --isa avx2")
+    return _run_at(levels[0], f"write_static({file!r}, {folder!r}, {function!r}, {name!r})")
+
+
 def run(file: str, output: str, levels: list[str], opt_level: int, memory_limit: str | None) -> int:
     """Compiles the functions of ``file`` in a process for each instruction set, and writes them with kernels and packed weights.
 
@@ -38,9 +77,7 @@ def run(file: str, output: str, levels: list[str], opt_level: int, memory_limit:
     a call, such as "6GB", which they keep with the plan that was found for it.
     """
     limit = to_bytes(memory_limit, "--memory-limit") if memory_limit else 0
-    for isa in levels:
-        if isa not in LEVELS:
-            raise ValueError(f"package: there is no instruction set {isa!r}\n  fix: name some of {', '.join(LEVELS)}")
+    _refuse_unknown(levels)
     here = LEVELS.index(_core.machine_isa())
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "packed.dump"
@@ -49,9 +86,7 @@ def run(file: str, output: str, levels: list[str], opt_level: int, memory_limit:
             if LEVELS.index(isa) > here:
                 print(f"{isa}: this machine has {LEVELS[here]}; compiled and packed where the file is loaded")
                 continue
-            environment = {**os.environ, "MEGJIT_ISA": isa, "MEGJIT_CACHE_DIR": f"{folder}/{isa}", "MEGJIT_COMPILE": "sync"}
-            words = f"from megengine.reports import package; package.extend({str(work)!r}, {opt_level}, {limit})"
-            if subprocess.run([sys.executable, "-c", words], env=environment, check=False).returncode:
+            if _run_at(isa, f"extend({str(work)!r}, {opt_level}, {limit})", MEGJIT_CACHE_DIR=f"{folder}/{isa}"):
                 raise RuntimeError(f"package: the functions of {file} were not compiled for {isa}; the error stands above")
         with written_whole(output) as stream:
             stream.write(work.read_bytes())

@@ -1,0 +1,19 @@
+// jit/api/static_code.h -- a function of a dumped file as C, for programs that link nothing of
+// ours: generated kernels as objects, and a source that calls them in the order of the plan.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "jit/api/file.h"
+
+namespace megjit::api {
+
+// Files by name: NAME.h, NAME.c, NAME.bin (constants), an object for each kernel, CMakeLists.txt.
+// The code is for this process' instruction set (MEGJIT_ISA), asks for no memory, and runs in the
+// thread that calls it. UserError for a function that changes states or draws random numbers, an
+// operation that no kernel computes (its name and line), and a name that is no identifier of C.
+std::map<std::string, std::string> static_code_of(File& file, const std::string& function,
+                                                  const std::string& name);
+
+}  // namespace megjit::api
