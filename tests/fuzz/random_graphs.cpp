@@ -397,8 +397,11 @@ private:
                 const Found a = as_one_of(x, kFloats);
                 if (rank < 2 || !a) return;
                 if (random_.range(0, 1)) return small_weights(*a);
-                apply("matmul", {int64_t{0}, int64_t{0}},
-                      {*a, add_input({type(*a).dtype, {shape[rank - 1], random_.range(1, 9)}})});
+                const bool turned = random_.range(0, 1);
+                const int64_t terms = shape[rank - 1], columns = random_.range(1, 40);
+                const Shape weights = turned ? Shape{columns, terms} : Shape{terms, columns};
+                apply("matmul", {int64_t{0}, int64_t{turned}},
+                      {*a, add_input({type(*a).dtype, weights})});
                 return;
             }
             case 1: {

@@ -6,6 +6,7 @@ nobody watches. What is called is patched here and nowhere else, for `fx` and fo
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, cast
@@ -100,6 +101,7 @@ def _called(watcher: Watcher, fn: Any, original: Callable[..., Any], args: tuple
     return watcher.call_function(fn, original, args, kwargs)
 
 
+@functools.cache
 def _method(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return _interception.told(
         original, lambda watcher, self, *args, **kwargs: watcher.call_method(name, (self, *args), kwargs, original)
@@ -122,10 +124,19 @@ def _set_name(watcher: Watcher, self: Tensor, name: str) -> None:
 
 def _attributes() -> Iterator[tuple[type, str, Any]]:
     """(class, attribute, what stands there while somebody watches)."""
-    told = _interception.told
     for name in sorted({*OPERATORS, *ARRAY_METHODS, *OTHER_METHODS}):
         if hasattr(Tensor, name):
             yield Tensor, name, _method(name, getattr(Tensor, name))
+    yield from _others()
+
+
+@functools.cache  # as `_method`: making them takes longer than putting them there
+def _others() -> list[tuple[type, str, Any]]:
+    return list(_each_other())
+
+
+def _each_other() -> Iterator[tuple[type, str, Any]]:
+    told = _interception.told
     yield Tensor, "__iter__", told(_TENSOR_ITER, lambda watcher, self: watcher.items(self))
     yield Tensor, "__init__", told(
         lambda self, *args, **kwargs: None,
