@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <set>
 
 #include "codegen/cache_file.h"
 #include "codegen/compiler.h"
@@ -32,6 +33,18 @@ bool is_identifier(const std::string& name) {
            std::ranges::all_of(name, is_letter);
 }
 
+// Of C and C++, those that somebody might give to a tensor.
+bool is_keyword(const std::string& name) {
+    static const std::set<std::string> keywords = {
+        "auto",     "bool",    "break",    "case",     "char",   "class",    "const",    "default",
+        "delete",   "do",      "double",   "else",     "enum",   "extern",   "false",    "final",
+        "float",    "for",     "friend",   "if",       "inline", "int",      "long",     "new",
+        "operator", "private", "public",   "return",   "short",  "register", "signed",   "static",
+        "struct",   "switch",  "this",     "template", "true",   "union",    "unsigned", "using",
+        "virtual",  "void",    "volatile", "while"};
+    return keywords.contains(name);
+}
+
 // Names of inputs or outputs as members of a struct: other characters become '_', and no two are
 // the same.
 std::vector<std::string> members_of(const std::vector<std::string>& names, const char* unnamed) {
@@ -41,7 +54,7 @@ std::vector<std::string> members_of(const std::vector<std::string>& names, const
         for (char& c : member)
             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
         if (std::isdigit(static_cast<unsigned char>(member[0]))) member.insert(0, "_");
-        while (std::ranges::count(members, member)) member += "_";
+        while (is_keyword(member) || std::ranges::count(members, member)) member += "_";
         members.push_back(std::move(member));
     }
     return members;

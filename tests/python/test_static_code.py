@@ -138,6 +138,18 @@ def test_small_weights_are_read_as_they_are(tmp_path):
         assert (folder / "c" / "net.c").read_text().count("(in, out") == 1
 
 
+def test_names_become_members(tmp_path):
+    traced = trace(lambda a, b, c: a + b * c, symbolic=True, capture_as_const=True)
+    traced(*(mge.tensor(normal(3)) for _ in "abc"))
+    traced.dump(str(tmp_path / "net.dump"), arg_names=["new", "a:0", "a_0"], output_names=["1st result"])
+    done = packaged(tmp_path / "c", tmp_path / "net.dump", "--name", "sum_of")
+    assert done.returncode == 0, done.stderr
+    header = (tmp_path / "c" / "sum_of.h").read_text()
+    assert all(f"const float* {name}; /* f32[3] */" in header for name in ("new_", "a_0", "a_0_")) and "float* _1st_result;" in header
+    (tmp_path / "main.cpp").write_text('#include "sum_of.h"\nint main() { return sum_of_arena_align - 64; }\n')
+    subprocess.run([CC, "-x", "c++", "-fsyntax-only", "-Wall", "-Werror", f"-I{tmp_path / 'c'}", str(tmp_path / "main.cpp")], check=True)
+
+
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory):
     file = tmp_path_factory.mktemp("dump") / "net.dump"
