@@ -132,7 +132,10 @@ void TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb
     auto call = std::make_unique<TracedCall>();
     call->owner_ = owner;
     call->arguments_ = arguments.ptr();
-    call->session_ = Session::begin(function, arguments_from(arguments), runtime::user_line);
+    call->session_ = Session::begin(function, arguments_from(arguments), [] {
+        const std::string* const said = runtime::recorded_user_line();
+        return said ? *said : user_location();
+    });
     call->capture_ = std::move(capture);
     call->outer_tracer_ = std::exchange(runtime::context().tracer, call->session_.get());
     call->outer_capture_ = std::exchange(Capture::current(), call->capture());

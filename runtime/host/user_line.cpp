@@ -13,6 +13,8 @@ thread_local const std::string* the_recorded_line = nullptr;
 
 void set_user_line(std::string (*find)()) { the_finder = find; }
 
+const std::string* recorded_user_line() { return the_recorded_line; }
+
 std::string user_line() {
     if (the_recorded_line) return *the_recorded_line;
     auto* find = the_finder.load();

@@ -10,6 +10,7 @@ namespace megjit::runtime {
 // microsecond.
 void set_user_line(std::string (*find)());
 std::string user_line();
+const std::string* recorded_user_line();  // of the AtUserLine that lives; null: none does
 
 // While one lives, user_line() of this thread is `where`: a recorded op is computed later than its
 // line ran.

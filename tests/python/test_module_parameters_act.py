@@ -10,9 +10,8 @@ import pytest
 from test_parameters_act import flat, ints, normal
 
 import megengine.module as M
-from megengine import Tensor, random
+from megengine import Tensor, _telling, random
 from megengine.autodiff import GradManager
-from megengine.core import no_effect
 
 IMAGE, CUBE, LINE, ROW = normal(2, 4, 7, 6), normal(1, 2, 5, 5, 5), normal(2, 4, 9), normal(3, 4)
 PIXELS = Tensor(np.random.default_rng(1).integers(1, 255, (2, 3, 7, 6)).astype(np.uint8))
@@ -107,7 +106,7 @@ def set_values(module):
 def outcome(module_class, args, inputs, given):
     """Results and gradients of two calls in training and one in eval, and what the module keeps; or what it warns, or refuses."""
     random.seed(3)
-    no_effect._told.clear()
+    _telling._told.clear()
     named = dict(zip(inspect.signature(module_class).parameters, args)) if not issubclass(module_class, (M.LSTM, M.RNN)) else {}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
