@@ -130,6 +130,16 @@ class GetAttr(Expr):
         return f'getattr({show(self.args[0], spec)}, "{self.attr_name}") -> ({kind})'
 
 
+def _signature_in_c(method: Any) -> inspect.Signature | None:
+    """Of an operator that C implements: "($self, value, /)". (`inspect.signature` compiles such a text.)"""
+    text: str | None = getattr(method, "__text_signature__", None)
+    if text is None:
+        return None
+    names = [part.strip(" $") for part in text.strip("()").split(",") if part.strip() != "/"]
+    parameters = [inspect.Parameter(name.removesuffix("=None"), inspect.Parameter.POSITIONAL_ONLY, default=None if "=" in name else inspect.Parameter.empty) for name in names]
+    return inspect.Signature(parameters)
+
+
 class CallMethod(Expr):
     """A module called, or a method or operator of a tensor; the object is the first argument.
 
@@ -205,7 +215,7 @@ class CallMethod(Expr):
             itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
             return spec.replace(parameters=[itself, *spec.parameters.values()])
         method = getattr(Tensor, self.method, None)
-        return inspect.signature(method) if inspect.isfunction(method) else None  # others' are compiled of their documentation
+        return inspect.signature(method) if inspect.isfunction(method) else _signature_in_c(method)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return run_method(self.method, args, kwargs)
