@@ -126,10 +126,12 @@ private:
             case Op::lane: return cell(inst.args[0])[inst.number];
             case Op::half:
                 return cell(inst.args[0])[lane + inst.number * type_of(inst.results[0]).lanes];
-            case Op::zip:
-                return cell(
-                    inst.args[static_cast<size_t>(lane) %
-                              2])[(lane + inst.number * type_of(inst.results[0]).lanes) / 2];
+            case Op::zip: {
+                const int lanes = type_of(inst.results[0]).lanes;
+                const auto from = static_cast<size_t>(zipped_from(lane, lanes, inst.number)),
+                           many = static_cast<size_t>(lanes);
+                return cell(inst.args[from / many])[from % many];
+            }
             case Op::at:
                 return arg(0) +
                        arg(1) * static_cast<uint64_t>(bytes_of(type_of(inst.args[0]).kind));

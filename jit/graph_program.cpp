@@ -33,15 +33,12 @@ Kernels kernels_of(const Graph& graph) {
 GraphProgram::GraphProgram(Graph graph)
     : planned_(prepare_to_plan(std::move(graph), {})),
       layout_(lay_out(planned_, plan_buffers(planned_, {}, {}, runtime::debug().check))),
-      output_of_result_(layout_.results.size()),
+      output_of_result_(layout_.first_outputs()),
       constants_(planned_.graph.value_count()) {
     for (const Node& node : planned_.graph.nodes())
         if (node.kind == NodeKind::constant)
             constants_[at(node.outputs[0])] =
                 runtime::readable_on(planned_.graph.device(), node.constant);
-    for (size_t i = layout_.outputs.size(); i-- > 0;)
-        if (layout_.outputs[i].from == From::result)
-            output_of_result_[layout_.outputs[i].index] = static_cast<uint32_t>(i);
 }
 
 const PreparedGraph& GraphProgram::prepared() const {

@@ -32,10 +32,7 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
         if (const auto [from, index] = layout_.outputs[k];
             options.replaces[k] >= 0 && from == ProgramLayout::Output::From::result)
             survives_[index] = true;
-    first_output_.resize(layout_.results.size());
-    for (size_t k = layout_.outputs.size(); k-- > 0;)
-        if (layout_.outputs[k].from == ProgramLayout::Output::From::result)
-            first_output_[layout_.outputs[k].index] = static_cast<uint32_t>(k);
+    first_output_ = layout_.first_outputs();
     if (const auto& prologue = prepared_.graph.prologue)
         for (const Node& node : prologue->nodes())
             if (node.kind == NodeKind::input)

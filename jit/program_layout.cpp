@@ -452,6 +452,14 @@ BufferPlan plan_buffers(const PreparedGraph& prepared, const std::vector<bool>& 
     return plan;
 }
 
+std::vector<uint32_t> ProgramLayout::first_outputs() const {
+    std::vector<uint32_t> first(results.size());
+    for (size_t i = outputs.size(); i-- > 0;)
+        if (outputs[i].from == Output::From::result)
+            first[outputs[i].index] = static_cast<uint32_t>(i);
+    return first;
+}
+
 ProgramLayout lay_out(const PreparedGraph& prepared, const BufferPlan& buffers) {
     return LayoutBuilder(prepared, buffers).run();
 }

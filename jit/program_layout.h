@@ -68,6 +68,9 @@ struct ProgramLayout {
     bool has_transfers = false;
     size_t arena_bytes = 0;
     size_t host_bytes = 0;
+
+    // By result: the first output that it is.
+    std::vector<uint32_t> first_outputs() const;
 };
 
 ProgramLayout lay_out(const PreparedGraph& prepared, const BufferPlan& buffers);

@@ -142,7 +142,7 @@ private:
     static Expr zipped(const std::vector<Expr>& both, int lanes, int number) {
         std::vector<int> places;
         for (int lane = 0; lane < lanes; ++lane)
-            places.push_back((number * lanes + lane) / 2 + (lane % 2) * lanes);
+            places.push_back(static_cast<int>(loops::zipped_from(lane, lanes, number)));
         return Shuffle::make(both, places);
     }
 

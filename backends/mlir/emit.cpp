@@ -145,7 +145,7 @@ private:
     Value zipped(const Values& both, int lanes, int64_t number) {
         SmallVector<int64_t> places;
         for (int lane = 0; lane < lanes; ++lane)
-            places.push_back((number * lanes + lane) / 2 + (lane % 2) * lanes);
+            places.push_back(loops::zipped_from(lane, lanes, number));
         return vector::ShuffleOp::create(b_, both[0], both[1], places);
     }
 

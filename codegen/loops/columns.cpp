@@ -35,15 +35,10 @@ public:
     void write() {
         std::vector<UnitAxis> axes = kept_axes(f_);
         const Value columns = axes.back().extent, block = b_.index(kColumnBlock);
-        const Value blocks = b_.div(b_.add(columns, b_.index(kColumnBlock - 1)), block);
-        axes.back().extent = blocks;
-        for (Value& stride : axes.back().strides) stride = b_.mul(stride, block);
-        const Value most = units_together();
+        make_blocks(b_, axes.back(), kColumnBlock);
+        const Value blocks = axes.back().extent, most = units_together();
         for_units(f_, axes, [&](Value unit, Value number, const Values& bases) {
-            const Value place = b_.mod(number, most);
-            b_.branch(b_.any(b_.equal(place, b_.index(0)), b_.equal(unit, f_.lo)), [&] {
-                const Value here = b_.smaller(b_.sub(f_.hi, unit), b_.sub(blocks, number)),
-                            together = b_.smaller(b_.sub(most, place), here);
+            for_neighbors(f_, unit, number, blocks, most, [&](Value together) {
                 columns_ =
                     b_.smaller(b_.mul(together, block), b_.sub(columns, b_.mul(number, block)));
                 write_columns(f_.gathered(bases));

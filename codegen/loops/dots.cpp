@@ -25,8 +25,7 @@ public:
         std::vector<UnitAxis> axes = kept_axes(f_);
         UnitAxis& of_rows = axes.back();
         const Value rows = of_rows.extent, block = b_.index(kDotRows);
-        of_rows.extent = b_.divided_up(rows, kDotRows);
-        for (Value& stride : of_rows.strides) stride = b_.mul(stride, block);
+        make_blocks(b_, of_rows, kDotRows);
         const int64_t together = f_.target.schedule.dot_rows(f_.width, own_.size());
         for_units(f_, axes, [&](Value, Value unit, const Values& bases) {
             const Value left = b_.smaller(block, b_.sub(rows, b_.mul(unit, block)));

@@ -299,6 +299,21 @@ std::vector<UnitAxis> kept_axes(const Frame& frame) {
     return axes;
 }
 
+void make_blocks(Builder& b, UnitAxis& axis, int64_t size) {
+    axis.extent = b.divided_up(axis.extent, size);
+    for (Value& stride : axis.strides) stride = b.mul(stride, b.index(size));
+}
+
+void for_neighbors(Frame& f, Value unit, Value number, Value extent, Value most,
+                   const std::function<void(Value together)>& body) {
+    Builder& b = f.b;
+    const Value place = b.mod(number, most);
+    b.branch(b.any(b.equal(place, b.index(0)), b.equal(unit, f.lo)), [&] {
+        const Value here = b.smaller(b.sub(f.hi, unit), b.sub(extent, number));
+        body(b.smaller(b.sub(most, place), here));
+    });
+}
+
 // Loop-carried: the indices of the axes but the first, which never wraps, then per operand its
 // offset in elements.
 void for_units(Frame& f, std::span<const UnitAxis> axes, const UnitBody& body) {

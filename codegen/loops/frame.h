@@ -111,6 +111,11 @@ struct UnitAxis {
 using UnitBody = std::function<void(Value unit, Value last, const Values& bases)>;
 void for_units(Frame& frame, std::span<const UnitAxis> axes, const UnitBody& body);
 std::vector<UnitAxis> kept_axes(const Frame& frame);
+void make_blocks(Builder& b, UnitAxis& axis, int64_t size);  // of so many indices, the last smaller
+// Of neighboring units along an axis of that extent, up to `most` and aligned to that, the first
+// that this range has walks for all: `body` gets their number.
+void for_neighbors(Frame& frame, Value unit, Value number, Value extent, Value most,
+                   const std::function<void(Value together)>& body);
 
 // The walks, one for each kind of unit.
 void write_elements(Frame& frame);  // no axis is reduced

@@ -63,6 +63,10 @@ enum class Op : uint8_t {
 #undef MEGJIT_X
 };
 std::string_view name_of(Op op);
+// Of `zip`: where a lane comes from, among the lanes of a and then those of b.
+constexpr int64_t zipped_from(int64_t lane, int64_t lanes, int64_t number) {
+    return (number * lanes + lane) / 2 + lane % 2 * lanes;
+}
 
 // At multiples of the vector's size; stored by another block of a GPU.
 enum Access : int64_t { kAnywhere = 0, kAligned = 1, kOfOthers = 2 };

@@ -39,15 +39,12 @@ public:
         UnitAxis &of_columns = axes[axes.size() - 2], &of_rows = axes.back();
         const Value columns = of_columns.extent, rows = of_rows.extent,
                     most = b_.index(units_together_);
-        make_blocks(of_columns, kColumnBlock);
-        make_blocks(of_rows, kPanelRows);
+        make_blocks(b_, of_columns, kColumnBlock);
+        make_blocks(b_, of_rows, kPanelRows);
         const Value column_blocks = of_columns.extent, row_blocks = of_rows.extent;
         for_units(f_, axes, [&](Value unit, Value number, const Values& bases) {
-            const Value place = b_.mod(number, most);
-            b_.branch(b_.any(b_.equal(place, b_.index(0)), b_.equal(unit, f_.lo)), [&] {
-                const Value here = b_.smaller(b_.sub(f_.hi, unit), b_.sub(row_blocks, number)),
-                            together = b_.smaller(b_.sub(most, place), here),
-                            column = b_.mod(b_.div(unit, row_blocks), column_blocks);
+            for_neighbors(f_, unit, number, row_blocks, most, [&](Value together) {
+                const Value column = b_.mod(b_.div(unit, row_blocks), column_blocks);
                 rows_ = b_.smaller(b_.mul(together, b_.index(kPanelRows)),
                                    b_.sub(rows, b_.mul(number, b_.index(kPanelRows))));
                 columns_ = b_.smaller(b_.index(kColumnBlock),
@@ -62,10 +59,6 @@ private:
         const runtime::ScalarInst& inst = f_.kernel.program[id];
         return inst.op == runtime::ScalarOp::input &&
                f_.kernel.inputs[inst.bits].inner == Inner::transposed;
-    }
-    void make_blocks(UnitAxis& axis, int64_t size) {
-        axis.extent = b_.divided_up(axis.extent, size);
-        for (Value& stride : axis.strides) stride = b_.mul(stride, b_.index(size));
     }
     Values at_term(const Values& bases, Value k) { return f_.along(bases, f_.kernel.rank - 1, k); }
     Values at_row(const Values& bases, Value row) { return f_.along(bases, row_axis_, row); }

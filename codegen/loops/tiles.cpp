@@ -21,8 +21,8 @@ public:
         std::vector<UnitAxis> axes = kept_axes(f_);
         UnitAxis &of_rows = axes[axes.size() - 2], &of_columns = axes.back();
         const Value rows = of_rows.extent, columns = of_columns.extent;
-        make_blocks(of_rows, kTileRows);
-        make_blocks(of_columns, kColumnBlock);
+        make_blocks(b_, of_rows, kTileRows);
+        make_blocks(b_, of_columns, kColumnBlock);
         const Value row_blocks = of_rows.extent, column_blocks = of_columns.extent;
         for_units(f_, axes, [&](Value unit, Value column, const Values& bases) {
             const Value row = b_.mod(b_.div(unit, column_blocks), row_blocks);
@@ -31,10 +31,6 @@ public:
     }
 
 private:
-    void make_blocks(UnitAxis& axis, int64_t size) {
-        axis.extent = b_.divided_up(axis.extent, size);
-        for (Value& stride : axis.strides) stride = b_.mul(stride, b_.index(size));
-    }
     Value left(Value extent, Value block, int64_t size) {
         return b_.smaller(b_.index(size), b_.sub(extent, b_.mul(block, b_.index(size))));
     }

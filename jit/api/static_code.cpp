@@ -120,10 +120,7 @@ public:
         layout_ = jit::lay_out(prepared_, buffers);
         outputs_ = members_of(function.outputs, "output_");
         inputs_ = members_of(function.inputs, "input_");
-        first_output_.resize(layout_.results.size());
-        for (size_t i = layout_.outputs.size(); i-- > 0;)
-            if (layout_.outputs[i].from == From::result)
-                first_output_[layout_.outputs[i].index] = i;
+        first_output_ = layout_.first_outputs();
     }
 
     std::map<std::string, std::string> files() {
@@ -409,7 +406,7 @@ private:
     const jit::PreparedGraph prepared_;
     jit::ProgramLayout layout_;
     std::vector<std::string> inputs_, outputs_;
-    std::vector<size_t> first_output_;  // by result: which output is where it lies
+    std::vector<uint32_t> first_output_;  // by result: which output is where it lies
     std::map<uint32_t, size_t> places_;  // by value: where a constant lies
     std::map<std::string, std::string> symbols_;  // by kernel
     std::map<std::string, std::string> files_;

@@ -27,8 +27,8 @@ std::vector<std::string> sources() {
                       labels = with_prelude(texts::labels), pool = with_prelude(texts::pool),
                       scan = with_prelude(texts::scan), conv = with_prelude(texts::quantized_conv);
     const std::string scores = cat(texts::prelude, texts::philox, texts::attention_scores),
-                      attention = cat(scores, texts::attention),
-                      tensor = cat(scores, texts::attention_tensor);
+                      attention = cat(scores, texts::attention, texts::attention_gradients),
+                      tensor = cat(scores, texts::attention_tensor, texts::attention_gradients);
     add(attention, "T=f16 COLUMNS=128 DROPS=0");
     add(attention, "T=float COLUMNS=64 DROPS=1");
     add(tensor, "T=bf16 COLUMNS=64 DROPS=0");

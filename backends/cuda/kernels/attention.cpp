@@ -63,19 +63,21 @@ private:
     static int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 };
 
+std::string source_of(std::string_view products) {
+    return cat(texts::prelude, texts::philox, texts::attention_scores, products,
+               texts::attention_gradients);
+}
+
 // How the kernels multiply, and the threads of a block.
 struct Way {
     std::string source;
     uint32_t threads;
 };
-Way scalar_way() {
-    return {cat(texts::prelude, texts::philox, texts::attention_scores, texts::attention), 256};
-}
+Way scalar_way() { return {source_of(texts::attention), 256}; }
 Way way_of(const Gpu& gpu, DType dtype) {
     constexpr int kFirstArch = 80;  // whose mma takes fragments of these sizes
     if (dtype == DType::f32 || gpu.target().gpu_arch < kFirstArch) return scalar_way();
-    return {cat(texts::prelude, texts::philox, texts::attention_scores, texts::attention_tensor),
-            128};
+    return {source_of(texts::attention_tensor), 128};
 }
 
 // One of the kernels, ready for its rows.

@@ -1,4 +1,4 @@
-// backends/cuda/kernels/attention_scores.cu -- what attention.cu and attention_tensor.cu share: the
+// backends/cuda/kernels/attention_scores.cu -- what attention.cu and attention_tensor.cu begin with: the
 // problem, what a block computes of it, and what becomes of the products of queries and keys. Behind
 // philox.h, whose numbers are those of the op dropout_mask.
 

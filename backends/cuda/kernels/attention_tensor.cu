@@ -270,47 +270,10 @@ __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p,
         }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, 2) query_gradient(Attention p, u32 units, Operands o, T* dq) {
-    __shared__ Shared shared;
-    for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
-        const Unit unit(number, p.queries, p.width, p.is_causal);
-        const u64 keys = unit.head / (p.heads / p.key_heads) * p.keys;
-        const u32 end = end_of_keys(p, unit.row, unit.rows);
-        Sums sums;
-        for (u32 key = 0; key < end; key += kTile) {
-            Scores16 weights;
-            tile_weights<true, true>(shared, p, o, unit.head, unit.row, key, weights);
-            sums.add(shared, weights, o.k + (keys + key) * p.width + unit.column, p.width, least(kTile, p.keys - key),
-                     unit.columns);
-        }
-        sums.store(dq + (unit.head * p.queries + unit.row) * p.width + unit.column, p.width, unit.rows, unit.columns);
-    }
-}
-
-// dk: the gradient of the products times the queries. dv: the probabilities times dy. Both over all
-// heads that share the keys.
-template <bool of_products>
-__device__ __forceinline__ void sum_over_queries(const Attention& p, u32 units, const Operands& o, T* to) {
-    __shared__ Shared shared;
-    const u32 width = of_products ? p.width : p.value_width, heads = p.heads / p.key_heads;
-    const T* const from = of_products ? o.q : o.dy;
-    for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
-        const Unit unit(number, p.keys, width, false);
-        Sums sums;
-        for (u64 head = unit.head * heads; head < (unit.head + 1) * heads; ++head)
-            for (u32 query = p.is_causal ? unit.row : 0; query < p.queries; query += kTile) {
-                Scores16 weights;
-                tile_weights<of_products, false>(shared, p, o, head, query, unit.row, weights);
-                sums.add(shared, weights, from + (head * p.queries + query) * width + unit.column, width,
-                         least(kTile, p.queries - query), unit.columns);
-            }
-        sums.store(to + (unit.head * p.keys + unit.row) * width + unit.column, width, unit.rows, unit.columns);
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(kThreads, 2) key_gradient(Attention p, u32 units, Operands o, T* dk) {
-    sum_over_queries<true>(p, units, o, dk);
-}
-extern "C" __global__ void __launch_bounds__(kThreads, 2) value_gradient(Attention p, u32 units, Operands o, T* dv) {
-    sum_over_queries<false>(p, units, o, dv);
+template <bool of_products, bool over_keys>
+__device__ __forceinline__ void add_tile(Sums& sums, Shared& shared, const Attention& p, const Operands& o, u64 head,
+                                         u32 query, u32 key, const T* x, u32 width, u32 rows, u32 columns) {
+    Scores16 weights;
+    tile_weights<of_products, over_keys>(shared, p, o, head, query, key, weights);
+    sums.add(shared, weights, x, width, rows, columns);
 }

@@ -6,7 +6,8 @@
 
 namespace megjit::cuda::texts {
 
-extern const std::string_view attention, attention_scores, attention_tensor, copy, distributions,
-    index, labels, linalg, matmul, philox, pool, prelude, quantized_conv, random, scan, sort;
+extern const std::string_view attention, attention_gradients, attention_scores, attention_tensor,
+    copy, distributions, index, labels, linalg, matmul, philox, pool, prelude, quantized_conv,
+    random, scan, sort;
 
 }  // namespace megjit::cuda::texts

@@ -126,12 +126,18 @@ def _end_of_forward(plan: MemoryPlan, results: Sequence[fx.Node]) -> int:
     return max(found)
 
 
-def _forward(joint: fx.GraphModule) -> list[fx.Node]:
-    """What depends on no gradient of a result."""
+def _behind_gradients(graph: fx.Graph) -> set[fx.Node]:
+    """What depends on a gradient of a result."""
     behind: set[fx.Node] = set()
-    for node in joint.graph.nodes:
+    for node in graph.nodes:
         if (node.op == "placeholder" and "tangents" in node.name) or not behind.isdisjoint(node.all_input_nodes):
             behind.add(node)
+    return behind
+
+
+def _forward(joint: fx.GraphModule) -> list[fx.Node]:
+    """What depends on no gradient of a result."""
+    behind = _behind_gradients(joint.graph)
     return [node for node in joint.graph.nodes if node not in behind and node.op == "call_function"]
 
 
@@ -160,10 +166,7 @@ def _cut(joint: fx.GraphModule, kept: set[fx.Node], count: int) -> Pair:
 def _compute_late(backward: fx.GraphModule) -> None:
     """What needs no gradient comes just before its first reader. In place."""
     graph = backward.graph
-    behind: set[fx.Node] = set()
-    for node in graph.nodes:
-        if (node.op == "placeholder" and "tangents" in node.name) or not behind.isdisjoint(node.all_input_nodes):
-            behind.add(node)
+    behind = _behind_gradients(graph)
     calls = [node for node in graph.nodes if node.op == "call_function"]
     place = {node: number for number, node in enumerate(graph.nodes)}
     for node in reversed(calls):  # readers first
