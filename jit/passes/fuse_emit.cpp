@@ -236,7 +236,7 @@ private:
         const runtime::Expr a(&spec_.program, value_for(node.inputs[0], Use::first_factor)),
             b(&spec_.program, value_for(node.inputs[1], Use::weights));
         return codegen::add_reduction(spec_, runtime::Reduce::dot, (a * b).id(),
-                                      runtime::DType::f32);
+                                      graph_.type(node.outputs[0]).dtype);
     }
 
     // Strides by axis of a shape (with or without the reduced axes) to strides by axis of the

@@ -32,6 +32,16 @@ runtime::Contraction contraction_of(const Graph& graph, const Node& node) {
     return node.op->contraction({*node.op, node.attrs, inputs}).value_or(runtime::Contraction{});
 }
 
+bool is_product_of_floats(const Graph& graph, const Node& node) {
+    if (!node.op || !node.op->contraction) return false;
+    const auto is_one = [&](ValueId value) {
+        const Type& type = graph.type(value);
+        return type.layout == runtime::Layout::row_major &&
+               runtime::compute_type(type.dtype) == runtime::ScalarType::f32;
+    };
+    return std::ranges::all_of(node.inputs, is_one) && is_one(node.outputs[0]);
+}
+
 std::vector<uint32_t> reader_counts(const Graph& graph) {
     std::vector<uint32_t> readers(graph.value_count());
     for (const Node& node : graph.nodes())
@@ -49,14 +59,15 @@ bool is_plain(const Type& type) {
 // The kernel for a contraction that reads each element of its second factor a few times, or some
 // hundred times.
 std::optional<codegen::Lanes> lanes_with_makers(const Graph& graph, const Node& node) {
-    constexpr int64_t kFewRows = 32, kLeastPanelRows = 16, kMostRows = 512;
-    if (!node.op || !node.op->contraction || !graph.device().is_host()) return {};
-    for (const ValueId value : {node.inputs[0], node.inputs[1], node.outputs[0]})
-        if (!is_plain(graph.type(value)) || graph.type(value).dtype != runtime::DType::f32)
-            return {};
+    constexpr int64_t kFewRows = 32, kLeastPanelRows = 16, kMostRows = 512,
+                      kFewRowsOfGpu = 4;  // each row reads, and makes, the weights again
+    if (!is_product_of_floats(graph, node)) return {};
     const auto [space, strides] = contraction_of(graph, node);
     if (space.rank() < 2 || space.numel() == 0) return {};
     const int64_t rows = space.numel() / graph.type(node.inputs[1]).numel();
+    if (!graph.device().is_host())
+        return rows <= kFewRowsOfGpu && strides[1].back() == 1 ? std::optional(codegen::Lanes::last)
+                                                               : std::nullopt;
     if (rows <= kFewRows && strides[1].back() == 1) return codegen::Lanes::last;
     if (rows >= kLeastPanelRows && rows <= kMostRows) return codegen::Lanes::panels;
     return {};

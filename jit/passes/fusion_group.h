@@ -51,6 +51,8 @@ runtime::Shape reduced_space(const Graph& graph, const Node& node);
 uint32_t reduced_axes(const Graph& graph, const Node& node);
 // Of a node whose op is a contraction.
 runtime::Contraction contraction_of(const Graph& graph, const Node& node);
+// Is it one of float32 or halves, row-major, as generated kernels multiply?
+bool is_product_of_floats(const Graph& graph, const Node& node);
 // Readers by value; to be a result of the graph counts as one.
 std::vector<uint32_t> reader_counts(const Graph& graph);
 // Rows times weights that element-wise ops make of fewer bytes (8 bits, halves): a kernel that

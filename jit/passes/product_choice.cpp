@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <list>
 #include <tuple>
@@ -25,12 +26,9 @@ using runtime::cat;
 // panels, if there are enough rows to pack them for (codegen/tiles.h).
 std::vector<Products> generated_ways(const Graph& graph, const Node& node) {
     constexpr int64_t kLeastRows = 4, kLeastColumns = 8, kLeastRowsOfPanels = 16;
-    if (!node.op || !node.op->contraction || !graph.device().is_host()) return {};
-    for (const ValueId value : {node.inputs[0], node.inputs[1], node.outputs[0]})
-        if (const Type& type = graph.type(value); type.dtype != runtime::DType::f32 ||
-                                                  type.layout != runtime::Layout::row_major ||
-                                                  graph.producer(value).kind == NodeKind::constant)
-            return {};
+    if (!is_product_of_floats(graph, node) || !graph.device().is_host()) return {};
+    for (const ValueId value : node.inputs)
+        if (graph.producer(value).kind == NodeKind::constant) return {};
     const auto [space, strides] = contraction_of(graph, node);
     const int rank = space.rank();
     if (rank < 3 || space.numel() == 0) return {};
@@ -58,10 +56,10 @@ bool is_short(const runtime::Contraction& contraction) {
 
 // What the times hang on: rows up to the next power of two, so that one measurement serves sizes
 // that are close to each other.
-std::string problem_of(const runtime::Contraction& contraction) {
-    const auto& [space, strides] = contraction;
+std::string problem_of(const Graph& graph, const Node& product) {
+    const auto [space, strides] = contraction_of(graph, product);
     const int rank = space.rank();
-    std::string text = "dots of float32";
+    std::string text = cat("dots of ", runtime::info(graph.type(product.inputs[0]).dtype).name);
     for (int axis = 0; axis < rank; ++axis) {
         const auto extent = static_cast<uint64_t>(space[axis]);
         const bool is_rows = axis == rank - 3;
@@ -129,7 +127,7 @@ private:
     }
     TensorRef filled(const Type& type) const {
         TensorRef tensor = runtime::empty_tensor(device_, type);
-        std::fill_n(tensor->as<float>(), type.numel(), 0.5f);  // no denormal numbers
+        std::memset(tensor->data(), 0x3f, type.bytes());  // about 1 in any dtype, not denormal
         return tensor;
     }
 
@@ -178,7 +176,7 @@ std::optional<Timing> timing_of(const Graph& graph, const Node& product,
     const TuneMode mode = codegen::tune_mode();
     if (mode == TuneMode::off) return {};
     codegen::Timings& timings = codegen::Timings::instance();
-    const std::string problem = problem_of(contraction_of(graph, product));
+    const std::string problem = problem_of(graph, product);
     if (auto known = timings.find(problem); known || mode == TuneMode::cached) return known;
     try {
         timings.keep(problem, measured(graph, product, options, ways));
@@ -215,6 +213,9 @@ ProductChoice choose_product(const Graph& graph, const Node& node, const Pipelin
             if (name_of(way) == codegen::fastest(*timing)) return {way, std::move(why)};
         return {Products::library, std::move(why)};
     }
+    const std::vector<Type> inputs = graph.types(node.inputs);
+    if (graph.device().computes_whole({*node.op, node.attrs, inputs}))
+        return {Products::library, "the library has instructions for this dtype"};
     const runtime::Contraction contraction = contraction_of(graph, node);
     if (can(Products::tiles) && is_short(contraction))
         return {Products::tiles, "few weights and a short sum"};

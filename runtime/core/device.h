@@ -100,8 +100,8 @@ public:
     }
     // May the host read and write its memory? Then all other such devices may, too.
     bool is_host() const { return is_host_; }
-    // Has it something better for that op than what the op is made of (OpDef::expand and loop)?
-    // Passes leave it as it is then.
+    // Has it something better for that op than what the op is made of (OpDef::expand and loop), or
+    // than a generated kernel? Passes leave it as it is then.
     virtual bool computes_whole(const OpCall& call) const {
         (void)call;
         return false;

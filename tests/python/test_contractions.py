@@ -75,12 +75,23 @@ def test_the_second_factor_may_be_transposed(m, n, k, turned):
 @pytest.mark.parametrize("body", [
     lambda a, b: F.tanh(F.matmul(F.concat([a] * 70), F.concat([b] * 70), transpose_b=True)),  # large, and read across memory
     lambda a, b: F.relu(F.matmul(a, b) + a),  # steps of the library's product
-    lambda a, b: F.tanh(F.matmul(a.astype("float16"), b.astype("float16"))),
 ])
 def test_other_products_are_the_librarys(body):
     traced = trace(body, symbolic=True, opt_level=3)
     traced(mge.tensor(normal(16, 16)), mge.tensor(normal(16, 16)))
     assert not joined(traced)
+
+
+@pytest.mark.parametrize("m, n, k, transposed", [(33, 45, 17, False), (64, 64, 64, False), (50, 20, 130, True)])
+@pytest.mark.parametrize("dtype, step", [("float16", 2**-11), ("bfloat16", 2**-8)])
+def test_halves_are_summed_in_float32(m, n, k, transposed, dtype, step):
+    a, b = (mge.tensor(value * 0.1).astype(dtype) for value in (normal(m, k), normal(*((n, k) if transposed else (k, n)))))
+    traced = trace(lambda a, b: F.tanh(F.matmul(a, b, transpose_b=transposed)), symbolic=True, opt_level=3)
+    result = traced(a, b)
+    right = b.astype("float32").numpy().astype(np.float64)
+    wanted = np.tanh(a.astype("float32").numpy() @ (right.T if transposed else right))
+    np.testing.assert_allclose(result.astype("float32").numpy(), wanted, rtol=2 * step, atol=1e-5)
+    assert joined(traced) or "the library has instructions for this dtype" in traced.explain()
 
 
 FEW = [(1, 9, 5), (1, 64, 768), (2, 33, 100), (3, 8, 16), (4, 70, 130), (7, 11, 47), (1, 1, 300), (5, 3, 9), (32, 5, 20)]

@@ -81,6 +81,18 @@ def test_kernels_come_from_the_compiler_that_was_asked_for(asked_for):
 # ---- streams and events
 
 
+@pytest.mark.parametrize("asked_for", ["NVRTC", "MLIR", "HALIDE"], indirect=True)
+@pytest.mark.parametrize("rows, joins", [(1, True), (4, True), (5, False)])
+def test_few_rows_read_int8_weights_as_they_are(asked_for, rows, joins):
+    rng = np.random.default_rng(0)
+    x, weight = rng.standard_normal((rows, 300)).astype(np.float32), rng.integers(-127, 128, (70, 300), dtype=np.int8)
+    scale = rng.random((70, 1), dtype=np.float32)
+    traced = jit.trace(lambda x, w, s: F.tanh(F.matmul(x, w.astype("float32") * s, transpose_b=True) * 1e-3), symbolic=True, opt_level=3)
+    result = traced(mge.tensor(x), mge.tensor(weight), mge.tensor(scale)).numpy()
+    np.testing.assert_allclose(result, np.tanh(x.astype(np.float64) @ (weight * scale).T * 1e-3), atol=1e-5)
+    assert any("matmul" in kernel.ops for kernel in traced.kernels()) == joins
+
+
 def test_work_of_two_streams_waits_for_what_it_reads():
     x = mge.tensor(np.arange(1e5, dtype="float32"), device="gpu0:1")
     for i in range(20):

@@ -119,10 +119,16 @@ runtime::Layout packed_matmul_weights(const OpCall& call, std::span<const Type> 
         right_matrix(p, w.dtype));
 }
 
+// Generated kernels convert halves to float32; instructions for them take half the time.
+bool has_instructions(const OpCall& call) {
+    const DType dtype = call.inputs[0].dtype;
+    return dtype != DType::f32 && dnn::computes_natively(dtype);
+}
+
 }  // namespace
 
 void register_matmul_kernels() {
-    register_kernel("matmul", prepare_matmul);
+    register_kernel("matmul", prepare_matmul, has_instructions);
     register_kernel("matmul_epilogue", prepare_matmul_epilogue);
     for (const char* op : {"matmul", "matmul_epilogue"})
         register_packing(op, packed_matmul_weights);
