@@ -92,6 +92,14 @@ void CudaStream::add_faults() {
     for (int i = kFaults; i-- > 0;) free_faults_.push_back(first + i);
 }
 
+int CudaStream::take_fault() {
+    if (free_faults_.empty()) add_faults();
+    const int place = free_faults_.back();
+    free_faults_.pop_back();
+    fault_at(place) = no_fault();
+    return place;
+}
+
 Fault& CudaStream::fault_at(int place) {
     return fault_blocks_[static_cast<size_t>(place / kFaults)][place % kFaults];
 }
@@ -145,7 +153,8 @@ void CudaStream::queue(const Piece& piece, const Queue& queue) {
 Ticket CudaStream::note(Work work) {
     work.ticket = ++queued_;
     works_.push_back(std::move(work));
-    if (queued_ % kMarkEvery == 0) event_at(queued_);
+    if (queued_ % kMarkEvery != 0) return queued_;
+    event_at(queued_);
     const Functions& call = gpu_.driver().call();
     while (!markers_.empty() && call.query_event(markers_.front().event) == 0)
         retire(markers_.front().ticket);
@@ -170,32 +179,36 @@ void CudaStream::launch(const LoadedKernel& kernel, const LaunchSize& size, cons
     });
 }
 
-// Each call is another one: a graph cannot take it for one that it has.
-void CudaStream::call(std::function<void()> work) {
-    struct Task {
-        CudaStream* stream;
-        std::function<void()> work;
-        Work name;
-    };
+void CudaStream::Task::run() {
+    {
+        const std::lock_guard lock(stream.lost_mutex_);
+        if (stream.has_failed_) return;  // its operands are lost
+    }
+    try {
+        work();
+    } catch (...) {
+        *stream.flag_ = 1;
+        Work failed = name;
+        failed.ticket = ticket;
+        stream.fail(failed, std::current_exception());
+    }
+}
+
+void CudaStream::call(std::function<void()> work, std::span<const Address> same) {
     enter();
     const Lock lock = locked();
-    Work name{.ticket = queued_ + 1, .op = next.op, .where = next.where};
-    queue(Piece{.call = "cuLaunchHostFunc", .arguments = bytes_of(++calls_)}, [&] {
-        auto task = std::make_unique<Task>(Task{this, std::move(work), std::move(name)});
+    const Address number = ++calls_;
+    if (same.empty()) same = {&number, 1};
+    queue(Piece{.call = "cuLaunchHostFunc", .arguments = std::as_bytes(same)},
+          [&, name = Work{.op = next.op, .where = next.where}] {
+        const auto task = std::make_shared<Task>(*this, std::move(work), name, queued_ + 1);
+        if (graph_) graph_->keep(task);
+        else task->own = task;
         const Result result = gpu_.driver().call().launch_host(handle_, [](void* data) {
-            const std::unique_ptr<Task> task(static_cast<Task*>(data));
-            {
-                const std::lock_guard lock(task->stream->lost_mutex_);
-                if (task->stream->has_failed_) return;  // its operands are lost
-            }
-            try {
-                task->work();
-            } catch (...) {
-                *task->stream->flag_ = 1;
-                task->stream->fail(task->name, std::current_exception());
-            }
+            const auto own = std::exchange(static_cast<Task*>(data)->own, nullptr);
+            static_cast<Task*>(data)->run();
         }, task.get());
-        if (result == 0) static_cast<void>(task.release());
+        if (result != 0) task->own = nullptr;
         return result;
     });
 }
@@ -238,13 +251,7 @@ Address CudaStream::fault_of_next(Tell tell) {
     const Lock lock = locked();
     refuse_dead();
     next.tell = std::move(tell);
-    next.fault = graph_ ? graph_->known_fault() : -1;
-    if (next.fault < 0) {
-        if (free_faults_.empty()) add_faults();
-        next.fault = free_faults_.back();
-        free_faults_.pop_back();
-        fault_at(next.fault) = no_fault();
-    }
+    next.fault = graph_ ? graph_->next_fault() : take_fault();
     return at(&fault_at(next.fault));
 }
 

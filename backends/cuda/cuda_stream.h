@@ -52,8 +52,9 @@ public:
     void launch(const LoadedKernel& kernel, const LaunchSize& size, const void* parameters,
                 size_t bytes);
     // Work of the host, between what was queued before and after. What it throws is a failure of
-    // the stream. It must not call the driver.
-    void call(std::function<void()> work);
+    // the stream. It must not call the driver. Work with the same numbers is the same to a graph
+    // that repeats it, and without numbers never.
+    void call(std::function<void()> work, std::span<const Address> same = {});
     // What a library queues by itself.
     void run_library(const Product* product, std::span<const Address> inputs,
                      std::span<const Address> outputs, Address workspace,
@@ -121,6 +122,15 @@ private:
         LaunchSize size = {};
         std::span<const std::byte> arguments = {};
     };
+    // A host function that was queued.
+    struct Task {
+        CudaStream& stream;
+        std::function<void()> work;
+        Work name;
+        std::atomic<Ticket> ticket;
+        std::shared_ptr<Task> own = {};  // until it has run, where no graph keeps it
+        void run();
+    };
     class Graph;
 
     void enter() const;
@@ -134,6 +144,7 @@ private:
     void retire(Ticket ticket);
     const std::byte* stage(const std::byte* from, size_t bytes);
     void add_faults();
+    int take_fault();
     Fault& fault_at(int place);
     void refuse_dead() const;
     // Throws what the driver says, whichever call tells of it first: events are recorded behind

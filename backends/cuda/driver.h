@@ -28,7 +28,7 @@ inline void* const kParameterEnd = nullptr;
 inline void* const kParameterBuffer = reinterpret_cast<void*>(1);
 inline void* const kParameterBytes = reinterpret_cast<void*>(2);
 
-// CUDA_KERNEL_NODE_PARAMS_v2 and CUgraphExecUpdateResultInfo_v1, as cuda.h lays them out.
+// CUDA_KERNEL_NODE_PARAMS_v2, as cuda.h lays it out.
 struct KernelNode {
     Function function = nullptr;
     unsigned grid[3] = {}, block[3] = {}, shared_bytes = 0;
@@ -36,10 +36,6 @@ struct KernelNode {
     void** extra = nullptr;
     void* kernel = nullptr;
     Context context = nullptr;
-};
-struct GraphUpdate {
-    int result = 0;
-    GraphNode node = nullptr, from = nullptr;
 };
 
 // X(name in the library, our name, parameters)
@@ -89,7 +85,6 @@ struct GraphUpdate {
                                                 const GraphNode** last, size_t* count)) \
     X(cuGraphInstantiateWithFlags, instantiate, (GraphExec*, GraphHandle, unsigned long long flags)) \
     X(cuGraphExecKernelNodeSetParams_v2, set_kernel_node, (GraphExec, GraphNode, const KernelNode*)) \
-    X(cuGraphExecUpdate_v2, update_graph, (GraphExec, GraphHandle, GraphUpdate*)) \
     X(cuGraphLaunch, launch_graph, (GraphExec, StreamHandle)) \
     X(cuGraphDestroy, destroy_graph, (GraphHandle)) \
     X(cuGraphExecDestroy, destroy_exec, (GraphExec)) \

@@ -70,29 +70,29 @@ public:
 
     void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
                  void* workspace) const override {
+        std::vector<Address> same{reinterpret_cast<Address>(this)};
+        const auto on_host = [&](void* published) {
+            same.push_back(reinterpret_cast<Address>(published));
+            return published ? card_.host_pointer(same.back()) : nullptr;
+        };
         std::vector<void*> in(inputs_), out(outputs_);
-        for (size_t i = 0; i < inputs_; ++i) in[i] = on_host(inputs[i]);
-        for (size_t i = 0; i < outputs_; ++i) out[i] = on_host(outputs[i]);
-        void* scratch = nullptr;
-        if (workspace_) {
-            checked_workspace(workspace);
-            scratch = on_host(workspace);
-        }
-        dynamic_cast<CudaStream&>(stream).call([kernel = kernel_, in = std::move(in),
-                                                out = std::move(out), scratch, spend = card_.spend,
-                                                seconds = seconds_] {
+        std::transform(inputs, inputs + inputs_, in.begin(), on_host);
+        std::transform(outputs, outputs + outputs_, out.begin(), on_host);
+        if (workspace_) checked_workspace(workspace);
+        void* const scratch = workspace_ ? on_host(workspace) : nullptr;
+        dynamic_cast<CudaStream&>(stream).call(
+            [kernel = kernel_, in = std::move(in), out = std::move(out), scratch,
+             spend = card_.spend, seconds = seconds_] {
             kernel->enqueue(runtime::inline_stream(), in.data(), out.data(), scratch);
             spend(1e9 * seconds);
-        });
+        },
+            same);
     }
     size_t workspace_bytes() const override { return workspace_; }
     size_t workspace_align() const override { return Product::kWorkspaceAlign; }
     std::string_view remark() const override { return remark_; }
 
 private:
-    void* on_host(void* published) const {
-        return published ? card_.host_pointer(reinterpret_cast<Address>(published)) : nullptr;
-    }
     const CudaDriver::Emulation& card_;
     std::shared_ptr<const Executable> kernel_;
     size_t workspace_;

@@ -11,6 +11,10 @@ namespace {
 // Numbers of the driver's interface.
 constexpr int kRelaxedCapture = 2;  // other threads, and the allocator, may call the driver
 
+constexpr size_t kMostGraphs = 4;
+constexpr int kMostCaptures = 8;  // without a use; then work is left alone for some runs
+constexpr int kRunsLeftAlone = 64;
+
 }  // namespace
 
 void CudaStream::repeat(std::unique_ptr<Kept>& kept, const std::function<void()>& queue) {
@@ -28,142 +32,166 @@ CudaStream::Graph::~Graph() {
         const Lock lock = stream_.locked();
         stream_.enter();
         stream_.retire(last);
-        release_faults();
-        const Functions& call = stream_.gpu_.driver().call();
-        if (exec_) call.destroy_exec(exec_);
-        if (graph_) call.destroy_graph(graph_);
+        stream_.free_faults_.insert(stream_.free_faults_.end(), faults_.begin(), faults_.end());
+        for (Made& made : made_) destroy(made);
     } catch (const runtime::DeviceError&) {}  // a child of fork() leaves it to the parent
 }
 
-void CudaStream::Graph::release_faults() {
-    for (const Item& item : items_)
-        if (item.work.fault >= 0) stream_.free_faults_.push_back(item.work.fault);
-    items_.clear();
+void CudaStream::Graph::destroy(Made& made) {
+    const Functions& call = stream_.gpu_.driver().call();
+    if (made.exec) call.destroy_exec(made.exec);
+    if (made.graph) call.destroy_graph(made.graph);
 }
 
 void CudaStream::Graph::run(const std::function<void()>& queue) {
-    if (!exec_ || !compare(queue)) capture(queue);
-    if (exec_) launch();
+    if (captures_ >= kMostCaptures) {
+        if (++left_alone_ <= kRunsLeftAlone) return queue();
+        captures_ = left_alone_ = 0;
+    }
+    look(queue);
+    const auto made =
+        std::ranges::find_if(made_, [this](const Made& known) { return fits(known); });
+    if (made != made_.end() && update(*made)) {
+        captures_ = 0;
+        made_.splice(made_.begin(), made_, made);
+        return launch(*made);
+    }
+    ++captures_;
+    capture(queue);
+    launch(made_.front());
 }
 
 // ---- what is queued
 
-bool CudaStream::Graph::equal(const Piece& a, const Piece& b) {
-    return a.call == b.call && a.function == b.function && a.size == b.size &&
-           std::ranges::equal(a.arguments, b.arguments);
+CudaStream::Piece CudaStream::Graph::Item::piece() const {
+    return {.call = call, .function = function, .size = size, .arguments = arguments};
 }
 
-int CudaStream::Graph::known_fault() const {
-    return is_compared_ && is_same_ && next_ < items_.size() ? items_[next_].work.fault : -1;
+void CudaStream::Graph::Item::take(const Piece& from, Work of) {
+    call = from.call;
+    function = from.function;
+    size = from.size;
+    arguments.assign(from.arguments.begin(), from.arguments.end());
+    work = std::move(of);
+}
+
+int CudaStream::Graph::next_fault() {
+    if (asked_ == faults_.size()) faults_.push_back(stream_.take_fault());
+    return faults_[asked_++];
 }
 
 void CudaStream::Graph::add(const Piece& piece, Work work, const std::function<Result()>& queue) {
-    if (is_compared_) {
-        Item* known = is_same_ && next_ < items_.size() ? &items_[next_] : nullptr;
-        const bool is_kernel = known && known->piece.function && piece.function;
-        const bool is_equal = known && equal(known->piece, piece);
-        is_same_ = known && (is_equal || is_kernel) && known->work.fault == work.fault;
-        if (!is_same_) {
-            if (work.fault >= 0 && !(known && known->work.fault == work.fault))
-                stream_.free_faults_.push_back(work.fault);
-            return;
-        }
-        if (!is_equal) {
-            set_kernel(nodes_[next_], piece);
-            known->take(piece);
-        }
-        ++next_;
-        return;
+    work.is_of_graph = true;
+    if (is_looking_) {
+        if (count_ == seen_.size()) seen_.emplace_back();
+        return seen_[count_++].take(piece, std::move(work));
     }
     const CudaDriver& driver = stream_.gpu_.driver();
     driver.check(queue(), piece.call);
-    int status = 0;
-    uint64_t id = 0;
-    const GraphNode* last = nullptr;
-    size_t count = 0;
-    driver.check(driver.call().capture_info(stream_.handle_, &status, &id, nullptr, &last, &count),
-                 "cuStreamGetCaptureInfo");
-    captured_.push_back(count == 1 ? *last : nullptr);
-    work.is_of_graph = true;
-    items_.emplace_back(piece, std::move(work));
+    GraphNode node = nullptr;
+    if (piece.function) {  // what libraries leave behind their work may not be asked for
+        int status = 0;
+        uint64_t id = 0;
+        const GraphNode* last = nullptr;
+        size_t count = 0;
+        driver.check(
+            driver.call().capture_info(stream_.handle_, &status, &id, nullptr, &last, &count),
+            "cuStreamGetCaptureInfo");
+        if (count == 1) node = *last;
+    }
+    captured_.nodes.push_back(node);
+    captured_.items.emplace_back().take(piece, std::move(work));
 }
 
-void CudaStream::Graph::set_kernel(GraphNode node, const Piece& piece) {
-    std::vector<std::byte> arguments(piece.arguments.begin(), piece.arguments.end());
-    size_t bytes = arguments.size();
-    void* extra[] = {kParameterBuffer, arguments.data(), kParameterBytes, &bytes, kParameterEnd};
-    KernelNode parameters{.function = piece.function, .extra = extra};
-    std::copy(piece.size.grid, piece.size.grid + 3, parameters.grid);
-    std::copy(piece.size.block, piece.size.block + 3, parameters.block);
-    parameters.shared_bytes = piece.size.shared_bytes;
-    const CudaDriver& driver = stream_.gpu_.driver();
-    is_same_ = driver.call().set_kernel_node(exec_, node, &parameters) == 0;  // or captured again
-}
-
-// Is it the same work, but for operands?
-bool CudaStream::Graph::compare(const std::function<void()>& queue) {
-    is_compared_ = is_same_ = true;
-    next_ = 0;
+// Collects what `queue` queues, in seen_.
+void CudaStream::Graph::look(const std::function<void()>& queue) {
+    count_ = asked_ = 0;
+    is_looking_ = true;
     stream_.graph_ = this;
     struct End {
         Graph& graph;
         ~End() {
-            graph.is_compared_ = false;
+            graph.is_looking_ = false;
             graph.stream_.graph_ = nullptr;
         }
     } const end{*this};
     queue();
-    return is_same_ && next_ == items_.size();
 }
 
+// Is what was seen the same work, but for operands of kernels?
+bool CudaStream::Graph::fits(const Made& made) const {
+    const auto is_same = [](const Item& seen, const Item& known) {
+        return seen.call == known.call && seen.function == known.function &&
+               seen.size == known.size && seen.work.fault == known.work.fault &&
+               (seen.function || seen.arguments == known.arguments);
+    };
+    return std::equal(seen_.begin(), seen_.begin() + static_cast<ptrdiff_t>(count_),
+                      made.items.begin(), made.items.end(), is_same);
+}
+
+// Gives the kernels the operands that were seen; those of some, where the driver refuses one.
+bool CudaStream::Graph::update(Made& made) {
+    for (size_t i = 0; i < made.items.size(); ++i) {
+        if (seen_[i].arguments == made.items[i].arguments) continue;
+        if (!set_kernel(made, i)) return false;
+        made.items[i].arguments.swap(seen_[i].arguments);
+    }
+    return true;
+}
+
+bool CudaStream::Graph::set_kernel(const Made& made, size_t at) {
+    const Item& item = seen_[at];
+    std::vector<std::byte> arguments = item.arguments;
+    size_t bytes = arguments.size();
+    void* extra[] = {kParameterBuffer, arguments.data(), kParameterBytes, &bytes, kParameterEnd};
+    KernelNode parameters{.function = item.function, .extra = extra};
+    std::copy(item.size.grid, item.size.grid + 3, parameters.grid);
+    std::copy(item.size.block, item.size.block + 3, parameters.block);
+    parameters.shared_bytes = item.size.shared_bytes;
+    const Functions& call = stream_.gpu_.driver().call();
+    return call.set_kernel_node(made.exec, made.nodes[at], &parameters) == 0;
+}
+
+// ---- graphs
+
+// Makes one of what `queue` queues, and puts it first.
 void CudaStream::Graph::capture(const std::function<void()>& queue) {
     const CudaDriver& driver = stream_.gpu_.driver();
-    stream_.wait_until_idle();  // what it had may run still, and write its faults
-    stream_.retire(stream_.queued_);
-    release_faults();
-    captured_.clear();
+    captured_ = {};
+    asked_ = 0;
     driver.check(driver.call().begin_capture(stream_.handle_, kRelaxedCapture),
                  "cuStreamBeginCapture");
-    GraphHandle graph = nullptr;
     stream_.graph_ = this;
     try {
         queue();
     } catch (...) {
         stream_.graph_ = nullptr;
-        if (driver.call().end_capture(stream_.handle_, &graph) == 0)
-            driver.call().destroy_graph(graph);
-        release_faults();
+        if (driver.call().end_capture(stream_.handle_, &captured_.graph) == 0) destroy(captured_);
         throw;
     }
     stream_.graph_ = nullptr;
-    driver.check(driver.call().end_capture(stream_.handle_, &graph), "cuStreamEndCapture");
-    instantiate(graph, std::move(captured_));
-}
-
-// Into what there is where the driver can, so that its nodes stay.
-void CudaStream::Graph::instantiate(GraphHandle graph, std::vector<GraphNode> nodes) {
-    const CudaDriver& driver = stream_.gpu_.driver();
-    const Functions& call = driver.call();
-    GraphUpdate update;
-    if (exec_ && nodes.size() == nodes_.size() && call.update_graph(exec_, graph, &update) == 0) {
-        call.destroy_graph(graph);
-        return;
+    driver.check(driver.call().end_capture(stream_.handle_, &captured_.graph),
+                 "cuStreamEndCapture");
+    if (const Result result = driver.call().instantiate(&captured_.exec, captured_.graph, 0)) {
+        destroy(captured_);
+        driver.check(result, "cuGraphInstantiate");
     }
-    if (exec_) call.destroy_exec(std::exchange(exec_, nullptr));
-    if (graph_) call.destroy_graph(graph_);
-    graph_ = graph;
-    nodes_ = std::move(nodes);
-    driver.check(call.instantiate(&exec_, graph_, 0), "cuGraphInstantiate");
+    if (made_.size() == kMostGraphs) {
+        stream_.wait_until_idle();  // it may run still
+        destroy(made_.back());
+        made_.pop_back();
+    }
+    made_.push_front(std::move(captured_));
 }
 
-void CudaStream::Graph::launch() {
+void CudaStream::Graph::launch(Made& made) {
     const CudaDriver& driver = stream_.gpu_.driver();
-    const Result result = driver.call().launch_graph(exec_, stream_.handle_);
-    stream_.check(result, "cuGraphLaunch");
-    Work whole{.op = runtime::cat("a graph of ", items_.size(), " steps")};
-    if (!items_.empty()) whole.where = items_[0].work.where;
+    for (const std::shared_ptr<Task>& task : made.tasks) task->ticket = stream_.queued_ + 1;
+    stream_.check(driver.call().launch_graph(made.exec, stream_.handle_), "cuGraphLaunch");
+    Work whole{.op = runtime::cat("a graph of ", made.items.size(), " steps")};
+    if (!made.items.empty()) whole.where = made.items[0].work.where;
     stream_.note(std::move(whole));
-    for (const Item& item : items_)
+    for (const Item& item : made.items)
         if (item.work.fault >= 0) stream_.note(item.work);
 }
 

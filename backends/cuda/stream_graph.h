@@ -1,13 +1,17 @@
-// backends/cuda/stream_graph.h -- what CudaStream::repeat keeps: a CUDA graph, and what it was made
-// of.
+// backends/cuda/stream_graph.h -- what CudaStream::repeat keeps: CUDA graphs, and what they were
+// made of.
 #pragma once
+
+#include <list>
 
 #include "backends/cuda/cuda_stream.h"
 
 namespace megjit::cuda {
 
 // The same work as before costs one launch; the same kernels on other operands cost one call of the
-// driver for each that changed; other work is captured again.
+// driver for each that changed. Other work (a library's call or a copy at other addresses, say)
+// becomes a graph of its own, of which some are kept: a step whose results change places finds the
+// one it had with those. Work that is never the same is queued piece by piece.
 class CudaStream::Graph final : public runtime::Stream::Kept {
 public:
     explicit Graph(CudaStream& stream) : stream_(stream) {}
@@ -17,38 +21,47 @@ public:
     void run(const std::function<void()>& queue);
     // While `queue` runs: the next piece of work.
     void add(const Piece& piece, Work work, const std::function<Result()>& queue);
-    // Where the kernel that comes next wrote its faults the last time; -1 where there is none.
-    int known_fault() const;
+    // Where the next kernel that checks values writes its faults: each run has the same places, in
+    // their order.
+    int next_fault();
+    // While work is captured: of a host function, as long as the graph that calls it.
+    void keep(std::shared_ptr<Task> task) { captured_.tasks.push_back(std::move(task)); }
 
 private:
     struct Item {
-        Item(const Piece& from, Work of) : work(std::move(of)) { take(from); }
-        void take(const Piece& from) {
-            arguments.assign(from.arguments.begin(), from.arguments.end());
-            piece = from;
-            piece.arguments = arguments;
-        }
-        std::vector<std::byte> arguments;  // in which piece.arguments lie
-        Piece piece;
+        Piece piece() const;
+        void take(const Piece& from, Work of);
+        const char* call = nullptr;
+        Function function = nullptr;
+        LaunchSize size = {};
+        std::vector<std::byte> arguments;
         Work work;
     };
-    static bool equal(const Piece& a, const Piece& b);
-    bool compare(const std::function<void()>& queue);
+    struct Made {
+        std::vector<Item> items;  // as they were launched last
+        std::vector<GraphNode> nodes;  // of graph, by item; of kernels alone
+        std::vector<std::shared_ptr<Task>> tasks;
+        GraphHandle graph = nullptr;
+        GraphExec exec = nullptr;
+    };
+    void look(const std::function<void()>& queue);
+    bool fits(const Made& made) const;
+    bool update(Made& made);
+    bool set_kernel(const Made& made, size_t at);
     void capture(const std::function<void()>& queue);
-    void instantiate(GraphHandle graph, std::vector<GraphNode> nodes);
-    void launch();
-    void set_kernel(GraphNode node, const Piece& piece);
-    void release_faults();
+    void launch(Made& made);
+    void destroy(Made& made);
 
     CudaStream& stream_;
-    std::vector<Item> items_;  // as they were launched last
-    GraphHandle graph_ = nullptr;
-    GraphExec exec_ = nullptr;
-    std::vector<GraphNode> nodes_;  // of graph_, by item
-    // While work is compared, or captured:
-    bool is_compared_ = false, is_same_ = true;
-    size_t next_ = 0;
-    std::vector<GraphNode> captured_;
+    std::list<Made> made_;  // the last launched first
+    std::vector<int> faults_;  // places of all runs
+    int captures_ = 0;  // since one was launched again
+    int left_alone_ = 0;  // runs that were queued piece by piece since then
+    // While work is looked at, or captured:
+    bool is_looking_ = false;
+    size_t count_ = 0, asked_ = 0;
+    std::vector<Item> seen_;  // the first count_ of them
+    Made captured_;
 };
 
 }  // namespace megjit::cuda

@@ -202,6 +202,24 @@ TEST_F(Repeated, TakesOtherWorkToo) {
     }
 }
 
+// Each place makes a graph of its own; there are not so many, and some are made again, or no more.
+TEST_F(Repeated, CopiesToPlacesThatChange) {
+    std::vector<TensorRef> places;
+    for (int i = 0; i < 7; ++i) places.push_back(counted(gpu(), 10));
+    const TensorRef two = build::add(counted(gpu(), 1), 2.0);
+    for (const size_t used : {2u, 4u, 7u, 1u})
+        for (size_t run = 0; run < 30; ++run) {
+            const TensorRef x = build::add(counted(gpu(), 10), static_cast<double>(run)),
+                            &place = places[run % used];
+            TensorRef product;
+            gpu().stream().repeat(kept_, [&] {
+                product = build::mul(x, two);
+                gpu().stream().copy(place->data(), product->data(), product->type().bytes());
+            });
+            ASSERT_EQ(values_of(place)[9], 2.0f * (9 + static_cast<float>(run))) << used;
+        }
+}
+
 // Found by eight threads: work that was queued while a graph's end waited for its own was taken for
 // done, and what it wrote to the host came late.
 TEST_F(Repeated, TheEndOfOneIsNotTheEndOfWhatOthersQueue) {

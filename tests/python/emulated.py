@@ -2,7 +2,8 @@
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,33 @@ def gpus(count: int = 1) -> dict[str, str]:
     return {"MEGJIT_EMULATED_GPUS": str(count)}
 
 
-def launches() -> Callable[[], int]:
-    """Counts launches of kernels and graphs since its last call, in a process that has emulated GPUs."""
+def _card() -> ctypes.CDLL:
     if "MEGJIT_EMULATED_GPUS" not in os.environ:
         pytest.skip("no emulated GPU")
-    count = ctypes.CDLL(str(CARD)).megjit_card_launches
+    return ctypes.CDLL(str(CARD))
+
+
+def calls() -> Callable[[str], int]:
+    """Counts calls of a function of the driver, by its name, since the start."""
+    count = _card().megjit_card_calls
+    count.restype = ctypes.c_uint64
+    return lambda name: int(count(name.encode()))
+
+
+@contextmanager
+def failing(function: str, nth: int, result: int = 2) -> Iterator[None]:
+    """The nth call of that function of the driver does nothing and gives that result: by default, that there is no memory."""
+    fail = _card().megjit_card_fail
+    fail.argtypes, fail.restype = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int], None
+    fail(function.encode(), nth, result)
+    try:
+        yield
+    finally:
+        fail(b"", 0, 0)
+
+
+def launches() -> Callable[[], int]:
+    """Counts launches of kernels and graphs since its last call, in a process that has emulated GPUs."""
+    count = _card().megjit_card_launches
     count.restype = ctypes.c_uint64
     return count

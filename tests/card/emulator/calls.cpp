@@ -4,6 +4,8 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
+#include <string>
 
 namespace megjit::card {
 namespace {
@@ -16,6 +18,19 @@ struct Handles {
 };
 Handles& handles() {
     static auto& all = *new Handles;
+    return all;
+}
+
+// By function of the ABI.
+struct Calls {
+    std::mutex mutex;
+    std::unordered_map<std::string, uint64_t> counts;
+    std::string failing;
+    uint64_t until_failure = 0;
+    Result failure = Result::success;
+};
+Calls& calls() {
+    static auto& all = *new Calls;
     return all;
 }
 
@@ -49,11 +64,45 @@ void expect(const void* handle, Kind kind) {
                     text("%p is not a live %s", handle, kNames[static_cast<int>(kind)]));
 }
 
+void begin_call(const char* name) {
+    if (forked) return;  // another thread may have held the lock
+    Calls& all = calls();
+    const std::lock_guard lock(all.mutex);
+    ++all.counts[name];
+    if (all.failing == name && --all.until_failure == 0) {
+        all.failing.clear();
+        throw Fault(all.failure, text("%s was told to fail", name));
+    }
+}
+
+uint64_t calls_of(const char* name) {
+    const std::lock_guard lock(calls().mutex);
+    return calls().counts[name];
+}
+
+void fail_call(const char* name, uint64_t nth, Result result) {
+    const std::lock_guard lock(calls().mutex);
+    calls().failing = nth ? name : "";
+    calls().until_failure = nth;
+    calls().failure = result;
+}
+
 void initialise() {
     if (forked) throw Fault(Result::not_initialized, "the driver was initialised before a fork");
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     if (initialised) return;
+    if (const char* given = std::getenv("MEGJIT_CARD_FAIL"); given && *given) {
+        const std::string text(given);
+        const size_t colon = text.find(':');
+        const uint64_t nth =
+            colon == std::string::npos ? 0 : std::strtoull(&text[colon + 1], nullptr, 10);
+        if (nth == 0)
+            throw Fault(Result::invalid_value, "MEGJIT_CARD_FAIL is \"" + text +
+                                                   "\"; give a function and which of its "
+                                                   "calls fails, such as cuMemAlloc_v2:3");
+        fail_call(text.substr(0, colon).c_str(), nth, Result::out_of_memory);
+    }
     make_cards();
     pthread_atfork(nullptr, nullptr, [] { forked = true; });
     initialised = true;

@@ -59,9 +59,15 @@ inline std::atomic<uint64_t> launches = 0;  // of kernels and graphs, since they
 
 enum class Needs : uint8_t { nothing, init, context };
 
+// Counts a call of the function; throws where that one shall fail (megjit_card_fail).
+void begin_call(const char* name);
+uint64_t calls_of(const char* name);
+void fail_call(const char* name, uint64_t nth, Result result);
+
 template <class F>
-int call(Needs needs, F&& body) noexcept {
+int call(Needs needs, F&& body, const char* name = __builtin_FUNCTION()) noexcept {
     try {
+        begin_call(name);
         if (needs != Needs::nothing) check_initialised();
         if (needs == Needs::context)
             if (Card& card = current_card(); card.failed()) return static_cast<int>(card.result());

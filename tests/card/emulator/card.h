@@ -5,7 +5,8 @@
 //
 // Environment: MEGJIT_EMULATED_GPUS (number of cards, default 1), MEGJIT_CARD_ARCH (80, 90 or 100:
 // what the cards say of themselves; default 90), MEGJIT_CARD_DRIVER (the driver's version of CUDA,
-// such as 12.4).
+// such as 12.4), MEGJIT_CARD_FAIL (a function and which of its calls finds no memory, such as
+// cuMemAlloc_v2:3).
 //
 // What it does on purpose, to find what is wrong in a caller:
 // - Device memory cannot be touched by the host: its addresses lie in a reservation.
@@ -46,6 +47,12 @@ void megjit_card_spend(double nanoseconds);
 
 // Allocations of the driver's user that were not freed, over all cards; their bytes.
 size_t megjit_card_live_allocations(size_t* bytes);
+
+// Calls of a function of the driver since the start, by its name in the ABI.
+uint64_t megjit_card_calls(const char* function);
+
+// From now on the nth call of that function does nothing and returns `result`; 0: none does.
+void megjit_card_fail(const char* function, uint64_t nth, int result);
 
 // Since the last call: launches of kernels and graphs, over all cards. A graph's kernels are none.
 uint64_t megjit_card_launches();

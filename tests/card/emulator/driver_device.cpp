@@ -41,6 +41,12 @@ size_t megjit_card_live_allocations(size_t* bytes) {
     return count;
 }
 
+uint64_t megjit_card_calls(const char* function) { return calls_of(function); }
+
+void megjit_card_fail(const char* function, uint64_t nth, int result) {
+    fail_call(function, nth, static_cast<Result>(result));
+}
+
 uint64_t megjit_card_launches() { return launches.exchange(0); }
 
 uint64_t megjit_card_thread_instructions() { return ptx::take_thread_instructions(); }
@@ -126,12 +132,12 @@ MEGJIT_CARD_API cuDeviceComputeCapability(int* major, int* minor, int id) {
         out(minor) = device(id).description().arch % 10;
     });
 }
-static int uuid(char* bytes, int id) {
+static int uuid(char* bytes, int id, const char* caller = __builtin_FUNCTION()) {
     return call(Needs::init, [&] {
         device(id);
         std::memcpy(&out(bytes), "megjit emulated", 15);
         bytes[15] = static_cast<char>('0' + id);
-    });
+    }, caller);
 }
 MEGJIT_CARD_API cuDeviceGetUuid(char* bytes, int id) { return uuid(bytes, id); }
 MEGJIT_CARD_API cuDeviceGetUuid_v2(char* bytes, int id) { return uuid(bytes, id); }
@@ -154,18 +160,18 @@ MEGJIT_CARD_API cuDevicePrimaryCtxRetain(Context** context, int id) {
         out(context) = primary_context(card);
     });
 }
-static int release(int id) {
+static int release(int id, const char* caller = __builtin_FUNCTION()) {
     return call(Needs::init, [&] {
         Card& card = device(id);
         if (card.context_uses == 0)
             throw Fault(Result::invalid_context, "the primary context was not retained");
         --card.context_uses;
-    });
+    }, caller);
 }
 MEGJIT_CARD_API cuDevicePrimaryCtxRelease(int id) { return release(id); }
 MEGJIT_CARD_API cuDevicePrimaryCtxRelease_v2(int id) { return release(id); }
-static int reset(int id) {
-    return call(Needs::init, [&] { device(id).reset(); });
+static int reset(int id, const char* caller = __builtin_FUNCTION()) {
+    return call(Needs::init, [&] { device(id).reset(); }, caller);
 }
 MEGJIT_CARD_API cuDevicePrimaryCtxReset(int id) { return reset(id); }
 MEGJIT_CARD_API cuDevicePrimaryCtxReset_v2(int id) { return reset(id); }

@@ -46,7 +46,8 @@ void list(const std::vector<T>& items, T* to, size_t* count) {
     *count = std::min(room, items.size());
 }
 
-int kernel_params(Node* node, KernelParams* params, bool v2) {
+int kernel_params(Node* node, KernelParams* params, bool v2,
+                  const char* caller = __builtin_FUNCTION()) {
     return call(Needs::init, [&] {
         const auto* work = dynamic_cast<const KernelWork*>(checked(node).work.get());
         if (!work) throw Fault(Result::invalid_value, "the node is not a kernel");
@@ -67,10 +68,11 @@ int kernel_params(Node* node, KernelParams* params, bool v2) {
             p.kernel = nullptr;
             p.context = primary_context(launch.function->module->card);
         }
-    });
+    }, caller);
 }
 
-int set_kernel_params(GraphExec* exec, Node* node, const KernelParams* params) {
+int set_kernel_params(GraphExec* exec, Node* node, const KernelParams* params,
+                      const char* caller = __builtin_FUNCTION()) {
     return call(Needs::init, [&] {
         GraphExec& graph = checked(exec);
         const KernelParams& p = out(params);
@@ -83,14 +85,14 @@ int set_kernel_params(GraphExec* exec, Node* node, const KernelParams* params) {
         launch.parameters = gather_parameters(*launch.function, p.parameters, p.extra);
         check_launch(launch);
         graph.replace(node, std::make_shared<KernelWork>(std::move(launch)));
-    });
+    }, caller);
 }
 
-int instantiate(GraphExec** exec, Graph* graph) {
+int instantiate(GraphExec** exec, Graph* graph, const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         out(exec) = new GraphExec(checked(graph));
         remember(*exec, Kind::graph_exec);
-    });
+    }, caller);
 }
 
 }  // namespace
@@ -157,7 +159,8 @@ MEGJIT_CARD_API cuGraphGetRootNodes(Graph* graph, Node** nodes, size_t* count) {
         list(roots, nodes, count);
     });
 }
-static int edges(Graph* graph, Node** from, Node** to, size_t* count) {
+static int edges(Graph* graph, Node** from, Node** to, size_t* count,
+                 const char* caller = __builtin_FUNCTION()) {
     return call(Needs::init, [&] {
         std::vector<Node*> froms, tos;
         for (const auto& node : checked(graph).nodes())
@@ -168,7 +171,7 @@ static int edges(Graph* graph, Node** from, Node** to, size_t* count) {
         size_t room = out(count);
         list(froms, from, &room);
         list(tos, to, count);
-    });
+    }, caller);
 }
 MEGJIT_CARD_API cuGraphGetEdges(Graph* graph, Node** from, Node** to, size_t* count) {
     return edges(graph, from, to, count);

@@ -45,35 +45,38 @@ void wait(Stream& stream) {
     if (stream.card.failed()) throw Fault(stream.card.result());
 }
 
-int copy(CopyWork::Side to, CopyWork::Side from, size_t bytes, Stream* stream) {
+int copy(CopyWork::Side to, CopyWork::Side from, size_t bytes, Stream* stream,
+         const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         Stream& on = stream_of(stream);
         to.pitch = from.pitch = bytes;
         submit(on, std::make_shared<CopyWork>(on.card, to, from, bytes, 1, !on.capture));
-    });
+    }, caller);
 }
 
-int copy_now(CopyWork::Side to, CopyWork::Side from, size_t bytes) {
+int copy_now(CopyWork::Side to, CopyWork::Side from, size_t bytes,
+             const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         check_not_capturing("a synchronous copy");
         Stream& on = current_card().legacy();
         to.pitch = from.pitch = bytes;
         submit(on, std::make_shared<CopyWork>(on.card, to, from, bytes, 1, false));
         wait(on);
-    });
+    }, caller);
 }
 
-int fill(Address to, uint32_t value, uint32_t element_bytes, Rows rows, Stream* stream) {
+int fill(Address to, uint32_t value, uint32_t element_bytes, Rows rows, Stream* stream,
+         const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         Stream& on = stream_of(stream);
         submit(on, std::make_shared<FillWork>(on.card, to, value, element_bytes, rows));
-    });
+    }, caller);
 }
 // Of device memory: the host need not wait.
-int fill(Address to, uint32_t value, uint32_t element_bytes, size_t count,
-         Stream* stream = nullptr) {
+int fill(Address to, uint32_t value, uint32_t element_bytes, size_t count, Stream* stream = nullptr,
+         const char* caller = __builtin_FUNCTION()) {
     const size_t bytes = count * element_bytes;
-    return fill(to, value, element_bytes, Rows{bytes, bytes, 1}, stream);
+    return fill(to, value, element_bytes, Rows{bytes, bytes, 1}, stream, caller);
 }
 
 struct Copy2D {  // CUDA_MEMCPY2D
@@ -104,7 +107,7 @@ CopyWork::Side side(int type, const void* host, Address device, size_t pitch, si
     return side;
 }
 
-int copy_2d(const Copy2D* p, Stream* stream, bool now) {
+int copy_2d(const Copy2D* p, Stream* stream, bool now, const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         if (now) check_not_capturing("a synchronous copy");
         const Copy2D& c = out(p);
@@ -118,7 +121,7 @@ int copy_2d(const Copy2D* p, Stream* stream, bool now) {
         submit(on, std::make_shared<CopyWork>(on.card, to, from, c.width, c.height,
                                               !now && !on.capture));
         if (now) wait(on);
-    });
+    }, caller);
 }
 
 }  // namespace
@@ -185,7 +188,7 @@ MEGJIT_CARD_API cuMemGetAddressRange_v2(Address* base, size_t* bytes, Address ad
 
 // ---- pinned memory of the host
 
-static int allocate_host(void** address, size_t bytes) {
+static int allocate_host(void** address, size_t bytes, const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         check_not_capturing("cuMemHostAlloc");
         if (bytes == 0) throw Fault(Result::invalid_value, "an allocation of no bytes");
@@ -194,7 +197,7 @@ static int allocate_host(void** address, size_t bytes) {
         if (!p) throw Fault(Result::out_of_memory);
         std::memset(p, 0xff, bytes);
         PinnedMemory::instance().add(p, bytes, true);
-    });
+    }, caller);
 }
 MEGJIT_CARD_API cuMemHostAlloc(void** address, size_t bytes, unsigned) {
     return allocate_host(address, bytes);

@@ -45,7 +45,8 @@ void forget_module(Module* module) {
     for (const auto& [_, function] : module->functions()) forget(function.get());
 }
 
-int load(Module** module, const void* image, const LoadOptions& options) {
+int load(Module** module, const void* image, const LoadOptions& options,
+         const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         check_not_capturing("cuModuleLoadData");
         if (!image) throw Fault(Result::invalid_value, "the image is null");
@@ -56,7 +57,7 @@ int load(Module** module, const void* image, const LoadOptions& options) {
             throw;
         }
         known_module(*module);
-    });
+    }, caller);
 }
 
 Function* named(Module& module, const char* name) {
@@ -80,7 +81,7 @@ Function& resolved(void* handle) {
     return *static_cast<Function*>(handle);
 }
 
-int attribute(int* value, int number, void* handle) {
+int attribute(int* value, int number, void* handle, const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         const Function& function = resolved(handle);
         const ptx::Kernel* kernel = function.kernel;
@@ -102,10 +103,10 @@ int attribute(int* value, int number, void* handle) {
                     throw Fault(Result::invalid_value, text("function attribute %d", number));
                 out(value) = 0;
         }
-    });
+    }, caller);
 }
 
-int set_attribute(void* handle, int number, int value) {
+int set_attribute(void* handle, int number, int value, const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         Function& function = resolved(handle);
         if (number == 9) return;  // preferred carve-out: a hint
@@ -118,11 +119,11 @@ int set_attribute(void* handle, int number, int value) {
                         text("%d bytes of dynamic shared memory; the card allows %d to %s", value,
                              limit, function.name.c_str()));
         function.dynamic_shared_limit = value;
-    });
+    }, caller);
 }
 
 int launch(void* handle, Dim3 grid, Dim3 block, unsigned shared_bytes, Stream* stream,
-           void** parameters, void** extra) {
+           void** parameters, void** extra, const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         Stream& on = stream_of(stream);
         LaunchRequest request{&resolved(handle), grid, block, shared_bytes, {}};
@@ -135,7 +136,7 @@ int launch(void* handle, Dim3 grid, Dim3 block, unsigned shared_bytes, Stream* s
         check_launch(request);
         if (!on.capture) ++launches;
         submit(on, std::make_shared<KernelWork>(std::move(request)));
-    });
+    }, caller);
 }
 
 int blocks_per_sm(const Function& function, int threads, size_t dynamic_bytes) {

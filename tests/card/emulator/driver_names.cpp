@@ -48,7 +48,8 @@ void* find(const std::string& name) {
     return dlsym(self, name.c_str());
 }
 
-int look_up(const char* name, void** function, int version, int* status) {
+int look_up(const char* name, void** function, int version, int* status,
+            const char* caller = __builtin_FUNCTION()) {
     return call(Needs::nothing, [&] {
         if (!name) throw Fault(Result::invalid_value, "the name is null");
         void*& found = out(function);
@@ -60,7 +61,7 @@ int look_up(const char* name, void** function, int version, int* status) {
         if (!found) found = find(name);
         if (status) *status = found ? 0 : 1;  // 1: no such symbol
         if (!found) throw Fault(Result::not_found, std::string("the driver has no ") + name);
-    });
+    }, caller);
 }
 
 }  // namespace

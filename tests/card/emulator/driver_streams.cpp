@@ -181,7 +181,7 @@ MEGJIT_CARD_API cuEventSynchronize(Event* handle) {
         see(event.card, point);
     });
 }
-static int elapsed(float* ms, Event* from, Event* to) {
+static int elapsed(float* ms, Event* from, Event* to, const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         const Event &first = checked(from), &second = checked(to);
         const Event::Record a = outside_captures(first), b = outside_captures(second);
@@ -191,7 +191,7 @@ static int elapsed(float* ms, Event* from, Event* to) {
                         "elapsed time needs two timed, recorded events of one card");
         if (!a.point.reached() || !b.point.reached()) throw Fault(Result::not_ready);
         out(ms) = static_cast<float>((b.point.card_ns() - a.point.card_ns()) * 1e-6);
-    });
+    }, caller);
 }
 MEGJIT_CARD_API cuEventElapsedTime(float* ms, Event* from, Event* to) {
     return elapsed(ms, from, to);
