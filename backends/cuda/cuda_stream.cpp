@@ -74,21 +74,17 @@ void CudaStream::enter() const {
     gpu_.make_current();
     std::call_once(made_, [this] {
         const Functions& call = gpu_.driver().call();
-        gpu_.driver().check(call.create_stream(&handle_, kNonBlockingStream), "cuStreamCreate");
-        void* flag = nullptr;
-        gpu_.driver().check(call.allocate_host(&flag, sizeof *flag_, 0), "cuMemHostAlloc");
-        flag_ = static_cast<int32_t*>(flag);
+        const auto create = [&] { return call.create_stream(&handle_, kNonBlockingStream); };
+        gpu_.driver().check(gpu_.with_room(create, sizeof *flag_, "a stream"), "cuStreamCreate");
+        flag_ = static_cast<int32_t*>(gpu_.pinned(sizeof *flag_));
         *flag_ = 0;
     });
 }
 
 // Live graphs keep the places of theirs, so that there is no number that suffices.
 void CudaStream::add_faults() {
-    void* block = nullptr;
-    gpu_.driver().check(gpu_.driver().call().allocate_host(&block, kFaults * sizeof(Fault), 0),
-                        "cuMemHostAlloc");
     const auto first = static_cast<int>(fault_blocks_.size()) * kFaults;
-    fault_blocks_.push_back(static_cast<Fault*>(block));
+    fault_blocks_.push_back(static_cast<Fault*>(gpu_.pinned(kFaults * sizeof(Fault))));
     for (int i = kFaults; i-- > 0;) free_faults_.push_back(first + i);
 }
 
@@ -319,12 +315,7 @@ void CudaStream::upload(void* to, const void* from, size_t bytes, bool stays) {
 
 // Copies to a place of the ring that no queued upload reads any more.
 const std::byte* CudaStream::stage(const std::byte* from, size_t bytes) {
-    if (!staging_) {
-        void* memory = nullptr;
-        gpu_.driver().check(gpu_.driver().call().allocate_host(&memory, kStagingBytes, 0),
-                            "cuMemHostAlloc");
-        staging_ = static_cast<std::byte*>(memory);
-    }
+    if (!staging_) { staging_ = static_cast<std::byte*>(gpu_.pinned(kStagingBytes)); }
     while (staged_.size() > 1 && staged_.front().ticket <= done_) staged_.pop_front();
     size_t begin = staged_.empty() ? 0 : (staged_.back().end + 63) / 64 * 64;
     if (begin + bytes > kStagingBytes) begin = 0;
@@ -389,19 +380,22 @@ Event CudaStream::event_at(Ticket ticket) {
     Event event = nullptr;
     const Functions& call = gpu_.driver().call();
     if (spare_events_.empty()) {
-        check(call.create_event(&event, kWithoutTiming), "cuEventCreate");
+        check_idle(call.create_event(&event, kWithoutTiming), "cuEventCreate");
     } else {
         event = spare_events_.back();
         spare_events_.pop_back();
     }
-    check(call.record_event(event, handle_), "cuEventRecord");
+    if (const Result result = call.record_event(event, handle_)) {
+        spare_events_.push_back(event);
+        check_idle(result, "cuEventRecord");
+    }
     markers_.push_back({queued_.load(), event});
     return event;
 }
 
 // With the lock: where so much is queued that it must become less.
 void CudaStream::await(Ticket ticket) {
-    check(gpu_.driver().call().synchronize_event(event_at(ticket)), "cuEventSynchronize");
+    check_idle(gpu_.driver().call().synchronize_event(event_at(ticket)), "cuEventSynchronize");
     retire(ticket);
 }
 
@@ -459,6 +453,13 @@ void CudaStream::check(Result result, const char* call) {
     std::rethrow_exception(dead_);
 }
 
+// Of a call that helps to wait: whoever is told that it failed lets go of the memory that queued
+// work uses, which has run then all the same.
+void CudaStream::check_idle(Result result, const char* call) {
+    if (result != 0 && !is_fatal(result)) gpu_.driver().call().synchronize_stream(handle_);
+    check(result, call);
+}
+
 Ticket CudaStream::record() { return queued_; }
 
 void CudaStream::synchronize(Ticket ticket) {
@@ -472,7 +473,7 @@ void CudaStream::synchronize(Ticket ticket) {
         const Result result = gpu_.driver().call().synchronize_event(event);
         lock.lock();
         refuse_dead();
-        check(result, "cuEventSynchronize");
+        check_idle(result, "cuEventSynchronize");
         retire(ticket);
     }
     std::exception_ptr error;

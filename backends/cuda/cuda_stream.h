@@ -150,6 +150,7 @@ private:
     // Throws what the driver says, whichever call tells of it first: events are recorded behind
     // work that may have failed by then. After a fatal result nothing works any more.
     void check(Result result, const char* call);
+    void check_idle(Result result, const char* call);
     void fail(const Work& work, const std::exception_ptr& error);
     const Lost* range_of(Ticket ticket) const;
     Fault no_fault() const { return {.has_failed = reinterpret_cast<Address>(flag_)}; }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "codegen/compiler.h"
+#include "runtime/core/idle_memory.h"
 #include "runtime/host/error.h"
 #include "runtime/host/turn.h"
 
@@ -27,8 +28,9 @@ Module load_module(const Gpu& gpu, const std::string& code) {
     void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
     Module module = nullptr;
     // PTX is text that ends with a zero, as every std::string does.
-    const Result result =
-        gpu.driver().call().load_module(&module, code.c_str(), 2, options, values);
+    const Result result = gpu.with_room([&] {
+        return gpu.driver().call().load_module(&module, code.c_str(), 2, options, values);
+    }, code.size(), "a kernel's code");
     if (result == 0) return module;
     try {
         gpu.driver().check(result, "cuModuleLoadDataEx");
@@ -136,11 +138,34 @@ void Gpu::free(Address address) const noexcept try {
     driver_.call().free(address);  // a failure here was told by the call that caused it
 } catch (const DeviceError&) {}
 
-std::shared_ptr<std::byte[]> Gpu::host_memory(size_t bytes) const {
+Result Gpu::with_room(const std::function<Result()>& call, size_t bytes,
+                      const std::string& what_for) const {
+    if (const Result result = call(); result != kOutOfMemory) return result;
+    runtime::give_up_idle_memory();
+    std::string holders;
+    for (runtime::Device* device : runtime::all_devices()) {
+        if (device->is_host()) continue;
+        device->allocator().trim();
+        holders += runtime::largest_holders(*device);
+    }
+    if (const Result result = call(); result != kOutOfMemory) return result;
+    const Memory now = memory();
+    runtime::OutOfMemory error(bytes, now.total - now.free, runtime::kNoCap);
+    error.say_what_for(what_for);
+    error.say_who_holds(std::move(holders));
+    throw error;
+}
+
+void* Gpu::pinned(size_t bytes) const {
     make_current();
     void* memory = nullptr;
-    driver_.check(driver_.call().allocate_host(&memory, bytes, 0), "cuMemHostAlloc");
-    return {static_cast<std::byte*>(memory), [this](std::byte* p) {
+    const auto allocate = [&] { return driver_.call().allocate_host(&memory, bytes, 0); };
+    driver_.check(with_room(allocate, bytes, "pinned memory of the host"), "cuMemHostAlloc");
+    return memory;
+}
+
+std::shared_ptr<std::byte[]> Gpu::host_memory(size_t bytes) const {
+    return {static_cast<std::byte*>(pinned(bytes)), [this](std::byte* p) {
         try {
             make_current();
             driver_.call().free_host(p);

@@ -2,6 +2,7 @@
 // into it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -61,7 +62,12 @@ public:
 
     Address allocate(size_t bytes) const;  // 0 when there is no room
     void free(Address address) const noexcept;
-    // Pinned: copies to and from it run beside the host's work.
+    // Calls the driver by `call`; if that finds no memory, once more when all who keep some for
+    // later gave it up. Then OutOfMemory: `bytes` for `what_for`.
+    Result with_room(const std::function<Result()>& call, size_t bytes,
+                     const std::string& what_for) const;
+    // Pinned: copies to and from it run beside the host's work. The first is freed by the caller.
+    void* pinned(size_t bytes) const;
     std::shared_ptr<std::byte[]> host_memory(size_t bytes) const;
 
     // From what all launches of the image share.

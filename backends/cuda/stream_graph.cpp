@@ -57,8 +57,9 @@ void CudaStream::Graph::run(const std::function<void()>& queue) {
         return launch(*made);
     }
     ++captures_;
-    capture(queue);
-    launch(made_.front());
+    if (capture(queue)) return launch(made_.front());
+    captures_ = kMostCaptures;
+    queue();
 }
 
 // ---- what is queued
@@ -154,27 +155,26 @@ bool CudaStream::Graph::set_kernel(const Made& made, size_t at) {
 
 // ---- graphs
 
-// Makes one of what `queue` queues, and puts it first.
-void CudaStream::Graph::capture(const std::function<void()>& queue) {
-    const CudaDriver& driver = stream_.gpu_.driver();
+// Makes one of what `queue` queues, and puts it first. False where the driver makes none, for lack
+// of memory.
+bool CudaStream::Graph::capture(const std::function<void()>& queue) {
+    const Functions& call = stream_.gpu_.driver().call();
     captured_ = {};
     asked_ = 0;
-    driver.check(driver.call().begin_capture(stream_.handle_, kRelaxedCapture),
-                 "cuStreamBeginCapture");
+    if (call.begin_capture(stream_.handle_, kRelaxedCapture) != 0) return false;
     stream_.graph_ = this;
     try {
         queue();
     } catch (...) {
         stream_.graph_ = nullptr;
-        if (driver.call().end_capture(stream_.handle_, &captured_.graph) == 0) destroy(captured_);
+        if (call.end_capture(stream_.handle_, &captured_.graph) == 0) destroy(captured_);
         throw;
     }
     stream_.graph_ = nullptr;
-    driver.check(driver.call().end_capture(stream_.handle_, &captured_.graph),
-                 "cuStreamEndCapture");
-    if (const Result result = driver.call().instantiate(&captured_.exec, captured_.graph, 0)) {
+    stream_.check(call.end_capture(stream_.handle_, &captured_.graph), "cuStreamEndCapture");
+    if (call.instantiate(&captured_.exec, captured_.graph, 0) != 0) {
         destroy(captured_);
-        driver.check(result, "cuGraphInstantiate");
+        return false;
     }
     if (made_.size() == kMostGraphs) {
         stream_.wait_until_idle();  // it may run still
@@ -182,6 +182,7 @@ void CudaStream::Graph::capture(const std::function<void()>& queue) {
         made_.pop_back();
     }
     made_.push_front(std::move(captured_));
+    return true;
 }
 
 void CudaStream::Graph::launch(Made& made) {

@@ -48,7 +48,7 @@ private:
     bool fits(const Made& made) const;
     bool update(Made& made);
     bool set_kernel(const Made& made, size_t at);
-    void capture(const std::function<void()>& queue);
+    bool capture(const std::function<void()>& queue);
     void launch(Made& made);
     void destroy(Made& made);
 

@@ -174,8 +174,19 @@ IdleMemories& idle_memories() {
     return *made;
 }
 
+}  // namespace
+
+void register_idle_memory(const std::shared_ptr<IdleMemory>& memory) {
+    IdleMemories& all = idle_memories();
+    const std::lock_guard lock(all.mutex);
+    std::erase_if(all.list, [](const auto& each) { return each.expired(); });
+    all.list.push_back(memory);
+}
+
 // Two blocks a line: a message has at most six.
-std::string holders_text(const std::vector<LiveBlock>& blocks) {
+std::string largest_holders(Device& device) {
+    constexpr size_t kTold = 5;
+    const std::vector<LiveBlock> blocks = device.live().largest(kTold);
     std::string text;
     for (size_t i = 0; i < blocks.size(); ++i) {
         const LiveBlock& block = blocks[i];
@@ -185,15 +196,6 @@ std::string holders_text(const std::vector<LiveBlock>& blocks) {
         if (!block.where.empty()) text += " " + block.where;
     }
     return text;
-}
-
-}  // namespace
-
-void register_idle_memory(const std::shared_ptr<IdleMemory>& memory) {
-    IdleMemories& all = idle_memories();
-    const std::lock_guard lock(all.mutex);
-    std::erase_if(all.list, [](const auto& each) { return each.expired(); });
-    all.list.push_back(memory);
 }
 
 bool give_up_idle_memory() noexcept try {
@@ -220,8 +222,7 @@ void* allocate(Device& device, size_t bytes) {
             return allocate();
         }
     } catch (OutOfMemory& error) {
-        constexpr size_t kTold = 5;
-        error.say_who_holds(holders_text(device.live().largest(kTold)));
+        error.say_who_holds(largest_holders(device));
         throw;
     }
 }

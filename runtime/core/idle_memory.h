@@ -3,8 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 namespace megjit::runtime {
+
+class Device;
 
 class IdleMemory {
 public:
@@ -16,5 +19,7 @@ public:
 // It is asked as long as somebody else holds it.
 void register_idle_memory(const std::shared_ptr<IdleMemory>& memory);
 bool give_up_idle_memory() noexcept;
+// For the error that follows where it did not suffice: the largest tensors alive.
+std::string largest_holders(Device& device);
 
 }  // namespace megjit::runtime

@@ -34,15 +34,15 @@ def calls() -> Callable[[str], int]:
 
 
 @contextmanager
-def failing(function: str, nth: int, result: int = 2) -> Iterator[None]:
-    """The nth call of that function of the driver does nothing and gives that result: by default, that there is no memory."""
+def failing(function: str, nth: int, times: int = 1, result: int = 2) -> Iterator[None]:
+    """So many calls of that function of the driver, from the nth on, do nothing and give that result: by default, that there is no memory."""
     fail = _card().megjit_card_fail
-    fail.argtypes, fail.restype = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int], None
-    fail(function.encode(), nth, result)
+    fail.argtypes, fail.restype = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int], None
+    fail(function.encode(), nth, times, result)
     try:
         yield
     finally:
-        fail(b"", 0, 0)
+        fail(b"", 0, 0, 0)
 
 
 def launches() -> Callable[[], int]:

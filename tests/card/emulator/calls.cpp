@@ -26,7 +26,7 @@ struct Calls {
     std::mutex mutex;
     std::unordered_map<std::string, uint64_t> counts;
     std::string failing;
-    uint64_t until_failure = 0;
+    uint64_t next = 0, first = 0, end = 0;  // those from the first on fail, counted anew
     Result failure = Result::success;
 };
 Calls& calls() {
@@ -69,10 +69,10 @@ void begin_call(const char* name) {
     Calls& all = calls();
     const std::lock_guard lock(all.mutex);
     ++all.counts[name];
-    if (all.failing == name && --all.until_failure == 0) {
-        all.failing.clear();
+    if (all.failing != name) return;
+    const uint64_t number = ++all.next;
+    if (number >= all.first && number < all.end)
         throw Fault(all.failure, text("%s was told to fail", name));
-    }
 }
 
 uint64_t calls_of(const char* name) {
@@ -80,11 +80,14 @@ uint64_t calls_of(const char* name) {
     return calls().counts[name];
 }
 
-void fail_call(const char* name, uint64_t nth, Result result) {
-    const std::lock_guard lock(calls().mutex);
-    calls().failing = nth ? name : "";
-    calls().until_failure = nth;
-    calls().failure = result;
+void fail_calls(const char* name, uint64_t nth, uint64_t times, Result result) {
+    Calls& all = calls();
+    const std::lock_guard lock(all.mutex);
+    all.failing = name;
+    all.next = 0;
+    all.first = nth;
+    all.end = nth + times;
+    all.failure = result;
 }
 
 void initialise() {
@@ -101,7 +104,7 @@ void initialise() {
             throw Fault(Result::invalid_value, "MEGJIT_CARD_FAIL is \"" + text +
                                                    "\"; give a function and which of its "
                                                    "calls fails, such as cuMemAlloc_v2:3");
-        fail_call(text.substr(0, colon).c_str(), nth, Result::out_of_memory);
+        fail_calls(text.substr(0, colon).c_str(), nth, 1, Result::out_of_memory);
     }
     make_cards();
     pthread_atfork(nullptr, nullptr, [] { forked = true; });

@@ -51,8 +51,9 @@ size_t megjit_card_live_allocations(size_t* bytes);
 // Calls of a function of the driver since the start, by its name in the ABI.
 uint64_t megjit_card_calls(const char* function);
 
-// From now on the nth call of that function does nothing and returns `result`; 0: none does.
-void megjit_card_fail(const char* function, uint64_t nth, int result);
+// `times` calls of that function, from the nth from now on, do nothing and return `result`. One
+// function at a time; "": none.
+void megjit_card_fail(const char* function, uint64_t nth, uint64_t times, int result);
 
 // Since the last call: launches of kernels and graphs, over all cards. A graph's kernels are none.
 uint64_t megjit_card_launches();

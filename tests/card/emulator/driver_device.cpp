@@ -43,8 +43,8 @@ size_t megjit_card_live_allocations(size_t* bytes) {
 
 uint64_t megjit_card_calls(const char* function) { return calls_of(function); }
 
-void megjit_card_fail(const char* function, uint64_t nth, int result) {
-    fail_call(function, nth, static_cast<Result>(result));
+void megjit_card_fail(const char* function, uint64_t nth, uint64_t times, int result) {
+    fail_calls(function, nth, times, static_cast<Result>(result));
 }
 
 uint64_t megjit_card_launches() { return launches.exchange(0); }
