@@ -40,6 +40,8 @@ MODULES = {
     "megengine.utils.network": "Graphs of dumped models",
 }
 
+ITEMIZED = ("Parameters", "Returns", "Yields", "Raises", "Warns")
+
 
 def public_names(module):
     """What the module publishes: its __all__, or what it names that is the package's own."""
@@ -80,14 +82,11 @@ def write_reference(folder):
     (folder / "index.rst").write_text(f"Reference\n=========\n\nFrom the docstrings of the package.\n\n.. toctree::\n   :maxdepth: 1\n\n{pages}", encoding="utf-8")
 
 
-def _escaped(text, names=()):
+def _escaped(text):
     """Plain text with `names` and ``code``, which may go on in the next line, as reStructuredText."""
     pieces = re.split(r"(``.+?``|`[^`\s](?:[^`]*[^`\s])?`)", text, flags=re.DOTALL)
     for i in range(0, len(pieces), 2):
-        piece = re.sub(r"([*|\\`]|_(?=\W|$))", r"\\\1", pieces[i])
-        for name in names:
-            piece = re.sub(rf"(?<![\w\\]){re.escape(name)}(?=: )", f"**{name}**", piece)
-        pieces[i] = piece
+        pieces[i] = re.sub(r"([*|\\`]|_(?=\W|$))", r"\\\1", pieces[i])
     for i in range(1, len(pieces), 2):  # what stands right beside a literal
         if pieces[i + 1][:1] not in " \n.,;:)!?-'\"]}/" and pieces[i + 1]:
             pieces[i] += "\\ "
@@ -109,8 +108,7 @@ def _paragraphs(lines):
     return [paragraph for paragraph in made if paragraph]
 
 
-def as_markup(lines, names=()):
-    """reStructuredText for a docstring. names: of the parameters, which are set in bold where they are explained."""
+def _text(lines):
     made = []
     for paragraph in _paragraphs(lines):
         indent = min(len(line) - len(line.lstrip()) for line in paragraph)
@@ -118,19 +116,36 @@ def as_markup(lines, names=()):
         if paragraph[0].startswith(">>>"):
             made += [".. code-block:: pycon", "", *("   " + line for line in paragraph)]
         elif paragraph[0].startswith(("* ", "- ")):
-            made += [line[:2] + _escaped(line[2:], names) if line[:2] in ("* ", "- ") else "  " + _escaped(line.lstrip(), names) for line in paragraph]
+            made += [line[:2] + _escaped(line[2:]) if line[:2] in ("* ", "- ") else "  " + _escaped(line.lstrip()) for line in paragraph]
         elif any(line.startswith(" ") for line in paragraph):
             made += ["::", "", *("   " + line for line in paragraph)]
         else:
-            made += _escaped("\n".join(paragraph), names).split("\n")
+            made += _escaped("\n".join(paragraph)).split("\n")
         made.append("")
+    return made
+
+
+def _items(lines):
+    """A definition list of what numpydoc writes as ``name : type`` over an indented text."""
+    made, i = [], 0
+    while i < len(lines):
+        names, colon, kind = lines[i].partition(" : ")
+        end = next((k for k in range(i + 1, len(lines)) if lines[k][:1].strip()), len(lines))
+        if lines[i].strip():
+            made += [f"**{_escaped(names)}**{colon}{_escaped(kind)}", *("   " + line if line else "" for line in _text(lines[i + 1 : end]))]
+        i = end
+    return made
+
+
+def as_markup(lines):
+    """reStructuredText for a docstring in numpydoc's form."""
+    begins = [i for i in range(len(lines) - 1) if lines[i].strip() and lines[i + 1] == "-" * len(lines[i])]
+    made = _text(lines[: begins[0]] if begins else lines)
+    for i, end in zip(begins, [*begins[1:], len(lines)]):
+        made += [f".. rubric:: {lines[i]}", "", *(_items if lines[i] in ITEMIZED else _text)(lines[i + 2 : end])]
     return made
 
 
 def process(app, what, name, obj, options, lines):
     """For autodoc-process-docstring."""
-    try:
-        names = [each for each in inspect.signature(obj).parameters if each not in ("self", "args", "kwargs")]
-    except (TypeError, ValueError):
-        names = []
-    lines[:] = as_markup(lines, names)
+    lines[:] = as_markup(lines)

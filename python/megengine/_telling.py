@@ -68,7 +68,7 @@ def warn_of(name: str, stacklevel: int = 2) -> None:
 
 
 def deprecated(name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Decorator: calls of the function warn as the table's row ``name`` says, and its docstring ends with that."""
+    """Decorator: calls of the function warn as the table's row ``name`` says, and its docstring says that behind the summary."""
     until, instead = DEPRECATED[name]
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -77,7 +77,8 @@ def deprecated(name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
             warn_of(name)
             return function(*args, **kwargs)
 
-        warns.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nDeprecated, until megjit {until}: {instead}."
+        summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+        warns.__doc__ = f"{summary}\n\nDeprecated, until megjit {until}: {instead}.\n\n{rest}".rstrip() + "\n"
         return warns
 
     return decorate

@@ -1,62 +1,58 @@
-"""What a docstring must tell: each argument, a result of several parts, and the errors that the body raises itself.
-
-An argument is told where its name stands in the text, outside of examples; in the docstring of a base class; or in that of what stands
-there in backquotes. "Arguments are those of `Conv2d`" leads to what `Conv2d` leads to as well.
-"""
+"""What a docstring must tell: in numpydoc's form, and the errors that the body raises itself."""
 
 import ast
+import enum
 import inspect
-import re
 import textwrap
 
-SEVERAL = re.compile(r"^(?:typing\.)?(tuple|dict|list|Iterator|Iterable|Callable)\b", re.IGNORECASE)
-ABOUT_THE_RESULT = re.compile(r"\b([Rr]eturn|[Rr]esult|[Gg]ive|[Yy]ield|[Ii]terate|[Dd]ecorator|[Tt]uple|[Dd]ict|[Ll]ist)")
+from numpydoc.docscrape import get_doc_object
+from numpydoc.validate import Validator, validate
+
+# Checks of numpydoc that are not ours, and why.
+LEFT_OUT = {
+    "SS05": "a summary may say what the function does, as well as what to do with it",
+    "SS06": "a summary with a formula may take two lines",
+    "ES01": "a summary that says all needs no second paragraph",
+    "SA01": "other names stand in backquotes where they matter",
+}
 PUBLISHED = {"OperandError": "ValueError", "WrongKey": "KeyError"}  # what users see of a class of ours
 OF_THE_CALLER = {"AssertionError", "NotImplementedError", "StopIteration"}  # what is broken inside, or meant for a subclass
 
 
-def told(found):
-    """The docstring without its examples."""
-    lines, inside = [], False
-    for line in (inspect.getdoc(found) or "").splitlines():
-        inside = line.lstrip().startswith(">>>") or (inside and bool(line.strip()))
-        if not inside:
-            lines.append(line)
-    return "\n".join(lines)
-
-
-_ITEM = r"[\w.]+(?: [-+*/] [\w.]+)*"
-
-
-def names(word, text):
-    """Is it told? Before a colon, in backquotes, as ``name=value``, before or within brackets; anywhere if it is no word of English."""
-    word = re.escape(word)
-    if "_" in word or word != word.lower():
-        return re.search(rf"(?<!\w){word}(?!\w)", text) is not None
-    list_of_names = rf"(?<!\w){word}(?: \([^)]*\))?(?:,? (?:and |or )?\w+)*:"
-    listed = rf"[\[(](?:{_ITEM}, )*(?:{_ITEM} [-+*/] )?{word}(?: [-+*/] {_ITEM})*,?(?: {_ITEM},?)*[\])]"
-    forms = (list_of_names, rf"`[^`]*(?<!\w){word}(?!\w)[^`]*`", rf"(?<!\w){word}(?:=| \()", listed)
-    return any(re.search(form, text) for form in forms)
-
-
-def _maker(found):
-    return found.__init__ if inspect.isclass(found) else found
-
-
 def parameters(found):
+    """Names with their stars, in order. Not those with '_' in front, nor those of enumerations and errors."""
+    if inspect.isclass(found) and issubclass(found, (enum.Enum, BaseException)):
+        return ()
     try:
-        signature = inspect.signature(_maker(found))
+        signature = inspect.signature(found)
+        if inspect.isclass(found) and list(signature.parameters) == ["args", "kwargs"] and "__init__" in vars(found):
+            signature = inspect.signature(found.__init__)  # its __new__ takes anything
     except (TypeError, ValueError):
-        return [], None
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    taken = [each for each in signature.parameters.values() if each.kind not in several and not each.name.startswith("_")]
-    return [each.name for each in taken if each.name not in ("self", "cls")], signature.return_annotation
+        return ()
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    told = [each for each in signature.parameters.values() if each.name not in ("self", "cls") and not each.name.startswith("_")]
+    return tuple(stars.get(each.kind, "") + each.name for each in told)
+
+
+class _Docstring(Validator):
+    def __init__(self, obj_name):
+        super().__init__(get_doc_object(obj_name))
+
+    @property
+    def signature_parameters(self):
+        return parameters(self.obj)
+
+
+def faults(found, with_example=True):
+    """What numpydoc finds in the docstring of a function or class, a text each."""
+    left_out = LEFT_OUT.keys() | (set() if with_example else {"EX01"})
+    return [f"{code} {text}" for code, text in validate(found, _Docstring)["errors"] if code not in left_out]
 
 
 def raised(found):
     """Names of the errors that the body raises itself, not in functions within it."""
     try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(_maker(found)))).body[0]
+        body = ast.parse(textwrap.dedent(inspect.getsource(found.__init__ if inspect.isclass(found) else found))).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
         return set()
     errors, waiting = set(), list(ast.iter_child_nodes(body))
@@ -71,15 +67,9 @@ def raised(found):
     return {each for each in errors if each[:1].isupper()} - OF_THE_CALLER
 
 
-def _mentioned(text, others, owner):
-    """The objects whose names stand in backquotes: `name`, `Class.method`, or `method` of the same class."""
-    for path in re.findall(r"`([\w.]+)`", text):
-        before, name = ("." + path).split(".")[-2:]
-        holder = others.get(before, owner)
-        if name in others:
-            yield others[name]
-        elif found := getattr(holder, name, None):
-            yield found
+def untold_errors(found):
+    text = (inspect.getdoc(found) or "").partition(">>>")[0]
+    return sorted(each for each in raised(found) if each not in text)
 
 
 def methods(owner):
@@ -88,27 +78,3 @@ def methods(owner):
         found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
         if not name.startswith("_") and inspect.isfunction(found):
             yield name, found
-
-
-def near(found, others, owner=None, seen=()):
-    """The docstring, and those that it may rely on: of classes behind it, of a method's class and of what it overrides."""
-    above = inspect.getmro(found)[1:-1] if inspect.isclass(found) else ()
-    if owner is not None:
-        line = inspect.getmro(owner)[:-1]
-        above = (*line, *(vars(each)[found.__name__] for each in line[1:] if found.__name__ in vars(each)))
-    own = "\n".join(told(each) for each in (found, *above))
-    texts = [own, *(told(each) for each in _mentioned(own, others, owner))]
-    for sentence in re.findall(r"[Aa]rguments[^.]*(?:\.\w[^.]*)*", own):
-        texts += [near(each, others, seen=(*seen, found)) for each in _mentioned(sentence, others, owner) if each not in (*seen, found)]
-    return "\n".join(texts)
-
-
-def missing_parts(found, others, owner=None):
-    """What the docstring of a function or class does not tell. others: public objects by name. owner: the class of a method."""
-    text, around = told(found), near(found, others, owner)
-    arguments, result = parameters(found)
-    missing = [f"argument {each}" for each in arguments if not names(each, around)]
-    written = result if isinstance(result, str) else str(getattr(result, "__name__", result))
-    if not inspect.isclass(found) and SEVERAL.match(written) and not ABOUT_THE_RESULT.search(text):
-        missing.append(f"the result, {written}")
-    return missing + [f"error {each}" for each in sorted(raised(found)) if not names(each, text)]

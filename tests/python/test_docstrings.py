@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from docstring_parts import methods, missing_parts
+from docstring_parts import faults, methods, parameters, untold_errors
+from test_names_in_tests import public
 
 import megengine
 
@@ -70,16 +71,21 @@ def _writer_of_the_reference():
 def test_docstrings_become_markup_that_means_the_same():
     """docs/_docstrings.py writes the reference; what looks like markup in a docstring is text."""
     docstrings = _writer_of_the_reference()
-    text = ["Like *args and x_, see `keep` and ``a * b``.", "x: a tensor.", ">>> f(2)", "4", "", "* one", "* two", "  lines"]
-    assert docstrings.as_markup(text, ["x"]) == [
-        "Like \\*args and x\\_, see `keep` and ``a * b``.", "**x**: a tensor.", "",
-        ".. code-block:: pycon", "", "   >>> f(2)", "   4", "",
+    text = ["Like *args and x_, see `keep` and ``a * b``.", "", "* one", "* two", "  lines"]
+    parameters = ["Parameters", "----------", "x, *rest : Tensor", "    Of shape y_.", "k_ : int", "    How many."]
+    assert docstrings.as_markup([*text, "", *parameters, "", "Examples", "--------", ">>> f(2)", "4"]) == [
+        "Like \\*args and x\\_, see `keep` and ``a * b``.", "",
         "* one", "* two", "  lines", "",
+        ".. rubric:: Parameters", "",
+        "**x, \\*rest** : Tensor", "   Of shape y\\_.", "",
+        "**k\\_** : int", "   How many.", "",
+        ".. rubric:: Examples", "",
+        ".. code-block:: pycon", "", "   >>> f(2)", "   4", "",
     ]  # fmt: skip
     assert all(docstrings.public_names(importlib.import_module(name)) for name in docstrings.MODULES)
 
 
-# An exception of C++, named tuples, whose docstrings are made, and what module_stats imports.
+# An exception of C++, named tuples, and what module_stats imports.
 WITHOUT_EXAMPLE = {"TraceError", "stats", "total_stats", "enters", "set_module_mode_safe"}
 
 
@@ -96,46 +102,172 @@ def test_every_public_name_says_what_it_does_and_shows_it():
             assert first.rstrip().endswith((".", ":", ";")) and ">>> " in text, f"{name}.{each}"
 
 
-def test_every_public_name_tells_arguments_results_and_errors():
-    docstrings = _writer_of_the_reference()
-    modules = map(importlib.import_module, docstrings.MODULES)
-    published = [(each, getattr(module, each)) for module in modules for each in docstrings.public_names(module)]
-    public, missing = dict(published), {}
-    for each, found in published:
-        if not callable(found) or not str(found.__module__).startswith("megengine"):
+def _told():
+    """(name, function or class, whether its page is in the reference, the exported name that it belongs to) of all that is published.
+
+    A method without arguments may say all in its summary; one without a docstring has that of what it overrides.
+    """
+    pages = tuple(_writer_of_the_reference().MODULES)
+    for name, found in public():
+        if not str(found.__module__).startswith("megengine"):
             continue
-        missing[f"{found.__module__}.{each}"] = missing_parts(found, public)
-        for name, method in methods(found) if inspect.isclass(found) else ():
-            missing[f"{found.__module__}.{each}.{name}"] = missing_parts(method, public, found)
-    told_badly = [f"{name}: {', '.join(parts)}" for name, parts in missing.items() if parts]
-    assert len(missing) > 500 and not told_badly, "\n".join(told_badly)
+        yield name, found, name.rpartition(".")[0] in pages and name.rpartition(".")[2] not in WITHOUT_EXAMPLE, name
+        for method, function in methods(found) if inspect.isclass(found) else ():
+            if parameters(function) and (function.__doc__ or not inspect.getdoc(getattr(found, method))):
+                yield f"{name}.{method}", function, False, name
+
+
+# Exported names whose docstrings are not in numpydoc's form yet. The list only shrinks.
+NOT_YET = {
+    f"megengine.{module}.{name}".replace("..", ".")
+    for module, names in {
+        "": "Parameter Tensor check_misc coalesce_free_memory enable_debug_log get_allocated_memory get_cuda_compute_capability "
+        "get_cuda_device_property get_cuda_driver_version get_cuda_version get_cudnn_version get_default_device get_device_count get_logger "
+        "get_max_allocated_memory get_max_reserved_memory get_mem_status_bytes get_memory_cap get_num_threads get_reserved_memory "
+        "get_tensorrt_version is_atlas_available is_cambricon_available is_cuda_available is_rocm_available load reset_max_memory_stats save "
+        "set_default_device set_log_file set_log_level set_memory_cap set_num_threads set_prealloc_config synchronize",
+        "functional": "abs acos acosh adaptive_avg_pool2d adaptive_max_pool2d add all any arange argmax argmin argsort asin asinh atan atan2 atanh "
+        "avg_pool2d batch_norm broadcast_to ceil clip complex concat cond cond_take conv1d conv2d conv3d conv_transpose2d "
+        "conv_transpose3d copy cos cosh cross cumsum deformable_conv2d deformable_psroi_pooling diag div dot dropout einsum embedding "
+        "equal erf exp expand_dims expm1 eye flatten floor floor_div full full_like gather gelu general_norm greater greater_equal "
+        "group_norm hsigmoid hswish imag indexing_one_hot instance_norm isinf isnan layer_norm leaky_relu left_shift less less_equal "
+        "linear linspace local_conv2d local_response_norm log log1p logaddexp logical_and logical_not logical_or logical_xor "
+        "logsigmoid logsoftmax logsumexp matinv matmul max max_pool2d maximum mean meshgrid min minimum mod mul multi_head_attention "
+        "neg non_zero norm normalize not_equal one_hot ones ones_like pad pixel_shuffle polar pow prelu prod real "
+        "region_restricted_conv relu relu6 remap repeat reshape right_shift roll round scaled_dot_product_attention scan scatter "
+        "sigmoid sign silu sin sinh sliding_window sliding_window_transpose softmax softplus sort split sqrt square squeeze stack std "
+        "sub sum svd swapaxes sync_batch_norm tan tanh tile topk topk_accuracy transpose var warp_affine warp_perspective where "
+        "while_loop zeros zeros_like",
+        "functional.loss": "binary_cross_entropy cross_entropy ctc_loss hinge_loss l1_loss square_loss",
+        "functional.vision": "correlation cvt_color flip interpolate nms nvof resize roi_align roi_pooling rot90 rotate",
+        "module": "ActiveBlur AdaptiveAvgPool2d AdaptiveMaxPool2d AdditiveElemwise AdditiveGaussianNoise AdditiveLaplaceNoise AdditivePoissonNoise "
+        "AvgPool2d BatchMatMulActivation BatchNorm1d BatchNorm2d BatchNorm3d Concat Conv1d Conv2d Conv3d ConvBn2d ConvBnRelu2d ConvRelu2d "
+        "ConvTranspose2d ConvTranspose3d ConvTransposeBn2d ConvTransposeBnRelu2d ConvTransposeRelu2d CropAndPad Cutmix DeformableConv2d "
+        "DeformablePSROIPooling DequantStub Dilation Dropout Elemwise Embedding Emboss FillPoly Flip GELU GRU GRUCell GaussianBlur "
+        "GeneralNorm GroupNorm Identity InstanceNorm LSTM LSTMCell LayerNorm LeakyReLU Linear LinearBn1d LinearBnRelu1d LinearContrast "
+        "LinearRelu LocalConv2d LocalResponseNorm MaxPool2d Mixup Module MultiHeadAttention PReLU Pad PixelShuffle QuantStub RNN RNNCell "
+        "ReLU RegionRestrictedConv Remap Resize Rot90 Rotate Sequential Sharpen SiLU Sigmoid SlidingWindow SlidingWindowTranspose Softmax "
+        "SyncBatchNorm",
+        "module.init": "calculate_correct_fan calculate_fan_in_and_fan_out calculate_gain fill_ msra_normal_ msra_uniform_ normal_ ones_ uniform_ "
+        "xavier_normal_ xavier_uniform_ zeros_",
+        "optimizer": "Adadelta Adagrad Adam AdamW LAMB LAMBFp16 LRScheduler MultiStepLR Optimizer SGD clip_grad_norm clip_grad_value sharded",
+        "autodiff": "Function GradManager",
+        "jit": "DTRConfig GraphOptimizationConfig SublinearMemoryConfig dump_functions exclude_from_trace keep offload partial_trace recompute "
+        "trace xla_trace",
+        "jit.report": "CurvePoint GeneratedKernel Kernels MeasuredRun MemoryPlan PlannedBuffer measured_run merge_curves merge_plans merge_profiles "
+        "timeline_of",
+        "fx": "Graph GraphError GraphModule Interpreter Match ModelFileError Node Proxy PythonCode Tracer Transformer VerificationError from_torch "
+        "load map_arg replace_pattern symbolic_trace verify_same wrap",
+        "fx.experimental.optimization": "MklSubgraph UnionFind extract_subgraph fuse gen_mkl_autotuner matches_module_pattern modules_to_mkldnn "
+        "optimize_for_inference remove_dropout replace_node_module reset_modules use_mkl_length",
+        "traced_module": "TracedModule disable_default_checker enable_expr_checker load optimize register_as_builtin register_supported_type "
+        "trace_module wrap",
+        "quantization": "ExponentialMovingAverageObserver FakeQuantize HistogramObserver LSQ MinMaxObserver Observer PassiveObserver QConfig "
+        "QParams QuantMode SyncExponentialMovingAverageObserver SyncMinMaxObserver TQT apply_easy_quant create_qparams "
+        "disable_fake_quant disable_observer enable_fake_quant enable_observer fake_quant_bias fake_quant_tensor propagate_qconfig "
+        "quantize quantize_qat quantize_weights reset_qconfig",
+        "data": "Collator DataLoader Infinite MapSampler RandomSampler ReplacementSampler Sampler SequentialSampler StreamSampler",
+        "data.dataset": "ArrayDataset CIFAR10 CIFAR100 COCO Cityscapes ConcatDataset Dataset ImageFolder ImageNet MNIST Objects365 PascalVOC "
+        "StreamDataset VisionDataset",
+        "data.transform": "BrightnessTransform CenterCrop ColorJitter Compose ContrastTransform CudaTransform GaussianNoise HueTransform Lighting "
+        "Normalize Pad PseudoTransform RandomCrop RandomHorizontalFlip RandomResize RandomResizedCrop RandomVerticalFlip Resize "
+        "SaturationTransform ShortestEdgeResize ToMode TorchTransformCompose Transform VisionTransform",
+        "distributed": "Group bcast_list_ get_backend get_client get_free_ports get_local_device_id get_mm_server_addr get_py_server_addr get_rank "
+        "get_world_size group_barrier group_end group_start init_process_group is_distributed launcher make_allreduce_cb new_group "
+        "override_backend set_bucket_sizes set_timeout synchronized",
+        "distributed.functional": "all_gather all_reduce_max all_reduce_min all_reduce_sum all_to_all broadcast gather reduce_scatter_sum "
+        "reduce_sum remote_recv remote_send scatter",
+        "amp": "GradScaler Xla_GradScaler autocast convert_module_format convert_tensor_format",
+        "random": "RNG beta exponential gamma multinomial normal permutation poisson seed shuffle uniform",
+        "distributions": "Distribution Exponential",
+        "dtr": "disable enable",
+        "onnx": "OnnxError export load",
+        "hub": "help import_module list load load_serialized_obj_from_url pretrained",
+        "utils.module_stats": "dict2table disable_receptive_field enable_receptive_field flops_adaptivePool flops_batchmatmul flops_convNd "
+        "flops_convNdTranspose flops_linear flops_norm flops_pool get_activation_stats get_op_stats get_param_stats "
+        "module_stats preprocess_receptive_field print_activations_stats print_op_stats print_param_stats print_summary "
+        "receptive_field_of register_flops register_hook_module register_receptive_field sizeof_fmt stats "
+        "sum_activations_stats sum_op_stats sum_param_stats total_stats",
+        "utils.network": "Network NodeFilter NodeFilterCheckType NodeFilterHasInput NodeFilterName NodeFilterNotType NodeFilterType as_oprnode "
+        "as_varnode set_symbolic_shape",
+        "logger": "MegBrainLogFormatter MegEngineLogFormatter call_countlog_func replace_mgb_log_level set_mgb_log_level stderr_is_terminal",
+        "functional.debug_param": "get_conv_execution_strategy get_execution_strategy set_conv_execution_strategy set_execution_strategy",
+        "functional.external": "atlas_runtime_opr cambricon_runtime_opr extern_opr_subgraph magicmind_runtime_opr tensorrt_runtime_opr",
+        "functional.inplace": "InplaceAdd apply",
+        "functional.quantized": "batch_conv_bias_activation conv_bias_activation conv_transpose2d",
+        "module.external": "AtlasRuntimeSubgraph CambriconRuntimeSubgraph ExternOprSubgraph MagicMindRuntimeSubgraph TensorrtRuntimeSubgraph",
+        "module.qat": "BatchMatMulActivation Concat Conv2d ConvBn2d ConvBnRelu2d ConvRelu2d ConvTranspose2d ConvTransposeBn2d ConvTransposeBnRelu2d "
+        "ConvTransposeRelu2d DequantStub Elemwise Linear LinearBn1d LinearBnRelu1d LinearRelu QATModule QuantStub",
+        "module.quantized": "BatchMatMulActivation Concat Conv2d ConvBn2d ConvBnRelu2d ConvRelu2d ConvTranspose2d ConvTransposeBn2d "
+        "ConvTransposeBnRelu2d ConvTransposeRelu2d DequantStub Elemwise Linear LinearBn1d LinearBnRelu1d LinearRelu QuantStub "
+        "QuantizedModule WeightOnlyLinear",
+        "quantization.utils": "LSQParams lsq_forward register_method_to_class tqt_forward",
+        "traced_module.fake_quant": "FakeQuantize",
+        "utils.bn_fusion": "fold_weight_bias fuse_conv_bn_relu_module fuse_linear_bn_relu_module",
+        "utils.comp_graph_tools": "GraphInference find_vars_by_name get_dep_vars get_opr_type get_oprs_seq get_owner_opr_inputs get_owner_opr_type "
+        "graph_traversal replace_oprs replace_vars",
+        "utils.deprecation": "deprecated_func deprecated_kwargs_default",
+        "utils.dlpack": "from_dlpack to_dlpack",
+        "utils.fusion": "fuse_conv_bn_eval fuse_conv_bn_weights",
+        "utils.future": "Future",
+        "utils.hook": "HookHandler",
+        "utils.max_recursion_limit": "AlternativeRecursionLimit max_recursion_limit",
+        "utils.mkldnn": "MkldnnBatchNorm MkldnnConv1d MkldnnConv2d MkldnnConv3d MkldnnLinear",
+        "utils.naming": "AutoNaming",
+        "utils.profile_analyzer": "OprProfRst ProfileAnalyzer Record TimeFuncHelper",
+        "utils.profiler": "Profiler is_profiling merge_trace_events profile scope",
+        "utils.tuple_function": "get_ndtuple",
+    }.items()
+    for name in names.split()
+}
+
+
+def test_docstrings_have_the_form_of_numpydoc():
+    found = {name: (faults(each, with_example), owner) for name, each, with_example, owner in _told()}
+    wrong = {name: problems for name, (problems, owner) in found.items() if problems and owner not in NOT_YET}
+    assert len(found) > 900 and not wrong, "\n".join(f"{name}: {'; '.join(problems)}" for name, problems in wrong.items())
+    done = NOT_YET - {owner for problems, owner in found.values() if problems}
+    assert not done, f"take these from NOT_YET: {sorted(done)}"
+
+
+def test_docstrings_tell_the_errors_that_a_body_raises():
+    untold = {name: errors for name, each, _, owner in _told() if owner not in NOT_YET and (errors := untold_errors(each))}
+    assert not untold
 
 
 def test_what_a_docstring_lacks_is_found():
-    def measure(x, unit) -> tuple[float, str]:
-        """Measures `x`, as `Other` does."""
+    def measure(x, *rest, _hidden=0):
+        """Measures.
 
-    class Other:
-        """Arguments are those of `Base`."""
-
-    class Base:
-        """unit: of the length."""
-
-    def raises(x):
-        """Takes `x`."""
+        Parameters
+        ----------
+        x : Tensor
+            Any shape.
+        y : int
+            No such parameter.
+        """
         if x:
             raise ValueError(x)
         raise KeyError
 
-    assert missing_parts(measure, {}) == ["argument unit", "the result, tuple"]
-    assert missing_parts(measure, {"Other": Other, "Base": Base}) == ["argument unit", "the result, tuple"]
-    Other.measure = measure
-    assert missing_parts(measure, {"Other": Other, "Base": Base}, Other) == ["the result, tuple"]
-    def in_prose(a, mode, axis, k):
-        """Returns a value in any mode, along axis=0 or the first (n, k)."""
+    class Like:
+        """Measures later.
 
-    assert missing_parts(raises, {}) == ["error KeyError", "error ValueError"]
-    assert missing_parts(in_prose, {}) == ["argument a", "argument mode"]
+        Parameters
+        ----------
+        unit : str
+            Of the length.
+        """
+
+        def __new__(cls, *args, **kwargs):
+            return super().__new__(cls)
+
+        def __init__(self, unit):
+            self.unit = unit
+
+    assert [each.partition(" ")[0] for each in faults(measure)] == ["PR01", "PR02", "EX01"]
+    assert untold_errors(measure) == ["KeyError", "ValueError"]
+    assert not faults(Like, with_example=False)
 
 
 def test_the_readme_runs(capsys, tmp_path, monkeypatch):
