@@ -126,20 +126,6 @@ NOT_YET = {
         "get_max_allocated_memory get_max_reserved_memory get_mem_status_bytes get_memory_cap get_num_threads get_reserved_memory "
         "get_tensorrt_version is_atlas_available is_cambricon_available is_cuda_available is_rocm_available load reset_max_memory_stats save "
         "set_default_device set_log_file set_log_level set_memory_cap set_num_threads set_prealloc_config synchronize",
-        "functional": "abs acos acosh adaptive_avg_pool2d adaptive_max_pool2d add all any arange argmax argmin argsort asin asinh atan atan2 atanh "
-        "avg_pool2d batch_norm broadcast_to ceil clip complex concat cond cond_take conv1d conv2d conv3d conv_transpose2d "
-        "conv_transpose3d copy cos cosh cross cumsum deformable_conv2d deformable_psroi_pooling diag div dot dropout einsum embedding "
-        "equal erf exp expand_dims expm1 eye flatten floor floor_div full full_like gather gelu general_norm greater greater_equal "
-        "group_norm hsigmoid hswish imag indexing_one_hot instance_norm isinf isnan layer_norm leaky_relu left_shift less less_equal "
-        "linear linspace local_conv2d local_response_norm log log1p logaddexp logical_and logical_not logical_or logical_xor "
-        "logsigmoid logsoftmax logsumexp matinv matmul max max_pool2d maximum mean meshgrid min minimum mod mul multi_head_attention "
-        "neg non_zero norm normalize not_equal one_hot ones ones_like pad pixel_shuffle polar pow prelu prod real "
-        "region_restricted_conv relu relu6 remap repeat reshape right_shift roll round scaled_dot_product_attention scan scatter "
-        "sigmoid sign silu sin sinh sliding_window sliding_window_transpose softmax softplus sort split sqrt square squeeze stack std "
-        "sub sum svd swapaxes sync_batch_norm tan tanh tile topk topk_accuracy transpose var warp_affine warp_perspective where "
-        "while_loop zeros zeros_like",
-        "functional.loss": "binary_cross_entropy cross_entropy ctc_loss hinge_loss l1_loss square_loss",
-        "functional.vision": "correlation cvt_color flip interpolate nms nvof resize roi_align roi_pooling rot90 rotate",
         "module": "ActiveBlur AdaptiveAvgPool2d AdaptiveMaxPool2d AdditiveElemwise AdditiveGaussianNoise AdditiveLaplaceNoise AdditivePoissonNoise "
         "AvgPool2d BatchMatMulActivation BatchNorm1d BatchNorm2d BatchNorm3d Concat Conv1d Conv2d Conv3d ConvBn2d ConvBnRelu2d ConvRelu2d "
         "ConvTranspose2d ConvTranspose3d ConvTransposeBn2d ConvTransposeBnRelu2d ConvTransposeRelu2d CropAndPad Cutmix DeformableConv2d "
@@ -191,10 +177,8 @@ NOT_YET = {
         "utils.network": "Network NodeFilter NodeFilterCheckType NodeFilterHasInput NodeFilterName NodeFilterNotType NodeFilterType as_oprnode "
         "as_varnode set_symbolic_shape",
         "logger": "MegBrainLogFormatter MegEngineLogFormatter call_countlog_func replace_mgb_log_level set_mgb_log_level stderr_is_terminal",
-        "functional.debug_param": "get_conv_execution_strategy get_execution_strategy set_conv_execution_strategy set_execution_strategy",
         "functional.external": "atlas_runtime_opr cambricon_runtime_opr extern_opr_subgraph magicmind_runtime_opr tensorrt_runtime_opr",
         "functional.inplace": "InplaceAdd apply",
-        "functional.quantized": "batch_conv_bias_activation conv_bias_activation conv_transpose2d",
         "module.external": "AtlasRuntimeSubgraph CambriconRuntimeSubgraph ExternOprSubgraph MagicMindRuntimeSubgraph TensorrtRuntimeSubgraph",
         "module.qat": "BatchMatMulActivation Concat Conv2d ConvBn2d ConvBnRelu2d ConvRelu2d ConvTranspose2d ConvTransposeBn2d ConvTransposeBnRelu2d "
         "ConvTransposeRelu2d DequantStub Elemwise Linear LinearBn1d LinearBnRelu1d LinearRelu QATModule QuantStub",

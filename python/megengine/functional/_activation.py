@@ -14,8 +14,18 @@ relu = _unary(
     ops.relu,
     """Computes the rectified linear unit ``max(x, 0)``, elementwise; NaN stays NaN.
 
-    x: any shape and dtype, which the result has.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.relu(Tensor([-1.0, 0.0, 2.0])).numpy()
     array([0., 0., 2.], dtype=float32)
@@ -25,9 +35,22 @@ relu6 = _unary(
     ops.relu6,
     """Computes ``min(max(x, 0), 6)``, elementwise.
 
-    x: any shape and dtype, which the result has.
-    Source: Howard et al., 2017, "MobileNets".
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    References
+    ----------
+    Howard et al., 2017, "MobileNets".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.relu6(Tensor([-1.0, 3.0, 9.0])).numpy()
     array([0., 3., 6.], dtype=float32)
@@ -37,8 +60,18 @@ sigmoid = _unary(
     ops.sigmoid,
     """Computes the logistic function ``1 / (1 + exp(-x))``, elementwise, without overflow.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.sigmoid(Tensor([-1000.0, 0.0, 1000.0])).numpy()
     array([0. , 0.5, 1. ], dtype=float32)
@@ -48,9 +81,22 @@ hsigmoid = _unary(
     ops.hsigmoid,
     """Computes the piecewise linear sigmoid ``relu6(x + 3) / 6``, elementwise.
 
-    x: any shape; integers compute in float32.
-    Source: Howard et al., 2019, "Searching for MobileNetV3".
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    References
+    ----------
+    Howard et al., 2019, "Searching for MobileNetV3".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.hsigmoid(Tensor([-4.0, 0.0, 3.0])).numpy()
     array([0. , 0.5, 1. ], dtype=float32)
@@ -61,9 +107,22 @@ hswish = _unary(
     ops.hswish,
     """Computes ``x * relu6(x + 3) / 6``, elementwise, a piecewise approximation of `silu`.
 
-    x: any shape; integers compute in float32.
-    Source: Howard et al., 2019, "Searching for MobileNetV3".
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    References
+    ----------
+    Howard et al., 2019, "Searching for MobileNetV3".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.hswish(Tensor([-1.5, 0.0, 3.0])).numpy()
     array([-0.375,  0.   ,  3.   ], dtype=float32)
@@ -73,10 +132,23 @@ silu = _unary(
     ops.silu,
     """Computes ``x * sigmoid(x)``, elementwise, also called swish.
 
-    x: any shape; integers compute in float32.
-    Source: Elfwing et al., 2018, "Sigmoid-Weighted Linear Units for Neural Network Function
-    Approximation in Reinforcement Learning".
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    References
+    ----------
+    Elfwing et al., 2018, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation
+    in Reinforcement Learning".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.silu(Tensor([0.0, 1.0, 100.0])).numpy().round(4)
     array([  0.    ,   0.7311, 100.    ], dtype=float32)
@@ -84,12 +156,25 @@ silu = _unary(
 )
 gelu = _unary(
     ops.gelu,
-    """Computes ``x * Phi(x)``, elementwise, with the exact normal distribution ``Phi(x) = (1 +
-    erf(x / sqrt(2))) / 2``, not the tanh approximation.
+    """Computes ``x * Phi(x)``, elementwise, with the exact normal distribution
+    ``Phi(x) = (1 + erf(x / sqrt(2))) / 2``, not the tanh approximation.
 
-    x: any shape; integers compute in float32.
-    Source: Hendrycks and Gimpel, 2016, "Gaussian Error Linear Units".
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    References
+    ----------
+    Hendrycks and Gimpel, 2016, "Gaussian Error Linear Units".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.gelu(Tensor([0.0, 1.0, 100.0])).numpy().round(4)
     array([  0.    ,   0.8413, 100.    ], dtype=float32)
@@ -100,9 +185,24 @@ gelu = _unary(
 def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:
     """Multiplies negative elements by ``negative_slope`` and keeps the others.
 
-    inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
-    Source: Maas et al., 2013, "Rectifier Nonlinearities Improve Neural Network Acoustic Models".
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, float dtype; integers compute in float32.
+    negative_slope : float
+        What negative elements are multiplied by.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` and its dtype, float32 for integers.
+
+    References
+    ----------
+    Maas et al., 2013, "Rectifier Nonlinearities Improve Neural Network Acoustic Models".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.leaky_relu(Tensor([-4.0, 2.0]), 0.25).numpy()
     array([-1.,  2.], dtype=float32)
@@ -113,10 +213,25 @@ def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:
 def prelu(x: Tensor, y: Tensor) -> Tensor:
     """Multiplies negative elements of ``x`` by the slopes ``y``, which are usually learned.
 
-    x: any shape, float dtype. y: slopes that broadcast to x, such as [1, c, 1, 1] for one slope per
-    channel of images [n, c, h, w].
-    Source: He et al., 2015, "Delving Deep into Rectifiers".
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype.
+    y : Tensor
+        Slopes that broadcast to x, such as [1, c, 1, 1] for one slope per channel of images [n, c,
+        h, w].
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x``.
+
+    References
+    ----------
+    He et al., 2015, "Delving Deep into Rectifiers".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.prelu(Tensor([[-4.0, 2.0], [-4.0, -2.0]]), Tensor([0.25, 0.5])).numpy()
     array([[-1.,  2.],
@@ -128,10 +243,22 @@ def prelu(x: Tensor, y: Tensor) -> Tensor:
 def softplus(inp: Tensor) -> Tensor:
     """Computes the smooth ReLU ``log(1 + exp(x))``, finite for every finite ``x``.
 
-    inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
-    Source: Dugas et al., 2000, "Incorporating Second-Order Functional Knowledge for Better Option
-    Pricing".
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` and its dtype, float32 for integers.
+
+    References
+    ----------
+    Dugas et al., 2000, "Incorporating Second-Order Functional Knowledge for Better Option Pricing".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.softplus(Tensor([0.0, 100.0])).numpy().round(4)
     array([  0.6931, 100.    ], dtype=float32)
@@ -142,8 +269,18 @@ def softplus(inp: Tensor) -> Tensor:
 def logsigmoid(inp: Tensor) -> Tensor:
     """Computes ``log(sigmoid(x))``, finite for every finite ``x``.
 
-    inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([-200.0, 0.0])
     >>> F.logsigmoid(x).numpy().round(4)  # where log(sigmoid(x)) is -inf
@@ -155,10 +292,21 @@ def logsigmoid(inp: Tensor) -> Tensor:
 def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """Computes ``exp(x) / sum(exp(x))`` along ``axis``, without overflow.
 
-    inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
-    axis: an int, or a sequence of ints to normalize over all of them together; None, the default,
-    means 0 for 0-, 1- and 3-d tensors and 1 for all others.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, float dtype; integers compute in float32.
+    axis : int, sequence of int or None
+        Several axes are normalized together; None means 0 for 0-, 1- and 3-d tensors and 1 for all
+        others.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.softmax(Tensor([[0.0, 0.0], [1000.0, 0.0]]), axis=1).numpy()
     array([[0.5, 0.5],
@@ -180,9 +328,20 @@ def softmax(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
 def logsoftmax(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     """Computes the logarithm of `softmax` along ``axis``, ``x - logsumexp(x)``, without underflow.
 
-    inp: any shape, float dtype (integers compute in float32). Returns the same shape and dtype.
-    axis: an int, or a sequence of ints to normalize over all of them together.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, float dtype; integers compute in float32.
+    axis : int or sequence of int
+        Several axes are normalized together.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.logsoftmax(Tensor([[0.0, 1000.0]]), axis=1).numpy()  # log(softmax(x)) has -inf
     array([[-1000.,     0.]], dtype=float32)
@@ -198,9 +357,22 @@ def logsumexp(inp: Tensor, axis: int | Sequence[int], keepdims: bool = False) ->
     """Computes ``log(sum(exp(x)))`` along ``axis``, shifted by the largest finite element, so that
     nothing overflows.
 
-    inp: any shape, float dtype (integers compute in float32). axis: an int or a sequence of ints.
-    keepdims: leaves the reduced axes in the result with size 1.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, float dtype; integers compute in float32.
+    axis : int or sequence of int
+        One axis or several; negative ones count from the end.
+    keepdims : bool
+        Leaves the reduced axes in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` without ``axis``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.logsumexp(Tensor([[1000.0, 1000.0]]), axis=1).numpy().round(2)
     array([1000.69], dtype=float32)
@@ -220,15 +392,41 @@ def logsumexp(inp: Tensor, axis: int | Sequence[int], keepdims: bool = False) ->
 
 
 def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
-    """Zeroes each element with probability ``drop_prob`` and scales the others by ``1 / (1 -
-    drop_prob)``, so that the expected value stays the same.
+    """Zeroes each element with probability ``drop_prob`` and scales the others by
+    ``1 / (1 - drop_prob)``, so that the expected value stays the same.
 
-    inp: any shape, float dtype. Returns the same shape and dtype; ``inp`` itself unless training.
-    The mask is drawn from the generator that `megengine.random.seed` seeds; each process of a world has its own.
-    AssertionError unless 0 <= drop_prob < 1, TypeError for numbers that cannot be scaled: integers and bool.
-    Source: Srivastava et al., 2014, "Dropout: A Simple Way to Prevent Neural Networks from
-    Overfitting".
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, float dtype.
+    drop_prob : float
+        In [0, 1).
+    training : bool
+        False returns ``inp`` as it is.
 
+    Returns
+    -------
+    Tensor
+        The same shape and dtype; ``inp`` itself unless training.
+
+    Raises
+    ------
+    AssertionError
+        Unless 0 <= drop_prob < 1.
+    TypeError
+        For numbers that cannot be scaled: integers and bool.
+
+    Notes
+    -----
+    The mask is drawn from the generator that `megengine.random.seed` seeds; each process of a world
+    has its own.
+
+    References
+    ----------
+    Srivastava et al., 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting".
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.ones((1000,))
     >>> sorted(set(F.dropout(x, 0.75).numpy().tolist()))

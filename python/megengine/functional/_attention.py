@@ -48,27 +48,69 @@ def multi_head_attention(
     """Computes multi-head attention, ``softmax(q @ k.T / sqrt(head size) + mask) @ v`` in each
     head.
 
-    query: [n, lq, eq], key: [n, lk, ek], value: [n, lk, ev], or all three without the batch axis.
-    embed_dim: eq. num_heads: must divide the sizes of q, k and v. attn_drop, out_drop: dropout
-    probabilities of the attention weights and of the output. training: whether to drop.
+    Parameters
+    ----------
+    query : Tensor
+        [n, lq, eq], or without n, as key and value then are.
+    key : Tensor
+        [n, lk, ek].
+    value : Tensor
+        [n, lk, ev].
+    embed_dim : int
+        The number of features of ``query``, eq.
+    num_heads : int
+        Must divide the sizes of q, k and v.
+    attn_drop, out_drop : float
+        Dropout probabilities of the attention weights and of the output.
+    io_weight_bias : Tensor or None
+        One 1-d tensor that holds the projections q, k, v and o as [in, out] matrices, one after the
+        other, then their biases.
+    qproj_size, kproj_size, vproj_size, oproj_size : int or None
+        The output features of each projection; None or 0 leaves it out.
+    qbias, kbias, vbias, obias : bool
+        Whether that projection has a bias.
+    bias_k, bias_v : Tensor or None
+        A learned key and value that are appended to the others.
+    add_zero_attn : bool
+        Appends a zero key and value.
+    key_padding_mask : Tensor or None
+        [n, lk], bool (true hides a key) or a float that is added to the scores.
+    attn_mask : Tensor or None
+        [lq, lk] or [n * num_heads, lq, lk], bool or float likewise.
+    need_weights : bool
+        Whether to return the attention weights.
+    average_attn_weights : bool
+        Whether these are the means over the heads.
+    is_causal : bool
+        Without an attn_mask, hides key j from query i where j > i; keys that are appended are seen
+        by all.
+    maybe_cudnn_style_mask : bool
+        Whether attn_mask may be [2, lq], the first key seen and the one past the last, and key_padding_mask
+        [2, n], whose row 1 counts the valid keys.
+    reslink : bool
+        Adds the query to the output.
+    training : bool
+        Whether to drop.
 
-    io_weight_bias: one 1-d tensor that holds the projections q, k, v and o as [in, out] matrices,
-    one after the other, then their biases. qproj_size, kproj_size, vproj_size, oproj_size: the
-    output features of each projection; None or 0 leaves it out. qbias, kbias, vbias, obias: whether
-    it has a bias.
+    Returns
+    -------
+    out : Tensor
+        [n, lq, size].
+    weights : Tensor or None
+        None unless need_weights, else [n, num_heads, lq, lk], or [n, lq, lk] if
+        average_attn_weights.
 
-    bias_k, bias_v: a learned key and value that are appended to the others. add_zero_attn: appends
-    a zero key and value.
-    key_padding_mask: [n, lk]; attn_mask: [lq, lk] or [n * num_heads, lq, lk]; each is bool (true
-    hides a position) or a float that is added to the scores. is_causal: without an attn_mask, hides
-    key j from query i where j > i; keys that are appended are seen by all. maybe_cudnn_style_mask: attn_mask may be [2, lq], the first key
-    seen and the one past the last, and key_padding_mask [2, n], whose row 1 counts the valid keys.
+    Raises
+    ------
+    ValueError
+        For sizes that do not fit each other.
 
-    reslink: adds the query to the output. Returns (out, weights): out [n, lq, size]; weights None
-    unless need_weights, else [n, num_heads, lq, lk], or [n, lq, lk] if average_attn_weights.
-    ValueError for sizes that do not fit each other.
-    Source: Vaswani et al., 2017, "Attention Is All You Need".
+    References
+    ----------
+    Vaswani et al., 2017, "Attention Is All You Need".
 
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.ones((1, 3, 4))
     >>> out, weights = F.multi_head_attention(
@@ -142,16 +184,47 @@ def scaled_dot_product_attention(
     """Computes ``softmax(scale * query @ key.T + mask) @ value`` over the last two axes, without
     ever holding the scores of all keys: its memory grows with the length, not with its square.
 
-    query: [..., heads, lq, e], key: [..., heads, lk, e], value: [..., heads, lk, ev], one floating dtype.
-    attn_mask: broadcasts to [..., heads, lq, lk]; bool (true where a key is seen) or a float that is added
-    to the scores. dropout_p: probability of dropping an attention weight; 0 in evaluation. is_causal: a
-    query sees the keys up to its own place only, besides what attn_mask hides. scale: 1 / sqrt(e) unless
-    given. enable_gqa: key and value may have fewer heads, each for as many neighboring ones of the query.
+    Parameters
+    ----------
+    query : Tensor
+        [..., heads, lq, e].
+    key : Tensor
+        [..., heads, lk, e].
+    value : Tensor
+        [..., heads, lk, ev]; all three have one floating dtype.
+    attn_mask : Tensor or None
+        Broadcasts to [..., heads, lq, lk]; bool (true where a key is seen) or a float that is added
+        to the scores.
+    dropout_p : float
+        Probability of dropping an attention weight; 0 in evaluation.
+    is_causal : bool
+        A query sees the keys up to its own place only, besides what attn_mask hides.
+    scale : float or None
+        1 / sqrt(e) unless given.
+    enable_gqa : bool
+        Key and value may have fewer heads, each for as many neighboring ones of the query.
 
-    Returns [..., heads, lq, ev]. A query that sees no key gets NaN. ValueError for shapes that do not fit.
-    Source: Vaswani et al., 2017, "Attention Is All You Need"; Dao et al., 2022, "FlashAttention"; Ainslie
+    Returns
+    -------
+    Tensor
+        [..., heads, lq, ev].
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit.
+
+    Notes
+    -----
+    A query that sees no key gets NaN.
+
+    References
+    ----------
+    Vaswani et al., 2017, "Attention Is All You Need"; Dao et al., 2022, "FlashAttention"; Ainslie
     et al., 2023, "GQA".
 
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.ones((1, 2, 3, 4))
     >>> F.scaled_dot_product_attention(x, x, x, is_causal=True).shape

@@ -42,14 +42,36 @@ _PLANAR = ("NV21", "NV12", "YV12", "YU12")
 def cvt_color(inp: Tensor, mode: str = "") -> Tensor:
     """Converts images from one colour space to another.
 
-    inp: [n, h, w, channels], an integer or a float dtype, which the result keeps: integers are
-    rounded and clipped to their range. mode: "RGB2GRAY", "BGR2RGB", "RGB2YUV", "YCrCb2RGB" and the
-    like; or "YUV2RGB", "YUV2BGR" or "YUV2GRAY" with one of the planar formats NV12, NV21, YU12 and
-    YV12, such as "YUV2RGB_NV12", which reads images [n, h * 3 / 2, w, 1]. Chroma is centred on 128
-    in integer images and on 0.5 in float images. ValueError, which lists the modes, for an unknown
-    one.
-    Source: ITU-R BT.601.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, h, w, channels], an integer or a float dtype.
+    mode : str
+        "RGB2GRAY", "BGR2RGB", "RGB2YUV", "YCrCb2RGB" and the like; or "YUV2RGB", "YUV2BGR" or
+        "YUV2GRAY" with one of the planar formats NV12, NV21, YU12 and YV12, such as "YUV2RGB_NV12",
+        which reads images [n, h * 3 / 2, w, 1].
 
+    Returns
+    -------
+    Tensor
+        [n, h, w, channels of the new space], the dtype of ``inp``; integers are rounded and clipped
+        to their range.
+
+    Raises
+    ------
+    ValueError
+        For an unknown mode; it lists the modes.
+
+    Notes
+    -----
+    Chroma is centred on 128 in integer images and on 0.5 in float images.
+
+    References
+    ----------
+    ITU-R BT.601.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> red = Tensor([[[[1.0, 0.0, 0.0]]]])
     >>> F.vision.cvt_color(red, "RGB2GRAY").numpy()

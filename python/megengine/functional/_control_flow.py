@@ -117,21 +117,43 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    """Calls ``carry, y = f(carry, x)`` for each element x of xs; returns the last carry and all y, stacked.
+    """Calls ``carry, y = f(carry, x)`` for each element x of xs.
 
-    In a trace ``f`` is recorded once: a graph of its size runs in the memory of one trip, however many
-    there are. Without a trace Python runs the loop. Tensors that ``f`` reads from outside (parameters)
-    get gradients; backward is such a loop from the other end, which keeps the carries and computes
-    everything else anew.
+    In a trace ``f`` is recorded once: a graph of its size runs in the memory of one trip, however
+    many there are. Without a trace Python runs the loop. Tensors that ``f`` reads from outside
+    (parameters) get gradients; backward is such a loop from the other end, which keeps the carries
+    and computes everything else anew.
 
-    init: the first carry: Tensors or numbers in lists, tuples, dicts and None. ``f`` returns the same
-        containers and types.
-    xs: such a tree; the first axes of its Tensors are the trips. None: x is None.
-    length: the number of trips, needed where xs is None.
-    reverse: from the last element to the first; y lie where their x do.
+    Parameters
+    ----------
+    f : callable
+        Takes the carry and an element; returns the next carry, in the same containers and types,
+        and y.
+    init : object
+        The first carry: Tensors or numbers in lists, tuples, dicts and None.
+    xs : object
+        Such a tree; the first axes of its Tensors are the trips. None: x is None.
+    length : int or None
+        The number of trips, needed where xs is None.
+    reverse : bool
+        From the last element to the first; y lie where their x do.
 
-    Raises TypeError for a carry that changes its type; ValueError for numbers of trips that differ.
+    Returns
+    -------
+    carry : object
+        The last one, in the containers of ``init``.
+    ys : object
+        All y, stacked along a new first axis.
 
+    Raises
+    ------
+    TypeError
+        For a carry that changes its type.
+    ValueError
+        For numbers of trips that differ.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import tensor
     >>> last, sums = F.scan(lambda total, x: (total + x, total + x), 0.0, tensor([1.0, 2.0, 3.0]))
@@ -204,20 +226,37 @@ def while_loop(
     *,
     max_trips: int | None = None,
 ) -> Any:
-    """Calls ``value = body_fun(value)`` as long as ``cond_fun(value)``; returns the last value.
+    """Calls ``value = body_fun(value)`` as long as ``cond_fun(value)``.
 
-    In a trace both functions are recorded once, and the number of trips may differ from call to call.
-    Without a trace Python runs the loop. On a GPU the host waits for the condition of each trip.
+    In a trace both functions are recorded once, and the number of trips may differ from call to
+    call. Without a trace Python runs the loop. On a GPU the host waits for the condition of each
+    trip.
 
-    init_val: Tensors or numbers in lists, tuples, dicts and None. ``body_fun`` returns the same
-        containers and types.
-    cond_fun: gives one bool.
-    max_trips: end after so many trips at the latest. In a trace this takes the time and the memory of
-        a `scan` of so many trips, and has gradients, as it may draw random numbers; without it
+    Parameters
+    ----------
+    cond_fun : callable
+        Takes the value; returns one bool.
+    body_fun : callable
+        Takes the value; returns the next one, in the same containers and types.
+    init_val : object
+        Tensors or numbers in lists, tuples, dicts and None.
+    max_trips : int or None
+        End after so many trips at the latest. In a trace this takes the time and the memory of a
+        `scan` of so many trips, and has gradients, as it may draw random numbers; without it
         backward raises RuntimeError.
 
-    Raises TypeError for a value that changes its type.
+    Returns
+    -------
+    object
+        The last value, in the containers of ``init_val``.
 
+    Raises
+    ------
+    TypeError
+        For a value that changes its type.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import tensor
     >>> F.while_loop(lambda x: x < 100, lambda x: x * 2, tensor(3)).item()
@@ -269,15 +308,32 @@ def cond(
 ) -> Any:
     """``true_fun(*operands)`` if pred, else ``false_fun(*operands)``.
 
-    In a trace both functions are recorded, and each call runs the one that its pred asks for: with a
-    gradient for operands and for what the functions read from outside. Both return the same containers
-    and types. If both draw random numbers, the generator advances for both. Without a trace, or with a
-    Python bool, only one of them is called. On a GPU the host waits for pred; `F.where` needs no wait.
+    In a trace both functions are recorded, and each call runs the one that its pred asks for: with
+    a gradient for operands and for what the functions read from outside. If both draw random
+    numbers, the generator advances for both. Without a trace, or with a Python bool, only one of
+    them is called. On a GPU the host waits for pred; `F.where` needs no wait.
 
-    pred: one bool, or a number that is not 0.
+    Parameters
+    ----------
+    pred : object
+        One bool, or a number that is not 0.
+    true_fun, false_fun : callable
+        Called with ``operands``; both return the same containers and types.
+    *operands : object
+        Tensors, or containers of them.
 
-    Raises TypeError in a trace where the functions return different types.
+    Returns
+    -------
+    object
+        What the function returned.
 
+    Raises
+    ------
+    TypeError
+        In a trace where the functions return different types.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import tensor
     >>> x = tensor(-2.0)

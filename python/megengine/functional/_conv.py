@@ -85,14 +85,35 @@ def conv1d(
 ) -> Tensor:
     """Slides the kernels ``weight`` over sequences (a cross-correlation: kernels are not flipped).
 
-    inp: [n, c, l], float dtype. weight: [out, c, k], or [groups, out / groups, c / groups, k] if
-    groups > 1. bias: None, or a tensor that broadcasts to the result, such as [1, out, 1]. stride,
-    padding, dilation: in elements; padding adds zeros at both ends. conv_mode: "cross_correlation",
-    the only one.
-    compute_mode: "default" or "float32"; both accumulate in float32.
-    Returns [n, out, ol], ``ol = (l + 2 * padding - dilation * (k - 1) - 1) // stride + 1``.
-    ValueError for shapes that do not fit.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, l], float dtype.
+    weight : Tensor
+        [out, c, k], or [groups, out / groups, c / groups, k] if groups > 1.
+    bias : Tensor or None
+        None, or a tensor that broadcasts to the result, such as [1, out, 1].
+    stride, padding, dilation : int
+        In elements; padding adds zeros at both ends.
+    groups : int
+        How many groups the channels are split into; an output channel sees those of its group.
+    conv_mode : str
+        "cross_correlation", the only one.
+    compute_mode : str
+        "default" or "float32"; both accumulate in float32.
 
+    Returns
+    -------
+    Tensor
+        [n, out, ol], ``ol = (l + 2 * padding - dilation * (k - 1) - 1) // stride + 1``.
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.conv1d(Tensor([[[1.0, 2.0, 4.0, 8.0]]]), Tensor([[[-1.0, 1.0]]])).numpy()
     array([[[1., 2., 4.]]], dtype=float32)
@@ -114,14 +135,38 @@ def conv2d(
 ) -> Tensor:
     """Slides the kernels ``weight`` over images (a cross-correlation: kernels are not flipped).
 
-    inp: [n, c, h, w], float dtype. weight: [out, c, kh, kw], or [groups, out / groups, c / groups,
-    kh, kw] if groups > 1. bias: None or [1, out, 1, 1].
-    stride, padding, dilation: one int, or one each for height and width; padding adds zeros on
-    every side. compute_mode: "default" or "float32"; both accumulate in float32.
-    Returns [n, out, oh, ow], ``oh = (h + 2 * padding - dilation * (kh - 1) - 1) // stride + 1``,
-    and likewise ow. ValueError for shapes that do not fit each other, or another conv_mode than
-    "cross_correlation"; TypeError unless inp and weight are Tensors.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype.
+    weight : Tensor
+        [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
+    bias : Tensor or None
+        None or [1, out, 1, 1].
+    stride, padding, dilation : int or sequence of int
+        One int, or one each for height and width; padding adds zeros on every side.
+    groups : int
+        How many groups the channels are split into; an output channel sees those of its group.
+    conv_mode : str
+        "cross_correlation", the only one.
+    compute_mode : str
+        "default" or "float32"; both accumulate in float32.
 
+    Returns
+    -------
+    Tensor
+        [n, out, oh, ow], ``oh = (h + 2 * padding - dilation * (kh - 1) - 1) // stride + 1``, and
+        likewise ow.
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit each other, or another conv_mode than "cross_correlation".
+    TypeError
+        Unless inp and weight are Tensors.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.conv2d(F.ones((1, 1, 3, 3)), F.ones((1, 1, 2, 2)), padding=1, stride=2).numpy()
     array([[[[1., 2.],
@@ -147,11 +192,33 @@ def conv3d(
 ) -> Tensor:
     """Slides the kernels ``weight`` over volumes (a cross-correlation: kernels are not flipped).
 
-    inp: [n, c, d, h, w], float dtype. weight: [out, c, kd, kh, kw], or [groups, out / groups, c /
-    groups, kd, kh, kw] if groups > 1. bias: None or [1, out, 1, 1, 1].
-    stride, padding, dilation: one int, or one for each of the three axes; extents follow as in
-    `conv2d`. ValueError for shapes that do not fit.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, d, h, w], float dtype.
+    weight : Tensor
+        [out, c, kd, kh, kw], or [groups, out / groups, c / groups, kd, kh, kw] if groups > 1.
+    bias : Tensor or None
+        None or [1, out, 1, 1, 1].
+    stride, padding, dilation : int or sequence of int
+        One int, or one for each of the three axes; padding adds zeros on every side.
+    groups : int
+        How many groups the channels are split into; an output channel sees those of its group.
+    conv_mode : str
+        "cross_correlation", the only one.
 
+    Returns
+    -------
+    Tensor
+        [n, out, od, oh, ow], extents as in `conv2d`.
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.conv3d(F.ones((1, 2, 4, 8, 8)), F.ones((5, 2, 3, 3, 3)), padding=(0, 1, 1)).shape
     (1, 5, 2, 8, 8)
@@ -209,13 +276,37 @@ def conv_transpose2d(
     """Spreads each pixel over a kernel's window and adds up the overlaps: the adjoint of `conv2d`,
     also called deconvolution, which enlarges images if stride > 1.
 
-    inp: [n, c, h, w], float dtype. weight: [c, out, kh, kw], or [groups, c / groups, out / groups,
-    kh, kw] if groups > 1. bias: None or [1, out, 1, 1].
-    stride, padding, output_padding, dilation: one int, or one each for height and width; padding is
-    taken off on every side, output_padding adds to the bottom and the right.
-    Returns [n, out, oh, ow], ``oh = (h - 1) * stride - 2 * padding + dilation * (kh - 1) + 1 +
-    output_padding``, and likewise ow. AssertionError unless output_padding < stride, or it is 0.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype.
+    weight : Tensor
+        [c, out, kh, kw], or [groups, c / groups, out / groups, kh, kw] if groups > 1.
+    bias : Tensor or None
+        None or [1, out, 1, 1].
+    stride, padding, output_padding, dilation : int or sequence of int
+        One int, or one each for height and width; padding is taken off on every side,
+        output_padding adds to the bottom and the right.
+    groups : int
+        How many groups the channels are split into; an output channel sees those of its group.
+    conv_mode : str
+        "cross_correlation", the only one.
+    compute_mode : str
+        "default" or "float32"; both accumulate in float32.
 
+    Returns
+    -------
+    Tensor
+        [n, out, oh, ow], ``oh = (h - 1) * stride - 2 * padding + dilation * (kh - 1) + 1 +
+        output_padding``, and likewise ow.
+
+    Raises
+    ------
+    AssertionError
+        Unless each output_padding is 0 or less than stride.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.conv_transpose2d(Tensor([[[[1.0, 2.0]]]]), F.ones((1, 1, 1, 3)), stride=2).numpy()
     array([[[[1., 1., 3., 2., 2.]]]], dtype=float32)
@@ -238,11 +329,31 @@ def conv_transpose3d(
 ) -> Tensor:
     """Spreads each voxel over a kernel's window and adds up the overlaps: the adjoint of `conv3d`.
 
-    inp: [n, c, d, h, w], float dtype. weight: [c, out, kd, kh, kw], or with a leading axis of
-    groups as in `conv_transpose2d`. bias: None or [1, out, 1, 1, 1].
-    stride, padding, output_padding, dilation: one int, or one for each of the three axes; extents
-    follow as in `conv_transpose2d`. AssertionError unless output_padding < stride, or it is 0.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, d, h, w], float dtype.
+    weight : Tensor
+        [c, out, kd, kh, kw], or with a leading axis of groups as in `conv_transpose2d`.
+    bias : Tensor or None
+        None or [1, out, 1, 1, 1].
+    stride, padding, output_padding, dilation : int or sequence of int
+        One int, or one for each of the three axes, as in `conv_transpose2d`.
+    groups : int
+        How many groups the channels are split into; an output channel sees those of its group.
 
+    Returns
+    -------
+    Tensor
+        [n, out, od, oh, ow], extents as in `conv_transpose2d`.
+
+    Raises
+    ------
+    AssertionError
+        Unless each output_padding is 0 or less than stride.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.conv_transpose3d(F.ones((1, 2, 4, 4, 4)), F.ones((2, 3, 2, 2, 2)), stride=2).shape
     (1, 3, 8, 8, 8)
@@ -257,9 +368,29 @@ def linear(
 ) -> Tensor:
     """Computes ``inp @ weight.T + bias`` over the last axis.
 
-    inp: [..., in]. weight: [out, in]. bias: None or [out]. compute_mode: "default" or "float32";
-    both accumulate in float32. Returns [..., out]. ValueError where the sizes of in differ.
+    Parameters
+    ----------
+    inp : Tensor
+        [..., in].
+    weight : Tensor
+        [out, in].
+    bias : Tensor or None
+        None or [out].
+    compute_mode : str
+        "default" or "float32"; both accumulate in float32.
 
+    Returns
+    -------
+    Tensor
+        [..., out] in the promoted dtype.
+
+    Raises
+    ------
+    ValueError
+        Where the sizes of in differ.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.linear(Tensor([[1.0, 2.0]]), Tensor([[1.0, 0.0], [0.0, 10.0], [1.0, 1.0]])).numpy()
     array([[ 1., 20.,  3.]], dtype=float32)
@@ -282,10 +413,31 @@ def local_conv2d(
     """Convolves images with a separate kernel for each position of the result (a locally connected
     layer).
 
-    inp: [n, c, h, w]. weight: [groups, oh, ow, c / groups, kh, kw, out / groups]. bias: None, or a
-    tensor that broadcasts to the result. stride, padding, dilation: as in `conv2d`. Returns [n,
-    out, oh, ow]. ValueError where the extents of weight are not those that `conv2d` gives.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w].
+    weight : Tensor
+        [groups, oh, ow, c / groups, kh, kw, out / groups].
+    bias : Tensor or None
+        None, or a tensor that broadcasts to the result.
+    stride, padding, dilation : int or sequence of int
+        As in `conv2d`.
+    conv_mode : str
+        "cross_correlation", the only one.
 
+    Returns
+    -------
+    Tensor
+        [n, out, oh, ow].
+
+    Raises
+    ------
+    ValueError
+        Where the extents of weight are not those that `conv2d` gives.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> weight = F.arange(4).reshape(1, 2, 2, 1, 1, 1, 1)  # one 1x1 kernel for each pixel
     >>> F.local_conv2d(F.ones((1, 1, 2, 2)), weight).numpy()
@@ -325,11 +477,39 @@ def region_restricted_conv(
 ) -> Tensor:
     """Convolves images, but adds up only those inputs that lie in the same region as the output.
 
-    inp: [n, c, h, w]. weight, bias, stride, padding, dilation, groups, compute_mode: as in
-    `conv2d`. rin: [n, h, w], the number of the region that each input pixel lies in. rout: [n, oh,
-    ow], the same for each output pixel. conv_mode: "cross_correlation", the only one. Returns [n,
-    out, oh, ow]. ValueError for shapes that do not fit.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w].
+    weight : Tensor
+        As in `conv2d`.
+    rin : Tensor
+        [n, h, w], the number of the region that each input pixel lies in.
+    rout : Tensor
+        [n, oh, ow], the same for each output pixel.
+    bias : Tensor or None
+        As in `conv2d`.
+    stride, padding, dilation : int or sequence of int
+        As in `conv2d`.
+    groups : int
+        As in `conv2d`.
+    conv_mode : str
+        "cross_correlation", the only one.
+    compute_mode : str
+        As in `conv2d`.
 
+    Returns
+    -------
+    Tensor
+        [n, out, oh, ow].
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> regions = Tensor([[[1, 1, 2, 2]]])  # the left half and the right half
     >>> x = Tensor([[[[1.0, 2.0, 3.0, 4.0]]]])

@@ -37,10 +37,31 @@ def full(
 ) -> Tensor:
     """Makes a tensor whose elements are all ``value``.
 
-    shape: an int, or a sequence of ints and integer tensors. value: a number or a tensor that
-    broadcasts to shape. dtype: None takes the value's, float32, int32 or bool. device: None means
-    the default device. ValueError for a negative extent, OverflowError for a value that an integer dtype cannot hold.
+    Parameters
+    ----------
+    shape : int, Tensor or sequence of int or Tensor
+        The extents: an int for a vector, or several ints and integer tensors.
+    value : bool, int, float or Tensor
+        A number or a tensor that broadcasts to shape.
+    dtype : DTypeLike or None
+        None takes the value's, float32, int32 or bool.
+    device : str, Device or None
+        None means the default device.
 
+    Returns
+    -------
+    Tensor
+        Of the given shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        For a negative extent.
+    OverflowError
+        For a value that an integer dtype cannot hold.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.full((2,), 1.5).numpy()
     array([1.5, 1.5], dtype=float32)
@@ -73,9 +94,27 @@ def zeros(
 ) -> Tensor:
     """Makes a tensor of zeros.
 
-    shape: an int, or a sequence of ints and integer tensors. dtype: of the result. device: None
-    means the default device. ValueError for a negative extent.
+    Parameters
+    ----------
+    shape : int, Tensor or sequence of int or Tensor
+        The extents: an int for a vector, or several ints and integer tensors.
+    dtype : DTypeLike
+        Of the result.
+    device : str, Device or None
+        None means the default device.
 
+    Returns
+    -------
+    Tensor
+        Of the given shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        For a negative extent.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.zeros((2, 2), dtype="int32").numpy()
     array([[0, 0],
@@ -89,9 +128,27 @@ def ones(
 ) -> Tensor:
     """Makes a tensor of ones.
 
-    shape: an int, or a sequence of ints and integer tensors. dtype: of the result. device: None
-    means the default device. ValueError for a negative extent.
+    Parameters
+    ----------
+    shape : int, Tensor or sequence of int or Tensor
+        The extents: an int for a vector, or several ints and integer tensors.
+    dtype : DTypeLike
+        Of the result.
+    device : str, Device or None
+        None means the default device.
 
+    Returns
+    -------
+    Tensor
+        Of the given shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        For a negative extent.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.ones(3).numpy()
     array([1., 1., 1.], dtype=float32)
@@ -102,8 +159,20 @@ def ones(
 def full_like(inp: Tensor, value: int | float) -> Tensor:
     """Makes a tensor of the shape, dtype and device of ``inp`` whose elements are all ``value``.
 
-    value: a number or a tensor that broadcasts to inp's shape; it is cast to inp's dtype.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    value : int or float
+        A number or a tensor that broadcasts to inp's shape; it is cast to inp's dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape, dtype and device of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.full_like(Tensor([1, 2, 3]), 7.9).numpy()  # int32, like inp
     array([7, 7, 7], dtype=int32)
@@ -117,6 +186,18 @@ def full_like(inp: Tensor, value: int | float) -> Tensor:
 def zeros_like(inp: Tensor) -> Tensor:
     """Makes a tensor of zeros of the shape, dtype and device of ``inp``.
 
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+
+    Returns
+    -------
+    Tensor
+        The shape, dtype and device of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.zeros_like(Tensor([1, 2, 3])).numpy()
     array([0, 0, 0], dtype=int32)
@@ -127,6 +208,18 @@ def zeros_like(inp: Tensor) -> Tensor:
 def ones_like(inp: Tensor) -> Tensor:
     """Makes a tensor of ones of the shape, dtype and device of ``inp``.
 
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+
+    Returns
+    -------
+    Tensor
+        The shape, dtype and device of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.ones_like(Tensor([[0.5], [2.5]])).numpy()
     array([[1.],
@@ -144,9 +237,29 @@ def eye(
 ) -> Tensor:
     """Makes a matrix with ones on the diagonal and zeros elsewhere.
 
-    N: rows, or the pair (rows, columns), or (rows,). M: columns; None means as many as rows. dtype: of the
-    result. device: None means the default device. ValueError for more than two extents.
+    Parameters
+    ----------
+    N : int, sequence of int or Tensor
+        Rows, or the pair (rows, columns), or (rows,).
+    M : int or None
+        Columns; None means as many as rows.
+    dtype : DTypeLike
+        Of the result.
+    device : str, Device or None
+        None means the default device.
 
+    Returns
+    -------
+    Tensor
+        [rows, columns].
+
+    Raises
+    ------
+    ValueError
+        For more than two extents.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.eye(2, 3).numpy()
     array([[1., 0., 0.],
@@ -183,9 +296,34 @@ def arange(
 ) -> Tensor:
     """Makes the vector ``start``, ``start + step``, ... up to ``stop``, which is excluded.
 
-    With one argument that is stop, and start is 0. dtype: float32 unless given, for ints as well.
-    device: None means the default device. ValueError for a step of 0.
+    Parameters
+    ----------
+    start : int, float or Tensor
+        The first element, the end and the difference of neighbors. With one argument that is
+        ``stop``, and start is 0.
+    stop : int, float, Tensor or None
+        The first element, the end and the difference of neighbors. With one argument that is
+        ``stop``, and start is 0.
+    step : int, float or Tensor
+        The first element, the end and the difference of neighbors. With one argument that is
+        ``stop``, and start is 0.
+    dtype : DTypeLike
+        Float32 unless given, for ints as well.
+    device : str, Device or None
+        None means the default device.
 
+    Returns
+    -------
+    Tensor
+        [ceil((stop - start) / step)].
+
+    Raises
+    ------
+    ValueError
+        For a step of 0.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.arange(3).numpy()
     array([0., 1., 2.], dtype=float32)
@@ -212,9 +350,29 @@ def linspace(
 ) -> Tensor:
     """Makes a vector of ``num`` evenly spaced values from ``start`` to ``stop``, both included.
 
-    start, stop: numbers, or 0-d tensors, through which gradients flow. dtype: of the result. device: None means the
-    default device. num: a float without a fraction will do. ValueError for num < 0.
+    Parameters
+    ----------
+    start, stop : int, float or Tensor
+        Numbers, or 0-d tensors, through which gradients flow.
+    num : int, float or Tensor
+        How many; a float without a fraction will do.
+    dtype : DTypeLike
+        Of the result.
+    device : str, Device or None
+        None means the default device.
 
+    Returns
+    -------
+    Tensor
+        [num].
+
+    Raises
+    ------
+    ValueError
+        For num < 0.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.linspace(0, 1, 5).numpy()
     array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
@@ -234,8 +392,18 @@ def linspace(
 def complex(real: Tensor, imag: Tensor) -> Tensor:
     """Makes complex64 numbers from their real and imaginary parts.
 
-    real, imag: shapes that broadcast; they are cast to float32.
+    Parameters
+    ----------
+    real, imag : Tensor
+        Shapes that broadcast; they are cast to float32.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, complex64.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.complex(Tensor([1.0, 2.0]), Tensor(0.5)).numpy().tolist()
     [(1+0.5j), (2+0.5j)]
@@ -248,8 +416,18 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
 def real(complex: Tensor) -> Tensor:
     """Returns the real part of a complex64 tensor, in float32.
 
-    complex: any shape, which the result has too.
+    Parameters
+    ----------
+    complex : Tensor
+        Any shape, complex64.
 
+    Returns
+    -------
+    Tensor
+        The same shape, float32.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.real(F.complex(Tensor([1.0]), Tensor([2.0]))).numpy()
     array([1.], dtype=float32)
@@ -260,8 +438,18 @@ def real(complex: Tensor) -> Tensor:
 def imag(complex: Tensor) -> Tensor:
     """Returns the imaginary part of a complex64 tensor, in float32.
 
-    complex: any shape, which the result has too.
+    Parameters
+    ----------
+    complex : Tensor
+        Any shape, complex64.
 
+    Returns
+    -------
+    Tensor
+        The same shape, float32.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.imag(F.complex(Tensor([1.0]), Tensor([2.0]))).numpy()
     array([2.], dtype=float32)
@@ -272,8 +460,18 @@ def imag(complex: Tensor) -> Tensor:
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Makes complex64 numbers from their magnitudes and angles, ``abs * exp(1j * angle)``.
 
-    abs, angle: float32, shapes that broadcast; angle is in radians.
+    Parameters
+    ----------
+    abs, angle : Tensor
+        Float32, shapes that broadcast; angle is in radians.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, complex64.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.polar(Tensor([2.0, 3.0]), Tensor(0.0)).numpy().tolist()
     [(2+0j), (3+0j)]

@@ -26,18 +26,45 @@ def ctc_loss(
     """Computes the connectionist temporal classification loss: the negative log likelihood of label
     sequences, summed over all their alignments with the frames.
 
-    pred: [time, batch, classes], probabilities (not logits), float32. pred_lengths: [batch], the
-    frames of each sequence, at most time. label: [batch, longest] class indices, or all labels one
-    after the other in 1-d. label_lengths: [batch]. blank: the class that stands for no label.
-    reduction: "mean" divides each loss by its label length and averages over the batch; "sum" adds
-    the losses; "none" returns one each, [batch]. Lengths and labels are read on the host.
-    A probability below 1.1754944e-38 counts as that number, and so does a state that the first frame
-    cannot reach: the loss of labels that do not fit the frames is finite, 87 or more. A label may be
-    the blank's class; a blank is skipped between labels that differ.
-    ValueError for lengths that do not fit pred, a blank outside of the classes or another
-    reduction.
-    Source: Graves et al., 2006, "Connectionist Temporal Classification".
+    Parameters
+    ----------
+    pred : Tensor
+        [time, batch, classes], probabilities (not logits), float32.
+    pred_lengths : array_like
+        [batch], integers: the frames of each sequence, at most time.
+    label : array_like
+        [batch, longest], class indices, or all labels one after the other in 1-d.
+    label_lengths : array_like
+        [batch], integers.
+    blank : int
+        The class that stands for no label.
+    reduction : str
+        "mean" divides each loss by its label length and averages over the batch; "sum" adds the
+        losses; "none" keeps them.
 
+    Returns
+    -------
+    Tensor
+        0-d, or [batch] for "none".
+
+    Raises
+    ------
+    ValueError
+        For lengths that do not fit pred, a blank outside of the classes or another reduction.
+
+    Notes
+    -----
+    Lengths and labels are read on the host. A probability below 1.1754944e-38 counts as that
+    number, and so does a state that the first frame cannot reach: the loss of labels that do not
+    fit the frames is finite, 87 or more. A label may be the blank's class; a blank is skipped
+    between labels that differ.
+
+    References
+    ----------
+    Graves et al., 2006, "Connectionist Temporal Classification".
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> pred = F.full((2, 1, 2), 0.5)  # two frames; "-a", "a-" and "aa" all read "a"
     >>> loss = F.loss.ctc_loss(pred, [2], [[1]], [1])

@@ -32,14 +32,49 @@ def deformable_conv2d(
 ) -> Tensor:
     """Convolves images with kernels whose taps are moved by ``offset`` and scaled by ``mask``.
 
-    inp: [n, c, h, w], float dtype. weight, bias, stride, padding, dilation, groups, compute_mode:
-    as in `conv2d`. offset: [n, 2 * d * kh * kw, oh, ow], for each of d groups of channels and each
-    tap the shift (y, x) in pixels; d must divide c. mask: [n, d * kh * kw, oh, ow], or None for no
-    scaling. Taps between pixels are interpolated linearly; outside of the image is 0.
-    Returns [n, out, oh, ow]. ValueError for shapes that do not fit.
-    Source: Dai et al., 2017, "Deformable Convolutional Networks"; with a mask Zhu et al., 2018,
-    "Deformable ConvNets v2".
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype.
+    weight : Tensor
+        As in `conv2d`.
+    offset : Tensor
+        [n, 2 * d * kh * kw, oh, ow], for each of d groups of channels and each tap the shift (y, x)
+        in pixels; d must divide c.
+    mask : Tensor or None
+        [n, d * kh * kw, oh, ow], or None for no scaling.
+    bias : Tensor or None
+        As in `conv2d`.
+    stride, padding, dilation : int or sequence of int
+        As in `conv2d`.
+    groups : int
+        As in `conv2d`.
+    conv_mode : str
+        "cross_correlation", the only one.
+    compute_mode : str
+        As in `conv2d`.
 
+    Returns
+    -------
+    Tensor
+        [n, out, oh, ow].
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit.
+
+    Notes
+    -----
+    Taps between pixels are interpolated linearly; outside of the image is 0.
+
+    References
+    ----------
+    Dai et al., 2017, "Deformable Convolutional Networks"; with a mask Zhu et al., 2018, "Deformable
+    ConvNets v2".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[[[1.0, 2.0, 4.0]]]])
     >>> offset = F.concat([F.zeros((1, 1, 1, 3)), F.full((1, 1, 1, 3), 0.5)], axis=1)
@@ -138,14 +173,40 @@ def correlation(
     """Compares patches of ``data1`` with displaced patches of ``data2``: the mean of their
     products.
 
-    data1, data2: [n, c, h, w], float dtype. kernel_size: extent of a patch, odd. max_displacement:
-    in pixels, along both axes. stride1: step between patches. stride2: step between displacements.
-    pad_size: zeros added on every side. is_multiply: False takes absolute differences instead of
-    products. Returns [n, k * k, oh, ow] for ``k = 2 * (max_displacement // stride2) + 1``, one
-    channel per displacement, row by row. ValueError for images that are smaller than a patch and
-    its displacements.
-    Source: Dosovitskiy et al., 2015, "FlowNet: Learning Optical Flow with Convolutional Networks".
+    Parameters
+    ----------
+    data1, data2 : Tensor
+        [n, c, h, w], float dtype.
+    kernel_size : int
+        Extent of a patch, odd.
+    max_displacement : int
+        In pixels, along both axes.
+    stride1 : int
+        Step between patches.
+    stride2 : int
+        Step between displacements.
+    pad_size : int
+        Zeros added on every side.
+    is_multiply : bool
+        False takes absolute differences instead of products.
 
+    Returns
+    -------
+    Tensor
+        [n, k * k, oh, ow] for ``k = 2 * (max_displacement // stride2) + 1``, one channel per
+        displacement, row by row.
+
+    Raises
+    ------
+    ValueError
+        For images that are smaller than a patch and its displacements.
+
+    References
+    ----------
+    Dosovitskiy et al., 2015, "FlowNet: Learning Optical Flow with Convolutional Networks".
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.arange(9).reshape(1, 1, 3, 3)
     >>> F.vision.correlation(x, x).numpy()[0, :, 0, 0].reshape(3, 3)  # the centre, 4, times each

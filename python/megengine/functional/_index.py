@@ -12,10 +12,29 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
     """Writes each class index as a vector that is 1 at the index and 0 elsewhere, on a new last
     axis.
 
-    inp: any shape, integer dtype, which the result keeps. Returns [*inp.shape, num_classes].
-    IndexError for an index outside of the classes, ValueError for another dtype, TypeError for what
-    is not a Tensor.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, integer dtype.
+    num_classes : int
+        The extent of the new axis.
 
+    Returns
+    -------
+    Tensor
+        [*inp.shape, num_classes], the dtype of ``inp``.
+
+    Raises
+    ------
+    IndexError
+        For an index outside of the classes.
+    ValueError
+        For another dtype.
+    TypeError
+        For what is not a Tensor.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.one_hot(Tensor([0, 2]), 3).numpy()
     array([[1, 0, 0],
@@ -35,10 +54,31 @@ def embedding(
 ) -> Tensor:
     """Looks up rows of ``weight`` by their indices.
 
-    inp: any shape, integer dtype. weight: [num, dim]. Returns [*inp.shape, dim]; gradients of rows
-    that are read more than once add up. IndexError for an index outside of [-num, num). ValueError
-    for padding_idx, max_norm or norm_type, which are not supported.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, integer dtype.
+    weight : Tensor
+        [num, dim].
+    padding_idx : int or None
+        None: other values are not supported.
+    max_norm, norm_type : float or None
+        None: other values are not supported.
 
+    Returns
+    -------
+    Tensor
+        [*inp.shape, dim]; gradients of rows that are read more than once add up.
+
+    Raises
+    ------
+    IndexError
+        For an index outside of [-num, num).
+    ValueError
+        For padding_idx, max_norm or norm_type, which are not supported.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> table = Tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
     >>> F.embedding(Tensor([2, 0]), table).numpy()
@@ -61,10 +101,31 @@ def embedding(
 def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:
     """Picks one element of ``src`` along ``axis`` at each position of the other axes.
 
-    src: any shape. index: integers, of src's shape without axis. keepdims: leaves axis in the
-    result with size 1. IndexError for an index that the axis does not have, TypeError for what is
-    not a Tensor.
+    Parameters
+    ----------
+    src : Tensor
+        Any shape.
+    index : Tensor
+        Integers, of src's shape without axis.
+    axis : int
+        Counts from the end if negative.
+    keepdims : bool
+        Leaves axis in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``index``, or with ``axis`` of size 1; the dtype of ``src``.
+
+    Raises
+    ------
+    IndexError
+        For an index that the axis does not have.
+    TypeError
+        For what is not a Tensor.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> scores = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     >>> F.indexing_one_hot(scores, Tensor([2, 0])).numpy()  # the score of each row's class

@@ -40,19 +40,45 @@ def batch_norm(
     eps: float = 1e-5,
     inplace: bool = True,
 ) -> Any:  # a Tensor; (out, mean, var) from training unless inplace
-    """Normalizes each channel (axis 1) over the batch: ``(x - mean) / sqrt(var + eps) * weight +
-    bias``.
+    """Normalizes each channel (axis 1) over the batch:
+    ``(x - mean) / sqrt(var + eps) * weight + bias``.
 
-    inp: [n, c, ...], float dtype. running_mean, running_var, weight, bias: c elements, such as [c]
-    or [1, c, 1, 1]; None for weight is 1, for bias 0.
-    training: True takes mean and (biased) variance from the batch, False from running_mean and
-    running_var. momentum: how much of the running statistics stays; training moves them to
-    ``momentum * old + (1 - momentum) * new``, where the new variance is the unbiased one. eps: is
-    added to the variance. inplace: whether running_mean and running_var themselves are changed; if
-    not, training returns the moved ones as (out, running_mean, running_var). They keep their dtype.
-    AssertionError unless both running statistics are given in inference.
-    Source: Ioffe and Szegedy, 2015, "Batch Normalization".
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, ...], float dtype.
+    running_mean, running_var : Tensor or None
+        One element per channel, such as [c] or [1, c, 1, 1]; they keep their dtype.
+    weight : Tensor or None
+        One element per channel; None means 1.
+    bias : Tensor or None
+        One element per channel; None means 0.
+    training : bool
+        True takes mean and (biased) variance from the batch, False from the running statistics.
+    momentum : float or Tensor
+        How much of the running statistics stays; training moves them to
+        ``momentum * old + (1 - momentum) * new``, where the new variance is the unbiased one.
+    eps : float
+        Added to the variance.
+    inplace : bool
+        Whether the running statistics themselves are changed.
 
+    Returns
+    -------
+    object
+        The shape of ``inp``; from training with ``inplace=False`` (out, running_mean, running_var).
+
+    Raises
+    ------
+    AssertionError
+        Unless both running statistics are given in inference.
+
+    References
+    ----------
+    Ioffe and Szegedy, 2015, "Batch Normalization".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> mean, var = F.zeros(1), F.ones(1)
     >>> x = Tensor([[1.0], [3.0]])  # two samples of one channel
@@ -131,13 +157,42 @@ def sync_batch_norm(
     """Normalizes as `batch_norm` does, with the statistics of the batches of all processes in
     training.
 
-    inp, running_mean, running_var, weight, bias, training, momentum, eps: as in `batch_norm`; the
-    running statistics are changed in place. eps_mode: "additive" adds eps to the variance, "max"
-    takes the larger of the two. group: the processes; None means all. Batches may differ in size.
-    ValueError for another eps_mode.
-    Source of the merged variance: Chan, Golub and LeVeque, 1979, "Updating Formulae and a Pairwise
-    Algorithm for Computing Sample Variances".
+    Parameters
+    ----------
+    inp : Tensor
+        As in `batch_norm`.
+    running_mean, running_var : Tensor or None
+        As in `batch_norm`; the running statistics are changed in place.
+    weight, bias : Tensor or None
+        As in `batch_norm`.
+    training : bool
+        As in `batch_norm`.
+    momentum : float or Tensor
+        As in `batch_norm`.
+    eps : float
+        As in `batch_norm`.
+    eps_mode : str
+        "additive" adds eps to the variance, "max" takes the larger of the two.
+    group : Group or None
+        The processes, whose batches may differ in size; None means all.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        For another eps_mode.
+
+    References
+    ----------
+    Chan, Golub and LeVeque, 1979, "Updating Formulae and a Pairwise Algorithm for Computing Sample
+    Variances" (the merged variance).
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[1.0], [3.0]])
     >>> F.sync_batch_norm(x, None, None, training=True, eps=4.0, eps_mode="max").numpy()
@@ -248,12 +303,37 @@ def layer_norm(
 ) -> Tensor:
     """Normalizes over trailing axes, each sample by itself: ``(x - mean) / sqrt(var + eps)``.
 
-    inp: [..., *normalized_shape], float dtype. normalized_shape: an int or a sequence of ints.
-    affine: whether to multiply by ``weight`` and add ``bias``, both of normalized_shape.
-    ValueError for a shape that does not end in normalized_shape, AssertionError where affine lacks
-    weight or bias.
-    Source: Ba et al., 2016, "Layer Normalization".
+    Parameters
+    ----------
+    inp : Tensor
+        [..., *normalized_shape], float dtype.
+    normalized_shape : int or sequence of int
+        The trailing extents that are normalized together.
+    affine : bool
+        Whether to multiply by ``weight`` and add ``bias``.
+    weight, bias : Tensor or None
+        Of normalized_shape, None unless affine.
+    eps : float
+        Added to the variance.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        For a shape that does not end in normalized_shape.
+    AssertionError
+        Where affine lacks weight or bias.
+
+    References
+    ----------
+    Ba et al., 2016, "Layer Normalization".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.layer_norm(Tensor([[1.0, 3.0], [0.0, 80.0]]), 2, affine=False, eps=0.0).numpy().round(4)
     array([[-1.,  1.],
@@ -280,10 +360,31 @@ def general_norm(
 ) -> Tensor:
     """Normalizes over any axes: ``(x - mean) / sqrt(var + eps)``.
 
-    inp: any shape, float dtype. normalized_axis: an int or a sequence of ints.
-    affine: whether to multiply by ``weight`` and add ``bias``, whose shape has the sizes of the normalized
-    axes, in rising order of the axes. AssertionError where affine lacks weight or bias.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, float dtype.
+    normalized_axis : int or sequence of int
+        The axes that are normalized together.
+    affine : bool
+        Whether to multiply by ``weight`` and add ``bias``.
+    weight, bias : Tensor or None
+        The sizes of the normalized axes, in rising order of the axes; None unless affine.
+    eps : float
+        Added to the variance.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``.
+
+    Raises
+    ------
+    AssertionError
+        Where affine lacks weight or bias.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.general_norm(Tensor([[1.0, 0.0], [3.0, 80.0]]), 0, affine=False, eps=0.0).numpy().round(4)
     array([[-1., -1.],
@@ -311,11 +412,37 @@ def group_norm(
 ) -> Tensor:
     """Normalizes each of ``num_groups`` groups of channels of each sample.
 
-    inp: [n, c, ...], float dtype. affine: whether to multiply by ``weight`` and add ``bias``, c elements
-    each. eps: added to the variance. ValueError where the channels do not split into num_groups equal parts, AssertionError
-    where affine lacks weight or bias.
-    Source: Wu and He, 2018, "Group Normalization".
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, ...], float dtype.
+    num_groups : int
+        Must divide the number of channels.
+    affine : bool
+        Whether to multiply by ``weight`` and add ``bias``.
+    weight, bias : Tensor or None
+        One element per channel, None unless affine.
+    eps : float
+        Added to the variance.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        Where the channels do not split into num_groups equal parts.
+    AssertionError
+        Where affine lacks weight or bias.
+
+    References
+    ----------
+    Wu and He, 2018, "Group Normalization".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[1.0, 3.0, 0.0, 80.0]])  # one sample, four channels
     >>> F.group_norm(x, 2, affine=False, eps=0.0).numpy().round(4)
@@ -345,11 +472,33 @@ def instance_norm(
 ) -> Tensor:
     """Normalizes each channel of each sample by itself.
 
-    inp: [n, c, ...], float dtype. affine: whether to multiply by ``weight`` and add ``bias``, c elements
-    each. eps: added to the variance. AssertionError where affine lacks weight or bias.
-    Source: Ulyanov et al., 2016, "Instance Normalization: The Missing Ingredient for Fast
-    Stylization".
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, ...], float dtype.
+    affine : bool
+        Whether to multiply by ``weight`` and add ``bias``.
+    weight, bias : Tensor or None
+        One element per channel, None unless affine.
+    eps : float
+        Added to the variance.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``.
+
+    Raises
+    ------
+    AssertionError
+        Where affine lacks weight or bias.
+
+    References
+    ----------
+    Ulyanov et al., 2016, "Instance Normalization: The Missing Ingredient for Fast Stylization".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.instance_norm(Tensor([[[1.0, 3.0], [0.0, 80.0]]]), affine=False, eps=0.0).numpy().round(4)
     array([[[-1.,  1.],

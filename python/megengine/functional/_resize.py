@@ -24,17 +24,37 @@ def interpolate(
 ) -> Tensor:
     """Resizes the spatial axes of ``inp`` to ``size`` or by ``scale_factor``.
 
-    inp: [n, c, l], [n, c, h, w] or [n, c, d, h, w], of an integer or a float dtype, which the result
-    keeps (integers are rounded). size: the extents of the result,
-    or one for all axes. scale_factor: numbers that the extents are multiplied by (rounded down), or
-    one for all axes. mode: "linear" (3-d inp), "bilinear", "bicubic", "nearest" (4-d) or
-    "trilinear" (5-d). align_corners: True maps the centres of corner pixels to each other,
-    otherwise the corners of the images; None for "bicubic" and "nearest".
-    ValueError unless exactly one of size and scale_factor is given, and for a mode that does not
-    fit.
-    Source of "bicubic": Keys, 1981, "Cubic Convolution Interpolation for Digital Image Processing",
-    with a = -0.75.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, l], [n, c, h, w] or [n, c, d, h, w], of an integer or a float dtype.
+    size : int, sequence of int or None
+        The extents of the result, or one for all axes.
+    scale_factor : float, sequence of float or None
+        Numbers that the extents are multiplied by (rounded down), or one for all axes.
+    mode : str
+        "linear" (3-d inp), "bilinear", "bicubic", "nearest" (4-d) or "trilinear" (5-d).
+    align_corners : bool or None
+        True maps the centres of corner pixels to each other, otherwise the corners of the images;
+        None for "bicubic" and "nearest".
 
+    Returns
+    -------
+    Tensor
+        As ``inp``, with the new extents; integers are rounded.
+
+    Raises
+    ------
+    ValueError
+        Unless exactly one of size and scale_factor is given, and for a mode that does not fit.
+
+    References
+    ----------
+    Keys, 1981, "Cubic Convolution Interpolation for Digital Image Processing", with a = -0.75
+    ("bicubic").
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[[[0.0, 3.0]]]])
     >>> F.vision.interpolate(x, size=(1, 4)).numpy()
@@ -134,11 +154,31 @@ def resize(
 ) -> Tensor:
     """Resizes images to ``size``, or by their shorter edge.
 
-    inp: [n, c, h, w], or [n, h, w, c] for format "NHWC", an integer or a float dtype, which the
-    result keeps. size: (h, w), or one number for the shorter edge, where the longer one keeps the
-    ratio and is at most max_size. imode: "bilinear", "bicubic" or "nearest", as in `interpolate`.
-    ValueError for an unknown format or imode.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], or [n, h, w, c] for format "NHWC", an integer or a float dtype.
+    size : int or sequence of int
+        (h, w), or one number for the shorter edge, where the longer one keeps the ratio.
+    format : str
+        "NCHW" or "NHWC".
+    imode : str
+        "bilinear", "bicubic" or "nearest", as in `interpolate`.
+    max_size : int or None
+        The most that the longer edge may have; None is no limit.
 
+    Returns
+    -------
+    Tensor
+        As ``inp``, with the new height and width.
+
+    Raises
+    ------
+    ValueError
+        For an unknown format or imode.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.ones((1, 100, 200, 3), dtype="uint8")
     >>> F.vision.resize(x, 50, format="NHWC").shape

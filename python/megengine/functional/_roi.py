@@ -21,11 +21,29 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     """Finds the boxes that non-maximum suppression keeps: a box is dropped when a kept box with a
     higher score overlaps it by more than ``iou_thresh``.
 
-    boxes: [n, 4] as (x1, y1, x2, y2). scores: [n]. iou_thresh: intersection over union, 0 to 1.
-    max_output: how many boxes to keep at most; traced functions must give it.
-    Returns int32 indices of the boxes, the highest score first; without a gradient. AssertionError
-    for other shapes.
+    Parameters
+    ----------
+    boxes : Tensor
+        [n, 4] as (x1, y1, x2, y2).
+    scores : Tensor
+        [n].
+    iou_thresh : float
+        Intersection over union, 0 to 1.
+    max_output : int or None
+        How many boxes to keep at most; traced functions must give it.
 
+    Returns
+    -------
+    Tensor
+        Int32 indices of the boxes, the highest score first; without a gradient.
+
+    Raises
+    ------
+    AssertionError
+        For other shapes.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> boxes = Tensor([[0.0, 0.0, 9.0, 9.0], [1.0, 1.0, 9.0, 9.0], [20.0, 20.0, 29.0, 29.0]])
     >>> F.vision.nms(boxes, Tensor([0.6, 0.9, 0.3]), iou_thresh=0.5).numpy()
@@ -54,14 +72,39 @@ def roi_align(
     """Resamples boxes of feature maps to ``output_shape``: each bin is the mean of bilinear
     samples. Around the map there is 0.
 
-    inp: [n, c, h, w], float dtype. rois: [m, 5], each (index in the batch, x1, y1, x2, y2) in
-    pixels of the image. output_shape: (ph, pw), or one number for both. mode: "average", or "max"
-    of the samples. spatial_scale: pixels of the feature map per pixel of the image. sample_points:
-    samples per bin along (y, x), or one number for both; at least 1. aligned: shifts boxes by half a pixel, so
-    that the centre of the first pixel is (0.5, 0.5).
-    Returns [m, c, ph, pw]; no gradient flows to rois. ValueError for an unknown mode or no samples.
-    Source: He et al., 2017, "Mask R-CNN".
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype.
+    rois : Tensor
+        [m, 5], each (index in the batch, x1, y1, x2, y2) in pixels of the image.
+    output_shape : int or sequence of int
+        (ph, pw), or one number for both.
+    mode : str
+        "average", or "max" of the samples.
+    spatial_scale : float
+        Pixels of the feature map per pixel of the image.
+    sample_points : int or sequence of int
+        Samples per bin along (y, x), or one number for both; at least 1.
+    aligned : bool
+        Shifts boxes by half a pixel, so that the centre of the first pixel is (0.5, 0.5).
 
+    Returns
+    -------
+    Tensor
+        [m, c, ph, pw]; no gradient flows to rois.
+
+    Raises
+    ------
+    ValueError
+        For an unknown mode or no samples.
+
+    References
+    ----------
+    He et al., 2017, "Mask R-CNN".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = F.arange(16).reshape(1, 1, 4, 4)
     >>> F.vision.roi_align(x, Tensor([[0.0, 0.0, 0.0, 4.0, 4.0]]), 2).numpy()
@@ -135,14 +178,36 @@ def roi_pooling(
 ) -> Tensor:
     """Resamples boxes of feature maps to ``output_shape``: each bin is the largest of its pixels.
 
-    inp: [n, c, h, w], float dtype. rois: [m, 5], each (index in the batch, x1, y1, x2, y2) in
-    pixels of the image; after scaling corners are rounded to whole pixels, both included.
-    output_shape: (ph, pw), or one number for both. mode: "max" or "average". scale: pixels of the
-    feature map per pixel of the image.
-    Returns [m, c, ph, pw], 0 for empty bins; no gradient flows to rois. ValueError for an unknown
-    mode.
-    Source: Girshick, 2015, "Fast R-CNN".
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype.
+    rois : Tensor
+        [m, 5], each (index in the batch, x1, y1, x2, y2) in pixels of the image; after scaling
+        corners are rounded to whole pixels, both included.
+    output_shape : int or sequence of int
+        (ph, pw), or one number for both.
+    mode : str
+        "max" or "average".
+    scale : float
+        Pixels of the feature map per pixel of the image.
 
+    Returns
+    -------
+    Tensor
+        [m, c, ph, pw], 0 for empty bins; no gradient flows to rois.
+
+    Raises
+    ------
+    ValueError
+        For an unknown mode.
+
+    References
+    ----------
+    Girshick, 2015, "Fast R-CNN".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = F.arange(16).reshape(1, 1, 4, 4)
     >>> F.vision.roi_pooling(x, Tensor([[0.0, 0.0, 0.0, 3.0, 3.0]]), 2).numpy()
@@ -219,15 +284,41 @@ def deformable_psroi_pooling(
 ) -> Tensor:
     """Averages samples of boxes of feature maps in bins that learned offsets move.
 
-    inp: [n, c, h, w], float dtype. rois: [m, 5], each (index in the batch, x1, y1, x2, y2) in
-    pixels of the image. trans: [m or more, 2 * k, part_size, part_size], box n uses row n, for each of k classes, among which
-    the channels are split evenly, the offsets x and y, in extents of the box once multiplied by
-    trans_std. no_trans: True ignores trans. pooled_h, pooled_w: bins. sample_per_part: samples per
-    bin along each axis. spatial_scale: pixels of the feature map per pixel of the image.
-    Returns [m, c, pooled_h, pooled_w]. Samples more than half a pixel outside of the map do not
-    count.
-    Source: Dai et al., 2017, "Deformable Convolutional Networks".
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype.
+    rois : Tensor
+        [m, 5], each (index in the batch, x1, y1, x2, y2) in pixels of the image.
+    trans : Tensor
+        [m or more, 2 * k, part_size, part_size]: box n uses row n, which holds for each of k
+        classes, among which the channels are split evenly, the offsets x and y, in extents of the
+        box once multiplied by trans_std.
+    no_trans : bool
+        True ignores trans.
+    part_size : int
+        Parts of a box along each axis that have an offset of their own.
+    pooled_h, pooled_w : int
+        Bins along height and width.
+    sample_per_part : int
+        Samples per bin along each axis.
+    spatial_scale : float
+        Pixels of the feature map per pixel of the image. Samples more than half a pixel outside of
+        the map do not count.
+    trans_std : float
+        Scale of the offsets.
 
+    Returns
+    -------
+    Tensor
+        [m, c, pooled_h, pooled_w].
+
+    References
+    ----------
+    Dai et al., 2017, "Deformable Convolutional Networks".
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x, offsets = F.ones((1, 2, 8, 8)), F.zeros((1, 2, 3, 3))
     >>> box = Tensor([[0.0, 0.0, 0.0, 7.0, 7.0]])

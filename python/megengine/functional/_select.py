@@ -25,10 +25,28 @@ def where(
 ) -> Tensor | tuple[Tensor, ...]:
     """Chooses elements of ``x`` where the mask is true and of ``y`` elsewhere.
 
-    mask: bool. x, y: tensors or numbers that broadcast with the mask and each other; their dtypes
-    are promoted. With the mask alone, returns the int32 indices of its true elements, one tensor
-    per axis. TypeError unless mask is a Tensor, ValueError unless it is bool.
+    Parameters
+    ----------
+    mask : Tensor
+        Any shape, dtype bool.
+    x, y : Tensor, number or None
+        Shapes that broadcast with the mask and each other; None for both searches the mask.
 
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        The broadcast shape and the promoted dtype; with the mask alone the int32 indices of its
+        true elements, one vector per axis.
+
+    Raises
+    ------
+    TypeError
+        Unless mask is a Tensor.
+    ValueError
+        Unless mask is bool.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([1.0, -2.0, 3.0])
     >>> F.where(x > 0, x, 0.0).numpy()
@@ -70,10 +88,29 @@ def triangle(x: Tensor, diagonal: int, upper: bool) -> Tensor:
 def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """Picks the elements of ``x`` where the mask is true, and returns their indices.
 
-    mask: bool, of x's shape. Returns (values, places), both 1-d; places are int32 indices into the
-    flattened x. TypeError unless both are Tensors, ValueError for another dtype or shape of the
-    mask.
+    Parameters
+    ----------
+    mask : Tensor
+        Any shape, dtype bool.
+    x : Tensor
+        The shape of ``mask``.
 
+    Returns
+    -------
+    values : Tensor
+        [n], the elements of ``x`` where the mask is true.
+    places : Tensor
+        [n], int32: their indices into the flattened x.
+
+    Raises
+    ------
+    TypeError
+        Unless both are Tensors.
+    ValueError
+        For another dtype or shape of the mask.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[1.0, -2.0], [3.0, -4.0]])
     >>> values, places = F.cond_take(x < 0, x)
@@ -99,9 +136,25 @@ def non_zero(condition: Tensor, as_tuple: Literal[True]) -> tuple[Tensor, ...]: 
 def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """Finds the indices of the elements that are not 0, or true, in row-major order.
 
-    condition: any shape and dtype. Returns int32 [found, ndim]; with as_tuple one vector of [found]
-    per axis. TypeError unless condition is a Tensor.
+    Parameters
+    ----------
+    condition : Tensor
+        Any shape and dtype.
+    as_tuple : bool
+        Whether to return one vector per axis.
 
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        Int32 [found, ndim]; with as_tuple one vector of [found] per axis.
+
+    Raises
+    ------
+    TypeError
+        Unless condition is a Tensor.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.non_zero(Tensor([[0, 5], [7, 0]])).numpy()
     array([[0, 1],
@@ -138,10 +191,31 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     """Picks elements along ``axis``: ``out[i][j] = inp[index[i][j]][j]`` for axis 0, and likewise
     for other axes.
 
-    index: integers, as many axes as inp, and along other axes than ``axis`` no larger. Returns
-    index's shape and inp's dtype. IndexError for an index that the axis does not have, ValueError
-    for an index that does not fit inp, TypeError for one of another dtype.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
+    axis : int
+        Counts from the end if negative.
+    index : Tensor
+        Integers, as many axes as inp, and along other axes than ``axis`` no larger.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``index`` and the dtype of ``inp``.
+
+    Raises
+    ------
+    IndexError
+        For an index that the axis does not have.
+    ValueError
+        For an index whose shape does not fit inp.
+    TypeError
+        For an index that is not of integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[1, 2, 3], [4, 5, 6]])
     >>> F.gather(x, 1, Tensor([[2, 2], [0, 1]])).numpy()
@@ -157,13 +231,34 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
 
 def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     """Replaces elements of ``inp`` along ``axis``, in place: ``inp[index[i][j]][j] = source[i][j]``
-    for axis 0, and likewise for other axes. Returns ``inp``.
+    for axis 0, and likewise for other axes.
 
-    index: integers, as many axes as inp, and along other axes than ``axis`` no larger; where an
-    index occurs twice, the last one wins. source: at least of index's shape; cast to inp's dtype.
-    IndexError for an index that the axis does not have, ValueError for
-    shapes that do not fit.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    axis : int
+        Counts from the end if negative.
+    index : Tensor
+        Integers, as many axes as inp, and along other axes than ``axis`` no larger; where an index
+        occurs twice, the last one wins.
+    source : Tensor
+        At least of index's shape; cast to inp's dtype.
 
+    Returns
+    -------
+    Tensor
+        ``inp`` itself.
+
+    Raises
+    ------
+    IndexError
+        For an index that the axis does not have.
+    ValueError
+        For shapes that do not fit.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.scatter(F.zeros((2, 3)), 1, Tensor([[2], [0]]), Tensor([[7.0], [8.0]])).numpy()
     array([[0., 0., 7.],
@@ -195,9 +290,25 @@ def diag(inp: Tensor, k: int = 0) -> Tensor:
     """Returns the k-th diagonal of a matrix, or the matrix that has a vector there and zeros
     elsewhere.
 
-    inp: 1-d or 2-d (ValueError for others). k: 0 is the main diagonal, 1 the one above it, -1
-    below.
+    Parameters
+    ----------
+    inp : Tensor
+        1-d or 2-d.
+    k : int
+        0 is the main diagonal, 1 the one above it, -1 below.
 
+    Returns
+    -------
+    Tensor
+        [min(m, n)] or less for a matrix [m, n], [n + abs(k), n + abs(k)] for a vector [n].
+
+    Raises
+    ------
+    ValueError
+        For another number of axes.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.diag(Tensor([[1, 2], [3, 4]])).numpy()
     array([1, 4], dtype=int32)

@@ -29,12 +29,34 @@ def pad(
 ) -> Tensor:
     """Adds elements at both ends of each axis.
 
-    src: any shape. pad_width: one pair (before, after) per axis, axes without one keep their
-    extent; a single pair or int is for the first axis. mode: "constant"; "edge" or "replicate"
-    repeat the outermost element; "reflect" mirrors at it. constant_value: what "constant" fills in.
-    pad_witdth: pad_width as MegEngine 1.8 spelt it; it goes with megjit 1.0.
-    ValueError for an unknown mode, a negative width or more pairs than axes; TypeError without a width.
+    Parameters
+    ----------
+    src : Tensor
+        Any shape.
+    pad_width : int, sequence of int, sequence of sequence of int or None
+        One pair (before, after) per axis; axes without one keep their extent. A single pair or int
+        is for the first axis.
+    mode : str
+        "constant"; "edge" or "replicate" repeat the outermost element; "reflect" mirrors at it.
+    constant_value : float
+        What "constant" fills in.
+    pad_witdth : object
+        `pad_width` as MegEngine 1.8 spelt it; it goes with megjit 1.0.
 
+    Returns
+    -------
+    Tensor
+        The dtype of ``src``; each axis is longer by its pair.
+
+    Raises
+    ------
+    ValueError
+        For an unknown mode, a negative width or more pairs than axes.
+    TypeError
+        Without a width.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.pad(Tensor([[1, 2, 3]]), ((0, 0), (2, 1)), mode="reflect").numpy()
     array([[3, 2, 1, 2, 3, 2]], dtype=int32)
@@ -137,10 +159,26 @@ def sliding_window(
 ) -> Tensor:
     """Collects the window at each position of images: [n, c, h, w] becomes [n, c, oh, ow, kh, kw].
 
-    kernel_size, padding, stride, dilation: one int, or one each for height and width; padding adds
-    zeros, and extents follow as in `conv2d`. ValueError for other shapes, or windows that do not
-    fit.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w].
+    kernel_size, padding, stride, dilation : int or sequence of int
+        One int, or one each for height and width; padding adds zeros, and extents follow as in
+        `conv2d`.
 
+    Returns
+    -------
+    Tensor
+        [n, c, oh, ow, kh, kw], the dtype of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        For other shapes, or windows that do not fit.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.sliding_window(F.arange(6).reshape(1, 1, 2, 3), 2).numpy()[0, 0, 0, 1]  # row 0, column 1
     array([[1., 2.],
@@ -164,10 +202,27 @@ def sliding_window_transpose(
 ) -> Tensor:
     """Adds windows back into images: the adjoint of `sliding_window`.
 
-    inp: [n, c, oh, ow, kh, kw]. output_size: (h, w) of the images, or one number for both. Others:
-    as in `sliding_window`. Returns [n, c, h, w]; pixels that several windows cover get the sum.
-    ValueError where the windows of such images would have another shape than inp.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, oh, ow, kh, kw].
+    output_size : int or sequence of int
+        (h, w) of the images, or one number for both.
+    kernel_size, padding, stride, dilation : int or sequence of int
+        As in `sliding_window`.
 
+    Returns
+    -------
+    Tensor
+        [n, c, h, w]; pixels that several windows cover get the sum.
+
+    Raises
+    ------
+    ValueError
+        Where the windows of such images would have another shape than inp.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> windows = F.sliding_window(F.ones((1, 1, 1, 4)), (1, 2))
     >>> F.sliding_window_transpose(windows, (1, 4), (1, 2)).numpy()
@@ -212,10 +267,29 @@ def max_pool2d(
 ) -> Tensor:
     """Takes the largest element of each window of images.
 
-    inp: [n, c, h, w], float dtype (TypeError). kernel_size, stride, padding: one int, or one each
-    for height and width; stride defaults to the kernel; padding never wins.
-    Returns [n, c, oh, ow], ``oh = (h + 2 * padding - kernel) // stride + 1``, and likewise ow.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype (TypeError).
+    kernel_size : int or sequence of int
+        Height and width of a window, or one int for both.
+    stride : int, sequence of int or None
+        Between windows, likewise; None means ``kernel_size``.
+    padding : int or sequence of int
+        Added on every side, likewise; it never wins.
 
+    Returns
+    -------
+    Tensor
+        [n, c, oh, ow], ``oh = (h + 2 * padding - kernel) // stride + 1``, and likewise ow.
+
+    Raises
+    ------
+    TypeError
+        For an ``inp`` of another dtype.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.max_pool2d(F.arange(16).reshape(1, 1, 4, 4), 2).numpy()
     array([[[[ 5.,  7.],
@@ -235,11 +309,34 @@ def avg_pool2d(
 ) -> Tensor:
     """Takes the mean of each window of images.
 
-    inp: [n, c, h, w], float dtype (TypeError). kernel_size, stride, padding: one int, or one each
-    for height and width; stride defaults to the kernel. mode: "average_count_exclude_padding"
-    leaves padding out of the mean, "average" counts it as zeros (ValueError for others). Returns
-    [n, c, oh, ow], ``oh = (h + 2 * padding - kernel) // stride + 1``, and likewise ow.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype (TypeError).
+    kernel_size : int or sequence of int
+        Height and width of a window, or one int for both.
+    stride : int, sequence of int or None
+        Between windows, likewise; None means ``kernel_size``.
+    padding : int or sequence of int
+        Added on every side, likewise.
+    mode : str
+        "average_count_exclude_padding" leaves padding out of the mean, "average" counts it as
+        zeros.
 
+    Returns
+    -------
+    Tensor
+        [n, c, oh, ow], ``oh = (h + 2 * padding - kernel) // stride + 1``, and likewise ow.
+
+    Raises
+    ------
+    TypeError
+        For an ``inp`` of another dtype.
+    ValueError
+        For another mode.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.ones((1, 1, 1, 2))
     >>> F.avg_pool2d(x, (1, 2), padding=(0, 1)).numpy()
@@ -261,11 +358,23 @@ def avg_pool2d(
 def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
     """Takes the largest element of each of oh by ow windows of images of any size.
 
-    inp: [n, c, h, w], float dtype. oshp: (oh, ow), or one number for both. Windows are ``h // oh``
-    rows apart and ``h - (oh - 1) * (h // oh)`` rows high, so they overlap where oh does not divide
-    h; likewise for columns. Images smaller than oshp have parts from ``floor(i * h / oh)`` to
-    ``ceil((i + 1) * h / oh)``.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype.
+    oshp : (int, int), int or Tensor
+        (oh, ow), or one number for both. Windows are ``h // oh`` rows apart and
+        ``h - (oh - 1) * (h // oh)`` rows high, so they overlap where oh does not divide h; likewise
+        for columns. Images smaller than oshp have parts from ``floor(i * h / oh)`` to
+        ``ceil((i + 1) * h / oh)``.
 
+    Returns
+    -------
+    Tensor
+        [n, c, oh, ow], the dtype of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.adaptive_max_pool2d(F.arange(5).reshape(1, 1, 1, 5), (1, 2)).numpy()
     array([[[[2., 4.]]]], dtype=float32)
@@ -280,9 +389,20 @@ def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Te
 def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
     """Averages images of any size over oh by ow windows.
 
-    inp: [n, c, h, w], float dtype. oshp: (oh, ow), or one number for both. Windows are those of
-    `adaptive_max_pool2d`.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype.
+    oshp : (int, int), int or Tensor
+        (oh, ow), or one number for both. Windows are those of `adaptive_max_pool2d`.
 
+    Returns
+    -------
+    Tensor
+        [n, c, oh, ow], the dtype of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.adaptive_avg_pool2d(F.arange(5).reshape(1, 1, 1, 5), (1, 2)).numpy()
     array([[[[1., 3.]]]], dtype=float32)
@@ -310,14 +430,36 @@ def _windows_for(inp: Tensor, output: Shape) -> dict[str, Any] | None:
 def local_response_norm(
     inp: Tensor, kernel_size: int = 5, k: float = 2.0, alpha: float = 1e-4, beta: float = 0.75
 ) -> Tensor:
-    """Divides each element by a power of the squares of its neighbouring channels: ``x / (k + alpha
-    * sum(x ** 2)) ** beta``.
+    """Divides each element by a power of the squares of its neighbouring channels:
+    ``x / (k + alpha * sum(x ** 2)) ** beta``.
 
-    inp: [n, c, h, w], float dtype. kernel_size: how many channels the sum takes, with the element's
-    own in the middle; odd (ValueError). Channels beyond the first and the last count as 0.
-    Source: Krizhevsky et al., 2012, "ImageNet Classification with Deep Convolutional Neural
-    Networks", where alpha also multiplies the plain sum.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], float dtype.
+    kernel_size : int
+        How many channels the sum takes, with the element's own in the middle; odd. Channels beyond
+        the first and the last count as 0.
+    k, alpha, beta : float
+        Numbers of the formula.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        For an even ``kernel_size``.
+
+    References
+    ----------
+    Krizhevsky et al., 2012, "ImageNet Classification with Deep Convolutional Neural Networks",
+    where alpha also multiplies the plain sum.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.ones((1, 3, 1, 1))
     >>> F.local_response_norm(x, 3, k=2.0, alpha=1.0, beta=1.0).numpy().ravel()
@@ -340,10 +482,30 @@ def local_response_norm(
 def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
     """Moves channels into space: [..., c * r * r, h, w] becomes [..., c, h * r, w * r].
 
-    inp: three axes or more. upscale_factor: r. ValueError where the channels are not a multiple of r * r.
-    Source: Shi et al., 2016, "Real-Time Single Image and Video Super-Resolution Using an Efficient
+    Parameters
+    ----------
+    inp : Tensor
+        [..., c * r * r, h, w].
+    upscale_factor : int
+        The factor r of height and width.
+
+    Returns
+    -------
+    Tensor
+        [..., c, h * r, w * r].
+
+    Raises
+    ------
+    ValueError
+        Where the channels are not a multiple of r * r.
+
+    References
+    ----------
+    Shi et al., 2016, "Real-Time Single Image and Video Super-Resolution Using an Efficient
     Sub-Pixel Convolutional Neural Network".
 
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.pixel_shuffle(F.arange(4).reshape(1, 4, 1, 1), 2).numpy()
     array([[[[0., 1.],

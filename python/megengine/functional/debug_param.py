@@ -49,7 +49,13 @@ _others = Strategy.HEURISTIC  # the other words, which change nothing
 
 
 def get_execution_strategy() -> Strategy:
-    """The strategy in force."""
+    """The strategy in force.
+
+    Returns
+    -------
+    Strategy
+        Ways to choose a kernel, joined with ``|``.
+    """
     strategy = _others
     for word, setting in _SETTINGS.items():
         if getattr(_config.options, setting):
@@ -58,8 +64,14 @@ def get_execution_strategy() -> Strategy:
 
 
 def set_execution_strategy(option: Strategy | str) -> None:
-    """Sets the strategy: "HEURISTIC", "PROFILE", "REPRODUCIBLE", or several joined as
-    "PROFILE_REPRODUCIBLE": what megengine.config calls benchmark_kernel and deterministic_kernel.
+    """Sets the strategy that kernels are chosen by.
+
+    It is what megengine.config calls benchmark_kernel and deterministic_kernel.
+
+    Parameters
+    ----------
+    option : Strategy or str
+        "HEURISTIC", "PROFILE", "REPRODUCIBLE", or several joined as "PROFILE_REPRODUCIBLE".
     """
     global _others
     strategy = _parse(option)
@@ -82,11 +94,23 @@ if _strategy := (
 
 @deprecated("functional.debug_param.get_conv_execution_strategy")
 def get_conv_execution_strategy() -> Strategy:
-    """The strategy in force."""
+    """The strategy in force.
+
+    Returns
+    -------
+    Strategy
+        As from `get_execution_strategy`.
+    """
     return get_execution_strategy()
 
 
 @deprecated("functional.debug_param.set_conv_execution_strategy")
 def set_conv_execution_strategy(option: Strategy | str) -> None:
-    """Sets the strategy to ``option``, as `set_execution_strategy` takes it."""
+    """Sets the strategy that kernels are chosen by.
+
+    Parameters
+    ----------
+    option : Strategy or str
+        As in `set_execution_strategy`.
+    """
     set_execution_strategy(option)

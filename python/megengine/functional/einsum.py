@@ -15,12 +15,32 @@ _SPARE = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def einsum(equation: str, *args: Tensor) -> Tensor:
     """Sums products of operands over the letters that the output lacks.
 
-    equation: one letter for each axis of each operand, the operands separated by commas, then "->"
-    and the letters of the output: "bij,bjk->bik" is a batched matrix product, "ii->i" a diagonal,
-    "i,j" an outer product. "..." stands for leading axes that broadcast. Without "->" the output
-    has the letters that occur once, in alphabetical order. Operands are contracted from left to
-    right. ValueError for an equation that does not fit the operands.
+    Parameters
+    ----------
+    equation : str
+        One letter for each axis of each operand, the operands separated by commas, then "->" and
+        the letters of the output: "bij,bjk->bik" is a batched matrix product, "ii->i" a diagonal,
+        "i,j" an outer product. "..." stands for leading axes that broadcast. Without "->" the
+        output has the letters that occur once, in alphabetical order.
+    *args : Tensor
+        The operands, with as many axes as they have letters.
 
+    Returns
+    -------
+    Tensor
+        An axis for each letter of the output.
+
+    Raises
+    ------
+    ValueError
+        For an equation that does not fit the operands.
+
+    Notes
+    -----
+    Operands are contracted from left to right.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x, y = Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([1.0, 10.0])
     >>> F.einsum("ij,j->i", x, y).numpy()

@@ -24,8 +24,18 @@ add = _binary(
     ops.add,
     """Adds ``x`` and ``y``, elementwise.
 
-    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.add(Tensor([1, 2]), 0.5).numpy()
     array([1.5, 2.5], dtype=float32)
@@ -35,8 +45,18 @@ sub = _binary(
     ops.sub,
     """Subtracts ``y`` from ``x``, elementwise.
 
-    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.sub(Tensor([[1.0], [2.0]]), Tensor([1.0, 0.5])).numpy()
     array([[0. , 0.5],
@@ -47,8 +67,18 @@ mul = _binary(
     ops.mul,
     """Multiplies ``x`` by ``y``, elementwise.
 
-    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.mul(Tensor([1.0, 2.0]), Tensor([3.0, 4.0])).numpy()  # no matrix product: see `matmul`
     array([3., 8.], dtype=float32)
@@ -58,8 +88,19 @@ div = _binary(
     ops.true_div,
     """Divides ``x`` by ``y``, elementwise.
 
-    x, y: tensors or numbers that broadcast; integers divide in float32, by 0 gives inf or NaN.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, in a float dtype: integers divide in float32. Division by 0 gives inf
+        or NaN.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.div(Tensor([3, -1, 0]), Tensor([2, 0, 0])).numpy()
     array([ 1.5, -inf,  nan], dtype=float32)
@@ -71,9 +112,18 @@ floor_div = _binary(
     ops.floor_div,
     """Divides ``x`` by ``y`` and rounds down, towards minus infinity, elementwise.
 
-    x, y: tensors or numbers that broadcast; their dtypes are promoted.
-    An integer divided by 0 is 0.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype; an integer divided by 0 is 0.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.floor_div(Tensor([-7, 7, 7]), Tensor([2, 2, 0])).numpy()
     array([-4,  3,  0], dtype=int32)
@@ -83,9 +133,19 @@ mod = _binary(
     ops.mod,
     """Computes the remainder of ``x / y``, elementwise.
 
-    x, y: tensors or numbers that broadcast. Integers take the sign of ``y``, as ``%`` in Python,
-    and give 0 where y is 0; floats take the sign of ``x``, as ``fmod`` in C.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype. Integers take the sign of ``y``, as ``%`` in
+        Python, and give 0 where y is 0; floats take the sign of ``x``, as ``fmod`` in C.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.mod(Tensor([-7, 7]), 3).numpy(), F.mod(Tensor([-7.0, 7.0]), 3.0).numpy()
     (array([2, 1], dtype=int32), array([-1.,  1.], dtype=float32))
@@ -95,9 +155,19 @@ pow = _binary(
     ops.pow,
     """Raises ``x`` to the power ``y``, elementwise.
 
-    x, y: tensors or numbers that broadcast; integers compute in float32. NaN where x is negative
-    and y is not a whole number.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, in a float dtype: integers compute in float32. NaN where x is negative
+        and y is not a whole number.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.pow(Tensor([2, 3]), 2).numpy()
     array([4., 9.], dtype=float32)
@@ -108,8 +178,18 @@ logaddexp = _binary(
     ops.logaddexp,
     """Computes ``log(exp(x) + exp(y))``, elementwise, without overflow.
 
-    x, y: tensors or numbers that broadcast; integers compute in float32.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, in a float dtype: integers compute in float32.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.logaddexp(Tensor([0.0, 100.0]), Tensor([0.0, 0.0])).numpy().round(4)
     array([  0.6931, 100.    ], dtype=float32)
@@ -120,8 +200,18 @@ maximum = _binary(
     ops.maximum,
     """Takes the larger one of ``x`` and ``y``, elementwise; NaN where either is NaN.
 
-    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.maximum(Tensor([-1.0, 2.0, float("nan")]), 0.0).numpy()
     array([ 0.,  2., nan], dtype=float32)
@@ -131,8 +221,18 @@ minimum = _binary(
     ops.minimum,
     """Takes the smaller one of ``x`` and ``y``, elementwise; NaN where either is NaN.
 
-    x, y: tensors or numbers that broadcast; their dtypes are promoted.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.minimum(Tensor([-1.0, 2.0, float("nan")]), 0.0).numpy()
     array([-1.,  0., nan], dtype=float32)
@@ -142,8 +242,23 @@ left_shift = _binary(
     ops.left_shift,
     """Shifts the bits of ``x`` to the left by ``y``, elementwise.
 
-    x, y: tensors or numbers that broadcast, of integer dtypes (TypeError). y is taken modulo 32.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast, integer dtypes. ``y`` counts bits, modulo 32.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Raises
+    ------
+    TypeError
+        For another dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.left_shift(Tensor([1, 5]), 3).numpy()
     array([ 8, 40], dtype=int32)
@@ -153,8 +268,23 @@ right_shift = _binary(
     ops.right_shift,
     """Shifts the bits of ``x`` to the right by ``y``, elementwise; negative numbers stay negative.
 
-    x, y: tensors or numbers that broadcast, of integer dtypes (TypeError). y is taken modulo 32.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast, integer dtypes. ``y`` counts bits, modulo 32.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Raises
+    ------
+    TypeError
+        For another dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.right_shift(Tensor([40, -8]), 3).numpy()
     array([ 5, -1], dtype=int32)
@@ -164,8 +294,23 @@ logical_and = _binary(
     ops.logical_and,
     """Tells where both ``x`` and ``y`` are true, elementwise.
 
-    x, y: tensors or numbers that broadcast, of dtype bool (TypeError).
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast, dtype bool.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Raises
+    ------
+    TypeError
+        For another dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([1.0, 2.0, 3.0])
     >>> F.logical_and(x > 1, x < 3).numpy()
@@ -176,8 +321,23 @@ logical_or = _binary(
     ops.logical_or,
     """Tells where ``x`` or ``y`` or both are true, elementwise.
 
-    x, y: tensors or numbers that broadcast, of dtype bool (TypeError).
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast, dtype bool.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Raises
+    ------
+    TypeError
+        For another dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([1.0, 2.0, 3.0])
     >>> F.logical_or(x < 2, x > 2).numpy()
@@ -188,8 +348,23 @@ logical_xor = _binary(
     ops.logical_xor,
     """Tells where exactly one of ``x`` and ``y`` is true, elementwise.
 
-    x, y: tensors or numbers that broadcast, of dtype bool (TypeError).
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast, dtype bool.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Raises
+    ------
+    TypeError
+        For another dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.logical_xor(Tensor([True, True, False]), Tensor([True, False, False])).numpy()
     array([False,  True, False])
@@ -199,8 +374,18 @@ equal = _binary(
     ops.equal,
     """Tells where ``x`` equals ``y``, elementwise; NaN equals nothing.
 
-    x, y: tensors or numbers that broadcast. Returns bool.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.equal(Tensor([1.0, 2.0]), Tensor([1, 3])).numpy()
     array([ True, False])
@@ -210,8 +395,18 @@ not_equal = _binary(
     ops.not_equal,
     """Tells where ``x`` differs from ``y``, elementwise; NaN differs from everything.
 
-    x, y: tensors or numbers that broadcast. Returns bool.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([1.0, float("nan")])
     >>> F.not_equal(x, x).numpy()
@@ -222,8 +417,18 @@ less = _binary(
     ops.less,
     """Tells where ``x`` is less than ``y``, elementwise; false for NaN.
 
-    x, y: tensors or numbers that broadcast. Returns bool.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.less(Tensor([1, 2, 3]), 2).numpy()
     array([ True, False, False])
@@ -233,8 +438,18 @@ less_equal = _binary(
     ops.less_equal,
     """Tells where ``x`` is at most ``y``, elementwise; false for NaN.
 
-    x, y: tensors or numbers that broadcast. Returns bool.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.less_equal(Tensor([1, 2, 3]), 2).numpy()
     array([ True,  True, False])
@@ -244,8 +459,18 @@ greater = _binary(
     ops.greater,
     """Tells where ``x`` is greater than ``y``, elementwise; false for NaN.
 
-    x, y: tensors or numbers that broadcast. Returns bool.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.greater(Tensor([1, 2, 3]), 2).numpy()
     array([False, False,  True])
@@ -255,8 +480,18 @@ greater_equal = _binary(
     ops.greater_equal,
     """Tells where ``x`` is at least ``y``, elementwise; false for NaN.
 
-    x, y: tensors or numbers that broadcast. Returns bool.
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.greater_equal(Tensor([1, 2, 3]), 2).numpy()
     array([False,  True,  True])
@@ -267,8 +502,18 @@ neg = _unary(
     ops.neg,
     """Negates ``x``, elementwise.
 
-    x: any shape and dtype, which the result has.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.neg(Tensor([1, -2])).numpy()
     array([-1,  2], dtype=int32)
@@ -278,8 +523,18 @@ abs = _unary(
     ops.abs,
     """Computes the magnitude ``|x|``, elementwise.
 
-    x: any shape and dtype, which the result has. The gradient at 0 is that of ``-x``.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype. The gradient at 0 is that of ``-x``.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.abs(Tensor([-1.5, 2.0])).numpy()
     array([1.5, 2. ], dtype=float32)
@@ -289,8 +544,18 @@ square = _unary(
     ops.square,
     """Computes ``x * x``, elementwise.
 
-    x: any shape and dtype, which the result has.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.square(Tensor([-3, 2])).numpy()
     array([9, 4], dtype=int32)
@@ -300,8 +565,18 @@ sqrt = _unary(
     ops.sqrt,
     """Computes the square root, elementwise; NaN below 0.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.sqrt(Tensor([4.0, 0.25, -1.0])).numpy()
     array([2. , 0.5, nan], dtype=float32)
@@ -312,8 +587,18 @@ round = _unary(
     ops.round,
     """Rounds to the nearest whole number, elementwise, halves away from 0.
 
-    x: any shape and dtype, which the result has.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.round(Tensor([0.5, 1.5, 2.5, -2.5])).numpy()  # numpy.round has [0, 2, 2, -2]
     array([ 1.,  2.,  3., -3.], dtype=float32)
@@ -323,8 +608,18 @@ ceil = _unary(
     ops.ceil,
     """Rounds up, to the smallest whole number not below ``x``, elementwise.
 
-    x: any shape and dtype, which the result has.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.ceil(Tensor([1.2, -1.2, 3.0])).numpy()
     array([ 2., -1.,  3.], dtype=float32)
@@ -334,8 +629,18 @@ floor = _unary(
     ops.floor,
     """Rounds down, to the largest whole number not above ``x``, elementwise.
 
-    x: any shape and dtype, which the result has.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.floor(Tensor([1.2, -1.2, 3.0])).numpy()
     array([ 1., -2.,  3.], dtype=float32)
@@ -345,8 +650,23 @@ logical_not = _unary(
     ops.logical_not,
     """Tells where ``x`` is false, elementwise.
 
-    x: any shape, dtype bool (TypeError).
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, dtype bool.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x``, dtype bool.
+
+    Raises
+    ------
+    TypeError
+        For another dtype.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.logical_not(Tensor([True, False])).numpy()
     array([False,  True])
@@ -356,8 +676,18 @@ tanh = _unary(
     ops.tanh,
     """Computes the hyperbolic tangent, elementwise.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.tanh(Tensor([0.0, 1.0, 100.0])).numpy().round(4)
     array([0.    , 0.7616, 1.    ], dtype=float32)
@@ -367,8 +697,18 @@ exp = _unary(
     ops.exp,
     """Computes e to the power ``x``, elementwise.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.exp(Tensor([0.0, 1.0, -1000.0])).numpy().round(4)
     array([1.    , 2.7183, 0.    ], dtype=float32)
@@ -379,8 +719,18 @@ expm1 = _unary(
     ops.expm1,
     """Computes ``exp(x) - 1``, elementwise, exact near 0.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.expm1(Tensor([1e-8])).item() > 0, (F.exp(Tensor([1e-8])) - 1).item()
     (True, 0.0)
@@ -391,8 +741,18 @@ log = _unary(
     ops.log,
     """Computes the natural logarithm, elementwise; -inf at 0, NaN below.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.log(Tensor([1.0, 0.0, -1.0])).numpy()
     array([  0., -inf,  nan], dtype=float32)
@@ -403,8 +763,18 @@ log1p = _unary(
     ops.log1p,
     """Computes ``log(1 + x)``, elementwise, exact near 0.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.log1p(Tensor([1e-8])).item() > 0, F.log(Tensor([1e-8]) + 1).item()
     (True, 0.0)
@@ -415,8 +785,18 @@ cos = _unary(
     ops.cos,
     """Computes the cosine of angles in radians, elementwise.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.cos(Tensor([0.0, 1.0])).numpy().round(4)
     array([1.    , 0.5403], dtype=float32)
@@ -427,8 +807,18 @@ sin = _unary(
     ops.sin,
     """Computes the sine of angles in radians, elementwise.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.sin(Tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 0.8415], dtype=float32)
@@ -439,8 +829,18 @@ tan = _unary(
     ops.tan,
     """Computes the tangent of angles in radians, elementwise.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.tan(Tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 1.5574], dtype=float32)
@@ -451,8 +851,18 @@ acos = _unary(
     ops.acos,
     """Computes the angle in [0, pi] (radians) of a cosine, elementwise; NaN outside of [-1, 1].
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.acos(Tensor([1.0, -1.0, 2.0])).numpy().round(4)
     array([0.    , 3.1416,    nan], dtype=float32)
@@ -463,8 +873,18 @@ asin = _unary(
     ops.asin,
     """Computes the angle in [-pi/2, pi/2] (radians) of a sine, elementwise; NaN outside of [-1, 1].
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.asin(Tensor([0.0, 1.0, 2.0])).numpy().round(4)
     array([0.    , 1.5708,    nan], dtype=float32)
@@ -475,8 +895,18 @@ atan = _unary(
     ops.atan,
     """Computes the angle in (-pi/2, pi/2) (radians) of a tangent, elementwise.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.atan(Tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 0.7854], dtype=float32)
@@ -487,8 +917,18 @@ cosh = _unary(
     ops.cosh,
     """Computes the hyperbolic cosine, elementwise.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.cosh(Tensor([0.0, 1.0])).numpy().round(4)
     array([1.    , 1.5431], dtype=float32)
@@ -499,8 +939,18 @@ sinh = _unary(
     ops.sinh,
     """Computes the hyperbolic sine, elementwise.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.sinh(Tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 1.1752], dtype=float32)
@@ -511,8 +961,18 @@ acosh = _unary(
     ops.acosh,
     """Computes the inverse hyperbolic cosine, elementwise; NaN below 1.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.acosh(Tensor([1.0, 2.0, 0.5])).numpy().round(4)
     array([0.   , 1.317,   nan], dtype=float32)
@@ -523,8 +983,18 @@ asinh = _unary(
     ops.asinh,
     """Computes the inverse hyperbolic sine, elementwise.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.asinh(Tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 0.8814], dtype=float32)
@@ -535,8 +1005,18 @@ atanh = _unary(
     ops.atanh,
     """Computes the inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN outside.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.atanh(Tensor([0.5, 1.0, 2.0])).numpy().round(4)
     array([0.5493,    inf,    nan], dtype=float32)
@@ -547,8 +1027,18 @@ erf = _unary(
     ops.erf,
     """Computes the error function, ``2 / sqrt(pi) * integral of exp(-t**2)`` from 0 to ``x``.
 
-    x: any shape; integers compute in float32.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.erf(Tensor([0.0, 1.0, 9.0])).numpy().round(4)
     array([0.    , 0.8427, 1.    ], dtype=float32)
@@ -560,8 +1050,18 @@ erf = _unary(
 def atan2(y: Operand, x: Operand) -> Tensor:
     """Computes the angle of the point (x, y) in radians, in (-pi, pi].
 
-    y, x: tensors or numbers that broadcast; integers compute in float32.
+    Parameters
+    ----------
+    y, x : Tensor or number
+        Shapes that broadcast.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape, in a float dtype: integers compute in float32.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.atan2(Tensor([1.0, 1.0, 0.0]), Tensor([1.0, -1.0, -1.0])).numpy().round(4)
     array([0.7854, 2.3562, 3.1416], dtype=float32)
@@ -572,9 +1072,25 @@ def atan2(y: Operand, x: Operand) -> Tensor:
 def clip(x: Tensor, lower: Operand | None = None, upper: Operand | None = None) -> Tensor:
     """Limits ``x`` to [lower, upper].
 
-    lower, upper: numbers or tensors that broadcast; None leaves a side open. AssertionError when
-    both are None, or when they are numbers with lower > upper.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape.
+    lower, upper : Tensor, number or None
+        Broadcast with ``x``; None leaves a side open.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Raises
+    ------
+    AssertionError
+        When both are None, or when they are numbers with lower > upper.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.clip(Tensor([-2.0, 0.5, 3.0]), 0, 1).numpy()
     array([0. , 0.5, 1. ], dtype=float32)

@@ -46,9 +46,25 @@ def _warn_of_broadcast(name: str, pred: Tensor, label: Tensor) -> None:
 def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     """Computes the absolute error ``|pred - label|``.
 
-    pred, label: tensors that broadcast, with a warning if their shapes differ. reduction: "mean" and "sum" give a 0-d tensor, "none" the
-    error of each element. ValueError for another reduction.
+    Parameters
+    ----------
+    pred, label : Tensor
+        Tensors that broadcast, with a warning if their shapes differ.
+    reduction : str
+        "mean", "sum" or "none".
 
+    Returns
+    -------
+    Tensor
+        0-d, or the error of each element for "none".
+
+    Raises
+    ------
+    ValueError
+        For another reduction.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> pred, label = Tensor([1.0, 2.0]), Tensor([1.0, 5.0])
     >>> F.loss.l1_loss(pred, label).item()
@@ -63,9 +79,25 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
 def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     """Computes the squared error ``(pred - label) ** 2``.
 
-    pred, label: tensors that broadcast, with a warning if their shapes differ. reduction: "mean" and "sum" give a 0-d tensor, "none" the
-    error of each element. ValueError for another reduction.
+    Parameters
+    ----------
+    pred, label : Tensor
+        Tensors that broadcast, with a warning if their shapes differ.
+    reduction : str
+        "mean", "sum" or "none".
 
+    Returns
+    -------
+    Tensor
+        0-d, or the error of each element for "none".
+
+    Raises
+    ------
+    ValueError
+        For another reduction.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.loss.square_loss(Tensor([1.0, 2.0]), Tensor([1.0, 5.0])).item()
     4.5
@@ -84,14 +116,42 @@ def cross_entropy(
 ) -> Tensor:
     """Computes ``-log p[label]``, where p is the softmax of ``pred`` along ``axis``.
 
-    pred: [n, classes, ...], logits, or probabilities unless with_logits. label: class indices, a
-    tensor or an array of integers of pred's shape without axis; floats are cut to integers, with a warning. label_smooth: a share s in [0, 1]
-    that goes to all classes evenly: ``-(1 - s) * log p[label] - s * mean(log p)``.
-    reduction: "mean" and "sum" give a 0-d tensor, "none" label's shape. ValueError for another one
-    or a label of another rank, IndexError for a label that is not a class.
-    Source of label_smooth: Szegedy et al., 2016, "Rethinking the Inception Architecture for
-    Computer Vision".
+    Parameters
+    ----------
+    pred : Tensor
+        [n, classes, ...], logits, or probabilities unless with_logits.
+    label : Tensor or numpy.ndarray
+        Class indices, a tensor or an array of integers of pred's shape without axis; floats are cut
+        to integers, with a warning.
+    axis : int
+        That of the classes in ``pred``.
+    with_logits : bool
+        Whether ``pred`` holds logits.
+    label_smooth : float
+        A share s in [0, 1] that goes to all classes evenly:
+        ``-(1 - s) * log p[label] - s * mean(log p)``.
+    reduction : str
+        "mean", "sum" or "none".
 
+    Returns
+    -------
+    Tensor
+        0-d, or for "none" the loss of each label.
+
+    Raises
+    ------
+    ValueError
+        For another reduction, or a label of another rank.
+    IndexError
+        For a label that is not a class.
+
+    References
+    ----------
+    Szegedy et al., 2016, "Rethinking the Inception Architecture for Computer Vision"
+    (label_smooth).
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> pred = Tensor([[0.0, 0.0], [100.0, 0.0]])  # two samples, two classes
     >>> F.loss.cross_entropy(pred, Tensor([1, 1]), reduction="none").numpy().round(4)
@@ -134,10 +194,30 @@ def binary_cross_entropy(
 ) -> Tensor:
     """Computes ``-(label * log p + (1 - label) * log(1 - p))``, where p is the sigmoid of ``pred``.
 
-    pred: logits, for which the loss is finite whatever they are, or probabilities unless
-    with_logits. label: 0 to 1; broadcasts with pred, with a warning. reduction: "mean" and "sum" give a 0-d tensor,
-    "none" the loss of each element. ValueError for another one. ``0 * log(0)`` is 0.
+    Parameters
+    ----------
+    pred : Tensor
+        Any shape: logits, for which the loss is finite whatever they are, or probabilities unless
+        with_logits.
+    label : Tensor
+        In [0, 1]; broadcasts with pred, with a warning.
+    with_logits : bool
+        Whether ``pred`` holds logits; probabilities otherwise, with ``0 * log(0)`` as 0.
+    reduction : str
+        "mean", "sum" or "none".
 
+    Returns
+    -------
+    Tensor
+        0-d, or the loss of each element for "none".
+
+    Raises
+    ------
+    ValueError
+        For another reduction.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> pred, label = Tensor([0.0, 200.0]), Tensor([1.0, 0.0])
     >>> F.loss.binary_cross_entropy(pred, label, reduction="none").numpy().round(4)
@@ -161,10 +241,29 @@ def _times_log(x: Tensor, y: Tensor) -> Tensor:
 def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "mean") -> Tensor:
     """Computes ``max(0, 1 - pred * label)``, summed over the classes (axis 1).
 
-    pred: [n, classes], scores. label: the same shape, 1 for the true class and -1 for others. norm:
-    "L2" squares each term, "L1" does not. reduction: "mean" and "sum" over the samples give a 0-d
-    tensor, "none" [n]. ValueError for another norm or reduction.
+    Parameters
+    ----------
+    pred : Tensor
+        [n, classes], scores.
+    label : Tensor
+        The same shape, 1 for the true class and -1 for others.
+    norm : str
+        "L2" squares each term, "L1" does not.
+    reduction : str
+        "mean" and "sum" are over the samples; or "none".
 
+    Returns
+    -------
+    Tensor
+        0-d, or [n] for "none".
+
+    Raises
+    ------
+    ValueError
+        For another norm or reduction.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> pred, label = Tensor([[0.5, -2.0]]), Tensor([[1.0, -1.0]])
     >>> F.loss.hinge_loss(pred, label).item()  # 0.5 and 0

@@ -27,8 +27,18 @@ Axis = int | Sequence[int] | None
 def isnan(inp: Tensor) -> Tensor:
     """Tells which elements are NaN (not a number).
 
-    inp: any shape and dtype. Returns the same shape, bool.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``, bool.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([1.0, float("nan"), float("inf")])
     >>> F.isnan(x).numpy()  # x == x cannot tell: NaN equals nothing
@@ -40,8 +50,18 @@ def isnan(inp: Tensor) -> Tensor:
 def isinf(inp: Tensor) -> Tensor:
     """Tells which elements are infinite, of either sign.
 
-    inp: any shape and dtype. Returns the same shape, bool.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``, bool.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.isinf(Tensor([1.0, float("nan"), -float("inf")])).numpy()
     array([False, False,  True])
@@ -52,8 +72,18 @@ def isinf(inp: Tensor) -> Tensor:
 def sign(x: Tensor) -> Tensor:
     """Computes the sign of each element: -1, 0 or 1; NaN stays NaN.
 
-    x: any shape. Returns the same shape and dtype.
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.sign(Tensor([-2.5, 0.0, 7.0])).numpy()
     array([-1.,  0.,  1.], dtype=float32)
@@ -64,9 +94,26 @@ def sign(x: Tensor) -> Tensor:
 def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Tells whether an element along ``axis`` is not 0.
 
-    inp: any shape and dtype; NaN is not 0. axis, keepdims: as in `sum`. Returns bool; False without elements.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype; NaN is not 0.
+    axis : int, sequence of int or None
+        As in `sum`.
+    keepdims : bool
+        As in `sum`.
+
+    Returns
+    -------
+    Tensor
+        The shape of `sum`, dtype bool; False without elements.
+
+    Notes
+    -----
     What is no tensor or array goes to Python's own ``any``, whose name a star import hides.
 
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[0.0, 2.0], [0.0, 0.0]])
     >>> F.any(x > 1).item(), F.any(x, axis=1).tolist()
@@ -80,9 +127,26 @@ def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def all(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Tells whether no element along ``axis`` is 0.
 
-    inp: any shape and dtype. axis, keepdims: as in `sum`. Returns bool; True without elements.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
+    axis : int, sequence of int or None
+        As in `sum`.
+    keepdims : bool
+        As in `sum`.
+
+    Returns
+    -------
+    Tensor
+        The shape of `sum`, dtype bool; True without elements.
+
+    Notes
+    -----
     What is no tensor or array goes to Python's own ``all``, whose name a star import hides.
 
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[1.0, 2.0], [0.0, 1.0]])
     >>> F.all(x >= 0).item(), F.all(x, axis=1).tolist()
@@ -96,10 +160,27 @@ def all(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Adds up the elements along ``axis``.
 
-    inp: any shape; bool sums to int32, other dtypes stay, so small integers may wrap around. axis:
-    an int, a sequence of ints, or None for all axes. keepdims: leaves the reduced axes in the
-    result with size 1; AssertionError without an axis.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape; bool sums to int32, other dtypes stay, so small integers may wrap around.
+    axis : int, sequence of int or None
+        None adds up all elements. Negative axes count from the end.
+    keepdims : bool
+        Leaves the reduced axes in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` without ``axis``.
+
+    Raises
+    ------
+    AssertionError
+        For ``keepdims`` without an axis.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> F.sum(x).item(), F.sum(x, axis=0).numpy().tolist()
@@ -113,8 +194,22 @@ def sum(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Multiplies the elements along ``axis``.
 
-    inp: any shape and dtype; the result's is that of `sum`. axis, keepdims: as in `sum`.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
+    axis : int, sequence of int or None
+        As in `sum`.
+    keepdims : bool
+        As in `sum`.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` without ``axis``; the dtype as in `sum`.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.prod(Tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1).numpy()
     array([ 2., 12.], dtype=float32)
@@ -125,8 +220,22 @@ def prod(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def mean(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Computes the mean along ``axis``, in float32.
 
-    inp: any shape and dtype. axis, keepdims: as in `sum`. Returns float32 whatever inp's dtype is.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
+    axis : int, sequence of int or None
+        As in `sum`.
+    keepdims : bool
+        As in `sum`.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` without ``axis``, float32 whatever inp's dtype is.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.mean(Tensor([[1, 2], [3, 4]]), axis=1).numpy()  # of integers
     array([1.5, 3.5], dtype=float32)
@@ -137,9 +246,27 @@ def mean(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Finds the smallest element along ``axis``; NaN where there is one.
 
-    inp: any shape and dtype, which the result has. axis, keepdims: as in `sum`. ValueError for an
-    empty axis.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
+    axis : int, sequence of int or None
+        As in `sum`.
+    keepdims : bool
+        As in `sum`.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` without ``axis``, and its dtype.
+
+    Raises
+    ------
+    ValueError
+        For an empty axis.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.min(Tensor([[1.0, 5.0], [4.0, 3.0]]), axis=1).numpy()
     array([1., 3.], dtype=float32)
@@ -150,9 +277,27 @@ def min(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def max(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Finds the largest element along ``axis``; NaN where there is one.
 
-    inp: any shape and dtype, which the result has. axis, keepdims: as in `sum`. ValueError for an
-    empty axis.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
+    axis : int, sequence of int or None
+        As in `sum`.
+    keepdims : bool
+        As in `sum`.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` without ``axis``, and its dtype.
+
+    Raises
+    ------
+    ValueError
+        For an empty axis.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.max(Tensor([[1.0, 5.0], [4.0, 3.0]]), axis=1, keepdims=True).numpy()
     array([[5.],
@@ -165,8 +310,22 @@ def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Computes the biased variance along ``axis``, the mean squared distance from the mean, in
     float32.
 
-    inp: any shape and dtype. axis, keepdims: as in `sum`.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
+    axis : int, sequence of int or None
+        As in `sum`.
+    keepdims : bool
+        As in `sum`.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` without ``axis``, float32 whatever inp's dtype is.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.var(Tensor([1.0, 3.0])).item()  # divided by 2, not by 1
     1.0
@@ -177,8 +336,22 @@ def var(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Computes the biased standard deviation along ``axis``: the square root of `var`.
 
-    inp: any shape and dtype. axis, keepdims: as in `sum`.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
+    axis : int, sequence of int or None
+        As in `sum`.
+    keepdims : bool
+        As in `sum`.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` without ``axis``, float32 whatever inp's dtype is.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.std(Tensor([[1.0, 3.0], [0.0, 80.0]]), axis=1).numpy()
     array([ 1., 40.], dtype=float32)
@@ -191,10 +364,29 @@ def norm(
 ) -> Tensor:
     """Computes the vector norm along ``axis``, ``sum(|x| ** ord) ** (1 / ord)``.
 
-    inp: any shape; integers compute in float32. ord: None is 2; inf and -inf take the largest and
-    the smallest magnitude, 0 counts what is not 0. axis: an int, or None for a vector; TypeError
-    for None and another rank. keepdims: leaves axis in the result with size 1.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape; integers compute in float32.
+    ord : float or None
+        None is 2; inf and -inf take the largest and the smallest magnitude, 0 counts what is not 0.
+    axis : int or None
+        None takes ``inp`` as one vector.
+    keepdims : bool
+        Leaves axis in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` without ``axis``, a float dtype.
+
+    Raises
+    ------
+    TypeError
+        For ``axis`` None and an ``inp`` that is not 1-d.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([3.0, -4.0])
     >>> F.norm(x).item(), F.norm(x, ord=1).item(), F.norm(x, ord=float("inf")).item()
@@ -226,8 +418,24 @@ def normalize(
 ) -> Tensor:
     """Divides ``inp`` by its norm along ``axis``, or by ``eps`` where the norm is less.
 
-    inp: any shape, float dtype. ord, axis: as in `norm`. Returns inp's shape.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape, float dtype.
+    ord : float or None
+        As in `norm`.
+    axis : int or None
+        As in `norm`.
+    eps : float
+        The least number that is divided by.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.normalize(Tensor([[0.0, 4.0], [0.0, 0.0]]), axis=1).numpy()
     array([[0., 1.],
@@ -255,10 +463,28 @@ def argmin(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Finds the index of the smallest element along ``axis``, the first one of equals; NaN counts
     as smallest.
 
-    inp: any shape. axis: an int, or None for the flattened tensor. Of several axes the last one
-    comes first, and the next is searched in the indices found. keepdims: leaves axis in the result
-    with size 1; AssertionError without an axis. Returns int32.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    axis : int, sequence of int or None
+        None searches the flattened tensor. Of several axes the last one comes first, and the next
+        is searched in the indices found.
+    keepdims : bool
+        Leaves ``axis`` in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        Indices along ``axis``, int32; the shape of ``inp`` without it.
+
+    Raises
+    ------
+    AssertionError
+        For ``keepdims`` without an axis.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[5.0, 1.0], [4.0, 6.0]])
     >>> F.argmin(x, axis=1).numpy(), F.argmin(x).item()
@@ -271,10 +497,28 @@ def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Finds the index of the largest element along ``axis``, the first one of equals; NaN counts as
     largest.
 
-    inp: any shape. axis: an int, or None for the flattened tensor. Of several axes the last one
-    comes first, and the next is searched in the indices found. keepdims: leaves axis in the result
-    with size 1; AssertionError without an axis. Returns int32.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    axis : int, sequence of int or None
+        None searches the flattened tensor. Of several axes the last one comes first, and the next
+        is searched in the indices found.
+    keepdims : bool
+        Leaves ``axis`` in the result with size 1.
 
+    Returns
+    -------
+    Tensor
+        Indices along ``axis``, int32; the shape of ``inp`` without it.
+
+    Raises
+    ------
+    AssertionError
+        For ``keepdims`` without an axis.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[5.0, 1.0], [4.0, 6.0]])
     >>> F.argmax(x, axis=1).numpy(), F.argmax(x).item()
@@ -286,9 +530,24 @@ def argmax(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, Tensor]:
     """Sorts along ``dim``; equal elements keep their order.
 
-    inp: any shape. descending: whether the largest comes first. Returns (values, indices), both of
-    inp's shape, indices int32.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    descending : bool
+        Whether the largest comes first.
+    dim : int
+        The axis that is sorted; negative ones count from the end.
 
+    Returns
+    -------
+    values : Tensor
+        The shape and dtype of ``inp``.
+    indices : Tensor
+        The shape of ``inp``, int32: where the values stood.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> values, indices = F.sort(Tensor([20, 10, 30]))
     >>> values.numpy(), indices.numpy()
@@ -303,8 +562,20 @@ def sort(inp: Tensor, descending: bool = False, dim: int = -1) -> tuple[Tensor, 
 def argsort(inp: Tensor, descending: bool = False) -> Tensor:
     """Finds the int32 indices that sort the last axis; equal elements keep their order.
 
-    inp: any shape, which the result has. descending: whether the largest comes first.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    descending : bool
+        Whether the largest comes first.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``, int32.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.argsort(Tensor([20, 10, 30]), descending=True).numpy()
     array([2, 0, 1], dtype=int32)
@@ -317,12 +588,34 @@ def topk(
 ) -> tuple[Tensor, Tensor]:
     """Finds the ``k`` largest elements of the last axis, sorted, and their indices.
 
-    inp: at least one axis. k: all elements are returned where there are fewer; below 0, the ``-k`` elements of
-    the other end, in the other order. descending: False finds the smallest ones, in rising order. kth_only: returns the k-th alone, without the axis.
-    no_sort: has no effect, the elements are always sorted.
-    Returns (values, indices), [..., k], indices int32. ValueError for k = 0, an empty axis or a 0-d
-    inp.
+    Parameters
+    ----------
+    inp : Tensor
+        At least one axis.
+    k : int
+        All elements are returned where there are fewer; below 0, the ``-k`` elements of the other
+        end, in the other order.
+    descending : bool
+        False finds the smallest ones, in rising order.
+    kth_only : bool
+        Returns the k-th alone, without the axis.
+    no_sort : bool
+        Has no effect, the elements are always sorted.
 
+    Returns
+    -------
+    values : Tensor
+        [..., k], the dtype of ``inp``; without the last axis if ``kth_only``.
+    indices : Tensor
+        The same shape, int32.
+
+    Raises
+    ------
+    ValueError
+        For k = 0, an empty axis or a 0-d inp.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> values, indices = F.topk(Tensor([20, 40, 10, 30]), 2)
     >>> values.numpy(), indices.numpy()
@@ -348,9 +641,27 @@ def topk(
 def matinv(inp: Tensor) -> Tensor:
     """Computes the inverse of the square matrices in the last two axes.
 
-    inp: [..., n, n], float32 or integers, which compute in float32 (TypeError for others). Returns
-    the same shape. RuntimeError for a singular matrix, ValueError for one that is not square.
+    Parameters
+    ----------
+    inp : Tensor
+        [..., n, n], float32 or integers, which compute in float32.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``, float32.
+
+    Raises
+    ------
+    RuntimeError
+        For a singular matrix.
+    ValueError
+        For one that is not square.
+    TypeError
+        For another ``inp``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.matinv(Tensor([[0.0, 2.0], [4.0, 0.0]])).numpy()
     array([[0.  , 0.25],
@@ -374,12 +685,30 @@ def matmul(
 ) -> Tensor:
     """Multiplies the matrices in the last two axes.
 
-    inp1: [..., m, k]. inp2: [..., k, n]; leading axes broadcast. A 1-d inp1 counts as a row, a 1-d
-    inp2 as a column, and the result lacks that axis. transpose_a, transpose_b: whether the last two
-    axes of inp1 and of inp2 are exchanged first. compute_mode: "default" or "float32"; both
-    accumulate in float32. Returns [..., m, n], int32 of int8. ValueError for sizes that do not fit
-    or a 0-d operand.
+    Parameters
+    ----------
+    inp1 : Tensor
+        [..., m, k].
+    inp2 : Tensor
+        [..., k, n]; leading axes broadcast. A 1-d inp1 counts as a row, a 1-d inp2 as a column, and
+        the result lacks that axis.
+    transpose_a, transpose_b : bool
+        Whether the last two axes of inp1 and of inp2 are exchanged first.
+    compute_mode : str
+        "default" or "float32"; both accumulate in float32.
 
+    Returns
+    -------
+    Tensor
+        [..., m, n] in the promoted dtype, int32 for int8.
+
+    Raises
+    ------
+    ValueError
+        For sizes that do not fit or a 0-d operand.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> F.matmul(x, x, transpose_b=True).numpy()
@@ -395,9 +724,23 @@ def matmul(
 def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
     """Computes the scalar product of two vectors, a 0-d tensor.
 
-    inp1, inp2: [n] each; a 0-d one multiplies every element of the other. AssertionError for more
-    axes.
+    Parameters
+    ----------
+    inp1, inp2 : Tensor
+        [n] each; a 0-d one multiplies every element of the other.
 
+    Returns
+    -------
+    Tensor
+        0-d: the sum of the products.
+
+    Raises
+    ------
+    AssertionError
+        For more axes.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.dot(Tensor([1.0, 2.0]), Tensor([3.0, 4.0])).item()
     11.0
@@ -421,11 +764,32 @@ def svd(
     """Computes the singular value decomposition ``inp = U @ diag(S) @ Vh`` of the matrices in the
     last two axes.
 
-    inp: [..., m, n], float32 or integers, which compute in float32 (TypeError for others).
-    full_matrices: whether U is [..., m, m] and Vh [..., n, n], rather
-    than [..., m, r] and [..., r, n] for r = min(m, n). compute_uv: False returns S alone. Returns
-    (U, S, Vh); S is [..., r], the largest first. Signs of singular vectors are arbitrary.
+    Parameters
+    ----------
+    inp : Tensor
+        [..., m, n], float32 or integers, which compute in float32.
+    full_matrices : bool
+        Whether U is [..., m, m] and Vh [..., n, n], rather than [..., m, r] and [..., r, n] for r =
+        min(m, n).
+    compute_uv : bool
+        False returns S alone.
 
+    Returns
+    -------
+    Tensor or (Tensor, Tensor, Tensor)
+        U, S and Vh as the shapes above say, or S alone: [..., r], the largest first.
+
+    Raises
+    ------
+    TypeError
+        For another ``inp``.
+
+    Notes
+    -----
+    Signs of singular vectors are arbitrary.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> u, s, vh = F.svd(Tensor([[0.0, 2.0], [4.0, 0.0], [0.0, 0.0]]))
     >>> u.shape, s.numpy().round(4), vh.shape
@@ -440,9 +804,29 @@ def cross(
 ) -> Tensor:
     """Computes the cross product of vectors with three elements.
 
-    a, b: the vectors lie along ``axisa`` of a and ``axisb`` of b, other axes broadcast. axisc: where they
-    lie in the result. axis: sets all three. ValueError for an axis that does not have 3 elements.
+    Parameters
+    ----------
+    a, b : Tensor
+        3 elements along ``axisa`` of a and ``axisb`` of b; other axes broadcast.
+    axisa, axisb : int
+        The axis of ``a`` and of ``b`` that the vectors lie along.
+    axisc : int
+        The axis of the result that they lie along.
+    axis : int or None
+        Sets all three unless None.
 
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Raises
+    ------
+    ValueError
+        For an axis that does not have 3 elements.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.cross(Tensor([1, 0, 0]), Tensor([[0, 1, 0], [0, 0, 1]])).numpy()
     array([[ 0,  0,  1],

@@ -21,10 +21,27 @@ def topk_accuracy(
 ) -> Tensor | list[Tensor]:
     """Computes the share of samples whose class is among the ``topk`` highest scores.
 
-    logits: [n, classes], scores. target: [n], class indices. topk: an int, or several. Returns a
-    0-d float32 tensor, or a list of them where topk is a sequence; without a gradient. ValueError
-    for more than there are classes.
+    Parameters
+    ----------
+    logits : Tensor
+        [n, classes], scores.
+    target : Tensor
+        [n], class indices.
+    topk : int or iterable of int
+        An int, or several.
 
+    Returns
+    -------
+    Tensor or list of Tensor
+        A 0-d float32 tensor, or a list of them where topk is a sequence; without a gradient.
+
+    Raises
+    ------
+    ValueError
+        For more than there are classes.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> scores = Tensor([[0.1, 0.7, 0.2], [0.8, 0.05, 0.15]])
     >>> [x.item() for x in F.metric.topk_accuracy(scores, Tensor([1, 2]), topk=(1, 2))]

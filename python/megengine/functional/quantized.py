@@ -73,9 +73,33 @@ def conv_bias_activation(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Convolution, bias and activation of quantized inp [n, c, h, w] and weight, shaped as in `conv2d`.
+    """Convolution, bias and activation of quantized tensors.
 
-    bias: float32 or qint32. dtype: of the result, quantized; None gives float32. nonlinear_mode: "identity" or "relu".
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], quantized.
+    weight : Tensor
+        Shaped as in `conv2d`, quantized.
+    bias : Tensor or None
+        Float32 or qint32.
+    dtype : numpy.dtype or None
+        Of the result, quantized; None gives float32.
+    stride, padding, dilation : int or sequence of int
+        As in `conv2d`.
+    groups : int
+        As in `conv2d`.
+    nonlinear_mode : str
+        "identity" or "relu".
+    conv_mode : str
+        "cross_correlation", the only one.
+    compute_mode : str
+        "default" or "float32"; both accumulate in float32.
+
+    Returns
+    -------
+    Tensor
+        [n, out, oh, ow] of ``dtype``.
     """
     _conv._check_modes(conv_mode, compute_mode)
     use_relu = is_relu(nonlinear_mode)
@@ -111,8 +135,32 @@ def batch_conv_bias_activation(
 ) -> Tensor:
     """`conv_bias_activation` with a weight of its own for each sample.
 
-    inp: [n, c, h, w]. weight: [n, out, c, kh, kw], with groups > 1 [n, groups, out / groups, c / groups, kh, kw].
-    bias: [1 or n, out, 1, 1].
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w].
+    weight : Tensor
+        [n, out, c, kh, kw], with groups > 1 [n, groups, out / groups, c / groups, kh, kw].
+    bias : Tensor or None
+        [1 or n, out, 1, 1].
+    dtype : numpy.dtype or None
+        As in `conv_bias_activation`.
+    stride, padding, dilation : int or sequence of int
+        As in `conv_bias_activation`.
+    groups : int
+        As in `conv_bias_activation`.
+    nonlinear_mode, conv_mode, compute_mode : str
+        As in `conv_bias_activation`.
+
+    Returns
+    -------
+    Tensor
+        [n, out, oh, ow] of ``dtype``.
+
+    Raises
+    ------
+    ValueError
+        For another number of weights than samples.
     """
     count, channels, *image = inp._tuple_shape
     outputs = math.prod(weight._tuple_shape[1:-3])
@@ -156,9 +204,31 @@ def conv_transpose2d(
     conv_mode: str = "cross_correlation",
     compute_mode: str = "default",
 ) -> Tensor:
-    """Transposed convolution of quantized inp and weight, shaped as in `functional.conv_transpose2d`, in float32.
+    """Transposed convolution of quantized tensors, in float32.
 
-    dtype: of the result, quantized; None gives float32.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], quantized.
+    weight : Tensor
+        Shaped as in `functional.conv_transpose2d`, quantized.
+    bias : Tensor or None
+        Float32, [1, out, 1, 1], or None.
+    dtype : numpy.dtype or None
+        Of the result, quantized; None gives float32.
+    stride, padding, output_padding, dilation : int or sequence of int
+        As in `functional.conv_transpose2d`.
+    groups : int
+        As in `functional.conv_transpose2d`.
+    conv_mode : str
+        "cross_correlation", the only one.
+    compute_mode : str
+        "default" or "float32"; both accumulate in float32.
+
+    Returns
+    -------
+    Tensor
+        [n, out, oh, ow] of ``dtype``.
     """
     y = _conv.conv_transpose2d(
         real_values(inp),

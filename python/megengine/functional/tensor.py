@@ -39,9 +39,27 @@ __all__ = [
 def broadcast_to(inp: Tensor, shape: shapes.IntLike | Sequence[shapes.IntLike | None]) -> Tensor:
     """Repeats ``inp`` along new axes and axes of size 1.
 
-    shape: an int, or a sequence of ints and integer tensors; None keeps the size of that axis.
-    ValueError for a negative size, RuntimeError for a shape that inp does not broadcast to.
+    Parameters
+    ----------
+    inp : Tensor
+        A shape that broadcasts to ``shape``.
+    shape : int, Tensor or sequence of int, Tensor or None
+        An int, or a sequence of ints and integer tensors; None keeps the size of that axis.
 
+    Returns
+    -------
+    Tensor
+        Of the given shape, with the dtype of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        For a negative size.
+    RuntimeError
+        For a shape that inp does not broadcast to.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.broadcast_to(Tensor([1, 2]), (3, None)).numpy()
     array([[1, 2],
@@ -54,10 +72,28 @@ def broadcast_to(inp: Tensor, shape: shapes.IntLike | Sequence[shapes.IntLike | 
 def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> Tensor:
     """Joins tensors along an existing axis, ``axis``.
 
-    inps: tensors whose other axes are equal; their dtypes are promoted, scalars count as vectors of
-    one element. device: where the result goes; None leaves it. ValueError for no tensors, or shapes
-    that do not fit.
+    Parameters
+    ----------
+    inps : iterable of Tensor
+        Tensors whose other axes are equal; their dtypes are promoted, scalars count as vectors of
+        one element.
+    axis : int
+        The axis that they are joined along.
+    device : str or None
+        Where the result goes; None leaves it.
 
+    Returns
+    -------
+    Tensor
+        As the inputs, but for ``axis``, whose extents add up.
+
+    Raises
+    ------
+    ValueError
+        For no tensors, or shapes that do not fit.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.concat([Tensor([[1, 2]]), Tensor([[3, 4]])], axis=1).numpy()
     array([[1, 2, 3, 4]], dtype=int32)
@@ -75,9 +111,27 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
 def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> Tensor:
     """Joins tensors of equal shape along a new axis.
 
-    inps: their dtypes are promoted. axis: place of the new axis in the result. device: where the
-    result goes; None leaves it. ValueError for no tensors or different shapes.
+    Parameters
+    ----------
+    inps : sequence of Tensor
+        Their dtypes are promoted.
+    axis : int
+        Place of the new axis in the result.
+    device : str or None
+        Where the result goes; None leaves it.
 
+    Returns
+    -------
+    Tensor
+        The inputs' shape with one more axis, whose extent is their number.
+
+    Raises
+    ------
+    ValueError
+        For no tensors or different shapes.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.stack([Tensor([1, 2]), Tensor([3, 4])], axis=1).numpy()
     array([[1, 3],
@@ -99,10 +153,28 @@ def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> T
 def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
     """Cuts ``inp`` into pieces along ``axis``.
 
-    nsplits_or_sections: how many pieces, whose sizes differ by one at most, the larger ones first;
-    or a sequence of the places where to cut. Returns a tuple. ValueError for a count or places that
-    do not fit the axis.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    nsplits_or_sections : int or sequence of int
+        How many pieces, whose sizes differ by one at most, the larger ones first; or a sequence of
+        the places where to cut.
+    axis : int
+        Counts from the end if negative.
 
+    Returns
+    -------
+    tuple of Tensor
+        The pieces, in order.
+
+    Raises
+    ------
+    ValueError
+        For a count or places that do not fit the axis.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> [x.numpy().tolist() for x in F.split(F.arange(5), 2)]
     [[0.0, 1.0, 2.0], [3.0, 4.0]]
@@ -138,10 +210,26 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
 def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
     """Puts the axes of ``inp`` in another order.
 
-    pattern: each axis once, negative ones count from the end; the string "x" makes a new axis of
-    size 1; an axis of size 1 may be left out, and is removed. ValueError for a pattern that lacks
-    another axis or repeats one.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    pattern : iterable of int or str
+        Each axis once, negative ones count from the end; the string "x" makes a new axis of size 1;
+        an axis of size 1 may be left out, and is removed.
 
+    Returns
+    -------
+    Tensor
+        The elements of ``inp``, with the axes in that order.
+
+    Raises
+    ------
+    ValueError
+        For a pattern that lacks another axis or repeats one.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.ones((2, 3, 5))
     >>> F.transpose(x, (2, 0, 1)).shape, F.transpose(x, (0, "x", 1, 2)).shape
@@ -153,8 +241,25 @@ def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
 def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
     """Exchanges two axes.
 
-    axis1, axis2: negative ones count from the end. ValueError for an axis that ``inp`` does not have.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    axis1, axis2 : int
+        Negative ones count from the end.
 
+    Returns
+    -------
+    Tensor
+        The elements of ``inp``, with the two axes exchanged.
+
+    Raises
+    ------
+    ValueError
+        For an axis that ``inp`` does not have.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.swapaxes(F.ones((2, 3, 5)), 0, -1).shape
     (5, 3, 2)
@@ -171,9 +276,25 @@ def swapaxes(inp: Tensor, axis1: int, axis2: int) -> Tensor:
 def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
     """Returns the elements of ``inp``, in row-major order, in another shape.
 
-    target_shape: ints and integer tensors; one extent may be -1, which stands for what remains.
-    ValueError when the numbers of elements differ.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    target_shape : int, Tensor or sequence of int or Tensor
+        Ints and integer tensors; one extent may be -1, which stands for what remains.
 
+    Returns
+    -------
+    Tensor
+        The elements and the dtype of ``inp``, of the given shape.
+
+    Raises
+    ------
+    ValueError
+        When the numbers of elements differ.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.reshape(F.arange(6), (2, -1)).numpy()
     array([[0., 1., 2.],
@@ -187,8 +308,20 @@ def reshape(inp: Tensor, target_shape: shapes.IntsLike) -> Tensor:
 def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Joins the axes of ``inp`` from ``start_axis`` to ``end_axis``, both included, into one.
 
-    Negative axes count from the end. A 0-d tensor becomes a vector of one element.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    start_axis, end_axis : int
+        The first and the last axis that are joined; negative ones count from the end.
 
+    Returns
+    -------
+    Tensor
+        The elements of ``inp``; a 0-d tensor becomes a vector of one element.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.flatten(F.ones((2, 3, 5)), start_axis=1).shape
     (2, 15)
@@ -200,8 +333,20 @@ def flatten(inp: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     """Inserts axes of size 1.
 
-    inp: any shape. axis: one or several places in the result; negative ones count from the end of the result.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    axis : int or sequence of int
+        One or several places in the result; negative ones count from the end of the result.
 
+    Returns
+    -------
+    Tensor
+        The elements of ``inp``, with the new axes.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.expand_dims(F.ones((2, 3)), (0, -1)).shape
     (1, 2, 3, 1)
@@ -217,8 +362,25 @@ def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
 def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     """Removes axes of size 1.
 
-    inp: any shape. axis: one or several; None removes all of size 1. ValueError for an axis of another size.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    axis : int, sequence of int or None
+        One or several; None removes all of size 1.
 
+    Returns
+    -------
+    Tensor
+        The elements of ``inp``, without the axes.
+
+    Raises
+    ------
+    ValueError
+        For an axis of another size.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.ones((1, 2, 1))
     >>> F.squeeze(x).shape, F.squeeze(x, -1).shape
@@ -238,8 +400,24 @@ def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
 def copy(inp: Tensor, device: str | None = None) -> Tensor:
     """Copies the value to a new tensor, which later in-place writes to ``inp`` do not change.
 
-    device: where the copy goes; None leaves it on inp's device. Gradients flow through.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape and dtype.
+    device : str or None
+        Where the copy goes; None leaves it on inp's device.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``inp``.
+
+    Notes
+    -----
+    Gradients flow through.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([1.0, 2.0])
     >>> y = F.copy(x)
@@ -253,9 +431,25 @@ def copy(inp: Tensor, device: str | None = None) -> Tensor:
 def cumsum(inp: Tensor, axis: int) -> Tensor:
     """Computes the running sum along ``axis``, each element included.
 
-    inp: any shape; bool sums to int32, others keep their dtype. AssertionError unless it is a
-    Tensor.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    axis : int
+        Counts from the end if negative.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``; bool sums to int32, other dtypes stay.
+
+    Raises
+    ------
+    AssertionError
+        Unless ``inp`` is a Tensor.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.cumsum(Tensor([[1, 2, 3], [4, 5, 6]]), axis=1).numpy()
     array([[ 1,  3,  6],
@@ -271,10 +465,26 @@ def cumsum(inp: Tensor, axis: int) -> Tensor:
 def meshgrid(*inputs: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Makes grids of coordinates from vectors.
 
-    inputs: 1-d tensors. indexing: "ij" gives grids of shape [len(first), len(second), ...], "xy"
-    with the first two axes exchanged. Returns one grid for each input. ValueError for another
-    indexing.
+    Parameters
+    ----------
+    *inputs : Tensor
+        1-d tensors.
+    indexing : str
+        "ij" gives grids of shape [len(first), len(second), ...], "xy" with the first two axes
+        exchanged.
 
+    Returns
+    -------
+    tuple of Tensor
+        One grid for each input.
+
+    Raises
+    ------
+    ValueError
+        For another indexing.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x, y = F.meshgrid(Tensor([1, 2, 3]), Tensor([10, 20]))
     >>> x.numpy().tolist(), y.numpy().tolist()
@@ -299,9 +509,27 @@ def meshgrid(*inputs: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
 def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Tensor:
     """Repeats each element of ``inp`` along ``axis``.
 
-    repeats: a count, or one for each element of the axis. axis: None repeats the flattened tensor.
-    ValueError for negative counts, or not as many as the axis has elements.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    repeats : int, Tensor or sequence of int or Tensor
+        A count, or one for each element of the axis.
+    axis : int or None
+        None repeats the flattened tensor.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp`` but for ``axis``, whose extent is the sum of the counts.
+
+    Raises
+    ------
+    ValueError
+        For negative counts, or not as many as the axis has elements.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.repeat(Tensor([7, 8]), 2).numpy(), F.repeat(Tensor([7, 8]), [1, 3]).numpy()
     (array([7, 7, 8, 8], dtype=int32), array([7, 8, 8, 8], dtype=int32))
@@ -329,9 +557,21 @@ def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Te
 def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
     """Repeats the whole tensor along each axis.
 
-    inp: any shape. reps: how often, one int for each axis; where there are fewer ints than axes they are for the
-    last axes, where there are more the tensor gets new axes in front.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    reps : int, Tensor or sequence of int or Tensor
+        How often, one int for each axis; where there are fewer ints than axes they are for the last
+        axes, where there are more the tensor gets new axes in front.
 
+    Returns
+    -------
+    Tensor
+        Each extent times its count, the dtype of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.tile(Tensor([7, 8]), (2, 2)).numpy()
     array([[7, 8, 7, 8],
@@ -362,12 +602,30 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
 def roll(
     inp: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None
 ) -> Tensor:
-    """Moves the elements of ``inp`` along ``axis``; those pushed out at one end come in at the other.
+    """Moves the elements of ``inp`` along ``axis``; those pushed out at one end come in at the
+    other.
 
-    shift: places to move by, towards the end if positive; one int, or one for each axis. axis: an
-    int, several, or None for the flattened tensor, whose shape is restored. ValueError unless there
-    are as many shifts as axes.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape.
+    shift : int or sequence of int
+        Places to move by, towards the end if positive; one int, or one for each axis.
+    axis : int, sequence of int or None
+        An int, several, or None for the flattened tensor, whose shape is restored.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        Unless there are as many shifts as axes.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> F.roll(Tensor([[1, 2], [3, 4]]), 1).numpy()
     array([[4, 1],

@@ -28,16 +28,34 @@ def remap(
     scalar: float = 0.0,
     interp_mode: str = "linear",
 ) -> Tensor:
-    """Samples images at given positions: ``out[n, c, i, j] = inp[n, c, y, x]`` for (x, y) = map_xy[n, i,
-    j].
+    """Samples images at given positions: ``out[n, c, i, j] = inp[n, c, y, x]`` for (x, y) =
+    map_xy[n, i, j].
 
-    inp: [n, c, h, w]; integer images are rounded and clipped to their dtype. map_xy: [n, oh, ow,
-    2], float32, in pixels; (0, 0) is the centre of the first one. border_mode: what lies outside,
-    "replicate", "reflect", "reflect_101", "wrap", or "constant", which is ``scalar``. interp_mode:
-    "nearest", "linear", "area" (as linear), "cubic" or "lanczos4".
-    Returns [n, c, oh, ow]; gradients flow to both tensors. ValueError for an unknown mode or shapes
-    that do not fit.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w]; integer images are rounded and clipped to their dtype.
+    map_xy : Tensor
+        [n, oh, ow, 2], float32, in pixels; (0, 0) is the centre of the first one.
+    border_mode : str
+        What lies outside, "replicate", "reflect", "reflect_101", "wrap", or "constant".
+    scalar : float
+        The pixel outside for "constant".
+    interp_mode : str
+        "nearest", "linear", "area" (as linear), "cubic" or "lanczos4".
 
+    Returns
+    -------
+    Tensor
+        [n, c, oh, ow]; gradients flow to both tensors.
+
+    Raises
+    ------
+    ValueError
+        For an unknown mode or shapes that do not fit.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[[[10.0, 20.0], [30.0, 40.0]]]])
     >>> places = Tensor([[[[1.0, 0.0], [0.5, 0.5], [-9.0, 0.0]]]])
@@ -70,12 +88,37 @@ def warp_perspective(
     """Warps images by projective maps: the pixel (x, y) of the result is read at (u / d, v / d),
     where ``(u, v, d) = mat @ (x, y, 1)``.
 
-    inp: [n, c, h, w], or [n, h, w, c] for format "NHWC". mat: [n, 3, 3], float32, from pixels of
-    the result to pixels of inp. out_shape: (h, w), or one number for both. mat_idx: the image that
-    each matrix reads; None is one each. border_mode, interp_mode: as in `remap`. border_val: what
-    lies outside for "constant". ValueError for an unknown mode or format, or shapes that do not
-    fit.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], or [n, h, w, c] for format "NHWC".
+    mat : Tensor
+        [n, 3, 3], float32, from pixels of the result to pixels of inp.
+    out_shape : (int, int), int or Tensor
+        (h, w), or one number for both.
+    mat_idx : iterable of int, Tensor or None
+        The image that each matrix reads; None is one each.
+    border_mode : str
+        As in `remap`.
+    border_val : float
+        What lies outside for "constant".
+    format : str
+        "NCHW" or "NHWC".
+    interp_mode : str
+        As in `remap`.
 
+    Returns
+    -------
+    Tensor
+        [n, c, oh, ow] or [n, oh, ow, c], as ``format`` says, the dtype of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown mode or format, or shapes that do not fit.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
     >>> swap = Tensor([[[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]])  # x and y
@@ -145,10 +188,31 @@ def warp_affine(
 ) -> Tensor:
     """Warps images by affine maps: the pixel (x, y) of the result is read at ``mat @ (x, y, 1)``.
 
-    inp: [n, h, w, c], or [n, c, h, w] for format "NCHW": the default differs from
-    `warp_perspective`'s. mat: [n, 2, 3], float32, from pixels of the result to pixels of inp.
-    Others: as in `warp_perspective`.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, h, w, c], or [n, c, h, w] for format "NCHW": the default differs from
+        `warp_perspective`'s.
+    mat : Tensor
+        [n, 2, 3], float32, from pixels of the result to pixels of inp.
+    out_shape : (int, int), int or Tensor
+        As in `warp_perspective`.
+    border_mode : str
+        As in `warp_perspective`.
+    border_val : float
+        As in `warp_perspective`.
+    format : str
+        "NHWC" or "NCHW".
+    interp_mode : str
+        As in `warp_perspective`.
 
+    Returns
+    -------
+    Tensor
+        [n, oh, ow, c] or [n, c, oh, ow], as ``format`` says, the dtype of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([[[[1.0, 2.0, 3.0]]]])
     >>> shift = Tensor([[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]])  # to the left by one pixel
@@ -174,9 +238,20 @@ def warp_affine(
 def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
     """Mirrors images top to bottom and left to right.
 
-    inp: [n, h, w, c], any dtype. vertical, horizontal: whether to mirror along height and width;
-    both unless given.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, h, w, c], any dtype.
+    vertical, horizontal : bool
+        Whether to mirror along height and width.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.arange(4).reshape(1, 2, 2, 1)
     >>> F.vision.flip(x, horizontal=False).numpy()[0, :, :, 0]
@@ -195,8 +270,20 @@ def flip(inp: Tensor, vertical: bool = True, horizontal: bool = True) -> Tensor:
 def rot90(inp: Tensor, clockwise: bool = True) -> Tensor:
     """Turns images by 90 degrees.
 
-    inp: [n, h, w, c], any dtype. clockwise: False turns counter-clockwise. Returns [n, w, h, c].
+    Parameters
+    ----------
+    inp : Tensor
+        [n, h, w, c], any dtype.
+    clockwise : bool
+        False turns counter-clockwise.
 
+    Returns
+    -------
+    Tensor
+        [n, w, h, c].
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.arange(4).reshape(1, 2, 2, 1)
     >>> F.vision.rot90(x).numpy()[0, :, :, 0]
@@ -212,10 +299,29 @@ def rotate(
 ) -> Tensor:
     """Turns images counter-clockwise about their centre.
 
-    inp: [n, c, h, w], or [n, h, w, c] for format "NHWC". angle: in degrees. interp_mode: as in
-    `remap`. Returns inp's shape; what comes in from outside is 0. ValueError for an unknown format
-    or mode.
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, h, w], or [n, h, w, c] for format "NHWC".
+    angle : float
+        In degrees.
+    format : str
+        "NCHW" or "NHWC".
+    interp_mode : str
+        As in `remap`.
 
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``; what comes in from outside is 0.
+
+    Raises
+    ------
+    ValueError
+        For an unknown format or mode.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> x = F.arange(9).reshape(1, 1, 3, 3)
     >>> F.vision.rotate(x, 90.0).numpy().round(2)[0, 0]
@@ -247,9 +353,29 @@ def rotate(
 def nvof(src: Tensor, precision: int = 1) -> Tensor:
     """Computes the optical flow of video with the optical flow engine of a GPU.
 
-    src: [n, t, h, w, 4], uint8 (AssertionError for other shapes). precision: 0, 1 or 2
-    (ValueError). RuntimeError on every device that is supported today: none has the engine.
+    Parameters
+    ----------
+    src : Tensor
+        [n, t, h, w, 4], uint8.
+    precision : int
+        0, 1 or 2.
 
+    Returns
+    -------
+    Tensor
+        Never, on the devices that are supported today.
+
+    Raises
+    ------
+    RuntimeError
+        On every device that is supported today: none has the engine.
+    AssertionError
+        For another shape of ``src``.
+    ValueError
+        For another ``precision``.
+
+    Examples
+    --------
     >>> from megengine import functional as F
     >>> F.vision.nvof(F.zeros((1, 2, 8, 8, 4), dtype="uint8", device="cpu0"))
     Traceback (most recent call last):
