@@ -107,6 +107,13 @@ def get_default_device() -> str:
     It is what `set_default_device` was given; at first the value of ``MGE_DEFAULT_DEVICE``, or
     "xpux": a GPU if there is one, else the CPU.
 
+    Returns
+    -------
+    str
+        A name such as "xpux".
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.Tensor([1.0]).device == mge.get_default_device()
     True
@@ -117,9 +124,20 @@ def get_default_device() -> str:
 def set_default_device(device: str = "xpux") -> None:
     """Sets the device on which new tensors are made; tensors that exist stay where they are.
 
-    device: a name such as "cpu0", "gpu1" or "xpux" (a GPU if there is one, else the CPU). Raises
-    ValueError for a malformed name, RuntimeError for a device that does not exist.
+    Parameters
+    ----------
+    device : str
+        A name such as "cpu0", "gpu1" or "xpux" (a GPU if there is one, else the CPU).
 
+    Raises
+    ------
+    ValueError
+        For a malformed name.
+    RuntimeError
+        For a device that does not exist.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> before = mge.get_default_device()
     >>> mge.set_default_device("cpu0")
@@ -139,6 +157,13 @@ def is_cuda_available() -> bool:
 
     ``python -m megengine info`` says why there is none.
 
+    Returns
+    -------
+    bool
+        Whether that is so.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.is_cuda_available() == (mge.get_device_count("gpu") > 0)
     True
@@ -149,6 +174,13 @@ def is_cuda_available() -> bool:
 def is_cambricon_available() -> bool:
     """Returns False: there is no backend for Cambricon.
 
+    Returns
+    -------
+    bool
+        False.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.is_cambricon_available()
     False
@@ -159,6 +191,13 @@ def is_cambricon_available() -> bool:
 def is_atlas_available() -> bool:
     """Returns False: there is no backend for Atlas.
 
+    Returns
+    -------
+    bool
+        False.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.is_atlas_available()
     False
@@ -169,6 +208,13 @@ def is_atlas_available() -> bool:
 def is_rocm_available() -> bool:
     """Returns False: there is no backend for ROCm.
 
+    Returns
+    -------
+    bool
+        False.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.is_rocm_available()
     False
@@ -179,11 +225,24 @@ def is_rocm_available() -> bool:
 def get_device_count(device_type: str | DeviceType) -> int:
     """Returns the number of devices of a kind.
 
-    device_type: "cpu" or "multithread" (the number of cores), "gpu" or "cuda", "rocm", "cambricon",
-        "atlas", "xpu" (the kind behind "xpux"), or a `DeviceType`. Case does not matter.
+    Parameters
+    ----------
+    device_type : str or DeviceType
+        "cpu" or "multithread" (the number of cores), "gpu" or "cuda", "rocm", "cambricon", "atlas",
+        "xpu" (the kind behind "xpux"), or a `DeviceType`. Case does not matter.
 
-    Raises ValueError for an unknown kind.
+    Returns
+    -------
+    int
+        0 where there is none.
 
+    Raises
+    ------
+    ValueError
+        For an unknown kind.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.get_device_count("cpu") >= 1, mge.get_device_count("rocm")
     (True, 0)
@@ -222,9 +281,20 @@ def _memory(device: str | None) -> dict[str, int]:
 def get_mem_status_bytes(device: str | None = None) -> tuple[int, int]:
     """Returns (total, free) memory of a device in bytes.
 
-    device: a name; None for the default device. Under `set_memory_cap`, total is the cap, and free
-    is what the cap leaves.
+    Parameters
+    ----------
+    device : str or None
+        A name such as "gpu0"; None for the default device.
 
+    Returns
+    -------
+    total : int
+        Bytes of the device, or the cap of `set_memory_cap`.
+    free : int
+        Bytes that are left of them.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> total, free = mge.device.get_mem_status_bytes("cpu0")
     >>> 0 <= free <= total
@@ -242,8 +312,18 @@ def get_mem_status_bytes(device: str | None = None) -> tuple[int, int]:
 def get_allocated_memory(device: str | None = None) -> int:
     """Returns the bytes that live tensors hold on a device.
 
-    device: a name; None for the default device.
+    Parameters
+    ----------
+    device : str or None
+        A name; None for the default device.
 
+    Returns
+    -------
+    int
+        Bytes.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F
     >>> x = F.ones((1024, 1024))  # of float32: 4 MiB
     >>> mge.get_allocated_memory() >= 4 * 2**20
@@ -255,8 +335,18 @@ def get_allocated_memory(device: str | None = None) -> int:
 def get_reserved_memory(device: str | None = None) -> int:
     """Returns the bytes taken from the system for a device, free blocks of the allocator included.
 
-    device: a name; None for the default device. `coalesce_free_memory` lowers it.
+    Parameters
+    ----------
+    device : str or None
+        A name such as "gpu0"; None for the default device.
 
+    Returns
+    -------
+    int
+        Bytes; `coalesce_free_memory` lowers them.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.get_reserved_memory() >= mge.get_allocated_memory()
     True
@@ -267,9 +357,20 @@ def get_reserved_memory(device: str | None = None) -> int:
 def get_max_reserved_memory(device: str | None = None) -> int:
     """Returns the peak of `get_reserved_memory` in bytes.
 
-    It counts from the start, or from `reset_max_memory_stats`. device: a name; None for the default
-    device.
+    It counts from the start, or from `reset_max_memory_stats`.
 
+    Parameters
+    ----------
+    device : str or None
+        A name; None for the default device.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.get_max_reserved_memory() >= mge.get_reserved_memory()
     True
@@ -280,9 +381,20 @@ def get_max_reserved_memory(device: str | None = None) -> int:
 def get_max_allocated_memory(device: str | None = None) -> int:
     """Returns the peak of `get_allocated_memory` in bytes.
 
-    It counts from the start, or from `reset_max_memory_stats`. device: a name; None for the default
-    device.
+    It counts from the start, or from `reset_max_memory_stats`.
 
+    Parameters
+    ----------
+    device : str or None
+        A name; None for the default device.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F
     >>> mge.reset_max_memory_stats()
     >>> F.ones((1024, 1024)).sum().item()  # 4 MiB, which are free again
@@ -296,8 +408,13 @@ def get_max_allocated_memory(device: str | None = None) -> int:
 def reset_max_memory_stats(device: str | None = None) -> None:
     """Restarts `get_max_allocated_memory` and `get_max_reserved_memory` from the present use.
 
-    device: a name; None for the default device.
+    Parameters
+    ----------
+    device : str or None
+        A name; None for the default device.
 
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.reset_max_memory_stats()
     """
@@ -307,14 +424,27 @@ def reset_max_memory_stats(device: str | None = None) -> None:
 def set_memory_cap(cap: int | str | None, device: str | None = None) -> None:
     """Limits the bytes that a device's allocator takes from the system.
 
-    cap: bytes, or a text such as "11GB" (units are powers of 1024); None lifts the limit. A smaller
-        card can be imitated so.
-    device: a name; None for the default device.
+    Parameters
+    ----------
+    cap : int, str or None
+        Bytes, or a text such as "11GB" (units are powers of 1024); None lifts the limit.
+    device : str or None
+        A name; None for the default device.
 
-    What would take more raises MemoryError, after cached memory was given back. The variable
-    ``MEGJIT_MEMORY_CAP`` sets a cap from the start. Raises ValueError for a text that is not a size
-    and for 0, TypeError for other types.
+    Raises
+    ------
+    ValueError
+        For a text that is not a size and for 0.
+    TypeError
+        For other types.
 
+    Notes
+    -----
+    A smaller card can be imitated so. What would take more raises MemoryError, after cached memory
+    was given back. The variable ``MEGJIT_MEMORY_CAP`` sets a cap from the start.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.set_memory_cap("64GB", "cpu0")
     >>> mge.get_memory_cap("cpu0") == 64 * 2**30
@@ -334,8 +464,18 @@ def _set_cap(cap: int | str | None, what: str, place: str) -> None:
 def get_memory_cap(device: str | None = None) -> int | None:
     """Returns the cap that `set_memory_cap` set, in bytes; None without a cap.
 
-    device: a name; None for the default device.
+    Parameters
+    ----------
+    device : str or None
+        A name; None for the default device.
 
+    Returns
+    -------
+    int or None
+        Bytes, or None.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.set_memory_cap("64GB", "cpu0")
     >>> mge.get_memory_cap("cpu0")
@@ -354,17 +494,34 @@ def set_prealloc_config(
     growth_factor: float = 2.0,
     device_type: DeviceType = DeviceType.CUDA,
 ) -> None:
-    """Sets how much the allocator asks of the system at a time. A hint: only memory use changes.
+    """Sets how much the allocator asks of the system at a time.
 
-    alignment: bytes; blocks are aligned to 64 in any case, and more than that only warns.
-    min_req: the least amount, in bytes; 32 MiB by default.
-    max_overhead: bytes that may be taken beyond what is needed.
-    growth_factor: the amount as a part of what is reserved already; at least 1.
-    device_type: a `DeviceType`; all devices of this kind are set.
+    A hint: only memory use changes.
 
-    Concerns tensors of up to 1 MiB; larger ones take what they need. Raises AssertionError for
-    values out of range.
+    Parameters
+    ----------
+    alignment : int
+        Bytes; blocks are aligned to 64 in any case, and more than that only warns.
+    min_req : int
+        The least amount, in bytes; 32 MiB by default.
+    max_overhead : int
+        Bytes that may be taken beyond what is needed.
+    growth_factor : float
+        The amount as a part of what is reserved already; at least 1.
+    device_type : DeviceType
+        A `DeviceType`; all devices of this kind are set.
 
+    Raises
+    ------
+    AssertionError
+        For values out of range.
+
+    Notes
+    -----
+    Concerns tensors of up to 1 MiB; larger ones take what they need.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.set_prealloc_config(min_req=64 * 2**20, device_type=mge.device.DeviceType.CPU)
     """
@@ -385,10 +542,13 @@ def set_prealloc_config(
 
 
 def synchronize() -> None:
-    """Waits until all work of all devices is done; raises what it threw, if nobody was told of it yet.
+    """Waits until all work of all devices is done; raises what it threw, if nobody was told of it
+    yet.
 
     Reading a value waits for that value alone.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F
     >>> y = F.ones((2, 2)) * 2  # on a GPU it may still be computed
     >>> mge.synchronize()
@@ -399,6 +559,8 @@ def synchronize() -> None:
 def coalesce_free_memory() -> None:
     """Gives free blocks of all devices back to the system, also those between blocks in use.
 
+    Examples
+    --------
     >>> import megengine as mge
     >>> before = mge.get_reserved_memory()
     >>> mge.coalesce_free_memory()
@@ -421,9 +583,27 @@ class CudaDeviceProperty(NamedTuple):
 def get_cuda_compute_capability(device: int, device_type: DeviceType = DeviceType.CUDA) -> int:
     """Returns the compute capability of a GPU as 10 * major + minor: 90 stands for 9.0.
 
-    device: number of the GPU. device_type: `DeviceType.CUDA`. Raises RuntimeError where there is no
-    such GPU, ValueError for another kind of device.
+    Parameters
+    ----------
+    device : int
+        Number of the GPU.
+    device_type : DeviceType
+        `DeviceType.CUDA`.
 
+    Returns
+    -------
+    int
+        For example 90.
+
+    Raises
+    ------
+    RuntimeError
+        Where there is no such GPU.
+    ValueError
+        For another kind of device.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> if mge.is_cuda_available():
     ...     assert mge.get_cuda_compute_capability(0) >= 50
@@ -437,9 +617,27 @@ def get_cuda_device_property(
 ) -> CudaDeviceProperty:
     """Returns name, compute capability and memory of a GPU, as a `CudaDeviceProperty`.
 
-    device: number of the GPU. device_type: `DeviceType.CUDA`. Raises RuntimeError where there is no
-    such GPU, ValueError for another kind of device.
+    Parameters
+    ----------
+    device : int
+        Number of the GPU.
+    device_type : DeviceType
+        `DeviceType.CUDA`.
 
+    Returns
+    -------
+    CudaDeviceProperty
+        What the driver says of the GPU.
+
+    Raises
+    ------
+    RuntimeError
+        Where there is no such GPU.
+    ValueError
+        For another kind of device.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> for number in range(mge.get_device_count("gpu")):
     ...     assert mge.get_cuda_device_property(number).total_memory > 2**30
@@ -457,6 +655,13 @@ def get_cuda_version() -> int:
     That is 1000 * major + 10 * minor; 0 where it is not found; ``python -m megengine info`` says
     where it was sought.
 
+    Returns
+    -------
+    int
+        For example 13000; 0 where it is not found.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.get_cuda_version() % 10
     0
@@ -469,6 +674,13 @@ def get_cuda_driver_version() -> int:
 
     0 without a driver; ``python -m megengine info`` says why there is none.
 
+    Returns
+    -------
+    int
+        For example 13000; 0 without a driver.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.get_cuda_driver_version() > 0 or not mge.is_cuda_available()
     True
@@ -479,6 +691,13 @@ def get_cuda_driver_version() -> int:
 def get_cudnn_version() -> int:
     """Returns the version of cuDNN as 10000 * major + 100 * minor + patch; 0 without cuDNN.
 
+    Returns
+    -------
+    int
+        For example 92700.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> major, rest = divmod(mge.get_cudnn_version(), 10000)
     >>> minor, patch = divmod(rest, 100)
@@ -494,6 +713,13 @@ def _library_version(name: str) -> int:
 def get_tensorrt_version() -> int:
     """Returns 0: TensorRT is not used.
 
+    Returns
+    -------
+    int
+        0.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.get_tensorrt_version()
     0
@@ -514,16 +740,30 @@ if os.environ.get("MEGJIT_MEMORY_CAP"):
 def set_num_threads(count: int | None) -> None:
     """Sets the number of threads on which the host computes.
 
-    count: 1 or more, the calling thread included; None: as many as the process is granted. Granted
-        are, at least one, the least of: the CPU quota of the container (cgroup v1 or v2; half a CPU
-        more is a thread more), the cores that the process may run on (its affinity), and
-        ``OMP_NUM_THREADS`` where it is set. A count given here overrides all three.
+    Parameters
+    ----------
+    count : int or None
+        1 or more, the calling thread included; None: as many as the process is granted.
+
+    Raises
+    ------
+    ValueError
+        For less than 1.
+    TypeError
+        For what is not an integer.
+
+    Notes
+    -----
+    Granted are, at least one, the least of: the CPU quota of the container (cgroup v1 or v2; half a
+    CPU more is a thread more), the cores that the process may run on (its affinity), and
+    ``OMP_NUM_THREADS`` where it is set. A count given here overrides all three.
 
     Compiled functions keep the parts that they were cut into; they run on the new number as well. A
     forked child computes on one thread until it calls this. Where the system refuses threads, those
-    that there are do the work, and `get_num_threads` says how many. Raises ValueError for less than
-    1, TypeError for what is not an integer.
+    that there are do the work, and `get_num_threads` says how many.
 
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.set_num_threads(1)
     >>> mge.get_num_threads()
@@ -544,6 +784,13 @@ def get_num_threads() -> int:
 
     See `set_num_threads`.
 
+    Returns
+    -------
+    int
+        At least 1.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.get_num_threads() >= 1
     True

@@ -50,6 +50,13 @@ class MegEngineLogFormatter(logging.Formatter):
     """Short coloured lines for a terminal; full plain lines for ``log_fout``.
 
     Messages longer than ``max_lines`` lines keep their head and tail and say how many were cut.
+
+    Parameters
+    ----------
+    fmt, datefmt : str or None
+        As of ``logging.Formatter``.
+    **kwargs : object
+        As of ``logging.Formatter``.
     """
 
     log_fout: IO[str] | None = None
@@ -77,7 +84,18 @@ class MegEngineLogFormatter(logging.Formatter):
         super().__init__(fmt, datefmt, **kwargs)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Text of one record; also writes the full text to ``log_fout`` when there is one."""
+        """Text of one record; also writes the full text to ``log_fout`` when there is one.
+
+        Parameters
+        ----------
+        record : LogRecord
+            Of a message.
+
+        Returns
+        -------
+        str
+            The text.
+        """
         mark = self._MARKS.get(record.levelno, "")
         body = self.msg % {"message": self._shorten(self._text_of(record))}
         fields = {**record.__dict__, "asctime": self.formatTime(record, self.datefmt)}
@@ -110,13 +128,27 @@ class MegEngineLogFormatter(logging.Formatter):
 
 
 class MegBrainLogFormatter(MegEngineLogFormatter):
-    """The same lines, marked ``[mgb]``: messages of the native runtime."""
+    """The same lines, marked ``[mgb]``: messages of the native runtime.
+
+    Parameters
+    ----------
+    fmt, datefmt : str or None
+        As of ``logging.Formatter``.
+    **kwargs : object
+        As of ``logging.Formatter``.
+    """
 
     date = "%(asctime)s[mgb] "
 
 
 def stderr_is_terminal() -> bool:
-    """Does what is written to ``sys.stderr`` now go to a terminal?"""
+    """Tells whether what is written to ``sys.stderr`` now goes to a terminal.
+
+    Returns
+    -------
+    bool
+        Whether it does.
+    """
     try:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):  # replaced or closed by the program
@@ -140,8 +172,20 @@ def get_logger(
     """Returns the logger of a name, set up on the first call: level, format, stderr, no
     propagation.
 
-    name: as for ``logging.getLogger``; None is the root logger. formatter: class of the formatter.
+    Parameters
+    ----------
+    name : str or None
+        As for ``logging.getLogger``; None is the root logger.
+    formatter : subclass of Formatter
+        Class of the formatter.
 
+    Returns
+    -------
+    Logger
+        The logger.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> logger = mge.get_logger("example")
     >>> logger is mge.get_logger("example"), logger.propagate
@@ -163,9 +207,20 @@ def get_logger(
 def set_log_file(fout: str | os.PathLike[str] | IO[str] | None, mode: str = "a") -> None:
     """Writes all messages to a file as well.
 
-    fout: a path, an open text file, or None to stop. mode: how a path is opened, "a" or "w". Raises
-    OSError when the path cannot be opened.
+    Parameters
+    ----------
+    fout : str, PathLike, IO or None
+        A path, an open text file, or None to stop.
+    mode : str
+        How a path is opened, "a" or "w".
 
+    Raises
+    ------
+    OSError
+        When the path cannot be opened.
+
+    Examples
+    --------
     >>> import io, megengine as mge
     >>> file = io.StringIO()
     >>> mge.set_log_file(file)
@@ -183,11 +238,28 @@ def set_log_file(fout: str | os.PathLike[str] | IO[str] | None, mode: str = "a")
 
 
 def set_log_level(level: int | str, update_existing: bool = True) -> int:
-    """Sets the level of loggers made from now on and, with ``update_existing``, of those there are; returns the level before.
+    """Sets the level of loggers.
 
-    level: a ``logging`` number or one of DEBUG, INFO, WARN, ERROR. Raises ValueError for others.
-    The variable ``MEGENGINE_LOGGING_LEVEL`` sets it from the start.
+    Parameters
+    ----------
+    level : int or str
+        A ``logging`` number or one of DEBUG, INFO, WARN, ERROR. The variable
+        ``MEGENGINE_LOGGING_LEVEL`` sets it from the start.
+    update_existing : bool
+        Whether loggers that exist get it, too; otherwise those made from now on.
 
+    Returns
+    -------
+    int
+        The level before.
+
+    Raises
+    ------
+    ValueError
+        For another name.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> logger = mge.get_logger("example")
     >>> before = mge.set_log_level("ERROR")
@@ -208,7 +280,18 @@ _NO_NATIVE_LOG = "the level of the native runtime's messages has no effect here:
 
 
 def set_mgb_log_level(level: int | str) -> int:
-    """Set the level of the native runtime's messages, and warn that it has none; returns the level that was set before."""
+    """Set the level of the native runtime's messages, and warn that it has none.
+
+    Parameters
+    ----------
+    level : int or str
+        As of `set_log_level`.
+
+    Returns
+    -------
+    int
+        The level that was set before.
+    """
     warnings.warn(_NO_NATIVE_LOG, stacklevel=2)
     return _set_mgb_level(level)
 
@@ -222,7 +305,18 @@ def _set_mgb_level(level: int | str) -> int:
 
 @contextlib.contextmanager
 def replace_mgb_log_level(level: int | str) -> Iterator[None]:
-    """Set the level of the native runtime's messages inside a ``with`` block."""
+    """Set the level of the native runtime's messages inside a ``with`` block.
+
+    Parameters
+    ----------
+    level : int or str
+        As of `set_log_level`.
+
+    Yields
+    ------
+    None
+        Nothing.
+    """
     warnings.warn(_NO_NATIVE_LOG, stacklevel=3)
     previous = _set_mgb_level(level)
     try:
@@ -234,6 +328,8 @@ def replace_mgb_log_level(level: int | str) -> Iterator[None]:
 def enable_debug_log() -> None:
     """Shows debug messages of the package and of the native runtime.
 
+    Examples
+    --------
     >>> import megengine as mge
     >>> before = mge.get_logger("example").level
     >>> mge.enable_debug_log()
@@ -247,7 +343,17 @@ def enable_debug_log() -> None:
 
 
 def call_countlog_func(func: Callable[..., Any], count: int = 1, msg: str | None = None) -> None:
-    """Call ``func(msg)`` (``func()`` without a message) at most ``count`` times for this pair."""
+    """Call ``func(msg)`` (``func()`` without a message) at most ``count`` times for this pair.
+
+    Parameters
+    ----------
+    func : callable
+        What is called.
+    count : int
+        The most calls.
+    msg : str or None
+        Its argument, None for none.
+    """
     key = (
         (owner := getattr(func, "__self__", None)) and id(owner),
         getattr(func, "__qualname__", repr(func)),

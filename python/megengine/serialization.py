@@ -32,12 +32,25 @@ def save(
 ) -> None:
     """Writes an object to a path or to an open binary file, for `megengine.load`.
 
-    obj: anything that can be pickled, such as a state dict. f: a path gets its new content at once,
-    by
-    renaming: an error or a crash leaves the old file as it was. pickle_module: module with
-    ``dump``.
-    pickle_protocol: of the pickle. Raises what pickling raises, and OSError.
+    Parameters
+    ----------
+    obj : object
+        Anything that can be pickled, such as a state dict.
+    f : str, PathLike or IO
+        A path gets its new content at once, by renaming: an error or a crash leaves the old file as
+        it was.
+    pickle_module : object
+        Has ``dump``.
+    pickle_protocol : int
+        Of the pickle.
 
+    Raises
+    ------
+    OSError
+        Where the file cannot be written; and what pickling raises.
+
+    Examples
+    --------
     >>> import io, megengine as mge
     >>> file = io.BytesIO()
     >>> mge.save({"weight": mge.Tensor([1.0, 2.0]), "epoch": 3}, file)
@@ -62,20 +75,36 @@ def load(
 ) -> Any:
     """Reads an object that ``save`` wrote; runs no code that the file chose.
 
-    f: a path or an open binary file.
-    map_location: where tensors go: a device ("cpu0"), a mapping of devices ({"gpu0": "cpu0"}) or a
-        function from logical device name to device; None: where they were.
-    pickle_module: module with ``load``; another one than ``pickle`` means the same as allow_pickle.
-    trusted: classes and functions that the file may name besides, as a list, or a mapping from the
-        names in the file; restoring them runs their code. Classes that ``__main__`` or an imported
-        module of the program defines need it only where they are called to be restored; else
-        `__new__` and `__setstate__` are what runs of theirs.
-    allow_pickle: build whatever the file names, which runs code of the file's author.
+    Parameters
+    ----------
+    f : str, PathLike or IO
+        A path or an open binary file.
+    map_location : str, mapping of str to str, callable or None
+        Where tensors go: a device ("cpu0"), a mapping of devices ({"gpu0": "cpu0"}) or a function
+        from logical device name to device; None: where they were.
+    pickle_module : object
+        Has ``load``; another one than ``pickle`` means the same as allow_pickle.
+    trusted : iterable or mapping of str
+        Classes and functions that the file may name besides, as a list, or a mapping from the names
+        in the file; restoring them runs their code. Classes that ``__main__`` or an imported module
+        of the program defines need it only where they are called to be restored; else `__new__` and
+        `__setstate__` are what runs of theirs.
+    allow_pickle : bool
+        Build whatever the file names, which runs code of the file's author.
 
-    Raises RuntimeError with the file's name for a truncated or damaged file, and RefusedClassError
-    (a RuntimeError) for classes outside of containers, numbers, arrays, tensors, our modules and
-    the program's.
+    Returns
+    -------
+    object
+        What was saved.
 
+    Raises
+    ------
+    RuntimeError
+        With the file's name for a truncated or damaged file, and RefusedClassError (a RuntimeError)
+        for classes outside of containers, numbers, arrays, tensors, our modules and the program's.
+
+    Examples
+    --------
     >>> import io, pickle, subprocess, megengine as mge
     >>> try:
     ...     mge.load(io.BytesIO(pickle.dumps(subprocess.run)))

@@ -25,19 +25,37 @@ _FORMATS = ("default", "nchw", "nhwc")
 class Tensor(ArrayMethodMixin):
     """An n-dimensional array on one device.
 
-    data: a number, nested sequence, NumPy array or Tensor; it is copied.
-    dtype: by default that of the data, with 64 bits narrowed: int -> int32, float -> float32.
-    device: a name such as "cpu0"; by default `megengine.get_default_device()`.
-    is_const: the value never changes from call to call of a traced function.
-    name: shown in graphs and dumped models.
-    format: "nhwc" for channels-last memory, see `Tensor.format`.
-    no_cache: taken for compatibility; warns that it has no effect.
+    Parameters
+    ----------
+    data : array_like
+        A number, nested sequence, NumPy array or Tensor; it is copied.
+    dtype : DTypeLike or None
+        By default that of the data, with 64 bits narrowed: int -> int32, float -> float32.
+    device : str, Device or None
+        A name such as "cpu0"; by default `megengine.get_default_device()`.
+    is_const : bool
+        The value never changes from call to call of a traced function.
+    no_cache : bool
+        Taken for compatibility; warns that it has no effect.
+    name : str or None
+        Shown in graphs and dumped models.
+    format : str
+        "nhwc" for channels-last memory, see `Tensor.format`.
 
+    Raises
+    ------
+    RuntimeError
+        When data is a Tensor and another dtype or device is asked for (use astype, to).
+    TypeError
+        For a dtype that is not supported.
+
+    Notes
+    -----
     Operators work element by element, with NumPy's rules of broadcasting; an in-place write makes
-    the tensor hold another value, and values derived from it before stay. Raises RuntimeError when
-    data is a Tensor and another dtype or device is asked for (use astype, to), TypeError for a
-    dtype that is not supported.
+    the tensor hold another value, and values derived from it before stay.
 
+    Examples
+    --------
     >>> import megengine as mge
     >>> (mge.Tensor([1, 2]) + 0.5).numpy()
     array([1.5, 2.5], dtype=float32)
@@ -181,15 +199,36 @@ class Tensor(ArrayMethodMixin):
     __hash__ = object.__hash__  # by identity, for == compares elements
 
     def item(self, *args: Any) -> Any:
-        """Returns the only element (or element ``*args``) as a Python number. ValueError for
-        several.
+        """Returns the only element, or the one at ``*args``, as a Python number.
+
+        Parameters
+        ----------
+        *args : object
+            The index, if there are several elements: one number for the flattened tensor, or one
+            for each axis.
+
+        Returns
+        -------
+        bool, int or float
+            The element.
+
+        Raises
+        ------
+        ValueError
+            For several elements and no index.
         """
         if args:
             return self.numpy().item(*args)
         return self._item()
 
     def detach(self) -> "Tensor":
-        """Returns a tensor of the same value, through which no gradient flows."""
+        """Returns a tensor of the same value, through which no gradient flows.
+
+        Returns
+        -------
+        Tensor
+            The same value.
+        """
         return in_order_of(self, super().detach())
 
     def _dev_tensor(self) -> "Tensor":
@@ -197,12 +236,24 @@ class Tensor(ArrayMethodMixin):
         return self.detach()
 
     def value_id(self) -> int:
-        """Returns the number of the value that the handle holds now; in-place writes change it."""
+        """Returns the number of the value that the handle holds now; in-place writes change it.
+
+        Returns
+        -------
+        int
+            The value's number in this process.
+        """
         return self._value_id()
 
     @deprecated("Tensor.set_value")
     def set_value(self, value: Any) -> None:
-        """Replaces all elements by ``value``, which is broadcast."""
+        """Replaces all elements by ``value``, which is broadcast.
+
+        Parameters
+        ----------
+        value : Tensor, number or array_like
+            What they become; it is broadcast to the tensor's shape.
+        """
         self[...] = value
 
     @deprecated("Tensor.reset_zero")
@@ -213,8 +264,22 @@ class Tensor(ArrayMethodMixin):
     def to(self, device: str | Device, *, _borrow: bool = False) -> "Tensor":
         """Returns the value on another device.
 
-        device: a name or a Device. _borrow: warns that it has no effect. ValueError for a malformed name, RuntimeError for a
-        device that does not exist.
+        Parameters
+        ----------
+        device : str or Device
+            A name such as "gpu0", or a Device.
+
+        Returns
+        -------
+        Tensor
+            The value on that device; the tensor itself if it is there.
+
+        Raises
+        ------
+        ValueError
+            For a malformed name.
+        RuntimeError
+            For a device that does not exist.
         """
         if _borrow:
             no_effect("Tensor.to", "a value that lies there already is never copied", _borrow=_borrow)
@@ -283,6 +348,23 @@ class Parameter(Tensor):
 
     Operations on it give plain Tensors.
 
+    Parameters
+    ----------
+    data : array_like
+        As in `Tensor`.
+    dtype : DTypeLike or None
+        As in `Tensor`.
+    device : str, Device or None
+        As in `Tensor`.
+    is_const, no_cache : bool
+        As in `Tensor`.
+    name : str or None
+        As in `Tensor`.
+    format : str
+        As in `Tensor`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> class Scale(M.Module):
     ...     def __init__(self):

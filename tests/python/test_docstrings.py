@@ -121,11 +121,6 @@ def _told():
 NOT_YET = {
     f"megengine.{module}.{name}".replace("..", ".")
     for module, names in {
-        "": "Parameter Tensor check_misc coalesce_free_memory enable_debug_log get_allocated_memory get_cuda_compute_capability "
-        "get_cuda_device_property get_cuda_driver_version get_cuda_version get_cudnn_version get_default_device get_device_count get_logger "
-        "get_max_allocated_memory get_max_reserved_memory get_mem_status_bytes get_memory_cap get_num_threads get_reserved_memory "
-        "get_tensorrt_version is_atlas_available is_cambricon_available is_cuda_available is_rocm_available load reset_max_memory_stats save "
-        "set_default_device set_log_file set_log_level set_memory_cap set_num_threads set_prealloc_config synchronize",
         "module": "ActiveBlur AdaptiveAvgPool2d AdaptiveMaxPool2d AdditiveElemwise AdditiveGaussianNoise AdditiveLaplaceNoise AdditivePoissonNoise "
         "AvgPool2d BatchMatMulActivation BatchNorm1d BatchNorm2d BatchNorm3d Concat Conv1d Conv2d Conv3d ConvBn2d ConvBnRelu2d ConvRelu2d "
         "ConvTranspose2d ConvTranspose3d ConvTransposeBn2d ConvTransposeBnRelu2d ConvTransposeRelu2d CropAndPad Cutmix DeformableConv2d "
@@ -176,9 +171,8 @@ NOT_YET = {
         "sum_activations_stats sum_op_stats sum_param_stats total_stats",
         "utils.network": "Network NodeFilter NodeFilterCheckType NodeFilterHasInput NodeFilterName NodeFilterNotType NodeFilterType as_oprnode "
         "as_varnode set_symbolic_shape",
-        "logger": "MegBrainLogFormatter MegEngineLogFormatter call_countlog_func replace_mgb_log_level set_mgb_log_level stderr_is_terminal",
         "functional.external": "atlas_runtime_opr cambricon_runtime_opr extern_opr_subgraph magicmind_runtime_opr tensorrt_runtime_opr",
-        "functional.inplace": "InplaceAdd apply",
+        "functional.inplace": "InplaceAdd",
         "module.external": "AtlasRuntimeSubgraph CambriconRuntimeSubgraph ExternOprSubgraph MagicMindRuntimeSubgraph TensorrtRuntimeSubgraph",
         "module.qat": "BatchMatMulActivation Concat Conv2d ConvBn2d ConvBnRelu2d ConvRelu2d ConvTranspose2d ConvTransposeBn2d ConvTransposeBnRelu2d "
         "ConvTransposeRelu2d DequantStub Elemwise Linear LinearBn1d LinearBnRelu1d LinearRelu QATModule QuantStub",

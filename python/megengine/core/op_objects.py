@@ -27,6 +27,19 @@ class OpDef:
 
 
 def apply(op: OpDef, *inputs: Any) -> list[Any]:
-    """Outputs of ``op`` as a list."""
+    """Outputs of ``op`` as a list.
+
+    Parameters
+    ----------
+    op : OpDef
+        What is computed.
+    *inputs : object
+        Its operands.
+
+    Returns
+    -------
+    list
+        One Tensor for each output.
+    """
     out = op.run(*inputs)
     return list(out) if isinstance(out, (tuple, list)) else [out]

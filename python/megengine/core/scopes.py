@@ -21,19 +21,37 @@ def current() -> list[str]:
 
 
 def push(scope: str | None) -> None:
-    """Enters a scope; an empty one is allowed and leaves names as they are."""
+    """Enters a scope; an empty one is allowed and leaves names as they are.
+
+    Parameters
+    ----------
+    scope : str or None
+        Joined to the scopes around it by a dot.
+    """
     _scopes.set([*current(), scope or ""])
 
 
 def pop() -> None:
-    """Leaves the innermost scope. RuntimeError when there is none."""
+    """Leaves the innermost scope.
+
+    Raises
+    ------
+    RuntimeError
+        When there is none.
+    """
     if not current():
         raise RuntimeError("pop_scope without a push_scope before it")
     _scopes.set(current()[:-1])
 
 
 def path() -> str:
-    """The scopes joined by dots; "" outside of all."""
+    """The scopes joined by dots; "" outside of all.
+
+    Returns
+    -------
+    str
+        The scopes, the outermost first.
+    """
     return ".".join(scope for scope in current() if scope)
 
 

@@ -8,8 +8,10 @@ def check_misc() -> None:
     """Warns about what would make programs slow or fail: no kernel compiler, more threads than
     cores.
 
-    Returns None; warnings go to the log. ``python -m megengine info`` tells more.
+    Warnings go to the log. ``python -m megengine info`` tells more.
 
+    Examples
+    --------
     >>> import megengine as mge
     >>> mge.check_misc()
     """
