@@ -121,16 +121,6 @@ def _told():
 NOT_YET = {
     f"megengine.{module}.{name}".replace("..", ".")
     for module, names in {
-        "module": "ActiveBlur AdaptiveAvgPool2d AdaptiveMaxPool2d AdditiveElemwise AdditiveGaussianNoise AdditiveLaplaceNoise AdditivePoissonNoise "
-        "AvgPool2d BatchMatMulActivation BatchNorm1d BatchNorm2d BatchNorm3d Concat Conv1d Conv2d Conv3d ConvBn2d ConvBnRelu2d ConvRelu2d "
-        "ConvTranspose2d ConvTranspose3d ConvTransposeBn2d ConvTransposeBnRelu2d ConvTransposeRelu2d CropAndPad Cutmix DeformableConv2d "
-        "DeformablePSROIPooling DequantStub Dilation Dropout Elemwise Embedding Emboss FillPoly Flip GELU GRU GRUCell GaussianBlur "
-        "GeneralNorm GroupNorm Identity InstanceNorm LSTM LSTMCell LayerNorm LeakyReLU Linear LinearBn1d LinearBnRelu1d LinearContrast "
-        "LinearRelu LocalConv2d LocalResponseNorm MaxPool2d Mixup Module MultiHeadAttention PReLU Pad PixelShuffle QuantStub RNN RNNCell "
-        "ReLU RegionRestrictedConv Remap Resize Rot90 Rotate Sequential Sharpen SiLU Sigmoid SlidingWindow SlidingWindowTranspose Softmax "
-        "SyncBatchNorm",
-        "module.init": "calculate_correct_fan calculate_fan_in_and_fan_out calculate_gain fill_ msra_normal_ msra_uniform_ normal_ ones_ uniform_ "
-        "xavier_normal_ xavier_uniform_ zeros_",
         "optimizer": "Adadelta Adagrad Adam AdamW LAMB LAMBFp16 LRScheduler MultiStepLR Optimizer SGD clip_grad_norm clip_grad_value sharded",
         "autodiff": "Function GradManager",
         "jit": "DTRConfig GraphOptimizationConfig SublinearMemoryConfig dump_functions exclude_from_trace keep offload partial_trace recompute "
@@ -174,11 +164,6 @@ NOT_YET = {
         "functional.external": "atlas_runtime_opr cambricon_runtime_opr extern_opr_subgraph magicmind_runtime_opr tensorrt_runtime_opr",
         "functional.inplace": "InplaceAdd",
         "module.external": "AtlasRuntimeSubgraph CambriconRuntimeSubgraph ExternOprSubgraph MagicMindRuntimeSubgraph TensorrtRuntimeSubgraph",
-        "module.qat": "BatchMatMulActivation Concat Conv2d ConvBn2d ConvBnRelu2d ConvRelu2d ConvTranspose2d ConvTransposeBn2d ConvTransposeBnRelu2d "
-        "ConvTransposeRelu2d DequantStub Elemwise Linear LinearBn1d LinearBnRelu1d LinearRelu QATModule QuantStub",
-        "module.quantized": "BatchMatMulActivation Concat Conv2d ConvBn2d ConvBnRelu2d ConvRelu2d ConvTranspose2d ConvTransposeBn2d "
-        "ConvTransposeBnRelu2d ConvTransposeRelu2d DequantStub Elemwise Linear LinearBn1d LinearBnRelu1d LinearRelu QuantStub "
-        "QuantizedModule WeightOnlyLinear",
         "quantization.utils": "LSQParams lsq_forward register_method_to_class tqt_forward",
         "traced_module.fake_quant": "FakeQuantize",
         "utils.bn_fusion": "fold_weight_bias fuse_conv_bn_relu_module fuse_linear_bn_relu_module",

@@ -16,8 +16,15 @@ __all__ = ["GELU", "LeakyReLU", "PReLU", "ReLU", "Sigmoid", "SiLU", "Softmax"]
 class Softmax(Module):
     """Turns scores into probabilities: ``exp(x) / sum(exp(x))`` along one axis.
 
-    axis: the axis that sums to 1. None: axis 0 of 0-, 1- and 3-D inputs, otherwise axis 1.
+    Parameters
+    ----------
+    axis : int or None
+        The axis that sums to 1. None: axis 0 of 0-, 1- and 3-D inputs, otherwise axis 1.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.Softmax(axis=-1)(mge.Tensor([[0.0, 0.0], [3.0, 3.0]])).tolist()
     [[0.5, 0.5], [0.5, 0.5]]
@@ -30,36 +37,85 @@ class Softmax(Module):
         self.axis = axis
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the softmax of ``inputs`` (any shape, float dtype): same shape and dtype."""
+        """Return the softmax of ``inputs`` (any shape, float dtype): same shape and dtype.
+
+        Parameters
+        ----------
+        inputs : Tensor
+            Any shape, float dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         return F.softmax(inputs, self.axis)
 
 
 class Sigmoid(Module):
     """Applies the logistic function ``1 / (1 + exp(-x))`` elementwise.
 
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> [round(y, 3) for y in M.Sigmoid()(mge.Tensor([-200.0, 0.0, 2.0])).tolist()]
     [0.0, 0.5, 0.881]
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the sigmoid of ``inputs`` (any shape, float dtype): same shape and dtype."""
+        """Return the sigmoid of ``inputs`` (any shape, float dtype): same shape and dtype.
+
+        Parameters
+        ----------
+        inputs : Tensor
+            Any shape, float dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         return F.nn.sigmoid(inputs)
 
 
 class SiLU(Module):
     """Applies ``x * sigmoid(x)`` elementwise, also known as swish.
 
-    Source: Elfwing et al. 2018, "Sigmoid-Weighted Linear Units for Neural Network Function
-    Approximation in Reinforcement Learning".
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
 
+    References
+    ----------
+    Elfwing et al. 2018, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation in
+    Reinforcement Learning".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> [round(y, 3) for y in M.SiLU()(mge.Tensor([-1.0, 0.0, 100.0])).tolist()]
     [-0.269, 0.0, 100.0]
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the SiLU of ``inputs`` (any shape, float dtype): same shape and dtype."""
+        """Return the SiLU of ``inputs`` (any shape, float dtype): same shape and dtype.
+
+        Parameters
+        ----------
+        inputs : Tensor
+            Any shape, float dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         return F.silu(inputs)
 
 
@@ -67,38 +123,89 @@ class GELU(Module):
     """Applies ``x * Phi(x)`` elementwise, Phi the distribution function of the standard normal.
 
     This is the exact form with the error function, not the tanh approximation.
-    Source: Hendrycks & Gimpel 2016, "Gaussian Error Linear Units (GELUs)".
 
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
+
+    References
+    ----------
+    Hendrycks & Gimpel 2016, "Gaussian Error Linear Units (GELUs)".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> [round(y, 3) for y in M.GELU()(mge.Tensor([-1.0, 0.0, 1.0])).tolist()]
     [-0.159, 0.0, 0.841]
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the GELU of ``inputs`` (any shape, float dtype): same shape and dtype."""
+        """Return the GELU of ``inputs`` (any shape, float dtype): same shape and dtype.
+
+        Parameters
+        ----------
+        inputs : Tensor
+            Any shape, float dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         return F.gelu(inputs)
 
 
 class ReLU(Module):
     """Applies ``max(x, 0)`` elementwise.
 
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.ReLU()(mge.Tensor([-2.0, 3.0])).tolist()
     [0.0, 3.0]
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``max(x, 0)`` for ``x`` of any shape: same shape and dtype."""
+        """Return ``max(x, 0)`` for ``x`` of any shape: same shape and dtype.
+
+        Parameters
+        ----------
+        x : Tensor
+            Any shape.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         return F.nn.relu(x)
 
 
 class PReLU(Module):
     """Applies ``max(x, 0) + weight * min(x, 0)``, whose slope ``weight`` is learned.
 
-    num_parameters: 1 for a single slope, of shape (1,); the number of channels C for one slope per
-    channel, of shape (1, C, 1, 1). init: initial slope, 0.25 by default.
-    Source: He et al. 2015, "Delving Deep into Rectifiers".
+    Parameters
+    ----------
+    num_parameters : int
+        1 for a single slope, of shape (1,); the number of channels C for one slope per channel, of
+        shape (1, C, 1, 1).
+    init : float
+        Initial slope.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    References
+    ----------
+    He et al. 2015, "Delving Deep into Rectifiers".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.PReLU()(mge.Tensor([-4.0, 4.0])).tolist()
     [-1.0, 4.0]
@@ -115,7 +222,20 @@ class PReLU(Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the result for ``inputs``: any shape, or (N, C, ...) with one slope per channel.
 
-        ValueError when axis 1 does not have ``num_parameters`` channels.
+        Parameters
+        ----------
+        inputs : Tensor
+            Any shape, or (N, C, ...) with one slope per channel.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+
+        Raises
+        ------
+        ValueError
+            When axis 1 does not have ``num_parameters`` channels.
         """
         slope: Tensor = self.weight
         if self.num_parameters > 1:
@@ -133,8 +253,15 @@ class PReLU(Module):
 class LeakyReLU(Module):
     """Applies ``max(x, 0) + negative_slope * min(x, 0)`` elementwise.
 
-    negative_slope: a fixed number, 0.01 by default; `PReLU` learns it.
+    Parameters
+    ----------
+    negative_slope : float
+        A fixed number; `PReLU` learns it.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.LeakyReLU(negative_slope=0.5)(mge.Tensor([-4.0, 4.0])).tolist()
     [-2.0, 4.0]
@@ -147,5 +274,16 @@ class LeakyReLU(Module):
         self.negative_slope = negative_slope
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the result for ``inputs`` (any shape, float dtype): same shape and dtype."""
+        """Return the result for ``inputs`` (any shape, float dtype): same shape and dtype.
+
+        Parameters
+        ----------
+        inputs : Tensor
+            Any shape, float dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         return F.leaky_relu(inputs, self.negative_slope)

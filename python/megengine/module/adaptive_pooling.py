@@ -24,10 +24,17 @@ class _AdaptivePoolNd(Module):
 class AdaptiveMaxPool2d(_AdaptivePoolNd):
     """Takes the maximum over windows of an image: (N, C, H, W) to (N, C, *oshp).
 
-    oshp: output height and width, an int for both. The windows of n outputs are H // n rows apart
-    and H - (n - 1) * (H // n) rows high: any input size gives the same output size, and windows
-    overlap where n does not divide H.
+    Parameters
+    ----------
+    oshp : int, (int, int) or Tensor
+        Output height and width, an int for both. The windows of n outputs are H // n rows apart and
+        H - (n - 1) * (H // n) rows high: any input size gives the same output size, and windows
+        overlap where n does not divide H.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
     >>> M.AdaptiveMaxPool2d((1, 2))(x).tolist()
@@ -35,16 +42,34 @@ class AdaptiveMaxPool2d(_AdaptivePoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the maxima of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype."""
+        """Return the maxima of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W).
+
+        Returns
+        -------
+        Tensor
+            (N, C, *oshp), same dtype.
+        """
         return F.adaptive_max_pool2d(inp, self.oshp)
 
 
 class AdaptiveAvgPool2d(_AdaptivePoolNd):
     """Takes the mean over windows of an image: (N, C, H, W) to (N, C, *oshp).
 
-    oshp: output height and width, an int for both; 1 is global average pooling. Windows are those of
-    `AdaptiveMaxPool2d`.
+    Parameters
+    ----------
+    oshp : int, (int, int) or Tensor
+        Output height and width, an int for both; 1 is global average pooling. Windows are those of
+        `AdaptiveMaxPool2d`.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
     >>> M.AdaptiveAvgPool2d((1, 2))(x).tolist()
@@ -52,5 +77,16 @@ class AdaptiveAvgPool2d(_AdaptivePoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the means of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype."""
+        """Return the means of ``inp`` (N, C, H, W): (N, C, *oshp), same dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W).
+
+        Returns
+        -------
+        Tensor
+            (N, C, *oshp), same dtype.
+        """
         return F.adaptive_avg_pool2d(inp, self.oshp)

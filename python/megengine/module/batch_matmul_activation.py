@@ -17,11 +17,31 @@ class BatchMatMulActivation(Weighted):
     """Multiplies each matrix of a batch by a weight of its own, then adds a bias and activates.
 
     Computes ``act(weight[b] @ x[b] + bias)``: (batch, in_features, n) to (batch, out_features, n).
-    batch: number of matrices, fixed. in_features, out_features: their rows before and after.
-    bias: whether to add one, of shape (out_features,), zero at first.
-    nonlinear_mode: "identity" (default) or "relu"; ValueError for any other.
-    weight: (batch, out_features, in_features), normal with variance 1 / in_features at first.
 
+    Parameters
+    ----------
+    batch : int
+        Number of matrices, fixed.
+    in_features, out_features : int
+        Their rows before and after.
+    bias : bool
+        Whether to add one, of shape (out_features,), zero at first.
+    nonlinear_mode : str
+        "identity" or "relu".
+    **kwargs : object
+        `name`, as of `Module`.
+
+    Raises
+    ------
+    ValueError
+        For another nonlinear_mode.
+
+    Notes
+    -----
+    weight (batch, out_features, in_features) is normal with variance 1 / in_features at first.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> layer = M.BatchMatMulActivation(2, 3, 4, nonlinear_mode="relu")
     >>> layer(mge.functional.ones((2, 3, 5))).shape
@@ -59,7 +79,18 @@ class BatchMatMulActivation(Weighted):
         return F.nn.relu(y) if self.nonlinear_mode == "relu" else y
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the products with ``x`` (batch, in_features, n): (batch, out_features, n)."""
+        """Return the products with ``x`` (batch, in_features, n): (batch, out_features, n).
+
+        Parameters
+        ----------
+        x : Tensor
+            (batch, in_features, n).
+
+        Returns
+        -------
+        Tensor
+            (batch, out_features, n).
+        """
         return self._calc_linear(x, self.weight, self.bias)
 
     def _module_info_string(self) -> str:

@@ -114,8 +114,21 @@ class _BatchNorm(_Norm):
 class BatchNorm1d(_BatchNorm):
     """Batch normalization of (N, C) or (N, C, L) inputs, over all axes but the channels.
 
-    Arguments, statistics and modes are those of `BatchNorm2d`.
+    Statistics and modes are those of `BatchNorm2d`.
 
+    Parameters
+    ----------
+    num_features : int
+        As in `BatchNorm2d`.
+    eps, momentum : float
+        As in `BatchNorm2d`.
+    affine, track_running_stats, freeze : bool
+        As in `BatchNorm2d`.
+    **kwargs : object
+        As in `BatchNorm2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> bn = M.BatchNorm1d(1, eps=0.0)
     >>> bn(mge.Tensor([[1.0], [3.0]])).tolist()
@@ -132,19 +145,39 @@ class BatchNorm2d(_BatchNorm):
     mean and biased variance and updates the running ones, whose variance is unbiased; `eval` mode
     uses the running ones.
 
-    num_features: C. eps: added to the variance under the root, 1e-5 by default.
-    momentum: weight of the OLD running value in an update, 0.9 by default: running = momentum *
-    running + (1 - momentum) * batch.
-    affine: whether there are a weight (ones at first) and a bias (zeros) to learn.
-    track_running_stats: whether to keep running statistics; without them the batch's serve in
-    `eval` mode, too.
-    freeze: use the running statistics in training too, and neither update nor differentiate
-    anything; AssertionError without track_running_stats.
+    Parameters
+    ----------
+    num_features : int
+        The number of channels, C.
+    eps : float
+        Added to the variance under the root.
+    momentum : float
+        Weight of the OLD running value in an update: running = momentum * running + (1 - momentum)
+        * batch.
+    affine : bool
+        Whether there are a weight (ones at first) and a bias (zeros) to learn.
+    track_running_stats : bool
+        Whether to keep running statistics; without them the batch's serve in `eval` mode, too.
+    freeze : bool
+        Use the running statistics in training too, and neither update nor differentiate anything.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Raises
+    ------
+    AssertionError
+        For freeze without track_running_stats.
+
+    Notes
+    -----
     weight, bias, running_mean and running_var have the shape (1, C, 1, 1), and (C,) in state dicts.
 
-    Source: Ioffe & Szegedy 2015, "Batch Normalization".
+    References
+    ----------
+    Ioffe & Szegedy 2015, "Batch Normalization".
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> bn = M.BatchNorm2d(1, momentum=0.5)
     >>> y = bn(mge.functional.full((2, 1, 4, 4), 6.0))
@@ -158,8 +191,21 @@ class BatchNorm2d(_BatchNorm):
 class BatchNorm3d(_BatchNorm):
     """Batch normalization of (N, C, D, H, W) inputs, over all axes but the channels.
 
-    Arguments, statistics and modes are those of `BatchNorm2d`.
+    Statistics and modes are those of `BatchNorm2d`.
 
+    Parameters
+    ----------
+    num_features : int
+        As in `BatchNorm2d`.
+    eps, momentum : float
+        As in `BatchNorm2d`.
+    affine, track_running_stats, freeze : bool
+        As in `BatchNorm2d`.
+    **kwargs : object
+        As in `BatchNorm2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.BatchNorm3d(2)(mge.functional.ones((1, 2, 3, 4, 4))).shape
     (1, 2, 3, 4, 4)
@@ -173,9 +219,23 @@ class SyncBatchNorm(_BatchNorm):
 
     Inputs are (N, C, ...), 2-D to 5-D. Use it in data-parallel training when the batch of one
     process is too small for good statistics.
-    group: the processes that share statistics, None (default) for all. Other arguments as
-    `BatchNorm2d`; outside a process group the results are the same.
 
+    Parameters
+    ----------
+    num_features : int
+        As in `BatchNorm2d`.
+    eps, momentum : float
+        As in `BatchNorm2d`.
+    affine, track_running_stats, freeze : bool
+        As in `BatchNorm2d`.
+    group : object
+        The processes that share statistics, None for all; outside a process group the results are
+        those of `BatchNorm2d`.
+    **kwargs : object
+        As in `BatchNorm2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.SyncBatchNorm(1, eps=0.0)(mge.Tensor([[1.0], [3.0]])).tolist()
     [[-1.0], [1.0]]

@@ -96,10 +96,26 @@ class _PaddedConv(_ConvNd):
 class Conv1d(_PaddedConv):
     """Convolves sequences: (N, in_channels, L) to (N, out_channels, OL).
 
-    OL = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1. Arguments and errors
-    are those of `Conv2d`. weight (out, in, k), with groups (groups, out / groups, in / groups, k);
-    bias (1, out, 1).
+    OL = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1. weight (out, in, k),
+    with groups (groups, out / groups, in / groups, k); bias (1, out, 1).
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `Conv2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `Conv2d`.
+    groups : int
+        As in `Conv2d`.
+    bias : bool
+        As in `Conv2d`.
+    conv_mode, compute_mode, padding_mode : str
+        As in `Conv2d`.
+    **kwargs : object
+        As in `Conv2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.Conv1d(4, 8, kernel_size=3, stride=2)(mge.functional.ones((1, 4, 9))).shape
     (1, 8, 4)
@@ -113,18 +129,43 @@ class Conv2d(_PaddedConv):
 
     OH = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1, and OW likewise.
 
-    in_channels, out_channels: numbers of channels, which groups must divide (ValueError).
-    kernel_size, stride, padding, dilation: an int, or (height, width), in pixels (ValueError for
-    another number of values); 1, 0 and 1 by default. padding is added on both sides.
-    groups: output channels of a group see the input channels of that group only.
-    bias: whether to add one per output channel. conv_mode: "cross_correlation" is the only one.
-    compute_mode: "default", or "float32" to accumulate half-precision products in float32.
-    padding_mode: what the padding holds, "zeros" (default), "reflect" or "replicate"; ValueError
-    else.
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Numbers of channels, which groups must divide.
+    kernel_size : int or sequence of int
+        In pixels: an int, or (height, width).
+    stride : int or sequence of int
+        Between windows, likewise.
+    padding : int or sequence of int
+        Added on both sides, likewise.
+    dilation : int or sequence of int
+        Between the elements of a kernel, likewise.
+    groups : int
+        Output channels of a group see the input channels of that group only.
+    bias : bool
+        Whether to add one per output channel.
+    conv_mode : str
+        "cross_correlation", the only one.
+    compute_mode : str
+        "default", or "float32" to accumulate half-precision products in float32.
+    padding_mode : str
+        What the padding holds, "zeros", "reflect" or "replicate".
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Raises
+    ------
+    ValueError
+        For channels that groups do not divide, sizes of another number of values, or another mode.
+
+    Notes
+    -----
     weight (out, in, kh, kw), with groups (groups, out / groups, in / groups, kh, kw), is normal
     with variance 1 / (in_channels * kh * kw) at first; bias (1, out, 1, 1) is zero.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> conv = M.Conv2d(3, 8, kernel_size=3, padding=1, stride=2)
     >>> conv(mge.functional.ones((1, 3, 32, 32))).shape
@@ -137,10 +178,26 @@ class Conv2d(_PaddedConv):
 class Conv3d(_ConvNd):
     """Convolves volumes: (N, in_channels, D, H, W) to (N, out_channels, OD, OH, OW).
 
-    Sizes and arguments are those of `Conv2d`, with (depth, height, width) where it has two values,
-    and without compute_mode and padding_mode. weight (out, in, kd, kh, kw), with groups a leading
-    axis as there; bias (1, out, 1, 1, 1).
+    Sizes have (depth, height, width) where `Conv2d` has two values. weight (out, in, kd, kh, kw),
+    with groups a leading axis as there; bias (1, out, 1, 1, 1).
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `Conv2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `Conv2d`.
+    groups : int
+        As in `Conv2d`.
+    bias : bool
+        As in `Conv2d`.
+    conv_mode : str
+        As in `Conv2d`.
+    **kwargs : object
+        As in `Conv2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.Conv3d(1, 2, kernel_size=(1, 3, 3))(mge.functional.ones((1, 1, 4, 5, 5))).shape
     (1, 2, 4, 3, 3)
@@ -175,7 +232,22 @@ class Conv3d(_ConvNd):
         )
 
     def calc_conv(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the convolution of ``inp`` with the given weight and bias instead of the module's."""
+        """Return the convolution of ``inp`` with the given weight and bias instead of the module's.
+
+        Parameters
+        ----------
+        inp : Tensor
+            As in `forward`.
+        weight : Tensor
+            Of the shape of the module's.
+        bias : Tensor or None
+            Of the shape of the module's, or None for none.
+
+        Returns
+        -------
+        Tensor
+            As from `forward`.
+        """
         return F.conv3d(
             inp,
             weight,
@@ -188,23 +260,54 @@ class Conv3d(_ConvNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the convolution of ``inp`` (N, in_channels, D, H, W)."""
+        """Return the convolution of ``inp`` (N, in_channels, D, H, W).
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, in_channels, D, H, W).
+
+        Returns
+        -------
+        Tensor
+            (N, out_channels, OD, OH, OW).
+        """
         return self.calc_conv(inp, self.weight, self.bias)
 
 
 class ConvTranspose2d(_ConvTransposeNd):
     """Upsamples images by a transposed convolution, the gradient of `Conv2d` for its input.
 
-    (N, in_channels, H, W) to (N, out_channels, OH, OW), where
-    OH = (H - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1.
+    (N, in_channels, H, W) to (N, out_channels, OH, OW), where OH = (H - 1) * stride - 2 * padding +
+    dilation * (kernel_size - 1) + output_padding + 1.
 
-    output_padding: rows and columns added at the end of the output, below stride (AssertionError
-    when called); with stride > 1 several output sizes have the same input size, and it chooses
-    among them. Other arguments are those of `Conv2d`, without padding_mode.
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `Conv2d`.
+    kernel_size, stride, padding : int or sequence of int
+        As in `Conv2d`.
+    output_padding : int or sequence of int
+        Rows and columns added at the end of the output, below stride (AssertionError when called);
+        with stride > 1 several output sizes have the same input size, and it chooses among them.
+    dilation : int or sequence of int
+        As in `Conv2d`.
+    groups : int
+        As in `Conv2d`.
+    bias : bool
+        As in `Conv2d`.
+    conv_mode, compute_mode : str
+        As in `Conv2d`.
+    **kwargs : object
+        As in `Conv2d`.
 
+    Notes
+    -----
     weight (in, out, kh, kw), with groups (groups, in / groups, out / groups, kh, kw), is normal
     with variance 1 / (out_channels * kh * kw) at first; bias (1, out, 1, 1) is zero.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> up = M.ConvTranspose2d(8, 4, kernel_size=4, stride=2, padding=1)
     >>> up(mge.functional.ones((1, 8, 16, 16))).shape
@@ -244,7 +347,22 @@ class ConvTranspose2d(_ConvTransposeNd):
         )
 
     def calc_conv_transpose2d(self, inp: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the transposed convolution of ``inp`` with the given weight and bias."""
+        """Return the transposed convolution of ``inp`` with the given weight and bias.
+
+        Parameters
+        ----------
+        inp : Tensor
+            As in `forward`.
+        weight : Tensor
+            Of the shape of the module's.
+        bias : Tensor or None
+            Of the shape of the module's, or None for none.
+
+        Returns
+        -------
+        Tensor
+            As from `forward`.
+        """
         return F.conv_transpose2d(
             inp,
             weight,
@@ -259,17 +377,42 @@ class ConvTranspose2d(_ConvTransposeNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the transposed convolution of ``inp`` (N, in_channels, H, W)."""
+        """Return the transposed convolution of ``inp`` (N, in_channels, H, W).
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, in_channels, H, W).
+
+        Returns
+        -------
+        Tensor
+            (N, out_channels, OH, OW).
+        """
         return self.calc_conv_transpose2d(inp, self.weight, self.bias)
 
 
 class ConvTranspose3d(_ConvTransposeNd):
     """Upsamples volumes by a transposed convolution.
 
-    (N, in_channels, D, H, W) to (N, out_channels, OD, OH, OW); sizes and arguments are those of
-    `ConvTranspose2d`, with (depth, height, width) where it has two values, and without conv_mode
-    and compute_mode. weight (in, out, kd, kh, kw); bias (1, out, 1, 1, 1).
+    (N, in_channels, D, H, W) to (N, out_channels, OD, OH, OW). Sizes have (depth, height, width)
+    where `ConvTranspose2d` has two values. weight (in, out, kd, kh, kw); bias (1, out, 1, 1, 1).
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `ConvTranspose2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `ConvTranspose2d`.
+    groups : int
+        As in `ConvTranspose2d`.
+    bias : bool
+        As in `ConvTranspose2d`.
+    **kwargs : object
+        As in `ConvTranspose2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.ConvTranspose3d(2, 1, kernel_size=2, stride=2)(mge.functional.ones((1, 2, 3, 4, 4))).shape
     (1, 1, 6, 8, 8)
@@ -305,7 +448,18 @@ class ConvTranspose3d(_ConvTransposeNd):
         )
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the transposed convolution of ``inp`` (N, in_channels, D, H, W)."""
+        """Return the transposed convolution of ``inp`` (N, in_channels, D, H, W).
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, in_channels, D, H, W).
+
+        Returns
+        -------
+        Tensor
+            (N, out_channels, OD, OH, OW).
+        """
         return F.conv_transpose3d(
             inp,
             self.weight,
@@ -322,10 +476,29 @@ class LocalConv2d(Conv2d):
     """Convolves images with another kernel at every output position (locally connected layer).
 
     (N, in_channels, input_height, input_width) to (N, out_channels, OH, OW), sizes as in `Conv2d`;
-    there is no bias. input_height, input_width: extents of the images, which fix the number of
-    kernels. Other arguments are those of `Conv2d`.
-    weight: (groups, OH, OW, in / groups, kh, kw, out / groups).
+    there is no bias.
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `Conv2d`.
+    input_height, input_width : int
+        Extents of the images, which fix the number of kernels.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `Conv2d`.
+    groups : int
+        As in `Conv2d`.
+    conv_mode : str
+        As in `Conv2d`.
+    **kwargs : object
+        As in `Conv2d`.
+
+    Notes
+    -----
+    weight (groups, OH, OW, in / groups, kh, kw, out / groups).
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> layer = M.LocalConv2d(1, 2, input_height=5, input_width=5, kernel_size=3)
     >>> layer.weight.shape, layer(mge.functional.ones((1, 1, 5, 5))).shape
@@ -374,7 +547,18 @@ class LocalConv2d(Conv2d):
         return (groups, *out, ins, *self.kernel_size, outs)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the layer's result for ``inp`` (N, in_channels, input_height, input_width)."""
+        """Return the layer's result for ``inp`` (N, in_channels, input_height, input_width).
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, in_channels, input_height, input_width).
+
+        Returns
+        -------
+        Tensor
+            (N, out_channels, OH, OW).
+        """
         return F.local_conv2d(
             inp, self.weight, None, self.stride, self.padding, self.dilation, self.conv_mode
         )
@@ -383,8 +567,25 @@ class LocalConv2d(Conv2d):
 class ConvRelu2d(Relu, Conv2d):
     """Computes ``relu(Conv2d(x))`` as one layer; quantization rounds after the relu.
 
-    Arguments and parameters are those of `Conv2d`.
+    Its parameters are those of `Conv2d`.
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `Conv2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `Conv2d`.
+    groups : int
+        As in `Conv2d`.
+    bias : bool
+        As in `Conv2d`.
+    conv_mode, compute_mode, padding_mode : str
+        As in `Conv2d`.
+    **kwargs : object
+        As in `Conv2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> y = M.ConvRelu2d(3, 8, kernel_size=3)(mge.functional.ones((1, 3, 5, 5)))
     >>> y.shape, bool((y.numpy() >= 0).all())
@@ -395,8 +596,25 @@ class ConvRelu2d(Relu, Conv2d):
 class ConvTransposeRelu2d(Relu, ConvTranspose2d):
     """Computes ``relu(ConvTranspose2d(x))`` as one layer; quantization rounds after the relu.
 
-    Arguments and parameters are those of `ConvTranspose2d`.
+    Its parameters are those of `ConvTranspose2d`.
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `ConvTranspose2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `ConvTranspose2d`.
+    groups : int
+        As in `ConvTranspose2d`.
+    bias : bool
+        As in `ConvTranspose2d`.
+    conv_mode, compute_mode : str
+        As in `ConvTranspose2d`.
+    **kwargs : object
+        As in `ConvTranspose2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> up = M.ConvTransposeRelu2d(8, 4, kernel_size=2, stride=2)
     >>> up(mge.functional.ones((1, 8, 3, 3))).shape

@@ -60,9 +60,31 @@ class _ConvBnActivation2d(Module):
 class ConvBn2d(_ConvBnActivation2d):
     """Computes ``BatchNorm2d(Conv2d(x))`` as one layer; quantization folds the two.
 
-    Arguments: those of `Conv2d`, then eps, momentum, affine and track_running_stats of
-    `BatchNorm2d`. Its children are ``conv`` and ``bn``.
+    Its children are ``conv`` and ``bn``.
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `Conv2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `Conv2d`.
+    groups : int
+        As in `Conv2d`.
+    bias : bool
+        As in `Conv2d`.
+    conv_mode, compute_mode : str
+        As in `Conv2d`.
+    eps, momentum : float
+        As in `BatchNorm2d`.
+    affine, track_running_stats : bool
+        As in `BatchNorm2d`.
+    padding_mode : str
+        As in `Conv2d`.
+    **kwargs : object
+        As in `Conv2d`.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> M.ConvBn2d(3, 8, kernel_size=3)
     ConvBn2d(
@@ -75,8 +97,31 @@ class ConvBn2d(_ConvBnActivation2d):
 class ConvBnRelu2d(Relu, _ConvBnActivation2d):
     """Computes ``relu(BatchNorm2d(Conv2d(x)))`` as one layer; quantization folds the three.
 
-    Arguments and children are those of `ConvBn2d`.
+    Its children are those of `ConvBn2d`.
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `ConvBn2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `ConvBn2d`.
+    groups : int
+        As in `ConvBn2d`.
+    bias : bool
+        As in `ConvBn2d`.
+    conv_mode, compute_mode : str
+        As in `ConvBn2d`.
+    eps, momentum : float
+        As in `ConvBn2d`.
+    affine, track_running_stats : bool
+        As in `ConvBn2d`.
+    padding_mode : str
+        As in `ConvBn2d`.
+    **kwargs : object
+        As in `ConvBn2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.ConvBnRelu2d(3, 8, kernel_size=3, bias=False)(mge.functional.ones((2, 3, 5, 5))).shape
     (2, 8, 3, 3)

@@ -16,9 +16,29 @@ class DeformableConv2d(_ConvNd):
 
     Each kernel element reads the input at its usual place plus an offset, between pixels by
     bilinear interpolation and 0 outside the image, times a mask value; usually another convolution
-    learns both. Arguments and parameters are those of `Conv2d`, without padding_mode.
-    Source: Zhu et al. 2019, "Deformable ConvNets v2".
+    learns both. Parameters of the module are those of `Conv2d`.
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `Conv2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `Conv2d`.
+    groups : int
+        As in `Conv2d`.
+    bias : bool
+        As in `Conv2d`.
+    conv_mode, compute_mode : str
+        As in `Conv2d`.
+    **kwargs : object
+        As in `Conv2d`.
+
+    References
+    ----------
+    Zhu et al. 2019, "Deformable ConvNets v2".
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M
     >>> conv = M.DeformableConv2d(1, 2, kernel_size=3)
     >>> conv(F.ones((1, 1, 5, 5)), F.zeros((1, 18, 3, 3)), F.ones((1, 9, 3, 3))).shape
@@ -56,7 +76,24 @@ class DeformableConv2d(_ConvNd):
     def calc_conv(
         self, inp: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor | None
     ) -> Tensor:
-        """Return the convolution of ``inp``, as `forward` does, with the given weight and bias."""
+        """Return the convolution of ``inp``, as `forward` does, with the given weight and bias.
+
+        Parameters
+        ----------
+        inp : Tensor
+            As in `forward`.
+        weight : Tensor
+            Of the shape of the module's.
+        offset, mask : Tensor
+            As in `forward`.
+        bias : Tensor or None
+            Of the shape of the module's, or None for none.
+
+        Returns
+        -------
+        Tensor
+            As from `forward`.
+        """
         return F.deformable_conv2d(
             inp,
             weight,
@@ -74,9 +111,24 @@ class DeformableConv2d(_ConvNd):
     def forward(self, inp: Tensor, offset: Tensor, mask: Tensor) -> Tensor:
         """Return the convolution, (N, out_channels, OH, OW).
 
-        inp: (N, in_channels, H, W). offset: (N, 2 * kh * kw, OH, OW), for each kernel element its
-        shift (y, x) in pixels. mask: (N, kh * kw, OH, OW), factors. ValueError for shapes that do
-        not fit.
+        Parameters
+        ----------
+        inp : Tensor
+            (N, in_channels, H, W).
+        offset : Tensor
+            (N, 2 * kh * kw, OH, OW), for each kernel element its shift (y, x) in pixels.
+        mask : Tensor
+            (N, kh * kw, OH, OW), factors.
+
+        Returns
+        -------
+        Tensor
+            (N, out_channels, OH, OW).
+
+        Raises
+        ------
+        ValueError
+            For shapes that do not fit.
         """
         return self.calc_conv(inp, self.weight, offset, mask, self.bias)
 
@@ -85,9 +137,27 @@ class RegionRestrictedConv(_ConvNd):
     """Convolves images so that an output sums only the inputs of its own region.
 
     Regions are numbered by integer maps; an input counts for an output where both have the same
-    number. Arguments and parameters are those of `Conv2d`, except that groups and bias stand before
-    stride.
+    number. Parameters of the module are those of `Conv2d`.
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `Conv2d`.
+    kernel_size : int or sequence of int
+        As in `Conv2d`.
+    groups : int
+        As in `Conv2d`.
+    bias : bool
+        As in `Conv2d`.
+    stride, padding, dilation : int or sequence of int
+        As in `Conv2d`.
+    conv_mode, compute_mode, padding_mode : str
+        As in `Conv2d`.
+    **kwargs : object
+        As in `Conv2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F, megengine.module as M
     >>> conv = M.RegionRestrictedConv(1, 1, kernel_size=(1, 3), padding=(0, 1))
     >>> M.init.ones_(conv.weight)
@@ -127,13 +197,37 @@ class RegionRestrictedConv(_ConvNd):
         )
 
     def get_pad_width(self) -> tuple[tuple[int, int], ...]:
-        """Return (before, after) for each axis, as `functional.nn.pad` takes them."""
+        """Return (before, after) for each axis, as `functional.nn.pad` takes them.
+
+        Returns
+        -------
+        tuple of (int, int)
+            One pair for each axis.
+        """
         return _pad_width(self.padding)
 
     def calc_conv(
         self, inp: Tensor, weight: Tensor, rin: Tensor, rout: Tensor, bias: Tensor | None
     ) -> Tensor:
-        """Return the convolution of ``inp`` by the regions ``rin`` and ``rout``, with the given weight and bias."""
+        """Return the convolution of ``inp`` by the regions ``rin`` and ``rout``, with the given
+        weight and bias.
+
+        Parameters
+        ----------
+        inp : Tensor
+            As in `forward`.
+        weight : Tensor
+            Of the shape of the module's.
+        rin, rout : Tensor
+            As in `forward`.
+        bias : Tensor or None
+            Of the shape of the module's, or None for none.
+
+        Returns
+        -------
+        Tensor
+            As from `forward`.
+        """
         padding = self.padding
         if self.padding_mode != "zeros":
             width, padding = self.get_pad_width(), (0, 0)
@@ -156,7 +250,18 @@ class RegionRestrictedConv(_ConvNd):
     def forward(self, inp: Tensor, rin: Tensor, rout: Tensor) -> Tensor:
         """Return the convolution, (N, out_channels, OH, OW).
 
-        inp: (N, in_channels, H, W). rin: (N, H, W), region of each input. rout: (N, OH, OW), of
-        each output; both are integers.
+        Parameters
+        ----------
+        inp : Tensor
+            (N, in_channels, H, W).
+        rin : Tensor
+            (N, H, W), integers: the region of each input.
+        rout : Tensor
+            (N, OH, OW), integers: that of each output.
+
+        Returns
+        -------
+        Tensor
+            (N, out_channels, OH, OW).
         """
         return self.calc_conv(inp, self.weight, rin, rout, self.bias)

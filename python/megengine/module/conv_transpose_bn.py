@@ -60,9 +60,29 @@ class _ConvTransposeBnActivation2d(Module):
 class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
     """Computes ``BatchNorm2d(ConvTranspose2d(x))`` as one layer; quantization folds the two.
 
-    Arguments: those of `ConvTranspose2d`, then eps, momentum, affine and track_running_stats of
-    `BatchNorm2d`. Its children are ``conv_transpose2d`` and ``bn``.
+    Its children are ``conv_transpose2d`` and ``bn``.
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `ConvTranspose2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `ConvTranspose2d`.
+    groups : int
+        As in `ConvTranspose2d`.
+    bias : bool
+        As in `ConvTranspose2d`.
+    conv_mode, compute_mode : str
+        As in `ConvTranspose2d`.
+    eps, momentum : float
+        As in `BatchNorm2d`.
+    affine, track_running_stats : bool
+        As in `BatchNorm2d`.
+    **kwargs : object
+        As in `ConvTranspose2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.ConvTransposeBn2d(8, 4, kernel_size=2, stride=2)(mge.functional.ones((1, 8, 3, 3))).shape
     (1, 4, 6, 6)
@@ -72,8 +92,29 @@ class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
 class ConvTransposeBnRelu2d(Relu, _ConvTransposeBnActivation2d):
     """Computes ``relu(BatchNorm2d(ConvTranspose2d(x)))``, which quantization folds into one.
 
-    Arguments and children are those of `ConvTransposeBn2d`.
+    Its children are those of `ConvTransposeBn2d`.
 
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `ConvTransposeBn2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `ConvTransposeBn2d`.
+    groups : int
+        As in `ConvTransposeBn2d`.
+    bias : bool
+        As in `ConvTransposeBn2d`.
+    conv_mode, compute_mode : str
+        As in `ConvTransposeBn2d`.
+    eps, momentum : float
+        As in `ConvTransposeBn2d`.
+    affine, track_running_stats : bool
+        As in `ConvTransposeBn2d`.
+    **kwargs : object
+        As in `ConvTransposeBn2d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> layer = M.ConvTransposeBnRelu2d(8, 4, kernel_size=2, stride=2)
     >>> layer(mge.functional.ones((1, 8, 3, 3))).shape

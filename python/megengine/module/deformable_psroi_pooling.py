@@ -14,13 +14,29 @@ __all__ = ["DeformablePSROIPooling"]
 class DeformablePSROIPooling(Module):
     """Pools boxes of feature maps into fixed grids, each bin shifted by an offset.
 
-    no_trans: ignore the offsets. part_size: extent of the grid of offsets.
-    pooled_h, pooled_w: extents of the result. sample_per_part: samples per bin along each axis.
-    spatial_scale: pixels of the feature map per pixel of the boxes' coordinates.
-    trans_std: factor of the offsets, 0.1 by default.
+    Parameters
+    ----------
+    no_trans : bool
+        Ignore the offsets.
+    part_size : int
+        Extent of the grid of offsets.
+    pooled_h, pooled_w : int
+        Extents of the result.
+    sample_per_part : int
+        Samples per bin along each axis.
+    spatial_scale : float
+        Pixels of the feature map per pixel of the boxes' coordinates.
+    trans_std : float
+        Factor of the offsets.
+    **kwargs : object
+        `name`, as of `Module`.
 
-    Source: Dai et al. 2017, "Deformable Convolutional Networks".
+    References
+    ----------
+    Dai et al. 2017, "Deformable Convolutional Networks".
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F, megengine.module as M
     >>> pool = M.DeformablePSROIPooling(True, 2, 2, 2, sample_per_part=2, spatial_scale=1.0)
     >>> box = mge.Tensor([[0.0, 1.0, 1.0, 5.0, 5.0]])
@@ -51,9 +67,20 @@ class DeformablePSROIPooling(Module):
     def forward(self, inp: Tensor, rois: Tensor, trans: Tensor) -> Tensor:
         """Return the pooled boxes, (K, C, pooled_h, pooled_w).
 
-        inp: (N, C, H, W). rois: (K, 5), index of the image in the batch, x1, y1, x2, y2.
-        trans: (K, 2 * classes, part_size, part_size), offsets x and y in box extents; channels are
-        split evenly among the classes.
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W).
+        rois : Tensor
+            (K, 5), index of the image in the batch, x1, y1, x2, y2.
+        trans : Tensor
+            (K, 2 * classes, part_size, part_size), offsets x and y in box extents; channels are
+            split evenly among the classes.
+
+        Returns
+        -------
+        Tensor
+            (K, C, pooled_h, pooled_w).
         """
         return F.deformable_psroi_pooling(
             inp,

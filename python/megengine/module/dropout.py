@@ -14,11 +14,29 @@ __all__ = ["Dropout"]
 class Dropout(Module):
     """Zeroes elements at random in training and scales the others so that the mean stays.
 
-    drop_prob: probability in [0, 1) of each element to become 0, 0 by default; the others are
-    multiplied by 1 / (1 - drop_prob); ValueError for another one. In `eval` mode inputs pass unchanged.
-    Source: Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from
-    Overfitting".
+    Parameters
+    ----------
+    drop_prob : float
+        Probability of each element to become 0, in [0, 1); the others are multiplied by 1 / (1 -
+        drop_prob).
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Raises
+    ------
+    ValueError
+        For another drop_prob.
+
+    Notes
+    -----
+    In `eval` mode inputs pass unchanged.
+
+    References
+    ----------
+    Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> drop = M.Dropout(0.5)
     >>> sorted(set(drop(mge.functional.ones((1000,))).tolist()))
@@ -38,7 +56,20 @@ class Dropout(Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return ``inputs`` (any shape, float dtype) with elements dropped in training mode.
 
-        AssertionError for a drop_prob outside [0, 1).
+        Parameters
+        ----------
+        inputs : Tensor
+            Any shape, float dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+
+        Raises
+        ------
+        AssertionError
+            For a drop_prob outside [0, 1).
         """
         if not self.training:
             return inputs

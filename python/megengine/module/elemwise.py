@@ -16,22 +16,53 @@ __all__ = ["Concat", "Elemwise", "Identity"]
 class Concat(Module):
     """Joins tensors along an axis, as a module that quantization can replace.
 
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.Concat()([mge.Tensor([1.0]), mge.Tensor([2.0, 3.0])]).tolist()
     [1.0, 2.0, 3.0]
     """
 
     def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
-        """Return ``inps`` joined along ``axis`` (0 by default); other extents must be equal."""
+        """Return ``inps`` joined along ``axis`` (0 by default); other extents must be equal.
+
+        Parameters
+        ----------
+        inps : iterable of Tensor
+            Tensors whose extents are equal, but for ``axis``.
+        axis : int
+            Counts from the end if negative.
+
+        Returns
+        -------
+        Tensor
+            Joined along ``axis``.
+        """
         return F.concat(inps, axis)
 
 
 class Elemwise(Module):
     """Applies a function of `functional` by name, as a module that quantization can replace.
 
-    method: name of the function in any case: "add", "RELU", "fuse_add_relu", "erfinv", ...;
-    ValueError for an unknown one.
+    Parameters
+    ----------
+    method : object
+        Name of the function in any case: "add", "RELU", "fuse_add_relu", "erfinv", ....
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Raises
+    ------
+    ValueError
+        For an unknown function.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.Elemwise("fuse_add_relu")(mge.Tensor([1.0, -3.0]), mge.Tensor([2.0, 1.0])).tolist()
     [3.0, 0.0]
@@ -43,13 +74,31 @@ class Elemwise(Module):
         function_of(self.method)  # an unknown name is an error here, not in the first call
 
     def forward(self, *inps: Tensor) -> Tensor:
-        """Return the function of ``inps``, as many Tensors as it takes; shapes broadcast."""
+        """Return the function of ``inps``, as many Tensors as it takes; shapes broadcast.
+
+        Parameters
+        ----------
+        *inps : Tensor
+            As many Tensors as the function takes; shapes broadcast.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape.
+        """
         return function_of(self.method)(*inps)
 
 
 class Identity(Module):
     """Returns its input: a placeholder where a model wants a layer.
 
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> model = M.Sequential(M.Linear(4, 8), M.Linear(8, 2))
     >>> model[1] = M.Identity()  # features instead of classes
@@ -58,5 +107,16 @@ class Identity(Module):
     """
 
     def forward(self, x: Any) -> Any:
-        """Return ``x``, whatever it is."""
+        """Return ``x``, whatever it is.
+
+        Parameters
+        ----------
+        x : object
+            Anything.
+
+        Returns
+        -------
+        object
+            ``x`` itself.
+        """
         return x

@@ -17,13 +17,28 @@ __all__ = ["Embedding"]
 class Embedding(Module):
     """Looks up rows of a learned table by integer index: (...) to (..., embedding_dim).
 
-    num_embeddings, embedding_dim: rows and columns of the table ``weight``.
-    initial_weight: a table to copy, (num_embeddings, embedding_dim); ValueError for another shape.
-    None (default) draws standard normal numbers.
-    freeze: keep the table as it is, without gradients.
-    padding_idx, max_norm and norm_type are accepted for compatibility, but only as None:
-    ValueError.
+    Parameters
+    ----------
+    num_embeddings, embedding_dim : int
+        Rows and columns of the table ``weight``.
+    padding_idx : int or None
+        None: other values are not supported.
+    max_norm, norm_type : float or None
+        None: other values are not supported.
+    initial_weight : object
+        A table to copy, (num_embeddings, embedding_dim). None draws standard normal numbers.
+    freeze : bool
+        Keep the table as it is, without gradients.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Raises
+    ------
+    ValueError
+        For a table of another shape, and for padding_idx, max_norm or norm_type.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> table = M.Embedding(3, 2, initial_weight=mge.Tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]))
     >>> table(mge.Tensor([2, 0])).tolist()
@@ -68,7 +83,20 @@ class Embedding(Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the rows at ``inputs``, integers of any shape: inputs.shape + (embedding_dim,).
 
-        Negative indices count from the end. IndexError for an index outside the table.
+        Parameters
+        ----------
+        inputs : Tensor
+            Any shape, integers; negative ones count from the end.
+
+        Returns
+        -------
+        Tensor
+            Inputs.shape + (embedding_dim,).
+
+        Raises
+        ------
+        IndexError
+            For an index outside the table.
         """
         weight = self.weight.detach() if self.freeze else self.weight
         return F.nn.embedding(inputs, weight)
@@ -84,7 +112,26 @@ class Embedding(Module):
     ) -> Embedding:
         """Return a module with a copy of the table ``embeddings`` (num_embeddings, embedding_dim).
 
-        freeze: keep the table as it is, True by default. ValueError unless the table is 2-D.
+        Parameters
+        ----------
+        embeddings : Tensor
+            (num_embeddings, embedding_dim).
+        freeze : bool
+            Keep the table as it is.
+        padding_idx : int or None
+            None: other values are not supported.
+        max_norm, norm_type : float or None
+            None: other values are not supported.
+
+        Returns
+        -------
+        Embedding
+            The module.
+
+        Raises
+        ------
+        ValueError
+            Unless the table is 2-D.
         """
         shape = tuple(getattr(embeddings, "_tuple_shape", np.shape(embeddings)))
         if len(shape) != 2:

@@ -34,6 +34,15 @@ __all__ = [
 def fill_(tensor: Tensor, val: float) -> None:
     """Fill ``tensor`` with the number ``val`` in place; shape, dtype and device stay.
 
+    Parameters
+    ----------
+    tensor : Tensor
+        Any shape, float dtype.
+    val : float
+        What every element becomes.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([1.0, 2.0])
     >>> M.init.fill_(x, 0.5)
@@ -47,6 +56,13 @@ def fill_(tensor: Tensor, val: float) -> None:
 def zeros_(tensor: Tensor) -> None:
     """Fill ``tensor`` with 0 in place.
 
+    Parameters
+    ----------
+    tensor : Tensor
+        Any shape, float dtype.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([1, 2])
     >>> M.init.zeros_(x)
@@ -59,6 +75,13 @@ def zeros_(tensor: Tensor) -> None:
 def ones_(tensor: Tensor) -> None:
     """Fill ``tensor`` with 1 in place.
 
+    Parameters
+    ----------
+    tensor : Tensor
+        Any shape, float dtype.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> layer = M.Linear(2, 1)
     >>> M.init.ones_(layer.weight)
@@ -71,6 +94,15 @@ def ones_(tensor: Tensor) -> None:
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
     """Fill ``tensor`` in place with draws uniform over [a, b), by default [0, 1).
 
+    Parameters
+    ----------
+    tensor : Tensor
+        Any shape, float dtype.
+    a, b : float
+        Bounds of the draws.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.functional.zeros((1000,))
     >>> M.init.uniform_(x, -1.0, 1.0)
@@ -83,8 +115,15 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> None:
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
     """Fill ``tensor`` in place with draws from a normal distribution.
 
-    mean, std: its mean and standard deviation, 0 and 1 by default.
+    Parameters
+    ----------
+    tensor : Tensor
+        Any shape, float dtype.
+    mean, std : float
+        Mean and standard deviation.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> mge.random.seed(1)
     >>> x = mge.functional.zeros((10000,))
@@ -103,12 +142,26 @@ def _write(tensor: Tensor, value: Tensor) -> None:
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """Return the factor for the weights before ``nonlinearity`` that keeps the variance of values.
 
-    nonlinearity: linear, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d,
-    conv_transpose3d and sigmoid (1), tanh (5/3), relu (sqrt(2)), or leaky_relu (sqrt(2 / (1 + param
-    ** 2))).
-    param: the slope of leaky_relu, 0.01 by default.
-    ValueError for any other name, or for a slope that is not a number.
+    Parameters
+    ----------
+    nonlinearity : str
+        A name: linear, conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+        and sigmoid (1), tanh (5/3), relu (sqrt(2)), or leaky_relu (sqrt(2 / (1 + param ** 2))).
+    param : float or None
+        The slope of leaky_relu; None means 0.01.
 
+    Returns
+    -------
+    float
+        The factor.
+
+    Raises
+    ------
+    ValueError
+        For any other name, or for a slope that is not a number.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> M.init.calculate_gain("leaky_relu", 1.0), M.init.calculate_gain("sigmoid")
     (1.0, 1.0)
@@ -136,9 +189,26 @@ _GAINS = {"sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "linear": 1.0
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
     """Return (fan_in, fan_out): how many inputs and outputs one unit of a weight has.
 
-    tensor: a weight (out, in, *kernel), or of a grouped convolution (groups, out, in, kh, kw): with
-    5 or more axes the first is skipped. ValueError for fewer than 2 axes.
+    Parameters
+    ----------
+    tensor : Tensor
+        A weight (out, in, *kernel), or of a grouped convolution (groups, out, in, kh, kw): with 5
+        or more axes the first is skipped.
 
+    Returns
+    -------
+    fan_in : float
+        Inputs of one unit.
+    fan_out : float
+        Outputs of one unit.
+
+    Raises
+    ------
+    ValueError
+        For fewer than 2 axes.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> M.init.calculate_fan_in_and_fan_out(M.Conv2d(3, 8, kernel_size=5).weight)
     (75, 200)
@@ -155,9 +225,25 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[float, float]:
 def calculate_correct_fan(tensor: Tensor, mode: str) -> float:
     """Return fan_in or fan_out of ``tensor``, as ``mode`` says.
 
-    mode: "fan_in" or "fan_out", in any case; ValueError for any other.
-    tensor: as in `calculate_fan_in_and_fan_out`.
+    Parameters
+    ----------
+    tensor : Tensor
+        As in `calculate_fan_in_and_fan_out`.
+    mode : str
+        "fan_in" or "fan_out", in any case.
 
+    Returns
+    -------
+    float
+        The fan that ``mode`` names.
+
+    Raises
+    ------
+    ValueError
+        For another mode.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> M.init.calculate_correct_fan(M.Linear(4, 2).weight, "fan_out")
     2
@@ -174,10 +260,26 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
 
     Keeps the variance of values and gradients about equal through layers with a symmetric
     activation.
-    gain: 1 by default; see `calculate_gain`. ValueError for fewer than 2 axes.
-    Source: Glorot & Bengio 2010, "Understanding the difficulty of training deep feedforward neural
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Any shape, float dtype.
+    gain : float
+        Factor of the deviation; see `calculate_gain`.
+
+    Raises
+    ------
+    ValueError
+        For fewer than 2 axes.
+
+    References
+    ----------
+    Glorot & Bengio 2010, "Understanding the difficulty of training deep feedforward neural
     networks", equation 16.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> weight = mge.functional.zeros((2, 4))
     >>> M.init.xavier_uniform_(weight)
@@ -192,10 +294,25 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> None:
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> None:
     """Fill ``tensor`` with normal draws of standard deviation gain * sqrt(2 / (fan_in + fan_out)).
 
-    gain: 1 by default; see `calculate_gain`. ValueError for fewer than 2 axes.
-    Source: Glorot & Bengio 2010, "Understanding the difficulty of training deep feedforward neural
+    Parameters
+    ----------
+    tensor : Tensor
+        Any shape, float dtype.
+    gain : float
+        Factor of the deviation; see `calculate_gain`.
+
+    Raises
+    ------
+    ValueError
+        For fewer than 2 axes.
+
+    References
+    ----------
+    Glorot & Bengio 2010, "Understanding the difficulty of training deep feedforward neural
     networks".
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> mge.random.seed(1)
     >>> weight = mge.functional.zeros((100, 100))
@@ -212,11 +329,28 @@ def msra_uniform_(
 ) -> None:
     """Fill ``tensor`` with draws uniform over [-b, b), b = gain * sqrt(3 / fan).
 
-    a: slope of a leaky_relu that follows, 0 by default, which is relu. mode: "fan_in" (default)
-    keeps the variance of values, "fan_out" that of gradients. nonlinearity: see `calculate_gain`.
-    ValueError for another mode or nonlinearity, or for fewer than 2 axes.
-    Source: He et al. 2015, "Delving Deep into Rectifiers".
+    Parameters
+    ----------
+    tensor : Tensor
+        Any shape, float dtype.
+    a : float
+        Slope of a leaky_relu that follows; 0 is relu.
+    mode : str
+        "fan_in" keeps the variance of values, "fan_out" that of gradients.
+    nonlinearity : str
+        See `calculate_gain`.
 
+    Raises
+    ------
+    ValueError
+        For another mode or nonlinearity, or for fewer than 2 axes.
+
+    References
+    ----------
+    He et al. 2015, "Delving Deep into Rectifiers".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> weight = mge.functional.zeros((8, 6))
     >>> M.init.msra_uniform_(weight)
@@ -233,8 +367,26 @@ def msra_normal_(
 ) -> None:
     """Fill ``tensor`` with normal draws of standard deviation gain / sqrt(fan).
 
-    Arguments, errors and source are those of `msra_uniform_`.
+    Parameters
+    ----------
+    tensor : Tensor
+        As in `msra_uniform_`.
+    a : float
+        As in `msra_uniform_`.
+    mode, nonlinearity : str
+        As in `msra_uniform_`.
 
+    Raises
+    ------
+    ValueError
+        As for `msra_uniform_`.
+
+    References
+    ----------
+    He et al., 2015, "Delving Deep into Rectifiers".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> mge.random.seed(1)
     >>> weight = mge.functional.zeros((50, 200))

@@ -16,13 +16,24 @@ __all__ = ["Linear", "LinearRelu"]
 class Linear(Weighted):
     """Fully connected layer ``y = x @ weight.T + bias``: (..., in_features) to (..., out_features).
 
-    in_features, out_features: extents of the last axis before and after.
-    bias: whether to add one. compute_mode: "default", or "float32" to accumulate half-precision
-    products in float32.
+    Parameters
+    ----------
+    in_features, out_features : int
+        Extents of the last axis before and after.
+    bias : bool
+        Whether to add one.
+    compute_mode : str
+        "default", or "float32" to accumulate half-precision products in float32.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Notes
+    -----
     weight (out_features, in_features) is normal with variance 1 / in_features at first; bias
     (out_features,) is zero.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.Linear(4, 2)(mge.functional.ones((8, 5, 4))).shape
     (8, 5, 2)
@@ -48,11 +59,37 @@ class Linear(Weighted):
         return self.in_features
 
     def calc_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return ``x @ weight.T + bias`` with the given weight and bias instead of the module's."""
+        """Return ``x @ weight.T + bias`` with the given weight and bias instead of the module's.
+
+        Parameters
+        ----------
+        x : Tensor
+            (..., in_features).
+        weight : Tensor
+            Of the shape of the module's.
+        bias : Tensor or None
+            Of the shape of the module's, or None for none.
+
+        Returns
+        -------
+        Tensor
+            (..., out_features).
+        """
         return F.linear(x, weight, bias, self.compute_mode)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x @ weight.T + bias`` for ``x`` (..., in_features): (..., out_features)."""
+        """Return ``x @ weight.T + bias`` for ``x`` (..., in_features): (..., out_features).
+
+        Parameters
+        ----------
+        x : Tensor
+            (..., in_features).
+
+        Returns
+        -------
+        Tensor
+            (..., out_features).
+        """
         return self.calc_linear(x, self.weight, self.bias)
 
     def _module_info_string(self) -> str:
@@ -65,8 +102,21 @@ class Linear(Weighted):
 class LinearRelu(Relu, Linear):
     """Computes ``relu(Linear(x))`` as one layer; quantization rounds after the relu.
 
-    Arguments and parameters are those of `Linear`.
+    Its parameters are those of `Linear`.
 
+    Parameters
+    ----------
+    in_features, out_features : int
+        As in `Linear`.
+    bias : bool
+        As in `Linear`.
+    compute_mode : str
+        As in `Linear`.
+    **kwargs : object
+        As in `Linear`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.LinearRelu(4, 2)(mge.functional.ones((8, 4))).shape
     (8, 2)

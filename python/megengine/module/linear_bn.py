@@ -40,9 +40,25 @@ class _LinearBnActivation1d(Module):
 class LinearBn1d(_LinearBnActivation1d):
     """Computes ``BatchNorm1d(Linear(x))`` as one layer; quantization folds the two.
 
-    (N, in_features) to (N, out_features). Arguments: those of `Linear`, then eps, momentum, affine
-    and track_running_stats of `BatchNorm1d`. Its children are ``linear`` and ``bn``.
+    (N, in_features) to (N, out_features). Its children are ``linear`` and ``bn``.
 
+    Parameters
+    ----------
+    in_features, out_features : int
+        As in `Linear`.
+    bias : bool
+        As in `Linear`.
+    compute_mode : str
+        As in `Linear`.
+    eps, momentum : float
+        As in `BatchNorm1d`.
+    affine, track_running_stats : bool
+        As in `BatchNorm1d`.
+    **kwargs : object
+        As in `Linear`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.LinearBn1d(4, 2)(mge.functional.ones((8, 4))).shape
     (8, 2)
@@ -52,8 +68,25 @@ class LinearBn1d(_LinearBnActivation1d):
 class LinearBnRelu1d(Relu, _LinearBnActivation1d):
     """Computes ``relu(BatchNorm1d(Linear(x)))`` as one layer; quantization folds the three.
 
-    Arguments and children are those of `LinearBn1d`.
+    Its children are those of `LinearBn1d`.
 
+    Parameters
+    ----------
+    in_features, out_features : int
+        As in `LinearBn1d`.
+    bias : bool
+        As in `LinearBn1d`.
+    compute_mode : str
+        As in `LinearBn1d`.
+    eps, momentum : float
+        As in `LinearBn1d`.
+    affine, track_running_stats : bool
+        As in `LinearBn1d`.
+    **kwargs : object
+        As in `LinearBn1d`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.LinearBnRelu1d(4, 2, bias=False)(mge.functional.ones((8, 4))).shape
     (8, 2)

@@ -15,12 +15,24 @@ class LocalResponseNorm(Module):
     """Divides each element by a norm over neighbouring channels, for (N, C, H, W) inputs.
 
     ``y = x / (k + alpha * s) ** beta``, s the sum of squares over the kernel_size channels around
-    that of x. kernel_size: odd (ValueError when called), 5 by default. k, alpha, beta: 2, 1e-4 and
-    0.75. Unlike some libraries' layers, alpha is not divided by kernel_size.
+    that of x.
 
-    Source: Krizhevsky et al. 2012, "ImageNet Classification with Deep Convolutional Neural
-    Networks", section 3.3.
+    Parameters
+    ----------
+    kernel_size : int
+        Odd; ValueError when called.
+    k, alpha, beta : float
+        Numbers of the formula. Unlike some libraries' layers, alpha is not divided by kernel_size.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    References
+    ----------
+    Krizhevsky et al. 2012, "ImageNet Classification with Deep Convolutional Neural Networks",
+    section 3.3.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> lrn = M.LocalResponseNorm(kernel_size=3, k=1.0, alpha=1.0, beta=1.0)
     >>> [round(y, 2) for y in lrn(mge.functional.ones((1, 4, 1, 1))).reshape(-1).tolist()]
@@ -44,5 +56,16 @@ class LocalResponseNorm(Module):
         self.beta = beta
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the result for ``inp`` (N, C, H, W), of the same shape."""
+        """Return the result for ``inp`` (N, C, H, W), of the same shape.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W).
+
+        Returns
+        -------
+        Tensor
+            Of the same shape.
+        """
         return F.local_response_norm(inp, self.kernel_size, self.k, self.alpha, self.beta)

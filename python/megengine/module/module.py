@@ -36,12 +36,25 @@ class Module(Holder):
     """Base of all layers and models: make children in ``__init__``, compute in ``forward``.
 
     Modules, Parameters and Tensors that are attributes (also in lists, tuples and dicts with str
-    keys)
-    belong to the module: `parameters`, `state_dict`, `train` and `repr` find them.
-    name: part of the module's path in dumped graphs; None (default) takes the attribute's name.
-    AssertionError unless it is a non-empty str.
+    keys) belong to the module: `parameters`, `state_dict`, `train` and `repr` find them.
+
+    Parameters
+    ----------
+    name : str or None
+        Part of the module's path in dumped graphs, a non-empty str; None takes the attribute's
+        name.
+
+    Raises
+    ------
+    AssertionError
+        For another name.
+
+    Notes
+    -----
     ``training`` is True at first; ``quantize_disabled`` (False) keeps quantization off this module.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> class Net(M.Module):
     ...     def __init__(self):
@@ -100,9 +113,22 @@ class Module(Holder):
     else:
 
         def forward(self, inputs: Any) -> Any:
-            """What the module computes of ``inputs``; subclasses define it, with arguments of their own.
+            """Compute the result; subclasses define it, with arguments of their own.
 
-            TypeError in this base class.
+            Parameters
+            ----------
+            inputs : object
+                Of the call.
+
+            Returns
+            -------
+            object
+                Of the call.
+
+            Raises
+            ------
+            TypeError
+                In this base class.
             """
             raise TypeError(
                 f"{type(self).__name__} does not say what it computes\n"
@@ -134,17 +160,35 @@ class Module(Holder):
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandler:
         """Call ``hook(module, inputs)`` before each forward.
 
-        inputs: tuple of the positional arguments; what the hook returns, if not None, replaces
-        them. Returns a handle, whose ``remove()`` undoes this.
+        Parameters
+        ----------
+        hook : callable
+            Takes the module and the tuple of positional arguments; what it returns, if not None,
+            replaces them.
+
+        Returns
+        -------
+        HookHandler
+            Its ``remove()`` undoes this.
         """
         return HookHandler(self._forward_pre_hooks, hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandler:
         """Call ``hook(module, inputs, outputs)`` after each forward.
 
-        What the hook returns, if not None, replaces the outputs. Returns a handle, whose
-        ``remove()`` undoes this.
+        Parameters
+        ----------
+        hook : callable
+            Takes the module, the tuple of positional arguments and the outputs; what it returns, if
+            not None, replaces the outputs.
 
+        Returns
+        -------
+        HookHandler
+            Its ``remove()`` undoes this.
+
+        Examples
+        --------
         >>> import megengine as mge, megengine.module as M
         >>> layer, shapes = M.Linear(4, 2), []
         >>> handle = layer.register_forward_hook(lambda module, args, out: shapes.append(out.shape))
@@ -160,8 +204,18 @@ class Module(Holder):
     def parameters(self, recursive: bool = True, **kwargs: Any) -> Iterable[Parameter]:
         """Iterate over every Parameter once: attributes in the order of their names, depth first.
 
-        recursive: also those of children, True by default; with_parent=True: pairs with the module that holds them. The
-        same for the methods below.
+        Parameters
+        ----------
+        recursive : bool
+            Also those of modules below.
+        **kwargs : object
+            The option with_parent=True gives pairs with the module that holds them; the same for
+            the methods below.
+
+        Returns
+        -------
+        iterable of Parameter
+            Each once.
         """
         return self._listed(_is_parameter, recursive, None, kwargs)
 
@@ -170,15 +224,39 @@ class Module(Holder):
     ) -> Iterable[tuple[str, Parameter]]:
         """Iterate over (dotted path, Parameter) in the order of `parameters`.
 
-        prefix: a path to put before all paths, None for none. recursive: also those of modules below.
+        Parameters
+        ----------
+        prefix : str or None
+            A path to put before all paths, None for none.
+        recursive : bool
+            Also those of modules below.
+        **kwargs : object
+            As in `parameters`.
+
+        Returns
+        -------
+        iterable of (str, Parameter)
+            Pairs of a dotted path and what it names.
         """
         return self._named(_is_parameter, recursive, prefix, kwargs)
 
     def buffers(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
         """Iterate over every Tensor that is not a Parameter, such as running statistics.
 
-        recursive: also those of modules below.
+        Parameters
+        ----------
+        recursive : bool
+            Also those of modules below.
+        **kwargs : object
+            As in `parameters`.
 
+        Returns
+        -------
+        iterable of Tensor
+            Each once.
+
+        Examples
+        --------
         >>> import megengine.module as M
         >>> [name for name, _ in M.BatchNorm2d(3).named_buffers()]
         ['running_mean', 'running_var']
@@ -188,29 +266,105 @@ class Module(Holder):
     def named_buffers(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Tensor]]:
-        """Iterate over (dotted path, buffer), as `named_parameters` does."""
+        """Iterate over (dotted path, buffer), as `named_parameters` does.
+
+        Parameters
+        ----------
+        prefix : str or None
+            A path to put before all paths, None for none.
+        recursive : bool
+            Also those of modules below.
+        **kwargs : object
+            As in `parameters`.
+
+        Returns
+        -------
+        iterable of (str, Tensor)
+            Pairs of a dotted path and what it names.
+        """
         return self._named(_is_buffer, recursive, prefix, kwargs)
 
     def tensors(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
-        """Iterate over all Parameters and buffers; recursive: also those of modules below."""
+        """Iterate over all Parameters and buffers; recursive: also those of modules below.
+
+        Parameters
+        ----------
+        recursive : bool
+            Also those of modules below.
+        **kwargs : object
+            As in `parameters`.
+
+        Returns
+        -------
+        iterable of Tensor
+            Each once.
+        """
         return self._listed(_is_tensor, recursive, None, kwargs)
 
     def named_tensors(
         self, prefix: str | None = None, recursive: bool = True, **kwargs: Any
     ) -> Iterable[tuple[str, Tensor]]:
-        """Iterate over (dotted path, Parameter or buffer), as `named_parameters` does."""
+        """Iterate over (dotted path, Parameter or buffer), as `named_parameters` does.
+
+        Parameters
+        ----------
+        prefix : str or None
+            A path to put before all paths, None for none.
+        recursive : bool
+            Also those of modules below.
+        **kwargs : object
+            As in `parameters`.
+
+        Returns
+        -------
+        iterable of (str, Tensor)
+            Pairs of a dotted path and what it names.
+        """
         return self._named(_is_tensor, recursive, prefix, kwargs)
 
     def children(self, **kwargs: Any) -> Iterable[Module]:
-        """Iterate over the modules that this one holds directly."""
+        """Iterate over the modules that this one holds directly.
+
+        Parameters
+        ----------
+        **kwargs : object
+            As in `parameters`.
+
+        Returns
+        -------
+        iterable of Module
+            In the order of their names.
+        """
         return self._listed(_is_module, False, None, kwargs)
 
     def named_children(self, **kwargs: Any) -> Iterable[tuple[str, Module]]:
-        """Iterate over (key, module) of the modules that this one holds directly."""
+        """Iterate over (key, module) of the modules that this one holds directly.
+
+        Parameters
+        ----------
+        **kwargs : object
+            As in `parameters`.
+
+        Returns
+        -------
+        iterable of (str, Module)
+            Pairs of a key and a module.
+        """
         return self._named(_is_module, False, None, kwargs)
 
     def modules(self, **kwargs: Any) -> Iterable[Module]:
-        """Iterate over this module, then all below it."""
+        """Iterate over this module, then all below it.
+
+        Parameters
+        ----------
+        **kwargs : object
+            As in `parameters`.
+
+        Returns
+        -------
+        iterable of Module
+            Each once.
+        """
         return (found[1] if len(found) == 2 else found[1:] for found in self.named_modules(**kwargs))
 
     def named_modules(
@@ -218,6 +372,20 @@ class Module(Holder):
     ) -> Iterable[tuple[str, Module]]:
         """Iterate over (dotted path, module): this one under ``prefix``, then all below it.
 
+        Parameters
+        ----------
+        prefix : str or None
+            A path to put before all paths, None for none.
+        **kwargs : object
+            As in `parameters`.
+
+        Yields
+        ------
+        (str, Module)
+            Pairs of a dotted path and a module.
+
+        Examples
+        --------
         >>> import megengine.module as M
         >>> model = M.Sequential(M.Linear(4, 8), M.ReLU())
         >>> [(path, type(module).__name__) for path, module in model.named_modules()]
@@ -262,7 +430,13 @@ class Module(Holder):
     # -- the whole tree --------------------------------------------------------------------------
 
     def apply(self, fn: Callable[[Module], Any]) -> None:
-        """Call ``fn(module)`` for this module and all below it, say to initialize weights."""
+        """Call ``fn(module)`` for this module and all below it, say to initialize weights.
+
+        Parameters
+        ----------
+        fn : callable
+            Takes a module.
+        """
         for module in list(self.modules()):
             fn(module)
 
@@ -274,10 +448,24 @@ class Module(Holder):
                 parameter.grad[...] = 0
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
-        """Set ``training`` to ``mode`` here and, if recursive, in all modules below. Returns self.
+        """Set ``training`` to ``mode`` here and, if recursive, in all modules below.
 
         Layers such as `Dropout` and `BatchNorm2d` act differently in the two modes.
 
+        Parameters
+        ----------
+        mode : bool
+            True for training, False for evaluation.
+        recursive : bool
+            Also the modules below.
+
+        Returns
+        -------
+        Self
+            The module itself.
+
+        Examples
+        --------
         >>> import megengine.module as M
         >>> model = M.Sequential(M.Linear(4, 4), M.Dropout(0.5)).eval()
         >>> model[1].training, model.train()[1].training
@@ -291,11 +479,23 @@ class Module(Holder):
         return self
 
     def eval(self) -> Self:
-        """Switch to evaluation mode: ``train(False)``. Returns self."""
+        """Switch to evaluation mode: ``train(False)``.
+
+        Returns
+        -------
+        Self
+            The module itself.
+        """
         return self.train(False)
 
     def disable_quantize(self, value: bool = True) -> None:
-        """Set ``quantize_disabled`` of this module and all below it to ``value``."""
+        """Set ``quantize_disabled`` of this module and all below it to ``value``.
+
+        Parameters
+        ----------
+        value : bool
+            Whether quantization leaves it alone.
+        """
         for module in self.modules():
             module.quantize_disabled = value
 
@@ -303,8 +503,19 @@ class Module(Holder):
     def replace_param(self, params: Any, start_pos: int, seen: set[int] | None = None) -> int:
         """Puts ``params[start_pos]`` and following in the places of the parameters.
 
-        params: a sequence, or a mapping by position. seen: ids of modules to leave out. Returns how
-        many were replaced.
+        Parameters
+        ----------
+        params : object
+            A sequence, or a mapping by position.
+        start_pos : int
+            Of the first that is taken.
+        seen : set of int or None
+            Ids of modules to leave out.
+
+        Returns
+        -------
+        int
+            How many were replaced.
         """
         places = list(self.named_parameters(seen=seen))
         for offset, (path, _) in enumerate(places):
@@ -318,11 +529,26 @@ class Module(Holder):
     ) -> dict[str, np.ndarray | Tensor]:
         """Return a dict from dotted path to ndarray, of all parameters and buffers.
 
-        rst: a dict to fill, and to return, instead of a new one. prefix: what to put before all
-        paths, with its dot if there shall be one.
-        keep_var: give the Tensors themselves instead of arrays.
+        Parameters
+        ----------
+        rst : dict of str or None
+            A dict to fill, and to return, instead of a new one.
+        prefix : str
+            What to put before all paths, with its dot if there shall be one.
+        keep_var : bool
+            Give the Tensors themselves instead of arrays.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray or Tensor
+            Paths to values.
+
+        Notes
+        -----
         Entries of batch, group, layer and instance normalization are 1-D.
 
+        Examples
+        --------
         >>> import megengine.module as M
         >>> {path: array.shape for path, array in M.Linear(4, 2).state_dict().items()}
         {'bias': (2,), 'weight': (2, 4)}
@@ -341,13 +567,28 @@ class Module(Holder):
     ) -> None:
         """Write a state dict into the parameters and buffers of this module, in place.
 
-        state_dict: path -> array or Tensor; or a function of (path, tensor) that gives an array, or
-        None to leave the tensor as it is. Tensors keep device and format, and take the arrays'
-        dtypes.
-        strict: KeyError for missing or unused keys (default); otherwise a warning.
-        ValueError if shapes differ. After either error nothing has been written, unless by a
-        function.
+        Parameters
+        ----------
+        state_dict : mapping of str or callable
+            Path -> array or Tensor; or a function of (path, tensor) that gives an array, or None to
+            leave the tensor as it is.
+        strict : bool
+            False warns of missing and unused keys.
 
+        Raises
+        ------
+        KeyError
+            For missing or unused keys, if strict.
+        ValueError
+            If shapes differ.
+
+        Notes
+        -----
+        Tensors keep device and format, and take the arrays' dtypes. After either error nothing has
+        been written, unless by a function.
+
+        Examples
+        --------
         >>> import megengine.module as M
         >>> one, other = M.Linear(4, 2), M.Linear(4, 2)
         >>> one.load_state_dict(other.state_dict())

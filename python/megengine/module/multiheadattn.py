@@ -18,20 +18,42 @@ __all__ = ["MultiHeadAttention"]
 class MultiHeadAttention(Module):
     """Attends by several heads: ``softmax(q k' / sqrt(head_dim)) v`` of each, projected back.
 
-    embed_dim: size of query and output. num_heads: ValueError unless it divides embed_dim.
-    kdim, vdim: sizes of key and value, embed_dim by default.
-    attn_dropout, out_dropout: probabilities on the attention weights and on the output, 0 by
-    default.
-    bias: whether the projections add one. add_bias_kv: append a learned position to keys and
-    values.
-    add_zero_attn: append a position of zeros.
+    Parameters
+    ----------
+    embed_dim : int
+        Size of query and output.
+    num_heads : int
+        Must divide embed_dim.
+    attn_dropout, out_dropout : float
+        Probabilities on the attention weights and on the output.
+    bias : bool
+        Whether the projections add one.
+    add_bias_kv : bool
+        Append a learned position to keys and values.
+    add_zero_attn : bool
+        Append a position of zeros.
+    kdim, vdim : int or None
+        Sizes of key and value; None means embed_dim.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Raises
+    ------
+    ValueError
+        Unless num_heads divides embed_dim.
+
+    Notes
+    -----
     All projections are in one 1-D Parameter ``io_weight_bias``: the weights of query, key, value
     and output, each (in, out), then their biases. Weights start as `init.xavier_uniform_` has it,
     biases at zero.
 
-    Source: Vaswani et al. 2017, "Attention Is All You Need".
+    References
+    ----------
+    Vaswani et al. 2017, "Attention Is All You Need".
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> attend = M.MultiHeadAttention(embed_dim=8, num_heads=2)
     >>> x = mge.functional.ones((3, 5, 8))
@@ -113,15 +135,36 @@ class MultiHeadAttention(Module):
         is_causal: bool = False,
         maybe_cudnn_style_mask: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output (N, L, embed_dim), and the attention weights or None.
+        """Attend to ``value`` by how ``query`` fits ``key``.
 
-        query (N, L, embed_dim), key (N, S, kdim), value (N, S, vdim), or all without N.
-        key_padding_mask (N, S), attn_mask (L, S) or (N * num_heads, L, S): bool, where True hides a
-        position, or numbers added to the scores. is_causal: hide later positions.
-        need_weights: return the weights too, (N, num_heads, L, S), or with average_attn_weights
-        their mean over the heads (N, L, S).
-        maybe_cudnn_style_mask: attn_mask may be (2, L), the first key seen and the first no longer
-        seen, and key_padding_mask (2, N), whose row 1 counts valid keys.
+        Parameters
+        ----------
+        query : Tensor
+            (N, L, embed_dim), or without N, as key and value then are.
+        key : Tensor
+            (N, S, kdim).
+        value : Tensor
+            (N, S, vdim).
+        key_padding_mask : Tensor or None
+            (N, S), bool, where True hides a position, or numbers added to the scores.
+        attn_mask : Tensor or None
+            (L, S) or (N * num_heads, L, S), likewise.
+        need_weights : bool
+            Return the attention weights, too.
+        average_attn_weights : bool
+            Whether these are means over the heads.
+        is_causal : bool
+            Hide later positions.
+        maybe_cudnn_style_mask : bool
+            Whether attn_mask may be (2, L), the first key seen and the first no longer seen, and
+            key_padding_mask (2, N), whose row 1 counts valid keys.
+
+        Returns
+        -------
+        output : Tensor
+            (N, L, embed_dim).
+        weights : Tensor or None
+            (N, num_heads, L, S), or (N, L, S) for means; None unless need_weights.
         """
         size = self.embed_dim
         return F.multi_head_attention(

@@ -39,11 +39,30 @@ class _Norm(Module):
 class GroupNorm(_Norm):
     """Normalizes each sample of (N, C, ...) over groups of channels and all following axes.
 
-    num_groups: ValueError unless it divides num_channels. num_channels: C.
-    eps: added to the biased variance, 1e-5 by default. affine: whether there are a weight (ones at
-    first) and a bias (zeros) per channel, (C,).
-    Source: Wu & He 2018, "Group Normalization".
+    Parameters
+    ----------
+    num_groups : int
+        Must divide num_channels.
+    num_channels : int
+        The number of channels, C.
+    eps : float
+        Added to the biased variance.
+    affine : bool
+        Whether there are a weight (ones at first) and a bias (zeros) per channel, (C,).
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Raises
+    ------
+    ValueError
+        Unless num_groups divides num_channels.
+
+    References
+    ----------
+    Wu & He 2018, "Group Normalization".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> norm = M.GroupNorm(num_groups=2, num_channels=4, eps=0.0)
     >>> norm(mge.Tensor([[1.0, 3.0, 10.0, 30.0]])).tolist()
@@ -72,18 +91,41 @@ class GroupNorm(_Norm):
         self._make_affine(affine, (num_channels,))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (N, C, ...) normalized, of the same shape."""
+        """Return ``x`` (N, C, ...) normalized, of the same shape.
+
+        Parameters
+        ----------
+        x : Tensor
+            (N, C, ...).
+
+        Returns
+        -------
+        Tensor
+            Of the same shape.
+        """
         return F.nn.group_norm(x, self.num_groups, self.affine, self.weight, self.bias, self.eps)
 
 
 class InstanceNorm(_Norm):
     """Normalizes every channel of every sample of (N, C, ...) over its own pixels.
 
-    num_channels: C. eps: added to the biased variance, 1e-5 by default. affine: whether there are a
-    weight (ones at first) and a bias (zeros) per channel, (C,).
-    Source: Ulyanov et al. 2016, "Instance Normalization: The Missing Ingredient for Fast
-    Stylization".
+    Parameters
+    ----------
+    num_channels : int
+        The number of channels, C.
+    eps : float
+        Added to the biased variance.
+    affine : bool
+        Whether there are a weight (ones at first) and a bias (zeros) per channel, (C,).
+    **kwargs : object
+        `name`, as of `Module`.
 
+    References
+    ----------
+    Ulyanov et al. 2016, "Instance Normalization: The Missing Ingredient for Fast Stylization".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> norm = M.InstanceNorm(num_channels=2, eps=0.0)
     >>> norm(mge.Tensor([[[[1.0, 3.0]], [[10.0, 30.0]]]])).tolist()
@@ -101,17 +143,41 @@ class InstanceNorm(_Norm):
         self._make_affine(affine, (num_channels,))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (N, C, ...) normalized, of the same shape."""
+        """Return ``x`` (N, C, ...) normalized, of the same shape.
+
+        Parameters
+        ----------
+        x : Tensor
+            (N, C, ...).
+
+        Returns
+        -------
+        Tensor
+            Of the same shape.
+        """
         return F.nn.instance_norm(x, self.affine, self.weight, self.bias, self.eps)
 
 
 class LayerNorm(_Norm):
     """Normalizes each sample over its last axes.
 
-    normalized_shape: their extents; an int for the last axis alone. eps: added to the biased
-    variance, 1e-5 by default. affine: whether there are a weight (ones at first) and a bias (zeros)
-    of shape normalized_shape. Source: Ba et al. 2016, "Layer Normalization".
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        Their extents; an int for the last axis alone.
+    eps : float
+        Added to the biased variance.
+    affine : bool
+        Whether there are a weight (ones at first) and a bias (zeros) of shape normalized_shape.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    References
+    ----------
+    Ba et al. 2016, "Layer Normalization".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.LayerNorm(2, eps=0.0)(mge.Tensor([[1.0, 3.0], [10.0, 30.0]])).tolist()
     [[-1.0, 1.0], [-1.0, 1.0]]
@@ -132,7 +198,18 @@ class LayerNorm(_Norm):
         self._make_affine(affine, self.normalized_shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (..., *normalized_shape) normalized, of the same shape."""
+        """Return ``x`` (..., *normalized_shape) normalized, of the same shape.
+
+        Parameters
+        ----------
+        x : Tensor
+            (..., *normalized_shape).
+
+        Returns
+        -------
+        Tensor
+            Of the same shape.
+        """
         return F.nn.layer_norm(
             x, self.normalized_shape, self.affine, self.weight, self.bias, self.eps
         )
@@ -141,10 +218,26 @@ class LayerNorm(_Norm):
 class GeneralNorm(_Norm):
     """Normalizes over any axes, which need not be the last ones.
 
-    normalized_shape: extents of these axes and shape of weight (ones at first) and bias (zeros);
-    None only with affine=False (AssertionError). normalized_axis: an int or several, 0 by default;
-    as many as extents (AssertionError). eps: added to the biased variance, 1e-5 by default.
+    Parameters
+    ----------
+    normalized_shape : int, sequence of int or None
+        Extents of these axes; None only with affine=False.
+    normalized_axis : int or sequence of int
+        As many axes as extents.
+    eps : float
+        Added to the biased variance.
+    affine : bool
+        Whether there are a weight (ones at first) and a bias (zeros) of shape normalized_shape.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Raises
+    ------
+    AssertionError
+        For other extents than axes, and for None with affine.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> norm = M.GeneralNorm(2, normalized_axis=0, eps=0.0)
     >>> norm(mge.Tensor([[1.0, 10.0], [3.0, 30.0]])).tolist()
@@ -183,7 +276,23 @@ class GeneralNorm(_Norm):
         self._make_affine(affine, shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` normalized, of the same shape. ValueError where it has not normalized_shape on its axes."""
+        """Return ``x`` normalized, of the same shape.
+
+        Parameters
+        ----------
+        x : Tensor
+            Any shape that has normalized_shape on its axes.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape.
+
+        Raises
+        ------
+        ValueError
+            For another shape.
+        """
         y = F.nn.general_norm(x, self.normalized_axis, self.affine, self.weight, self.bias, self.eps)
         found = tuple(x._tuple_shape[axis] for axis in self.normalized_axis)
         if self.normalized_shape is not None and found != self.normalized_shape:

@@ -14,10 +14,20 @@ __all__ = ["Pad"]
 class Pad(Module):
     """Adds elements around a tensor of up to 7 axes.
 
-    pad_width: (before, after) for each axis. mode: "constant" (default), "edge" or "replicate" (the
-    border's value), or "reflect" (mirrored, without the border). constant_val: what "constant"
-    adds, 0 by default. ValueError for an unknown mode when called.
+    Parameters
+    ----------
+    pad_width : sequence of sequence of int
+        (before, after) for each axis.
+    mode : str
+        "constant", "edge" or "replicate" (the border's value), or "reflect" (mirrored, without the
+        border); ValueError for another one when called.
+    constant_val : float
+        What "constant" adds.
+    **kwargs : str
+        `name`, as of `Module`.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.Pad([(2, 1)], mode="reflect")(mge.Tensor([1.0, 2.0, 3.0])).tolist()
     [3.0, 2.0, 1.0, 2.0, 3.0, 2.0]
@@ -38,5 +48,16 @@ class Pad(Module):
         self.pad_val = constant_val
 
     def forward(self, src: Tensor) -> Tensor:
-        """Return ``src`` with the elements added, of the same dtype."""
+        """Return ``src`` with the elements added, of the same dtype.
+
+        Parameters
+        ----------
+        src : Tensor
+            Any shape of up to 7 axes.
+
+        Returns
+        -------
+        Tensor
+            With the elements added, of the same dtype.
+        """
         return F.nn.pad(src, self.pad_width, self.mode, self.pad_val)

@@ -14,9 +14,19 @@ __all__ = ["PixelShuffle"]
 class PixelShuffle(Module):
     """Moves channels into space: (..., C * r * r, H, W) to (..., C, H * r, W * r).
 
-    upscale_factor: r, an int; ValueError when called unless its square divides the channels.
-    Source: Shi et al. 2016, "Real-Time Single Image and Video Super-Resolution".
+    Parameters
+    ----------
+    upscale_factor : int
+        The factor r; ValueError when called unless its square divides the channels.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    References
+    ----------
+    Shi et al. 2016, "Real-Time Single Image and Video Super-Resolution".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.PixelShuffle(2)(mge.functional.arange(4.0).reshape(1, 4, 1, 1)).tolist()
     [[[[0.0, 1.0], [2.0, 3.0]]]]
@@ -29,5 +39,16 @@ class PixelShuffle(Module):
         self.upscale_factor = upscale_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` (..., C * r * r, H, W) as (..., C, H * r, W * r), same dtype."""
+        """Return ``x`` (..., C * r * r, H, W) as (..., C, H * r, W * r), same dtype.
+
+        Parameters
+        ----------
+        x : Tensor
+            (..., C * r * r, H, W).
+
+        Returns
+        -------
+        Tensor
+            (..., C, H * r, W * r), the same dtype.
+        """
         return F.pixel_shuffle(x, self.upscale_factor)

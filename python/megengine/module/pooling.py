@@ -33,9 +33,20 @@ class MaxPool2d(_PoolNd):
     """Takes the maximum of each window: (N, C, H, W) to (N, C, OH, OW).
 
     OH = (H + 2 * padding - kernel_size) // stride + 1, and OW likewise.
-    kernel_size, stride, padding: an int, or (height, width), in pixels; stride None (default) is
-    the kernel, padding 0. Padding is never the maximum.
 
+    Parameters
+    ----------
+    kernel_size : int or (int, int)
+        In pixels: an int, or (height, width).
+    stride : int, (int, int) or None
+        Between windows, likewise; None is the kernel.
+    padding : int or (int, int)
+        Added on every side, likewise; it is never the maximum.
+    **kwargs : object
+        `name`, as of `Module`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.functional.arange(16.0).reshape(1, 1, 4, 4)
     >>> M.MaxPool2d(2)(x).tolist()
@@ -43,17 +54,40 @@ class MaxPool2d(_PoolNd):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the maxima of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype."""
+        """Return the maxima of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W).
+
+        Returns
+        -------
+        Tensor
+            (N, C, OH, OW), same dtype.
+        """
         return F.max_pool2d(inp, self.kernel_size, self.stride, self.padding)
 
 
 class AvgPool2d(_PoolNd):
     """Takes the mean of each window: (N, C, H, W) to (N, C, OH, OW), sizes as in `MaxPool2d`.
 
-    kernel_size, stride, padding: as in `MaxPool2d`.
-    mode: "average_count_exclude_padding" (default) divides by the number of pixels inside the
-    image, "average" by that of the window; ValueError for any other when called.
+    Parameters
+    ----------
+    kernel_size : int or (int, int)
+        As in `MaxPool2d`.
+    stride : int, (int, int) or None
+        As in `MaxPool2d`.
+    padding : int or (int, int)
+        As in `MaxPool2d`.
+    mode : str
+        "average_count_exclude_padding" divides by the number of pixels inside the image, "average"
+        by that of the window; ValueError for any other when called.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.functional.ones((1, 1, 2, 2))
     >>> M.AvgPool2d(2, padding=1)(x).reshape(-1).tolist()
@@ -74,7 +108,18 @@ class AvgPool2d(_PoolNd):
         self.mode = mode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the means of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype."""
+        """Return the means of ``inp`` (N, C, H, W): (N, C, OH, OW), same dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W).
+
+        Returns
+        -------
+        Tensor
+            (N, C, OH, OW), same dtype.
+        """
         return F.avg_pool2d(inp, self.kernel_size, self.stride, self.padding, self.mode)
 
     def _module_info_string(self) -> str:

@@ -13,6 +13,13 @@ class QuantStub(Module):
 
     In a float model it returns its input.
 
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
+
+    Examples
+    --------
     >>> import megengine.module as M, megengine.quantization as Q
     >>> model = M.Sequential(M.QuantStub(), M.Linear(4, 2), M.DequantStub())
     >>> [type(layer).__module__ for layer in Q.quantize_qat(model)][:2]
@@ -20,7 +27,18 @@ class QuantStub(Module):
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``inp``."""
+        """Return ``inp``.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Any shape.
+
+        Returns
+        -------
+        Tensor
+            ``inp`` itself.
+        """
         return inp
 
 
@@ -29,11 +47,29 @@ class DequantStub(Module):
 
     In a float model it returns its input.
 
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.DequantStub()(mge.Tensor([1.5])).tolist()
     [1.5]
     """
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return ``inp``."""
+        """Return ``inp``.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Any shape.
+
+        Returns
+        -------
+        Tensor
+            ``inp`` itself.
+        """
         return inp

@@ -85,11 +85,27 @@ class RNNCellBase(Module):
 class RNNCell(RNNCellBase):
     """One step of a plain recurrent network: ``h' = tanh(W_ih x + b_ih + W_hh h + b_hh)``.
 
-    input_size, hidden_size: sizes of input and state. bias: whether to add the two of them.
-    nonlinearity: "tanh" (default) or "relu"; ValueError for any other.
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Sizes of input and state.
+    bias : bool
+        Whether to add bias_ih and bias_hh.
+    nonlinearity : str
+        "tanh" or "relu".
+
+    Raises
+    ------
+    ValueError
+        For another nonlinearity.
+
+    Notes
+    -----
     weight_ih (hidden, input), weight_hh (hidden, hidden), bias_ih and bias_hh (hidden,) start
     uniform within 1 / sqrt(hidden_size) of 0.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> cell, h = M.RNNCell(4, 8), None
     >>> for x in mge.functional.ones((5, 2, 4)):  # 5 steps of a batch of 2
@@ -120,13 +136,24 @@ class LSTMCell(RNNCellBase):
     ``i, f, o = sigmoid(...)``, ``g = tanh(...)``, each of ``W_ih x + b_ih + W_hh h + b_hh``; then
     ``c' = f * c + i * g`` and ``h' = o * tanh(c')``.
 
-    input_size, hidden_size: sizes of input and state. bias: whether to add the two of them.
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Sizes of input and state.
+    bias : bool
+        Whether to add bias_ih and bias_hh.
 
+    Notes
+    -----
     weight_ih (4 * hidden, input), weight_hh (4 * hidden, hidden), bias_ih and bias_hh (4 * hidden,)
     hold the gates in the order i, f, g, o and start uniform within 1 / sqrt(hidden_size) of 0.
 
-    Source: Hochreiter & Schmidhuber 1997, "Long Short-Term Memory"; forget gates: Gers et al. 2000.
+    References
+    ----------
+    Hochreiter and Schmidhuber, 1997, "Long Short-Term Memory"; forget gates: Gers et al., 2000.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> h, c = M.LSTMCell(4, 8)(mge.functional.ones((2, 4)))
     >>> h.shape, c.shape
@@ -152,14 +179,27 @@ class GRUCell(RNNCellBase):
     ``r, z = sigmoid(...)``, each of ``W_ih x + b_ih + W_hh h + b_hh``;
     ``n = tanh(W_in x + b_in + r * (W_hn h + b_hn))``; then ``h' = (1 - z) * n + z * h``.
 
-    input_size, hidden_size: sizes of input and state. bias: whether to add the two of them.
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Sizes of input and state.
+    bias : bool
+        Whether to add bias_ih and bias_hh.
 
+    Notes
+    -----
     weight_ih (3 * hidden, input), weight_hh (3 * hidden, hidden), bias_ih and bias_hh (3 * hidden,)
     hold the gates in the order r, z, n and start uniform within 1 / sqrt(hidden_size) of 0.
 
-    Source: Cho et al. 2014, "Learning Phrase Representations using RNN Encoder-Decoder"; r behind
-    the product: Appleyard et al. 2016, "Optimizing Performance of Recurrent Neural Networks on GPUs".
+    References
+    ----------
+    Cho et al., 2014, "Learning Phrase Representations using RNN Encoder-Decoder".
 
+    Appleyard et al., 2016, "Optimizing Performance of Recurrent Neural Networks on GPUs" (r behind
+    the product).
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.GRUCell(4, 8)(mge.functional.ones((2, 4))).shape
     (2, 8)
@@ -375,14 +415,26 @@ def _mode_of(cell: RNNCellBase) -> str | None:
 class RNN(RNNBase):
     """Runs plain recurrent layers over sequences; `RNNCell` has the formula.
 
-    input_size, hidden_size: sizes of input and states. num_layers: layers above one another, 1 by
-    default, each reading the output of the one below. bias: whether the cells have biases.
-    batch_first: input and output are (N, L, ...) instead of (L, N, ...).
-    dropout: probability on the output of all layers but the last, in training, 0 by default.
-    bidirectional: each layer also runs backwards, and outputs are joined.
-    nonlinearity: "tanh" (default) or "relu". proj_size is for `LSTM` only. ValueError for options
-    outside their range. ``cells[layer][direction]`` are the cells.
+    ``cells[layer][direction]`` are the cells.
 
+    Parameters
+    ----------
+    *args : object
+        Sizes of input and states, input_size and hidden_size; then the options by position.
+    **kwargs : object
+        Options: num_layers, layers above one another, 1 by default, each reading the output of the
+        one below; bias, whether the cells have biases; batch_first, input and output are (N, L,
+        ...) instead of (L, N, ...); dropout, the probability on the output of all layers but the
+        last, in training, 0 by default; bidirectional, each layer also runs backwards, and outputs
+        are joined; nonlinearity, "tanh" (default) or "relu". proj_size is for `LSTM` only.
+
+    Raises
+    ------
+    ValueError
+        For options outside their range.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> rnn = M.RNN(4, 8, num_layers=2, bidirectional=True, batch_first=True)
     >>> output, last = rnn(mge.functional.ones((3, 5, 4)))
@@ -397,19 +449,63 @@ class RNN(RNNBase):
         super().__init__(*args, **kwargs)
 
     def create_cell(self, layer: int) -> RNNCell:
-        """Return a new `RNNCell` for this layer, counted from 0."""
+        """Return a new `RNNCell` for this layer, counted from 0.
+
+        Parameters
+        ----------
+        layer : int
+            Counted from 0.
+
+        Returns
+        -------
+        RNNCell
+            The cell.
+        """
         return RNNCell(self._layer_input(layer), self.hidden_size, self.bias, self.nonlinearity)
 
     def init_hidden(self, batch_size: int) -> Tensor:  # type: ignore[override]  # no default here
-        """Return states of zeros, (num_layers * directions, batch_size, hidden_size)."""
+        """Return states of zeros, (num_layers * directions, batch_size, hidden_size).
+
+        Parameters
+        ----------
+        batch_size : int
+            The number of sequences, N.
+
+        Returns
+        -------
+        Tensor
+            (num_layers * directions, N, hidden_size), zeros.
+        """
         return super().init_hidden(batch_size)
 
 
 class GRU(RNNBase):
     """Runs gated recurrent units over sequences; `GRUCell` has the formula.
 
-    Arguments are those of `RNN` except nonlinearity; ValueError for a proj_size, too.
+    States and outputs are those of `RNN`.
 
+    Parameters
+    ----------
+    input_size, hidden_size, num_layers : int
+        As in `RNN`.
+    bias, batch_first : bool
+        As in `RNN`.
+    dropout : float
+        As in `RNN`.
+    bidirectional : bool
+        As in `RNN`.
+    proj_size : int
+        0, the only value.
+    **kwargs : object
+        As in `RNN`.
+
+    Raises
+    ------
+    ValueError
+        For options outside their range, and a proj_size.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> output, last = M.GRU(4, 8, bidirectional=True)(mge.functional.ones((5, 3, 4)))
     >>> output.shape, last.shape
@@ -419,17 +515,41 @@ class GRU(RNNBase):
     _projects = False
 
     def create_cell(self, layer: int) -> GRUCell:
-        """Return a new `GRUCell` for this layer, counted from 0."""
+        """Return a new `GRUCell` for this layer, counted from 0.
+
+        Parameters
+        ----------
+        layer : int
+            Counted from 0.
+
+        Returns
+        -------
+        GRUCell
+            The cell.
+        """
         return GRUCell(self._layer_input(layer), self.hidden_size, self.bias)
 
 
 class LSTM(RNNBase):
     """Runs long short-term memory layers over sequences; `LSTMCell` has the formula.
 
-    Arguments are those of `RNN` except nonlinearity; states are pairs (h, c).
-    proj_size: above 0, h is projected to that size, and is (num_layers * directions, N, proj_size)
-    (Sak et al. 2014, "Long Short-Term Memory Based Recurrent Neural Network Architectures").
+    States are pairs (h, c).
 
+    Parameters
+    ----------
+    *args : object
+        As in `RNN` without nonlinearity.
+    **kwargs : object
+        As in `RNN` without nonlinearity, and proj_size: above 0, h is projected to that size, and
+        is (num_layers * directions, N, proj_size).
+
+    References
+    ----------
+    Sak et al., 2014, "Long Short-Term Memory Based Recurrent Neural Network Architectures"
+    (proj_size).
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> output, (h, c) = M.LSTM(4, 8)(mge.functional.ones((5, 3, 4)))
     >>> output.shape, h.shape, c.shape
@@ -440,7 +560,18 @@ class LSTM(RNNBase):
         super().__init__(*args, **kwargs)
 
     def create_cell(self, layer: int) -> LSTMCell:
-        """Return a new `LSTMCell` for this layer, counted from 0."""
+        """Return a new `LSTMCell` for this layer, counted from 0.
+
+        Parameters
+        ----------
+        layer : int
+            Counted from 0.
+
+        Returns
+        -------
+        LSTMCell
+            The cell.
+        """
         if self.proj_size:
             return _ProjectedLSTMCell(
                 self._layer_input(layer), self.hidden_size, self.bias, self.proj_size
@@ -450,13 +581,36 @@ class LSTM(RNNBase):
     def init_hidden(  # type: ignore[override]  # no default here
         self, batch_size: int
     ) -> tuple[Tensor, Tensor]:
-        """Return states (h, c) of zeros, each (num_layers * directions, batch_size, its size)."""
+        """Return states (h, c) of zeros, each (num_layers * directions, batch_size, its size).
+
+        Parameters
+        ----------
+        batch_size : int
+            The number of sequences, N.
+
+        Returns
+        -------
+        (Tensor, Tensor)
+            (num_layers * directions, N, size of h) and (num_layers * directions, N, hidden_size),
+            zeros.
+        """
         return super().init_hidden(batch_size), F.zeros(
             self._state_shape(batch_size, self.hidden_size)
         )
 
     def get_output_from_hidden(self, hx: tuple[Tensor, Tensor]) -> Tensor:
-        """Return the output that belongs to the state ``hx``: its h."""
+        """Return the output that belongs to the state ``hx``: its h.
+
+        Parameters
+        ----------
+        hx : (Tensor, Tensor)
+            The pair (h, c).
+
+        Returns
+        -------
+        Tensor
+            Its h.
+        """
         return hx[0]
 
     def _pick(self, hx: tuple[Tensor, Tensor] | None, index: int) -> tuple[Tensor, Tensor] | None:

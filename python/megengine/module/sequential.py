@@ -16,11 +16,25 @@ _Layer = Module | Callable[..., Any]
 class Sequential(Module):
     """Calls modules or functions one after the other, each on the result of the one before.
 
-    args: modules or functions, named "0", "1", ...; or one OrderedDict from names to them.
-    TypeError for anything that cannot be called.
+    Parameters
+    ----------
+    *args : Module, callable or OrderedDict of str to Module or callable
+        Named "0", "1", ...; or one OrderedDict from names to them.
+    **kwargs : object
+        `name`, as of `Module`.
+
+    Raises
+    ------
+    TypeError
+        For anything that cannot be called.
+
+    Notes
+    -----
     ``seq[i]``, ``seq[a:b]`` (a Sequential), ``seq[i] = layer``, ``del seq[i]``, ``len`` and
     iteration work as for lists.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F, megengine.module as M
     >>> model = M.Sequential(M.Linear(4, 8), F.relu, M.Linear(8, 2))
     >>> model(F.ones((3, 4))).shape
@@ -78,7 +92,18 @@ class Sequential(Module):
         return [getattr(self, key) for key in self.layer_keys]
 
     def forward(self, inp: Any) -> Any:
-        """Return what the last layer makes of ``inp``; ``inp`` itself when there are no layers."""
+        """Return what the last layer makes of ``inp``; ``inp`` itself when there are no layers.
+
+        Parameters
+        ----------
+        inp : object
+            What the first layer takes.
+
+        Returns
+        -------
+        object
+            What the last layer gave; ``inp`` itself when there are no layers.
+        """
         attributes = self.__dict__
         for key in self.layer_keys:
             inp = attributes[key](inp)

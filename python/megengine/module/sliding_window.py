@@ -15,9 +15,15 @@ __all__ = ["SlidingWindow", "SlidingWindowTranspose"]
 class SlidingWindow(Module):
     """Cuts images into the windows that a convolution sees: (N, C, H, W) to (N, C, OH, OW, kh, kw).
 
-    kernel_size, padding, stride, dilation: an int, or (height, width), in pixels; 0, 1 and 1 by
-    default. OH and OW are those of `Conv2d`; padding holds zeros.
+    Parameters
+    ----------
+    kernel_size, padding, stride, dilation : int or sequence of int
+        In pixels: an int, or (height, width). OH and OW are those of `Conv2d`; padding holds zeros.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.functional.arange(4.0).reshape(1, 1, 1, 4)
     >>> M.SlidingWindow((1, 2), stride=2)(x).reshape(2, 2).tolist()
@@ -41,7 +47,23 @@ class SlidingWindow(Module):
         self.dilation = dilation
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the windows of ``inp`` (N, C, H, W). ValueError for another rank."""
+        """Return the windows of ``inp`` (N, C, H, W).
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W).
+
+        Returns
+        -------
+        Tensor
+            (N, C, OH, OW, kh, kw).
+
+        Raises
+        ------
+        ValueError
+            For another rank.
+        """
         return F.sliding_window(inp, self.kernel_size, self.padding, self.stride, self.dilation)
 
 
@@ -49,9 +71,18 @@ class SlidingWindowTranspose(Module):
     """Adds windows up to images: (N, C, OH, OW, kh, kw) to (N, C, *output_size).
 
     It is the adjoint of `SlidingWindow`: where windows overlap, their elements are summed.
-    output_size: (height, width) of the images. kernel_size, padding, stride, dilation: those that
-    cut them.
 
+    Parameters
+    ----------
+    output_size : int or sequence of int
+        (height, width) of the images.
+    kernel_size, padding, stride, dilation : int or sequence of int
+        Those that cut the windows.
+    **kwargs : object
+        `name`, as of `Module`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> windows = mge.functional.ones((1, 1, 1, 3, 1, 2))
     >>> M.SlidingWindowTranspose((1, 4), kernel_size=(1, 2))(windows).tolist()
@@ -80,7 +111,23 @@ class SlidingWindowTranspose(Module):
         self.dilation = dilation
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images. ValueError unless ``inp`` holds the windows of ``output_size``."""
+        """Return the images.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, OH, OW, kh, kw).
+
+        Returns
+        -------
+        Tensor
+            (N, C, *output_size).
+
+        Raises
+        ------
+        ValueError
+            Unless these are the windows of ``output_size``.
+        """
         return F.sliding_window_transpose(
             inp, self.output_size, self.kernel_size, self.padding, self.stride, self.dilation
         )

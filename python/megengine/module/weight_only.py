@@ -16,15 +16,31 @@ __all__ = ["WeightOnlyLinear"]
 
 
 class WeightOnlyLinear(Module):
-    """Linear with int8 weights and a scale for each output feature: ``y = (x @ weight.T) * scale + bias``.
+    """Linear with int8 weights and a scale for each output feature:
+    ``y = (x @ weight.T) * scale + bias``.
 
-    Inputs, products, sums and results are floats; the weights take a quarter of their memory, and of the time where reading
-    them is what takes it: on a CPU a traced function (level 3) with few rows, such as text that is written token by token, reads
-    them as they are. Where there are more rows, and on a GPU, it converts them first. The layer is not trained: gradients reach ``x`` and ``bias``.
+    Inputs, products, sums and results are floats; the weights take a quarter of their memory, and
+    of the time where reading them is what takes it: on a CPU a traced function (level 3) with few
+    rows, such as text that is written token by token, reads them as they are. Where there are more
+    rows, and on a GPU, it converts them first. The layer is not trained: gradients reach ``x`` and
+    ``bias``.
 
-    in_features, out_features, bias: as in `module.Linear`. ``weight`` (out_features, in_features) is 0 and ``scale``
-    (out_features,) 1 at first; `quantization.quantize_weights` makes such layers of trained ones.
+    Parameters
+    ----------
+    in_features, out_features : int
+        As in `module.Linear`.
+    bias : bool
+        As in `module.Linear`.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Notes
+    -----
+    ``weight`` (out_features, in_features) is 0 and ``scale`` (out_features,) 1 at first;
+    `quantization.quantize_weights` makes such layers of trained ones.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> layer = M.quantized.WeightOnlyLinear.from_float_module(M.Linear(4, 2))
     >>> layer.weight.dtype.name, layer(mge.functional.ones((8, 5, 4))).shape
@@ -40,10 +56,25 @@ class WeightOnlyLinear(Module):
 
     @classmethod
     def from_float_module(cls, linear: Linear) -> Self:
-        """The layer with the weights of ``linear``, each within half of its row's scale, and the same bias.
+        """The layer with the weights of ``linear``, each within half of its row's scale, and the
+        same bias.
 
-        A row's scale is its largest magnitude / 127 (symmetric, per channel: Jacob et al. 2018). ValueError where a weight is
-        not finite.
+        A row's scale is its largest magnitude / 127 (symmetric, per channel: Jacob et al. 2018).
+
+        Parameters
+        ----------
+        linear : Linear
+            The trained layer.
+
+        Returns
+        -------
+        Self
+            The new layer.
+
+        Raises
+        ------
+        ValueError
+            Where a weight is not finite.
         """
         weight = linear.weight.numpy().astype(np.float32)
         if not np.isfinite(weight).all():
@@ -57,7 +88,18 @@ class WeightOnlyLinear(Module):
         return made
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(x @ weight.T) * scale + bias`` for ``x`` (..., in_features): (..., out_features)."""
+        """``(x @ weight.T) * scale + bias`` for ``x`` (..., in_features): (..., out_features).
+
+        Parameters
+        ----------
+        x : Tensor
+            (..., in_features).
+
+        Returns
+        -------
+        Tensor
+            (..., out_features).
+        """
         y = F.linear(x.astype("float32"), self.weight.astype("float32")) * self.scale
         return (y if self.bias is None else y + self.bias).astype(x.dtype)
 

@@ -39,8 +39,14 @@ __all__ = [
 class QATModule(Module):
     """Base of layers that observe and round their weight and their result.
 
-    with_weight, with_act: whether there is a weight, and a result, to quantize. Observers and fake quantizers are None
-    until `set_qconfig`, and where the QConfig has none.
+    Observers and fake quantizers are None until `set_qconfig`, and where the QConfig has none.
+    Subclasses say ``with_weight`` and ``with_act``: whether there is a weight, and a result, to
+    quantize.
+
+    Parameters
+    ----------
+    **kwargs : object
+        `name`, as of `Module`.
     """
 
     with_weight = True
@@ -59,13 +65,31 @@ class QATModule(Module):
 
     @classmethod
     def from_float_module(cls, float_module: Module) -> QATModule:
-        """The layer that computes what ``float_module`` does, with the same Parameters and child modules."""
+        """The layer that computes what ``float_module`` does, with the same Parameters and child
+        modules.
+
+        Parameters
+        ----------
+        float_module : Module
+            The layer of `module` that it replaces.
+
+        Returns
+        -------
+        QATModule
+            The new layer.
+        """
         module = with_state_of(float_module, cls)
         module._clear_quantizers()
         return module
 
     def set_qconfig(self, qconfig: QConfig) -> None:
-        """Make new observers and fake quantizers."""
+        """Make new observers and fake quantizers.
+
+        Parameters
+        ----------
+        qconfig : QConfig
+            What makes them.
+        """
 
         def made(wanted: bool, factory: Callable[[], Module] | None) -> Any:
             return factory() if wanted and factory is not None else None
@@ -76,13 +100,25 @@ class QATModule(Module):
         self.weight_fake_quant = made(self.with_weight, qconfig.weight_fake_quant)
 
     def set_fake_quant(self, enable: bool) -> None:
-        """Enable or disable the fake quantizers."""
+        """Enable or disable the fake quantizers.
+
+        Parameters
+        ----------
+        enable : bool
+            True enables them.
+        """
         for fake_quant in (self.weight_fake_quant, self.act_fake_quant):
             if fake_quant is not None:
                 fake_quant.enabled = enable
 
     def set_observer(self, enable: bool) -> None:
-        """Enable or disable the observers."""
+        """Enable or disable the observers.
+
+        Parameters
+        ----------
+        enable : bool
+            True enables them.
+        """
         for observer in (self.weight_observer, self.act_observer):
             if observer is not None:
                 observer.enabled = enable
@@ -98,36 +134,108 @@ class QATModule(Module):
         return fake_quant(target, None if observer is None else observer.get_qparams())
 
     def apply_quant_weight(self, target: Tensor) -> Tensor:
-        """``target``, rounded as a weight."""
+        """``target``, rounded as a weight.
+
+        Parameters
+        ----------
+        target : Tensor
+            Any shape, float32.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         return self._apply_fakequant_with_observer(
             target, self.weight_fake_quant, self.weight_observer
         )
 
     def apply_quant_activation(self, target: Tensor) -> Tensor:
-        """``target``, rounded as a result."""
+        """``target``, rounded as a result.
+
+        Parameters
+        ----------
+        target : Tensor
+            Any shape, float32.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         return self._apply_fakequant_with_observer(target, self.act_fake_quant, self.act_observer)
 
     def apply_quant_bias(self, target: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
-        """``target``, rounded as a 32-bit bias of what ``inp`` and ``w_qat`` carry; see `fake_quant_bias`."""
+        """``target``, rounded as a 32-bit bias of what ``inp`` and ``w_qat`` carry; see
+        `fake_quant_bias`.
+
+        Parameters
+        ----------
+        target : Tensor or None
+            The bias, or None for none.
+        inp : Tensor
+            The quantized input.
+        w_qat : Tensor
+            The quantized weight.
+
+        Returns
+        -------
+        Tensor or None
+            Of the same shape and dtype.
+        """
         return fake_quant_bias(target, inp, w_qat)
 
     def get_weight_dtype(self) -> np.dtype | None:
-        """The quantized dtype of the weight, None without a quantizer. ValueError before any data was seen."""
+        """The quantized dtype of the weight, None without a quantizer.
+
+        Returns
+        -------
+        numpy.dtype or None
+            The dtype.
+
+        Raises
+        ------
+        ValueError
+            Before any data was seen.
+        """
         source = _source(self.weight_fake_quant, self.weight_observer)
         return None if source is None else source.get_quantized_dtype()
 
     def get_activation_dtype(self) -> np.dtype | None:
-        """The quantized dtype of the result, None without a quantizer. ValueError before any data was seen."""
+        """The quantized dtype of the result, None without a quantizer.
+
+        Returns
+        -------
+        numpy.dtype or None
+            The dtype.
+
+        Raises
+        ------
+        ValueError
+            Before any data was seen.
+        """
         source = _source(self.act_fake_quant, self.act_observer)
         return None if source is None else source.get_quantized_dtype()
 
     def get_weight_qparams(self) -> QParams | None:
-        """Quantization parameters of the weight, None without a quantizer."""
+        """Quantization parameters of the weight, None without a quantizer.
+
+        Returns
+        -------
+        QParams or None
+            What the quantizer holds.
+        """
         source = _source(self.weight_fake_quant, self.weight_observer)
         return None if source is None else source.get_qparams()
 
     def get_activation_qparams(self) -> QParams | None:
-        """Quantization parameters of the result, None without a quantizer."""
+        """Quantization parameters of the result, None without a quantizer.
+
+        Returns
+        -------
+        QParams or None
+            What the quantizer holds.
+        """
         source = _source(self.act_fake_quant, self.act_observer)
         return None if source is None else source.get_qparams()
 
@@ -144,7 +252,18 @@ class RoundedQAT(QATModule):
     _ending = "_qat"
 
     def _calculated(self, inp: Tensor) -> Tensor:
-        """The result of rounded weight and bias; it is not rounded itself."""
+        """The result of rounded weight and bias; it is not rounded itself.
+
+        Parameters
+        ----------
+        inp : Tensor
+            As in `forward`.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of the convolution.
+        """
         weight = self.apply_quant_weight(self.weight)
         return getattr(self, self._calc)(inp, weight, self.apply_quant_bias(self.bias, inp, weight))
 
@@ -236,7 +355,24 @@ class FoldedQAT(RoundedQAT):
 
 
 class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation, QATModule):
-    """BatchMatMulActivation with rounded weight, bias and result."""
+    """BatchMatMulActivation with rounded weight, bias and result.
+
+    Parameters
+    ----------
+    batch, in_features, out_features : int
+        As in `module.BatchMatMulActivation`.
+    bias : bool
+        As in `module.BatchMatMulActivation`.
+    nonlinear_mode : str
+        As in `module.BatchMatMulActivation`.
+    **kwargs : object
+        As in the layer of `module`.
+
+    Raises
+    ------
+    ValueError
+        For another nonlinear_mode.
+    """
 
     def forward(self, inp: Tensor) -> Tensor:
         weight = self.apply_quant_weight(self.weight)
@@ -245,14 +381,36 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
 
 
 class Concat(float_elemwise.Concat, QATModule):
-    """Concat with a rounded result: the parts, which may have other scales, get one."""
+    """Concat with a rounded result: the parts, which may have other scales, get one.
+
+    Parameters
+    ----------
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     def forward(self, inps: Iterable[Tensor], axis: int = 0) -> Tensor:
         return self.apply_quant_activation(super().forward(inps, axis))
 
 
 class Conv2d(float_conv.Conv2d, RoundedQAT):
-    """Conv2d with rounded weight, bias and result."""
+    """Conv2d with rounded weight, bias and result.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.Conv2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `module.Conv2d`.
+    groups : int
+        As in `module.Conv2d`.
+    bias : bool
+        As in `module.Conv2d`.
+    conv_mode, compute_mode, padding_mode : str
+        As in `module.Conv2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     _calc = "calc_conv"
     calc_conv_qat = RoundedQAT._calculated
@@ -260,11 +418,43 @@ class Conv2d(float_conv.Conv2d, RoundedQAT):
 
 
 class ConvRelu2d(ReluQAT, Conv2d):
-    """relu(Conv2d(x)), rounded after the relu."""
+    """Computes relu(Conv2d(x)), rounded after the relu.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvRelu2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `module.ConvRelu2d`.
+    groups : int
+        As in `module.ConvRelu2d`.
+    bias : bool
+        As in `module.ConvRelu2d`.
+    conv_mode, compute_mode, padding_mode : str
+        As in `module.ConvRelu2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class ConvTranspose2d(float_conv.ConvTranspose2d, RoundedQAT):
-    """ConvTranspose2d with rounded weight, bias and result."""
+    """ConvTranspose2d with rounded weight, bias and result.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvTranspose2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `module.ConvTranspose2d`.
+    groups : int
+        As in `module.ConvTranspose2d`.
+    bias : bool
+        As in `module.ConvTranspose2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvTranspose2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     _calc = "calc_conv_transpose2d"
     calc_conv_transpose2d_qat = RoundedQAT._calculated
@@ -272,7 +462,23 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, RoundedQAT):
 
 
 class ConvTransposeRelu2d(ReluQAT, ConvTranspose2d):
-    """relu(ConvTranspose2d(x)), rounded after the relu."""
+    """Computes relu(ConvTranspose2d(x)), rounded after the relu.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvTransposeRelu2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `module.ConvTransposeRelu2d`.
+    groups : int
+        As in `module.ConvTransposeRelu2d`.
+    bias : bool
+        As in `module.ConvTransposeRelu2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvTransposeRelu2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class _ConvBnActivation2d(float_conv_bn._ConvBnActivation2d, FoldedQAT):
@@ -288,11 +494,55 @@ class _ConvBnActivation2d(float_conv_bn._ConvBnActivation2d, FoldedQAT):
 
 
 class ConvBn2d(_ConvBnActivation2d):
-    """BatchNorm2d(Conv2d(x)) with rounded weight, bias and result."""
+    """BatchNorm2d(Conv2d(x)) with rounded weight, bias and result.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvBn2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `module.ConvBn2d`.
+    groups : int
+        As in `module.ConvBn2d`.
+    bias : bool
+        As in `module.ConvBn2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvBn2d`.
+    eps, momentum : float
+        As in `module.ConvBn2d`.
+    affine, track_running_stats : bool
+        As in `module.ConvBn2d`.
+    padding_mode : str
+        As in `module.ConvBn2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class ConvBnRelu2d(ReluQAT, _ConvBnActivation2d):
-    """relu(BatchNorm2d(Conv2d(x))), rounded after the relu."""
+    """Computes relu(BatchNorm2d(Conv2d(x))), rounded after the relu.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvBnRelu2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `module.ConvBnRelu2d`.
+    groups : int
+        As in `module.ConvBnRelu2d`.
+    bias : bool
+        As in `module.ConvBnRelu2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvBnRelu2d`.
+    eps, momentum : float
+        As in `module.ConvBnRelu2d`.
+    affine, track_running_stats : bool
+        As in `module.ConvBnRelu2d`.
+    padding_mode : str
+        As in `module.ConvBnRelu2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class _ConvTransposeBnActivation2d(float_conv_transpose_bn._ConvTransposeBnActivation2d, FoldedQAT):
@@ -309,15 +559,63 @@ class _ConvTransposeBnActivation2d(float_conv_transpose_bn._ConvTransposeBnActiv
 
 
 class ConvTransposeBn2d(_ConvTransposeBnActivation2d):
-    """BatchNorm2d(ConvTranspose2d(x)) with rounded weight, bias and result."""
+    """BatchNorm2d(ConvTranspose2d(x)) with rounded weight, bias and result.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvTransposeBn2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `module.ConvTransposeBn2d`.
+    groups : int
+        As in `module.ConvTransposeBn2d`.
+    bias : bool
+        As in `module.ConvTransposeBn2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvTransposeBn2d`.
+    eps, momentum : float
+        As in `module.ConvTransposeBn2d`.
+    affine, track_running_stats : bool
+        As in `module.ConvTransposeBn2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class ConvTransposeBnRelu2d(ReluQAT, _ConvTransposeBnActivation2d):
-    """relu(BatchNorm2d(ConvTranspose2d(x))), rounded after the relu."""
+    """Computes relu(BatchNorm2d(ConvTranspose2d(x))), rounded after the relu.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvTransposeBnRelu2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `module.ConvTransposeBnRelu2d`.
+    groups : int
+        As in `module.ConvTransposeBnRelu2d`.
+    bias : bool
+        As in `module.ConvTransposeBnRelu2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvTransposeBnRelu2d`.
+    eps, momentum : float
+        As in `module.ConvTransposeBnRelu2d`.
+    affine, track_running_stats : bool
+        As in `module.ConvTransposeBnRelu2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class Elemwise(float_elemwise.Elemwise, QATModule):
-    """Elemwise with a rounded result."""
+    """Elemwise with a rounded result.
+
+    Parameters
+    ----------
+    method : object
+        As in `module.Elemwise`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     with_weight = False
 
@@ -326,7 +624,19 @@ class Elemwise(float_elemwise.Elemwise, QATModule):
 
 
 class Linear(float_linear.Linear, RoundedQAT):
-    """Linear with rounded weight, bias and result."""
+    """Linear with rounded weight, bias and result.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        As in `module.Linear`.
+    bias : bool
+        As in `module.Linear`.
+    compute_mode : str
+        As in `module.Linear`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     _calc = "calc_linear"
     calc_linear_qat = RoundedQAT._calculated
@@ -334,7 +644,19 @@ class Linear(float_linear.Linear, RoundedQAT):
 
 
 class LinearRelu(ReluQAT, Linear):
-    """relu(Linear(x)), rounded after the relu."""
+    """Computes relu(Linear(x)), rounded after the relu.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        As in `module.LinearRelu`.
+    bias : bool
+        As in `module.LinearRelu`.
+    compute_mode : str
+        As in `module.LinearRelu`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class _LinearBnActivation1d(float_linear_bn._LinearBnActivation1d, FoldedQAT):
@@ -351,15 +673,53 @@ class _LinearBnActivation1d(float_linear_bn._LinearBnActivation1d, FoldedQAT):
 
 
 class LinearBn1d(_LinearBnActivation1d):
-    """BatchNorm1d(Linear(x)) with rounded weight, bias and result."""
+    """BatchNorm1d(Linear(x)) with rounded weight, bias and result.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        As in `module.LinearBn1d`.
+    bias : bool
+        As in `module.LinearBn1d`.
+    compute_mode : str
+        As in `module.LinearBn1d`.
+    eps, momentum : float
+        As in `module.LinearBn1d`.
+    affine, track_running_stats : bool
+        As in `module.LinearBn1d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class LinearBnRelu1d(ReluQAT, _LinearBnActivation1d):
-    """relu(BatchNorm1d(Linear(x))), rounded after the relu."""
+    """Computes relu(BatchNorm1d(Linear(x))), rounded after the relu.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        As in `module.LinearBnRelu1d`.
+    bias : bool
+        As in `module.LinearBnRelu1d`.
+    compute_mode : str
+        As in `module.LinearBnRelu1d`.
+    eps, momentum : float
+        As in `module.LinearBnRelu1d`.
+    affine, track_running_stats : bool
+        As in `module.LinearBnRelu1d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class QuantStub(float_quant_dequant.QuantStub, QATModule):
-    """Rounds its input."""
+    """Rounds its input.
+
+    Parameters
+    ----------
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     with_weight = False
 
@@ -368,7 +728,13 @@ class QuantStub(float_quant_dequant.QuantStub, QATModule):
 
 
 class DequantStub(float_quant_dequant.DequantStub, QATModule):
-    """Returns its input: values are in float already."""
+    """Returns its input: values are in float already.
+
+    Parameters
+    ----------
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     with_weight = False
     with_act = False

@@ -30,14 +30,38 @@ __all__ = [
 
 
 class QuantizedModule(Module):
-    """Base of layers that compute on integers. They infer only: a call in training mode is a ValueError."""
+    """Base of layers that compute on integers.
+
+    They infer only: a call in training mode is a ValueError.
+
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
+    """
 
     _repr_prefix = "Quantized."
     _nonlinear_mode = "identity"  # or "relu"
 
     @classmethod
     def from_qat_module(cls, qat_module: Any) -> Self:
-        """The layer that computes on integers what ``qat_module`` computes on rounded numbers."""
+        """The layer that computes on integers what ``qat_module`` computes on rounded numbers.
+
+        Parameters
+        ----------
+        qat_module : object
+            The layer of `module.qat` that it replaces.
+
+        Returns
+        -------
+        Self
+            The new layer.
+
+        Raises
+        ------
+        TypeError
+            Unless a subclass defines it.
+        """
         raise TypeError(f"{cls.__name__} does not define from_qat_module(cls, qat_module)")
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -90,7 +114,21 @@ def with_weights(made: Any, qat_module: QATModule, weight: Tensor, bias: Tensor 
 
 
 class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation, Plain):
-    """BatchMatMulActivation of a quantized input, in float32 between the roundings; dtype: of the result, quantized."""
+    """BatchMatMulActivation of a quantized input, in float32 between the roundings.
+
+    Parameters
+    ----------
+    batch, in_features, out_features : int
+        As in `module.BatchMatMulActivation`.
+    bias : bool
+        As in `module.BatchMatMulActivation`.
+    nonlinear_mode : str
+        As in `module.BatchMatMulActivation`.
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     def __init__(
         self,
@@ -106,7 +144,18 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
         self.output_dtype = dtype
 
     def calc_bmm_quantized(self, inp: Tensor) -> Tensor:
-        """The product, bias and activation."""
+        """The product, bias and activation.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Quantized, of the layer's input shape.
+
+        Returns
+        -------
+        Tensor
+            As from `forward`.
+        """
         y = self._calc_linear(real_values(inp), real_values(self.weight), self.bias)
         return in_dtype(y, self.output_dtype)
 
@@ -115,7 +164,15 @@ class BatchMatMulActivation(float_batch_matmul_activation.BatchMatMulActivation,
 
 
 class Concat(Plain):
-    """The parts, brought to one dtype and joined; dtype: of the result, quantized."""
+    """The parts, brought to one dtype and joined.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -126,9 +183,26 @@ class Concat(Plain):
 
 
 class Conv2d(float_conv.Conv2d, Plain):
-    """Conv2d of a quantized input. weight: quantized; bias: float32, rounded to the accumulator's scale when used.
+    """Conv2d of a quantized input.
 
-    dtype: of the result, quantized.
+    ``weight`` is quantized; ``bias`` is float32, rounded to the accumulator's scale when used.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.Conv2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `module.Conv2d`.
+    groups : int
+        As in `module.Conv2d`.
+    conv_mode, compute_mode : str
+        As in `module.Conv2d`.
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    padding_mode : str
+        As in `module.Conv2d`.
+    **kwargs : object
+        As in the layer of `module`.
     """
 
     def __init__(
@@ -163,7 +237,20 @@ class Conv2d(float_conv.Conv2d, Plain):
         self.output_dtype = dtype
 
     def calc_conv_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
-        """The convolution, with an activation: "identity" or "relu"."""
+        """The convolution, with an activation: "identity" or "relu".
+
+        Parameters
+        ----------
+        inp : Tensor
+            Quantized, of the layer's input shape.
+        nonlinear_mode : str
+            "identity" or "relu".
+
+        Returns
+        -------
+        Tensor
+            As from `forward`.
+        """
         inp, padding = self._padded(inp)
         return FQ.conv_bias_activation(
             inp,
@@ -184,13 +271,49 @@ class Conv2d(float_conv.Conv2d, Plain):
 
 
 class ConvRelu2d(Conv2d):
-    """relu(Conv2d(x)) on integers."""
+    """Computes relu(Conv2d(x)) on integers.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvRelu2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `module.ConvRelu2d`.
+    groups : int
+        As in `module.ConvRelu2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvRelu2d`.
+    dtype : numpy.dtype or None
+        As in `Conv2d`.
+    padding_mode : str
+        As in `module.ConvRelu2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     _nonlinear_mode = "relu"
 
 
 class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
-    """ConvTranspose2d of a quantized input, computed in float32 between the roundings; arguments as in Conv2d."""
+    """ConvTranspose2d of a quantized input, computed in float32 between the roundings.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvTranspose2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `module.ConvTranspose2d`.
+    groups : int
+        As in `module.ConvTranspose2d`.
+    bias : bool
+        As in `module.ConvTranspose2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvTranspose2d`.
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     def __init__(
         self,
@@ -227,7 +350,20 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
     def calc_conv_transpose2d_quantized(
         self, inp: Tensor, nonlinear_mode: str = "identity"
     ) -> Tensor:
-        """The transposed convolution, with an activation: "identity" or "relu"."""
+        """The transposed convolution, with an activation: "identity" or "relu".
+
+        Parameters
+        ----------
+        inp : Tensor
+            Quantized, of the layer's input shape.
+        nonlinear_mode : str
+            "identity" or "relu".
+
+        Returns
+        -------
+        Tensor
+            As from `forward`.
+        """
         use_relu = FQ.is_relu(nonlinear_mode)
         y = self.calc_conv_transpose2d(real_values(inp), real_values(self.weight), self.bias)
         return in_dtype(F.relu(y) if use_relu else y, self.output_dtype)
@@ -237,29 +373,129 @@ class ConvTranspose2d(float_conv.ConvTranspose2d, Plain):
 
 
 class ConvTransposeRelu2d(ConvTranspose2d):
-    """relu(ConvTranspose2d(x)) of a quantized input."""
+    """Computes relu(ConvTranspose2d(x)) of a quantized input.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvTransposeRelu2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `module.ConvTransposeRelu2d`.
+    groups : int
+        As in `module.ConvTransposeRelu2d`.
+    bias : bool
+        As in `module.ConvTransposeRelu2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvTransposeRelu2d`.
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     _nonlinear_mode = "relu"
 
 
 class ConvBn2d(Folded, Conv2d):
-    """BatchNorm2d(Conv2d(x)) on integers."""
+    """BatchNorm2d(Conv2d(x)) on integers.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvBn2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `module.ConvBn2d`.
+    groups : int
+        As in `module.ConvBn2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvBn2d`.
+    dtype : numpy.dtype or None
+        As in `Conv2d`.
+    padding_mode : str
+        As in `module.ConvBn2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class ConvBnRelu2d(Folded, ConvRelu2d):
-    """relu(BatchNorm2d(Conv2d(x))) on integers."""
+    """Computes relu(BatchNorm2d(Conv2d(x))) on integers.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvBnRelu2d`.
+    kernel_size, stride, padding, dilation : int or sequence of int
+        As in `module.ConvBnRelu2d`.
+    groups : int
+        As in `module.ConvBnRelu2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvBnRelu2d`.
+    dtype : numpy.dtype or None
+        As in `Conv2d`.
+    padding_mode : str
+        As in `module.ConvBnRelu2d`.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class ConvTransposeBn2d(Folded, ConvTranspose2d):
-    """BatchNorm2d(ConvTranspose2d(x)) of a quantized input."""
+    """BatchNorm2d(ConvTranspose2d(x)) of a quantized input.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvTransposeBn2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `module.ConvTransposeBn2d`.
+    groups : int
+        As in `module.ConvTransposeBn2d`.
+    bias : bool
+        As in `module.ConvTransposeBn2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvTransposeBn2d`.
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class ConvTransposeBnRelu2d(Folded, ConvTransposeRelu2d):
-    """relu(BatchNorm2d(ConvTranspose2d(x))) of a quantized input."""
+    """Computes relu(BatchNorm2d(ConvTranspose2d(x))) of a quantized input.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        As in `module.ConvTransposeBnRelu2d`.
+    kernel_size, stride, padding, output_padding, dilation : int or sequence of int
+        As in `module.ConvTransposeBnRelu2d`.
+    groups : int
+        As in `module.ConvTransposeBnRelu2d`.
+    bias : bool
+        As in `module.ConvTransposeBnRelu2d`.
+    conv_mode, compute_mode : str
+        As in `module.ConvTransposeBnRelu2d`.
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class Elemwise(Plain):
-    """The function named ``method`` of the real values; dtype: of the result, quantized."""
+    """The function named ``method`` of the real values.
+
+    Parameters
+    ----------
+    method : object
+        As in `module.Elemwise`.
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     def __init__(self, method: Any, dtype: np.dtype | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -272,7 +508,17 @@ class Elemwise(Plain):
 
 
 class Linear(Plain):
-    """Linear of a quantized input. weight: quantized (out, in); bias: float32. dtype: of the result, quantized."""
+    """Linear of a quantized input.
+
+    ``weight`` (out, in) is quantized; ``bias`` is float32.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -281,7 +527,20 @@ class Linear(Plain):
         self.output_dtype = dtype
 
     def calc_linear_quantized(self, inp: Tensor, nonlinear_mode: str = "identity") -> Tensor:
-        """The map, with an activation: "identity" or "relu"."""
+        """The map, with an activation: "identity" or "relu".
+
+        Parameters
+        ----------
+        inp : Tensor
+            Quantized, of the layer's input shape.
+        nonlinear_mode : str
+            "identity" or "relu".
+
+        Returns
+        -------
+        Tensor
+            As from `forward`.
+        """
         use_relu = FQ.is_relu(nonlinear_mode)
         weight, dtype = self.weight, self.output_dtype
         if dtype is None or not FQ.is_8_bit(inp.dtype, weight.dtype, dtype):
@@ -304,21 +563,53 @@ class Linear(Plain):
 
 
 class LinearRelu(Linear):
-    """relu(Linear(x)) on integers."""
+    """Computes relu(Linear(x)) on integers.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     _nonlinear_mode = "relu"
 
 
 class LinearBn1d(Folded, Linear):
-    """BatchNorm1d(Linear(x)) on integers."""
+    """BatchNorm1d(Linear(x)) on integers.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class LinearBnRelu1d(Folded, LinearRelu):
-    """relu(BatchNorm1d(Linear(x))) on integers."""
+    """Computes relu(BatchNorm1d(Linear(x))) on integers.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype or None
+        Of the result, quantized.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
 
 class QuantStub(Plain):
-    """Real numbers to integers of ``dtype``."""
+    """Real numbers to integers of ``dtype``.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype or None
+        Of the integers.
+    **kwargs : object
+        As in the layer of `module`.
+    """
 
     def __init__(self, dtype: np.dtype | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -329,7 +620,13 @@ class QuantStub(Plain):
 
 
 class DequantStub(Plain):
-    """Integers to real numbers."""
+    """Integers to real numbers.
+
+    Parameters
+    ----------
+    name : str or None
+        As in `module.DequantStub`.
+    """
 
     def forward(self, inp: Tensor) -> Tensor:
         return real_values(inp)

@@ -35,6 +35,13 @@ class ActiveBlur(Module):
     Subclasses define ``get_kernel``. Images are (N, C, H, W), float or uint8; pixels beyond the
     border are mirrored, uint8 results are rounded and clipped to [0, 255].
 
+    Parameters
+    ----------
+    **kwargs : object
+        `name`, as of `Module`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F, megengine.module as M
     >>> class Mean(M.ActiveBlur):
     ...     def get_kernel(self, inp, c):
@@ -47,12 +54,41 @@ class ActiveBlur(Module):
         super().__init__(**kwargs)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W) filtered, same shape and dtype."""
+        """Return the images ``inp`` (N, C, H, W) filtered, same shape and dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W).
+
+        Returns
+        -------
+        Tensor
+            Filtered, of the same shape and dtype.
+        """
         image = as_float(inp)
         return like(_filter(image, self.get_kernel(image, inp._tuple_shape[1]), "reflect_101"), inp)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Return kernels (N, kh, kw), or one (kh, kw), for images ``inp`` of c channels. TypeError unless a subclass defines it."""
+        """Return kernels (N, kh, kw), or one (kh, kw), for images ``inp`` of c channels.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W), float or uint8.
+        c : int
+            Number of channels.
+
+        Returns
+        -------
+        Tensor
+            (N, kh, kw), or one (kh, kw), float32.
+
+        Raises
+        ------
+        TypeError
+            Unless a subclass defines it.
+        """
         raise TypeError(f"{type(self).__name__} does not define get_kernel(inp, c)")
 
 
@@ -74,10 +110,22 @@ class _Blend(ActiveBlur):
 class Emboss(_Blend):
     """Lights images from one side: shadows and highlights along the diagonal.
 
-    alpha: share of the embossed image in the result, from 0 (none of it) to 1. strength: of the
-    effect. Each is a number, or (low, high) to draw from for every image.
-    seed: of these draws; None (default) starts anywhere. Images: (N, C, H, W), float or uint8.
+    Parameters
+    ----------
+    alpha : float or (float, float)
+        Share of the embossed image in the result, from 0 (none of it) to 1: a number, or (low,
+        high) to draw from for every image.
+    strength : float or (float, float)
+        Of the effect: a number, or (low, high) likewise.
+    seed : int or None
+        Of these draws; None starts anywhere.
 
+    Notes
+    -----
+    Images are (N, C, H, W), float or uint8.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> flat = mge.functional.full((1, 1, 4, 4), 3.0)
     >>> bool((M.Emboss(alpha=0.0, strength=1.0)(flat) == flat).numpy().all())
@@ -95,7 +143,20 @@ class Emboss(_Blend):
         self.matrix_effect = np.array([[-1, -1, 0], [-1, 0, 1], [0, 1, 1]], np.float32)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Return kernels (N, 3, 3) for the images ``inp``."""
+        """Return kernels (N, 3, 3) for the images ``inp``.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W), float or uint8.
+        c : int
+            Number of channels.
+
+        Returns
+        -------
+        Tensor
+            (N, 3, 3), float32.
+        """
         n = inp._tuple_shape[0]
         strength = draw_range(self.rng_func, self.strength, (n, 1, 1))
         # Any: NumPy's types know nothing of an array that stands on the left of a Tensor.
@@ -106,11 +167,23 @@ class Emboss(_Blend):
 class Sharpen(_Blend):
     """Emphasizes edges: each pixel weighs 8 + lightness, its eight neighbours -1 each.
 
-    alpha: share of the sharpened image in the result, from 0 (none of it) to 1. lightness: weight
-    of the pixel itself beyond that of its neighbours; 1 keeps flat areas.
-    Each is a number, or (low, high) to draw from for every image.
-    seed: of these draws; None (default) starts anywhere. Images: (N, C, H, W), float or uint8.
+    Parameters
+    ----------
+    alpha : float or (float, float)
+        Share of the sharpened image in the result, from 0 (none of it) to 1: a number, or (low,
+        high) to draw from for every image.
+    lightness : float or (float, float)
+        Weight of the pixel itself beyond that of its neighbours; 1 keeps flat areas. A number, or
+        (low, high) likewise.
+    seed : int or None
+        Of these draws; None starts anywhere.
 
+    Notes
+    -----
+    Images are (N, C, H, W), float or uint8.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> step = mge.Tensor([[[[0.0, 0.0, 1.0, 1.0]] * 4]])
     >>> M.Sharpen(alpha=1.0, lightness=1.0)(step)[0, 0, 1].tolist()
@@ -128,7 +201,20 @@ class Sharpen(_Blend):
         self.matrix_effect = np.array([[-1, -1, -1], [-1, 8, -1], [-1, -1, -1]], np.float32)
 
     def get_kernel(self, inp: Tensor, c: int) -> Tensor:
-        """Return kernels (N, 3, 3) for the images ``inp``."""
+        """Return kernels (N, 3, 3) for the images ``inp``.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W), float or uint8.
+        c : int
+            Number of channels.
+
+        Returns
+        -------
+        Tensor
+            (N, 3, 3), float32.
+        """
         n = inp._tuple_shape[0]
         lightness = draw_range(self.rng_func, self.lightness, (n, 1, 1))
         return self._blend(n, lightness * self.matrix_nochange + self.matrix_effect)
@@ -146,13 +232,28 @@ def _gaussian(size: int, sigma: float) -> np.ndarray:
 class GaussianBlur(Module):
     """Smooths images (N, C, H, W) with a Gaussian window.
 
-    kernel_size: an int, or (height, width), in pixels; ValueError unless odd.
-    sigma_x, sigma_y: standard deviations along width and height, in pixels. 0 (default) takes
-    0.3 * ((kernel_size - 1) / 2 - 1) + 0.8, for sigma_y that of sigma_x if given.
-    border_mode: what lies beyond the border: REPLICATE (default), REFLECT, REFLECT_101 (mirrored
-    with, and without, the border's pixel), WRAP, CONSTANT (0), TRANSPARENT or ISOLATED (as
-    CONSTANT); ValueError for any other. Weights sum to 1.
+    Parameters
+    ----------
+    kernel_size : int or (int, int)
+        An odd int, or (height, width), in pixels.
+    sigma_x, sigma_y : float
+        Standard deviations along width and height, in pixels. 0 takes 0.3 * ((kernel_size - 1) / 2
+        - 1) + 0.8, for sigma_y that of sigma_x if given.
+    border_mode : str
+        What lies beyond the border: REPLICATE, REFLECT, REFLECT_101 (mirrored with, and without,
+        the border's pixel), WRAP, CONSTANT (0), TRANSPARENT or ISOLATED (as CONSTANT).
 
+    Raises
+    ------
+    ValueError
+        For an even kernel_size or another border_mode.
+
+    Notes
+    -----
+    Weights sum to 1.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> flat = mge.functional.full((1, 1, 4, 4), 3.0)
     >>> M.GaussianBlur(3)(flat)[0, 0, 0].numpy().round(3).tolist()
@@ -177,7 +278,18 @@ class GaussianBlur(Module):
         self.border_mode = check_border(border_mode).upper()
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, smoothed, in their dtype."""
+        """Return the images ``inp`` (N, C, H, W), float or uint8, smoothed, in their dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W), float or uint8.
+
+        Returns
+        -------
+        Tensor
+            Smoothed, of the same shape and dtype.
+        """
         height, width = self.kernel_size
         column = _gaussian(height, self.sigma_y or self.sigma_x).astype(np.float32)
         row = _gaussian(width, self.sigma_x).astype(np.float32)
@@ -203,10 +315,22 @@ class _Constant:
 class Dilation(Module):
     """Grows bright areas: each pixel becomes the maximum over a neighbourhood.
 
-    iterations: how often, 1 by default. border_type: what lies beyond the border, BORDER_CONSTANT
-    (default) or another of `BorderModes`; ValueError else. border_value: that constant, 0 by
-    default.
+    Parameters
+    ----------
+    iterations : int
+        How often.
+    border_type : str
+        What lies beyond the border, BORDER_CONSTANT or another of `BorderModes`.
+    border_value : float
+        That constant.
 
+    Raises
+    ------
+    ValueError
+        For another border_type.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import megengine as mge, megengine.module as M
     >>> M.Dilation()(mge.Tensor([[[[0.0, 0.0, 1.0, 0.0]]]]), np.ones((1, 3))).tolist()
@@ -229,8 +353,22 @@ class Dilation(Module):
     def forward(self, inp: Tensor, kernel: Tensor | np.ndarray) -> Tensor:
         """Return the images ``inp`` (N, C, H, W), float or uint8, dilated; same shape and dtype.
 
-        kernel: (kh, kw), anchored at its centre; the neighbourhood is where it is not 0. ValueError
-        for another rank, or all zeros.
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W), float or uint8.
+        kernel : Tensor or numpy.ndarray
+            (kh, kw), anchored at its centre; the neighbourhood is where it is not 0.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+
+        Raises
+        ------
+        ValueError
+            For a kernel of another rank, or all zeros.
         """
         mask = kernel.numpy() if isinstance(kernel, Tensor) else np.asarray(kernel)
         if mask.ndim != 2 or not mask.any():

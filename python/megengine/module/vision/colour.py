@@ -24,9 +24,21 @@ __all__ = [
 class AdditiveElemwise(Module):
     """Adds noise to images (N, C, H, W); base of the layers that add one kind of it.
 
-    Subclasses define ``sample``. per_channel: draw for every channel; False (default) gives the
-    channels of a pixel the same noise. uint8 results are rounded and clipped to [0, 255].
+    Subclasses define ``sample``.
 
+    Parameters
+    ----------
+    per_channel : bool
+        Draw for every channel; False gives the channels of a pixel the same noise.
+    **kwargs : object
+        `name`, as of `Module`.
+
+    Notes
+    -----
+    uint8 results are rounded and clipped to [0, 255].
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> class Brighten(M.AdditiveElemwise):
     ...     def sample(self, size):
@@ -40,14 +52,41 @@ class AdditiveElemwise(Module):
         self._per_channel = per_channel
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, with noise, in their dtype."""
+        """Return the images ``inp`` (N, C, H, W), float or uint8, with noise, in their dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W), float or uint8.
+
+        Returns
+        -------
+        Tensor
+            With noise, of the same shape and dtype.
+        """
         size = inp._tuple_shape
         if not self._per_channel:
             size = (size[0], 1, *size[2:])
         return like(as_float(inp) + self.sample(size), inp)
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return noise of shape ``size``, float32. TypeError unless a subclass defines it."""
+        """Return noise of shape ``size``, float32.
+
+        Parameters
+        ----------
+        size : tuple of int
+            The shape.
+
+        Returns
+        -------
+        Tensor
+            Float32, of shape ``size``.
+
+        Raises
+        ------
+        TypeError
+            Unless a subclass defines it.
+        """
         raise TypeError(f"{type(self).__name__} does not define sample(size)")
 
     @property
@@ -81,12 +120,17 @@ class _SeededNoise(AdditiveElemwise):
 class AdditiveLaplaceNoise(_SeededNoise):
     """Adds Laplace noise to images (N, C, H, W).
 
-    mean, std: of the noise, in units of the pixels, 0 and 1 by default (its scale is std /
-    sqrt(2)).
-    per_channel: draw for every channel; False (default) gives the channels of a pixel the same
-    noise.
-    seed: of the draws; None (default) starts anywhere.
+    Parameters
+    ----------
+    mean, std : float
+        Of the noise, in units of the pixels; its scale is std / sqrt(2).
+    per_channel : bool
+        Draw for every channel; False gives the channels of a pixel the same noise.
+    seed : int or None
+        Of the draws; None starts anywhere.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> grey = mge.functional.full((1, 3, 4, 4), 128.0)
     >>> noisy = M.AdditiveLaplaceNoise(std=5.0, seed=1)(grey)
@@ -107,7 +151,18 @@ class AdditiveLaplaceNoise(_SeededNoise):
         self.finfo = np.finfo(np.float32)
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return Laplace noise of shape ``size``, float32."""
+        """Return Laplace noise of shape ``size``, float32.
+
+        Parameters
+        ----------
+        size : tuple of int
+            The shape.
+
+        Returns
+        -------
+        Tensor
+            Float32, of shape ``size``.
+        """
         # The inverse of the distribution function at u + 1/2; eps keeps the logarithm finite.
         u = self.rng_func.uniform(-0.5, 0.5, size=size)
         tail = F.maximum(1.0 - 2.0 * F.abs(u), float(self.finfo.eps))
@@ -117,9 +172,17 @@ class AdditiveLaplaceNoise(_SeededNoise):
 class AdditivePoissonNoise(_SeededNoise):
     """Adds Poisson noise to images (N, C, H, W): whole numbers of mean and variance ``lam``.
 
-    lam: the rate, above 0, 1 by default. per_channel: draw for every channel; False (default) gives
-    the channels of a pixel the same noise. seed: of the draws; None (default) starts anywhere.
+    Parameters
+    ----------
+    lam : float
+        The rate, above 0.
+    per_channel : bool
+        Draw for every channel; False gives the channels of a pixel the same noise.
+    seed : int or None
+        Of the draws; None starts anywhere.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> noisy = M.AdditivePoissonNoise(lam=4.0, seed=1)(mge.functional.zeros((1, 3, 4, 4)))
     >>> bool((noisy.numpy() >= 0).all()), bool((noisy.numpy() % 1 == 0).all())
@@ -133,18 +196,35 @@ class AdditivePoissonNoise(_SeededNoise):
         self.lam = lam
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return Poisson noise of shape ``size``, float32."""
+        """Return Poisson noise of shape ``size``, float32.
+
+        Parameters
+        ----------
+        size : tuple of int
+            The shape.
+
+        Returns
+        -------
+        Tensor
+            Float32, of shape ``size``.
+        """
         return self.rng_func.poisson(F.full(size, float(self.lam)))
 
 
 class AdditiveGaussianNoise(_SeededNoise):
     """Adds normal noise to images (N, C, H, W).
 
-    mean, std: of the noise, in units of the pixels, 0 and 1 by default.
-    per_channel: draw for every channel; False (default) gives the channels of a pixel the same
-    noise.
-    seed: of the draws; None (default) starts anywhere.
+    Parameters
+    ----------
+    mean, std : float
+        Of the noise, in units of the pixels.
+    per_channel : bool
+        Draw for every channel; False gives the channels of a pixel the same noise.
+    seed : int or None
+        Of the draws; None starts anywhere.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> grey = mge.functional.full((1, 3, 4, 4), 128.0)
     >>> one, same = (M.AdditiveGaussianNoise(std=5.0, seed=1)(grey) for _ in range(2))
@@ -164,7 +244,18 @@ class AdditiveGaussianNoise(_SeededNoise):
         self.std = std
 
     def sample(self, size: tuple[int, ...]) -> Tensor:
-        """Return normal noise of shape ``size``, float32."""
+        """Return normal noise of shape ``size``, float32.
+
+        Parameters
+        ----------
+        size : tuple of int
+            The shape.
+
+        Returns
+        -------
+        Tensor
+            Float32, of shape ``size``.
+        """
         return self.rng_func.normal(self.mean, self.std, size=size)
 
 
@@ -172,9 +263,18 @@ class LinearContrast(Module):
     """Scales the distance of pixels from a middle value: ``centre + alpha * (x - centre)``.
 
     centre is 127 for uint8 images and 0 for float ones.
-    alpha: a factor, above 1 for more contrast; or (low, high) to draw from for every image, or with
-    per_channel for every channel. seed: of these draws; None (default) starts anywhere.
 
+    Parameters
+    ----------
+    alpha : float or (float, float)
+        Above 1 for more contrast: a factor, or (low, high) to draw from for every image.
+    per_channel : bool
+        Draw for every channel.
+    seed : int or None
+        Of these draws; None starts anywhere.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> M.LinearContrast(2.0)(mge.Tensor([[[[100, 127, 200]]]], dtype="uint8")).tolist()
     [[[[73, 127, 255]]]]
@@ -193,7 +293,18 @@ class LinearContrast(Module):
         self.rng_func = Stream(seed)
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype."""
+        """Return the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W), float or uint8.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         n, c = inp._tuple_shape[:2]
         size = (n, c if self.per_channel else 1, 1, 1)
         alpha = draw_range(self.rng_func, self.alpha, size)

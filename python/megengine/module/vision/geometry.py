@@ -29,10 +29,20 @@ __all__ = [
 class CropAndPad(Module):
     """Cuts off, or adds, a share of every side, and resizes to the old extent.
 
-    mode: interpolation, "bilinear" (default) or "nearest"; ValueError for any other.
-    align_corners: whether the centres of the corner pixels map onto each other, instead of their
-    outer edges (default).
+    Parameters
+    ----------
+    mode : str
+        Interpolation, "bilinear" or "nearest".
+    align_corners : bool
+        Whether the centres of the corner pixels map onto each other, instead of their outer edges.
 
+    Raises
+    ------
+    ValueError
+        For another mode.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
     >>> M.CropAndPad("nearest")(x, (0.0, 0.0, 0.0, -0.5)).tolist()  # without the left half
@@ -54,10 +64,25 @@ class CropAndPad(Module):
     ) -> Tensor:
         """Return the images ``inp`` (N, C, H, W), float or uint8, same shape and dtype.
 
-        percent: share of the height or width to add on a side, or, below 0, to cut off: a number
-        for all sides, four (top, right, bottom, left), or a Tensor (N, 4); ValueError for one of
-        another shape.
-        pad_val: what is added, 0 by default: a number, or a Tensor (N,) or (N, C).
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W), float or uint8.
+        percent : float, sequence of float or Tensor
+            Share of the height or width to add on a side, or, below 0, to cut off: a number for all
+            sides, four (top, right, bottom, left), or a Tensor (N, 4).
+        pad_val : float, Tensor or None
+            What is added: a number, or a Tensor (N,) or (N, C); None is 0.
+
+        Returns
+        -------
+        Tensor
+            Cropped and padded, of the same shape and dtype.
+
+        Raises
+        ------
+        ValueError
+            For a Tensor of another shape.
         """
         n, c, height, width = inp._tuple_shape
         top, right, bottom, left = self._sides(percent, n)
@@ -103,8 +128,17 @@ def _within(position: Tensor, size: int) -> Tensor:
 class Flip(Module):
     """Mirrors images (N, H, W, C) top to bottom (vertical) and left to right (horizontal).
 
-    vertical, horizontal: which of the two, both by default. Note the order of axes, channels last.
+    Parameters
+    ----------
+    vertical, horizontal : bool
+        Which of the two.
 
+    Notes
+    -----
+    The order of axes is channels last.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([[1.0, 2.0], [3.0, 4.0]]).reshape(1, 2, 2, 1)
     >>> M.Flip(vertical=False)(x).reshape(2, 2).tolist()
@@ -117,7 +151,18 @@ class Flip(Module):
         self.horizontal = horizontal
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, H, W, C) mirrored, same shape and dtype."""
+        """Return the images ``inp`` (N, H, W, C) mirrored, same shape and dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, H, W, C).
+
+        Returns
+        -------
+        Tensor
+            Mirrored, of the same shape and dtype.
+        """
         return F.vision.flip(inp, self.vertical, self.horizontal)
 
 
@@ -150,10 +195,17 @@ class RandomVerticalFlip(_RandomFlip):
 class Resize(Module):
     """Resizes images.
 
-    size: (height, width), or an int for the shorter edge, which keeps the aspect ratio.
-    format: "NCHW" (default) or "NHWC", order of the axes. imode: "linear" (default), "cubic", or
-    "nearest"; ValueError for any other when called.
+    Parameters
+    ----------
+    size : int or (int, int)
+        (height, width), or an int for the shorter edge, which keeps the aspect ratio.
+    format : str
+        "NCHW" or "NHWC", order of the axes.
+    imode : str
+        "linear", "cubic", or "nearest"; ValueError for any other when called.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.functional.ones((1, 3, 10, 20))
     >>> M.Resize((4, 6))(x).shape, M.Resize(5)(x).shape
@@ -169,7 +221,18 @@ class Resize(Module):
         self.imode = imode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` resized, in their dtype."""
+        """Return the images ``inp`` resized, in their dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            As ``format`` says, float or uint8.
+
+        Returns
+        -------
+        Tensor
+            Of the new height and width, in the same dtype.
+        """
         mode = {"linear": "bilinear", "cubic": "bicubic"}.get(self.imode, self.imode)
         return F.vision.resize(inp, self.size, self.format, mode)
 
@@ -177,8 +240,17 @@ class Resize(Module):
 class Rot90(Module):
     """Turns images (N, H, W, C) by 90 degrees.
 
-    clockwise: which way, True by default. Note the order of axes, channels last.
+    Parameters
+    ----------
+    clockwise : bool
+        Which way.
 
+    Notes
+    -----
+    The order of axes is channels last.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([[1.0, 2.0], [3.0, 4.0]]).reshape(1, 2, 2, 1)
     >>> M.Rot90()(x).reshape(2, 2).tolist()
@@ -190,16 +262,35 @@ class Rot90(Module):
         self.clockwise = clockwise
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` (N, H, W, C) turned, (N, W, H, C), same dtype."""
+        """Return the images ``inp`` (N, H, W, C) turned, (N, W, H, C), same dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, H, W, C).
+
+        Returns
+        -------
+        Tensor
+            (N, W, H, C), the same dtype.
+        """
         return F.vision.rot90(inp, self.clockwise)
 
 
 class Rotate(Module):
     """Turns images about their centre; the extent stays, and what comes in from outside is 0.
 
-    angle: in degrees, counter-clockwise, 0 by default. format: "NCHW" (default) or "NHWC", order of
-    the axes. interp_mode: "bilinear" (default), or another of `functional.vision.warp_perspective`.
+    Parameters
+    ----------
+    angle : float
+        In degrees, counter-clockwise.
+    format : str
+        "NCHW" or "NHWC", order of the axes.
+    interp_mode : str
+        "bilinear", or another of `functional.vision.warp_perspective`.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([[1.0, 2.0], [3.0, 4.0]]).reshape(1, 1, 2, 2)
     >>> M.Rotate(90.0)(x).reshape(2, 2).numpy().round(3).tolist()
@@ -215,13 +306,31 @@ class Rotate(Module):
         self.interp_mode = interp_mode
 
     def forward(self, inp: Tensor) -> Tensor:
-        """Return the images ``inp`` turned, same shape and dtype."""
+        """Return the images ``inp`` turned, same shape and dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            As ``format`` says, float or uint8.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         return F.vision.rotate(inp, self.angle, self.format, self.interp_mode)
 
 
 class Remap(Module):
     """Reads each output pixel from a place in the input that maps give, between pixels too.
 
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([[[[0.0, 10.0, 20.0]]]])
     >>> columns, rows = mge.Tensor([[[0.5, 2.0]]]), mge.Tensor([[[0.0, 0.0]]])
@@ -238,12 +347,25 @@ class Remap(Module):
         borderMode: str = "replicate",
         borderValue: float = 0.0,
     ) -> Tensor:
-        """Return (N, C, OH, OW), whose pixels are the input's at column map_1 and row map_2.
+        """Read the images at column map_1 and row map_2.
 
-        inp: (N, C, H, W). map_1, map_2: (N, OH, OW), columns and rows in pixels.
-        interpolation: "linear" (default), or another of `functional.vision.remap`.
-        borderMode: what lies outside, "replicate" by default; "constant" is borderValue, 0 by
-        default.
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W).
+        map_1, map_2 : Tensor
+            (N, OH, OW), columns and rows in pixels.
+        interpolation : str
+            "linear", or another of `functional.vision.remap`.
+        borderMode : str
+            What lies outside, "replicate" or another of `functional.vision.remap`.
+        borderValue : float
+            What lies outside for "constant".
+
+        Returns
+        -------
+        Tensor
+            (N, C, OH, OW).
         """
         grid = F.stack([map_1, map_2], -1)
         return F.vision.remap(inp, grid, borderMode, borderValue, interpolation)
@@ -254,6 +376,13 @@ class FillPoly(Module):
 
     Where the outline crosses itself, the even-odd rule says what is inside.
 
+    Parameters
+    ----------
+    name : str or None
+        As in `Module`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> triangle = mge.Tensor([[0.0, 0.0], [3.0, 3.0], [0.0, 3.0]])
     >>> M.FillPoly()(mge.functional.zeros((1, 1, 4, 4)), triangle, 1.0)[0, 0].sum(1).tolist()
@@ -263,8 +392,24 @@ class FillPoly(Module):
     def forward(self, img: Tensor, pts: Tensor, color: float | Sequence[float] | Tensor) -> Tensor:
         """Return a copy of the images with the polygons filled, same shape and dtype.
 
-        img: (N, C, H, W), float or uint8. pts: corners (x, y) in pixels, (P, 2) for all images or
-        (N, P, 2); ValueError for another shape. color: a number, or one for each channel.
+        Parameters
+        ----------
+        img : Tensor
+            (N, C, H, W), float or uint8.
+        pts : Tensor
+            Corners (x, y) in pixels, (P, 2) for all images or (N, P, 2).
+        color : float, sequence of float or Tensor
+            A number, or one for each channel.
+
+        Returns
+        -------
+        Tensor
+            A copy, of the same shape and dtype.
+
+        Raises
+        ------
+        ValueError
+            For points of another shape.
         """
         n, c, height, width = img._tuple_shape
         points = pts if isinstance(pts, Tensor) else Tensor(np.asarray(pts, np.float32))

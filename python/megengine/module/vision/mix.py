@@ -23,9 +23,20 @@ class Mixup(Module):
     """Blends two batches, and their labels, by a random weight for each pair of samples.
 
     ``w * first + (1 - w) * second``, with w drawn from Beta(beta, beta).
-    beta: above 0; small values give weights near 0 and 1. seed: of the draws; None (default) starts
-    anywhere. Source: Zhang et al. 2018, "mixup: Beyond Empirical Risk Minimization".
 
+    Parameters
+    ----------
+    beta : float
+        Above 0; small values give weights near 0 and 1.
+    seed : int or None
+        Of the draws; None (default) starts anywhere.
+
+    References
+    ----------
+    Zhang et al. 2018, "mixup: Beyond Empirical Risk Minimization".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F, megengine.module as M
     >>> mix, zeros, ones = M.Mixup(beta=1.0, seed=1), F.zeros((4, 3, 2, 2)), F.ones((4, 3, 2, 2))
     >>> data, label = mix(zeros, mge.Tensor([[1.0, 0.0]] * 4), ones, mge.Tensor([[0.0, 1.0]] * 4))
@@ -39,7 +50,18 @@ class Mixup(Module):
         self.beta = beta
 
     def sample(self, batch: int) -> Tensor:
-        """Return the weights of the first batch, (batch,), float32."""
+        """Return the weights of the first batch, (batch,), float32.
+
+        Parameters
+        ----------
+        batch : int
+            The number of samples.
+
+        Returns
+        -------
+        Tensor
+            (batch,), float32.
+        """
         shape = F.full((batch,), float(self.beta))
         return self.beta_func(shape, shape)
 
@@ -48,7 +70,23 @@ class Mixup(Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the blended (data, label).
 
-        data1, data2: (N, ...). label1, label2: (N, ...), floats such as one-hot vectors.
+        Parameters
+        ----------
+        data1 : Tensor
+            (N, ...).
+        label1 : Tensor
+            (N, ...), floats such as one-hot vectors.
+        data2 : Tensor
+            (N, ...).
+        label2 : Tensor
+            (N, ...), floats such as one-hot vectors.
+
+        Returns
+        -------
+        data : Tensor
+            Of the shape of ``data1``.
+        label : Tensor
+            Of the shape of ``label1``.
         """
         weight = self.sample(data1._tuple_shape[0])
         return _weigh(weight, data1, data2), _weigh(weight, label1, label2)
@@ -59,9 +97,20 @@ class Cutmix(Module):
 
     The box has the share 1 - w of the area, w drawn from Beta(beta, beta) for every sample, and its
     centre anywhere, so that it may be cut off at the border; the first label weighs what is left.
-    beta: above 0. seed: of the draws; None (default) starts anywhere.
-    Source: Yun et al. 2019, "CutMix: Regularization Strategy to Train Strong Classifiers".
 
+    Parameters
+    ----------
+    beta : float
+        Above 0.
+    seed : int or None
+        Of the draws; None (default) starts anywhere.
+
+    References
+    ----------
+    Yun et al. 2019, "CutMix: Regularization Strategy to Train Strong Classifiers".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F, megengine.module as M
     >>> mix, zeros, ones = M.Cutmix(beta=1.0, seed=1), F.zeros((4, 3, 8, 8)), F.ones((4, 3, 8, 8))
     >>> data, label = mix(zeros, F.zeros((4, 1)), ones, F.ones((4, 1)))
@@ -77,7 +126,18 @@ class Cutmix(Module):
         self.beta = beta
 
     def sample(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return w, and the centre of the box as shares of height and width: (batch,) each."""
+        """Draw the weights, and the centres of the boxes.
+
+        Parameters
+        ----------
+        batch : int
+            The number of samples.
+
+        Returns
+        -------
+        (Tensor, Tensor, Tensor)
+            (batch,) each: w, and the centre as shares of height and width.
+        """
         shape = F.full((batch,), float(self.beta))
         weight = self.beta_func(shape, shape)
         y, x = (self.uniform_func(0.0, 1.0, size=(batch,)) for _ in range(2))
@@ -88,7 +148,23 @@ class Cutmix(Module):
     ) -> tuple[Tensor, Tensor]:
         """Return (data, label) with the boxes pasted.
 
-        data1, data2: (N, C, H, W). label1, label2: (N, ...), floats such as one-hot vectors.
+        Parameters
+        ----------
+        data1 : Tensor
+            (N, C, H, W).
+        label1 : Tensor
+            (N, ...), floats such as one-hot vectors.
+        data2 : Tensor
+            (N, C, H, W).
+        label2 : Tensor
+            (N, ...), floats such as one-hot vectors.
+
+        Returns
+        -------
+        data : Tensor
+            Of the shape of ``data1``.
+        label : Tensor
+            Of the shape of ``label1``.
         """
         n, _, height, width = data1._tuple_shape
         weight, y, x = (value.reshape(n, 1, 1, 1) for value in self.sample(n))
