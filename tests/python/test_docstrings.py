@@ -121,8 +121,6 @@ def _told():
 NOT_YET = {
     f"megengine.{module}.{name}".replace("..", ".")
     for module, names in {
-        "optimizer": "Adadelta Adagrad Adam AdamW LAMB LAMBFp16 LRScheduler MultiStepLR Optimizer SGD clip_grad_norm clip_grad_value sharded",
-        "autodiff": "Function GradManager",
         "jit": "DTRConfig GraphOptimizationConfig SublinearMemoryConfig dump_functions exclude_from_trace keep offload partial_trace recompute "
         "trace xla_trace",
         "jit.report": "CurvePoint GeneratedKernel Kernels MeasuredRun MemoryPlan PlannedBuffer measured_run merge_curves merge_plans merge_profiles "
@@ -148,10 +146,8 @@ NOT_YET = {
         "override_backend set_bucket_sizes set_timeout synchronized",
         "distributed.functional": "all_gather all_reduce_max all_reduce_min all_reduce_sum all_to_all broadcast gather reduce_scatter_sum "
         "reduce_sum remote_recv remote_send scatter",
-        "amp": "GradScaler Xla_GradScaler autocast convert_module_format convert_tensor_format",
         "random": "RNG beta exponential gamma multinomial normal permutation poisson seed shuffle uniform",
         "distributions": "Distribution Exponential",
-        "dtr": "disable enable",
         "onnx": "OnnxError export load",
         "hub": "help import_module list load load_serialized_obj_from_url pretrained",
         "utils.module_stats": "dict2table disable_receptive_field enable_receptive_field flops_adaptivePool flops_batchmatmul flops_convNd "

@@ -12,12 +12,28 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class autocast:
     """Computes with mixed precision inside a ``with`` block or a decorated function.
 
-    enabled: False turns it off inside, True by default. low_prec_dtype: for matrix products and
-    convolutions, "float16" (default), "bfloat16" or "float32"; they still accumulate in float32.
-    high_prec_dtype: for transcendental functions and normalization, "float32" by default.
-    ValueError for another dtype. Other functions compute in the dtype of their inputs. Blocks nest,
-    and all settings are restored at their end.
+    Parameters
+    ----------
+    enabled : bool
+        False turns it off inside.
+    low_prec_dtype : str
+        For matrix products and convolutions, "float16", "bfloat16" or "float32"; they still
+        accumulate in float32.
+    high_prec_dtype : str
+        For transcendental functions and normalization. Other functions compute in the dtype of
+        their inputs.
 
+    Raises
+    ------
+    ValueError
+        For another dtype.
+
+    Notes
+    -----
+    Blocks nest, and all settings are restored at their end.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F
     >>> from megengine.amp import autocast
     >>> x = F.ones((2, 2))

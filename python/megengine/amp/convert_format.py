@@ -12,9 +12,20 @@ if TYPE_CHECKING:
 def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
     """Put a 4-D or 5-D tensor in the memory order "nhwc"; its shape stays NCHW.
 
-    x: tensors of other ranks stay as they are. inplace: change ``x`` (default); otherwise a new
-    one. Returns the tensor.
+    Parameters
+    ----------
+    x : Tensor
+        Tensors of other ranks stay as they are.
+    inplace : bool
+        Change ``x``; otherwise a new one.
 
+    Returns
+    -------
+    Tensor
+        The tensor.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> from megengine.amp import convert_tensor_format
     >>> x = convert_tensor_format(mge.functional.ones((1, 3, 4, 4)))
@@ -32,8 +43,20 @@ def convert_tensor_format(x: Tensor, inplace: bool = True) -> Tensor:
 def convert_module_format(module: "Module", inplace: bool = True) -> "Module":
     """Put the 4-D and 5-D parameters and buffers of a module in the memory order "nhwc".
 
-    inplace: change ``module`` (default); otherwise a copy. Returns the module.
+    Parameters
+    ----------
+    module : Module
+        Any module.
+    inplace : bool
+        Change ``module``; otherwise a copy.
 
+    Returns
+    -------
+    Module
+        The module.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> from megengine.amp import convert_module_format
     >>> convert_module_format(M.Conv2d(3, 8, 3)).weight.format

@@ -18,16 +18,29 @@ if TYPE_CHECKING:
 class GradScaler:
     """Scales the loss so that gradients in low precision do not underflow, and adapts the scale.
 
-    init_scale: 16 by default. growth_interval: number of good steps (2000) after which the scale is
-    multiplied by growth_factor (2); 0 fixes the scale. backoff_factor: what it is multiplied by
-    (0.5) at a gradient that is infinite or nan; all gradients of that step become None, so that the
-    optimizer skips it.
+    Parameters
+    ----------
+    init_scale : float
+        The scale at first.
+    growth_factor : float
+        What it is multiplied by after growth_interval good steps.
+    backoff_factor : float
+        What it is multiplied by at a gradient that is infinite or nan; all gradients of that step
+        become None, so that the optimizer skips it.
+    growth_interval : int
+        Number of good steps; 0 fixes the scale.
 
+    Notes
+    -----
     `unscale` reads whether the gradients are finite, so in a traced step use ``symbolic=False``, or
     growth_interval=0, which reads nothing.
 
-    Source: Micikevicius et al. 2018, "Mixed Precision Training".
+    References
+    ----------
+    Micikevicius et al. 2018, "Mixed Precision Training".
 
+    Examples
+    --------
     >>> import megengine as mge
     >>> from megengine.amp import GradScaler
     >>> p, scaler = mge.Parameter([1.0]), GradScaler(init_scale=8.0)
@@ -62,11 +75,20 @@ class GradScaler:
     ) -> None:
         """Run ``gm.backward(y, dy)`` on a scaled dy, unscale the gradients, update the scale.
 
-        gm: the recording GradManager. y, dy: as of `GradManager.backward`. unscale_grad: whether to
-        call `unscale` (default); False leaves it to the caller, say after adding up gradients of
-        several calls.
-        update_scale: whether to call `update`; by default if unscale_grad.
+        Parameters
+        ----------
+        gm : GradManager
+            The recording GradManager.
+        y, dy : Tensor, list of Tensor, tuple of Tensor or None
+            As of `GradManager.backward`.
+        unscale_grad : bool
+            Whether to call `unscale`; False leaves it to the caller, say after adding up gradients
+            of several calls.
+        update_scale : bool or {"if_unscale_grad"}
+            Whether to call `update`; "if_unscale_grad" does so if unscale_grad.
 
+        Examples
+        --------
         >>> import megengine as mge
         >>> from megengine import amp, autodiff
         >>> p, scaler = mge.Parameter([3.0]), amp.GradScaler()
@@ -83,9 +105,17 @@ class GradScaler:
             self.update()
 
     def unscale(self, grad_tensors: Iterable[Tensor]) -> Self:
-        """Divide ``grad`` of the tensors by the scale, in place. Returns self.
+        """Divide ``grad`` of the tensors by the scale, in place.
 
-        grad_tensors: if a gradient among them is not finite, all become None.
+        Parameters
+        ----------
+        grad_tensors : iterable of Tensor
+            If a gradient among them is not finite, all become None.
+
+        Returns
+        -------
+        Self
+            The scaler itself.
         """
         tensors = [t for t in grad_tensors if getattr(t, "grad", None) is not None]
         inverse = 1.0 / self.scale_factor
@@ -105,7 +135,10 @@ class GradScaler:
     def update(self, new_scale: float | None = None) -> None:
         """Adapt the scale to what `unscale` found since the last update.
 
-        new_scale: the scale to set instead, None (default) for none.
+        Parameters
+        ----------
+        new_scale : float or None
+            The scale to set instead, None for none.
         """
         if self.growth_interval == 0:
             return
@@ -132,7 +165,13 @@ class GradScaler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore ``state``, what `state_dict` returned."""
+        """Restore ``state``, what `state_dict` returned.
+
+        Parameters
+        ----------
+        state : dict of str
+            What `state_dict` returned.
+        """
         for name in self.state_dict():
             setattr(self, name, state[name])
 
@@ -161,10 +200,23 @@ class Xla_GradScaler(GradScaler):
     """A `GradScaler` for training steps that are compiled as a whole.
 
     Nothing is decided inside the step: `update` looks at the parameters afterwards, and if one is
-    not finite it restores those from before the step. model: whose parameters these are. Other
-    arguments are those of `GradScaler`; ``scale_factor`` is a Tensor, which the step takes as an
-    argument.
+    not finite it restores those from before the step.
 
+    Parameters
+    ----------
+    model : Module
+        Whose parameters these are.
+    init_scale, growth_factor, backoff_factor : float
+        As in `GradScaler`.
+    growth_interval : int
+        As in `GradScaler`.
+
+    Notes
+    -----
+    ``scale_factor`` is a Tensor, which the step takes as an argument.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> from megengine.amp import Xla_GradScaler
     >>> model = M.Linear(2, 1)
@@ -194,7 +246,17 @@ class Xla_GradScaler(GradScaler):
         y: Any = None,
         dy: Any = None,
     ) -> None:
-        """Run ``gm.backward(y, dy)`` on dy * ``scale_factor``; divide the gradients by it."""
+        """Run ``gm.backward(y, dy)`` on dy * ``scale_factor``; divide the gradients by it.
+
+        Parameters
+        ----------
+        gm : GradManager
+            The recording GradManager.
+        scale_factor : Tensor
+            0-d, float32.
+        y, dy : object
+            As of `GradManager.backward`.
+        """
         _backward(gm, y, dy, scale_factor)
         for t in gm.attached_tensors():
             if t.grad is not None:
@@ -206,6 +268,13 @@ class Xla_GradScaler(GradScaler):
         """Keep an optimizer step if all parameters of ``model`` are finite, else undo it.
 
         The scale grows or shrinks accordingly, or becomes ``new_scale``.
+
+        Parameters
+        ----------
+        model : Module
+            Whose parameters are looked at.
+        new_scale : float or None
+            The scale to set instead, None for none.
         """
         if self.growth_interval == 0:
             return

@@ -14,9 +14,11 @@ __all__ = ["Function"]
 class Function:
     """Subclass with ``forward`` and ``backward``, make an instance for each call, and call it.
 
-    What forward has to hand to backward is kept in attributes of the instance, therefore one instance a call.
-    Instances can be copied and pickled, if their attributes can.
+    What forward has to hand to backward is kept in attributes of the instance, therefore one
+    instance a call. Instances can be copied and pickled, if their attributes can.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F
     >>> class Exp(Function):
     ...     def forward(self, x):
@@ -29,7 +31,25 @@ class Function:
     """
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor | Sequence[Tensor]:
-        """Compute the result, one Tensor or a sequence of them; not recorded by GradManagers. TypeError unless a subclass defines it."""
+        """Compute the result, one Tensor or a sequence of them; not recorded by GradManagers.
+
+        Parameters
+        ----------
+        *args : object
+            Tensors and whatever else the call was given.
+        **kwargs : object
+            Those of the call.
+
+        Returns
+        -------
+        Tensor or sequence of Tensor
+            The results, which become outputs of the call.
+
+        Raises
+        ------
+        TypeError
+            Unless a subclass defines it.
+        """
         raise TypeError(f"{type(self).__name__} does not define forward(self, *inputs)")
 
     if TYPE_CHECKING:  # subclasses have one argument for each output
@@ -40,9 +60,24 @@ class Function:
     else:
 
         def backward(self, *output_grads: Tensor | None) -> Tensor | None | Sequence[Tensor | None]:
-            """From one gradient per output (None: the output was not used) to one gradient, or None, per input.
+            """Compute the gradients of the inputs from those of the outputs.
 
-            What it computes is recorded by outer GradManagers. TypeError unless a subclass defines it.
+            What it computes is recorded by outer GradManagers.
+
+            Parameters
+            ----------
+            *output_grads : Tensor or None
+                One for each output, of its shape; None where the output was not used.
+
+            Returns
+            -------
+            Tensor, sequence of Tensor or None or None
+                One gradient, or None, for each Tensor that was an argument.
+
+            Raises
+            ------
+            TypeError
+                Unless a subclass defines it.
             """
             raise TypeError(f"{type(self).__name__} does not define backward(self, *output_grads)")
 

@@ -75,13 +75,17 @@ _NOTHING = Tensor(0.0)  # what a snapshot holds between recordings: values are n
 class GradManager:
     """Adds gradients with respect to attached tensors to their ``.grad``.
 
-    ``with gm:`` or `record` begins a recording; `backward` differentiates what was computed since and ends it;
-    `release`, or leaving the block, ends it too. An attached tensor is remembered as it was when the recording
-    began, or at `attach` if that came later; in-place writes do not change what is differentiated.
+    ``with gm:`` or `record` begins a recording; `backward` differentiates what was computed since
+    and ends it; `release`, or leaving the block, ends it too. An attached tensor is remembered as
+    it was when the recording began, or at `attach` if that came later; in-place writes do not
+    change what is differentiated.
 
-    Managers nest: one that records before another one records also the other's backward pass, which gives
-    derivatives of higher order. ``with gm1 | gm2:`` opens both as equals: neither sees the other's backward.
+    Managers nest: one that records before another one records also the other's backward pass, which
+    gives derivatives of higher order. ``with gm1 | gm2:`` opens both as equals: neither sees the
+    other's backward.
 
+    Examples
+    --------
     >>> import megengine as mge
     >>> x = mge.Tensor([3.0])
     >>> gm = GradManager().attach(x)
@@ -100,7 +104,13 @@ class GradManager:
         self._remote: list[Tensor] = []  # numbers whose gradient is another process's matter
 
     def attached_tensors(self) -> list[Tensor]:
-        """Returns the attached tensors that are still alive."""
+        """Returns the attached tensors that are still alive.
+
+        Returns
+        -------
+        list of Tensor
+            In the order in which they were attached.
+        """
         tensors = (spec.tensor() for spec in self._attach_specs.values())
         return [tensor for tensor in tensors if tensor is not None]
 
@@ -109,12 +119,30 @@ class GradManager:
         tensors: Tensor | Iterable[Tensor],
         callbacks: Callback | Iterable[Callback] | None = None,
     ) -> GradManager:
-        """Ask for gradients with respect to these tensors; allowed at any time. Returns self.
+        """Ask for gradients with respect to these tensors; allowed at any time.
 
-        tensors: one or several, of dtype float32, float16 or bfloat16 (AssertionError), held weakly.
-        callbacks: called with (tensor, gradient) when gradients are complete, in order; a result other than None
-            replaces the gradient. Attaching a tensor again appends callbacks. The sum of ``distributed.make_allreduce_cb`` is
-            made beside the rest of backward where that comes first.
+        Parameters
+        ----------
+        tensors : Tensor or iterable of Tensor
+            One or several, of dtype float32, float16 or bfloat16, held weakly.
+        callbacks : callable, iterable of callable or None
+            Called with (tensor, gradient) when gradients are complete, in order; a result other
+            than None replaces the gradient. Attaching a tensor again appends callbacks.
+
+        Returns
+        -------
+        GradManager
+            The manager itself.
+
+        Raises
+        ------
+        AssertionError
+            For a tensor of another dtype.
+
+        Notes
+        -----
+        The sum of ``distributed.make_allreduce_cb`` is made beside the rest of backward where that
+        comes first.
         """
         callbacks = _as_list(callbacks, callable, "callbacks", "functions of (tensor, gradient)")
         given = _as_list(tensors, lambda x: isinstance(x, Tensor), "attach", "Tensors")
@@ -163,7 +191,13 @@ class GradManager:
     # -- recording -------------------------------------------------------------------------------
 
     def record(self) -> None:
-        """Begin a recording. RuntimeError if one is on."""
+        """Begin a recording.
+
+        Raises
+        ------
+        RuntimeError
+            If one is on.
+        """
         self._prepare()
         self._tape.open()
 
@@ -212,10 +246,23 @@ class GradManager:
     ) -> None:
         """Add the gradients of ``y`` to ``.grad`` of the attached tensors, and end the recording.
 
-        y: a Tensor of any shape, several, or None if all results went to other processes. dy: gradient of the sought quantity with respect to
-            each y, of its shape; ones by default.
-        A tensor that y does not depend on keeps its grad. RuntimeError unless recording; ValueError when the
-        numbers or shapes of y and dy differ.
+        Parameters
+        ----------
+        y : Tensor, sequence of Tensor or None
+            A Tensor of any shape, several, or None if all results went to other processes.
+        dy : Tensor, sequence of Tensor or None
+            Gradient of the sought quantity with respect to each y, of its shape; ones by default.
+
+        Raises
+        ------
+        RuntimeError
+            Unless recording.
+        ValueError
+            When the numbers or shapes of y and dy differ.
+
+        Notes
+        -----
+        A tensor that y does not depend on keeps its grad.
         """
         if not self._recording:
             raise RuntimeError(

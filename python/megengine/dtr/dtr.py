@@ -51,12 +51,22 @@ def _switch(on: int) -> None:
 def enable() -> None:
     """Turn DTR on: evict values and compute them again, so that memory stays below a threshold.
 
-    ``dtr.eviction_threshold`` is that threshold, bytes in use on the device, set as a number or a text
-    such as "5GB", read as a number; 0 (default) is none. Values below ``dtr.evictee_minimum_size`` bytes (1 MiB)
-    stay. ``dtr.enable_sqrt_sampling`` looks at some candidates only when it chooses.
-    Results keep every bit. MemoryError, with the bytes that are missing, when the threshold cannot
-    be kept. Source: Kirisame et al. 2021, "Dynamic Tensor Rematerialization".
+    ``dtr.eviction_threshold`` is that threshold, bytes in use on the device, set as a number or a
+    text such as "5GB", read as a number; 0 (default) is none. Values below
+    ``dtr.evictee_minimum_size`` bytes (1 MiB) stay. ``dtr.enable_sqrt_sampling`` looks at some
+    candidates only when it chooses. Results keep every bit.
 
+    Raises
+    ------
+    MemoryError
+        With the bytes that are missing, when the threshold cannot be kept.
+
+    References
+    ----------
+    Kirisame et al. 2021, "Dynamic Tensor Rematerialization".
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> from megengine import dtr
     >>> dtr.eviction_threshold = "5GB"
@@ -73,6 +83,8 @@ def disable() -> None:
 
     Values that were evicted are computed again when they are read.
 
+    Examples
+    --------
     >>> from megengine import dtr
     >>> dtr.enable()
     >>> dtr.disable()

@@ -29,19 +29,44 @@ Bucket = list[tuple[Parameter, Tensor]]  # parameters and their gradients
 def sharded(
     optimizer: Optimizer, group: Group = WORLD, reduce_method: str | None = "mean"
 ) -> Optimizer:
-    """An optimizer like this one that holds its state only once in the group (ZeRO, stage 1).
+    """Makes an optimizer like this one that holds its state only once in the group (ZeRO, stage 1).
 
-    optimizer: SGD, Adam, AdamW, Adagrad, Adadelta, or another one whose class says ``_is_elementwise = True``:
-    what it does to an element hangs on that element's parameter, gradient and state alone. It is used up: call the
-    result instead. reduce_method: "mean" or "sum" of the gradients over the processes, which ``step`` takes; attach
-    parameters without ``make_allreduce_cb``. None: they are the same in all processes already, which moves more bytes.
+    Parameters
+    ----------
+    optimizer : Optimizer
+        SGD, Adam, AdamW, Adagrad, Adadelta, or another one whose class says
+        ``_is_elementwise = True``: what it does to an element hangs on that element's parameter,
+        gradient and state alone. It is used up: call the result instead.
+    group : Group
+        The processes that share the state.
+    reduce_method : str or None
+        "mean" or "sum" of the gradients over the processes, which ``step`` takes; attach parameters
+        without ``make_allreduce_cb``. None: they are the same in all processes already, which moves
+        more bytes.
 
-    Parameters get the bits that they get by the optimizer itself from gradients of ``make_allreduce_cb``. All
-    processes call ``step``, ``state_dict`` and ``load_state_dict`` together. ``state_dict`` gives the whole state, which
-    groups of any size, and the optimizer itself, load. In a group of one process: the optimizer itself.
-    ValueError for an optimizer that needs whole parameters.
-    Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models".
+    Returns
+    -------
+    Optimizer
+        One for the same Parameters; in a group of one process the optimizer itself.
 
+    Raises
+    ------
+    ValueError
+        For an optimizer that needs whole parameters.
+
+    Notes
+    -----
+    Parameters get the bits that they get by the optimizer itself from gradients of
+    ``make_allreduce_cb``. All processes call ``step``, ``state_dict`` and ``load_state_dict``
+    together. ``state_dict`` gives the whole state, which groups of any size, and the optimizer
+    itself, load.
+
+    References
+    ----------
+    Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models".
+
+    Examples
+    --------
     >>> import megengine.module as M, megengine.optimizer as optim
     >>> opt = optim.sharded(optim.Adam(M.Linear(3, 2).parameters(), lr=0.01))
     >>> opt.param_groups[0]["lr"]

@@ -19,13 +19,34 @@ class Adadelta(Counted):
     ``s = rho s + (1 - rho) g^2; d = sqrt(a + eps) / sqrt(s + eps) * g; a = rho a + (1 - rho) d^2; p
     -= lr d``, g the gradient plus weight_decay * p.
 
-    params: Parameters, or groups, as of `Optimizer`. lr: 1.0 by default. rho: weight of the old
-    averages, in [0, 1] (ValueError), 0.9. eps: 1e-6. weight_decay: 0.
+    Parameters
+    ----------
+    params : iterable of Parameter or iterable of dict of str
+        Parameters, or groups, as of `Optimizer`.
+    lr : float
+        What the step is multiplied by.
+    rho : float
+        Weight of the old averages, in [0, 1].
+    eps : float
+        Added to both averages.
+    weight_decay : float
+        What the parameter is multiplied by, to be added to the gradient.
 
+    Raises
+    ------
+    ValueError
+        For another ``rho``.
+
+    Notes
+    -----
     State: ``square_avg`` (s), ``acc_delta`` (a) and ``step``.
 
-    Source: Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method", algorithm 1.
+    References
+    ----------
+    Zeiler, 2012, "ADADELTA: An Adaptive Learning Rate Method", algorithm 1.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> p = mge.Parameter([2.0])
     >>> p.grad = mge.Tensor([4.0])

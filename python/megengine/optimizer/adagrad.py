@@ -19,14 +19,30 @@ class Adagrad(Counted):
     ``s += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps)``, g the gradient plus
     weight_decay * p.
 
-    params: Parameters, or groups, as of `Optimizer`. lr: 0.01 by default. lr_decay: 0. eps: 1e-10.
-    weight_decay: 0.
+    Parameters
+    ----------
+    params : iterable of Parameter or iterable of dict of str
+        Parameters, or groups, as of `Optimizer`.
+    lr : float
+        Learning rate of the first step.
+    lr_decay : float
+        What lowers the rate with each step.
+    eps : float
+        Added to the root.
+    weight_decay : float
+        What the parameter is multiplied by, to be added to the gradient.
 
+    Notes
+    -----
     State: ``square_avg`` (s) and ``step``.
 
-    Source: Duchi et al. 2011, "Adaptive Subgradient Methods for Online Learning and Stochastic
+    References
+    ----------
+    Duchi et al. 2011, "Adaptive Subgradient Methods for Online Learning and Stochastic
     Optimization".
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> p = mge.Parameter([2.0])
     >>> p.grad = mge.Tensor([4.0])

@@ -45,17 +45,32 @@ class Adam(Counted):
     """Scales each step by running averages of the gradient and of its square.
 
     ``m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr * m' / (sqrt(v') + eps)``, where m'
-    and v'
-    are corrected for their start at 0: m / (1 - b1^step), v / (1 - b2^step).
+    and v' are corrected for their start at 0: m / (1 - b1^step), v / (1 - b2^step).
 
-    params: Parameters, or groups, as of `Optimizer`. lr: learning rate, without default.
-    betas: (b1, b2), in [0, 1) (ValueError), (0.9, 0.999) by default. eps: 1e-8.
-    weight_decay: 0; it is added to the gradient, g = grad + weight_decay * p; see `AdamW`.
+    Parameters
+    ----------
+    params : iterable of Parameter or iterable of dict of str
+        Parameters, or groups, as of `Optimizer`.
+    lr : float
+        Learning rate.
+    betas : (float, float)
+        (b1, b2), in [0, 1): weights of the old averages.
+    eps : float
+        Added to the root.
+    weight_decay : float
+        What the parameter is multiplied by, to be added to the gradient, g = grad + weight_decay *
+        p; see `AdamW`.
 
+    Notes
+    -----
     State: ``exp_avg`` (m), ``exp_avg_sq`` (v, float32 whatever the parameter is), ``step``.
 
-    Source: Kingma & Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1.
+    References
+    ----------
+    Kingma & Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> p = mge.Parameter([2.0])
     >>> p.grad = mge.Tensor([1000.0])

@@ -14,10 +14,27 @@ __all__ = ["AdamW"]
 class AdamW(Adam):
     """`Adam` with the weight decay beside the gradient, not in it.
 
-    ``p -= lr * (m' / (sqrt(v') + eps) + weight_decay * p)``. Arguments and state are those of
-    `Adam`; weight_decay is 0.01 by default.
-    Source: Loshchilov & Hutter 2019, "Decoupled Weight Decay Regularization".
+    ``p -= lr * (m' / (sqrt(v') + eps) + weight_decay * p)``. The state is that of `Adam`.
 
+    Parameters
+    ----------
+    params : iterable of Parameter or iterable of dict of str
+        As in `Adam`.
+    lr : float
+        As in `Adam`.
+    betas : (float, float)
+        As in `Adam`.
+    eps : float
+        As in `Adam`.
+    weight_decay : float
+        What the parameter is multiplied by.
+
+    References
+    ----------
+    Loshchilov & Hutter 2019, "Decoupled Weight Decay Regularization".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> p = mge.Parameter([2.0])
     >>> p.grad = mge.Tensor([0.0])

@@ -16,11 +16,31 @@ __all__ = ["clip_grad_norm", "clip_grad_value"]
 def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: float = 2.0) -> Tensor:
     """Scale the gradients of ``tensors`` in place to a common norm of at most ``max_norm``.
 
-    tensors: one or several; those without ``grad`` are skipped. ord: order of the norm, above 0
-    (ValueError), 2 by default; infinity for the largest absolute value.
-    Returns the norm before scaling, a 0-D float32 Tensor.
-    Source: Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
+    Parameters
+    ----------
+    tensors : Tensor or iterable of Tensor
+        One or several; those without ``grad`` are skipped.
+    max_norm : float
+        The largest norm that stays as it is.
+    ord : float
+        Order of the norm, above 0; infinity for the largest absolute value.
 
+    Returns
+    -------
+    Tensor
+        The norm before scaling, 0-d, float32.
+
+    Raises
+    ------
+    ValueError
+        For an ``ord`` of 0 or less.
+
+    References
+    ----------
+    Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> x = mge.Tensor([0.0, 0.0])
     >>> x.grad = mge.Tensor([3.0, 4.0])
@@ -63,8 +83,15 @@ def _norm_of(grads: list[Tensor], ord: float) -> Tensor:
 def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: float) -> None:
     """Limit every element of the gradients of ``tensors`` to [lower, upper], in place.
 
-    tensors: one or several; those without ``grad`` are skipped.
+    Parameters
+    ----------
+    tensors : Tensor or iterable of Tensor
+        One or several; those without ``grad`` are skipped.
+    lower, upper : float
+        Bounds of each element.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> x = mge.Tensor([0.0, 0.0])
     >>> x.grad = mge.Tensor([3.0, -4.0])

@@ -22,12 +22,35 @@ class LAMB(Adam):
 
     ``u = m' / (sqrt(v') + eps) + weight_decay * p; p -= lr * trust * u``, trust = |p| / |u|; trust
     is 1 where a norm is 0, and without weight decay unless always_adapt.
-    bias_correction: whether m' and v' are corrected as in `Adam` (default), or m and v themselves.
-    always_adapt: False by default. Other arguments and the state are those of `Adam`.
 
-    Source: You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76
-    minutes", algorithm 2.
+    Parameters
+    ----------
+    params : iterable of Parameter or iterable of dict of str
+        As in `Adam`.
+    lr : float
+        As in `Adam`.
+    betas : (float, float)
+        As in `Adam`.
+    eps : float
+        As in `Adam`.
+    bias_correction : bool
+        Whether m' and v' are corrected as in `Adam`, or m and v themselves.
+    weight_decay : float
+        As in `AdamW`.
+    always_adapt : bool
+        Whether trust also counts without weight decay.
 
+    Notes
+    -----
+    The state is that of `Adam`.
+
+    References
+    ----------
+    You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes",
+    algorithm 2.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> p = mge.Parameter([4.0])
     >>> p.grad = mge.Tensor([1.0])
@@ -94,9 +117,27 @@ def _trust(weight: Tensor, update: Tensor) -> Tensor:
 class LAMBFp16(LAMB):
     """`LAMB` for float16 parameters: keeps and updates float32 copies of them.
 
-    Arguments are those of `LAMB`. State: ``param_fp32``, the copies, beside that of `LAMB`, all
-    float32.
+    The state is that of `LAMB`, all float32, and ``param_fp32``, the copies.
 
+    Parameters
+    ----------
+    params : iterable of Parameter or iterable of dict of str
+        As in `LAMB`.
+    lr : float
+        As in `LAMB`.
+    betas : (float, float)
+        As in `LAMB`.
+    eps : float
+        As in `LAMB`.
+    bias_correction : bool
+        As in `LAMB`.
+    weight_decay : float
+        As in `LAMB`.
+    always_adapt : bool
+        As in `LAMB`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> p = mge.Parameter([4.0], dtype="float16")
     >>> opt = optim.LAMBFp16([p], lr=0.1)

@@ -13,12 +13,30 @@ __all__ = ["LRScheduler"]
 class LRScheduler:
     """Base of learning-rate schedules: sets ``lr`` of every group of an optimizer once an epoch.
 
-    Subclasses define ``get_lr``. optimizer: TypeError unless an `Optimizer`.
-    current_epoch: -1 (default) for a new training, which stores the groups' lr as ``initial_lr``;
-    later ones resume and need the groups to have it (KeyError).
+    Subclasses define ``get_lr``.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        The one whose rates are set.
+    current_epoch : int
+        -1 for a new training, which stores the groups' lr as ``initial_lr``; later ones resume and
+        need the groups to have it.
+
+    Raises
+    ------
+    TypeError
+        For what is no `Optimizer`.
+    KeyError
+        For a later epoch and a group without ``initial_lr``.
+
+    Notes
+    -----
     The constructor makes one `step`: after it, ``current_epoch`` is one more. ``base_lrs`` are the
     initial rates.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> class Halving(optim.LRScheduler):
     ...     def get_lr(self):
@@ -49,19 +67,48 @@ class LRScheduler:
         self.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of all attributes but the optimizer."""
+        """Return a dict of all attributes but the optimizer.
+
+        Returns
+        -------
+        dict of str
+            The attributes by their names.
+        """
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; the next `step` goes on from there."""
+        """Take over what `state_dict` returned; the next `step` goes on from there.
+
+        Parameters
+        ----------
+        state_dict : dict of str
+            What `state_dict` returned.
+        """
         self.__dict__.update(state_dict)
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``. TypeError unless a subclass defines it."""
+        """Return the learning rate of each group in ``current_epoch``; subclasses define it.
+
+        Returns
+        -------
+        list of float
+            One rate for each group.
+
+        Raises
+        ------
+        TypeError
+            Unless a subclass defines it.
+        """
         raise TypeError(f"{type(self).__name__} does not define get_lr()")
 
     def step(self, epoch: int | None = None) -> None:
-        """Go to the next epoch, or to ``epoch``, and set the learning rates."""
+        """Go to the next epoch, or to ``epoch``, and set the learning rates.
+
+        Parameters
+        ----------
+        epoch : int or None
+            The epoch to go to; None means the next.
+        """
         self.current_epoch = self.current_epoch + 1 if epoch is None else epoch
         for group, lr in zip(self.optimizer.param_groups, self.get_lr(), strict=False):
             group["lr"] = lr

@@ -15,10 +15,24 @@ __all__ = ["MultiStepLR"]
 class MultiStepLR(LRScheduler):
     """Multiplies the learning rates by ``gamma`` at given epochs.
 
-    optimizer, current_epoch: as of `LRScheduler`. milestones: the epochs, in rising order
-    (ValueError).
-    gamma: 0.1 by default.
+    Parameters
+    ----------
+    optimizer : Optimizer
+        As of `LRScheduler`.
+    milestones : iterable of int
+        The epochs, in rising order.
+    gamma : float
+        What the rates are multiplied by at each milestone.
+    current_epoch : int
+        As of `LRScheduler`.
 
+    Raises
+    ------
+    ValueError
+        For epochs in another order.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> opt = optim.SGD([mge.Parameter([1.0])], lr=8.0)
     >>> schedule, rates = optim.MultiStepLR(opt, milestones=[2, 3], gamma=0.5), []
@@ -44,18 +58,38 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, current_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a dict of milestones, gamma and current_epoch."""
+        """Return a dict of milestones, gamma and current_epoch.
+
+        Returns
+        -------
+        dict of str
+            Entries by their names.
+        """
         return {name: getattr(self, name) for name in ("milestones", "gamma", "current_epoch")}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what `state_dict` returned; the next `step` goes on from there.
 
-        KeyError for missing entries.
+        Parameters
+        ----------
+        state_dict : dict of str
+            What `state_dict` returned.
+
+        Raises
+        ------
+        KeyError
+            For missing entries.
         """
         for name in ("milestones", "gamma", "current_epoch"):
             setattr(self, name, state_dict[name])
 
     def get_lr(self) -> list[float]:
-        """Return the learning rate of each group in ``current_epoch``."""
+        """Return the learning rate of each group in ``current_epoch``.
+
+        Returns
+        -------
+        list of float
+            One rate for each group.
+        """
         factor = self.gamma ** bisect_right(self.milestones, self.current_epoch)
         return [base * factor for base in self.base_lrs]

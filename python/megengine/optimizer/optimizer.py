@@ -97,12 +97,28 @@ class Optimizer:
 
     Subclasses define ``_create_state(param_group)`` and ``_updates(param_group)``.
 
-    params: Parameters, or groups: dicts with ``params`` and options of their own, such as ``lr``.
-    defaults: option -> value for groups that do not set it.
-    ``param_groups`` is the list of groups; what is written there counts from the next step on.
-    TypeError for anything but Parameters, or for a mixture; ValueError for an empty list, a missing
-    option or a negative one; AssertionError for a Parameter given twice.
+    Parameters
+    ----------
+    params : iterable of Parameter, Parameter, iterable of dict of str or dict of str
+        Parameters, or groups: dicts with ``params`` and options of their own, such as ``lr``.
+    defaults : dict of str
+        Option -> value for groups that do not set it.
 
+    Raises
+    ------
+    TypeError
+        For anything but Parameters, or for a mixture.
+    ValueError
+        For an empty list, a missing option or a negative one.
+    AssertionError
+        For a Parameter given twice.
+
+    Notes
+    -----
+    ``param_groups`` is the list of groups; what is written there counts from the next step on.
+
+    Examples
+    --------
     >>> import megengine.autodiff as ad, megengine.functional as F
     >>> import megengine.module as M, megengine.optimizer as optim
     >>> model = M.Linear(4, 1)
@@ -129,8 +145,19 @@ class Optimizer:
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, a dict with ``params`` and options, and make its state.
 
-        param_group: TypeError unless it is a dict with Parameters, ValueError where there are none
-        and where an option is missing, AssertionError for a Parameter that is in a group already.
+        Parameters
+        ----------
+        param_group : dict of str
+            Has ``params``, one Parameter or several, and options.
+
+        Raises
+        ------
+        TypeError
+            Unless it is a dict with Parameters.
+        ValueError
+            Where there are none and where an option is missing.
+        AssertionError
+            For a Parameter that is in a group already.
         """
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise TypeError("add_param_group: param_group must be a dict with an entry 'params'")
@@ -199,7 +226,13 @@ class Optimizer:
     # -- use -------------------------------------------------------------------------------------
 
     def step(self) -> Optimizer:
-        """Update the Parameters that have gradients, in place. Returns self."""
+        """Update the Parameters that have gradients, in place.
+
+        Returns
+        -------
+        Optimizer
+            The optimizer itself.
+        """
         if _core.records_for_dump():
             for param, states in self._state.items():
                 for name, state in states.items():
@@ -209,7 +242,13 @@ class Optimizer:
         return self
 
     def clear_grad(self) -> Optimizer:
-        """Set the gradients of all Parameters to None. Returns self."""
+        """Set the gradients of all Parameters to None.
+
+        Returns
+        -------
+        Optimizer
+            The optimizer itself.
+        """
         for group in self.param_groups:
             for param in group["params"]:
                 _core.note_grad(param)
@@ -218,7 +257,13 @@ class Optimizer:
 
     @deprecated("Optimizer.zero_grad")
     def zero_grad(self) -> Optimizer:
-        """Sets all gradients to zero. Returns self."""
+        """Sets all gradients to zero.
+
+        Returns
+        -------
+        Optimizer
+            The optimizer itself.
+        """
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
@@ -226,7 +271,18 @@ class Optimizer:
         return self
 
     def backward(self, loss: Tensor) -> None:
-        """Raise RuntimeError whatever ``loss`` is: gradients come from an `autodiff.GradManager`."""
+        """Refuses: gradients come from an `autodiff.GradManager`.
+
+        Parameters
+        ----------
+        loss : Tensor
+            Is not read.
+
+        Raises
+        ------
+        RuntimeError
+            Always.
+        """
         raise RuntimeError(
             "Optimizer.backward does not exist any more\n"
             "  fix: gm = GradManager().attach(model.parameters()); with gm: ...; gm.backward(loss)"
@@ -245,8 +301,15 @@ class Optimizer:
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
         """Return ``{"param_groups": [options, "params": ids], "state": {id: {name: ndarray}}}``.
 
-        An id is the place of a Parameter in the order of all groups. keep_var: Tensors instead of
-        ndarrays.
+        Parameters
+        ----------
+        keep_var : bool
+            Tensors instead of ndarrays.
+
+        Returns
+        -------
+        dict of str
+            Options and states; an id is the place of a Parameter in the order of all groups.
         """
         ids: dict[int, int] = {}
         groups = []
@@ -267,9 +330,21 @@ class Optimizer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over options and state from what `state_dict` of an equal optimizer returned.
 
-        All of it is checked before anything changes. Floats are converted to the dtype of the state at hand.
-        ValueError when the numbers of groups, or of Parameters in one, differ, when a state is missing, unknown or has
-        another shape, and for options that cannot be; TypeError for a state or an option that is no number.
+        All of it is checked before anything changes. Floats are converted to the dtype of the state
+        at hand.
+
+        Parameters
+        ----------
+        state : mapping of str
+            What `state_dict` of an equal optimizer returned.
+
+        Raises
+        ------
+        ValueError
+            When the numbers of groups, or of Parameters in one, differ, when a state is missing,
+            unknown or has another shape, and for options that cannot be.
+        TypeError
+            For a state or an option that is no number.
         """
         saved_groups = state["param_groups"]
         ours = [len(group["params"]) for group in self.param_groups]

@@ -17,13 +17,35 @@ class SGD(Optimizer):
 
     ``v = momentum * v + g; p -= lr * v``, g the gradient plus weight_decay * p.
 
-    params: Parameters, or groups, as of `Optimizer`. lr: learning rate, without default.
-    momentum: 0 by default. weight_decay: 0.
-    nesterov: ``p -= lr * (g + momentum * v)`` (Sutskever et al. 2013, "On the importance of
-    initialization and momentum in deep learning"); ValueError without a momentum.
+    Parameters
+    ----------
+    params : iterable of Parameter or iterable of dict of str
+        Parameters, or groups, as of `Optimizer`.
+    lr : float
+        Learning rate.
+    momentum : float
+        What the last step is multiplied by; 0 keeps no state.
+    nesterov : bool
+        Takes ``p -= lr * (g + momentum * v)``.
+    weight_decay : float
+        What the parameter is multiplied by, to be added to the gradient.
 
+    Raises
+    ------
+    ValueError
+        For nesterov without a momentum.
+
+    Notes
+    -----
     State with a momentum: ``momentum_buffer`` (v).
 
+    References
+    ----------
+    Sutskever et al., 2013, "On the importance of initialization and momentum in deep learning"
+    (nesterov).
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.optimizer as optim
     >>> p = mge.Parameter([2.0])
     >>> opt = optim.SGD([p], lr=0.5, momentum=0.5)
