@@ -121,10 +121,7 @@ def _told():
 NOT_YET = {
     f"megengine.{module}.{name}".replace("..", ".")
     for module, names in {
-        "jit": "DTRConfig GraphOptimizationConfig SublinearMemoryConfig dump_functions exclude_from_trace keep offload partial_trace recompute "
-        "trace xla_trace",
-        "jit.report": "CurvePoint GeneratedKernel Kernels MeasuredRun MemoryPlan PlannedBuffer measured_run merge_curves merge_plans merge_profiles "
-        "timeline_of",
+        "jit": "partial_trace xla_trace",
         "fx": "Graph GraphError GraphModule Interpreter Match ModelFileError Node Proxy PythonCode Tracer Transformer VerificationError from_torch "
         "load map_arg replace_pattern symbolic_trace verify_same wrap",
         "fx.experimental.optimization": "MklSubgraph UnionFind extract_subgraph fuse gen_mkl_autotuner matches_module_pattern modules_to_mkldnn "

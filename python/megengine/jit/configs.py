@@ -43,17 +43,37 @@ def version_memory_bytes() -> int:
 class SublinearMemoryConfig:
     """Tells `trace` to search for a plan that recomputes values instead of keeping them.
 
-    thresh_nr_try: number of thresholds to try; 10 by default.
-    genetic_nr_iter: rounds of the genetic search; 0 (the default) for none.
-    genetic_pool_size: number of plans kept in a round.
-    lb_memory_mb: memory in MiB below which nothing more is dropped.
-    num_worker: threads of the search; by default half the cores.
+    Parameters
+    ----------
+    thresh_nr_try : int
+        Number of thresholds to try.
+    genetic_nr_iter : int
+        Rounds of the genetic search; 0 for none.
+    genetic_pool_size : int
+        Number of plans kept in a round.
+    lb_memory_mb : int
+        Memory in MiB below which nothing more is dropped.
+    num_worker : int
+        Threads of the search.
 
+    Raises
+    ------
+    AssertionError
+        For a value below its minimum (0, or 1 worker).
+    TypeError
+        For a value that is not an int.
+
+    Notes
+    -----
     The variable ``MGB_SUBLINEAR_MEMORY_<FIELD>`` overrides the value in the program; for the last
-    two it ends in ``LOWER_BOUND_MB`` and ``WORKERS``. Raises AssertionError for a value below its
-    minimum (0, or 1 worker), TypeError for a value that is not an int. The idea: Chen et al. 2016,
-    "Training Deep Nets with Sublinear Memory Cost".
+    two it ends in ``LOWER_BOUND_MB`` and ``WORKERS``.
 
+    References
+    ----------
+    Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost" (the idea).
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import Parameter, autodiff, jit
     >>> x = Parameter(F.ones((256, 256)))
@@ -106,16 +126,33 @@ class DTRConfig:
     """Tells `trace` to recompute values so that a call holds less than a threshold (tensor
     rematerialization).
 
-    eviction_threshold: in bytes, positive (AssertionError). Recomputation goes only as far as
-        needed to bring the memory that a call holds between its operations below it. If that is
-        impossible, it goes as far as it can; for a guaranteed limit use ``memory_limit``.
-    evictee_minimum_size, recomp_memory_factor, recomp_time_factor: warn that they have no effect:
-        the search weighs size against time by itself.
+    Parameters
+    ----------
+    eviction_threshold : int
+        In bytes, positive. Recomputation goes only as far as needed to bring the memory that a call
+        holds between its operations below it. If that is impossible, it goes as far as it can; for
+        a guaranteed limit use ``memory_limit``.
+    evictee_minimum_size : int
+        Warns that it has no effect: the search weighs size against time by itself.
+    recomp_memory_factor, recomp_time_factor : float
+        Warn likewise.
 
-    A trace is known before it runs, so the values to drop are chosen once, by the same
-    search as for `SublinearMemoryConfig`. For tensors outside of traced functions use
-    `megengine.dtr`. The idea: Kirisame et al. 2021, "Dynamic Tensor Rematerialization".
+    Raises
+    ------
+    AssertionError
+        For a threshold that is not positive.
 
+    Notes
+    -----
+    A trace is known before it runs, so the values to drop are chosen once, by the same search as
+    for `SublinearMemoryConfig`. For tensors outside of traced functions use `megengine.dtr`.
+
+    References
+    ----------
+    Kirisame et al., 2021, "Dynamic Tensor Rematerialization" (the idea).
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import Parameter, autodiff, jit
     >>> x = Parameter(F.ones((256, 256)))
@@ -156,11 +193,13 @@ class DTRConfig:
 class GraphOptimizationConfig:
     """Chooses which kinds of operations generated kernels may join with elementwise ones.
 
-    jit_fuse_dimshuffle: transposes and reshapes. jit_fuse_reduce: reductions. Each is True, False
-    or None, which leaves it to ``opt_level`` (allowed at 3). True turns code generation on at any
-    ``opt_level``. Both True raises ValueError when a function is traced: one kernel either shuffles
-    axes or reduces.
+    Two attributes say which: ``jit_fuse_dimshuffle``, transposes and reshapes; ``jit_fuse_reduce``,
+    reductions. Each is True, False or None, which leaves it to ``opt_level`` (allowed at 3). True
+    turns code generation on at any ``opt_level``. Both True raises ValueError when a function is
+    traced: one kernel either shuffles axes or reduces.
 
+    Examples
+    --------
     >>> from megengine import jit
     >>> config = jit.GraphOptimizationConfig()
     >>> config.jit_fuse_reduce = True

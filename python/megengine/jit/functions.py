@@ -21,19 +21,40 @@ def dump_functions(
     output_names: Mapping[str, Sequence[str]] | None = None,
     user_info: Any = None,
 ) -> dict[str, DumpInfo]:
-    """Writes traced functions to one file, which C, C++ and `GraphInference` open by name. Returns what `dump` tells, for each.
+    """Writes traced functions to one file, which C, C++ and `GraphInference` open by name.
 
-    What one of them updates (parameters, buffers, states of an optimizer, random generators) is the state of all: after a
-    step, the others see the new values. So are learning rate ("lr") and weight decay. A state is called as its module or variable
-    says, the state of an optimizer behind its parameter: "fc.weight", "fc.weight.momentum_buffer". The file has the
-    values that the state has now; `GraphInference.state_dict` reads it.
+    What one of them updates (parameters, buffers, states of an optimizer, random generators) is the
+    state of all: after a step, the others see the new values. So are learning rate ("lr") and
+    weight decay. A state is called as its module or variable says, the state of an optimizer behind
+    its parameter: "fc.weight", "fc.weight.momentum_buffer". The file has the values that the state
+    has now; `GraphInference.state_dict` reads it.
 
-    file: a path or an object with ``write``. functions: by name; each made by ``trace(..., capture_as_const=True)`` and called
-    once, or made by ``trace(..., record_only=True)``, which leaves the state as it is. arg_names, output_names: by function;
-    inputs are called as its parameters where they are not given. user_info: as of `dump`.
+    Parameters
+    ----------
+    file : str, PathLike or IO
+        A path or an object with ``write``.
+    functions : mapping of str to trace
+        By name; each made by ``trace(..., capture_as_const=True)`` and called once, or made by
+        ``trace(..., record_only=True)``, which leaves the state as it is.
+    arg_names, output_names : mapping of str to sequence of str or None
+        By function; inputs are called as its parameters where they are not given.
+    user_info : object
+        As of `trace.dump`.
 
-    ValueError for no function, and where arg_names or output_names know others; TypeError for what is not traced; else as `dump`.
+    Returns
+    -------
+    dict of str to DumpInfo
+        What `dump` tells, for each.
 
+    Raises
+    ------
+    ValueError
+        For no function, and where arg_names or output_names know others.
+    TypeError
+        For what is not traced; else as `trace.dump`.
+
+    Examples
+    --------
     >>> import io, megengine as mge, megengine.functional as F, megengine.optimizer as optim
     >>> from megengine.autodiff import GradManager
     >>> from megengine.jit import dump_functions, trace

@@ -12,12 +12,30 @@ from ..utils.module_utils import tensors_in
 
 
 def keep(x: Tensor) -> Tensor:
-    """Marks a tensor that no memory plan may recompute; returns ``x`` itself.
+    """Marks a tensor that no memory plan may recompute.
 
-    Outside of a traced function it does nothing. Raises TypeError if ``x`` is not a Tensor, and
-    inside a traced function ValueError for a tensor that the function does not compute: inputs and
-    parameters are kept anyway.
+    Outside of a traced function it does nothing.
 
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
+
+    Returns
+    -------
+    Tensor
+        ``x`` itself.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is not a Tensor.
+    ValueError
+        Inside a traced function, for a tensor that the function does not compute: inputs and
+        parameters are kept anyway.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import jit, tensor
     >>> jit.keep(F.exp(tensor(0.0))).item()
@@ -30,13 +48,29 @@ def keep(x: Tensor) -> Tensor:
 
 
 def offload(x: Tensor) -> Tensor:
-    """Marks a tensor to be kept in host memory until backward needs it; returns ``x`` itself.
+    """Marks a tensor to be kept in host memory until backward needs it.
 
     This applies to devices with their own memory: the transfers are steps of the plan, whose
     ``host_bytes`` and ``transferred_bytes`` count them. A CPU computes in host memory, so there the
     mark has no effect; nor has it any if backward does not read ``x``, or if ``x`` is a result.
-    Raises TypeError and ValueError as `keep` does.
 
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
+
+    Returns
+    -------
+    Tensor
+        ``x`` itself.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `keep`.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import jit, tensor
     >>> jit.offload(F.exp(tensor(0.0))).item()
@@ -52,10 +86,27 @@ def recompute(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a function or module so that its intermediate values are recomputed instead of kept.
 
     They are computed again for whatever reads them later, such as backward. Arguments and results
-    are kept as usual. Inside a traced function ``fn`` must not read values of tensors (ValueError);
-    outside of one, the wrapped function behaves like ``fn``. Raises TypeError if ``fn`` cannot be
-    called. Also known as gradient checkpointing.
+    are kept as usual. Also known as gradient checkpointing.
 
+    Parameters
+    ----------
+    fn : callable
+        What computes them. Inside a traced function it must not read values of tensors.
+
+    Returns
+    -------
+    callable
+        The wrapped function; outside of a traced function it behaves like ``fn``.
+
+    Raises
+    ------
+    TypeError
+        If ``fn`` cannot be called.
+    ValueError
+        For an ``fn`` that reads values of tensors in a traced function.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import Parameter, autodiff, jit
     >>> x = Parameter(F.ones((256, 256)))

@@ -15,12 +15,24 @@ from . import plan_text
 class PlannedBuffer:
     """One block of memory in a plan, and the values that share it.
 
-    place: "arena" (shared over time), "input", "output" or "constant"; ``offset`` counts from its
-    start.
-    bytes: its size. first_step, last_step: its lifetime; it is free again when ``last_step`` runs.
-    use: that of its first value: "input", "parameter", "constant", "activation", "gradient",
-    "recomputed" or "workspace". values: their names.
+    Parameters
+    ----------
+    place : str
+        "arena" (shared over time), "input", "output" or "constant".
+    offset : int
+        Bytes from the start of its place.
+    bytes : int
+        Its size.
+    first_step, last_step : int
+        Its lifetime; it is free again when ``last_step`` runs.
+    use : str
+        That of its first value: "input", "parameter", "constant", "activation", "gradient",
+        "recomputed" or "workspace".
+    values : tuple of str
+        Their names.
 
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import jit
     >>> plan = jit.trace(lambda x: F.exp(x) + 1).plan(F.ones((256, 256)))
@@ -41,9 +53,17 @@ class PlannedBuffer:
 class CurvePoint:
     """One plan that the search found: the memory and time of a call.
 
-    bytes: of a call, before steps are fused into kernels. seconds: estimated. is_chosen: whether
-    this is the plan in use.
+    Parameters
+    ----------
+    bytes : int
+        Of a call, before steps are fused into kernels.
+    seconds : float
+        Estimated.
+    is_chosen : bool
+        Whether this is the plan in use.
 
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import Parameter, autodiff, jit
     >>> x = Parameter(F.ones((256, 256)))
@@ -65,10 +85,19 @@ class CurvePoint:
 class MeasuredRun:
     """The measured time and memory of runs of a traced function.
 
-    runs: how many. seconds: mean of a run, including overlapping transfers. step_seconds: of each step of
-    the plan.
-    allocator_peak_bytes: of the whole process.
+    Parameters
+    ----------
+    runs : int
+        How many.
+    seconds : float
+        Mean of a run, including overlapping transfers.
+    step_seconds : tuple of float
+        Of each step of the plan.
+    allocator_peak_bytes : int
+        Of the whole process.
 
+    Examples
+    --------
     >>> from megengine import jit, tensor
     >>> double = jit.trace(lambda x: x * 2, profiling=True)
     >>> for _ in range(3):
@@ -88,16 +117,36 @@ class MemoryPlan:
     """The memory plan of one call of a traced function, as returned by `jit.trace.plan` and
     ``memory_plan``.
 
-    unplanned_bytes: with one buffer for each recorded value. planned_bytes: what the program uses,
-    including inputs and state. peak_live_bytes: the lower bound. arena_bytes: the part that is
-    reused over time.
-    workspace_bytes: the largest scratch memory of an operation. host_bytes: values offloaded to
-    host memory (`offload`), in addition to planned_bytes. transferred_bytes: to the host
-    and back in one call. recompute_flops_ratio: the recomputed part of all flops. curve:
-    the plans that the search chose from, from the fastest to the smallest (empty unless something
-    asked for a search). measured: what runs took, with ``profiling=True``. buffers: a
-    `PlannedBuffer` for each block of memory. steps: the names of the steps, in order.
+    Parameters
+    ----------
+    unplanned_bytes : int
+        With one buffer for each recorded value.
+    planned_bytes : int
+        What the program uses, including inputs and state.
+    peak_live_bytes : int
+        The lower bound.
+    arena_bytes : int
+        The part that is reused over time.
+    workspace_bytes : int
+        The largest scratch memory of an operation.
+    host_bytes : int
+        Values offloaded to host memory (`offload`), in addition to planned_bytes.
+    transferred_bytes : int
+        To the host and back in one call.
+    recompute_flops_ratio : float
+        The recomputed part of all flops.
+    buffers : tuple of PlannedBuffer
+        A `PlannedBuffer` for each block of memory.
+    steps : tuple of str
+        The names of the steps, in order.
+    curve : tuple of CurvePoint
+        The plans that the search chose from, from the fastest to the smallest (empty unless
+        something asked for a search).
+    measured : MeasuredRun or None
+        What runs took, with ``profiling=True``.
 
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import jit
     >>> plan = jit.trace(lambda x: F.exp(F.sin(F.cos(x)))).plan(F.ones((256, 256)))
@@ -121,17 +170,47 @@ class MemoryPlan:
     def bytes_of(self, *uses: str) -> int:
         """Returns the bytes of all buffers outside of the arena with one of these uses.
 
-        uses: "input", "parameter", "constant", ..., see `PlannedBuffer`.
+        Parameters
+        ----------
+        *uses : str
+            "input", "parameter", "constant", ..., see `PlannedBuffer`.
+
+        Returns
+        -------
+        int
+            Their sum.
         """
         return sum(b.bytes for b in self.buffers if b.place != "arena" and b.use in uses)
 
     def live_buffers(self, step: int) -> list[PlannedBuffer]:
-        """Returns the buffers that the arena holds while ``step`` runs, the largest first."""
+        """Returns the buffers that the arena holds while ``step`` runs, the largest first.
+
+        Parameters
+        ----------
+        step : int
+            Its number.
+
+        Returns
+        -------
+        list of PlannedBuffer
+            The buffers.
+        """
         alive = [b for b in self.buffers if b.place == "arena" and b.first_step <= step < b.last_step]
         return sorted(alive, key=lambda b: -b.bytes)
 
     def live_bytes(self, *uses: str) -> list[int]:
-        """Returns the bytes alive in the arena at each step, all of them or those of some uses."""
+        """Returns the bytes alive in the arena at each step, all of them or those of some uses.
+
+        Parameters
+        ----------
+        *uses : str
+            As of `PlannedBuffer`; none means all.
+
+        Returns
+        -------
+        list of int
+            One number for each step.
+        """
         change = [0] * (len(self.steps) + 1)
         for buffer in self.buffers:
             if buffer.place == "arena" and (not uses or buffer.use in uses):
@@ -148,8 +227,20 @@ class MemoryPlan:
         """Returns the plan as one self-contained HTML page.
 
         It shows live bytes over the steps, buffers at their offsets, and the plan beside the
-        measured run. title: its heading.
+        measured run.
 
+        Parameters
+        ----------
+        title : str
+            Its heading.
+
+        Returns
+        -------
+        str
+            HTML.
+
+        Examples
+        --------
         >>> from megengine import jit, tensor
         >>> @jit.trace
         ... def double(x):
@@ -175,12 +266,27 @@ class MemoryPlan:
 class GeneratedKernel:
     """One compiled kernel: the operations it stands for, its code, and what compiling it cost.
 
-    backend: the compiler. ops: their names. choice: of a product, why no library computes it.
-    where: the user's line. bytes: read and written by one
-    run.
-    ir: the kernel before the compiler. compile_ms: milliseconds. cached: it came from memory or
-    disk.
+    Parameters
+    ----------
+    backend : str
+        The compiler.
+    ops : list of str
+        Their names.
+    choice : str
+        Of a product, why no library computes it.
+    where : str
+        The user's line.
+    bytes : int
+        Read and written by one run.
+    ir : str
+        The kernel before the compiler.
+    compile_ms : float
+        Milliseconds.
+    cached : bool
+        It came from memory or disk.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F
     >>> f = mge.jit.trace(lambda x: F.exp(x) * 2 + 1, opt_level=3)
     >>> y = f(mge.Tensor([0.0, 1.0]))
@@ -214,8 +320,17 @@ class GeneratedKernel:
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> GeneratedKernel:
-        """Returns the kernel that ``row`` of the native runtime describes; takes its texts out of the
-        row.
+        """Takes a row of the native runtime for its kernel, and its texts out of the row.
+
+        Parameters
+        ----------
+        row : dict of str
+            Of `_core`.
+
+        Returns
+        -------
+        GeneratedKernel
+            The kernel that it describes.
         """
         texts = (row.pop("source"), row.pop("assembly"))
         return cls(**row, _texts=texts)
@@ -224,6 +339,13 @@ class GeneratedKernel:
 class Kernels(list[GeneratedKernel]):
     """A list of kernels that is shown as a table, also in notebooks.
 
+    Parameters
+    ----------
+    iterable : object
+        The kernels, in their order.
+
+    Examples
+    --------
     >>> from megengine.jit.report import Kernels
     >>> Kernels()
     no generated kernels
@@ -241,9 +363,19 @@ class Kernels(list[GeneratedKernel]):
 def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
     """Returns the curve of the segment with the largest arena, as `CurvePoint` objects.
 
-    segments: rows of the native runtime, one for each compiled part of a call. What the others take
-    counts at each point.
+    Parameters
+    ----------
+    segments : list of dict of str
+        Rows of the native runtime, one for each compiled part of a call. What the others take
+        counts at each point.
 
+    Returns
+    -------
+    tuple of CurvePoint
+        The points, the fastest first.
+
+    Examples
+    --------
     >>> from megengine.jit.report import merge_curves
     >>> curve = [(100, 2.0, True), (60, 3.0, False)]  # bytes, seconds, whether it is chosen
     >>> large = {"arena_bytes": 96, "planned_bytes": 100, "curve": curve}
@@ -262,8 +394,20 @@ def measured_run(segments: list[dict[str, Any]], profiles: list[dict[str, Any]],
     """Returns what runs took, from profiles beside the plans of the same segments; None before the
     first run.
 
-    segments, profiles: rows of the native runtime. allocator_peak_bytes: goes into the result.
+    Parameters
+    ----------
+    segments, profiles : list of dict of str
+        Rows of the native runtime.
+    allocator_peak_bytes : int
+        Goes into the result.
 
+    Returns
+    -------
+    MeasuredRun or None
+        Means of the runs, None before the first one.
+
+    Examples
+    --------
     >>> from megengine.jit.report import measured_run
     >>> steps = [{"step": 0, "seconds": 1.0}, {"step": 1, "seconds": 3.0}]
     >>> plan, profile = {"steps": ("exp", "add")}, {"runs": 2, "seconds": 4.0, "steps": steps}
@@ -285,9 +429,20 @@ def measured_run(segments: list[dict[str, Any]], profiles: list[dict[str, Any]],
 def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = None) -> MemoryPlan:
     """Returns the plan of a whole call, whose segments run one after the other.
 
-    Sums add up, but for the arena, which all take one after the other. segments: rows of the native
-    runtime, one for each compiled part of a call. measured: goes into the result.
+    Parameters
+    ----------
+    segments : list of dict of str
+        Rows of the native runtime, one for each compiled part of a call.
+    measured : MeasuredRun or None
+        Goes into the result.
 
+    Returns
+    -------
+    MemoryPlan
+        Sums of the segments', but for the arena, which all take one after the other.
+
+    Examples
+    --------
     >>> from megengine.jit.report import merge_plans
     >>> merge_plans([]).planned_bytes
     0
@@ -325,9 +480,18 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
 def merge_profiles(segments: list[dict[str, Any]]) -> dict[str, Any]:
     """Returns one table for a whole call, whose segments run one after the other.
 
-    segments: rows of the native runtime. Steps of later segments begin when the earlier ones have
-    ended.
+    Parameters
+    ----------
+    segments : list of dict of str
+        Rows of the native runtime. Steps of later segments begin when the earlier ones have ended.
 
+    Returns
+    -------
+    dict of str
+        In the form of `trace.get_profile`.
+
+    Examples
+    --------
     >>> from megengine.jit.report import merge_profiles
     >>> steps = [{"last_begin": 0.5, "bytes": 8}]
     >>> row = {"runs": 1, "seconds": 2.0, "last_seconds": 2.0, "steps": steps}
@@ -350,9 +514,20 @@ def merge_profiles(segments: list[dict[str, Any]]) -> dict[str, Any]:
 def timeline_of(profile: dict[str, Any], function: str) -> str:
     """Returns the last run of a merged profile in Google's Trace Event Format, as JSON.
 
-    profile: of `merge_profiles`. function: the name that the timeline shows. Times are in
-    microseconds.
+    Parameters
+    ----------
+    profile : dict of str
+        Of `merge_profiles`.
+    function : str
+        The name that the timeline shows.
 
+    Returns
+    -------
+    str
+        JSON; times are in microseconds.
+
+    Examples
+    --------
     >>> import json
     >>> from megengine.jit.report import timeline_of
     >>> step = dict(ops=["exp"], where="", backend="", bytes=8, is_transfer=False, last_begin=0.5)

@@ -62,6 +62,13 @@ def exclude_from_trace() -> _core.Excluded:
     The block runs in every call, so its control flow may differ from call to call, and it may read
     the values of traced tensors. Outside of a trace, or nested, it does nothing.
 
+    Returns
+    -------
+    Excluded
+        The block's context.
+
+    Examples
+    --------
     >>> from megengine import jit, tensor
     >>> @jit.trace
     ... def double(x):
@@ -100,37 +107,64 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
     optimizers, gradient managers) are captured objects. New input shapes or dtypes are recorded as
     another version.
 
-    symbolic: tensors are placeholders in the first call, which computes nothing until it returns;
-        reading a value in it raises ValueError.
-    capture_as_const: outside tensors other than arguments, and those that the function updates, are
-        constants (for `dump`).
-    record_only: compute nothing, for dumping without memory; implies symbolic and capture_as_const.
-    sublinear_memory_config: a `SublinearMemoryConfig`: recompute values instead of keeping them, to
-        lower the memory peak.
-    dtr_config: a `DTRConfig`: the same, but only until its eviction_threshold is met.
-    profiling: programs measure each step, for `get_profile`.
-    opt_level: 0 runs the operations as recorded; 1 simplifies arithmetic; 2 (the default) optimizes
-        the whole graph; 3 also fuses operations into generated kernels (by the compiler that
-        ``MGB_JIT_BACKEND`` names).
-    graph_opt_config: a `GraphOptimizationConfig`: which operations may be fused into kernels.
-    symbolic_shape: ``x.shape`` is a Tensor inside the function (the default).
-    without_host: calls after the first do not run the Python body. "auto": skip it only if
-        everything that it reads is guarded and it has no side effects (print, logging, append,
-        ...); otherwise it runs in each call, and `explain` says why.
-    imperative: calls after the first run the function as it is, each operation eagerly and unchecked; what
+    Parameters
+    ----------
+    function : callable
+        What is compiled; without it a decorator is made.
+    symbolic : bool
+        Tensors are placeholders in the first call, which computes nothing until it returns; reading
+        a value in it raises ValueError.
+    capture_as_const : bool
+        Outside tensors other than arguments, and those that the function updates, are constants
+        (for `dump`).
+    record_only : bool
+        Compute nothing, for dumping without memory; implies symbolic and capture_as_const.
+    sublinear_memory_config : SublinearMemoryConfig or None
+        Recompute values instead of keeping them, to lower the memory peak.
+    dtr_config : DTRConfig or None
+        The same, but only until its eviction_threshold is met.
+    profiling : bool
+        Programs measure each step, for `get_profile`.
+    opt_level : int
+        0 runs the operations as recorded; 1 simplifies arithmetic; 2 optimizes the whole graph; 3
+        also fuses operations into generated kernels (by the compiler that ``MGB_JIT_BACKEND``
+        names).
+    graph_opt_config : GraphOptimizationConfig or None
+        Which operations may be fused into kernels.
+    symbolic_shape : bool
+        Whether ``x.shape`` is a Tensor inside the function.
+    without_host : bool, {"auto"} or str
+        Calls after the first do not run the Python body. "auto": skip it only if everything that it
+        reads is guarded and it has no side effects (print, logging, append, ...); otherwise it runs
+        in each call, and `explain` says why.
+    imperative : bool
+        Calls after the first run the function as it is, each operation eagerly and unchecked; what
         the first one recorded is for `dump` and the reports.
-    numerics: "exact" allows only optimizations whose results are bit-identical to those of the
-        function without ``trace``; "fast" (the default) may reorder additions and rewrite formulas.
-    memory_limit: in bytes, or as text such as "6GB": the memory that a call may take for inputs,
-        parameters, results and everything in between. The cheapest plan that fits is used, by
-        recomputing values that are not kept; if none fits, MemoryError names the smallest possible
-        limit before anything runs. Implies symbolic. The variable ``MEGJIT_MEMORY_LIMIT`` sets a
-        limit for functions without one (and does not imply symbolic).
+    numerics : {"fast", "exact"} or str
+        "exact" allows only optimizations whose results are bit-identical to those of the function
+        without ``trace``; "fast" may reorder additions and rewrite formulas.
+    memory_limit : int, str or None
+        In bytes, or as text such as "6GB": the memory that a call may take for inputs, parameters,
+        results and everything in between. The cheapest plan that fits is used, by recomputing
+        values that are not kept; if none fits, MemoryError names the smallest possible limit before
+        anything runs. Implies symbolic. The variable ``MEGJIT_MEMORY_LIMIT`` sets a limit for
+        functions without one (and does not imply symbolic).
 
+    Raises
+    ------
+    TypeError
+        If the function cannot be called, and with without_host for NumPy arrays as positional
+        arguments.
+    ValueError
+        For options out of range.
+
+    Notes
+    -----
     Inside another traced function, or in an open GradManager, a call runs the plain function, so
-    that the outer one sees everything. Raises TypeError if the function cannot be called, and with
-    without_host for NumPy arrays as positional arguments; ValueError for options out of range.
+    that the outer one sees everything.
 
+    Examples
+    --------
     >>> from megengine import jit, tensor
     >>> @jit.trace(without_host=True)
     ... def double(x):
@@ -270,7 +304,20 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         return self._run_body(self._function, args, kwargs)
 
     def trace_without_host(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs one call without the Python body, once it was recorded and while its guards hold."""
+        """Runs one call without the Python body, once it was recorded and while its guards hold.
+
+        Parameters
+        ----------
+        *args : object
+            The tensors of the call.
+        **kwargs : object
+            What it captures.
+
+        Returns
+        -------
+        object
+            What the function returns.
+        """
         if self._walks:
             return self.trace_normal(*args, **kwargs)
         leaves = self.flatten_inputs(*args, **kwargs)
@@ -370,7 +417,20 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         return result
 
     def trace_normal(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs one call with the Python body: recorded the first time, matched afterwards."""
+        """Runs one call with the Python body: recorded the first time, matched afterwards.
+
+        Parameters
+        ----------
+        *args : object
+            The tensors of the call.
+        **kwargs : object
+            What it captures.
+
+        Returns
+        -------
+        object
+            What the function returns.
+        """
         return self._run_body(self._function, args, kwargs)
 
     def _run_body(self, function: _core.TraceFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -409,8 +469,24 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
     def flatten_inputs(self, *args: Any, **kwargs: Any) -> list[Tensor]:
         """Returns the tensors among the positional arguments, containers opened, in order.
 
-        With capture_as_const those among the keyword arguments follow. Raises TypeError for NumPy
-        arrays if later calls do not run the body.
+        With capture_as_const those among the keyword arguments follow.
+
+        Parameters
+        ----------
+        *args : object
+            Those of a call.
+        **kwargs : object
+            Those of a call.
+
+        Returns
+        -------
+        list of Tensor
+            In their order.
+
+        Raises
+        ------
+        TypeError
+            For NumPy arrays if later calls do not run the body.
         """
         if not kwargs and _core.are_tensors(args):
             return list(args)
@@ -459,9 +535,27 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         """Returns the memory plan that a call with these arguments would have; nothing is computed.
 
         The body runs once, on placeholders: no memory is allocated for values that it would
-        compute. Tensors that it rebinds keep their values. Raises MemoryError as the call does, if
-        no plan fits the limit.
+        compute. Tensors that it rebinds keep their values.
 
+        Parameters
+        ----------
+        *args : object
+            Those of a call.
+        **kwargs : object
+            Those of a call.
+
+        Returns
+        -------
+        MemoryPlan
+            The plan of a call.
+
+        Raises
+        ------
+        MemoryError
+            As the call does, if no plan fits the limit.
+
+        Examples
+        --------
         >>> import megengine.functional as F
         >>> from megengine import jit
         >>> @jit.trace
@@ -473,7 +567,20 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         return self._plan_call(args, kwargs)[0]
 
     def plan_with_curve(self, *args: Any, **kwargs: Any) -> MemoryPlan:
-        """Returns the same as `plan`, with the curve of bytes that recomputation could save."""
+        """Returns the same as `plan`, with the curve of bytes that recomputation could save.
+
+        Parameters
+        ----------
+        *args : object
+            Those of a call.
+        **kwargs : object
+            Those of a call.
+
+        Returns
+        -------
+        MemoryPlan
+            The plan of a call.
+        """
         return self._plan_call(args, kwargs, with_curve=True)[0]
 
     def _plan_call(
@@ -520,9 +627,22 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
     def graph_text(self, optimized: bool = True) -> str:
         """Returns the graph of the version that ran last as text; one part for each segment.
 
-        optimized: after the passes (the default), or as recorded. The user's line follows each
-        operation.
+        Parameters
+        ----------
+        optimized : bool
+            After the passes, or as recorded.
 
+        Returns
+        -------
+        str
+            A line for each operation.
+
+        Notes
+        -----
+        The user's line follows each operation.
+
+        Examples
+        --------
         >>> from megengine import jit, tensor
         >>> double = jit.trace(lambda x: x * 2)
         >>> y = double(tensor([1.0]))
@@ -564,8 +684,14 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
     def save_timeline(self, path: str | os.PathLike[str]) -> None:
         """Writes a timeline of the last profiled run for Chrome's or Perfetto's viewer.
 
-        path: of the file, in Google's Trace Event Format, with a row for each stream. Times are
-        taken from the device's clock. Has the same requirements as `get_profile`.
+        Parameters
+        ----------
+        path : str or PathLike
+            Of the file, in Google's Trace Event Format, with a row for each stream.
+
+        Notes
+        -----
+        Times are taken from the device's clock. Has the same requirements as `get_profile`.
         """
         text = timeline_of(merge_profiles(self._profiles()), self._name_of_function())
         with written_whole(path) as file:
