@@ -18,6 +18,8 @@ class Collator:
 
     Subclasses that define ``apply`` merge in other ways.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> images, labels = Collator().apply([(np.zeros((4, 6)), 0), (np.ones((4, 6)), 1)])
     >>> images.shape, labels
@@ -27,9 +29,22 @@ class Collator:
     def apply(self, inputs: Sequence[Any]) -> Any:
         """Returns the batch of some samples.
 
-        inputs: a non-empty sequence of samples of the same structure.
+        Parameters
+        ----------
+        inputs : sequence
+            A non-empty sequence of samples of the same structure.
 
-        Raises TypeError for parts that cannot be merged, ValueError for no samples, or for samples that differ in shape or length.
+        Returns
+        -------
+        object
+            The batch, in the structure of a sample.
+
+        Raises
+        ------
+        TypeError
+            For parts that cannot be merged.
+        ValueError
+            For no samples, or for samples that differ in shape or length.
         """
         if len(inputs) == 0:
             raise ValueError("cannot merge an empty list of samples into a batch")

@@ -53,22 +53,46 @@ def raise_timeout_error() -> NoReturn:
 class DataLoader:
     """Iterates over a dataset in batches; each ``iter(loader)`` is a new pass.
 
-    dataset: a `Dataset`, with length and access by index, or a `StreamDataset`.
-    sampler: chooses the samples of each batch; default: one sample a batch, in order.
-    transform: applied to the samples of a batch; default: none.
-    collator: merges the samples; default: ``Collator()``.
-    num_workers: number of worker processes; 0, the default, loads in this process.
-    timeout: seconds to wait for a batch; 0, the default, waits without limit.
-    preload: give tensors on the default device, each made one step ahead, so that its copy to a GPU runs beside the step; default False:
-        NumPy arrays. What runs beside a step on the CPU is the work of workers, with and without.
-    parallel_stream: each worker reads its own part of a StreamDataset, which asks ``get_worker_info()`` for its number; default False:
-    a single worker reads it, so that no sample comes twice.
-    divide: deprecated; workers always make whole batches.
+    Parameters
+    ----------
+    dataset : Dataset
+        With length and access by index, or a `StreamDataset`.
+    sampler : Sampler or None
+        Chooses the samples of each batch; None: one sample a batch, in order.
+    transform : Transform or None
+        Applied to the samples of a batch; None changes nothing.
+    collator : Collator or None
+        Merges the samples; None means ``Collator()``.
+    num_workers : int
+        Number of worker processes; 0 loads in this process.
+    timeout : int
+        Seconds to wait for a batch; 0 waits without limit.
+    preload : bool
+        Give tensors on the default device, each made one step ahead, so that its copy to a GPU runs
+        beside the step, instead of NumPy arrays. What runs beside a step on the CPU is the work of
+        workers, with and without.
+    parallel_stream : bool
+        Each worker reads its own part of a StreamDataset, which asks ``get_worker_info()`` for its
+        number; otherwise a single worker reads it, so that no sample comes twice.
+    divide : bool or None
+        Deprecated; workers always make whole batches.
 
-    Raises ValueError for negative numbers, TypeError for a wrong dataset, transform or collator, AssertionError for a sampler of the
-    wrong kind. Iterating raises what the dataset raises, whichever process it runs in, and RuntimeError when a worker is killed or the
-    timeout passes.
+    Raises
+    ------
+    ValueError
+        For negative numbers.
+    TypeError
+        For a wrong dataset, transform or collator.
+    AssertionError
+        For a sampler of the wrong kind.
 
+    Notes
+    -----
+    Iterating raises what the dataset raises, whichever process it runs in, and RuntimeError when a
+    worker is killed or the timeout passes.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from megengine.data.dataset import ArrayDataset
     >>> loader = DataLoader(ArrayDataset(np.arange(4)), SequentialSampler(range(4), batch_size=2))

@@ -22,6 +22,8 @@ class Sampler(ABC):  # noqa: B024  -- what it must have depends on the kind
 
     `MapSampler` is for datasets with a length, `StreamSampler` for streams.
 
+    Examples
+    --------
     >>> class EveryOther(MapSampler):
     ...     def sample(self):
     ...         return range(0, len(self.dataset), 2)
@@ -33,16 +35,32 @@ class Sampler(ABC):  # noqa: B024  -- what it must have depends on the kind
 class MapSampler(Sampler):
     """The base class of samplers for datasets with a length; subclasses define ``sample``.
 
-    dataset: anything with a length; nothing else of it is used.
-    batch_size: samples per batch, default 1.
-    drop_last: leave out the last batch if it is not full, default False.
-    num_samples: samples in one pass, default: as many as ``sample`` gives; at least batch_size.
-    world_size, rank: the processes that share the samples, and which of them this is; default: those of ``megengine.distributed``. All
-    get the same number of samples: the first ones are used again where needed.
-    seed: of the random order, 0 to 2**32 - 1; default: a random one, on which the processes agree.
+    Parameters
+    ----------
+    dataset : Sized
+        Anything with a length; nothing else of it is used.
+    batch_size : int
+        Samples per batch.
+    drop_last : bool
+        Leave out the last batch if it is not full.
+    num_samples : int or None
+        Samples in one pass, at least batch_size; None: as many as ``sample`` gives.
+    world_size, rank : int or None
+        The processes that share the samples, and which of them this is; None: those of
+        ``megengine.distributed``. All get the same number of samples: the first ones are used again
+        where needed.
+    seed : int or None
+        Of the random order, 0 to 2**32 - 1; None: a random one, on which the processes agree.
 
-    Raises ValueError for values out of range, TypeError for indices or weights that are not sequences.
+    Raises
+    ------
+    ValueError
+        For values out of range.
+    TypeError
+        For indices or weights that are not sequences.
 
+    Examples
+    --------
     >>> class EveryOther(MapSampler):
     ...     def sample(self):
     ...         return range(0, len(self.dataset), 2)
@@ -89,9 +107,18 @@ class MapSampler(Sampler):
         )
 
     def scatter(self, indices: Sequence[int]) -> list[int]:
-        """Returns this process's part of some indices, a list: every ``world_size``-th one, beginning with the ``rank``-th.
+        """Returns this process's part of some indices.
 
-        indices: those of all processes; the first ones are repeated until their number is a multiple of ``world_size``.
+        Parameters
+        ----------
+        indices : sequence of int
+            Those of all processes; the first ones are repeated until their number is a multiple of
+            ``world_size``.
+
+        Returns
+        -------
+        list of int
+            Every ``world_size``-th one, beginning with the ``rank``-th.
         """
         indices = list(indices)
         missing = -len(indices) % self.world_size
@@ -117,8 +144,18 @@ class MapSampler(Sampler):
 class StreamSampler(Sampler):
     """Sets the batch size for a `StreamDataset`, which has no indices.
 
-    batch_size: samples per batch, default 1; the last batch of a stream may hold fewer. ValueError below 1.
+    Parameters
+    ----------
+    batch_size : int
+        Samples per batch; the last batch of a stream may hold fewer.
 
+    Raises
+    ------
+    ValueError
+        For a batch_size below 1.
+
+    Examples
+    --------
     >>> from megengine.data import DataLoader
     >>> from megengine.data.dataset import StreamDataset
     >>> class Count(StreamDataset):
@@ -148,9 +185,21 @@ class StreamSampler(Sampler):
 class SequentialSampler(MapSampler):
     """Takes all samples in order.
 
-    indices: take these samples only, in this order; default: all.
-    Other arguments as of `MapSampler`.
+    Parameters
+    ----------
+    dataset : Sized
+        As in `MapSampler`.
+    batch_size : int
+        As in `MapSampler`.
+    drop_last : bool
+        As in `MapSampler`.
+    indices : sequence of int or None
+        Take these samples only, in this order; None: all.
+    world_size, rank : int or None
+        As in `MapSampler`.
 
+    Examples
+    --------
     >>> list(SequentialSampler(range(5), batch_size=2))
     [[0, 1], [2, 3], [4]]
     >>> list(SequentialSampler(range(5), 2, world_size=2, rank=1))  # 5 samples for 2 processes: sample 0 is used twice
@@ -179,9 +228,21 @@ class SequentialSampler(MapSampler):
 class RandomSampler(MapSampler):
     """Takes all samples once per pass, each time in a new random order.
 
-    indices: take these samples only; default: all.
-    Other arguments as of `MapSampler`.
+    Parameters
+    ----------
+    dataset : Sized
+        As in `MapSampler`.
+    batch_size : int
+        As in `MapSampler`.
+    drop_last : bool
+        As in `MapSampler`.
+    indices : sequence of int or None
+        Take these samples only; None: all.
+    world_size, rank, seed : int or None
+        As in `MapSampler`.
 
+    Examples
+    --------
     >>> sampler = RandomSampler(range(5), batch_size=2, seed=1)
     >>> list(sampler), list(sampler)
     ([[2, 1], [4, 0], [3]], [[0, 2], [4, 3], [1]])
@@ -213,10 +274,24 @@ class RandomSampler(MapSampler):
 class ReplacementSampler(MapSampler):
     """Draws samples at random with replacement.
 
-    num_samples: draws in one pass, default: as many as there are samples.
-    weights: relative probability of each sample, a sequence of len(dataset) numbers, not negative and not all 0; default: all equal.
-    Other arguments as of `MapSampler`.
+    Parameters
+    ----------
+    dataset : Sized
+        As in `MapSampler`.
+    batch_size : int
+        As in `MapSampler`.
+    drop_last : bool
+        As in `MapSampler`.
+    num_samples : int or None
+        Draws in one pass; None: as many as there are samples.
+    weights : sequence of float or None
+        Relative probability of each sample, one number for each, not negative and not all 0; None:
+        all equal.
+    world_size, rank, seed : int or None
+        As in `MapSampler`.
 
+    Examples
+    --------
     >>> list(ReplacementSampler(range(3), batch_size=2, num_samples=4, weights=[0, 1, 0]))
     [[1, 1], [1, 1]]
     """
@@ -245,12 +320,22 @@ class ReplacementSampler(MapSampler):
 
 
 class Infinite(MapSampler):
-    """Repeats a sampler without end, for training by steps instead of passes. Its length is ``sys.maxsize``.
+    """Repeats a sampler without end, for training by steps instead of passes.
 
-    sampler: a `MapSampler`; each round is a new pass of it.
+    Its length is ``sys.maxsize``.
 
-    Raises RuntimeError when the sampler gives no batch at all.
+    Parameters
+    ----------
+    sampler : MapSampler
+        A `MapSampler`; each round is a new pass of it.
 
+    Raises
+    ------
+    RuntimeError
+        When the sampler gives no batch at all.
+
+    Examples
+    --------
     >>> import itertools
     >>> list(itertools.islice(Infinite(SequentialSampler(range(3), batch_size=2)), 4))
     [[0, 1], [2], [0, 1], [2]]

@@ -12,8 +12,11 @@ from typing import Any
 class Dataset(ABC):
     """The base class of datasets with a length; subclasses define ``__getitem__`` and ``__len__``.
 
-    A sample is a NumPy array, a number, a string, or a tuple, list or dict of these; a `DataLoader` merges samples into batches.
+    A sample is a NumPy array, a number, a string, or a tuple, list or dict of these; a `DataLoader`
+    merges samples into batches.
 
+    Examples
+    --------
     >>> from megengine.data import DataLoader
     >>> class Squares(Dataset):
     ...     def __getitem__(self, index):
@@ -37,10 +40,16 @@ MapDataset = Dataset  # name of earlier releases
 
 
 class StreamDataset(Dataset):
-    """The base class of datasets that give samples one after the other, of unknown number; subclasses define ``__iter__``.
+    """The base class of datasets that give samples one after the other, of unknown number;
+    subclasses define ``__iter__``.
 
-    Raises TypeError for its length and for access by index.
+    Raises
+    ------
+    TypeError
+        For its length and for access by index.
 
+    Examples
+    --------
     >>> class Lines(StreamDataset):
     ...     def __iter__(self):
     ...         yield from ("one", "two")
@@ -60,10 +69,23 @@ class StreamDataset(Dataset):
 
 
 class ArrayDataset(Dataset):
-    """A dataset of arrays, tensors or lists of equal length: sample i is the tuple of their i-th elements.
+    """A dataset of arrays, tensors or lists of equal length: sample i is the tuple of their i-th
+    elements.
 
-    Raises TypeError without any array, ValueError for different lengths.
+    Parameters
+    ----------
+    *arrays : object
+        Of equal length along the first axis.
 
+    Raises
+    ------
+    TypeError
+        Without any array.
+    ValueError
+        For different lengths.
+
+    Examples
+    --------
     >>> dataset = ArrayDataset([[1, 2], [3, 4], [5, 6]], ["a", "b", "c"])
     >>> len(dataset), dataset[1]
     (3, ([3, 4], 'b'))
@@ -87,10 +109,22 @@ class ArrayDataset(Dataset):
 class ConcatDataset(Dataset):
     """Concatenates datasets: the samples of the first, then those of the second, and so on.
 
-    datasets: an iterable of datasets with a length.
+    Parameters
+    ----------
+    datasets : iterable of Dataset
+        Each with a length.
 
-    Raises ValueError if there are none, TypeError for a StreamDataset among them; IndexError for an index out of range.
+    Raises
+    ------
+    ValueError
+        If there are none.
+    TypeError
+        For a StreamDataset among them.
+    IndexError
+        For an index out of range.
 
+    Examples
+    --------
     >>> both = ConcatDataset([ArrayDataset("ab"), ArrayDataset("xyz")])
     >>> len(both), both[1], both[2]
     (5, ('b',), ('x',))

@@ -14,6 +14,8 @@ from ...tensor import Tensor
 class Transform(ABC):
     """The base class of transforms; subclasses define ``apply`` for one sample.
 
+    Examples
+    --------
     >>> class Double(Transform):
     ...     def apply(self, input):
     ...         return 2 * input
@@ -22,17 +24,33 @@ class Transform(ABC):
     """
 
     def apply_batch(self, inputs: Sequence[Any]) -> Any:
-        """Transforms several samples; returns a tuple of the same length.
+        """Transforms several samples.
 
-        inputs: the samples of a batch.
+        Parameters
+        ----------
+        inputs : sequence
+            The samples of a batch.
+
+        Returns
+        -------
+        object
+            As many samples.
         """
         return tuple(self.apply(sample) for sample in inputs)
 
     @abstractmethod
     def apply(self, input: Any) -> Any:
-        """Transforms one sample and returns it.
+        """Transforms one sample.
 
-        input: the sample.
+        Parameters
+        ----------
+        input : object
+            The sample.
+
+        Returns
+        -------
+        object
+            The transformed sample.
         """
 
     def __repr__(self) -> str:
@@ -42,20 +60,36 @@ class Transform(ABC):
 class PseudoTransform(Transform):
     """Does nothing: samples stay as they are.
 
+    Examples
+    --------
     >>> PseudoTransform().apply("sample")
     'sample'
     """
 
     def apply(self, input: Any) -> Any:
-        """Returns ``input`` itself."""
+        """Returns ``input`` itself.
+
+        Parameters
+        ----------
+        input : object
+            The sample.
+
+        Returns
+        -------
+        object
+            ``input`` itself.
+        """
         return input
 
 
 class CudaTransform(Transform):
-    """Turns the arrays of samples into tensors on the default device; the base class of transforms that compute there.
+    """Turns the arrays of samples into tensors on the default device; the base class of transforms
+    that compute there.
 
     Needs a `DataLoader` with ``num_workers=0``: worker processes have no devices.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> image, label = CudaTransform().apply((np.zeros((2, 3), np.float32), 5))
     >>> type(image).__name__, label
@@ -63,7 +97,18 @@ class CudaTransform(Transform):
     """
 
     def apply(self, input: Any) -> Any:
-        """Returns the sample with its arrays as tensors on the default device."""
+        """Returns the sample with its arrays as tensors on the default device.
+
+        Parameters
+        ----------
+        input : object
+            The sample.
+
+        Returns
+        -------
+        object
+            The sample, with tensors for arrays.
+        """
         if isinstance(input, np.ndarray):
             return Tensor(input)
         if isinstance(input, (tuple, list)):

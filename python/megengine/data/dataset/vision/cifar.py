@@ -15,17 +15,31 @@ from .utils import calculate_md5, load_raw_data_from_url, untargz
 
 
 class CIFAR10(DatasetInMemory):
-    """CIFAR-10 (Krizhevsky 2009): 60,000 small photographs of 10 classes; a sample is (image, label).
+    """CIFAR-10 (Krizhevsky 2009): 60,000 small photographs of 10 classes; a sample is (image,
+    label).
 
     image: uint8 (32, 32, 3), BGR. label: int32, 0 to 9.
 
-    root: the folder that holds ``cifar-10-batches-py`` or its archive; default: the user's cache folder.
-    train: True, the default, for the 50,000 training images; False for the 10,000 test images.
-    download: fetch the archive if it is missing, default True.
-    timeout: accepted for compatibility, and has no effect.
+    Parameters
+    ----------
+    root : str, PathLike or None
+        The folder that holds ``cifar-10-batches-py`` or its archive; None: the user's cache folder.
+    train : bool
+        True for the 50,000 training images, False for the 10,000 test images.
+    download : bool
+        Fetch the archive if it is missing.
+    timeout : int
+        Taken for compatibility, and has no effect.
 
-    Raises FileNotFoundError for missing files, RuntimeError for damaged ones.
+    Raises
+    ------
+    FileNotFoundError
+        For missing files.
+    RuntimeError
+        For damaged ones.
 
+    Examples
+    --------
     >>> try:
     ...     CIFAR10("photos", download=False)
     ... except FileNotFoundError:
@@ -82,15 +96,27 @@ class CIFAR10(DatasetInMemory):
     def untar(self, file_path: str, dirs: str) -> None:
         """Unpacks an archive.
 
-        file_path: the archive.
-        dirs: the folder to unpack into.
+        Parameters
+        ----------
+        file_path : str
+            The archive.
+        dirs : str
+            The folder to unpack into.
         """
         untargz(file_path, dirs)
 
     def bytes2array(self, filenames: Sequence[str]) -> tuple[np.ndarray, ...]:
-        """Reads batch files; returns their images, and each kind of labels.
+        """Reads batch files.
 
-        filenames: their names.
+        Parameters
+        ----------
+        filenames : sequence of str
+            Their names in the folder.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            The images, and each kind of labels.
         """
         batches = [self._read(name) for name in filenames]
         rgb = np.concatenate([np.asarray(batch[b"data"], np.uint8).reshape(-1, 3, 32, 32) for batch in batches])
@@ -117,13 +143,28 @@ class CIFAR10(DatasetInMemory):
 
 
 class CIFAR100(CIFAR10):
-    """CIFAR-100 (Krizhevsky 2009): 60,000 small photographs of 100 classes; a sample is (image, label, superclass).
+    """CIFAR-100 (Krizhevsky 2009): 60,000 small photographs of 100 classes; a sample is (image,
+    label, superclass).
 
-    image: uint8 (32, 32, 3), BGR. label: int32, 0 to 99. superclass: int32, 0 to 19. ``meta[b"fine_label_names"]`` and
-    ``meta[b"coarse_label_names"]`` name them.
+    image: uint8 (32, 32, 3), BGR. label: int32, 0 to 99. superclass: int32, 0 to 19.
+    ``meta[b"fine_label_names"]`` and ``meta[b"coarse_label_names"]`` name them.
 
-    Arguments and errors as of `CIFAR10`.
+    Parameters
+    ----------
+    root : str, PathLike or None
+        As in `CIFAR10`.
+    train, download : bool
+        As in `CIFAR10`.
+    timeout : int
+        As in `CIFAR10`.
 
+    Raises
+    ------
+    FileNotFoundError, RuntimeError
+        As for `CIFAR10`.
+
+    Examples
+    --------
     >>> try:
     ...     CIFAR100("photos", download=False)
     ... except FileNotFoundError:

@@ -36,18 +36,32 @@ _TRAIN_IDS = {
 
 
 class Cityscapes(VisionDataset):
-    """Cityscapes (Cordts et al. 2016): street scenes with a class for each pixel; a sample has the parts of ``order``.
+    """Cityscapes (Cordts et al. 2016): street scenes with a class for each pixel; a sample has the
+    parts of ``order``.
 
-    image: uint8 (H, W, 3), BGR. mask: uint8 (H, W, 1), an index of ``class_names``, or 255 for no class. info: [height, width, path of
-    the image].
+    image: uint8 (H, W, 3), BGR. mask: uint8 (H, W, 1), an index of ``class_names``, or 255 for no
+    class. info: [height, width, path of the image].
 
-    root: the folder that holds ``leftImg8bit`` and ``gtFine`` or ``gtCoarse``.
-    image_set: "train", "val" or "test"; for gtCoarse "train", "train_extra" or "val".
-    mode: "gtFine" or "gtCoarse".
-    order: names of the parts of a sample, default ("image", "mask").
+    Parameters
+    ----------
+    root : str or PathLike
+        The folder that holds ``leftImg8bit`` and ``gtFine`` or ``gtCoarse``.
+    image_set : str
+        "train", "val" or "test"; for gtCoarse "train", "train_extra" or "val".
+    mode : str
+        "gtFine" or "gtCoarse".
+    order : sequence of str or None
+        Names of the parts of a sample; None means ("image", "mask").
 
-    Raises ValueError for unknown sets, FileNotFoundError for missing folders or masks.
+    Raises
+    ------
+    ValueError
+        For unknown sets.
+    FileNotFoundError
+        For missing folders or masks.
 
+    Examples
+    --------
     >>> len(Cityscapes.class_names), Cityscapes.class_names[0]
     (19, 'road')
     """

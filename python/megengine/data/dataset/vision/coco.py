@@ -10,19 +10,34 @@ _ORIGINAL_IDS = [n for n in range(1, 91) if n not in {12, 26, 29, 30, 45, 66, 68
 
 
 class COCO(AnnotatedImages):
-    """COCO (Lin et al. 2014): everyday scenes with boxes and keypoints of objects; a sample has the parts of ``order``.
+    """COCO (Lin et al. 2014): everyday scenes with boxes and keypoints of objects; a sample has the
+    parts of ``order``.
 
-    image: uint8 (H, W, 3), BGR. boxes: float32 (N, 4), x1, y1, x2, y2 in pixels. boxes_category: int32 (N,), from 1 (0 is the
-    background); ``contiguous_category_id_to_json_id`` maps them to the numbers of the file. keypoints: float32 (N, K, 3), x, y and
-    visibility. info: [height, width, file name].
+    image: uint8 (H, W, 3), BGR. boxes: float32 (N, 4), x1, y1, x2, y2 in pixels. boxes_category:
+    int32 (N,), from 1 (0 is the background); ``contiguous_category_id_to_json_id`` maps them to the
+    numbers of the file. keypoints: float32 (N, K, 3), x, y and visibility. info: [height, width,
+    file name].
 
-    root: the folder of the images.
-    ann_file: the JSON file of annotations.
-    remove_images_without_annotations: leave out images without a box or enough visible keypoints, default False.
-    order: names of the parts of a sample, default ("image", "boxes", "boxes_category").
+    Parameters
+    ----------
+    root : str or PathLike
+        The folder of the images.
+    ann_file : str or PathLike
+        The JSON file of annotations.
+    remove_images_without_annotations : bool
+        Leave out images without a box or enough visible keypoints.
+    order : sequence of str or None
+        Names of the parts of a sample; None means ("image", "boxes", "boxes_category").
 
-    Raises FileNotFoundError for missing files, ValueError for damaged ones or unknown parts.
+    Raises
+    ------
+    FileNotFoundError
+        For missing files.
+    ValueError
+        For damaged ones or unknown parts.
 
+    Examples
+    --------
     >>> import json, tempfile
     >>> box = {"image_id": 7, "category_id": 18, "bbox": [10, 20, 30, 40]}  # x, y, width, height
     >>> file = tempfile.NamedTemporaryFile("w+", suffix=".json")

@@ -15,14 +15,25 @@ from .utils import is_img, read_image, require
 class ImageFolder(VisionDataset):
     """Images in one folder per class, ``root/<class>/.../<image>``; a sample is (image, label).
 
-    image: uint8 (H, W, 3), BGR. label: int, the number of the class; classes are numbered in the order of their names.
+    image: uint8 (H, W, 3), BGR. label: int, the number of the class; classes are numbered in the
+    order of their names.
 
-    root: the folder.
-    check_valid_func: takes a path and tells whether it is a sample; default: by its file name extension.
-    class_name: give the name of the class instead of its number, default False.
+    Parameters
+    ----------
+    root : str or PathLike
+        That holds the folders of the classes.
+    check_valid_func : callable or None
+        Takes a path and tells whether it is a sample; None judges by its file name extension.
+    class_name : bool
+        Give the name of the class instead of its number.
 
-    Raises FileNotFoundError if there are no samples.
+    Raises
+    ------
+    FileNotFoundError
+        If there are no samples.
 
+    Examples
+    --------
     >>> import pathlib, tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> root = pathlib.Path(folder.name)

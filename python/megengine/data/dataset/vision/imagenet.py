@@ -13,16 +13,30 @@ from .utils import calculate_md5, require, safe_extract, untar, untargz
 
 
 class ImageNet(ImageFolder):
-    """ImageNet (ILSVRC 2012; Russakovsky et al. 2015): photographs of 1000 classes; a sample is (image, label).
+    """ImageNet (ILSVRC 2012; Russakovsky et al. 2015): photographs of 1000 classes; a sample is
+    (image, label).
 
     image: uint8 (H, W, 3), BGR. label: int, 0 to 999, in the order of the WordNet ids.
 
-    root: the folder that holds ``train`` and ``val``, each with one folder per class, or the archives named in ``raw_file_meta``, which
-    are unpacked at the first use. The validation images need the archive of the devkit, too, and SciPy. Default: the user's cache folder.
-    train: True, the default, for the training images; False for the validation images.
+    Parameters
+    ----------
+    root : str, PathLike or None
+        The folder that holds ``train`` and ``val``, each with one folder per class, or the archives
+        named in ``raw_file_meta``, which are unpacked at the first use; None: the user's cache
+        folder. The validation images need the archive of the devkit, too, and SciPy.
+    train : bool
+        True for the training images, False for the validation images.
+    **kwargs : object
+        As in `ImageFolder`.
 
-    Raises FileNotFoundError when there are neither folders nor archives: image-net.org gives the archives to registered users only.
+    Raises
+    ------
+    FileNotFoundError
+        When there are neither folders nor archives: image-net.org gives the archives to registered
+        users only.
 
+    Examples
+    --------
     >>> try:
     ...     ImageNet("photos", train=False)
     ... except FileNotFoundError:

@@ -12,14 +12,25 @@ from ..meta_dataset import Dataset
 
 
 class VisionDataset(Dataset):
-    """The base class of image datasets in a folder; subclasses define ``__getitem__`` and ``__len__``.
+    """The base class of image datasets in a folder; subclasses define ``__getitem__`` and
+    ``__len__``.
 
-    root: the folder; "~" stands for the user's home.
-    order: names of the parts of a sample, default ("image",).
-    supported_order: the names that ``order`` may hold.
+    Parameters
+    ----------
+    root : str, PathLike or None
+        The folder; "~" stands for the user's home.
+    order : sequence of str or None
+        Names of the parts of a sample; None means ("image",).
+    supported_order : sequence of str or None
+        The names that ``order`` may hold.
 
-    Raises ValueError for a name that is not supported or comes twice.
+    Raises
+    ------
+    ValueError
+        For a name that is not supported or comes twice.
 
+    Examples
+    --------
     >>> class Faces(VisionDataset):
     ...     supported_order = ("image", "boxes")
     ...     def __getitem__(self, index):

@@ -17,14 +17,28 @@ from .utils import load_raw_data_from_url
 class MNIST(DatasetInMemory):
     """MNIST (LeCun et al. 1998): 70,000 handwritten digits; a sample is (image, label).
 
-    image: uint8 (28, 28, 1). label: int32, 0 to 9. Other data in the same format, such as Fashion-MNIST, can be read, too.
+    image: uint8 (28, 28, 1). label: int32, 0 to 9. Other data in the same format, such as
+    Fashion-MNIST, can be read, too.
 
-    root: the folder of the four ``*-ubyte.gz`` files, or of the unpacked ones; default: the user's cache folder.
-    train: True, the default, for the 60,000 training images; False for the 10,000 test images.
-    download: fetch the files that are missing, default True.
+    Parameters
+    ----------
+    root : str, PathLike or None
+        The folder of the four ``*-ubyte.gz`` files, or of the unpacked ones; None: the user's cache
+        folder.
+    train : bool
+        True for the 60,000 training images, False for the 10,000 test images.
+    download : bool
+        Fetch the files that are missing.
 
-    Raises FileNotFoundError for missing files, ValueError for damaged ones.
+    Raises
+    ------
+    FileNotFoundError
+        For missing files.
+    ValueError
+        For damaged ones.
 
+    Examples
+    --------
     >>> import pathlib, struct, tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> def put(name, data):
@@ -75,9 +89,22 @@ class MNIST(DatasetInMemory):
                 load_raw_data_from_url(self.url_path + name, name, md5, str(self.root))
 
     def process(self, train: bool) -> tuple[tuple[np.ndarray, np.ndarray], dict[str, Any]]:
-        """Reads the files; returns the tuple ((images, labels), numbers from their headers). ValueError for a damaged file.
+        """Reads the files; returns the tuple ((images, labels), numbers from their headers).
 
-        train: the training images, or else the test images.
+        Parameters
+        ----------
+        train : bool
+            The training images, or else the test images.
+
+        Returns
+        -------
+        ((numpy.ndarray, numpy.ndarray), dict of str)
+            The images and labels, and the numbers from their headers.
+
+        Raises
+        ------
+        ValueError
+            For a damaged file.
         """
         images_file, labels_file = self.raw_file_name[:2] if train else self.raw_file_name[2:]
         images = parse_idx3(self._require(images_file))

@@ -6,11 +6,23 @@ from ._annotations import AnnotatedImages
 
 
 class Objects365(AnnotatedImages):
-    """Objects365 (Shao et al. 2019): scenes with boxes of objects of 365 classes; a sample has the parts of ``order``.
+    """Objects365 (Shao et al. 2019): scenes with boxes of objects of 365 classes; a sample has the
+    parts of ``order``.
 
-    Arguments, parts and errors as of `COCO`, without keypoints. ``class_names`` has the order of the second release of the dataset;
-    ``cats`` is what the annotation file says.
+    Parts and errors are those of `COCO`, without keypoints. ``class_names`` has the order of the
+    second release of the dataset; ``cats`` is what the annotation file says.
 
+    Parameters
+    ----------
+    root, ann_file : str or PathLike
+        As in `COCO`.
+    remove_images_without_annotations : bool
+        As in `COCO`.
+    order : sequence of str or None
+        As in `COCO`.
+
+    Examples
+    --------
     >>> len(Objects365.class_names), Objects365.class_names[:3]
     (365, ('Person', 'Sneakers', 'Chair'))
     """

@@ -26,18 +26,33 @@ def _palette(count: int) -> list[list[int]]:
 
 
 class PascalVOC(VisionDataset):
-    """Pascal VOC (Everingham et al. 2010): scenes with boxes and masks of objects of 20 classes; a sample has the parts of ``order``.
+    """Pascal VOC (Everingham et al. 2010): scenes with boxes and masks of objects of 20 classes; a
+    sample has the parts of ``order``.
 
-    image: uint8 (H, W, 3), BGR. boxes: float32 (N, 4), x1, y1, x2, y2 in pixels. boxes_category: int32 (N,), the index in
-    ``class_names`` plus 1 (0 is the background). mask: uint8 (H, W, 1), such a number for each pixel, or 255 for borders. info: [height,
-    width, file name].
+    image: uint8 (H, W, 3), BGR. boxes: float32 (N, 4), x1, y1, x2, y2 in pixels. boxes_category:
+    int32 (N,), the index in ``class_names`` plus 1 (0 is the background). mask: uint8 (H, W, 1),
+    such a number for each pixel, or 255 for borders. info: [height, width, file name].
 
-    root: a folder such as VOC2012, which holds JPEGImages, Annotations, SegmentationClass and ImageSets.
-    image_set: name of a list in ImageSets/Main (for boxes) or ImageSets/Segmentation (for masks), such as "train", "val" or "trainval".
-    order: names of the parts of a sample, default ("image", "mask").
+    Parameters
+    ----------
+    root : str or PathLike
+        A folder such as VOC2012, which holds JPEGImages, Annotations, SegmentationClass and
+        ImageSets.
+    image_set : str
+        Name of a list in ImageSets/Main (for boxes) or ImageSets/Segmentation (for masks), such as
+        "train", "val" or "trainval".
+    order : sequence of str or None
+        Names of the parts of a sample; None means ("image", "mask").
 
-    Raises FileNotFoundError for missing files, ValueError for unknown parts.
+    Raises
+    ------
+    FileNotFoundError
+        For missing files.
+    ValueError
+        For unknown parts.
 
+    Examples
+    --------
     >>> PascalVOC.class_names.index("cat") + 1  # in boxes_category and masks
     8
     """
@@ -116,8 +131,17 @@ class PascalVOC(VisionDataset):
     def get_img_info(self, index: int, image: np.ndarray | None = None) -> list[Any]:
         """Returns [height, width, file name] of an image.
 
-        index: of the sample.
-        image: the image, if it was read before; default: read it.
+        Parameters
+        ----------
+        index : int
+            Of the sample.
+        image : numpy.ndarray or None
+            The image, if it was read before; None reads it.
+
+        Returns
+        -------
+        list
+            Height, width and file name.
         """
         if index not in self.img_infos:
             image = read_image(self.images[index]) if image is None else image
@@ -127,7 +151,15 @@ class PascalVOC(VisionDataset):
     def parse_voc_xml(self, node: ElementTree.Element) -> dict[str, Any]:
         """Returns an annotation as nested dicts; ``object`` is always a list.
 
-        node: the element of the XML file.
+        Parameters
+        ----------
+        node : Element
+            The element of the XML file.
+
+        Returns
+        -------
+        dict of str
+            Tags to texts, or to the dicts below.
         """
         children = list(node)
         if not children:

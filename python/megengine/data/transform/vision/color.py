@@ -12,11 +12,25 @@ from .vision_transform import ColorTransform, VisionTransform
 
 
 class Normalize(ColorTransform):
-    """Normalizes images: ``(image - mean) / std``, as float32, or float64 where the image is that or of wide integers.
+    """Normalizes images: ``(image - mean) / std``, as float32, or float64 where the image is that
+    or of wide integers.
 
-    mean: one number or one per channel, in the units of the image; default 0.
-    std: likewise, default 1; ValueError for 0.
+    Parameters
+    ----------
+    mean : float or sequence of float
+        One number or one per channel, in the units of the image.
+    std : float or sequence of float
+        Likewise.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Raises
+    ------
+    ValueError
+        For a std of 0.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> image = np.array([[[0, 100, 200]]], np.uint8)  # a pixel: blue, green, red
     >>> Normalize(mean=100.0, std=[50.0, 50.0, 100.0]).apply(image).tolist()
@@ -41,11 +55,25 @@ class Normalize(ColorTransform):
 
 
 class GaussianNoise(ColorTransform):
-    """Adds Gaussian noise to every value; the dtype stays, and integer images are clipped to its range.
+    """Adds Gaussian noise to every value; the dtype stays, and integer images are clipped to its
+    range.
 
-    mean: of the noise, in the units of the image, default 0.
-    std: its standard deviation, default 1; ValueError if negative.
+    Parameters
+    ----------
+    mean : float
+        Of the noise, in the units of the image.
+    std : float
+        Its standard deviation.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Raises
+    ------
+    ValueError
+        For a negative std.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> GaussianNoise(mean=300.0, std=1.0).apply(np.zeros((1, 2, 1), np.uint8)).tolist()
     [[[255], [255]]]
@@ -87,10 +115,24 @@ class _Jitter(ColorTransform):
 
 
 class BrightnessTransform(_Jitter):
-    """Changes the brightness: multiplies images by a random factor. Results are clipped to 0..255; the dtype stays.
+    """Changes the brightness: multiplies images by a random factor.
 
-    value: the factor is drawn from [max(0, 1 - value), 1 + value]; ValueError if negative.
+    Results are clipped to 0..255; the dtype stays.
 
+    Parameters
+    ----------
+    value : float
+        The factor is drawn from [max(0, 1 - value), 1 + value].
+    order : sequence of str or None
+        As in `VisionTransform`.
+
+    Raises
+    ------
+    ValueError
+        For a negative value.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> image = BrightnessTransform(0.5).apply(np.full((4, 4, 3), 100, np.uint8))
     >>> image.dtype, 50 <= int(image.min()) == int(image.max()) <= 150
@@ -102,10 +144,25 @@ class BrightnessTransform(_Jitter):
 
 
 class ContrastTransform(_Jitter):
-    """Changes the contrast: scales the distance of all values to the mean brightness by a random factor. Results are clipped to 0..255.
+    """Changes the contrast: scales the distance of all values to the mean brightness by a random
+    factor.
 
-    value: the factor is drawn from [max(0, 1 - value), 1 + value]; ValueError if negative.
+    Results are clipped to 0..255.
 
+    Parameters
+    ----------
+    value : float
+        The factor is drawn from [max(0, 1 - value), 1 + value].
+    order : sequence of str or None
+        As in `VisionTransform`.
+
+    Raises
+    ------
+    ValueError
+        For a negative value.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> image = np.full((4, 4, 3), 100, np.uint8)  # all at the mean: nothing to change
     >>> int(abs(ContrastTransform(0.5).apply(image).astype(int) - 100).max()) <= 1
@@ -120,12 +177,28 @@ class ContrastTransform(_Jitter):
 
 
 class SaturationTransform(_Jitter):
-    """Changes the saturation: scales the distance of colours to their gray by a random factor. Results are clipped to 0..255.
+    """Changes the saturation: scales the distance of colours to their gray by a random factor.
 
-    value: the factor is drawn from [max(0, 1 - value), 1 + value]; ValueError if negative.
+    Results are clipped to 0..255.
 
+    Parameters
+    ----------
+    value : float
+        The factor is drawn from [max(0, 1 - value), 1 + value].
+    order : sequence of str or None
+        As in `VisionTransform`.
+
+    Raises
+    ------
+    ValueError
+        For a negative value.
+
+    Notes
+    -----
     Gray is 0.114 blue + 0.587 green + 0.299 red (ITU-R BT.601).
 
+    Examples
+    --------
     >>> import numpy as np
     >>> SaturationTransform(0.5).apply(np.zeros((4, 6, 3), np.uint8)).shape
     (4, 6, 3)
@@ -136,10 +209,25 @@ class SaturationTransform(_Jitter):
 
 
 class HueTransform(_Jitter):
-    """Rotates the hue by a random angle. Images without three channels stay as they are. Needs OpenCV.
+    """Rotates the hue by a random angle.
 
-    value: the largest angle, as a fraction of the circle, 0 to 0.5 (ValueError for others); 0.5 reaches every hue.
+    Images without three channels stay as they are. Needs OpenCV.
 
+    Parameters
+    ----------
+    value : float
+        The largest angle, as a fraction of the circle, 0 to 0.5 (ValueError for others); 0.5
+        reaches every hue.
+    order : sequence of str or None
+        As in `VisionTransform`.
+
+    Raises
+    ------
+    ValueError
+        For a value beyond.
+
+    Examples
+    --------
     >>> import importlib.util, numpy as np
     >>> gray = np.full((1, 1, 3), 100, np.uint8)  # has no hue
     >>> if importlib.util.find_spec("cv2"):
@@ -161,9 +249,16 @@ class HueTransform(_Jitter):
 class ColorJitter(ColorTransform):
     """Changes brightness, contrast, saturation and hue at random, in random order.
 
-    brightness, contrast, saturation, hue: as ``value`` of `BrightnessTransform`, `ContrastTransform`, `SaturationTransform` and
-    `HueTransform`; 0, the default, leaves one out.
+    Parameters
+    ----------
+    brightness, contrast, saturation, hue : float
+        As ``value`` of `BrightnessTransform`, `ContrastTransform`, `SaturationTransform` and
+        `HueTransform`; 0 leaves one out.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> jitter = ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4)
     >>> jitter.apply(np.zeros((4, 6, 3), np.uint8)).shape
@@ -197,12 +292,29 @@ class ColorJitter(ColorTransform):
 
 
 class Lighting(ColorTransform):
-    """Adds one random colour to all pixels, along the principal components of ImageNet's colours. Results are clipped to 0..255.
+    """Adds one random colour to all pixels, along the principal components of ImageNet's colours.
 
-    scale: standard deviation of the random factors, 0.1 in the paper; ValueError if negative.
+    Results are clipped to 0..255.
 
-    Source: Krizhevsky et al. 2012, "ImageNet Classification with Deep Convolutional Neural Networks", section 4.1.
+    Parameters
+    ----------
+    scale : float
+        Standard deviation of the random factors, 0.1 in the paper.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Raises
+    ------
+    ValueError
+        For a negative scale.
+
+    References
+    ----------
+    Krizhevsky et al. 2012, "ImageNet Classification with Deep Convolutional Neural Networks",
+    section 4.1.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> image = Lighting(0.1).apply(np.full((4, 6, 3), 100, np.uint8))
     >>> len(np.unique(image.reshape(-1, 3), axis=0))  # all pixels get the same colour

@@ -15,10 +15,19 @@ from .vision_transform import VisionTransform
 class Pad(VisionTransform):
     """Adds a border.
 
-    size: its width in pixels: one number for all sides, (bottom, right) or (top, bottom, left, right); default 0.
-    value: of the image's border, one number or one per channel, default 0.
-    mask_value: of the mask's border, default 0.
+    Parameters
+    ----------
+    size : int or sequence of int
+        Width in pixels: one number for all sides, (bottom, right) or (top, bottom, left, right).
+    value : object
+        Of the image's border, one number or one per channel.
+    mask_value : object
+        Of the mask's border.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> Pad((1, 0, 1, 1), value=9).apply(np.zeros((1, 2), np.uint8)).tolist()
     [[9, 9, 9, 9], [9, 0, 0, 9]]
@@ -75,12 +84,22 @@ class _Resizing(VisionTransform):
 
 
 class Resize(_Resizing):
-    """Resizes images; coordinates and masks follow. Needs OpenCV.
+    """Resizes images; coordinates and masks follow.
 
-    output_size: (height, width); or one number, the length of the shorter edge: the aspect ratio is kept then, the longer edge is cut
-        to whole pixels.
-    interpolation: a constant of OpenCV, default INTER_LINEAR; masks take the nearest value.
+    Needs OpenCV.
 
+    Parameters
+    ----------
+    output_size : int or sequence of int
+        (height, width); or one number, the length of the shorter edge: the aspect ratio is kept
+        then, the longer edge is cut to whole pixels.
+    interpolation : int
+        A constant of OpenCV; masks take the nearest value.
+    order : sequence of str or None
+        As in `VisionTransform`.
+
+    Examples
+    --------
     >>> import importlib.util, numpy as np
     >>> image, boxes = np.zeros((4, 6, 3), np.uint8), np.array([[0, 0, 3, 2]])
     >>> if importlib.util.find_spec("cv2"):
@@ -109,16 +128,34 @@ class Resize(_Resizing):
 
 
 class ShortestEdgeResize(_Resizing):
-    """Resizes the shorter edge to a random length and keeps the aspect ratio; the longer edge has at most ``max_size`` pixels.
+    """Resizes the shorter edge to a random length and keeps the aspect ratio; the longer edge has
+    at most ``max_size`` pixels.
 
-    min_size: length of the shorter edge in pixels: one number; (low, high), both included, with sample_style "range"; or the lengths to
-    choose from with "choice".
-    max_size: of the longer edge, in pixels.
-    sample_style: "range", the default, or "choice".
-    interpolation: as of `Resize`.
+    Parameters
+    ----------
+    min_size : int or sequence of int
+        Length of the shorter edge in pixels: one number; (low, high), both included, with
+        sample_style "range"; or the lengths to choose from with "choice".
+    max_size : int
+        Of the longer edge, in pixels.
+    sample_style : str
+        "range" or "choice".
+    interpolation : int
+        As of `Resize`.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
-    Raises ValueError for another style, and for a range that is not two numbers. Needs OpenCV.
+    Raises
+    ------
+    ValueError
+        For another style, and for a range that is not two numbers.
 
+    Notes
+    -----
+    Needs OpenCV.
+
+    Examples
+    --------
     >>> import importlib.util, numpy as np
     >>> image = np.zeros((4, 8, 3), np.uint8)
     >>> if importlib.util.find_spec("cv2"):
@@ -155,11 +192,21 @@ class ShortestEdgeResize(_Resizing):
 
 
 class RandomResize(_Resizing):
-    """Scales both edges by one random factor. Needs OpenCV.
+    """Scales both edges by one random factor.
 
-    scale_range: (low, high), between which the factor is drawn.
-    interpolation: as of `Resize`.
+    Needs OpenCV.
 
+    Parameters
+    ----------
+    scale_range : sequence of float
+        (low, high), between which the factor is drawn.
+    interpolation : int
+        As of `Resize`.
+    order : sequence of str or None
+        As in `VisionTransform`.
+
+    Examples
+    --------
     >>> import importlib.util, numpy as np
     >>> image = np.zeros((4, 8, 3), np.uint8)
     >>> if importlib.util.find_spec("cv2"):
@@ -198,13 +245,24 @@ class _Crop(VisionTransform):
 
 
 class RandomCrop(_Crop):
-    """Adds a border, then crops at a random position; an image that is smaller than the crop is padded first.
+    """Adds a border, then crops at a random position; an image that is smaller than the crop is
+    padded first.
 
-    output_size: of the crop, (height, width), or one number for a square.
-    padding_size: width of the border, as ``size`` of `Pad`; default 0.
-    padding_value: of the image's border, one number or one per channel, default 0.
-    padding_maskvalue: of the mask's border, default 0.
+    Parameters
+    ----------
+    output_size : int or sequence of int
+        Of the crop, (height, width), or one number for a square.
+    padding_size : int or sequence of int
+        Width of the border, as ``size`` of `Pad`.
+    padding_value : object
+        Of the image's border, one number or one per channel.
+    padding_maskvalue : object
+        Of the mask's border.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> RandomCrop(32, padding_size=4).apply(np.zeros((32, 32, 3), np.uint8)).shape
     (32, 32, 3)
@@ -227,9 +285,17 @@ class RandomCrop(_Crop):
         self._fill = (0, 0)  # rows below and columns to the right that are missing
 
     def apply(self, input: Any) -> Any:
-        """Crops a sample and returns it.
+        """Crops a sample.
 
-        input: the sample.
+        Parameters
+        ----------
+        input : object
+            The sample.
+
+        Returns
+        -------
+        object
+            The cropped sample.
         """
         self.pad.order = self.order
         return super().apply(self.pad.apply(input))
@@ -252,16 +318,33 @@ class RandomCrop(_Crop):
 
 
 class RandomResizedCrop(VisionTransform):
-    """Crops a random part of random area and aspect ratio, and resizes it. Needs OpenCV.
+    """Crops a random part of random area and aspect ratio, and resizes it.
 
-    output_size: of the result, (height, width), or one number for a square.
-    scale_range: share of the image's area, default (0.08, 1).
-    ratio_range: width / height of the part, default (3/4, 4/3).
-    interpolation: as of `Resize`.
+    Needs OpenCV.
 
-    After ten draws that do not fit into the image it takes a part of its centre. Source: Szegedy et al. 2015, "Going Deeper with
-    Convolutions", section 6.
+    Parameters
+    ----------
+    output_size : int or sequence of int
+        Of the result, (height, width), or one number for a square.
+    scale_range : sequence of float
+        Bounds of the part's share of the image's area.
+    ratio_range : sequence of float
+        Bounds of width / height of the part.
+    interpolation : int
+        As of `Resize`.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Notes
+    -----
+    After ten draws that do not fit into the image it takes a part of its centre.
+
+    References
+    ----------
+    Szegedy et al., 2015, "Going Deeper with Convolutions", section 6.
+
+    Examples
+    --------
     >>> import importlib.util, numpy as np
     >>> image = np.zeros((375, 500, 3), np.uint8)
     >>> if importlib.util.find_spec("cv2"):
@@ -322,8 +405,20 @@ class RandomResizedCrop(VisionTransform):
 class CenterCrop(_Crop):
     """Crops the centre of an image.
 
-    output_size: of the crop, (height, width), or one number for a square; ValueError when the image is smaller.
+    Parameters
+    ----------
+    output_size : int or sequence of int
+        Of the crop, (height, width), or one number for a square.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Raises
+    ------
+    ValueError
+        When the image is smaller than the crop.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> image = np.arange(16).reshape(4, 4)
     >>> CenterCrop(2).apply(image).tolist()
@@ -381,8 +476,20 @@ class _RandomFlip(VisionTransform):
 class RandomHorizontalFlip(_RandomFlip):
     """Mirrors images left to right at random.
 
-    prob: the probability, 0 to 1 (ValueError for others), default 0.5.
+    Parameters
+    ----------
+    prob : float
+        The probability, 0 to 1.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Raises
+    ------
+    ValueError
+        For another prob.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> flip = RandomHorizontalFlip(prob=1.0, order=("image", "boxes"))
     >>> [part.tolist() for part in flip.apply((np.array([[1, 2, 3]]), np.array([[0, 0, 1, 1]])))]
@@ -395,8 +502,20 @@ class RandomHorizontalFlip(_RandomFlip):
 class RandomVerticalFlip(_RandomFlip):
     """Mirrors images upside down at random.
 
-    prob: the probability, 0 to 1 (ValueError for others), default 0.5.
+    Parameters
+    ----------
+    prob : float
+        The probability, 0 to 1.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Raises
+    ------
+    ValueError
+        For another prob.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> RandomVerticalFlip(prob=1.0).apply(np.array([[1, 2], [3, 4]])).tolist()
     [[3, 4], [1, 2]]

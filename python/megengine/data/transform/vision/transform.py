@@ -56,10 +56,24 @@ __all__ = [
 
 
 class ToMode(VisionTransform):
-    """Sets the order of the axes of images; (H, W) gets a channel axis first. Masks are treated like images; coordinates stay.
+    """Sets the order of the axes of images; (H, W) gets a channel axis first.
 
-    mode: "CHW", the default, turns (H, W, C) into (C, H, W); "HWC" leaves it. ValueError for others.
+    Masks are treated like images; coordinates stay.
 
+    Parameters
+    ----------
+    mode : str
+        "CHW" turns (H, W, C) into (C, H, W); "HWC" leaves it.
+    order : sequence of str or None
+        As in `VisionTransform`.
+
+    Raises
+    ------
+    ValueError
+        For another mode.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> ToMode("CHW").apply(np.zeros((4, 6, 3))).shape
     (3, 4, 6)
@@ -86,13 +100,30 @@ class ToMode(VisionTransform):
 class Compose(VisionTransform):
     """Applies several transforms one after the other.
 
-    transforms: a sequence of `Transform`; TypeError for others.
-    batch_compose: apply each transform to the whole batch before the next one, default False: all transforms to one sample after the
-    other.
-    shuffle_indices: groups of positions, counted from 1 (ValueError for others), whose transforms change places at random, such as
-    [(1, 2, 3)]; drawn for each sample, or once per batch with ``batch_compose``.
-    order: names of the parts of a sample, which replaces that of each transform; default ("image",).
+    Parameters
+    ----------
+    transforms : sequence of VisionTransform
+        In the order in which they are applied.
+    batch_compose : bool
+        Apply each transform to the whole batch before the next one; otherwise all transforms to one
+        sample after the other.
+    shuffle_indices : sequence of sequence of int or None
+        Groups of positions, counted from 1 (ValueError for others), whose transforms change places
+        at random, such as [(1, 2, 3)]; drawn for each sample, or once per batch with
+        ``batch_compose``.
+    order : sequence of str or None
+        Names of the parts of a sample, which replaces that of each transform; None means
+        ("image",).
 
+    Raises
+    ------
+    TypeError
+        For what is no `Transform`.
+    ValueError
+        For positions that there are not.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> transform = Compose([CenterCrop(2), Normalize(mean=1.0, std=2.0), ToMode()])
     >>> transform.apply(np.full((4, 4, 1), 5)).tolist()
@@ -135,9 +166,17 @@ class Compose(VisionTransform):
                 transform.order = order
 
     def apply_batch(self, inputs: Sequence[Any]) -> Any:
-        """Transforms several samples; returns a tuple of the same length.
+        """Transforms several samples.
 
-        inputs: the samples of a batch.
+        Parameters
+        ----------
+        inputs : sequence
+            The samples of a batch.
+
+        Returns
+        -------
+        object
+            As many samples.
         """
         if not self.batch_compose:
             return tuple(self.apply(sample) for sample in inputs)
@@ -146,9 +185,17 @@ class Compose(VisionTransform):
         return inputs
 
     def apply(self, input: Any) -> Any:
-        """Transforms one sample and returns it.
+        """Transforms one sample.
 
-        input: the sample.
+        Parameters
+        ----------
+        input : object
+            The sample.
+
+        Returns
+        -------
+        object
+            The transformed sample.
         """
         for transform in self._shuffled():
             input = transform.apply(input)
@@ -167,9 +214,17 @@ class Compose(VisionTransform):
 class TorchTransformCompose(ColorTransform):
     """Applies transforms of torchvision, or any functions of a PIL image, one after the other.
 
-    transforms: the functions. The first one gets an RGB PIL image (ImportError without Pillow); the result of the last becomes a BGR
-    array (H, W, C). A tensor, as ``ToTensor`` gives, keeps its layout (C, H, W), with blue first.
+    Parameters
+    ----------
+    transforms : sequence of callable
+        The first one gets an RGB PIL image (ImportError without Pillow); the result of the last
+        becomes a BGR array (H, W, C). A tensor, as ``ToTensor`` gives, keeps its layout (C, H, W),
+        with blue first.
+    order : sequence of str or None
+        As in `VisionTransform`.
 
+    Examples
+    --------
     >>> import importlib.util, numpy as np
     >>> turn = TorchTransformCompose([lambda image: image.rotate(180)])
     >>> if importlib.util.find_spec("PIL"):

@@ -13,9 +13,19 @@ from ..meta_transform import Transform
 class VisionTransform(Transform):
     """The base class of transforms of images together with their annotations.
 
-    order: names of the parts of a sample, default ("image",); ValueError unless it is a sequence of names. Parts after the named ones
-    stay as they are, so a sample (image, label) needs no order. The names:
+    Parameters
+    ----------
+    order : sequence of str or None
+        Names of the parts of a sample, as below; None means ("image",). Parts after the named ones
+        stay as they are, so a sample (image, label) needs no order.
 
+    Raises
+    ------
+    ValueError
+        Unless it is a sequence of names.
+
+    Notes
+    -----
     * "image": (H, W, C)
     * "coords": points (N, 2), x before y
     * "boxes": (N, 4), corners x1, y1, x2, y2
@@ -25,9 +35,12 @@ class VisionTransform(Transform):
     * "category" and names that end with "_category": labels, unchanged
     * "info": anything, unchanged
 
-    A subclass defines ``_apply_image``, ``_apply_coords`` and ``_apply_mask``; boxes, keypoints and polygons follow from coords. It may
-    define ``_apply_<name>`` for names of its own. Random transforms draw in ``_prepare``, so that all parts of a sample see the same draw.
+    A subclass defines ``_apply_image``, ``_apply_coords`` and ``_apply_mask``; boxes, keypoints and
+    polygons follow from coords. It may define ``_apply_<name>`` for names of its own. Random
+    transforms draw in ``_prepare``, so that all parts of a sample see the same draw.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> class ShiftRight(VisionTransform):
     ...     def _apply_image(self, image):
@@ -52,9 +65,22 @@ class VisionTransform(Transform):
         self.order = order
 
     def apply(self, input: Any) -> Any:
-        """Transforms a sample; returns a tuple if it is one, else an array. ValueError when it has fewer parts than ``order``.
+        """Transforms a sample.
 
-        input: the sample.
+        Parameters
+        ----------
+        input : object
+            A tuple of parts, or the only part.
+
+        Returns
+        -------
+        object
+            A tuple if it is one, else an array.
+
+        Raises
+        ------
+        ValueError
+            When it has fewer parts than ``order``.
         """
         single = not isinstance(input, (tuple, list))
         parts = (input,) if single else input
