@@ -132,11 +132,6 @@ NOT_YET = {
         "QParams QuantMode SyncExponentialMovingAverageObserver SyncMinMaxObserver TQT apply_easy_quant create_qparams "
         "disable_fake_quant disable_observer enable_fake_quant enable_observer fake_quant_bias fake_quant_tensor propagate_qconfig "
         "quantize quantize_qat quantize_weights reset_qconfig",
-        "distributed": "Group bcast_list_ get_backend get_client get_free_ports get_local_device_id get_mm_server_addr get_py_server_addr get_rank "
-        "get_world_size group_barrier group_end group_start init_process_group is_distributed launcher make_allreduce_cb new_group "
-        "override_backend set_bucket_sizes set_timeout synchronized",
-        "distributed.functional": "all_gather all_reduce_max all_reduce_min all_reduce_sum all_to_all broadcast gather reduce_scatter_sum "
-        "reduce_sum remote_recv remote_send scatter",
         "random": "RNG beta exponential gamma multinomial normal permutation poisson seed shuffle uniform",
         "distributions": "Distribution Exponential",
         "onnx": "OnnxError export load",

@@ -47,12 +47,22 @@ def reduce_sum(
 ) -> Tensor | None:
     """Sums a tensor over the processes of a group; only the root gets the sum.
 
-    inp: a tensor of equal shape and dtype in every process.
-    group: the processes that take part, default: all; None means all, too.
-    device: where the result goes, such as "gpu0"; default: where ``inp`` is.
+    Parameters
+    ----------
+    inp : Tensor
+        A tensor of equal shape and dtype in every process.
+    group : Group or None
+        The processes that take part; None means all.
+    device : str or None
+        Where the result goes, such as "gpu0"; None: where ``inp`` is.
 
-    Returns the sum, shape and dtype as of ``inp``, in the root, and None in the other processes.
+    Returns
+    -------
+    Tensor or None
+        The sum, shape and dtype as of ``inp``, in the root, and None in the other processes.
 
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> dist.functional.reduce_sum(tensor([1.0, 2.0])).numpy()  # [2., 4.] in the root of two such processes
     array([1., 2.], dtype=float32)
@@ -63,9 +73,22 @@ def reduce_sum(
 def broadcast(inp: Tensor, group: Group | None = WORLD, device: str | None = None) -> Tensor:
     """Copies the root's tensor to every process of a group.
 
-    inp: a tensor of equal shape and dtype in every process; its values count in the root alone.
-    group, device: as of `reduce_sum`.
+    Parameters
+    ----------
+    inp : Tensor
+        A tensor of equal shape and dtype in every process; its values count in the root alone.
+    group : Group or None
+        As of `reduce_sum`.
+    device : str or None
+        As of `reduce_sum`.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> dist.functional.broadcast(tensor([1.0, 2.0])).numpy()  # the root's values
     array([1., 2.], dtype=float32)
@@ -76,14 +99,32 @@ def broadcast(inp: Tensor, group: Group | None = WORLD, device: str | None = Non
 def all_gather(
     inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
 ) -> Tensor:
-    """Concatenates the tensors of all processes, in the order of their ranks; every process gets the whole.
+    """Concatenates the tensors of all processes, in the order of their ranks; every process gets
+    the whole.
 
-    inp: a tensor of equal shape and dtype in every process.
-    group, device: as of `reduce_sum`.
-    axis: the axis to concatenate along, default 0; ValueError if there is no such axis.
+    Parameters
+    ----------
+    inp : Tensor
+        A tensor of equal shape and dtype in every process.
+    group : Group or None
+        As of `reduce_sum`.
+    device : str or None
+        As of `reduce_sum`.
+    axis : int
+        The axis to concatenate along.
 
-    Returns a tensor whose extent along ``axis`` is that of ``inp`` times the number of processes.
+    Returns
+    -------
+    Tensor
+        The extent along ``axis`` is that of ``inp`` times the number of processes.
 
+    Raises
+    ------
+    ValueError
+        If there is no such axis.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> dist.functional.all_gather(tensor([1.0, 2.0])).numpy()  # [1., 2., 1., 2.] in two such processes
     array([1., 2.], dtype=float32)
@@ -96,12 +137,29 @@ def reduce_scatter_sum(
 ) -> Tensor:
     """Sums a tensor over the processes and splits the sum: the i-th process gets the i-th part.
 
-    inp: a tensor of equal shape and dtype in every process.
-    group, device: as of `reduce_sum`.
-    axis: the axis to split along, default 0; ValueError if its extent is not a multiple of the number of processes.
+    Parameters
+    ----------
+    inp : Tensor
+        A tensor of equal shape and dtype in every process.
+    group : Group or None
+        As of `reduce_sum`.
+    device : str or None
+        As of `reduce_sum`.
+    axis : int
+        The axis to split along.
 
-    Returns a tensor whose extent along ``axis`` is that of ``inp`` divided by the number of processes.
+    Returns
+    -------
+    Tensor
+        The extent along ``axis`` is that of ``inp`` divided by the number of processes.
 
+    Raises
+    ------
+    ValueError
+        If its extent is not a multiple of the number of processes.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> dist.functional.reduce_scatter_sum(tensor([1.0, 2.0])).numpy()  # [2.] and [4.] in two such processes
     array([1., 2.], dtype=float32)
@@ -112,9 +170,22 @@ def reduce_scatter_sum(
 def all_reduce_sum(inp: Tensor, group: Group | None = WORLD, device: str | None = None) -> Tensor:
     """Sums a tensor over the processes of a group; every process gets the sum.
 
-    inp: a tensor of equal shape and dtype in every process.
-    group, device: as of `reduce_sum`.
+    Parameters
+    ----------
+    inp : Tensor
+        A tensor of equal shape and dtype in every process.
+    group : Group or None
+        As of `reduce_sum`.
+    device : str or None
+        As of `reduce_sum`.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> loss = tensor(2.0)
     >>> (dist.functional.all_reduce_sum(loss) / dist.get_world_size()).item()  # the mean over the processes
@@ -126,9 +197,22 @@ def all_reduce_sum(inp: Tensor, group: Group | None = WORLD, device: str | None 
 def all_reduce_max(inp: Tensor, group: Group | None = WORLD, device: str | None = None) -> Tensor:
     """Takes the element-wise maximum over the processes of a group; every process gets it.
 
-    inp: a tensor of equal shape and dtype in every process.
-    group, device: as of `reduce_sum`.
+    Parameters
+    ----------
+    inp : Tensor
+        A tensor of equal shape and dtype in every process.
+    group : Group or None
+        As of `reduce_sum`.
+    device : str or None
+        As of `reduce_sum`.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> dist.functional.all_reduce_max(tensor([1.0, 2.0])).numpy()
     array([1., 2.], dtype=float32)
@@ -139,9 +223,22 @@ def all_reduce_max(inp: Tensor, group: Group | None = WORLD, device: str | None 
 def all_reduce_min(inp: Tensor, group: Group | None = WORLD, device: str | None = None) -> Tensor:
     """Takes the element-wise minimum over the processes of a group; every process gets it.
 
-    inp: a tensor of equal shape and dtype in every process.
-    group, device: as of `reduce_sum`.
+    Parameters
+    ----------
+    inp : Tensor
+        A tensor of equal shape and dtype in every process.
+    group : Group or None
+        As of `reduce_sum`.
+    device : str or None
+        As of `reduce_sum`.
 
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``inp``.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> dist.functional.all_reduce_min(tensor([1.0, 2.0])).numpy()
     array([1., 2.], dtype=float32)
@@ -152,13 +249,32 @@ def all_reduce_min(inp: Tensor, group: Group | None = WORLD, device: str | None 
 def gather(
     inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
 ) -> Tensor | None:
-    """Concatenates the tensors of all processes, in the order of their ranks; only the root gets the whole.
+    """Concatenates the tensors of all processes, in the order of their ranks; only the root gets
+    the whole.
 
-    inp, axis: as of `all_gather`.
-    group, device: as of `reduce_sum`.
+    Parameters
+    ----------
+    inp : Tensor
+        A tensor of equal shape and dtype in every process.
+    group : Group or None
+        As of `reduce_sum`.
+    device : str or None
+        As of `reduce_sum`.
+    axis : int
+        As of `all_gather`.
 
-    Returns the whole in the root, and None in the other processes.
+    Returns
+    -------
+    Tensor or None
+        As from `all_gather` in the root, None in the other processes.
 
+    Raises
+    ------
+    ValueError
+        If there is no such axis.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> dist.functional.gather(tensor([1.0, 2.0])).numpy()  # [1., 2., 1., 2.] in the root of two such processes
     array([1., 2.], dtype=float32)
@@ -169,12 +285,31 @@ def gather(
 def scatter(
     inp: Tensor, group: Group | None = WORLD, device: str | None = None, axis: int = 0
 ) -> Tensor:
-    """Splits the root's tensor along an axis: the i-th process gets the i-th part.
+    """Splits the root's tensor and gives the i-th part to the i-th process.
 
-    inp: a tensor of equal shape and dtype in every process; its values count in the root alone.
-    group, device: as of `reduce_sum`.
-    axis: the axis to split along, default 0; ValueError if its extent is not a multiple of the number of processes.
+    Parameters
+    ----------
+    inp : Tensor
+        A tensor of equal shape and dtype in every process; its values count in the root alone.
+    group : Group or None
+        As of `reduce_sum`.
+    device : str or None
+        As of `reduce_sum`.
+    axis : int
+        The axis to split along.
 
+    Returns
+    -------
+    Tensor
+        The extent along ``axis`` is that of ``inp`` divided by the number of processes.
+
+    Raises
+    ------
+    ValueError
+        If its extent is not a multiple of the number of processes.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> dist.functional.scatter(tensor([1.0, 2.0])).numpy()  # [1.] and [2.] in two processes
     array([1., 2.], dtype=float32)
@@ -189,13 +324,35 @@ def all_to_all(
     split_axis: int = 0,
     concat_axis: int = 0,
 ) -> Tensor:
-    """Exchanges parts of tensors: each process splits its own, sends the i-th part to the i-th process, and concatenates what it receives.
+    """Exchanges parts of tensors: each process splits its own, sends the i-th part to the i-th
+    process, and concatenates what it receives.
 
-    inp: a tensor of equal shape and dtype in every process.
-    group, device: as of `reduce_sum`.
-    split_axis: the axis to split along, default 0; ValueError if its extent is not a multiple of the number of processes.
-    concat_axis: the axis to concatenate along, default 0.
+    Parameters
+    ----------
+    inp : Tensor
+        A tensor of equal shape and dtype in every process.
+    group : Group or None
+        As of `reduce_sum`.
+    device : str or None
+        As of `reduce_sum`.
+    split_axis : int
+        The axis to split along.
+    concat_axis : int
+        The axis to concatenate along.
 
+    Returns
+    -------
+    Tensor
+        The dtype of ``inp``; the extent along ``split_axis`` is divided, that along ``concat_axis``
+        multiplied, by the number of processes.
+
+    Raises
+    ------
+    ValueError
+        If its extent is not a multiple of the number of processes.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> dist.functional.all_to_all(tensor([1.0, 2.0])).numpy()  # [1., 1.] and [2., 2.] in two such processes
     array([1., 2.], dtype=float32)
@@ -206,11 +363,23 @@ def all_to_all(
 def remote_send(inp: Tensor, dest_rank: int) -> None:
     """Sends a tensor to another process, which calls `remote_recv`.
 
-    inp: the tensor. If a GradManager records it, its gradient comes back from the other process when both call ``backward``.
-    dest_rank: rank of the other process in the world; ValueError if there is none or it is this one.
+    Parameters
+    ----------
+    inp : Tensor
+        If a GradManager records it, its gradient comes back from the other process when both call
+        ``backward``.
+    dest_rank : int
+        Rank of the other process in the world.
 
-    Raises RuntimeError outside of a process group.
+    Raises
+    ------
+    ValueError
+        If there is no such process or it is this one.
+    RuntimeError
+        Outside of a process group.
 
+    Examples
+    --------
     >>> from megengine import distributed as dist, tensor
     >>> @dist.launcher(n_gpus=2, device_type="cpu")
     ... def main():
@@ -234,15 +403,35 @@ def remote_send(inp: Tensor, dest_rank: int) -> None:
 def remote_recv(
     src_rank: int, device: str | None = None, inp: Tensor | None = None, **shape_and_dtype: Any
 ) -> Tensor:
-    """Waits for the next tensor that another process sends by `remote_send`, and returns it.
+    """Waits for the next tensor that another process sends by `remote_send`.
 
-    src_rank: rank of the other process in the world; ValueError if there is none or it is this one.
-    device: where the tensor goes, default: this process's GPU where it comes by NCCL, else the host.
-    inp: not needed; a tensor that must be computed before this call.
+    Parameters
+    ----------
+    src_rank : int
+        Rank of the other process in the world.
+    device : str or None
+        Where the tensor goes; None: this process's GPU where it comes by NCCL, else the host.
+    inp : Tensor or None
+        Not needed; a tensor that must be computed before this call.
+    **shape_and_dtype : object
+        Taken for programs of MegEngine, ``shape`` and ``dtype``.
 
-    The shape and dtype are those of the tensor that was sent. Programs for MegEngine pass them as ``shape`` and ``dtype``; both are
-    accepted, and TypeError is raised for any other keyword. Raises RuntimeError outside of a process group.
+    Returns
+    -------
+    Tensor
+        The shape and dtype of the tensor that was sent.
 
+    Raises
+    ------
+    ValueError
+        If there is no such process or it is this one.
+    RuntimeError
+        Outside of a process group.
+    TypeError
+        For another keyword.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> try:
     ...     dist.functional.remote_recv(src_rank=0)

@@ -52,10 +52,18 @@ at_entry: list[Callable[[], None]] = []  # what the modules that stand on this o
 class Group:
     """A group of processes that take part in collective operations together.
 
-    proc_ranks: their ranks in the world, ints without repetition; the first one is the root.
+    Parameters
+    ----------
+    proc_ranks : sequence of int
+        Their ranks in the world, ints without repetition; the first one is the root.
 
-    Raises TypeError and ValueError as `check` does.
+    Raises
+    ------
+    TypeError, ValueError
+        As for `check`.
 
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> group = dist.Group([0])
     >>> group.size, group.rank, group.key
@@ -71,7 +79,10 @@ class Group:
     def reset(self, proc_ranks: Sequence[int]) -> None:
         """Replaces the members of the group by the processes of these ranks.
 
-        proc_ranks: as of `Group`.
+        Parameters
+        ----------
+        proc_ranks : sequence of int
+            As of `Group`.
         """
         self.check(proc_ranks)
         self.proc_ranks = [int(rank) for rank in proc_ranks]
@@ -79,9 +90,13 @@ class Group:
             _sd.world.add_group(self.key, self.proc_ranks)
 
     def check(self, proc_ranks: Sequence[int]) -> None:
-        """Raises TypeError unless the ranks are ints, ValueError unless they are different ranks of the world, at least one.
+        """Raises TypeError unless the ranks are ints, ValueError unless they are different ranks of
+        the world, at least one.
 
-        proc_ranks: as of `Group`.
+        Parameters
+        ----------
+        proc_ranks : sequence of int
+            As of `Group`.
         """
         ranks = list(proc_ranks)
         if not ranks:
@@ -140,22 +155,45 @@ def init_process_group(
 ) -> None:
     """Joins the world of processes; every process calls it once, before any collective operation.
 
-    master_ip: IP address of the `Server`, a str. A world of one process does not contact it.
-    port: port of the `Server`, an int.
-    world_size: number of processes in the world, at least 1.
-    rank: number of this process, from 0 to world_size - 1.
-    device: number of the GPU that this process uses, if there are GPUs.
-    backend: "auto", the default, or "nccl": tensors of GPUs go by NCCL where every process has the library and a GPU of its own; "nccl"
-        warns where not. With any other name they go through the host, as all tensors of CPUs do.
-    device_type: "cpu", "gpu", or "xpu", the default: GPUs where there are any.
-    timeout: seconds that an operation waits for a process that does not answer, default 600.
+    Parameters
+    ----------
+    master_ip : str or None
+        IP address of the `Server`. A world of one process does not contact it.
+    port : int or None
+        Port of the `Server`.
+    world_size : int or None
+        Number of processes in the world, at least 1.
+    rank : int or None
+        Number of this process, from 0 to world_size - 1.
+    device : int or None
+        Number of the GPU that this process uses, if there are GPUs.
+    backend : str
+        "auto" or "nccl": tensors of GPUs go by NCCL where every process has the library and a GPU
+        of its own; "nccl" warns where not. With any other name they go through the host, as all
+        tensors of CPUs do.
+    device_type : str
+        "cpu", "gpu", or "xpu": GPUs where there are any.
+    timeout : float
+        Seconds that an operation waits for a process that does not answer.
 
-    Give all of the first five or none. Without them they come from the environment variables of the launcher:
-    ``megengine.distributed.run``, torchrun, mpiexec or SLURM; rank 0 then starts the server.
+    Raises
+    ------
+    TypeError
+        For arguments of another type.
+    ValueError
+        For other wrong arguments.
+    RuntimeError
+        When it is called twice, when the processes do not match (world size, version), or when one
+        does not join in time.
 
-    Returns when all processes have joined. Raises TypeError and ValueError for wrong arguments; RuntimeError when it is called twice,
-    when the processes do not match (world size, version), or when one does not join in time.
+    Notes
+    -----
+    Returns when all processes have joined. Give all of the first five arguments or none. Without
+    them they come from the environment variables of the launcher: ``megengine.distributed.run``,
+    torchrun, mpiexec or SLURM; rank 0 then starts the server.
 
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> try:
     ...     dist.init_process_group("127.0.0.1", 23456, world_size=2, rank=2, device=0)
@@ -210,8 +248,13 @@ def init_process_group(
 def set_timeout(seconds: float) -> None:
     """Sets how long operations wait for a process that does not answer.
 
-    seconds: from now on; `init_process_group` sets 600 by default.
+    Parameters
+    ----------
+    seconds : float
+        From now on; `init_process_group` sets its own.
 
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> dist.set_timeout(30)
     >>> dist.set_timeout(600)
@@ -305,10 +348,25 @@ def _forget() -> None:
 
 @contextlib.contextmanager
 def override_backend(new_backend: str) -> Iterator[None]:
-    """Returns a context manager that changes the backend inside a ``with`` block, and gives None.
+    """Changes the backend inside a ``with`` block.
 
-    new_backend: "auto", "nccl", ...: see `init_process_group`; the same in all processes. ValueError for an unknown name.
+    Parameters
+    ----------
+    new_backend : str
+        "auto", "nccl", ...: see `init_process_group`; the same in all processes.
 
+    Yields
+    ------
+    None
+        Nothing.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> with dist.override_backend("nccl"):
     ...     dist.get_backend()
@@ -337,6 +395,13 @@ def _check_backend(name: str) -> None:
 def is_distributed() -> bool:
     """Tells whether this process has joined a world by `init_process_group`.
 
+    Returns
+    -------
+    bool
+        Whether that is so.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> dist.is_distributed()
     False
@@ -347,6 +412,13 @@ def is_distributed() -> bool:
 def get_rank() -> int:
     """Returns the rank of this process in the world; 0 outside of a process group.
 
+    Returns
+    -------
+    int
+        From 0 to `get_world_size` - 1.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> if dist.get_rank() == 0:  # one process writes
     ...     print("saved")
@@ -358,6 +430,13 @@ def get_rank() -> int:
 def get_local_device_id() -> int:
     """Returns the number of the device that this process uses; 0 outside of a process group.
 
+    Returns
+    -------
+    int
+        Its number.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> dist.get_local_device_id()
     0
@@ -368,6 +447,13 @@ def get_local_device_id() -> int:
 def get_world_size() -> int:
     """Returns the number of processes in the world; 1 outside of a process group.
 
+    Returns
+    -------
+    int
+        At least 1.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> 64 // dist.get_world_size()  # this process's share of a batch of 64
     64
@@ -378,6 +464,13 @@ def get_world_size() -> int:
 def get_backend() -> str:
     """Returns the name of the backend: what `init_process_group` was given, "auto" by default.
 
+    Returns
+    -------
+    str
+        A name such as "auto".
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> dist.get_backend()
     'auto'
@@ -388,8 +481,18 @@ def get_backend() -> str:
 def get_py_server_addr() -> tuple[str, int]:
     """Returns the address of the key-value server, a tuple (IP, port).
 
-    Raises RuntimeError outside of a process group.
+    Returns
+    -------
+    (str, int)
+        IP address and port.
 
+    Raises
+    ------
+    RuntimeError
+        Outside of a process group.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> try:
     ...     dist.get_py_server_addr()
@@ -402,10 +505,21 @@ def get_py_server_addr() -> tuple[str, int]:
 
 
 def get_mm_server_addr() -> tuple[str, int]:
-    """Returns the address by which the processes of collective operations find each other, a tuple (IP, port).
+    """Returns the address by which the processes of collective operations find each other, a tuple
+    (IP, port).
 
-    Raises RuntimeError outside of a process group.
+    Returns
+    -------
+    (str, int)
+        IP address and port.
 
+    Raises
+    ------
+    RuntimeError
+        Outside of a process group.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> try:
     ...     dist.get_mm_server_addr()
@@ -422,8 +536,18 @@ def get_mm_server_addr() -> tuple[str, int]:
 def get_client() -> Client:
     """Returns a connected `Client` of the key-value server, for small values that processes share.
 
-    Raises RuntimeError outside of a process group.
+    Returns
+    -------
+    Client
+        Connected.
 
+    Raises
+    ------
+    RuntimeError
+        Outside of a process group.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> @dist.launcher(n_gpus=2, device_type="cpu")
     ... def main():
@@ -450,8 +574,22 @@ def _need_group(what: str) -> None:
 def new_group(proc_ranks: Sequence[int]) -> Group:
     """Returns a `Group` of some processes of the world.
 
-    proc_ranks: their ranks, a sequence of ints. Every process of the world makes the same groups in the same order.
+    Parameters
+    ----------
+    proc_ranks : sequence of int
+        Their ranks.
 
+    Returns
+    -------
+    Group
+        The group.
+
+    Notes
+    -----
+    Every process of the world makes the same groups in the same order.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> dist.new_group([0]).size
     1
@@ -462,8 +600,20 @@ def new_group(proc_ranks: Sequence[int]) -> Group:
 def group_barrier(group: Group | None = WORLD) -> None:
     """Waits until all processes of a group have called it.
 
-    group: default: all processes. ValueError if this process is not a member; RuntimeError if another one failed or does not come in time.
+    Parameters
+    ----------
+    group : Group or None
+        The processes; None means all.
 
+    Raises
+    ------
+    ValueError
+        If this process is not a member.
+    RuntimeError
+        If another one failed or does not come in time.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> dist.group_barrier()  # one process: returns at once
     """

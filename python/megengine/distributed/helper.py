@@ -28,10 +28,20 @@ def get_device_count_by_fork(device_type: str) -> int:
 
 
 def get_free_ports(num: int) -> list[int]:
-    """Returns different TCP ports of this machine on which nothing listens at the moment, a list of ints.
+    """Returns different TCP ports of this machine on which nothing listens at the moment.
 
-    num: how many.
+    Parameters
+    ----------
+    num : int
+        How many.
 
+    Returns
+    -------
+    list of int
+        Their numbers.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> first, second = dist.get_free_ports(2)
     >>> first != second
@@ -47,12 +57,16 @@ def get_free_ports(num: int) -> list[int]:
 
 
 def group_start() -> None:
-    """Begins a group of messages: what `remote_send` gives waits for the next `remote_recv`, and goes beside it.
+    """Begins a group of messages: what `remote_send` gives waits for the next `remote_recv`, and
+    goes beside it.
 
-    Processes that all send before they receive need that, because a large message waits for its receiver. Groups nest; other operations, and
-    the end of the group, send what waits. Messages of GPUs that go by NCCL, and those of traced functions that run, are not grouped. It does
-    nothing in one process.
+    Processes that all send before they receive need that, because a large message waits for its
+    receiver. Groups nest; other operations, and the end of the group, send what waits. Messages of
+    GPUs that go by NCCL, and those of traced functions that run, are not grouped. It does nothing
+    in one process.
 
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> dist.group_start()
     >>> dist.group_end()
@@ -63,8 +77,15 @@ def group_start() -> None:
 
 
 def group_end() -> None:
-    """Ends a group of messages that `group_start` began; sends what waits. RuntimeError where none was begun.
+    """Ends a group of messages that `group_start` began; sends what waits.
 
+    Raises
+    ------
+    RuntimeError
+        Where none was begun.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> dist.group_start()
     >>> dist.group_end()
@@ -118,10 +139,21 @@ def pack_allreduce_split(
 
 
 def synchronized(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: after each call of the function, every process waits until all have finished theirs.
+    """Decorator: after each call of the function, every process waits until all have finished
+    theirs.
 
-    func: any function; its result is returned.
+    Parameters
+    ----------
+    func : callable
+        Any function; its result is returned.
 
+    Returns
+    -------
+    callable
+        The decorated function.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> @dist.synchronized
     ... def download():
@@ -142,9 +174,15 @@ def synchronized(func: Callable[..., Any]) -> Callable[..., Any]:
 def bcast_list_(inps: Iterable[Tensor], group: Group = WORLD) -> None:
     """Overwrites tensors, in place, with their values in the first process of a group.
 
-    inps: the tensors, in the same order in every process.
-    group: default: all processes.
+    Parameters
+    ----------
+    inps : iterable of Tensor
+        The tensors, in the same order in every process.
+    group : Group
+        The processes.
 
+    Examples
+    --------
     >>> from megengine import distributed as dist, module
     >>> net = module.Linear(2, 3)
     >>> dist.bcast_list_(net.parameters())  # every process starts with the same weights
@@ -158,15 +196,28 @@ def bcast_list_(inps: Iterable[Tensor], group: Group = WORLD) -> None:
 def set_bucket_sizes(first: int = 1 << 20, others: int = 25 << 20) -> None:
     """Sets how many bytes of gradients are summed over the processes at once.
 
-    Backward collects gradients in buckets, in the order in which it computes them, and sums each bucket while it goes on. A traced
-    function keeps the buckets that it was recorded with.
+    Backward collects gradients in buckets, in the order in which it computes them, and sums each
+    bucket while it goes on. A traced function keeps the buckets that it was recorded with.
 
-    first: bytes of the first bucket, default 1 MiB: small, so that the exchange begins early. The last bucket is no larger, so that it
-    ends soon.
-    others: bytes of those between, default 25 MiB.
+    Parameters
+    ----------
+    first : int
+        Bytes of the first bucket: small, so that the exchange begins early. The last bucket is no
+        larger, so that it ends soon.
+    others : int
+        Bytes of those between.
 
-    Takes effect at the next backward pass. All processes need the same sizes. Raises ValueError for sizes below 1.
+    Raises
+    ------
+    ValueError
+        For sizes below 1.
 
+    Notes
+    -----
+    Takes effect at the next backward pass. All processes need the same sizes.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> dist.set_bucket_sizes(first=1 << 20, others=8 << 20)
     >>> dist.set_bucket_sizes()  # the defaults
@@ -178,15 +229,31 @@ def set_bucket_sizes(first: int = 1 << 20, others: int = 25 << 20) -> None:
 
 
 class AllreduceCallback:
-    """Callback for ``GradManager.attach`` that replaces each gradient by its sum or mean over the processes of a group.
+    """Callback for ``GradManager.attach`` that replaces each gradient by its sum or mean over the
+    processes of a group.
 
-    reduce_method: "sum" or "mean"; ValueError for others.
-    group: the processes, default: all.
-    backend: a name for `override_backend` during the call, default: unchanged.
+    Parameters
+    ----------
+    reduce_method : str
+        "sum" or "mean".
+    group : Group
+        The processes.
+    backend : str or None
+        A name for `override_backend` during the call; None leaves it.
 
-    Where this is the first callback of a tensor, backward reduces its gradient in a bucket beside the rest of backward (see
-    `set_bucket_sizes`); behind another callback it is reduced by itself. In a group of one process the gradients stay as they are.
+    Raises
+    ------
+    ValueError
+        For another reduce_method.
 
+    Notes
+    -----
+    Where this is the first callback of a tensor, backward reduces its gradient in a bucket beside
+    the rest of backward (see `set_bucket_sizes`); behind another callback it is reduced by itself.
+    In a group of one process the gradients stay as they are.
+
+    Examples
+    --------
     >>> from megengine import autodiff, distributed as dist, module
     >>> net = module.Linear(2, 3)
     >>> gm = autodiff.GradManager()

@@ -25,22 +25,45 @@ _LAST_WORDS_SECONDS = 3.0  # so long, after one process failed, the others may s
 
 
 class launcher:
-    """Decorator: a call of the function runs it in several processes and returns the list of their results, by rank.
+    """Decorator: a call of the function runs it in several processes and returns the list of their
+    results, by rank.
 
-    func: the function; without it, ``launcher(...)`` returns a decorator.
-    n_gpus: number of processes on this machine, default: the number of GPUs, or 1 if there are none.
-    world_size: number of processes on all machines, default: ``n_gpus``.
-    rank_start: rank of the first process on this machine, default 0.
-    master_ip: address of the machine with rank 0, default "localhost".
-    port: port of its server, default 0: any free one. Several machines need a fixed port.
-    device_type, backend, timeout: as of `init_process_group`; here backend is "nccl" by default.
+    Parameters
+    ----------
+    func : callable or None
+        The function; without it, ``launcher(...)`` returns a decorator.
+    n_gpus : int or None
+        Number of processes on this machine; None: the number of GPUs, or 1 if there are none.
+    world_size : int or None
+        Number of processes on all machines; None: ``n_gpus``.
+    rank_start : int
+        Rank of the first process on this machine.
+    master_ip : str
+        Address of the machine with rank 0.
+    port : int
+        Port of its server; 0: any free one. Several machines need a fixed port.
+    device_type, backend : str
+        As of `init_process_group`.
+    timeout : float
+        As of `init_process_group`.
 
-    The machine with ``rank_start=0`` starts the server. Usable as ``@launcher``, ``@launcher(n_gpus=2)`` and ``launcher(f, n_gpus=2)``.
-    Results must be picklable.
+    Raises
+    ------
+    ValueError
+        For numbers and ranks that do not fit together.
+    TypeError
+        If what it decorates is not a function.
 
-    Raises ValueError for numbers and ranks that do not fit together, TypeError if what it decorates is not a function. A call raises
-    AssertionError with the traceback of the process that failed; the other processes are ended.
+    Notes
+    -----
+    The machine with ``rank_start=0`` starts the server. Usable as ``@launcher``,
+    ``@launcher(n_gpus=2)`` and ``launcher(f, n_gpus=2)``. Results must be picklable.
 
+    A call raises AssertionError with the traceback of the process that failed; the other processes
+    are ended.
+
+    Examples
+    --------
     >>> from megengine import distributed as dist
     >>> @dist.launcher(n_gpus=2, device_type="cpu")
     ... def main(batch):
