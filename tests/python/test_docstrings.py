@@ -128,12 +128,6 @@ NOT_YET = {
         "optimize_for_inference remove_dropout replace_node_module reset_modules use_mkl_length",
         "traced_module": "TracedModule disable_default_checker enable_expr_checker load optimize register_as_builtin register_supported_type "
         "trace_module wrap",
-        "quantization": "ExponentialMovingAverageObserver FakeQuantize HistogramObserver LSQ MinMaxObserver Observer PassiveObserver QConfig "
-        "QParams QuantMode SyncExponentialMovingAverageObserver SyncMinMaxObserver TQT apply_easy_quant create_qparams "
-        "disable_fake_quant disable_observer enable_fake_quant enable_observer fake_quant_bias fake_quant_tensor propagate_qconfig "
-        "quantize quantize_qat quantize_weights reset_qconfig",
-        "random": "RNG beta exponential gamma multinomial normal permutation poisson seed shuffle uniform",
-        "distributions": "Distribution Exponential",
         "onnx": "OnnxError export load",
         "hub": "help import_module list load load_serialized_obj_from_url pretrained",
         "utils.module_stats": "dict2table disable_receptive_field enable_receptive_field flops_adaptivePool flops_batchmatmul flops_convNd "
@@ -146,7 +140,6 @@ NOT_YET = {
         "functional.external": "atlas_runtime_opr cambricon_runtime_opr extern_opr_subgraph magicmind_runtime_opr tensorrt_runtime_opr",
         "functional.inplace": "InplaceAdd",
         "module.external": "AtlasRuntimeSubgraph CambriconRuntimeSubgraph ExternOprSubgraph MagicMindRuntimeSubgraph TensorrtRuntimeSubgraph",
-        "quantization.utils": "LSQParams lsq_forward register_method_to_class tqt_forward",
         "traced_module.fake_quant": "FakeQuantize",
         "utils.bn_fusion": "fold_weight_bias fuse_conv_bn_relu_module fuse_linear_bn_relu_module",
         "utils.comp_graph_tools": "GraphInference find_vars_by_name get_dep_vars get_opr_type get_oprs_seq get_owner_opr_inputs get_owner_opr_type "

@@ -11,10 +11,24 @@ __all__ = ["Distribution"]
 class Distribution:
     """Base of probability distributions; a Tensor of parameters makes a batch of them.
 
-    batch_shape: shape of the parameters. event_shape: shape of a single draw. Both are () by
-    default. Subclasses define mean, variance, sample, log_prob, cdf and icdf; TypeError where one
-    does not.
+    Parameters
+    ----------
+    batch_shape : tuple of int
+        Shape of the parameters.
+    event_shape : tuple of int
+        Shape of a single draw.
 
+    Raises
+    ------
+    TypeError
+        Where a subclass does not define what is asked for.
+
+    Notes
+    -----
+    Subclasses define mean, variance, sample, log_prob, cdf and icdf.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> from megengine.distributions import Exponential
     >>> batch = Exponential(mge.Tensor([1.0, 2.0, 4.0]))
@@ -44,7 +58,18 @@ class Distribution:
     def expand(
         self, batch_shape: Sequence[int], _instance: "Distribution | None" = None
     ) -> "Distribution":
-        """Return the distribution with its parameters broadcast to ``batch_shape``."""
+        """Return the distribution with its parameters broadcast to ``batch_shape``.
+
+        Parameters
+        ----------
+        batch_shape : sequence of int
+            What the parameters' shape broadcasts to.
+
+        Returns
+        -------
+        Distribution
+            The distribution.
+        """
         new = type(self).__new__(type(self)) if _instance is None else _instance
         for name, value in vars(self).items():
             setattr(
@@ -71,19 +96,63 @@ class Distribution:
         return F.sqrt(self.variance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Return draws of shape sample_shape + batch_shape + event_shape."""
+        """Return draws of shape sample_shape + batch_shape + event_shape.
+
+        Parameters
+        ----------
+        sample_shape : sequence of int
+            What to put before the distribution's shapes.
+
+        Returns
+        -------
+        Tensor
+            Float32.
+        """
         raise self._undefined("sample")
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the density at ``value``; it broadcasts with the parameters."""
+        """Return the logarithm of the density at ``value``; it broadcasts with the parameters.
+
+        Parameters
+        ----------
+        value : Tensor
+            Broadcasts with the parameters.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, float32.
+        """
         raise self._undefined("log_prob")
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Return the probability of at most ``value``."""
+        """Return the probability of at most ``value``.
+
+        Parameters
+        ----------
+        value : Tensor
+            Broadcasts with the parameters.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, float32, in [0, 1].
+        """
         raise self._undefined("cdf")
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Return the inverse of `cdf`: draws are at most this with probability ``value``."""
+        """Return the inverse of `cdf`: draws are at most this with probability ``value``.
+
+        Parameters
+        ----------
+        value : Tensor
+            In [0, 1); broadcasts with the parameters.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, float32.
+        """
         raise self._undefined("icdf")
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> tuple[int, ...]:

@@ -14,8 +14,18 @@ from .distribution import Distribution
 class Exponential(Distribution):
     """Exponential distribution: the density is ``rate * exp(-rate * x)`` for x >= 0.
 
-    rate: above 0 (AssertionError), a number or a Tensor, which makes a batch of distributions. A trace does not look at it.
+    Parameters
+    ----------
+    rate : float or Tensor
+        Above 0; a Tensor makes a batch of distributions. A trace does not look at it.
 
+    Raises
+    ------
+    AssertionError
+        For a rate of 0 or less.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> from megengine.distributions import Exponential
     >>> waiting = Exponential(mge.Tensor([0.5, 2.0]))
@@ -51,19 +61,62 @@ class Exponential(Distribution):
         """Return draws of shape sample_shape + batch_shape, differentiable in the rate.
 
         They are made by inversion of `cdf`.
+
+        Parameters
+        ----------
+        sample_shape : sequence of int
+            What to put before the distribution's shapes.
+
+        Returns
+        -------
+        Tensor
+            Float32.
         """
         shape = self._extended_shape(sample_shape)
         u = uniform(size=shape) if shape else F.reshape(uniform(size=(1,)), ())
         return -F.log1p(-u) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return ``log(rate) - rate * value``, the logarithm of the density; value must be >= 0."""
+        """Return ``log(rate) - rate * value``, the logarithm of the density; value must be >= 0.
+
+        Parameters
+        ----------
+        value : Tensor
+            Broadcasts with the parameters.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, float32.
+        """
         return F.log(self.rate) - self.rate * value
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Return ``1 - exp(-rate * value)``, the probability of at most ``value`` >= 0."""
+        """Return ``1 - exp(-rate * value)``, the probability of at most ``value`` >= 0.
+
+        Parameters
+        ----------
+        value : Tensor
+            Broadcasts with the parameters.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, float32, in [0, 1].
+        """
         return 1 - F.exp(-self.rate * value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Return ``-log(1 - value) / rate``, the inverse of `cdf`; value lies in [0, 1)."""
+        """Return ``-log(1 - value) / rate``, the inverse of `cdf`; value lies in [0, 1).
+
+        Parameters
+        ----------
+        value : Tensor
+            In [0, 1); broadcasts with the parameters.
+
+        Returns
+        -------
+        Tensor
+            The broadcast shape, float32.
+        """
         return -F.log(1 - value) / self.rate

@@ -56,12 +56,28 @@ class FakeQuantize(_FakeQuantize):
 
     Training with it lets a model adapt to quantization; the gradient passes straight through where
     the value is in range and is 0 elsewhere.
-    dtype: kind of quantized dtype, or its name such as "qint8" (ValueError for an unknown one).
-    enable: whether to round from the start, True by default.
 
-    Source: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
+    Parameters
+    ----------
+    dtype : str or QuantDtypeMeta
+        Kind of quantized dtype, or its name such as "qint8".
+    enable : bool
+        Whether to round from the start.
+    **kwargs : object
+        `name`, as of `Module`.
+
+    Raises
+    ------
+    ValueError
+        For an unknown dtype.
+
+    References
+    ----------
+    Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
     Integer-Arithmetic-Only Inference".
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> qparams = Q.create_qparams(Q.QuantMode.SYMMERTIC, "qint8", mge.Tensor(0.5))
     >>> Q.FakeQuantize("qint8")(mge.Tensor([0.3, 1.2, 100.0]), qparams).tolist()
@@ -71,7 +87,22 @@ class FakeQuantize(_FakeQuantize):
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
         """Return ``inp`` rounded as ``qparams`` say.
 
-        ValueError without qparams, or when their dtype is another.
+        Parameters
+        ----------
+        inp : Tensor
+            Any shape, float32.
+        qparams : QParams or None
+            Of the quantized dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+
+        Raises
+        ------
+        ValueError
+            Without qparams, or when their dtype is another.
         """
         if qparams is None:
             raise ValueError(
@@ -86,12 +117,28 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
 
     The levels are q * 2 ** scale with q in the range of dtype; gradients reach the input and the
     scale.
-    dtype, enable: as of `FakeQuantize`. ``scale``, the log2 of the distance of two levels, is a
-    Parameter and starts at 0, which is a distance of 1.
 
-    Source: Jain et al. 2020, "Trained Quantization Thresholds for Accurate and Efficient
-    Fixed-Point Inference of Deep Neural Networks".
+    Parameters
+    ----------
+    dtype : str or QuantDtypeMeta
+        As of `FakeQuantize`.
+    enable : bool
+        As of `FakeQuantize`.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Notes
+    -----
+    ``scale``, the log2 of the distance of two levels, is a Parameter and starts at 0, which is a
+    distance of 1.
+
+    References
+    ----------
+    Jain et al. 2020, "Trained Quantization Thresholds for Accurate and Efficient Fixed-Point
+    Inference of Deep Neural Networks".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> Q.TQT("qint8")(mge.Tensor([0.3, 1.6, 200.0])).tolist()
     [0.0, 2.0, 127.0]
@@ -102,13 +149,37 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
         self.scale = Parameter(0.0)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded; ``qparams`` are not used."""
+        """Return ``inp`` rounded; ``qparams`` are not used.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Any shape, float32.
+        qparams : QParams or None
+            Is not used.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         out = tqt_forward(self.qmin, self.qmax, inp, self.scale)
         out.qparams.update(self.get_qparams())
         return out
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Start from ``qparams``. ValueError unless symmetric, of this dtype and with a scale."""
+        """Start from given parameters.
+
+        Parameters
+        ----------
+        qparams : QParams
+            Symmetric, of the same quantized dtype, with a scale.
+
+        Raises
+        ------
+        ValueError
+            For others.
+        """
         self._check_dtype(qparams)
         if qparams.mode != QuantMode.SYMMERTIC:
             raise ValueError(f"TQT is symmetric and cannot take {qparams!r}")
@@ -124,11 +195,29 @@ class TQT(_FakeQuantize, QParamsModuleMixin):
 class LSQ(_FakeQuantize, QParamsModuleMixin):
     """Rounds to levels whose distance is learned.
 
-    dtype, enable: as of `FakeQuantize`. ``step_size``, the distance of two levels, is a Parameter
-    and starts at 1; below eps (1e-5 by default) it counts as eps. ``grad_scale`` is the weight of
-    its gradient; None takes the paper's 1 / sqrt(size * qmax).
-    Source: Esser et al. 2020, "Learned Step Size Quantization".
+    Parameters
+    ----------
+    dtype : str or QuantDtypeMeta
+        As of `FakeQuantize`.
+    enable : bool
+        As of `FakeQuantize`.
+    eps : float
+        The least distance of two levels.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Notes
+    -----
+    ``step_size``, the distance of two levels, is a Parameter and starts at 1; below eps it counts
+    as eps. ``grad_scale`` is the weight of its gradient; None takes the paper's 1 / sqrt(size *
+    qmax).
+
+    References
+    ----------
+    Esser et al. 2020, "Learned Step Size Quantization".
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> lsq = Q.LSQ("qint8")
     >>> lsq.set_qparams(Q.create_qparams(Q.QuantMode.SYMMERTIC, "qint8", mge.Tensor(0.5)))
@@ -147,7 +236,18 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         self.grad_scale: Tensor | None = None
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Start from ``qparams``; `LSQParams` also set grad_scale. ValueError for another dtype."""
+        """Start from given parameters; `LSQParams` also set grad_scale.
+
+        Parameters
+        ----------
+        qparams : QParams
+            Of the same quantized dtype.
+
+        Raises
+        ------
+        ValueError
+            For another dtype.
+        """
         self._check_dtype(qparams)
         self.mode = qparams.mode
         self.zero_point = qparams.zero_point
@@ -158,7 +258,20 @@ class LSQ(_FakeQuantize, QParamsModuleMixin):
         return F.maximum(self.step_size, self.eps)
 
     def fake_quant_forward(self, inp: Tensor, qparams: QParams | None = None) -> Tensor:
-        """Return ``inp`` rounded; ``qparams`` are not used."""
+        """Return ``inp`` rounded; ``qparams`` are not used.
+
+        Parameters
+        ----------
+        inp : Tensor
+            Any shape, float32.
+        qparams : QParams or None
+            Is not used.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+        """
         weight: Tensor | float | None = self.grad_scale
         if weight is None:
             weight = 1.0 / math.sqrt(max(inp.size * self.qmax, 1))

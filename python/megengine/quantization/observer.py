@@ -56,8 +56,21 @@ class Observer(Switched, QParamsModuleMixin):
 
     An observer returns what it is given. It watches while enabled, which `train` and `eval` switch.
     Scale and zero point are those of the range with 0, so that 0 is exact.
-    dtype: kind of quantized dtype, or its name such as "qint8" (ValueError for an unknown one).
 
+    Parameters
+    ----------
+    dtype : str or QuantDtypeMeta
+        Kind of quantized dtype, or its name such as "qint8".
+    **kwargs : object
+        `name`, as of `Module`.
+
+    Raises
+    ------
+    ValueError
+        For an unknown dtype.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> observer = Q.MinMaxObserver()
     >>> x = observer(mge.Tensor([1.0, 2.0]))
@@ -72,24 +85,64 @@ class Observer(Switched, QParamsModuleMixin):
         super().__init__(dtype, True, **kwargs)
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
-        """Set ``training``, and watch in training mode only. Returns self."""
+        """Set ``training``, and watch in training mode only.
+
+        Parameters
+        ----------
+        mode, recursive : bool
+            As in `Module.train`.
+
+        Returns
+        -------
+        Self
+            The observer itself.
+        """
         self.enabled = mode
         return super().train(mode, recursive)
 
     @abc.abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """Watch ``x`` and return it."""
+        """Watch ``x`` and return it.
+
+        Parameters
+        ----------
+        x : Tensor
+            Any shape, float32.
+
+        Returns
+        -------
+        Tensor
+            ``x`` itself.
+        """
 
 
 class MinMaxObserver(Observer):
     """Watches the smallest and the largest value so far.
 
-    mode: symmetric (default), with the scale 2 * max(|min|, |max|) / (qmax - qmin), or asymmetric,
-    with (max - min) / (qmax - qmin) and a zero point. eps: least scale, 1e-5 by default.
-    dtype: kind of quantized dtype, or its name, "qint8" by default (ValueError for an unknown one).
-    ``min_val`` and ``max_val`` are 0-D Tensors, float32's largest number and its negative before the
-    first value. NaN is left out.
+    Parameters
+    ----------
+    mode : QuantMode
+        Symmetric, with the scale 2 * max(|min|, |max|) / (qmax - qmin), or asymmetric, with (max -
+        min) / (qmax - qmin) and a zero point.
+    eps : float
+        Least scale.
+    dtype : str or QuantDtypeMeta
+        Kind of quantized dtype, or its name.
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Raises
+    ------
+    ValueError
+        For an unknown dtype.
+
+    Notes
+    -----
+    ``min_val`` and ``max_val`` are 0-D Tensors, float32's largest number and its negative before
+    the first value. NaN is left out.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> observer = Q.MinMaxObserver(Q.QuantMode.ASYMMERTIC, dtype="quint8")
     >>> x = observer(mge.Tensor([-1.0, 254.0]))
@@ -133,7 +186,18 @@ class MinMaxObserver(Observer):
         return F.where(is_nan, _LARGEST, x).min(), F.where(is_nan, -_LARGEST, x).max()
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Widen the range by the values of ``x_orig``, while enabled, and return it."""
+        """Widen the range by the values of ``x_orig``, while enabled, and return it.
+
+        Parameters
+        ----------
+        x_orig : Tensor
+            Any shape, float32.
+
+        Returns
+        -------
+        Tensor
+            ``x_orig`` itself.
+        """
         if self.enabled:
             low, high = self._range_of(x_orig.detach())
             self.min_val[...] = F.minimum(self.min_val, low)
@@ -154,6 +218,19 @@ class SyncMinMaxObserver(_SyncRange):
 
     Arguments are those of `MinMaxObserver`; without a process group it acts the same.
 
+    Parameters
+    ----------
+    mode : QuantMode
+        As in `MinMaxObserver`.
+    eps : float
+        As in `MinMaxObserver`.
+    dtype : str or QuantDtypeMeta
+        As in `MinMaxObserver`.
+    **kwargs : object
+        As in `MinMaxObserver`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> observer = Q.SyncMinMaxObserver()
     >>> x = observer(mge.Tensor([-255.0, 100.0]))
@@ -165,9 +242,21 @@ class SyncMinMaxObserver(_SyncRange):
 class ExponentialMovingAverageObserver(MinMaxObserver):
     """Watches moving averages of the batches' smallest and largest values.
 
-    momentum: weight of the old average in [0, 1], 0.9 by default; the first batch counts in full.
-    Other arguments are those of `MinMaxObserver`.
+    Parameters
+    ----------
+    momentum : float
+        Weight of the old average in [0, 1]; the first batch counts in full.
+    mode : QuantMode
+        As in `MinMaxObserver`.
+    eps : float
+        As in `MinMaxObserver`.
+    dtype : str or QuantDtypeMeta
+        As in `MinMaxObserver`.
+    **kwargs : object
+        As in `MinMaxObserver`.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> observer = Q.ExponentialMovingAverageObserver(momentum=0.5)
     >>> for largest in (4.0, 8.0):
@@ -189,11 +278,28 @@ class ExponentialMovingAverageObserver(MinMaxObserver):
         self.runtime_momentum = Tensor(0.0)
 
     def set_momentum(self, momentum: float) -> None:
-        """Set the weight of the old average, ``momentum``, from now on."""
+        """Set the weight of the old average, ``momentum``, from now on.
+
+        Parameters
+        ----------
+        momentum : float
+            In [0, 1].
+        """
         self.momentum[...] = float(momentum)
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Move the averages by the values of ``x_orig``, while enabled, and return it."""
+        """Move the averages by the values of ``x_orig``, while enabled, and return it.
+
+        Parameters
+        ----------
+        x_orig : Tensor
+            Any shape, float32.
+
+        Returns
+        -------
+        Tensor
+            ``x_orig`` itself.
+        """
         if self.enabled:
             low, high = self._range_of(x_orig.detach())
             old, has_values = self.runtime_momentum, low <= high
@@ -209,6 +315,21 @@ class SyncExponentialMovingAverageObserver(_SyncRange, ExponentialMovingAverageO
     Arguments are those of `ExponentialMovingAverageObserver`; without a process group it acts the
     same.
 
+    Parameters
+    ----------
+    momentum : float
+        As in `ExponentialMovingAverageObserver`.
+    mode : QuantMode
+        As in `ExponentialMovingAverageObserver`.
+    eps : float
+        As in `ExponentialMovingAverageObserver`.
+    dtype : str or QuantDtypeMeta
+        As in `ExponentialMovingAverageObserver`.
+    **kwargs : object
+        As in `ExponentialMovingAverageObserver`.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> observer = Q.SyncExponentialMovingAverageObserver()
     >>> x = observer(mge.Tensor([-2.0, 4.0]))
@@ -222,10 +343,25 @@ class HistogramObserver(MinMaxObserver):
 
     Unlike `MinMaxObserver` it cuts off rare outliers. It reads values on the host: use it outside
     `jit.trace`.
-    bins: of the histogram that is kept, 2048 by default. upsample_rate: finer cells per bin when
-    the range grows and old counts move to new bins, 128; the range grows to whole cells, evenly on
-    both sides. Other arguments are those of `MinMaxObserver`.
 
+    Parameters
+    ----------
+    bins : int
+        Of the histogram that is kept.
+    upsample_rate : int
+        Finer cells per bin when the range grows and old counts move to new bins; the range grows to
+        whole cells, evenly on both sides.
+    mode : QuantMode
+        As in `MinMaxObserver`.
+    eps : float
+        As in `MinMaxObserver`.
+    dtype : str or QuantDtypeMeta
+        As in `MinMaxObserver`.
+    **kwargs : object
+        As in `MinMaxObserver`.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.quantization as Q
     >>> x = F.concat([F.linspace(-1.0, 1.0, 100000), F.full((1,), 10.0)])
     >>> observers = Q.MinMaxObserver(), Q.HistogramObserver()
@@ -304,7 +440,13 @@ class HistogramObserver(MinMaxObserver):
         return float((errors * counts / width).sum())
 
     def sideeffect_forward(self, x_orig: Tensor) -> None:
-        """Add the values of ``x_orig`` to the histogram, widening its range where needed."""
+        """Add the values of ``x_orig`` to the histogram, widening its range where needed.
+
+        Parameters
+        ----------
+        x_orig : Tensor
+            Any shape, float32.
+        """
         values = x_orig.detach().numpy().astype(np.float64).ravel()
         values = values[~np.isnan(values)]
         if not values.size:
@@ -328,7 +470,18 @@ class HistogramObserver(MinMaxObserver):
         self.min_val[...], self.max_val[...] = float(low), float(high)
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Count the values of ``x_orig``, while enabled, and return it."""
+        """Count the values of ``x_orig``, while enabled, and return it.
+
+        Parameters
+        ----------
+        x_orig : Tensor
+            Any shape, float32.
+
+        Returns
+        -------
+        Tensor
+            ``x_orig`` itself.
+        """
         if self.enabled:
             self.sideeffect_forward(x_orig)
         return x_orig
@@ -337,9 +490,20 @@ class HistogramObserver(MinMaxObserver):
 class PassiveObserver(Observer):
     """Holds quantization parameters that are set from outside, and watches nothing.
 
-    dtype: kind of quantized dtype, or its name such as "qint8". Setting ``scale`` changes the one
-    in use (ValueError unless positive); ``orig_scale`` keeps the one that `set_qparams` gave.
+    Parameters
+    ----------
+    dtype : str or QuantDtypeMeta
+        Kind of quantized dtype, or its name such as "qint8".
+    **kwargs : object
+        `name`, as of `Module`.
 
+    Notes
+    -----
+    Setting ``scale`` changes the one in use (ValueError unless positive); ``orig_scale`` keeps the
+    one that `set_qparams` gave.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> observer = Q.PassiveObserver("qint8")
     >>> observer.set_qparams(Q.create_qparams(dtype_meta="qint8", scale=mge.Tensor(0.5)))
@@ -380,7 +544,18 @@ class PassiveObserver(Observer):
         return self.qparams
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Take over ``qparams``; their scale is kept in ``orig_scale`` too. ValueError for another dtype."""
+        """Take over ``qparams``; their scale is kept in ``orig_scale`` too.
+
+        Parameters
+        ----------
+        qparams : QParams
+            Of the same quantized dtype.
+
+        Raises
+        ------
+        ValueError
+            For another dtype.
+        """
         if qparams.dtype_meta != self.dtype:
             raise ValueError(f"PassiveObserver of {self.dtype.name} cannot take {qparams!r}")
         scale = Tensor(np.asarray(qparams.scale, np.float32))
@@ -388,5 +563,16 @@ class PassiveObserver(Observer):
         self.orig_scale = Tensor(scale.numpy())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x``."""
+        """Return ``x``.
+
+        Parameters
+        ----------
+        x : Tensor
+            Any shape, float32.
+
+        Returns
+        -------
+        Tensor
+            ``x`` itself.
+        """
         return x

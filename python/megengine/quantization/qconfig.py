@@ -43,13 +43,25 @@ class _Fields(NamedTuple):
 class QConfig(_Fields):
     """Says which observers and fake quantizers the layers of a model get.
 
-    weight_observer, act_observer, weight_fake_quant, act_fake_quant: classes, or functools.partial
-    of them, that make one for the weight and one for the result (activation) of every layer; None
-    for none. ValueError for an instance, which all layers would share.
+    Parameters
+    ----------
+    weight_observer, act_observer, weight_fake_quant, act_fake_quant : callable or None
+        Classes, or functools.partial of them, that make one for the weight and one for the result
+        (activation) of every layer; None for none.
+
+    Raises
+    ------
+    ValueError
+        For an instance, which all layers would share.
+
+    Notes
+    -----
     Ready ones: min_max_fakequant_qconfig, ema_fakequant_qconfig (the default of `quantize_qat`),
     sync_ema_fakequant_qconfig, ema_lowbit_fakequant_qconfig (4 bits), calibration_qconfig (no
     rounding), tqt_qconfig, passive_qconfig and easyquant_qconfig.
 
+    Examples
+    --------
     >>> from functools import partial
     >>> import megengine.quantization as Q
     >>> observer, rounder = (partial(cls, dtype="qint8") for cls in (Q.MinMaxObserver, Q.LSQ))

@@ -53,11 +53,29 @@ def quantize(
 
     The observers must have seen data (or the fake quantizers have learned), for their ranges are
     now fixed; the result only infers.
-    module: what `quantize_qat` returned. Exactly the classes of `module.qat` are replaced, not
-    their subclasses; mapping adds more, from class to class.
-    inplace: change ``module`` (default); otherwise a copy. Returns the model, which is a new object
-    where ``module`` itself is such a layer. TypeError unless ``module`` is a Module.
 
+    Parameters
+    ----------
+    module : Module
+        What `quantize_qat` returned.
+    inplace : bool
+        Change ``module``; otherwise a copy.
+    mapping : dict of subclass of QATModule to subclass of QuantizedModule or None
+        More classes to replace, from class to class; exactly those named and those of `module.qat`
+        are, not their subclasses.
+
+    Returns
+    -------
+    Module
+        The model, which is a new object where ``module`` itself is such a layer.
+
+    Raises
+    ------
+    TypeError
+        Unless ``module`` is a Module.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M, megengine.quantization as Q
     >>> model = Q.quantize_qat(M.Sequential(M.QuantStub(), M.Linear(4, 2), M.DequantStub()))
     >>> y = model(F.ones((8, 4)))  # the observers see data
@@ -80,14 +98,31 @@ def quantize_qat(
 ) -> Module:
     """Replace the float layers of ``module`` by those of `module.qat`, which observe and round.
 
-    module: the model; Parameters stay the same objects. A layer with ``quantize_disabled`` stays as
-    it is; a replaced layer's children do too.
-    inplace: change ``module`` (default); otherwise a copy. qconfig: observers and fake quantizers,
-    ema_fakequant_qconfig by default. mapping: more classes to replace, from class to class; exactly
-    those named and those of `module` are, not their subclasses.
-    Returns the model, which is a new object where ``module`` itself is a float layer. TypeError
-    unless ``module`` is a Module.
+    Parameters
+    ----------
+    module : Module
+        The model; Parameters stay the same objects. A layer with ``quantize_disabled`` stays as it
+        is; a replaced layer's children do too.
+    inplace : bool
+        Change ``module``; otherwise a copy.
+    qconfig : QConfig
+        Observers and fake quantizers.
+    mapping : dict of subclass of Module to subclass of QATModule or None
+        More classes to replace, from class to class; exactly those named and those of `module` are,
+        not their subclasses.
 
+    Returns
+    -------
+    Module
+        The model, which is a new object where ``module`` itself is a float layer.
+
+    Raises
+    ------
+    TypeError
+        Unless ``module`` is a Module.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M, megengine.quantization as Q
     >>> model = M.Sequential(M.QuantStub(), M.Linear(4, 2), M.DequantStub())
     >>> model = Q.quantize_qat(model, qconfig=Q.min_max_fakequant_qconfig)
@@ -110,15 +145,35 @@ def quantize_qat(
 
 
 def quantize_weights(module: Module, inplace: bool = True) -> Module:
-    """Replace each `module.Linear` by a `module.quantized.WeightOnlyLinear`: int8 weights, everything else in float.
+    """Replace each `module.Linear` by a `module.quantized.WeightOnlyLinear`: int8 weights,
+    everything else in float.
 
-    Each weight is rounded to 1/127 of the largest one of its output feature; no data are needed. A trained network keeps its
-    function closely, and one that reads all its weights for few rows (text, token by token) reads a quarter of the bytes.
-    Exactly the class `module.Linear` is replaced, not its subclasses, and no layer with ``quantize_disabled``.
+    Each weight is rounded to 1/127 of the largest one of its output feature; no data are needed. A
+    trained network keeps its function closely, and one that reads all its weights for few rows
+    (text, token by token) reads a quarter of the bytes. Exactly the class `module.Linear` is
+    replaced, not its subclasses, and no layer with ``quantize_disabled``.
 
-    module: the model. inplace: change ``module`` (default); otherwise a copy. Returns the model, which is a new object where
-    ``module`` itself is a Linear. TypeError unless ``module`` is a Module, ValueError where a weight is not finite.
+    Parameters
+    ----------
+    module : Module
+        The model.
+    inplace : bool
+        Change ``module``; otherwise a copy.
 
+    Returns
+    -------
+    Module
+        The model, which is a new object where ``module`` itself is a Linear.
+
+    Raises
+    ------
+    TypeError
+        Unless ``module`` is a Module.
+    ValueError
+        Where a weight is not finite.
+
+    Examples
+    --------
     >>> import megengine.module as M, megengine.quantization as Q
     >>> model = Q.quantize_weights(M.Sequential(M.Linear(4, 8), M.ReLU(), M.Linear(8, 2)))
     >>> model[0].weight.dtype.name, model[0].scale.shape
@@ -161,8 +216,15 @@ def _qat_modules(module: Module) -> Iterator[QATModule]:
 def propagate_qconfig(module: Module, qconfig: QConfig) -> None:
     """Give every layer of `module.qat` in ``module`` new observers and fake quantizers.
 
-    qconfig: a `QConfig`, says which. What the old ones found is lost; `reset_qconfig` keeps it.
+    Parameters
+    ----------
+    module : Module
+        The model.
+    qconfig : QConfig
+        Says which. What the old ones found is lost; `reset_qconfig` keeps it.
 
+    Examples
+    --------
     >>> import megengine.module as M, megengine.quantization as Q
     >>> model = Q.quantize_qat(M.Linear(4, 2))
     >>> Q.propagate_qconfig(model, Q.tqt_qconfig)
@@ -177,8 +239,23 @@ def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Mod
     """Give every layer new observers and fake quantizers, with the parameters found so far.
 
     They are handed on to what takes them (`PassiveObserver`, `TQT`, `LSQ`) and has the same dtype.
-    qconfig: a `QConfig`, says which. inplace: change ``module`` (default); otherwise a copy. Returns the model.
 
+    Parameters
+    ----------
+    module : Module
+        The model.
+    qconfig : QConfig
+        Says which.
+    inplace : bool
+        Change ``module``; otherwise a copy.
+
+    Returns
+    -------
+    Module
+        The model.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M, megengine.quantization as Q
     >>> model = Q.quantize_qat(M.Linear(4, 2), qconfig=Q.calibration_qconfig)
     >>> y = model(F.ones((8, 4)))
@@ -208,6 +285,13 @@ def reset_qconfig(module: Module, qconfig: QConfig, inplace: bool = True) -> Mod
 def enable_fake_quant(module: Module) -> None:
     """Round weights and results in all layers of `module.qat` from now on.
 
+    Parameters
+    ----------
+    module : Module
+        A model with layers of `module.qat`.
+
+    Examples
+    --------
     >>> import megengine.module as M, megengine.quantization as Q
     >>> model = Q.quantize_qat(M.Linear(4, 2))
     >>> Q.disable_fake_quant(model); Q.enable_fake_quant(model)
@@ -221,6 +305,13 @@ def enable_fake_quant(module: Module) -> None:
 def disable_fake_quant(module: Module) -> None:
     """Compute in float in all layers of `module.qat` from now on; observers still watch.
 
+    Parameters
+    ----------
+    module : Module
+        A model with layers of `module.qat`.
+
+    Examples
+    --------
     >>> import megengine.module as M, megengine.quantization as Q
     >>> model = Q.quantize_qat(M.Linear(4, 2))
     >>> Q.disable_fake_quant(model)
@@ -234,6 +325,13 @@ def disable_fake_quant(module: Module) -> None:
 def enable_observer(module: Module) -> None:
     """Watch ranges in all layers of `module.qat` from now on, in evaluation mode too.
 
+    Parameters
+    ----------
+    module : Module
+        A model with layers of `module.qat`.
+
+    Examples
+    --------
     >>> import megengine.module as M, megengine.quantization as Q
     >>> model = Q.quantize_qat(M.Linear(4, 2)).eval()
     >>> Q.enable_observer(model)
@@ -249,6 +347,13 @@ def disable_observer(module: Module) -> None:
 
     The next `Module.train` switches observers on again.
 
+    Parameters
+    ----------
+    module : Module
+        A model with layers of `module.qat`.
+
+    Examples
+    --------
     >>> import megengine.module as M, megengine.quantization as Q
     >>> model = Q.quantize_qat(M.Linear(4, 2))
     >>> Q.disable_observer(model)
@@ -274,12 +379,30 @@ def apply_easy_quant(
 
     Layer after layer: first the weight's scale, then that of the result, among ``num`` multiples of
     the current one from ``start`` to ``stop``.
-    module: its observers must be PassiveObservers, as `reset_qconfig` with easyquant_qconfig makes
-    them.
-    data: the input of the model. start, stop, num: 0.8, 1.2 and 40 by default. Returns ``module``.
 
-    Source: Wu et al. 2020, "EasyQuant: Post-training Quantization via Scale Optimization".
+    Parameters
+    ----------
+    module : Module
+        Its observers must be PassiveObservers, as `reset_qconfig` with easyquant_qconfig makes
+        them.
+    data : Tensor
+        The input of the model.
+    start, stop : float
+        The least and the largest multiple that is tried.
+    num : int
+        How many are tried.
 
+    Returns
+    -------
+    Module
+        ``module`` itself.
+
+    References
+    ----------
+    Wu et al. 2020, "EasyQuant: Post-training Quantization via Scale Optimization".
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M, megengine.quantization as Q
     >>> model, data = Q.quantize_qat(M.Linear(4, 2), qconfig=Q.calibration_qconfig), F.ones((8, 4))
     >>> y = model(data)

@@ -47,7 +47,23 @@ class Round(Function):
 def tqt_forward(qmin: int, qmax: int, inp: Tensor, scale: Tensor) -> Tensor:
     """``inp`` rounded to multiples of ``2 ** scale`` in [qmin, qmax]; differentiable in both.
 
-    scale: log2 of the distance of two levels. Gradients: Jain et al. 2020, "Trained Quantization Thresholds".
+    Parameters
+    ----------
+    qmin, qmax : int
+        Bounds of the multiples.
+    inp : Tensor
+        Any shape, float32.
+    scale : Tensor
+        The log2 of the distance of two levels, 0-d.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``inp``.
+
+    References
+    ----------
+    Jain et al., 2020, "Trained Quantization Thresholds" (gradients).
     """
     return ops.fake_quant(inp, 2.0**scale, 0.0, 1.0, qmin=qmin, qmax=qmax)
 
@@ -60,10 +76,30 @@ def lsq_forward(
     zero_point: Tensor | float | None = None,
     scale_grad: Tensor | float | None = None,
 ) -> Tensor:
-    """``inp`` rounded to ``step_size * (q - zero_point)`` with q in [qmin, qmax]; differentiable in inp and step_size.
+    """``inp`` rounded to ``step_size * (q - zero_point)`` with q in [qmin, qmax]; differentiable in
+    inp and step_size.
 
-    scale_grad: weight of step_size's gradient, default 1. Gradients: Esser et al. 2020, "Learned Step Size
-    Quantization".
+    Parameters
+    ----------
+    qmin, qmax : int
+        Bounds of q.
+    inp : Tensor
+        Any shape, float32.
+    step_size : Tensor
+        The distance of two levels, 0-d.
+    zero_point : Tensor, float or None
+        Added to q.
+    scale_grad : Tensor, float or None
+        Weight of step_size's gradient; None means 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of ``inp``.
+
+    References
+    ----------
+    Esser et al., 2020, "Learned Step Size Quantization" (gradients).
     """
     zero_point = 0.0 if zero_point is None else zero_point
     scale_grad = 1.0 if scale_grad is None else scale_grad
@@ -71,7 +107,13 @@ def lsq_forward(
 
 
 def register_method_to_class(cls: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator that makes a function, or functools.partial, a method of ``cls``."""
+    """Decorator that makes a function, or functools.partial, a method of ``cls``.
+
+    Returns
+    -------
+    callable
+        The decorator.
+    """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(function, partial):
@@ -94,6 +136,8 @@ class QuantMode(Enum):
     SYMMERTIC: 0 is its middle. ASYMMERTIC: it is the one of the data, with a zero point. The
     spelling is that of MegEngine 1.x.
 
+    Examples
+    --------
     >>> import megengine.quantization as Q
     >>> [mode.name for mode in Q.QuantMode]
     ['SYMMERTIC', 'ASYMMERTIC']
@@ -121,11 +165,21 @@ def dtype_meta_of(dtype: str | QuantDtypeMeta) -> QuantDtypeMeta:
 class QParams:
     """Says how a tensor is quantized: real value = scale * (q - zero_point), q an integer.
 
-    mode: `QuantMode`. dtype_meta: kind of quantized dtype, which bounds q. scale, zero_point:
-    Tensors, or None while unknown (a zero_point of None is 0).
+    Parameters
+    ----------
+    mode : QuantMode
+        Whether 0 is the middle of the range.
+    dtype_meta : QuantDtypeMeta or None
+        Kind of quantized dtype, which bounds q.
+    scale, zero_point : Tensor or None
+        0-d, or None while unknown (a zero_point of None is 0).
 
+    Notes
+    -----
     Two are equal when all their values are. `create_qparams` makes one from a dtype's name.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> qparams = Q.create_qparams(Q.QuantMode.SYMMERTIC, "qint8", mge.Tensor(0.5))
     >>> qparams.mode.name, qparams.dtype_meta.name, qparams.scale.item()
@@ -147,7 +201,13 @@ class QParams:
         self.zero_point = zero_point
 
     def update(self, qparams: QParams) -> None:
-        """Take over the values of ``qparams``."""
+        """Take over the values of ``qparams``.
+
+        Parameters
+        ----------
+        qparams : QParams
+            Another one.
+        """
         for name in QParams.__slots__:
             setattr(self, name, getattr(qparams, name))
 
@@ -172,7 +232,19 @@ class QParams:
 
 
 class LSQParams(QParams):
-    """QParams with ``grad_scale``, the weight of the scale's gradient."""
+    """QParams with ``grad_scale``, the weight of the scale's gradient.
+
+    Parameters
+    ----------
+    mode : QuantMode
+        As in `QParams`.
+    dtype_meta : QuantDtypeMeta or None
+        As in `QParams`.
+    scale, zero_point : Tensor or None
+        As in `QParams`.
+    grad_scale : Tensor or None
+        0-d, or None for the formula of `LSQ`.
+    """
 
     __slots__ = ("grad_scale",)
 
@@ -223,10 +295,28 @@ def create_qparams(
 ) -> QParams:
     """Make `QParams` from a dtype or its name.
 
-    mode: symmetric by default. dtype_meta: kind of quantized dtype, or its name: qint8,
-    qint8_narrow (without -128), quint8, qint4, quint4, qint32, ...; ValueError for an unknown one.
-    scale, zero_point: 0-D Tensors, or None while unknown.
+    Parameters
+    ----------
+    mode : QuantMode
+        Whether 0 is the middle of the range.
+    dtype_meta : str, QuantDtypeMeta or None
+        Kind of quantized dtype, or its name: qint8, qint8_narrow (without -128), quint8, qint4,
+        quint4, qint32, ....
+    scale, zero_point : Tensor or None
+        0-d, or None while unknown.
 
+    Returns
+    -------
+    QParams
+        What says how a tensor is quantized.
+
+    Raises
+    ------
+    ValueError
+        For an unknown dtype.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> meta = Q.create_qparams(dtype_meta="qint8_narrow", scale=mge.Tensor(0.5)).dtype_meta
     >>> meta.qmin, meta.qmax
@@ -242,10 +332,25 @@ Tensor._new_qparams = staticmethod(create_qparams)
 def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
     """Round ``inp`` to what ``qparams`` can express, in its float dtype.
 
-    inp: any shape. Returns the same shape and dtype; the result carries ``qparams``. The gradient
-    passes where the value is in range and is 0 elsewhere. ValueError while scale or dtype is
-    unknown.
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape. The gradient passes where the value is in range and is 0 elsewhere.
+    qparams : QParams
+        Of the quantized dtype.
 
+    Returns
+    -------
+    Tensor
+        The same shape and dtype; it carries ``qparams``.
+
+    Raises
+    ------
+    ValueError
+        While scale or dtype is unknown.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> scale, zero_point = mge.Tensor(0.5), mge.Tensor(2.0)
     >>> qparams = Q.create_qparams(Q.QuantMode.ASYMMERTIC, "quint8", scale, zero_point)
@@ -268,9 +373,21 @@ def fake_quant_tensor(inp: Tensor, qparams: QParams) -> Tensor:
 def fake_quant_bias(bias: Tensor | None, inp: Tensor, w_qat: Tensor) -> Tensor | None:
     """Round a bias as a 32-bit accumulator holds it: to (scale of inp) * (scale of w_qat).
 
-    bias: any shape, or None, which is returned. inp, w_qat: input and weight of the layer; unless
-    both carry symmetric 8-bit quantization parameters, the bias is returned unchanged.
+    Parameters
+    ----------
+    bias : Tensor or None
+        Any shape, or None, which is returned.
+    inp, w_qat : Tensor
+        Input and weight of the layer; unless both carry symmetric 8-bit quantization parameters,
+        the bias is returned unchanged.
 
+    Returns
+    -------
+    Tensor or None
+        Of the same shape; None for None.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.quantization as Q
     >>> qparams = Q.create_qparams(Q.QuantMode.SYMMERTIC, "qint8", mge.Tensor(0.5))
     >>> x = w = Q.fake_quant_tensor(mge.Tensor([1.0]), qparams)

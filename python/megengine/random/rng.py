@@ -32,10 +32,24 @@ def _checked_seed(seed: IntLike) -> int:
 def seed(seed: int) -> None:
     """Start the global generator anew: that of module functions, dropout and initial weights.
 
-    seed: at least 0 (ValueError). The same seed and the same calls give the same numbers, on every
-    instruction set and number of threads. In a world of processes the masks of dropout follow from the
-    seed and the rank, all else from the seed alone.
+    Parameters
+    ----------
+    seed : int
+        At least 0.
 
+    Raises
+    ------
+    ValueError
+        For a negative seed.
+
+    Notes
+    -----
+    The same seed and the same calls give the same numbers, on every instruction set and number of
+    threads. In a world of processes the masks of dropout follow from the seed and the rank, all
+    else from the seed alone.
+
+    Examples
+    --------
     >>> from megengine import random
     >>> random.seed(1); a = random.uniform(size=(2,)).numpy()
     >>> random.seed(1); bool((a == random.uniform(size=(2,)).numpy()).all())
@@ -78,11 +92,24 @@ def _broadcast_parameters(key: Tensor, size: IntsLike | None, *parameters: Tenso
 class RNG:
     """A random generator with a seed of its own; its methods are the functions of `random`.
 
-    seed: at least 0 (ValueError); None (default) starts anywhere. device: where results lie, such
-    as "cpu0"; None for the default device.
-    Source of the numbers: Philox 4x32-10 of Salmon et al. 2011, "Parallel Random Numbers: As Easy
-    as 1, 2, 3".
+    Parameters
+    ----------
+    seed : int or None
+        At least 0; None starts anywhere.
+    device : str or None
+        Where results lie, such as "cpu0"; None for the default device.
 
+    Raises
+    ------
+    ValueError
+        For a negative seed.
+
+    References
+    ----------
+    Salmon et al., 2011, "Parallel Random Numbers: As Easy as 1, 2, 3" (Philox 4x32-10).
+
+    Examples
+    --------
     >>> from megengine.random import RNG
     >>> one, other = RNG(seed=1), RNG(seed=1)
     >>> a, b = one.normal(size=(3,)), other.normal(size=(3,))
@@ -118,9 +145,27 @@ class RNG:
     def uniform(self, low: float = 0, high: float = 1, size: IntsLike | None = None) -> Tensor:
         """Return uniform draws from [low, high), float32.
 
-        low, high: 0 and 1 by default; AssertionError unless low < high. size: shape of the result;
-        None is (1,); ValueError for a negative extent.
+        Parameters
+        ----------
+        low, high : float
+            Bounds of the draws.
+        size : int, Tensor, sequence of int or Tensor, or None
+            Shape of the result; None is (1,).
 
+        Returns
+        -------
+        Tensor
+            Of shape ``size``, float32.
+
+        Raises
+        ------
+        AssertionError
+            Unless low < high.
+        ValueError
+            For a negative extent.
+
+        Examples
+        --------
         >>> from megengine import random
         >>> x = random.uniform(-1.0, 1.0, size=(2, 3))
         >>> x.shape, bool((abs(x.numpy()) <= 1).all())
@@ -137,9 +182,25 @@ class RNG:
     def normal(self, mean: float = 0, std: float = 1, size: IntsLike | None = None) -> Tensor:
         """Return normal draws, float32.
 
-        mean, std: mean and standard deviation, 0 and 1 by default; Tensors broadcast against size.
-        size: shape of the draws; None is (1,); ValueError for a negative extent.
+        Parameters
+        ----------
+        mean, std : float
+            Mean and standard deviation; Tensors broadcast against size.
+        size : int, Tensor, sequence of int or Tensor, or None
+            Shape of the draws; None is (1,).
 
+        Returns
+        -------
+        Tensor
+            Of shape ``size``, float32.
+
+        Raises
+        ------
+        ValueError
+            For a negative extent.
+
+        Examples
+        --------
         >>> import megengine as mge
         >>> from megengine import random
         >>> random.normal(mge.Tensor([0.0, 100.0]), 1.0, size=(5, 2)).shape
@@ -160,9 +221,26 @@ class RNG:
     ) -> Tensor:
         """Return draws from gamma distributions, float32.
 
-        shape, scale: parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean
-        shape * scale. size: what to put before the parameters' shape; None draws once for each.
+        Parameters
+        ----------
+        shape, scale : float or Tensor
+            Parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean shape *
+            scale.
+        size : int, Tensor, sequence of int or Tensor, or None
+            What to put before the parameters' shape; None draws once for each.
 
+        Returns
+        -------
+        Tensor
+            Of shape ``size`` and then the parameters', float32.
+
+        Raises
+        ------
+        AssertionError
+            For parameters of 0 or less.
+
+        Examples
+        --------
         >>> import megengine as mge
         >>> from megengine import random
         >>> random.gamma(mge.Tensor([1.0, 9.0]), scale=2.0, size=(5,)).shape
@@ -182,10 +260,26 @@ class RNG:
     ) -> Tensor:
         """Return draws from beta distributions, float32, between 0 and 1.
 
-        alpha, beta: parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean
-        alpha / (alpha + beta). size: what to put before the parameters' shape; None draws once for
-        each.
+        Parameters
+        ----------
+        alpha, beta : float or Tensor
+            Parameters above 0 (AssertionError), numbers or Tensors that broadcast; mean alpha /
+            (alpha + beta).
+        size : int, Tensor, sequence of int or Tensor, or None
+            What to put before the parameters' shape; None draws once for each.
 
+        Returns
+        -------
+        Tensor
+            Of shape ``size`` and then the parameters', float32.
+
+        Raises
+        ------
+        AssertionError
+            For parameters of 0 or less.
+
+        Examples
+        --------
         >>> import megengine as mge
         >>> from megengine import random
         >>> x = random.beta(mge.Tensor([1.0, 9.0]), 2.0, size=(5,))
@@ -199,9 +293,25 @@ class RNG:
     def poisson(self, lam: float | Tensor, size: IntsLike | None = None) -> Tensor:
         """Return draws from Poisson distributions: whole numbers, in float32.
 
-        lam: rate, mean and variance, above 0 (AssertionError), a number or a Tensor. size: what to
-        put before its shape; None draws once for each.
+        Parameters
+        ----------
+        lam : float or Tensor
+            Rate, mean and variance, above 0.
+        size : int, Tensor, sequence of int or Tensor, or None
+            What to put before lam's shape; None draws once for each.
 
+        Returns
+        -------
+        Tensor
+            Of shape ``size`` and then that of ``lam``, float32.
+
+        Raises
+        ------
+        AssertionError
+            For a rate of 0 or less.
+
+        Examples
+        --------
         >>> import megengine as mge
         >>> from megengine import random
         >>> x = random.poisson(mge.Tensor([1.0, 9.0]), size=(5,))
@@ -215,9 +325,25 @@ class RNG:
     def exponential(self, rate: float | Tensor = 1.0, size: IntsLike | None = None) -> Tensor:
         """Return draws from exponential distributions, float32.
 
-        rate: above 0 (AssertionError), 1 by default, a number or a Tensor; mean 1 / rate. size:
-        what to put before its shape; None draws once for each.
+        Parameters
+        ----------
+        rate : float or Tensor
+            Above 0; the mean is 1 / rate.
+        size : int, Tensor, sequence of int or Tensor, or None
+            What to put before rate's shape; None draws once for each.
 
+        Returns
+        -------
+        Tensor
+            Of shape ``size`` and then that of ``rate``, float32.
+
+        Raises
+        ------
+        AssertionError
+            For a rate of 0 or less.
+
+        Examples
+        --------
         >>> import megengine as mge
         >>> from megengine import random
         >>> x = random.exponential(mge.Tensor([1.0, 9.0]), size=(5,))
@@ -234,12 +360,28 @@ class RNG:
     ) -> Tensor:
         """Return indices drawn with probabilities in proportion to weights, int32.
 
-        input: a Tensor of weights, at least 0, (n,) or (rows, n). num_samples: draws for each row;
-        the result is (num_samples,) or (rows, num_samples).
-        replacement: whether an index may be drawn again, False by default.
-        AssertionError for weights that are negative, not finite or all zero in a row, and for more
-        samples than positive weights without replacement.
+        Parameters
+        ----------
+        input : Tensor
+            Weights, at least 0, (n,) or (rows, n).
+        num_samples : int
+            Draws for each row.
+        replacement : bool or None
+            Whether an index may be drawn again.
 
+        Returns
+        -------
+        Tensor
+            (num_samples,) or (rows, num_samples), int32.
+
+        Raises
+        ------
+        AssertionError
+            For weights that are negative, not finite or all zero in a row, and for more samples
+            than positive weights without replacement.
+
+        Examples
+        --------
         >>> import megengine as mge
         >>> from megengine import random
         >>> weights = mge.Tensor([0.0, 1.0, 0.0])
@@ -272,10 +414,25 @@ class RNG:
     def permutation(self, n: int | Tensor, *, dtype: DTypeLike = "int32") -> Tensor:
         """Return 0 .. n - 1, or the entries of a Tensor along axis 0, in random order.
 
-        n: a number (ValueError below 0), or a Tensor, whose shape and dtype the result has; of a 0-d
-        Tensor it is [n].
-        dtype: of the result for a number, int32 by default.
+        Parameters
+        ----------
+        n : int or Tensor
+            A number, or a Tensor, whose shape and dtype the result has; of a 0-d Tensor it is [n].
+        dtype : DTypeLike
+            Of the result for a number.
 
+        Returns
+        -------
+        Tensor
+            [n], or the shape of the Tensor.
+
+        Raises
+        ------
+        ValueError
+            For a negative number.
+
+        Examples
+        --------
         >>> from megengine import random
         >>> order = random.permutation(5)
         >>> sorted(order.tolist()), order.dtype.name
@@ -298,8 +455,18 @@ class RNG:
     def shuffle(self, inp: Tensor) -> None:
         """Put the entries of ``inp`` along axis 0 in random order, in place.
 
-        inp: a Tensor (AssertionError). Gradients flow through.
+        Parameters
+        ----------
+        inp : Tensor
+            Any shape with at least one axis. Gradients flow through.
 
+        Raises
+        ------
+        AssertionError
+            For what is no Tensor.
+
+        Examples
+        --------
         >>> import megengine as mge
         >>> from megengine import random
         >>> x = mge.Tensor([[1.0, 2.0], [3.0, 4.0]])
