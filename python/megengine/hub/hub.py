@@ -48,15 +48,37 @@ def list(
     """Returns the names that a repository offers: the public functions and classes in its
     ``hubconf.py``.
 
-    repo_info: "owner/name", "owner/name:branch" (default branch "master") or the path of a local
-    folder.
-    git_host: "github.com" by default. use_cache: take the copy of an earlier call, the default.
-    commit: rather than the tip of the branch; 4 to 40 hexadecimal digits. protocol: "HTTPS" or
-    "SSH".
+    Parameters
+    ----------
+    repo_info : str
+        "owner/name", "owner/name:branch" (default branch "master") or the path of a local folder.
+    git_host : str
+        Where the repository is.
+    use_cache : bool
+        Take the copy of an earlier call.
+    commit : str or None
+        Rather than the tip of the branch; 4 to 40 hexadecimal digits.
+    protocol : str
+        "HTTPS" or "SSH".
 
-    A repository is a program: this runs its code. Raises FetcherError when it cannot be had,
-    RuntimeError when it needs packages that are not installed.
+    Returns
+    -------
+    list of str
+        The names.
 
+    Raises
+    ------
+    FetcherError
+        When it cannot be had.
+    RuntimeError
+        When it needs packages that are not installed.
+
+    Notes
+    -----
+    A repository is a program: this runs its code.
+
+    Examples
+    --------
     >>> import pathlib, tempfile
     >>> from megengine import hub
     >>> folder = tempfile.TemporaryDirectory()
@@ -82,11 +104,39 @@ def load(
     protocol: str = DEFAULT_PROTOCOL,
     **kwargs: Any,
 ) -> Any:
-    """Calls ``entry(*args, **kwargs)`` of a repository; returns the result, for example a model.
+    """Calls ``entry(*args, **kwargs)`` of a repository.
 
-    repo_info and the options are those of ``list``. entry: one of the names that ``list`` returns.
-    Raises RuntimeError for another name.
+    Parameters
+    ----------
+    repo_info : str
+        As in `list`.
+    entry : str
+        One of the names that ``list`` returns.
+    *args : object
+        Of the call.
+    git_host : str
+        As in `list`.
+    use_cache : bool
+        As in `list`.
+    commit : str or None
+        As in `list`.
+    protocol : str
+        As in `list`.
+    **kwargs : object
+        Of the call.
 
+    Returns
+    -------
+    object
+        What the entry returns, for example a model.
+
+    Raises
+    ------
+    RuntimeError
+        For another name.
+
+    Examples
+    --------
     >>> import pathlib, tempfile
     >>> from megengine import hub
     >>> folder = tempfile.TemporaryDirectory()
@@ -114,8 +164,28 @@ def help(
 ) -> str | None:
     """Returns the docstring of an entry of a repository; None without one.
 
-    repo_info and the options are those of ``list``. entry: one of the names that ``list`` returns.
+    Parameters
+    ----------
+    repo_info : str
+        As in `list`.
+    entry : str
+        One of the names that ``list`` returns.
+    git_host : str
+        As in `list`.
+    use_cache : bool
+        As in `list`.
+    commit : str or None
+        As in `list`.
+    protocol : str
+        As in `list`.
 
+    Returns
+    -------
+    str or None
+        The docstring.
+
+    Examples
+    --------
     >>> import pathlib, tempfile
     >>> from megengine import hub
     >>> folder = tempfile.TemporaryDirectory()
@@ -129,8 +199,22 @@ def help(
 
 
 def import_module(*args: Any, **kwargs: Any) -> ModuleType:
-    """Returns ``hubconf.py`` of a repository as a module; arguments as of ``list``.
+    """Returns ``hubconf.py`` of a repository as a module.
 
+    Parameters
+    ----------
+    *args : object
+        As in `list`.
+    **kwargs : object
+        As in `list`.
+
+    Returns
+    -------
+    module
+        The module.
+
+    Examples
+    --------
     >>> import pathlib, tempfile
     >>> from megengine import hub
     >>> folder = tempfile.TemporaryDirectory()
@@ -212,14 +296,34 @@ def _entry_of(module: ModuleType, entry: str) -> Callable[..., Any]:
 def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | None = None) -> Any:
     """Loads an object (usually a state dict) that ``save`` wrote, from an address.
 
-    url: a file name that ends in eight or more hexadecimal digits, such as model_78a63ca6.pkl, must
-        agree with the content's SHA-256 (or MD5).
-    model_dir: folder in which a copy is kept; by default one in the user's cache folder.
+    Parameters
+    ----------
+    url : str
+        If the file name ends in eight or more hexadecimal digits, such as model_78a63ca6.pkl, they
+        must agree with the content's SHA-256 (or MD5).
+    model_dir : str, PathLike or None
+        Folder in which a copy is kept; None: one in the user's cache folder.
 
-    Tensors go to the default device; no code of the file runs. Raises RuntimeError when the hash
-    does not agree or the file is damaged, HTTPDownloadError when it cannot be had, ValueError for
-    an address without a file name.
+    Returns
+    -------
+    object
+        The object, with tensors on the default device.
 
+    Raises
+    ------
+    RuntimeError
+        When the hash does not agree or the file is damaged.
+    HTTPDownloadError
+        When it cannot be had.
+    ValueError
+        For an address without a file name.
+
+    Notes
+    -----
+    No code of the file runs.
+
+    Examples
+    --------
     >>> from megengine import hub
     >>> url = "https://example.org/weights_0123abcd.pkl"
     >>> state = hub.load_serialized_obj_from_url(url)  # doctest: +SKIP
@@ -274,8 +378,13 @@ def _check_hash(path: str, name: str, what: str) -> None:
 class pretrained:
     """Decorates a function that makes a model: ``make(pretrained=True)`` loads weights into it.
 
-    url: of the weights, as for `load_serialized_obj_from_url`.
+    Parameters
+    ----------
+    url : str
+        Of the weights, as for `load_serialized_obj_from_url`.
 
+    Examples
+    --------
     >>> import megengine.module as M
     >>> @pretrained("https://example.org/weights_0123abcd.pkl")
     ... def classifier(hidden=16):

@@ -29,24 +29,45 @@ def export(
     output_names: Sequence[str] | None = None,
     dynamic_axes: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Writes what ``model(*args)`` computes as an ONNX model; returns the ``onnx.ModelProto``.
+    """Writes what ``model(*args)`` computes as an ONNX model.
 
-    model: a Module (call ``eval()`` on it first), TracedModule, fx.GraphModule, traced or plain
+    Parameters
+    ----------
+    model : callable
+        A Module (call ``eval()`` on it first), TracedModule, fx.GraphModule, traced or plain
         function. It runs once, on placeholders. Results are a Tensor, a flat sequence of Tensors,
         or a dict, whose keys are their names.
-    args: one Tensor or a sequence. Tensors and arrays are the inputs, with their shapes; all else
-        is fixed.
-    path: a path, an open binary file, or None. Where one file cannot hold the tensors they go to
+    args : object
+        One Tensor or a sequence. Tensors and arrays are the inputs, with their shapes; all else is
+        fixed.
+    path : str, PathLike, IO or None
+        A path, an open binary file, or None. Where one file cannot hold the tensors they go to
         ``<path>.data``.
-    opset: 17 up to the newest one of the package onnx; ValueError for others.
-    input_names, output_names: names in the file; inputs are called as the parameters by default.
-    dynamic_axes: axes that stay open, ``{"x": {0: "batch"}}`` or ``{"x": [0]}``; the model runs
-        once more for each, and once again.
+    opset : int
+        From 17 up to the newest one of the package onnx.
+    input_names, output_names : sequence of str or None
+        Names in the file; inputs are called as the parameters by default.
+    dynamic_axes : mapping of str or None
+        Axes that stay open, ``{"x": {0: "batch"}}`` or ``{"x": [0]}``; the model runs once more for
+        each, and once again.
 
+    Returns
+    -------
+    onnx.ModelProto
+        The model.
+
+    Raises
+    ------
+    ValueError
+        For another opset.
+
+    Notes
+    -----
     Parameters have their names in the state dict. Integers of quantized layers stay integers,
-    between QuantizeLinear and DequantizeLinear. OnnxError lists all operations that ONNX has no
-    counterpart for, with the lines that call them.
+    between QuantizeLinear and DequantizeLinear.
 
+    Examples
+    --------
     >>> import megengine.module as M, megengine.onnx, numpy as np
     >>> proto = megengine.onnx.export(M.Linear(3, 2), np.zeros((1, 3), np.float32))
     >>> graph = proto.graph

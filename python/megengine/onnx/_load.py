@@ -27,15 +27,31 @@ _DOMAINS = ("", "ai.onnx")
 
 
 def load(source: Any) -> fx.GraphModule:
-    """Reads an ONNX model; returns it as an `fx.GraphModule` of our functions.
+    """Reads an ONNX model.
 
-    source: a path, an open binary file, bytes or a ModelProto.
+    Parameters
+    ----------
+    source : object
+        A path, an open binary file, bytes or a ModelProto.
 
+    Returns
+    -------
+    GraphModule
+        A module of our functions.
+
+    Raises
+    ------
+    OnnxError
+        For a damaged or hostile model, and for one with operators that there is no counterpart for;
+        all are listed.
+
+    Notes
+    -----
     Parameters are attributes at their names, inputs are positional, several outputs a tuple. Values
     of 64 bits have 32. The file is checked before anything is made of it, and no code of it runs.
-    OnnxError for a damaged or hostile model, and for one with operators that there is no
-    counterpart for; all are listed.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.functional as F, megengine.onnx
     >>> proto = megengine.onnx.export(lambda x: F.relu(x) + 1, mge.Tensor([1.0, -1.0]))
     >>> print(megengine.onnx.load(proto).code)

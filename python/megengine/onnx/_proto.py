@@ -15,6 +15,8 @@ OLDEST_OPSET = 17
 class OnnxError(ValueError):
     """A model that cannot be written as ONNX, or a file that cannot be read; lists what is wrong.
 
+    Examples
+    --------
     >>> import megengine.onnx
     >>> try:
     ...     megengine.onnx.load(b"not a model")

@@ -40,9 +40,28 @@ def fold_weight_bias(
 ) -> tuple[Tensor, Tensor]:
     """(weight, bias) of the layer that does what the layer and the normalization behind it do.
 
-    weight: of a linear layer (out, in), of a convolution (out, in, h, w), with transpose (in, out, h, w); one more axis in
-    front for groups. gamma, beta: scale and shift, 1 and 0 when None; bn_mean, bn_var: statistics; a value for each of the
-    out channels, in any shape. The bias has the shape of ``bn_mean``.
+    Parameters
+    ----------
+    weight : Tensor
+        Of a linear layer (out, in), of a convolution (out, in, h, w), with transpose (in, out, h,
+        w); one more axis in front for groups.
+    bias : Tensor or None
+        One value per out channel, None for 0.
+    gamma, beta : Tensor or None
+        Scale and shift; None means 1 and 0.
+    bn_mean, bn_var : Tensor
+        Statistics; a value for each of the out channels, in any shape.
+    eps : float
+        Added to the variance.
+    transpose : bool
+        Whether it is a transposed convolution.
+
+    Returns
+    -------
+    weight : Tensor
+        Of the shape of ``weight``.
+    bias : Tensor
+        Of the shape of ``bn_mean``.
     """
     factor, shift = normalization(bn_mean, bn_var, eps, gamma, beta, bias)
     return weight * beside_weight(factor, weight, transpose), shift.reshape(bn_mean._tuple_shape)
@@ -85,9 +104,29 @@ def _fused(layer: Any, bn: Any, relu: M.Module | None) -> M.Module:
 def fuse_conv_bn_relu_module(
     conv: M.Conv2d | M.ConvTranspose2d, bn: M.BatchNorm2d | None, relu: M.ReLU | None
 ) -> M.Module:
-    """A new layer with copies of the parameters: in training ConvBn2d or ConvBnRelu2d, else the normalization is folded.
+    """A new layer with copies of the parameters: in training ConvBn2d or ConvBnRelu2d, else the
+    normalization is folded.
 
-    bn and relu may be None. TypeError for another layer, ValueError for a ``bn`` without statistics.
+    Parameters
+    ----------
+    conv : Conv2d or ConvTranspose2d
+        The convolution.
+    bn : BatchNorm2d or None
+        The normalization behind it, None for none.
+    relu : ReLU or None
+        The activation behind that, None for none.
+
+    Returns
+    -------
+    Module
+        The layer.
+
+    Raises
+    ------
+    TypeError
+        For another layer.
+    ValueError
+        For a ``bn`` without statistics.
     """
     return _fused(conv, bn, relu)
 
@@ -95,5 +134,21 @@ def fuse_conv_bn_relu_module(
 def fuse_linear_bn_relu_module(
     linear: M.Linear, bn: M.BatchNorm1d | None, relu: M.ReLU | None
 ) -> M.Module:
-    """As `fuse_conv_bn_relu_module`, for a linear layer: LinearBn1d, LinearBnRelu1d, LinearRelu or Linear."""
+    """As `fuse_conv_bn_relu_module`, for a linear layer: LinearBn1d, LinearBnRelu1d, LinearRelu or
+    Linear.
+
+    Parameters
+    ----------
+    linear : Linear
+        The linear layer.
+    bn : BatchNorm1d or None
+        The normalization behind it, None for none.
+    relu : ReLU or None
+        The activation behind that, None for none.
+
+    Returns
+    -------
+    Module
+        The layer.
+    """
     return _fused(linear, bn, relu)

@@ -12,8 +12,29 @@ __all__ = ["from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(tensor: Tensor, stream: Any = None) -> Any:
-    """A DLPack capsule of a copy of the tensor's value. BufferError for a dtype that DLPack lacks.
+    """A DLPack capsule of a copy of the tensor's value.
 
+    Parameters
+    ----------
+    tensor : Tensor
+        Any shape.
+    stream : object
+        Is not needed on the host.
+
+    Returns
+    -------
+    object
+        A capsule.
+
+    Raises
+    ------
+    BufferError
+        For a dtype that DLPack lacks.
+    TypeError
+        Unless it is a Tensor.
+
+    Examples
+    --------
     >>> from megengine import Tensor
     >>> from_dlpack(to_dlpack(Tensor([1.0, 2.0]))).numpy()
     array([1., 2.], dtype=float32)
@@ -37,13 +58,33 @@ class _Capsule:
 
 
 def from_dlpack(ext_tensor: Any, stream: Any = None, *, copy: bool | None = None) -> Tensor:
-    """A Tensor of what another library's tensor, or a DLPack capsule, holds. It must lie on the host.
+    """A Tensor of what another library's tensor, or a DLPack capsule, holds.
 
-    copy: True or None: the tensor has memory of its own. False: it has the other one's memory, which stays as long as the
-    tensor does. Whoever writes to that memory changes the tensor; a write to the tensor (``x[0] = 1``, an optimizer's step)
-    gives it a new value elsewhere, as always, and shows nowhere else. BufferError for memory that cannot be shared: on another device,
-    not in row-major order, of a dtype that tensors do not have (int64, float64).
+    Parameters
+    ----------
+    ext_tensor : object
+        An object with ``__dlpack__``, or a capsule; on the host.
+    stream : object
+        Is not needed on the host.
+    copy : bool or None
+        True or None: the tensor has memory of its own. False: it has the other one's memory, which
+        stays as long as the tensor does. Whoever writes to that memory changes the tensor; a write
+        to the tensor (``x[0] = 1``, an optimizer's step) gives it a new value elsewhere, as always,
+        and shows nowhere else.
 
+    Returns
+    -------
+    Tensor
+        Of its shape and dtype.
+
+    Raises
+    ------
+    BufferError
+        For memory that cannot be shared: on another device, not in row-major order, of a dtype that
+        tensors do not have (int64, float64).
+
+    Examples
+    --------
     >>> import numpy as np
     >>> array = np.zeros(2, "float32")
     >>> x = from_dlpack(array, copy=False)

@@ -17,7 +17,24 @@ __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights"]
 def fuse_conv_bn_eval(conv: Module, bn: Module) -> Module:
     """A copy of ``conv`` (1-d, 2-d or 3-d) that computes ``bn(conv(x))`` as in eval mode.
 
-    AssertionError when one of them is in training mode; ValueError for a ``bn`` without running statistics.
+    Parameters
+    ----------
+    conv : Module
+        The convolution.
+    bn : Module
+        The normalization behind it.
+
+    Returns
+    -------
+    Module
+        The copy.
+
+    Raises
+    ------
+    AssertionError
+        When one of them is in training mode.
+    ValueError
+        For a ``bn`` without running statistics.
     """
     if conv.training or bn.training:
         raise AssertionError(
@@ -46,9 +63,26 @@ def fuse_conv_bn_weights(
 ) -> tuple[Parameter, Parameter]:
     """(weight, bias) of the convolution that does what the convolution and the normalization do.
 
-    conv_w: (out, in, *kernel) or (groups, out / groups, in / groups, *kernel). conv_b: out values, or None.
-    bn_rm, bn_rv, bn_w, bn_b: mean, variance, scale and shift, out values each; scale and shift may be None.
-    The new bias has the shape of ``conv_b``, or (1, out, 1, ...) with as many axes as an ungrouped ``conv_w``.
+    Parameters
+    ----------
+    conv_w : Tensor
+        (out, in, *kernel) or (groups, out / groups, in / groups, *kernel).
+    conv_b : Tensor or None
+        One value per out channel, None for 0.
+    bn_rm, bn_rv : Tensor
+        Mean and variance, one value per out channel each.
+    bn_eps : float
+        Added to the variance.
+    bn_w, bn_b : Tensor or None
+        Scale and shift, one value per out channel each; None means 1 and 0.
+
+    Returns
+    -------
+    weight : Parameter
+        Of the shape of ``conv_w``.
+    bias : Parameter
+        Of the shape of ``conv_b``, or (1, out, 1, ...) with as many axes as an ungrouped
+        ``conv_w``.
     """
     factor, shift = normalization(bn_rm, bn_rv, bn_eps, bn_w, bn_b, conv_b)
     grouped = conv_w.shape[0] != bn_rm.size

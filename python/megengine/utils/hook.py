@@ -10,7 +10,12 @@ from typing import Any
 class HookHandler:
     """Puts ``hook`` into ``source_dict`` under a fresh id; ``remove()`` takes it out again.
 
-    source_dict: an ordered dict of hooks, held weakly when it can be.
+    Parameters
+    ----------
+    source_dict : MutableMapping of int
+        An ordered dict of hooks, held weakly when it can be.
+    hook : callable
+        What is put there.
     """
 
     hook_num = 0

@@ -12,9 +12,15 @@ _STACK_BYTES = 512 << 20
 
 
 class AlternativeRecursionLimit:
-    """Context manager: the Python limit is at least ``new_py_limit`` inside; nests and is thread-safe.
+    """Context manager: the Python limit is at least ``new_py_limit`` inside; nests and is
+    thread-safe.
 
     The soft limit of the C stack is raised with it, as far as the hard limit allows.
+
+    Parameters
+    ----------
+    new_py_limit : int
+        In calls.
     """
 
     def __init__(self, new_py_limit: int) -> None:
@@ -68,5 +74,11 @@ _shared_limit = AlternativeRecursionLimit(_PY_LIMIT)
 
 
 def max_recursion_limit() -> AlternativeRecursionLimit:
-    """``with max_recursion_limit(): ...`` runs the block with a high recursion limit."""
+    """``with max_recursion_limit(): ...`` runs the block with a high recursion limit.
+
+    Returns
+    -------
+    AlternativeRecursionLimit
+        A context manager.
+    """
     return _shared_limit

@@ -124,12 +124,43 @@ class _MkldnnConv(_Packed):
 
 
 class MkldnnConv1d(_MkldnnConv):
-    """A Conv1d with packed weights: dense_module's, which stay as they are. weight: (out, in / groups, k)."""
+    """A Conv1d with packed weights: dense_module's, which stay as they are.
+
+    ``weight`` is (out, in / groups, k).
+
+    Parameters
+    ----------
+    dense_module : Conv1d, Conv2d or Conv3d
+        The layer whose weights are packed.
+    dtype : DTypeLike
+        Of the result.
+
+    Raises
+    ------
+    ValueError
+        For a layer that pads with anything but zeros.
+    """
 
 
 class MkldnnConv2d(_MkldnnConv):
-    """A Conv2d with packed weights: dense_module's, which stay as they are. weight: (out, in / groups, kh, kw).
+    """A Conv2d with packed weights: dense_module's, which stay as they are.
 
+    ``weight`` is (out, in / groups, kh, kw).
+
+    Parameters
+    ----------
+    dense_module : Conv1d, Conv2d or Conv3d
+        The layer whose weights are packed.
+    dtype : DTypeLike
+        Of the result.
+
+    Raises
+    ------
+    ValueError
+        For a layer that pads with anything but zeros.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M
     >>> layer = MkldnnConv2d(M.Conv2d(3, 8, 3))
     >>> layer(F.zeros((1, 3, 5, 5)).to_mkldnn()).shape
@@ -138,11 +169,34 @@ class MkldnnConv2d(_MkldnnConv):
 
 
 class MkldnnConv3d(_MkldnnConv):
-    """A Conv3d with packed weights: dense_module's, which stay as they are. weight: (out, in / groups, kd, kh, kw)."""
+    """A Conv3d with packed weights: dense_module's, which stay as they are.
+
+    ``weight`` is (out, in / groups, kd, kh, kw).
+
+    Parameters
+    ----------
+    dense_module : Conv1d, Conv2d or Conv3d
+        The layer whose weights are packed.
+    dtype : DTypeLike
+        Of the result.
+
+    Raises
+    ------
+    ValueError
+        For a layer that pads with anything but zeros.
+    """
 
 
 class MkldnnLinear(_Packed):
-    """A Linear with packed weights: dense_module's, which stay as they are."""
+    """A Linear with packed weights: dense_module's, which stay as they are.
+
+    Parameters
+    ----------
+    dense_module : Linear
+        The layer whose weights are packed.
+    dtype : DTypeLike
+        Of the result.
+    """
 
     _op = "matmul"
 
@@ -150,7 +204,22 @@ class MkldnnLinear(_Packed):
         super().__init__(dense_module.weight, dense_module.bias)
 
     def forward(self, x: Tensor, addend: Tensor | None = None, relu: bool = False) -> Tensor:
-        """x @ weight.T + bias, plus a tensor of the result's shape, and max(0, that)."""
+        """Gives x @ weight.T + bias, plus a tensor of the result's shape, and max(0, that).
+
+        Parameters
+        ----------
+        x : Tensor
+            [..., in_features].
+        addend : Tensor or None
+            Of the result's shape, None for none.
+        relu : bool
+            Whether to take max(0, that).
+
+        Returns
+        -------
+        Tensor
+            [..., out_features].
+        """
         if x.ndim == 1:
             y = self.forward(x.reshape(1, -1)).reshape(-1)
             y = y if addend is None else y + addend
@@ -166,7 +235,20 @@ class MkldnnLinear(_Packed):
 
 
 class MkldnnBatchNorm(Module):
-    """A batch normalization in eval mode as one multiplication and addition. AssertionError for one in training mode."""
+    """A batch normalization in eval mode as one multiplication and addition.
+
+    Parameters
+    ----------
+    dense_module : _BatchNorm
+        The layer whose weights are packed.
+    dtype : DTypeLike
+        Of the result.
+
+    Raises
+    ------
+    AssertionError
+        For one in training mode.
+    """
 
     def __init__(self, dense_module: _BatchNorm, dtype: DTypeLike = np.float32) -> None:
         super().__init__()
@@ -181,6 +263,17 @@ class MkldnnBatchNorm(Module):
         self.training = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [n, channels, ...], scaled and shifted by channel."""
+        """Scales and shifts each channel.
+
+        Parameters
+        ----------
+        x : Tensor
+            [n, channels, ...].
+
+        Returns
+        -------
+        Tensor
+            Of the same shape.
+        """
         shape = (-1,) + (1,) * (x.ndim - 2)
         return ops.fma3(x, self.factor.reshape(shape), self.shift.reshape(shape))

@@ -8,11 +8,10 @@
 
 from __future__ import annotations
 
-import collections
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,10 +30,51 @@ logger = get_logger(__name__)
 
 Row = dict[str, Any]
 _Counter = Callable[[Any, Any, Any], Any]
-total_stats = collections.namedtuple(
-    "total_stats", ["param_size", "param_dims", "flops", "act_size", "act_dims"]
-)
-stats = collections.namedtuple("module_stats", ["params", "flops", "activations"])  # type: ignore[name-match]  # as printed
+
+
+class total_stats(NamedTuple):
+    """Sums over the layers that `module_stats` counts.
+
+    Parameters
+    ----------
+    param_size : int
+        Bytes of the parameters.
+    param_dims : int
+        Their elements.
+    flops : int
+        Operations.
+    act_size : int
+        Bytes of the layers' results.
+    act_dims : int
+        Their elements.
+    """
+
+    param_size: int
+    param_dims: int
+    flops: int
+    act_size: int
+    act_dims: int
+
+
+class stats(NamedTuple):
+    """Rows that `module_stats` gives, a dict for each layer.
+
+    Parameters
+    ----------
+    params : list of dict of str
+        From `get_param_stats`.
+    flops : list of dict of str
+        From `get_op_stats`.
+    activations : list of dict of str
+        From `get_activation_stats`.
+    """
+
+    params: list[dict[str, Any]]
+    flops: list[dict[str, Any]]
+    activations: list[dict[str, Any]]
+
+
+stats.__name__ = "module_stats"  # as it is printed
 
 _flops: dict[type, _Counter] = {}
 _receptive_fields: dict[type, _Counter] = {}
@@ -54,6 +94,18 @@ def register_flops(*modules: type) -> Callable[[_Counter], _Counter]:
 
     A decorator. Layers are looked at if they are of `hook_modules`: see `register_hook_module`.
 
+    Parameters
+    ----------
+    *modules : type
+        Classes of layers.
+
+    Returns
+    -------
+    callable
+        A decorator of the counter.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> class Square(M.Module):
     ...     def forward(self, x):
@@ -74,6 +126,18 @@ def register_receptive_field(*modules: type) -> Callable[[_Counter], _Counter]:
 
     A decorator. `receptive_field_of` tells both for an input.
 
+    Parameters
+    ----------
+    *modules : type
+        Classes of layers.
+
+    Returns
+    -------
+    callable
+        A decorator of the counter.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> class PadOne(M.Module):
     ...     def forward(self, x):
@@ -89,9 +153,13 @@ def enable_receptive_field() -> None:
     """Adds ``receptive_field`` and ``stride`` to the rows of operations, in pixels of the model's
     input.
 
+    References
+    ----------
     Araujo, Norris and Sim, 2019, "Computing Receptive Fields of Convolutional Neural Networks",
     equation 2.
 
+    Examples
+    --------
     >>> import megengine.module as M
     >>> enable_receptive_field()
     >>> net = M.Sequential(M.Conv2d(3, 8, 3, stride=2), M.Conv2d(8, 8, 3))
@@ -107,6 +175,8 @@ def enable_receptive_field() -> None:
 def disable_receptive_field() -> None:
     """Undoes `enable_receptive_field`.
 
+    Examples
+    --------
     >>> import megengine.module as M
     >>> enable_receptive_field()
     >>> disable_receptive_field()
@@ -121,8 +191,13 @@ def disable_receptive_field() -> None:
 def register_hook_module(module: type | Iterable[type]) -> None:
     """Counts layers of this class, or these classes, too.
 
-    module: a class or several. How its operations are counted is told with `register_flops`.
+    Parameters
+    ----------
+    module : type or iterable of type
+        A class or several.
 
+    Examples
+    --------
     >>> import megengine.module as M
     >>> class Head(M.Module):
     ...     def __init__(self):
@@ -149,8 +224,20 @@ def flops_convNd(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[T
     """Returns the operations of a convolution: one for each multiply-add and for each addition of
     the bias.
 
-    module: the layer. inputs, outputs: the tensors of a call of it.
+    Parameters
+    ----------
+    module : Conv2d
+        The layer.
+    inputs, outputs : sequence of Tensor
+        The tensors of a call of it.
 
+    Returns
+    -------
+    int
+        Their number for the whole batch.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M
     >>> conv, x = M.Conv2d(3, 8, 3), F.zeros((1, 3, 6, 6))
     >>> flops_convNd(conv, [x], [conv(x)]) == 8 * 4 * 4 * (3 * 3 * 3 + 1)
@@ -164,8 +251,22 @@ def flops_convNd(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[T
 def flops_convNdTranspose(module: M.Conv2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
     """Returns the operations of a transposed convolution, as `flops_convNd` counts them.
 
-    Every input element is spread over a window. Arguments are those of `flops_convNd`.
+    Every input element is spread over a window.
 
+    Parameters
+    ----------
+    module : Conv2d
+        As in `flops_convNd`.
+    inputs, outputs : sequence of Tensor
+        As in `flops_convNd`.
+
+    Returns
+    -------
+    int
+        Their number for the whole batch.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M
     >>> conv, x = M.ConvTranspose2d(3, 8, 2, stride=2, bias=False), F.zeros((1, 3, 4, 4))
     >>> flops_convNdTranspose(conv, [x], [conv(x)]) == 3 * 4 * 4 * (8 * 2 * 2)
@@ -180,8 +281,20 @@ def flops_norm(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Ten
     """Returns the operations of a normalization: seven for each element, for mean, variance and
     affine map.
 
-    module: the layer. inputs, outputs: the tensors of a call of it.
+    Parameters
+    ----------
+    module : Module
+        The layer.
+    inputs, outputs : sequence of Tensor
+        The tensors of a call of it.
 
+    Returns
+    -------
+    int
+        Their number for the whole batch.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M
     >>> norm, x = M.LayerNorm(5), F.zeros((2, 5))
     >>> flops_norm(norm, [x], [norm(x)])
@@ -194,8 +307,20 @@ def flops_norm(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Ten
 def flops_pool(module: M.AvgPool2d, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
     """Returns the operations of a pooling layer: one for each element of each window.
 
-    module: the layer. inputs, outputs: the tensors of a call of it.
+    Parameters
+    ----------
+    module : AvgPool2d
+        The layer.
+    inputs, outputs : sequence of Tensor
+        The tensors of a call of it.
 
+    Returns
+    -------
+    int
+        Their number for the whole batch.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M
     >>> pool, x = M.MaxPool2d(2), F.zeros((1, 3, 4, 4))
     >>> flops_pool(pool, [x], [pool(x)])
@@ -210,8 +335,20 @@ def flops_adaptivePool(
 ) -> int:
     """Returns the operations of adaptive pooling: one for each result.
 
-    module: the layer. inputs, outputs: the tensors of a call of it.
+    Parameters
+    ----------
+    module : AdaptiveAvgPool2d
+        The layer.
+    inputs, outputs : sequence of Tensor
+        The tensors of a call of it.
 
+    Returns
+    -------
+    int
+        Their number for the whole batch.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M
     >>> pool, x = M.AdaptiveAvgPool2d(1), F.zeros((1, 3, 4, 4))
     >>> flops_adaptivePool(pool, [x], [pool(x)])
@@ -225,8 +362,20 @@ def flops_linear(module: M.Linear, inputs: Sequence[Tensor], outputs: Sequence[T
     """Returns the operations of a linear layer: one for each multiply-add, and one for each element
     of the bias.
 
-    module: the layer. inputs, outputs: the tensors of a call of it.
+    Parameters
+    ----------
+    module : Linear
+        The layer.
+    inputs, outputs : sequence of Tensor
+        The tensors of a call of it.
 
+    Returns
+    -------
+    int
+        Their number for the whole batch.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M
     >>> linear, x = M.Linear(3, 4), F.zeros((2, 3))
     >>> flops_linear(linear, [x], [linear(x)]) == 2 * 4 * 3 + 4
@@ -242,8 +391,20 @@ def flops_batchmatmul(
     """Returns the operations of a batched product: one for each multiply-add and each addition of
     the bias.
 
-    module: the layer. inputs, outputs: the tensors of a call of it.
+    Parameters
+    ----------
+    module : BatchMatMulActivation
+        The layer.
+    inputs, outputs : sequence of Tensor
+        The tensors of a call of it.
 
+    Returns
+    -------
+    int
+        Their number for the whole batch.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M
     >>> layer, x = M.BatchMatMulActivation(2, 3, 4, bias=False), F.zeros((2, 3, 5))
     >>> y = layer(x)
@@ -262,6 +423,18 @@ def receptive_field_of(x: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | N
 
     That is so outside of a run, and where a function between layers made the tensor.
 
+    Parameters
+    ----------
+    x : Tensor
+        Any tensor of the run.
+
+    Returns
+    -------
+    (tuple of int, tuple of int) or None
+        Field and stride, in pixels.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> print(receptive_field_of(mge.Tensor(1.0)))
     None
@@ -275,9 +448,22 @@ def preprocess_receptive_field(
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Returns the largest field and stride of a layer's inputs; None where they are not known.
 
-    This is what its results have if it only looks at one place. module: the layer. inputs, outputs:
-    the tensors of a call of it.
+    This is what its results have if it only looks at one place.
 
+    Parameters
+    ----------
+    module : Module
+        The layer.
+    inputs, outputs : sequence of Tensor
+        The tensors of a call of it.
+
+    Returns
+    -------
+    (tuple of int, tuple of int) or None
+        Field and stride, or None.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M
     >>> x = mge.Tensor([-1.0])
     >>> print(preprocess_receptive_field(M.ReLU(), [x], [x]))  # outside of a run
@@ -320,9 +506,21 @@ def _note_fields(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[T
 def get_op_stats(module: M.Module, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Row | None:
     """Returns what one call of a layer costs; None for a class that nobody counts.
 
-    module: the layer. inputs, outputs: the tensors of a call of it. A dict of input_shapes, output_shapes and flops_num, and with `enable_receptive_field` of
-    receptive_field and stride.
+    Parameters
+    ----------
+    module : Module
+        The layer.
+    inputs, outputs : sequence of Tensor
+        The tensors of a call of it.
 
+    Returns
+    -------
+    dict of str or None
+        Entries input_shapes, output_shapes and flops_num, and with `enable_receptive_field`
+        receptive_field and stride.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M
     >>> linear, x = M.Linear(3, 4), F.zeros((2, 3))
     >>> get_op_stats(linear, [x], [linear(x)])
@@ -352,10 +550,21 @@ def _bits(x: Tensor) -> Row:
 
 
 def get_param_stats(param: Tensor) -> Row:
-    """Returns the row of ``param``, a parameter: a dict.
+    """Returns the row of a parameter.
 
-    Of dtype, shape, mean and std (as text), param_dim (elements), nbits (of one) and size (bytes).
+    Parameters
+    ----------
+    param : Tensor
+        The parameter.
 
+    Returns
+    -------
+    dict of str
+        Entries dtype, shape, mean and std (as text), param_dim (elements), nbits (of one) and size
+        (bytes).
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> row = get_param_stats(mge.Parameter([[1.0, 3.0]]))
     >>> row["shape"], row["mean"], row["param_dim"], row["nbits"], row["size"]
@@ -366,11 +575,23 @@ def get_param_stats(param: Tensor) -> Row:
 
 
 def get_activation_stats(output: Tensor, has_input: bool = False) -> Row:
-    """Returns the row of ``output``, a layer's result: a dict.
+    """Returns the row of a layer's result.
 
-    Of dtype, shape, act_dim (elements), nbits (of one) and size (bytes); with has_input also of
-    mean and std.
+    Parameters
+    ----------
+    output : Tensor
+        The result.
+    has_input : bool
+        Whether to look at values, for mean and std.
 
+    Returns
+    -------
+    dict of str
+        Entries dtype, shape, act_dim (elements), nbits (of one) and size (bytes); with has_input
+        also mean and std.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> row = get_activation_stats(F.zeros((2, 3)))
     >>> row["shape"], row["act_dim"], row["size"]
@@ -387,8 +608,20 @@ def dict2table(list_of_dict: Iterable[Row], header: Sequence[str]) -> list[list[
     """Returns a table of dicts: the header, and below it the values of each, "" where there is
     none.
 
-    list_of_dict: a dict for each row. header: the keys that are shown.
+    Parameters
+    ----------
+    list_of_dict : iterable of dict of str
+        A dict for each row.
+    header : sequence of str
+        The keys that are shown.
 
+    Returns
+    -------
+    list of list
+        Rows, the header first.
+
+    Examples
+    --------
     >>> dict2table([{"name": "conv", "flops": 8}, {"name": "relu"}], ["name", "flops"])
     [['name', 'flops'], ['conv', 8], ['relu', '']]
     """
@@ -398,8 +631,20 @@ def dict2table(list_of_dict: Iterable[Row], header: Sequence[str]) -> list[list[
 def sizeof_fmt(num: float, suffix: str = "B") -> str:
     """Returns the number ``num`` as text, with three decimals and a prefix.
 
-    suffix: "B" counts in 1024 (KiB, MiB), others in 1000 (K, M).
+    Parameters
+    ----------
+    num : float
+        The number.
+    suffix : str
+        "B" counts in 1024 (KiB, MiB), others in 1000 (K, M).
 
+    Returns
+    -------
+    str
+        With three decimals and a prefix.
+
+    Examples
+    --------
     >>> sizeof_fmt(2048), sizeof_fmt(2048, "OPs")
     ('2.000 KiB', '2.048 KOPs')
     """
@@ -440,9 +685,22 @@ _as_ops = partial(sizeof_fmt, suffix="OPs")
 def sum_op_stats(flops: list[Row], bar_length_max: int = 20) -> tuple[int, list[Row]]:
     """Sums the operations of rows, and adds shares, bars and a last row of totals to them.
 
-    flops: rows of `get_op_stats`, which are changed. bar_length_max: characters of the longest bar.
-    Returns (sum of flops_num, rows).
+    Parameters
+    ----------
+    flops : list of dict of str
+        Rows of `get_op_stats`, which are changed.
+    bar_length_max : int
+        Characters of the longest bar.
 
+    Returns
+    -------
+    flops_num : int
+        Sum of the operations.
+    rows : list of dict
+        With shares and bars.
+
+    Examples
+    --------
     >>> row = {"name": "fc", "flops_num": 3000, "output_shapes": [(1, 10)]}
     >>> total, rows = sum_op_stats([row, {**row, "flops_num": 1000}])
     >>> total, rows[0]["percentage"], rows[-1]["flops"]
@@ -465,9 +723,24 @@ def _sum_sizes(rows: list[Row], dim: str, length: int) -> tuple[int, int, list[R
 def sum_param_stats(params: list[Row], bar_length_max: int = 20) -> tuple[int, int, list[Row]]:
     """Sums the parameters of rows, and adds shares, bars and a last row of totals to them.
 
-    params: rows of `get_param_stats`, which are changed. bar_length_max: characters of the longest
-    bar. Returns (sum of param_dim, sum of size in bytes, rows).
+    Parameters
+    ----------
+    params : list of dict of str
+        Rows of `get_param_stats`, which are changed.
+    bar_length_max : int
+        Characters of the longest bar.
 
+    Returns
+    -------
+    param_dim : int
+        Sum of the elements.
+    size : int
+        Sum of the bytes.
+    rows : list of dict
+        With shares and bars.
+
+    Examples
+    --------
     >>> dims, size, rows = sum_param_stats([{"name": "fc-w", "param_dim": 256, "size": 1024}])
     >>> dims, size, rows[-1]["size"]
     (256, 1024, '1.000 KiB')
@@ -480,9 +753,24 @@ def sum_activations_stats(
 ) -> tuple[int, int, list[Row]]:
     """Sums the results of rows, and adds shares, bars and a last row of totals to them.
 
-    activations: rows of `get_activation_stats`, which are changed. bar_length_max: characters of
-    the longest bar. Returns (sum of act_dim, sum of size in bytes, rows).
+    Parameters
+    ----------
+    activations : list of dict of str
+        Rows of `get_activation_stats`, which are changed.
+    bar_length_max : int
+        Characters of the longest bar.
 
+    Returns
+    -------
+    act_dim : int
+        Sum of the elements.
+    size : int
+        Sum of the bytes.
+    rows : list of dict
+        With shares and bars.
+
+    Examples
+    --------
     >>> dims, size, rows = sum_activations_stats([{"name": "fc", "act_dim": 256, "size": 1024}])
     >>> dims, size, rows[-1]["size"]
     (256, 1024, '1.000 KiB')
@@ -496,6 +784,13 @@ _SHARE = "size size_cum percentage size_bar"
 def print_op_stats(flops: list[Row]) -> None:
     """Logs the rows of `sum_op_stats` as a table, at level INFO.
 
+    Parameters
+    ----------
+    flops : list of dict of str
+        Rows of `sum_op_stats`.
+
+    Examples
+    --------
     >>> row = {"name": "fc", "flops_num": 3000, "output_shapes": [(1, 10)]}
     >>> print_op_stats(sum_op_stats([row])[1])
     """
@@ -507,6 +802,13 @@ def print_op_stats(flops: list[Row]) -> None:
 def print_param_stats(params: list[Row]) -> None:
     """Logs the rows of `sum_param_stats` as a table, at level INFO.
 
+    Parameters
+    ----------
+    params : list of dict of str
+        Rows of `sum_param_stats`.
+
+    Examples
+    --------
     >>> row = {"name": "fc-w", "param_dim": 256, "size": 1024}
     >>> print_param_stats(sum_param_stats([row])[2])
     """
@@ -517,8 +819,15 @@ def print_param_stats(params: list[Row]) -> None:
 def print_activations_stats(activations: list[Row], has_input: bool = False) -> None:
     """Logs the rows of `sum_activations_stats` as a table, at level INFO.
 
-    has_input: with columns of means and deviations.
+    Parameters
+    ----------
+    activations : list of dict of str
+        Rows of `sum_activations_stats`.
+    has_input : bool
+        With columns of means and deviations.
 
+    Examples
+    --------
     >>> row = {"name": "fc", "act_dim": 256, "size": 1024}
     >>> print_activations_stats(sum_activations_stats([row])[2])
     """
@@ -529,6 +838,13 @@ def print_activations_stats(activations: list[Row], has_input: bool = False) -> 
 def print_summary(**kwargs: Any) -> None:
     """Logs names and values as a table, at level INFO.
 
+    Parameters
+    ----------
+    **kwargs : object
+        Names and values.
+
+    Examples
+    --------
     >>> print_summary(total_flops="3.456 KOPs", total_param_size="864.000 B")
     """
     logger.info("summary\n%s", _text_of([["item", "value"], *map(list, kwargs.items())]))
@@ -601,15 +917,39 @@ def module_stats(
     """Runs ``model`` once in evaluation mode and counts its layers; the modes of its modules are
     kept.
 
-    inputs: arrays or tensors (also in dicts and lists), one for each argument.
-    input_shapes: shapes of random float32 inputs, where none are given.
-    cal_params, cal_flops, cal_activations: what is summed up; all by default.
-    logging_to_stdout: log each table, not the summary alone; the default.
-    bar_length_max: characters of the longest bar.
+    Parameters
+    ----------
+    model : Module
+        What is counted.
+    inputs : object
+        Arrays or tensors (also in dicts and lists), one for each argument.
+    input_shapes : object
+        Shapes of random float32 inputs, where none are given.
+    cal_params, cal_flops, cal_activations : bool
+        What is summed up.
+    logging_to_stdout : bool
+        Log each table, not the summary alone.
+    bar_length_max : int
+        Characters of the longest bar.
 
-    Returns (totals, rows): `total_stats`, and `stats` of lists of dicts, a dict for each layer. A
-    multiply-add counts as one operation. Raises ValueError without inputs.
+    Returns
+    -------
+    totals : total_stats
+        Sums.
+    rows : stats
+        Lists of dicts, a dict for each layer.
 
+    Raises
+    ------
+    ValueError
+        Without inputs.
+
+    Notes
+    -----
+    A multiply-add counts as one operation.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> net = M.Sequential(M.Conv2d(3, 8, 3, bias=False), M.ReLU())
     >>> total, rows = module_stats(net, input_shapes=[(1, 3, 6, 6)], logging_to_stdout=False)

@@ -65,8 +65,16 @@ class NonExistNum:
 class OprProfRst:
     """What a profile says of one operator.
 
-    entry: its row in ``graph_exec``. opr_info: name, type, id; time_dict: "host" and "device" -> one dict of start, kern and
-    end for each thread or stream; footprint: computation, memory, in_shapes, out_shapes.
+    Parameters
+    ----------
+    entry : dict of str
+        Its row in ``graph_exec``.
+
+    Notes
+    -----
+    Attributes: opr_info, name, type and id; time_dict, "host" and "device" -> one dict of start,
+    kern and end for each thread or stream; footprint, computation, memory, in_shapes and
+    out_shapes.
     """
 
     opr_info: Any = None
@@ -79,20 +87,46 @@ class OprProfRst:
         self.footprint = collections.defaultdict(NonExistNum)
 
     def update_device_prof_info(self, dev_time: dict[str, Any]) -> None:
-        """Adds the times of one stream."""
+        """Adds the times of one stream.
+
+        Parameters
+        ----------
+        dev_time : dict of str
+            Times start, kern and end, in seconds.
+        """
         self.time_dict["device"].append(dict(dev_time))
 
     def update_host_prof_info(self, host_time: dict[str, Any]) -> None:
-        """Adds the times of one thread."""
+        """Adds the times of one thread.
+
+        Parameters
+        ----------
+        host_time : dict of str
+            Times start, kern and end, in seconds.
+        """
         self.time_dict["host"].append(dict(host_time))
 
     def update_footprint(self, footprint: dict[str, Any]) -> None:
-        """Adds what the operator computes and moves."""
+        """Adds what the operator computes and moves.
+
+        Parameters
+        ----------
+        footprint : dict of str
+            Its row in ``opr_footprint``.
+        """
         self.footprint.update(footprint)
 
 
 class Record:
-    """One row of an answer: time, info, and footprint with the rates that follow."""
+    """One row of an answer: time, info, and footprint with the rates that follow.
+
+    Parameters
+    ----------
+    time : float
+        In seconds.
+    info, footprint : dict of str
+        Of the operator.
+    """
 
     __slot__ = [
         "time", "info", "computation", "memory", "in_shapes", "in_layouts", "out_shapes", "flops", "bandwidth", "opr_id",
@@ -114,14 +148,31 @@ class Record:
         self.opr_id = int(number) if isinstance(number, str) and number.isdigit() else number
 
     def get_column_by_name(self, name: str | None = None) -> Any:
-        """One of its columns; None is time."""
+        """One of its columns; None is time.
+
+        Parameters
+        ----------
+        name : str or None
+            Of a column.
+
+        Returns
+        -------
+        object
+            Its value.
+        """
         return self.time if name is None else getattr(self, name)
 
 
 class ProfileAnalyzer:
-    """Profiles as ``json`` reads them: ``graph_exec`` (operator, var) and ``profiler`` (device, host, opr_footprint).
+    """Profiles as ``json`` reads them: ``graph_exec`` (operator, var) and ``profiler`` (device,
+    host, opr_footprint).
 
-    opr_filter(operator, inputs, outputs): which operators count; all three as ``graph_exec`` has them.
+    Parameters
+    ----------
+    obj : dict of str
+        What ``json`` reads.
+    opr_filter : callable
+        Takes operator, inputs and outputs as ``graph_exec`` has them; says whether it counts.
     """
 
     def __init__(
@@ -152,9 +203,26 @@ class ProfileAnalyzer:
     ) -> list[Record]:
         """Records of the operators that have a time.
 
-        time_func gives the time of one (see `TimeFuncHelper`). aggregate joins values of all records, or of those with equal
-        info ``aggregate_by``: a function of a list, or the name of one of NumPy's. sort_by: a column, largest first; with "+" in
-        front smallest first. top_k: at most so many; 0: all.
+        Parameters
+        ----------
+        time_func : callable
+            Gives the time of an operator, see `TimeFuncHelper`.
+        opr_filter : callable
+            As of `ProfileAnalyzer`.
+        aggregate : str, callable or None
+            Joins values of all records, or of those with equal info ``aggregate_by``: a function of
+            a list, or the name of one of NumPy's.
+        aggregate_by : str or None
+            A name in ``info``, None for all.
+        sort_by : str or None
+            A column, largest first; with "+" in front smallest first.
+        top_k : int
+            At most so many; 0: all.
+
+        Returns
+        -------
+        list of Record
+            The rows.
         """
         timed = [(opr, time_func(opr)) for opr in self._oprs.values() if opr_filter(opr)]
         records = [Record(time, opr.opr_info, opr.footprint) for opr, time in timed if time]
@@ -192,8 +260,7 @@ def _aggregated(
 class TimeFuncHelper:
     """Functions for `ProfileAnalyzer.select`.
 
-    prof_type: "host" or "device". end_key: "kern" (the kernel begins) or "end". func: joins the values of all threads or streams.
-    None where a profile says nothing of an operator.
+    They give None where a profile says nothing of an operator.
     """
 
     @staticmethod
@@ -206,17 +273,62 @@ class TimeFuncHelper:
 
     @staticmethod
     def eval_time_func(prof_type: str, end_key: str, func: Callable[[list[float]], Any]) -> _TimeFunction:
-        """From the start to ``end_key``."""
+        """From the start to ``end_key``.
+
+        Parameters
+        ----------
+        prof_type : str
+            "host" or "device".
+        end_key : str
+            "kern" (the kernel begins) or "end".
+        func : callable
+            Joins the values of all threads or streams.
+
+        Returns
+        -------
+        callable
+            Takes an operator; gives its time in seconds, or None.
+        """
         return partial(TimeFuncHelper._times, prof_type, func, lambda t: t[end_key] - t["start"])
 
     @staticmethod
     def min_start_func(prof_type: str, end_key: str, func: Callable[[list[float]], Any]) -> _TimeFunction:
-        """The earliest start; ``end_key`` and ``func`` are those of the other two, and not asked."""
+        """The earliest start; ``end_key`` and ``func`` are those of the other two, and not asked.
+
+        Parameters
+        ----------
+        prof_type : str
+            "host" or "device".
+        end_key : str
+            "kern" (the kernel begins) or "end".
+        func : callable
+            Joins the values of all threads or streams.
+
+        Returns
+        -------
+        callable
+            Takes an operator; gives its time in seconds, or None.
+        """
         del end_key, func
         return partial(TimeFuncHelper._times, prof_type, min, lambda t: t["start"])
 
     @staticmethod
     def max_end_func(prof_type: str, end_key: str, func: Callable[[list[float]], Any]) -> _TimeFunction:
-        """The latest ``end_key``; ``func`` is that of the other two, and not asked."""
+        """The latest ``end_key``; ``func`` is that of the other two, and not asked.
+
+        Parameters
+        ----------
+        prof_type : str
+            "host" or "device".
+        end_key : str
+            "kern" (the kernel begins) or "end".
+        func : callable
+            Joins the values of all threads or streams.
+
+        Returns
+        -------
+        callable
+            Takes an operator; gives its time in seconds, or None.
+        """
         del func
         return partial(TimeFuncHelper._times, prof_type, max, lambda t: t[end_key])

@@ -39,13 +39,31 @@ _Event = dict[str, Any]
 
 
 def is_profiling() -> bool:
-    """Whether a profiler runs."""
+    """Whether a profiler runs.
+
+    Returns
+    -------
+    bool
+        Whether that is so.
+    """
     return _running is not None
 
 
 @contextlib.contextmanager
 def scope(name: str) -> Iterator[None]:
-    """A range of the program, on the rows of its thread and of the devices; nothing while no profiler runs."""
+    """A range of the program, on the rows of its thread and of the devices; nothing while no
+    profiler runs.
+
+    Parameters
+    ----------
+    name : str
+        Of the range.
+
+    Yields
+    ------
+    None
+        Nothing.
+    """
     profiler = _running
     if profiler is None:
         yield
@@ -89,13 +107,35 @@ def _watched(with_modules: bool) -> Iterator[None]:
 
 
 class Profiler(contextlib.ContextDecorator):
-    """Notes what runs between `start` and `stop`, or in a ``with`` block, or in calls of a function that it decorates.
+    """Notes what runs between `start` and `stop`, or in a ``with`` block, or in calls of a function
+    that it decorates.
 
-    path: folder for files ``<process>.<format>``. format, formats: "chrome_timeline.json", "memory_flow.svg" (AssertionError
-    for another). with_backtrace: the user's line of each kernel. with_scopes: calls of modules, too. A further start forgets what
-    was noted before; what is noted goes to its files by `dump`, or when the profiler is forgotten. Options: sample_rate (memory is
-    shown at each n-th kernel; 0: not at all), profile_device (0: no rows of devices), num_tensor_watch (largest steps that
-    memory_flow.svg names), enable_cupti (warns: kernels are timed by the host).
+    Parameters
+    ----------
+    path : str
+        Folder for files ``<process>.<format>``.
+    format : str
+        "chrome_timeline.json" or "memory_flow.svg".
+    formats : sequence of str or None
+        Several of them; None means ``format`` alone.
+    with_backtrace : bool
+        The user's line of each kernel.
+    with_scopes : bool
+        Calls of modules, too.
+    **kwargs : object
+        Options: sample_rate (memory is shown at each n-th kernel; 0: not at all), profile_device
+        (0: no rows of devices), num_tensor_watch (largest steps that memory_flow.svg names),
+        enable_cupti (warns: kernels are timed by the host).
+
+    Raises
+    ------
+    AssertionError
+        For another format.
+
+    Notes
+    -----
+    A further start forgets what was noted before; what is noted goes to its files by `dump`, or
+    when the profiler is forgotten.
     """
 
     CHROME_TIMELINE = "chrome_timeline.json"
@@ -156,7 +196,22 @@ class Profiler(contextlib.ContextDecorator):
 
     @staticmethod
     def format_path(path: str, pid: str, format: str) -> str:
-        """Name of a file."""
+        """Name of a file.
+
+        Parameters
+        ----------
+        path : str
+            The folder.
+        pid : str
+            Of the process.
+        format : str
+            As of `Profiler`.
+
+        Returns
+        -------
+        str
+            The name.
+        """
         return os.path.join(path, f"{pid}.{format}")
 
     def start(self) -> Self:
@@ -287,16 +342,44 @@ def _memory_flow(
 
 
 def profile(*args: Any, **kwargs: Any) -> Any:
-    """Decorator with a `Profiler` around each call: ``@profile``, or ``@profile(path, with_scopes=True)``."""
+    """Decorator with a `Profiler` around each call: ``@profile``, or
+    ``@profile(path, with_scopes=True)``.
+
+    Parameters
+    ----------
+    *args : object
+        The function, or arguments of `Profiler`.
+    **kwargs : object
+        Options of `Profiler`.
+
+    Returns
+    -------
+    object
+        The decorated function, or a decorator.
+    """
     if len(args) == 1 and not kwargs and callable(args[0]):
         return Profiler()(args[0])
     return Profiler(*args, **kwargs)
 
 
 def merge_trace_events(directory: str) -> str:
-    """Joins the timelines of several processes in a folder into ``merge.chrome_timeline.json`` there; returns its path.
+    """Joins the timelines of several processes in a folder into ``merge.chrome_timeline.json``
+    there.
 
-    AssertionError when there is none.
+    Parameters
+    ----------
+    directory : str
+        The folder.
+
+    Returns
+    -------
+    str
+        The path of the file.
+
+    Raises
+    ------
+    AssertionError
+        When there is none.
     """
     target = os.path.join(directory, f"merge.{Profiler.CHROME_TIMELINE}")
     files = sorted(Path(directory).glob(f"*.{Profiler.CHROME_TIMELINE}"))
