@@ -11,6 +11,7 @@ import contextlib
 import os
 import pickle
 import struct
+from types import ModuleType
 from typing import IO, Any
 
 from ._files import unpickler
@@ -25,9 +26,9 @@ from ._files.unpickler import RefusedClassError
 
 
 def save(
-    obj: Any,
+    obj: object,
     f: str | os.PathLike[str] | IO[bytes],
-    pickle_module: Any = pickle,
+    pickle_module: ModuleType = pickle,
     pickle_protocol: int = pickle.DEFAULT_PROTOCOL,
 ) -> None:
     """Writes an object to a path or to an open binary file, for `megengine.load`.
@@ -39,7 +40,7 @@ def save(
     f : str, PathLike or IO
         A path gets its new content at once, by renaming: an error or a crash leaves the old file as
         it was.
-    pickle_module : object
+    pickle_module : module
         Has ``dump``.
     pickle_protocol : int
         Of the pickle.
@@ -68,7 +69,7 @@ def save(
 def load(
     f: str | os.PathLike[str] | IO[bytes],
     map_location: MapLocation = None,
-    pickle_module: Any = pickle,
+    pickle_module: ModuleType = pickle,
     *,
     trusted: Trusted = (),
     allow_pickle: bool = False,
@@ -82,7 +83,7 @@ def load(
     map_location : str, mapping of str to str, callable or None
         Where tensors go: a device ("cpu0"), a mapping of devices ({"gpu0": "cpu0"}) or a function
         from logical device name to device; None: where they were.
-    pickle_module : object
+    pickle_module : module
         Has ``load``; another one than ``pickle`` means the same as allow_pickle.
     trusted : iterable or mapping of str
         Classes and functions that the file may name besides, as a list, or a mapping from the names

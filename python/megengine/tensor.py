@@ -246,7 +246,7 @@ class Tensor(ArrayMethodMixin):
         return self._value_id()
 
     @deprecated("Tensor.set_value")
-    def set_value(self, value: Any) -> None:
+    def set_value(self, value: "Tensor | ArrayLike") -> None:
         """Replaces all elements by ``value``, which is broadcast.
 
         Parameters

@@ -243,8 +243,8 @@ class Xla_GradScaler(GradScaler):
         self,
         gm: "GradManager",
         scale_factor: Tensor,
-        y: Any = None,
-        dy: Any = None,
+        y: Tensor | list[Tensor] | tuple[Tensor, ...] | None = None,
+        dy: Tensor | list[Tensor] | tuple[Tensor, ...] | None = None,
     ) -> None:
         """Run ``gm.backward(y, dy)`` on dy * ``scale_factor``; divide the gradients by it.
 
@@ -254,7 +254,7 @@ class Xla_GradScaler(GradScaler):
             The recording GradManager.
         scale_factor : Tensor
             0-d, float32.
-        y, dy : object
+        y, dy : Tensor, list of Tensor, tuple of Tensor or None
             As of `GradManager.backward`.
         """
         _backward(gm, y, dy, scale_factor)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
+
+if TYPE_CHECKING:
+    from ..module import Module
 
 recording: ContextVar[bool] = ContextVar("recording", default=False)  # for dump: modules enter their scopes
 _scopes: ContextVar[list[str] | None] = ContextVar("scopes", default=None)
@@ -63,7 +66,7 @@ def note_name(tensor: Any, name: str) -> None:
 
 
 @contextlib.contextmanager
-def of_module(module: Any) -> Iterator[None]:
+def of_module(module: Module) -> Iterator[None]:
     """The scope of one module call: its own name, or the attribute path that its parent holds it by.
 
     The top module counts only if it was named. Operations issued inside and the module's tensors

@@ -214,7 +214,7 @@ ARGUMENTS = {
 LOADER = "sampler=RandomSampler(dataset, batch_size), or SequentialSampler for the order of the dataset"
 
 
-def missing_name(what: str, name: str, words: dict[str, str], held: Any) -> AttributeError:
+def missing_name(what: str, name: str, words: dict[str, str], held: object) -> AttributeError:
     """Python's error for a name that ``what`` has not, with a hint; Python's own guess only where there is none."""
     text = f"{what} has no attribute {name!r}"
     if name in words:

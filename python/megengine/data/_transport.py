@@ -19,7 +19,7 @@ _INLINE_BYTES = 64 * 1024
 _ALIGN = 64  # bytes; what vector instructions like
 
 
-def dump(message: Any) -> tuple[bytes, list[memoryview]]:
+def dump(message: object) -> tuple[bytes, list[memoryview]]:
     """The pickle stream, and the array contents that were kept out of it."""
     buffers: list[pickle.PickleBuffer] = []
     stream = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)

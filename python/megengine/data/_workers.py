@@ -200,7 +200,7 @@ class WorkerPool:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def submit(self, worker: int, task: Any) -> None:
+    def submit(self, worker: int, task: object) -> None:
         """Give a task to a worker."""
         try:
             self._links[worker].send(task)

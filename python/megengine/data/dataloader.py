@@ -12,7 +12,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -288,10 +288,10 @@ class _ParallelLoader(PreLoader):
 
 
 def map_fetcher(
-    dataset: Any,
-    place_holder: Any,
-    transform: Any,
-    collate: Any,
+    dataset: Dataset,
+    place_holder: Sequence[int],
+    transform: Transform,
+    collate: Collator,
     parallel_stream: bool,
     batch_size: int,
 ) -> Any:
@@ -301,9 +301,9 @@ def map_fetcher(
 
 def stream_fetcher(
     dataset_iter: Iterator[Any],
-    place_holder: Any,
-    transform: Any,
-    collate: Any,
+    place_holder: object,
+    transform: Transform,
+    collate: Collator,
     parallel_stream: bool,
     batch_size: int,
 ) -> Any:

@@ -120,7 +120,7 @@ def param_pack_split(
     ]
 
 
-def param_pack_concat(inps: Sequence[Tensor], offsets: Any, offsets_val: Sequence[int]) -> Tensor:
+def param_pack_concat(inps: Sequence[Tensor], offsets: object, offsets_val: Sequence[int]) -> Tensor:
     """Joins tensors into one flat tensor, the inverse of ``param_pack_split``. ``offsets`` is not used; ``offsets_val`` is checked."""
     if offsets_val[-1] != sum(math.prod(inp._tuple_shape) for inp in inps):
         raise ValueError(f"the tensors do not fill offsets up to {offsets_val[-1]}")

@@ -129,7 +129,7 @@ class Methods:
         """Wait for ``set_is_grad`` and take its answer."""
         return self._wait_for(self.dict_is_grad, key, take=True)
 
-    def set_remote_tracer(self, key: str, tracer_set: Any) -> bool:
+    def set_remote_tracer(self, key: str, tracer_set: object) -> bool:
         """Say which tracers recorded the tensor sent under ``key``."""
         return self._set(self.dict_remote_tracer, key, tracer_set)
 
@@ -157,7 +157,7 @@ class Methods:
                 raise
         return True
 
-    def user_set(self, key: str, val: Any) -> bool:
+    def user_set(self, key: str, val: object) -> bool:
         """Store a value."""
         return self._set(self.user_dict, key, val)
 
@@ -179,7 +179,7 @@ class Methods:
                 return [True, self.user_dict.pop(key)]
             return [False, [each for each in held if each not in self.user_dict]]
 
-    def bcast_val(self, val: Any, key: str, size: int) -> Any:
+    def bcast_val(self, val: object, key: str, size: int) -> Any:
         """The value that one of ``size`` callers gave (the others give None)."""
         with self.lock:
             if val is not None:
@@ -302,7 +302,7 @@ class _Transport(xmlrpc.client.Transport):
         super().__init__(use_builtin_types=True, headers=[("Authorization", f"Bearer {token}")])
         self._seconds = seconds
 
-    def make_connection(self, host: Any) -> http.client.HTTPConnection:
+    def make_connection(self, host: str | tuple[str, dict[str, str]]) -> http.client.HTTPConnection:
         connection = super().make_connection(host)
         connection.timeout = self._seconds
         if connection.sock is not None:
@@ -415,7 +415,7 @@ class Client:
         """Waits for `set_is_grad` with this ``key``, and returns its value."""
         return self._call("check_is_grad", key)
 
-    def set_remote_tracer(self, key: str, tracer_set: Any) -> None:
+    def set_remote_tracer(self, key: str, tracer_set: object) -> None:
         """Tells the receiver of the tensor sent under ``key`` which tracers recorded it: ``tracer_set``."""
         self._call("set_remote_tracer", key, tracer_set)
 
@@ -427,7 +427,7 @@ class Client:
         """Waits until ``size`` processes have called it with this ``key``. Raises RuntimeError after ``seconds``, default 600."""
         self._call("group_barrier", key, size, seconds, seconds=seconds)
 
-    def user_set(self, key: str, val: Any) -> None:
+    def user_set(self, key: str, val: object) -> None:
         """Stores a value under a key.
 
         key: a str.
@@ -447,7 +447,7 @@ class Client:
         """Wait for what a sender says under the key, or until one of the messages held back here begins to be received."""
         return self._call("pop_message", key, held)
 
-    def bcast_val(self, val: Any, key: str, size: int) -> Any:
+    def bcast_val(self, val: object, key: str, size: int) -> Any:
         """Sends a value from one process to others; each of them calls it and gets the value.
 
         val: the value, in the process that has it; None in the others.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from .. import _core
 from ..core._tree import LEAF, Branch, branch_of, flatten, unflatten
 from ..tensor import Tensor
 from .tensor import stack
+
+_Value = TypeVar("_Value")  # a Tensor or a number, or a tree of them
+_Operands = TypeVarTuple("_Operands")
 
 
 def _fail(what: str, why: str, fix: str) -> NoReturn:
@@ -45,7 +48,7 @@ class _Tree:
         """The same tree of other tensors."""
         return unflatten(self._shape, iter(leaves))
 
-    def leaves_of(self, value: Any, how: str) -> list[Tensor]:
+    def leaves_of(self, value: object, how: str) -> list[Tensor]:
         """The tensors of a tree that must be as this one, to the types; `how` it has come about, for errors."""
         found = list(self._matched(self._shape, value, "", how))
         for (path, leaf), like in zip(found, self.leaves, strict=True):
@@ -58,7 +61,7 @@ class _Tree:
         return [leaf for _, leaf in found]
 
     def _matched(self, shape: Any, value: Any, path: str, how: str) -> Iterator[tuple[str, Tensor]]:
-        if shape is LEAF and isinstance(value, Tensor | bool | int | float | np.ndarray | np.generic):
+        if shape is LEAF and isinstance(value, Tensor | float | int | float | np.ndarray | np.generic):
             yield path, value if isinstance(value, Tensor) else Tensor(value)
             return
         branch = branch_of(value)
@@ -111,12 +114,12 @@ def _flag(value: Any, what: str) -> Tensor:
 
 
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
-    xs: Any = None,
+    f: Callable[[_Value, Any], tuple[_Value, Any]],
+    init: _Value,
+    xs: object = None,
     length: int | None = None,
     reverse: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[_Value, Any]:
     """Calls ``carry, y = f(carry, x)`` for each element x of xs.
 
     In a trace ``f`` is recorded once: a graph of its size runs in the memory of one trip, however
@@ -220,12 +223,12 @@ def _recorded_scan(
 
 
 def while_loop(
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
+    cond_fun: Callable[[_Value], Tensor | float],
+    body_fun: Callable[[_Value], _Value],
+    init_val: _Value,
     *,
     max_trips: int | None = None,
-) -> Any:
+) -> _Value:
     """Calls ``value = body_fun(value)`` as long as ``cond_fun(value)``.
 
     In a trace both functions are recorded once, and the number of trips may differ from call to
@@ -299,13 +302,16 @@ def _bounded_loop(
         goes_on = cond(goes_on, lambda: condition(carry.filled(leaves)), lambda: goes_on)
         return [goes_on, cond(goes_on, lambda: trip(carry.filled(leaves)), lambda: leaves)], None
 
-    found: list[Tensor] = scan(step, [True, carry.leaves], length=max_trips)[0][1]
-    return found
+    first: list[Any] = [True, carry.leaves]
+    return scan(step, first, length=max_trips)[0][1]
 
 
 def cond(
-    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any
-) -> Any:
+    pred: Tensor | float,
+    true_fun: Callable[[*_Operands], _Value],
+    false_fun: Callable[[*_Operands], _Value],
+    *operands: *_Operands,
+) -> _Value:
     """``true_fun(*operands)`` if pred, else ``false_fun(*operands)``.
 
     In a trace both functions are recorded, and each call runs the one that its pred asks for: with
@@ -315,7 +321,7 @@ def cond(
 
     Parameters
     ----------
-    pred : object
+    pred : Tensor or float
         One bool, or a number that is not 0.
     true_fun, false_fun : callable
         Called with ``operands``; both return the same containers and types.

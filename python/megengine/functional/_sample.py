@@ -3,12 +3,14 @@ first.
 """
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..core import apply_const, ops
 from ..tensor import Tensor
+
+_T = TypeVar("_T", Tensor, np.ndarray, float)
 
 BORDERS = ("replicate", "reflect", "reflect_101", "wrap", "constant", "transparent", "isolated")
 INTERPOLATIONS = ("nearest", "linear", "area", "cubic", "lanczos4")
@@ -55,7 +57,7 @@ def _weights(fraction: Tensor, interp: str) -> list[tuple[int, Tensor]]:
     return cubic_taps(fraction) if interp == "cubic" else _lanczos4(fraction)
 
 
-def cubic_taps(t: Any) -> list[tuple[int, Any]]:
+def cubic_taps(t: _T) -> list[tuple[int, _T]]:
     """(offset from the floor, weight) of Keys' cubic convolution; t: how far behind the floor, an array or tensor."""
     return [
         (-1, cubic_far(1 + t)),
@@ -65,14 +67,14 @@ def cubic_taps(t: Any) -> list[tuple[int, Any]]:
     ]
 
 
-def cubic_near(d: Any, a: float = -0.75) -> Any:
+def cubic_near(d: _T, a: float = -0.75) -> _T:
     """The weight at a distance up to 1. Source: Keys, 1981, "Cubic Convolution Interpolation for Digital Image
     Processing", equation 15; a: that of common image libraries.
     """
     return ((a + 2) * d - (a + 3)) * d * d + 1
 
 
-def cubic_far(d: Any, a: float = -0.75) -> Any:
+def cubic_far(d: _T, a: float = -0.75) -> _T:
     """The same at a distance from 1 to 2."""
     return (((d - 5) * d + 8) * d - 4) * a
 

@@ -13,6 +13,8 @@ from ..core.tensor.quantized import keeps_quantized_dtype
 from ..core.tensor.shapes import Shape, as_ints, as_pair, cut
 from ..tensor import Tensor
 
+Widths = int | Sequence[int] | Sequence[Sequence[int]]
+
 IntPair = int | Sequence[int]  # one for both axes, or one each
 
 _PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "reflect": "reflect"}
@@ -21,11 +23,11 @@ _PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "refl
 @keeps_quantized_dtype
 def pad(
     src: Tensor,
-    pad_width: int | Sequence[int] | Sequence[Sequence[int]] | None = None,
+    pad_width: Widths | None = None,
     mode: str = "constant",
     constant_value: float = 0.0,
     *,
-    pad_witdth: Any = None,
+    pad_witdth: Widths | None = None,
 ) -> Tensor:
     """Adds elements at both ends of each axis.
 
@@ -40,7 +42,7 @@ def pad(
         "constant"; "edge" or "replicate" repeat the outermost element; "reflect" mirrors at it.
     constant_value : float
         What "constant" fills in.
-    pad_witdth : object
+    pad_witdth : int, sequence of int, sequence of sequence of int or None
         `pad_width` as MegEngine 1.8 spelt it; it goes with megjit 1.0.
 
     Returns

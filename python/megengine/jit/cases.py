@@ -96,7 +96,7 @@ def _assignments(entry: Any, names: list[str]) -> dict[str, Any]:
 
 def make_cases(
     file: ModelFile,
-    input_data: Any,
+    input_data: object,
     repeat: int,
     expected: bool,
     maxerr: float,

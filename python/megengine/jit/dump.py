@@ -133,7 +133,7 @@ def input_names(recorded: list[tuple[str, str]], given: str | Iterable[str] | No
 
 
 def metadata_bytes(
-    user_info: Any, options: Mapping[str, bool], optimized: bool, modified: bool = False
+    user_info: object, options: Mapping[str, bool], optimized: bool, modified: bool = False
 ) -> bytes:
     """What the container holds as metadata; metadata_of reads it."""
     entries = {
@@ -270,9 +270,9 @@ class Dumping:
         strip_info_file: str | None = None,
         append_json: bool = False,
         optimize_for_inference: bool = True,
-        user_info: Any = None,
+        user_info: object = None,
         enable_metadata: bool = True,
-        input_data: Any = None,
+        input_data: object = None,
         repeat: int = 1,
         silent: bool = False,
         no_assert: bool = False,

@@ -74,7 +74,7 @@ class _Walk:
         self.mentioned = set(mentioned)
         self._seen: dict[int, Any] = {}
 
-    def judge(self, value: Any, name: str, attributes: frozenset[str]) -> None:
+    def judge(self, value: object, name: str, attributes: frozenset[str]) -> None:
         """_Acts unless ``value``, of which these attributes are taken, is quiet."""
         if isinstance(value, (*_PLAIN, Tensor, np.ndarray)) or value is _MISSING or id(value) in self._seen:
             return

@@ -19,7 +19,7 @@ def dump_functions(
     *,
     arg_names: Mapping[str, Sequence[str]] | None = None,
     output_names: Mapping[str, Sequence[str]] | None = None,
-    user_info: Any = None,
+    user_info: object = None,
 ) -> dict[str, DumpInfo]:
     """Writes traced functions to one file, which C, C++ and `GraphInference` open by name.
 

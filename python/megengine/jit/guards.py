@@ -83,7 +83,7 @@ class _Watched:
             found.append(0)
         return found
 
-    def add(self, thing: Any, name: str) -> None:
+    def add(self, thing: object, name: str) -> None:
         self._things.append(thing)
         self._names.append(name)
         self._held.append((*self._read(thing),))

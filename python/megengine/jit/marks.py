@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from .. import _core
 from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def keep(x: Tensor) -> Tensor:
@@ -82,7 +85,7 @@ def offload(x: Tensor) -> Tensor:
     return x
 
 
-def recompute(fn: Callable[..., Any]) -> Callable[..., Any]:
+def recompute(fn: Callable[_P, _R]) -> Callable[_P, _R]:
     """Wraps a function or module so that its intermediate values are recomputed instead of kept.
 
     They are computed again for whatever reads them later, such as backward. Arguments and results
@@ -124,7 +127,7 @@ def recompute(fn: Callable[..., Any]) -> Callable[..., Any]:
         raise TypeError(f"recompute: {fn!r} ({type(fn).__name__}) cannot be called")
 
     @functools.wraps(fn, updated=())
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         if not _core.is_tracing():
             return fn(*args, **kwargs)
         results: list[Tensor] = []

@@ -94,7 +94,7 @@ class ManualSteps:
         return self.trace_without_host(*args, **kwargs)
 
     def setup_io_without_trace(
-        self, inputs: Any, outputs: Any
+        self, inputs: object, outputs: object
     ) -> tuple[list[Tensor], list[Tensor]]:
         """The flat tensors of arguments and results, as a record would list them.
 

@@ -303,7 +303,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             return self.trace_without_host(*args, **kwargs)
         return self._run_body(self._function, args, kwargs)
 
-    def trace_without_host(self, *args: Any, **kwargs: Any) -> Any:
+    def trace_without_host(self, *args: _P.args, **kwargs: _P.kwargs) -> Any:
         """Runs one call without the Python body, once it was recorded and while its guards hold.
 
         Parameters
@@ -416,7 +416,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
                 )
         return result
 
-    def trace_normal(self, *args: Any, **kwargs: Any) -> Any:
+    def trace_normal(self, *args: _P.args, **kwargs: _P.kwargs) -> Any:
         """Runs one call with the Python body: recorded the first time, matched afterwards.
 
         Parameters
@@ -466,7 +466,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         """
         return while_waiting(f"compiling {self._name_of_function()}", part=_core.searched_part)
 
-    def flatten_inputs(self, *args: Any, **kwargs: Any) -> list[Tensor]:
+    def flatten_inputs(self, *args: _P.args, **kwargs: _P.kwargs) -> list[Tensor]:
         """Returns the tensors among the positional arguments, containers opened, in order.
 
         With capture_as_const those among the keyword arguments follow.
@@ -489,7 +489,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             For NumPy arrays if later calls do not run the body.
         """
         if not kwargs and _core.are_tensors(args):
-            return list(args)
+            return list(args)  # type: ignore[arg-type]  # as are_tensors says
         if self._capture_as_const and not all(isinstance(a, Tensor) for a in args):
             raise AssertionError("Only support tensor type args when capture_as_const is enabled\n  fix: pass Tensors by position, and all else by keyword")
         leaves: list[Tensor] = []
@@ -531,7 +531,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             return merge_plans(plans)
         return merge_plans(plans, measured_run(plans, self._function.profiles(), get_max_allocated_memory()))
 
-    def plan(self, *args: Any, **kwargs: Any) -> MemoryPlan:
+    def plan(self, *args: _P.args, **kwargs: _P.kwargs) -> MemoryPlan:
         """Returns the memory plan that a call with these arguments would have; nothing is computed.
 
         The body runs once, on placeholders: no memory is allocated for values that it would
@@ -566,7 +566,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         """
         return self._plan_call(args, kwargs)[0]
 
-    def plan_with_curve(self, *args: Any, **kwargs: Any) -> MemoryPlan:
+    def plan_with_curve(self, *args: _P.args, **kwargs: _P.kwargs) -> MemoryPlan:
         """Returns the same as `plan`, with the curve of bytes that recomputation could save.
 
         Parameters

@@ -19,7 +19,7 @@ StateSource = Mapping[str, Any] | Callable[[str, Tensor], Any]
 
 
 def collect(
-    module: Any, rst: dict[str, Any] | None, prefix: str, keep_var: bool
+    module: object, rst: dict[str, Any] | None, prefix: str, keep_var: bool
 ) -> tuple[dict[str, Any], set[str]]:
     """The state dict of ``module``, and those of its keys whose entries are kept flat."""
     result: dict[str, Any] = OrderedDict() if rst is None else rst
@@ -35,7 +35,7 @@ def collect(
     return result, flat
 
 
-def load(module: Any, source: StateSource, strict: bool) -> None:
+def load(module: object, source: StateSource, strict: bool) -> None:
     """Write ``source`` into the tensors of ``module``; the contract is Module.load_state_dict's."""
     targets, flat = collect(module, None, "", keep_var=True)
     if _is_module(source) or not (callable(source) or isinstance(source, Mapping)):

@@ -19,7 +19,7 @@ _CONTAINERS = (list, tuple, dict)
 _T = TypeVar("_T")
 
 
-def with_state_of(module: Any, cls: type[_T]) -> _T:
+def with_state_of(module: object, cls: type[_T]) -> _T:
     """A ``cls`` in place of ``module``: the same attributes, name and mode, and hooks that can be changed by themselves."""
     made: Any = cls.__new__(cls)
     state = made.__dict__
@@ -105,7 +105,7 @@ def _flatten(
 
 
 def all_paths(
-    module: Any, prefix: str = "", seen: set[int] | None = None
+    module: object, prefix: str = "", seen: set[int] | None = None
 ) -> Iterator[tuple[str, Any]]:
     """(dotted path, object) of tensors and modules at every path; what a module holds only at its first."""
     seen = {id(module)} if seen is None else seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
@@ -500,13 +500,13 @@ class Module(Holder):
             module.quantize_disabled = value
 
     @deprecated("Module.replace_param")
-    def replace_param(self, params: Any, start_pos: int, seen: set[int] | None = None) -> int:
+    def replace_param(self, params: Sequence[Parameter] | Mapping[int, Parameter], start_pos: int, seen: set[int] | None = None) -> int:
         """Puts ``params[start_pos]`` and following in the places of the parameters.
 
         Parameters
         ----------
-        params : object
-            A sequence, or a mapping by position.
+        params : sequence of Parameter or mapping of int to Parameter
+            By position.
         start_pos : int
             Of the first that is taken.
         seen : set of int or None

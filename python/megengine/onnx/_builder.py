@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +122,7 @@ class Builder:
             operand.node = self.store(operand.name, operand.array)
         return operand.node
 
-    def call(self, function: Any, *args: Any, name: str = "", **kwargs: Any) -> fx.Node:
+    def call(self, function: Callable[..., Any], *args: Any, name: str = "", **kwargs: Any) -> fx.Node:
         """Calls a function; the value is named like an ONNX value."""
         wanted = re.sub(r"\W+", "_", name).strip("_")
         if wanted and not wanted[0].isdigit() and wanted.isidentifier():
@@ -134,6 +135,6 @@ class Builder:
         return fx.GraphModule(self.attributes, self.graph, "OnnxModel")
 
 
-def array_of(tensor: Any) -> np.ndarray:
+def array_of(tensor: object) -> np.ndarray:
     """A TensorProto as an array."""
     return onnx().numpy_helper.to_array(tensor)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from ._dynamic import Dim
 from ._proto import element_type, onnx
@@ -100,7 +101,7 @@ class Emitter:
         self.initializers.append(onnx().numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         return name
 
-    def constant(self, value: Any, dtype: Any = None) -> str:
+    def constant(self, value: ArrayLike, dtype: DTypeLike | None = None) -> str:
         """A tensor that is not a parameter: a Constant, equal ones once; a large one is stored beside the parameters."""
         array = np.asarray(value, dtype)
         if array.size > 64:
@@ -157,7 +158,7 @@ class Emitter:
         self.nodes.append(onnx().helper.make_node(op_type, list(inputs), names, names[0], **attrs))
         return names[0] if results == 1 else names
 
-    def cast(self, name: str, dtype: Any) -> str:
+    def cast(self, name: str, dtype: object) -> str:
         """``name`` as another dtype."""
         return self("Cast", name, to=element_type(dtype))
 

@@ -21,7 +21,7 @@ _LARGEST_MESSAGE = 2**31 - 2**20  # bytes of one protobuf message, with room for
 
 def export(
     model: Callable[..., Any],
-    args: Any,
+    args: object,
     path: str | os.PathLike[str] | IO[bytes] | None = None,
     *,
     opset: int = DEFAULT_OPSET,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,16 +24,19 @@ from ._simple import SIMPLE, Application
 from .functions import COUNTERPARTS
 from .functions._table import dtype_of
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
 _DOMAINS = ("", "ai.onnx")
 
 
-def load(source: Any) -> fx.GraphModule:
+def load(source: str | os.PathLike[str] | IO[bytes] | bytes | ModelProto) -> fx.GraphModule:
     """Reads an ONNX model.
 
     Parameters
     ----------
-    source : object
-        A path, an open binary file, bytes or a ModelProto.
+    source : str, PathLike, IO, bytes or ModelProto
+        A path, an open binary file, or the model.
 
     Returns
     -------

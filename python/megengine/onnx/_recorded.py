@@ -71,7 +71,7 @@ class Recording:
 
 
 def record(
-    model: Callable[..., Any], args: Any, input_names_given: Sequence[str] | None, output_names: Sequence[str] | None
+    model: Callable[..., Any], args: object, input_names_given: Sequence[str] | None, output_names: Sequence[str] | None
 ) -> Recording:
     """Runs ``model`` on placeholders like ``args`` (Tensors are inputs, all else is fixed) and notes what it calls.
 
@@ -151,7 +151,7 @@ def _name_reshaped(recording: Recording, named: list[tuple[str, Tensor]]) -> Non
             free[key].remove(match)
 
 
-def resized(args: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
+def resized(args: object, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
     """The arguments, with zeros of other shapes in the place of Tensors."""
     args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     sizes = iter(shapes)

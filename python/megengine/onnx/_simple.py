@@ -51,7 +51,7 @@ class Application:
     def tensors(self) -> list[fx.Node]:
         return [self.builder.tensor(operand) for operand in self.inputs]
 
-    def call(self, function: Any, *args: Any, **kwargs: Any) -> fx.Node:
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
         is_one = len(self.node.output) == 1 and not self.gives_several()
         return self.builder.call(function, *args, name=self.node.output[0] if is_one else "", **kwargs)
 
@@ -264,7 +264,7 @@ def _conv(a: Application) -> fx.Node | None:
     padding = _even_padding(a, dims) if 1 <= dims <= 3 else None
     if padding is None or w.array is None or (bias is not None and bias.array is None):
         return None
-    function = {1: F.nn.conv1d, 2: F.nn.conv2d, 3: F.nn.conv3d}[dims]
+    function = getattr(F.nn, f"conv{dims}d")
     weight = a.tensor(1) if groups == 1 else _stored_as(a, 1, (groups, w.shape[0] // groups, *w.shape[1:]))
     if weight is None:
         return None

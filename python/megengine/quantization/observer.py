@@ -523,7 +523,7 @@ class PassiveObserver(Observer):
         return self._scale()
 
     @scale.setter
-    def scale(self, value: Any) -> None:
+    def scale(self, value: Tensor | float) -> None:
         if not np.all(np.asarray(value) > 0):
             raise ValueError(f"PassiveObserver.scale: {value!r} is not positive")
         self._scale()[...] = value

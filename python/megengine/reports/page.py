@@ -7,7 +7,6 @@ import html
 import json
 import string
 from collections.abc import Sequence
-from typing import Any
 
 
 def escaped(text: object) -> str:
@@ -32,7 +31,7 @@ def _part(name: str) -> str:
     return files("megengine").joinpath("reports", "pages", name).read_text("utf-8")
 
 
-def page(title: str, body: str, *, kind: str, data: Any, hint: str) -> str:
+def page(title: str, body: str, *, kind: str, data: object, hint: str) -> str:
     """A whole page. It must be complete without the script, which finds ``data`` and the box ``details``.
 
     title, hint: any text; the hint stands in the box until the script writes there. body: HTML. kind: whose style and

@@ -11,14 +11,14 @@ from ..tensor import Tensor
 __all__ = ["from_dlpack", "to_dlpack"]
 
 
-def to_dlpack(tensor: Tensor, stream: Any = None) -> Any:
+def to_dlpack(tensor: Tensor, stream: int | None = None) -> Any:
     """A DLPack capsule of a copy of the tensor's value.
 
     Parameters
     ----------
     tensor : Tensor
         Any shape.
-    stream : object
+    stream : int or None
         Is not needed on the host.
 
     Returns
@@ -57,14 +57,14 @@ class _Capsule:
         return (1, 0)  # kDLCPU
 
 
-def from_dlpack(ext_tensor: Any, stream: Any = None, *, copy: bool | None = None) -> Tensor:
+def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | None = None) -> Tensor:
     """A Tensor of what another library's tensor, or a DLPack capsule, holds.
 
     Parameters
     ----------
     ext_tensor : object
         An object with ``__dlpack__``, or a capsule; on the host.
-    stream : object
+    stream : int or None
         Is not needed on the host.
     copy : bool or None
         True or None: the tensor has memory of its own. False: it has the other one's memory, which

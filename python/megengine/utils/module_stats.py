@@ -906,8 +906,8 @@ class _Recorder:
 
 def module_stats(
     model: M.Module,
-    inputs: Any = None,
-    input_shapes: Any = None,
+    inputs: object = None,
+    input_shapes: object = None,
     cal_params: bool = True,
     cal_flops: bool = True,
     cal_activations: bool = True,

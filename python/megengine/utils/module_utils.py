@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, MutableMapping, MutableSequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core._registry import WrongKey
 from ..core._tree import leaves
 from ..tensor import Tensor
 
+if TYPE_CHECKING:
+    from ..module import Module
 
-def get_expand_structure(obj: Any, key: str) -> Any:
+_M = TypeVar("_M", bound="Module")
+
+
+def get_expand_structure(obj: object, key: str) -> Any:
     """Follow a dotted ``key`` such as ``"layers.0.weight"``: attributes, list indices, dict keys.
 
     Raises KeyError naming the step that is missing.
@@ -21,7 +26,7 @@ def get_expand_structure(obj: Any, key: str) -> Any:
     return obj
 
 
-def set_expand_structure(obj: Any, key: str, value: Any) -> None:
+def set_expand_structure(obj: object, key: str, value: object) -> None:
     """Replace what ``get_expand_structure(obj, key)`` gives. A tuple on the way is rebuilt."""
     *path, last = key.split(".")
     holder = get_expand_structure(obj, ".".join(path)) if path else obj
@@ -64,7 +69,7 @@ def _child(obj: Any, step: str, key: str) -> Any:
         ) from None
 
 
-def tensors_in(tree: Any) -> list[Tensor]:
+def tensors_in(tree: object) -> list[Tensor]:
     """Returns the tensors in ``tree``, nested lists, tuples, dicts and dataclasses, in order.
 
     >>> import megengine as mge
@@ -88,7 +93,7 @@ def kept_tensors(tensors: Iterable[Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def set_module_mode_safe(module: Any, training: bool = False) -> Iterator[Any]:
+def set_module_mode_safe(module: _M, training: bool = False) -> Iterator[_M]:
     """``with set_module_mode_safe(module, training=False) as module:`` sets the mode of ``module`` and of all its
     submodules, and gives every one its own former mode back at the end."""
     saved = [(child, child.training) for child in module.modules()]

@@ -17,7 +17,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Self, SupportsFloat
 
 __all__ = [
     "NodeRaw", "SummaryWriterExtend", "attr_value_proto", "graph", "node", "node_proto", "tensor_shape_proto", "text",
@@ -59,7 +59,7 @@ def tensor_shape_proto(shape: Iterable[int]) -> bytes:
     return b"".join(_field(2, _field(1, int(extent))) for extent in shape)
 
 
-def attr_value_proto(shape: Iterable[int] | None, dtype: Any, attr: dict[str, Any]) -> dict[str, bytes]:
+def attr_value_proto(shape: Iterable[int] | None, dtype: object, attr: dict[str, Any]) -> dict[str, bytes]:
     """AttrValues by name: ``_output_shapes``, ``dtype`` if there are some, and ``attr`` as text."""
     values = {}
     if shape is not None:
@@ -74,7 +74,7 @@ def node_proto(
     op: str = "UnSpecified",
     input: str | Sequence[str] | None = None,
     outputshape: Iterable[int] | None = None,
-    dtype: Any = None,
+    dtype: object = None,
     attributes: dict[str, Any] = {},  # noqa: B006  (never written; the default is part of the interface)
 ) -> bytes:
     """A NodeDef. input: names of the nodes that it reads."""
@@ -181,7 +181,7 @@ class SummaryWriterExtend:
             self.flush()
 
     def add_scalar(
-        self, tag: str, scalar_value: Any, global_step: int | None = None, walltime: float | None = None
+        self, tag: str, scalar_value: SupportsFloat, global_step: int | None = None, walltime: float | None = None
     ) -> None:
         """One number of the curve ``tag``."""
         value = _field(1, tag) + _field(2, float(scalar_value))
@@ -201,9 +201,9 @@ class SummaryWriterExtend:
         self,
         name: str,
         op: str = "UnSpecified",
-        input: Any = [],  # noqa: B006  (copied; the default is part of the interface)
-        outputshape: Any = None,
-        dtype: Any = None,
+        input: str | Sequence[str] = [],  # noqa: B006  (copied; the default is part of the interface)
+        outputshape: Sequence[int] | None = None,
+        dtype: object = None,
         attributes: dict[str, Any] = {},  # noqa: B006
     ) -> None:
         """Adds a node to the graph that `add_graph_by_node_raw_list` writes; parameters as for `node`."""

@@ -33,7 +33,7 @@ class State:
 state = ContextVar("amp", default=State())  # noqa: B039  -- shared on purpose
 
 
-def check_dtype(value: Any) -> str:
+def check_dtype(value: object) -> str:
     name = getattr(value, "name", None) or getattr(value, "__name__", None) or str(value)
     if name not in _FLOATS:
         raise ValueError(f"amp: {value!r} is not one of {', '.join(_FLOATS)}")
@@ -62,7 +62,7 @@ def _cast(x: Any, to: str) -> Any:
     return ops.cast(x, dtype=to)
 
 
-def switched(value: Any) -> bool:
+def switched(value: object) -> bool:
     """Whether autocasting is on; from the first time on the operators ``/`` and ``**`` ask `to_high`."""
     if value:
         _set_operator_cast(to_high)

@@ -214,7 +214,7 @@ class ArrayMethodMixin(_Tensor):
         return products.var(self, axis, keepdims)  # type: ignore[arg-type]  # as above
 
 
-def as_tensor(x: Any) -> "Tensor":
+def as_tensor(x: object) -> "Tensor":
     """``x`` if it is a tensor, else a constant tensor of it."""
     if isinstance(x, _Tensor):
         return x  # type: ignore[return-value]  # every tensor is a megengine.Tensor

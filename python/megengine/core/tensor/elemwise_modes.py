@@ -77,12 +77,12 @@ _COMPOSED: dict[str, Callable[..., "Tensor"]] = {
 }
 
 
-def mode_of(name: Any) -> str:
+def mode_of(name: object) -> str:
     """A mode in lower case, from a string in any case or an enum member."""
     return getattr(name, "name", str(name)).rsplit(".", 1)[-1].lower()
 
 
-def function_of(mode: Any) -> Callable[..., "Tensor"]:
+def function_of(mode: object) -> Callable[..., "Tensor"]:
     """The op of an element-wise mode. ValueError for an unknown one."""
     name = mode_of(mode)
     if name in _COMPOSED:
@@ -95,6 +95,6 @@ def function_of(mode: Any) -> Callable[..., "Tensor"]:
     return op
 
 
-def elwise(*args: Any, mode: Any) -> "Tensor":
+def elwise(*args: Any, mode: object) -> "Tensor":
     """Applies the element-wise op named ``mode``."""
     return function_of(mode)(*args)

@@ -8,7 +8,7 @@ axis 2.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def _bound(value: Any) -> int | None:
     return value.__index__()
 
 
-def _is_bool_array(item: Any) -> bool:
+def _is_bool_array(item: object) -> "TypeGuard[Tensor | np.ndarray]":
     return isinstance(item, (_Tensor, np.ndarray)) and item.dtype == np.bool_
 
 
@@ -141,7 +141,7 @@ def _expand_ellipsis(items: list[Any], ndim: int) -> list[Any]:
     return items + fill if at < 0 else items[:at] + fill + items[at + 1 :]
 
 
-def parse(shape: Shape, index: Any) -> Access:
+def parse(shape: Shape, index: object) -> Access:
     """Reads ``x[index]`` for a tensor of ``shape``. IndexError, ValueError as NumPy has them."""
     items = _expand_ellipsis(_split(index), len(shape))
     advanced = any(isinstance(i, (_Tensor, np.ndarray)) for i in items)
@@ -266,7 +266,7 @@ def _basic(shape: Shape, index: Any) -> tuple[Shape, Shape, Shape, Shape, Shape]
     )
 
 
-def getitem(x: _Tensor, index: Any) -> "Tensor":
+def getitem(x: _Tensor, index: object) -> "Tensor":
     """``x[index]``."""
     shape = x._tuple_shape
     basic = _basic(shape, index)
@@ -312,7 +312,7 @@ def _region_of(x: _Tensor, access: Access) -> "Tensor":
     return y  # type: ignore[return-value]  # every tensor is a megengine.Tensor
 
 
-def setitem(x: _Tensor, index: Any, value: Any) -> "Tensor":
+def setitem(x: _Tensor, index: object, value: object) -> "Tensor":
     """The value that ``x`` has after ``x[index] = value``: a new tensor of x's dtype."""
     shape = x._tuple_shape
     basic = _basic(shape, index)

@@ -66,7 +66,7 @@ class PseudoTransform(Transform):
     'sample'
     """
 
-    def apply(self, input: Any) -> Any:
+    def apply(self, input: object) -> Any:
         """Returns ``input`` itself.
 
         Parameters

@@ -71,7 +71,7 @@ def pad_image(
     return inp[:, :, row_index][:, :, :, col_index]
 
 
-def draw_range(rng: Any, option: float | tuple[float, float], size: tuple[int, ...]) -> Tensor:
+def draw_range(rng: RNG, option: float | tuple[float, float], size: tuple[int, ...]) -> Tensor:
     """An option: the number itself, or uniform draws between two."""
     if isinstance(option, (tuple, list)):
         low, high = option

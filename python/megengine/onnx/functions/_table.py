@@ -42,14 +42,14 @@ def counterpart(
     return put
 
 
-def ints(values: Any) -> tuple[int, ...]:
+def ints(values: object) -> tuple[int, ...]:
     """Axes or extents, from plain numbers or a Tensor."""
     if isinstance(values, Tensor):
         values = values.numpy()
     return tuple(int(value) for value in np.asarray(values).reshape(-1))
 
 
-def number(value: Any) -> Any:
+def number(value: object) -> Any:
     """One number, from a plain one or a Tensor of one element."""
     return value.item() if isinstance(value, Tensor) else np.asarray(value).reshape(()).item()
 

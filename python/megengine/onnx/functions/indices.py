@@ -89,7 +89,7 @@ def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = 
 
 
 @counterpart("OneHot", plain=(1,))
-def one_hot(indices: Tensor, depth: Any, values: Tensor, *, axis: int = -1) -> Tensor:
+def one_hot(indices: Tensor, depth: object, values: Tensor, *, axis: int = -1) -> Tensor:
     """values: what stands elsewhere, and what at the index. Places outside of the depth are nowhere."""
     depth, rank = int(number(depth)), indices.ndim + 1
     axis = axis_of(axis, rank)
@@ -120,7 +120,7 @@ def _arg(find: Any, x: Tensor, axis: int, keepdims: int, last: int) -> Tensor:
 
 
 @counterpart("TopK", plain=(1,))
-def top_k(x: Tensor, k: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
+def top_k(x: Tensor, k: object, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
     values, places = ops.topk(x, k=ints(k)[0], axis=axis_of(axis, x.ndim), descending=largest)
     return values, places
 
@@ -176,7 +176,7 @@ def roi_align(
 
 @counterpart("NonMaxSuppression", plain=(2, 3, 4))
 def non_max_suppression(
-    boxes: Tensor, scores: Tensor, most: Any = 0, iou_threshold: Any = 0.0, score_threshold: Any = None, *, center_point_box: int = 0
+    boxes: Tensor, scores: Tensor, most: object = 0, iou_threshold: object = 0.0, score_threshold: object = None, *, center_point_box: int = 0
 ) -> Tensor:
     """[selected, 3]: batch, class and box."""
     most, found = int(number(0 if most is None else most)), []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import tarfile
-from typing import Any
 
 import numpy as np
 
@@ -92,7 +91,7 @@ def _extract(path: str, to: str | None, remove: bool) -> None:
         os.remove(path)
 
 
-def safe_extract(archive: Any, target: str) -> None:
+def safe_extract(archive: tarfile.TarFile, target: str) -> None:
     """Unpack, refusing members that would land outside of ``target``."""
     if hasattr(tarfile, "data_filter"):  # early patch releases of Python 3.11 lack it
         archive.extractall(target, filter="data")

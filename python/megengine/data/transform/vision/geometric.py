@@ -284,7 +284,7 @@ class RandomCrop(_Crop):
         self.padding_maskvalue = padding_maskvalue
         self._fill = (0, 0)  # rows below and columns to the right that are missing
 
-    def apply(self, input: Any) -> Any:
+    def apply(self, input: object) -> Any:
         """Crops a sample.
 
         Parameters

@@ -184,7 +184,7 @@ class Compose(VisionTransform):
             inputs = transform.apply_batch(inputs)
         return inputs
 
-    def apply(self, input: Any) -> Any:
+    def apply(self, input: object) -> Any:
         """Transforms one sample.
 
         Parameters
