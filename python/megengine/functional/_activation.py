@@ -8,22 +8,13 @@ from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import in_order_of, normalize_axes, normalize_axis
 from ..tensor import Tensor
+from ._of_ops import FLOAT, SAME
 from ._of_ops import unary as _unary
 
 relu = _unary(
     ops.relu,
-    """Computes the rectified linear unit ``max(x, 0)``, elementwise; NaN stays NaN.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape and dtype.
-
-    Returns
-    -------
-    Tensor
-        The shape and dtype of ``x``.
-
+    f"""Computes the rectified linear unit ``max(x, 0)``, elementwise; NaN stays NaN.
+    {SAME}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -33,18 +24,8 @@ relu = _unary(
 )
 relu6 = _unary(
     ops.relu6,
-    """Computes ``min(max(x, 0), 6)``, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape and dtype.
-
-    Returns
-    -------
-    Tensor
-        The shape and dtype of ``x``.
-
+    f"""Computes ``min(max(x, 0), 6)``, elementwise.
+    {SAME}
     References
     ----------
     Howard et al., 2017, "MobileNets".
@@ -58,18 +39,8 @@ relu6 = _unary(
 )
 sigmoid = _unary(
     ops.sigmoid,
-    """Computes the logistic function ``1 / (1 + exp(-x))``, elementwise, without overflow.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the logistic function ``1 / (1 + exp(-x))``, elementwise, without overflow.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -79,18 +50,8 @@ sigmoid = _unary(
 )
 hsigmoid = _unary(
     ops.hsigmoid,
-    """Computes the piecewise linear sigmoid ``relu6(x + 3) / 6``, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the piecewise linear sigmoid ``relu6(x + 3) / 6``, elementwise.
+    {FLOAT}
     References
     ----------
     Howard et al., 2019, "Searching for MobileNetV3".
@@ -105,18 +66,8 @@ hsigmoid = _unary(
 )
 hswish = _unary(
     ops.hswish,
-    """Computes ``x * relu6(x + 3) / 6``, elementwise, a piecewise approximation of `silu`.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes ``x * relu6(x + 3) / 6``, elementwise, a piecewise approximation of `silu`.
+    {FLOAT}
     References
     ----------
     Howard et al., 2019, "Searching for MobileNetV3".
@@ -130,18 +81,8 @@ hswish = _unary(
 )
 silu = _unary(
     ops.silu,
-    """Computes ``x * sigmoid(x)``, elementwise, also called swish.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes ``x * sigmoid(x)``, elementwise, also called swish.
+    {FLOAT}
     References
     ----------
     Elfwing et al., 2018, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation
@@ -156,19 +97,9 @@ silu = _unary(
 )
 gelu = _unary(
     ops.gelu,
-    """Computes ``x * Phi(x)``, elementwise, with the exact normal distribution
+    f"""Computes ``x * Phi(x)``, elementwise, with the exact normal distribution
     ``Phi(x) = (1 + erf(x / sqrt(2))) / 2``, not the tanh approximation.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    {FLOAT}
     References
     ----------
     Hendrycks and Gimpel, 2016, "Gaussian Error Linear Units".

@@ -12,6 +12,68 @@ from ..tensor import Tensor
 Operand = Tensor | int | float | bool
 Op = Callable[..., Tensor]
 
+# What docstrings tell alike, to stand behind the summary: of results in a float dtype, of x's, of the promoted one, of bool; and of operands of bool.
+FLOAT = """
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+    """
+SAME = """
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+    """
+PROMOTED = """
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+    """
+BOOL = """
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+    """
+LOGICAL = """
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast, dtype bool.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Raises
+    ------
+    TypeError
+        For another dtype.
+    """
+
 
 class Unary(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...

@@ -8,7 +8,7 @@ from .._core import Tensor as _Tensor
 from ..core import ops
 from ..core.tensor.amp import to_high as _to_high
 from ..tensor import Tensor
-from ._of_ops import Operand
+from ._of_ops import BOOL, FLOAT, LOGICAL, PROMOTED, SAME, Operand
 from ._of_ops import binary as _binary
 from ._of_ops import unary as _unary
 
@@ -22,18 +22,8 @@ __all__ = [
 
 add = _binary(
     ops.add,
-    """Adds ``x`` and ``y``, elementwise.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape and the promoted dtype.
-
+    f"""Adds ``x`` and ``y``, elementwise.
+    {PROMOTED}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -43,18 +33,8 @@ add = _binary(
 )
 sub = _binary(
     ops.sub,
-    """Subtracts ``y`` from ``x``, elementwise.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape and the promoted dtype.
-
+    f"""Subtracts ``y`` from ``x``, elementwise.
+    {PROMOTED}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -65,18 +45,8 @@ sub = _binary(
 )
 mul = _binary(
     ops.mul,
-    """Multiplies ``x`` by ``y``, elementwise.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape and the promoted dtype.
-
+    f"""Multiplies ``x`` by ``y``, elementwise.
+    {PROMOTED}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -198,18 +168,8 @@ logaddexp = _binary(
 )
 maximum = _binary(
     ops.maximum,
-    """Takes the larger one of ``x`` and ``y``, elementwise; NaN where either is NaN.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape and the promoted dtype.
-
+    f"""Takes the larger one of ``x`` and ``y``, elementwise; NaN where either is NaN.
+    {PROMOTED}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -219,18 +179,8 @@ maximum = _binary(
 )
 minimum = _binary(
     ops.minimum,
-    """Takes the smaller one of ``x`` and ``y``, elementwise; NaN where either is NaN.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape and the promoted dtype.
-
+    f"""Takes the smaller one of ``x`` and ``y``, elementwise; NaN where either is NaN.
+    {PROMOTED}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -292,23 +242,8 @@ right_shift = _binary(
 )
 logical_and = _binary(
     ops.logical_and,
-    """Tells where both ``x`` and ``y`` are true, elementwise.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast, dtype bool.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape, dtype bool.
-
-    Raises
-    ------
-    TypeError
-        For another dtype.
-
+    f"""Tells where both ``x`` and ``y`` are true, elementwise.
+    {LOGICAL}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -319,23 +254,8 @@ logical_and = _binary(
 )
 logical_or = _binary(
     ops.logical_or,
-    """Tells where ``x`` or ``y`` or both are true, elementwise.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast, dtype bool.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape, dtype bool.
-
-    Raises
-    ------
-    TypeError
-        For another dtype.
-
+    f"""Tells where ``x`` or ``y`` or both are true, elementwise.
+    {LOGICAL}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -346,23 +266,8 @@ logical_or = _binary(
 )
 logical_xor = _binary(
     ops.logical_xor,
-    """Tells where exactly one of ``x`` and ``y`` is true, elementwise.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast, dtype bool.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape, dtype bool.
-
-    Raises
-    ------
-    TypeError
-        For another dtype.
-
+    f"""Tells where exactly one of ``x`` and ``y`` is true, elementwise.
+    {LOGICAL}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -372,18 +277,8 @@ logical_xor = _binary(
 )
 equal = _binary(
     ops.equal,
-    """Tells where ``x`` equals ``y``, elementwise; NaN equals nothing.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape, dtype bool.
-
+    f"""Tells where ``x`` equals ``y``, elementwise; NaN equals nothing.
+    {BOOL}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -393,18 +288,8 @@ equal = _binary(
 )
 not_equal = _binary(
     ops.not_equal,
-    """Tells where ``x`` differs from ``y``, elementwise; NaN differs from everything.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape, dtype bool.
-
+    f"""Tells where ``x`` differs from ``y``, elementwise; NaN differs from everything.
+    {BOOL}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -415,18 +300,8 @@ not_equal = _binary(
 )
 less = _binary(
     ops.less,
-    """Tells where ``x`` is less than ``y``, elementwise; false for NaN.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape, dtype bool.
-
+    f"""Tells where ``x`` is less than ``y``, elementwise; false for NaN.
+    {BOOL}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -436,18 +311,8 @@ less = _binary(
 )
 less_equal = _binary(
     ops.less_equal,
-    """Tells where ``x`` is at most ``y``, elementwise; false for NaN.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape, dtype bool.
-
+    f"""Tells where ``x`` is at most ``y``, elementwise; false for NaN.
+    {BOOL}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -457,18 +322,8 @@ less_equal = _binary(
 )
 greater = _binary(
     ops.greater,
-    """Tells where ``x`` is greater than ``y``, elementwise; false for NaN.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape, dtype bool.
-
+    f"""Tells where ``x`` is greater than ``y``, elementwise; false for NaN.
+    {BOOL}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -478,18 +333,8 @@ greater = _binary(
 )
 greater_equal = _binary(
     ops.greater_equal,
-    """Tells where ``x`` is at least ``y``, elementwise; false for NaN.
-
-    Parameters
-    ----------
-    x, y : Tensor or number
-        Shapes that broadcast.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape, dtype bool.
-
+    f"""Tells where ``x`` is at least ``y``, elementwise; false for NaN.
+    {BOOL}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -500,18 +345,8 @@ greater_equal = _binary(
 
 neg = _unary(
     ops.neg,
-    """Negates ``x``, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape and dtype.
-
-    Returns
-    -------
-    Tensor
-        The shape and dtype of ``x``.
-
+    f"""Negates ``x``, elementwise.
+    {SAME}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -542,18 +377,8 @@ abs = _unary(
 )
 square = _unary(
     ops.square,
-    """Computes ``x * x``, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape and dtype.
-
-    Returns
-    -------
-    Tensor
-        The shape and dtype of ``x``.
-
+    f"""Computes ``x * x``, elementwise.
+    {SAME}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -563,18 +388,8 @@ square = _unary(
 )
 sqrt = _unary(
     ops.sqrt,
-    """Computes the square root, elementwise; NaN below 0.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the square root, elementwise; NaN below 0.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -585,18 +400,8 @@ sqrt = _unary(
 )
 round = _unary(
     ops.round,
-    """Rounds to the nearest whole number, elementwise, halves away from 0.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape and dtype.
-
-    Returns
-    -------
-    Tensor
-        The shape and dtype of ``x``.
-
+    f"""Rounds to the nearest whole number, elementwise, halves away from 0.
+    {SAME}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -606,18 +411,8 @@ round = _unary(
 )
 ceil = _unary(
     ops.ceil,
-    """Rounds up, to the smallest whole number not below ``x``, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape and dtype.
-
-    Returns
-    -------
-    Tensor
-        The shape and dtype of ``x``.
-
+    f"""Rounds up, to the smallest whole number not below ``x``, elementwise.
+    {SAME}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -627,18 +422,8 @@ ceil = _unary(
 )
 floor = _unary(
     ops.floor,
-    """Rounds down, to the largest whole number not above ``x``, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape and dtype.
-
-    Returns
-    -------
-    Tensor
-        The shape and dtype of ``x``.
-
+    f"""Rounds down, to the largest whole number not above ``x``, elementwise.
+    {SAME}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -674,18 +459,8 @@ logical_not = _unary(
 )
 tanh = _unary(
     ops.tanh,
-    """Computes the hyperbolic tangent, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the hyperbolic tangent, elementwise.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -695,18 +470,8 @@ tanh = _unary(
 )
 exp = _unary(
     ops.exp,
-    """Computes e to the power ``x``, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes e to the power ``x``, elementwise.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -717,18 +482,8 @@ exp = _unary(
 )
 expm1 = _unary(
     ops.expm1,
-    """Computes ``exp(x) - 1``, elementwise, exact near 0.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes ``exp(x) - 1``, elementwise, exact near 0.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -739,18 +494,8 @@ expm1 = _unary(
 )
 log = _unary(
     ops.log,
-    """Computes the natural logarithm, elementwise; -inf at 0, NaN below.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the natural logarithm, elementwise; -inf at 0, NaN below.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -761,18 +506,8 @@ log = _unary(
 )
 log1p = _unary(
     ops.log1p,
-    """Computes ``log(1 + x)``, elementwise, exact near 0.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes ``log(1 + x)``, elementwise, exact near 0.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -783,18 +518,8 @@ log1p = _unary(
 )
 cos = _unary(
     ops.cos,
-    """Computes the cosine of angles in radians, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the cosine of angles in radians, elementwise.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -805,18 +530,8 @@ cos = _unary(
 )
 sin = _unary(
     ops.sin,
-    """Computes the sine of angles in radians, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the sine of angles in radians, elementwise.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -827,18 +542,8 @@ sin = _unary(
 )
 tan = _unary(
     ops.tan,
-    """Computes the tangent of angles in radians, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the tangent of angles in radians, elementwise.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -849,18 +554,8 @@ tan = _unary(
 )
 acos = _unary(
     ops.acos,
-    """Computes the angle in [0, pi] (radians) of a cosine, elementwise; NaN outside of [-1, 1].
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the angle in [0, pi] (radians) of a cosine, elementwise; NaN outside of [-1, 1].
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -871,18 +566,8 @@ acos = _unary(
 )
 asin = _unary(
     ops.asin,
-    """Computes the angle in [-pi/2, pi/2] (radians) of a sine, elementwise; NaN outside of [-1, 1].
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the angle in [-pi/2, pi/2] (radians) of a sine, elementwise; NaN outside of [-1, 1].
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -893,18 +578,8 @@ asin = _unary(
 )
 atan = _unary(
     ops.atan,
-    """Computes the angle in (-pi/2, pi/2) (radians) of a tangent, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the angle in (-pi/2, pi/2) (radians) of a tangent, elementwise.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -915,18 +590,8 @@ atan = _unary(
 )
 cosh = _unary(
     ops.cosh,
-    """Computes the hyperbolic cosine, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the hyperbolic cosine, elementwise.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -937,18 +602,8 @@ cosh = _unary(
 )
 sinh = _unary(
     ops.sinh,
-    """Computes the hyperbolic sine, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the hyperbolic sine, elementwise.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -959,18 +614,8 @@ sinh = _unary(
 )
 acosh = _unary(
     ops.acosh,
-    """Computes the inverse hyperbolic cosine, elementwise; NaN below 1.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the inverse hyperbolic cosine, elementwise; NaN below 1.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -981,18 +626,8 @@ acosh = _unary(
 )
 asinh = _unary(
     ops.asinh,
-    """Computes the inverse hyperbolic sine, elementwise.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the inverse hyperbolic sine, elementwise.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -1003,18 +638,8 @@ asinh = _unary(
 )
 atanh = _unary(
     ops.atanh,
-    """Computes the inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN outside.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN outside.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
@@ -1025,18 +650,8 @@ atanh = _unary(
 )
 erf = _unary(
     ops.erf,
-    """Computes the error function, ``2 / sqrt(pi) * integral of exp(-t**2)`` from 0 to ``x``.
-
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, float dtype; integers compute in float32.
-
-    Returns
-    -------
-    Tensor
-        The shape of ``x`` and its dtype, float32 for integers.
-
+    f"""Computes the error function, ``2 / sqrt(pi) * integral of exp(-t**2)`` from 0 to ``x``.
+    {FLOAT}
     Examples
     --------
     >>> from megengine import Tensor, functional as F
