@@ -156,7 +156,7 @@ def reduce_scatter_sum(
     Raises
     ------
     ValueError
-        If its extent is not a multiple of the number of processes.
+        If the extent of the axis is not a multiple of the number of processes.
 
     Examples
     --------
@@ -306,7 +306,7 @@ def scatter(
     Raises
     ------
     ValueError
-        If its extent is not a multiple of the number of processes.
+        If the extent of the axis is not a multiple of the number of processes.
 
     Examples
     --------
@@ -349,7 +349,7 @@ def all_to_all(
     Raises
     ------
     ValueError
-        If its extent is not a multiple of the number of processes.
+        If the extent of the axis is not a multiple of the number of processes.
 
     Examples
     --------

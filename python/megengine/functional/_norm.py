@@ -65,8 +65,8 @@ def batch_norm(
 
     Returns
     -------
-    object
-        The shape of ``inp``; from training with ``inplace=False`` (out, running_mean, running_var).
+    Tensor or (Tensor, Tensor, Tensor)
+        The shape of ``inp``; from training with ``inplace=False`` also running_mean and running_var.
 
     Raises
     ------

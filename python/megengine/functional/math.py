@@ -656,9 +656,9 @@ def matinv(inp: Tensor) -> Tensor:
     RuntimeError
         For a singular matrix.
     ValueError
-        For one that is not square.
+        For matrices that are not square.
     TypeError
-        For another ``inp``.
+        For another dtype.
 
     Examples
     --------
@@ -737,7 +737,7 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
     Raises
     ------
     AssertionError
-        For more axes.
+        For an operand with more than one axis.
 
     Examples
     --------
@@ -782,7 +782,7 @@ def svd(
     Raises
     ------
     TypeError
-        For another ``inp``.
+        For another dtype.
 
     Notes
     -----

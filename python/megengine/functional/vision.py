@@ -363,7 +363,7 @@ def nvof(src: Tensor, precision: int = 1) -> Tensor:
     Returns
     -------
     Tensor
-        Never, on the devices that are supported today.
+        None of the devices that are supported today gives one.
 
     Raises
     ------
@@ -372,7 +372,7 @@ def nvof(src: Tensor, precision: int = 1) -> Tensor:
     AssertionError
         For another shape of ``src``.
     ValueError
-        For another ``precision``.
+        For another precision.
 
     Examples
     --------

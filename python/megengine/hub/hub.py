@@ -69,7 +69,7 @@ def list(
     Raises
     ------
     FetcherError
-        When it cannot be had.
+        When the repository cannot be had.
     RuntimeError
         When it needs packages that are not installed.
 
@@ -133,7 +133,7 @@ def load(
     Raises
     ------
     RuntimeError
-        For another name.
+        For a name that `list` does not return.
 
     Examples
     --------
@@ -314,7 +314,7 @@ def load_serialized_obj_from_url(url: str, model_dir: str | os.PathLike[str] | N
     RuntimeError
         When the hash does not agree or the file is damaged.
     HTTPDownloadError
-        When it cannot be had.
+        When the file cannot be had.
     ValueError
         For an address without a file name.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from .. import functional as F
 from ..tensor import Tensor
 from . import init
 from .normalization import _Norm
+
+if TYPE_CHECKING:
+    from ..distributed import Group
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
@@ -228,7 +231,7 @@ class SyncBatchNorm(_BatchNorm):
         As in `BatchNorm2d`.
     affine, track_running_stats, freeze : bool
         As in `BatchNorm2d`.
-    group : object
+    group : Group or None
         The processes that share statistics, None for all; outside a process group the results are
         those of `BatchNorm2d`.
     **kwargs : object
@@ -249,7 +252,7 @@ class SyncBatchNorm(_BatchNorm):
         affine: bool = True,
         track_running_stats: bool = True,
         freeze: bool = False,
-        group: Any = None,
+        group: Group | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, freeze, **kwargs)
@@ -264,7 +267,6 @@ class SyncBatchNorm(_BatchNorm):
         bias: Tensor | None,
         training: bool,
     ) -> Tensor:
-        options = {} if self.group is None else {"group": self.group}
         return F.nn.sync_batch_norm(
-            inp, mean, var, weight, bias, training, self.momentum, self.eps, **options
+            inp, mean, var, weight, bias, training, self.momentum, self.eps, group=self.group
         )

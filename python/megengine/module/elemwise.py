@@ -68,7 +68,7 @@ class Elemwise(Module):
     [3.0, 0.0]
     """
 
-    def __init__(self, method: Any, **kwargs: Any) -> None:
+    def __init__(self, method: object, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.method = mode_of(method)
         function_of(self.method)  # an unknown name is an error here, not in the first call

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import functional as F
 from ..tensor import Parameter, Tensor
@@ -25,7 +26,7 @@ class Embedding(Module):
         None: other values are not supported.
     max_norm, norm_type : float or None
         None: other values are not supported.
-    initial_weight : object
+    initial_weight : Tensor, array_like or None
         A table to copy, (num_embeddings, embedding_dim). None draws standard normal numbers.
     freeze : bool
         Keep the table as it is, without gradients.
@@ -54,7 +55,7 @@ class Embedding(Module):
         padding_idx: int | None = None,
         max_norm: float | None = None,
         norm_type: float | None = None,
-        initial_weight: Any = None,
+        initial_weight: Tensor | ArrayLike | None = None,
         freeze: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -91,7 +92,7 @@ class Embedding(Module):
         Returns
         -------
         Tensor
-            Inputs.shape + (embedding_dim,).
+            The shape of ``inputs`` and then (embedding_dim,).
 
         Raises
         ------

@@ -60,6 +60,8 @@ def export(
     ------
     ValueError
         For another opset.
+    OnnxError
+        Lists all operations that ONNX has no counterpart for, with the lines that call them.
 
     Notes
     -----

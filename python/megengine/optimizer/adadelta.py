@@ -35,7 +35,7 @@ class Adadelta(Counted):
     Raises
     ------
     ValueError
-        For another ``rho``.
+        For a rho outside of [0, 1].
 
     Notes
     -----

@@ -155,7 +155,7 @@ class Optimizer:
         TypeError
             Unless it is a dict with Parameters.
         ValueError
-            Where there are none and where an option is missing.
+            For no Parameters or a missing option.
         AssertionError
             For a Parameter that is in a group already.
         """

@@ -417,7 +417,7 @@ class RNG:
         Parameters
         ----------
         n : int or Tensor
-            A number, or a Tensor, whose shape and dtype the result has; of a 0-d Tensor it is [n].
+            A number, or a Tensor, whose shape and dtype the result has; of a 0-d Tensor it is (1,).
         dtype : DTypeLike
             Of the result for a number.
 

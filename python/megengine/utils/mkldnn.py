@@ -247,7 +247,7 @@ class MkldnnBatchNorm(Module):
     Raises
     ------
     AssertionError
-        For one in training mode.
+        For a layer in training mode.
     """
 
     def __init__(self, dense_module: _BatchNorm, dtype: DTypeLike = np.float32) -> None:

@@ -379,7 +379,7 @@ def merge_trace_events(directory: str) -> str:
     Raises
     ------
     AssertionError
-        When there is none.
+        When there is no timeline.
     """
     target = os.path.join(directory, f"merge.{Profiler.CHROME_TIMELINE}")
     files = sorted(Path(directory).glob(f"*.{Profiler.CHROME_TIMELINE}"))

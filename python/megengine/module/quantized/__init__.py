@@ -497,7 +497,7 @@ class Elemwise(Plain):
         As in the layer of `module`.
     """
 
-    def __init__(self, method: Any, dtype: np.dtype | None = None, **kwargs: Any) -> None:
+    def __init__(self, method: object, dtype: np.dtype | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.method = mode_of(method)
         function_of(self.method)

@@ -36,7 +36,7 @@ class CIFAR10(DatasetInMemory):
     FileNotFoundError
         For missing files.
     RuntimeError
-        For damaged ones.
+        For damaged files.
 
     Examples
     --------

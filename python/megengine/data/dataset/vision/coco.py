@@ -34,7 +34,7 @@ class COCO(AnnotatedImages):
     FileNotFoundError
         For missing files.
     ValueError
-        For damaged ones or unknown parts.
+        For damaged files or unknown parts.
 
     Examples
     --------

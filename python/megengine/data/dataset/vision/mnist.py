@@ -35,7 +35,7 @@ class MNIST(DatasetInMemory):
     FileNotFoundError
         For missing files.
     ValueError
-        For damaged ones.
+        For damaged files.
 
     Examples
     --------

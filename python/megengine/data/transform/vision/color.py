@@ -224,7 +224,7 @@ class HueTransform(_Jitter):
     Raises
     ------
     ValueError
-        For a value beyond.
+        For a value outside of these bounds.
 
     Examples
     --------

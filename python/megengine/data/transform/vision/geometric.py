@@ -19,9 +19,9 @@ class Pad(VisionTransform):
     ----------
     size : int or sequence of int
         Width in pixels: one number for all sides, (bottom, right) or (top, bottom, left, right).
-    value : object
+    value : float or sequence of float
         Of the image's border, one number or one per channel.
-    mask_value : object
+    mask_value : float or sequence of float
         Of the mask's border.
     order : sequence of str or None
         As in `VisionTransform`.
@@ -36,8 +36,8 @@ class Pad(VisionTransform):
     def __init__(
         self,
         size: int | Sequence[int] = 0,
-        value: Any = 0,
-        mask_value: Any = 0,
+        value: float | Sequence[float] = 0,
+        mask_value: float | Sequence[float] = 0,
         *,
         order: Sequence[str] | None = None,
     ) -> None:
@@ -254,9 +254,9 @@ class RandomCrop(_Crop):
         Of the crop, (height, width), or one number for a square.
     padding_size : int or sequence of int
         Width of the border, as ``size`` of `Pad`.
-    padding_value : object
+    padding_value : float or sequence of float
         Of the image's border, one number or one per channel.
-    padding_maskvalue : object
+    padding_maskvalue : float or sequence of float
         Of the mask's border.
     order : sequence of str or None
         As in `VisionTransform`.
@@ -272,8 +272,8 @@ class RandomCrop(_Crop):
         self,
         output_size: int | Sequence[int],
         padding_size: int | Sequence[int] = 0,
-        padding_value: Any = [0, 0, 0],  # noqa: B006  -- documented default, never changed
-        padding_maskvalue: Any = 0,
+        padding_value: float | Sequence[float] = [0, 0, 0],  # noqa: B006  -- documented default, never changed
+        padding_maskvalue: float | Sequence[float] = 0,
         *,
         order: Sequence[str] | None = None,
     ) -> None:
