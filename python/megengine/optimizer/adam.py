@@ -61,6 +61,11 @@ class Adam(Counted):
         What the parameter is multiplied by, to be added to the gradient, g = grad + weight_decay *
         p; see `AdamW`.
 
+    Raises
+    ------
+    ValueError
+        For betas outside of [0, 1).
+
     Notes
     -----
     State: ``exp_avg`` (m), ``exp_avg_sq`` (v, float32 whatever the parameter is), ``step``.

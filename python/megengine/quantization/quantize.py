@@ -106,7 +106,7 @@ def quantize_qat(
     inplace : bool
         Change ``module``; otherwise a copy.
     qconfig : QConfig
-        Observers and fake quantizers.
+        Observers and fake quantizers, those of ema_fakequant_qconfig by default.
     mapping : dict of subclass of Module to subclass of QATModule or None
         More classes to replace, from class to class; exactly those named and those of `module` are,
         not their subclasses.

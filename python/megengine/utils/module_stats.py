@@ -194,7 +194,7 @@ def register_hook_module(module: type | Iterable[type]) -> None:
     Parameters
     ----------
     module : type or iterable of type
-        A class or several.
+        A class or several. How its operations are counted is told with `register_flops`.
 
     Examples
     --------
