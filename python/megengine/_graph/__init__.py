@@ -8,7 +8,7 @@ Knows no tensor, no module and nothing about tracing.
 """
 
 from .._origin import users_line
-from .core import Call, Graph, GraphError, copy_calls
+from .core import Call, Graph, GraphError, Pictured, copy_calls
 from .names import Namespace
 from .remarks import remarks_on_sharing
 from .rows import KINDS, Measured, Row, link, nested, rows_of, type_text
@@ -29,7 +29,7 @@ from .tree import (
 from .unknown import Unknown
 
 __all__ = [
-    "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "KINDS", "Measured", "Namespace", "Row", "Unknown", "Value",
+    "Call", "FrozenDict", "FrozenList", "Graph", "GraphError", "KINDS", "Measured", "Namespace", "Pictured", "Row", "Unknown", "Value",
     "container_text", "copy_calls", "dot", "freeze", "leaves", "link", "map_leaves", "map_values", "nested", "rebuild",
     "remarks_on_sharing", "rows_of", "table", "tree_text",
     "type_text", "users_line", "values_in",

@@ -122,11 +122,11 @@ class Call:
             raise TypeError(f"{self.describe()}: the keys of kwargs must be str, got {list(kwargs)}")
         frozen, kwargs = freeze(tuple(args)), freeze(dict(kwargs))
         for value in self._inputs:
-            value.users.pop(self, None)
+            value.readers.pop(self, None)
         self._args, self._kwargs = frozen, kwargs
         self._inputs = dict.fromkeys(values_in((frozen, kwargs)))
         for value in self._inputs:
-            value.users[self] = None
+            value.readers[self] = None
 
     def replace_input(self, old: Value, new: Any) -> None:
         """Put ``new`` wherever args and kwargs hold ``old``."""
@@ -141,7 +141,62 @@ class Call:
         )
 
 
-class Graph:
+class Pictured:
+    """What can be shown as a table, a drawing or a page."""
+
+    def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[Row]:
+        """The rows of a picture, with types and times of ``runs`` runs when there are inputs."""
+        raise NotImplementedError
+
+    def html(
+        self, *inputs: Any, before: Pictured | None = None, title: str = "Graph", runs: int = 5
+    ) -> str:
+        """The graph as one HTML page that loads nothing; the calls in a module can be folded.
+
+        Pointing at a call shows its line of the program, what it reads and who uses it.
+
+        inputs: run the graph on these and show shapes as they are then, and the median time of each call.
+            Tensors of the module are put back afterwards; streams of random numbers have moved on.
+        before: this graph before an edit, or another one: both are shown side by side, with what was removed, added
+            and changed.
+        """
+        from .page import diff_page, graph_page  # slow to import
+
+        if not isinstance(before, Pictured | None):
+            raise TypeError(f"html: before must be a graph, got {type(before).__name__}")
+        note = f"median of {runs} runs" if inputs else ""
+        rows = self._rows(inputs, runs)
+        if before is None:
+            return graph_page(title, rows, note)
+        return diff_page(title, before._rows(inputs, runs), rows, note)
+
+    def _lines(self) -> Iterator[tuple[str, ...]]:
+        for depth, row in each_row(self._rows((), 0)):
+            yield row.kind, "  " * depth + row.name, row.call, row.about, row.types
+
+    def tabular(self) -> str:
+        """A table: a line for each call, those inside of a module indented."""
+        return table(_COLUMNS, self._lines())
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the same table, or its begin; `html` shows all."""
+        from ..reports.page import rows_table
+
+        lines = list(self._lines())
+        more = len(lines) - _MOST_LINES
+        note = f"<p>and {more} more lines, which html() shows</p>" if more > 0 else ""
+        return rows_table([[cell.replace("  ", "\u2003") for cell in line] for line in lines[:_MOST_LINES]], _COLUMNS) + note
+
+    def print_tabular(self) -> None:
+        """Print the table."""
+        print(self.tabular())
+
+    def dot(self, name: str = "graph", ignore_getattr: bool = False) -> str:
+        """The graph as Graphviz text; calls in a module stand in a frame. ignore_getattr: leave reads of attributes out."""
+        return dot(name, self._rows((), 0), without="attribute" if ignore_getattr else "")
+
+
+class Graph(Pictured):
     """Calls in the order in which they run. Iterating takes edits: erased calls are skipped."""
 
     def __init__(self) -> None:
@@ -234,13 +289,13 @@ class Graph:
     def erase(self, call: Call) -> None:
         """Take ``call`` out. GraphError while another call reads one of its values."""
         self._must_hold(call)
-        users = [user for value in call.outputs for user in value.users]
+        users = [user for value in call.outputs for user in value.readers]
         if users:
             raise GraphError(
                 f"cannot erase {call.describe()}: it is used by "
                 + ", ".join(user.describe() for user in users[:5])
                 + (f" and {len(users) - 5} more" if len(users) > 5 else "")
-                + "\n  fix: give its users another input first (replace_all_uses_with), or erase them"
+                + "\n  fix: give its users another input first, or erase them"
             )
         call.set_arguments((), {})
         self._unlink(call)
@@ -255,59 +310,6 @@ class Graph:
     def _must_hold(self, call: Call) -> None:
         if call._holder is not self:
             raise GraphError(f"{call.describe()} is not in this graph (any more)")
-
-    # -- pictures --------------------------------------------------------------------------------
-
-    def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[Row]:
-        """The rows of a picture, with types and times of ``runs`` runs when there are inputs."""
-        raise NotImplementedError
-
-    def html(
-        self, *inputs: Any, before: Graph | None = None, title: str = "Graph", runs: int = 5
-    ) -> str:
-        """The graph as one HTML page that loads nothing; the calls in a module can be folded.
-
-        Pointing at a call shows its line of the program, what it reads and who uses it.
-
-        inputs: run the graph on these and show shapes as they are then, and the median time of each call.
-            Tensors of the module are put back afterwards; streams of random numbers have moved on.
-        before: this graph before an edit, or another one: both are shown side by side, with what was removed, added
-            and changed.
-        """
-        from .page import diff_page, graph_page  # slow to import
-
-        if not isinstance(before, Graph | None):
-            raise TypeError(f"html: before must be a graph, got {type(before).__name__}")
-        note = f"median of {runs} runs" if inputs else ""
-        rows = self._rows(inputs, runs)
-        if before is None:
-            return graph_page(title, rows, note)
-        return diff_page(title, before._rows(inputs, runs), rows, note)
-
-    def _lines(self) -> Iterator[tuple[str, ...]]:
-        for depth, row in each_row(self._rows((), 0)):
-            yield row.kind, "  " * depth + row.name, row.call, row.about, row.types
-
-    def tabular(self) -> str:
-        """A table: a line for each call, those inside of a module indented."""
-        return table(_COLUMNS, self._lines())
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the same table, or its begin; `html` shows all."""
-        from ..reports.page import rows_table
-
-        lines = list(self._lines())
-        more = len(lines) - _MOST_LINES
-        note = f"<p>and {more} more lines, which html() shows</p>" if more > 0 else ""
-        return rows_table([[cell.replace("  ", "\u2003") for cell in line] for line in lines[:_MOST_LINES]], _COLUMNS) + note
-
-    def print_tabular(self) -> None:
-        """Print the table."""
-        print(self.tabular())
-
-    def dot(self, name: str = "graph", ignore_getattr: bool = False) -> str:
-        """The graph as Graphviz text; calls in a module stand in a frame. ignore_getattr: leave reads of attributes out."""
-        return dot(name, self._rows((), 0), without="attribute" if ignore_getattr else "")
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -325,12 +327,12 @@ class Graph:
             for value in call._inputs:
                 if value not in made:
                     raise GraphError(self._why_not_made(call, value))
-                if call not in value.users:
+                if call not in value.readers:
                     raise GraphError(f"{value.name!r} does not list its user {call.describe()}")
             made.update(call.outputs)
         for call in self:
             for value in call.outputs:
-                for user in value.users:
+                for user in value.readers:
                     if user._holder is not self or value not in user._inputs:
                         raise GraphError(
                             f"{call.describe()} lists the user {user.describe()}, which does not read it "
@@ -357,7 +359,7 @@ class Graph:
             yield call
             if forgets:
                 for value in call.outputs:
-                    left.setdefault(value, len(value.users))
+                    left.setdefault(value, len(value.readers))
                 for value in call._inputs:
                     left[value] = left.get(value, 0) - 1
                 for value in (*call.outputs, *call._inputs):
@@ -368,7 +370,7 @@ class Graph:
         """Erase, from the end, calls whose values nobody reads unless needed; returns how many."""
         before = self._length
         for call in reversed(self):
-            if not any(value.users for value in call.outputs) and not is_needed(call):
+            if not any(value.readers for value in call.outputs) and not is_needed(call):
                 self.erase(call)
         return before - self._length
 

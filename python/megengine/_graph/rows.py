@@ -121,14 +121,15 @@ class Measured:
 
 
 def rows_of(graph: Any, measured: Measured, path: tuple[Any, ...] = (), given: Sequence[Row] = ()) -> tuple[list[Row], dict[Any, Row]]:
-    """(a row for each call, with those of a graph that it calls inside; value -> the row that makes it).
+    """(a row for each call, with those of a graph that it calls inside, but for what this gives; value -> the row that makes it).
 
     path: the calls around ``graph``, the outermost first. given: where its inputs come from.
     """
     rows: list[Row] = []
     made: dict[Any, Row] = {}
     sources = iter(given)
-    for call in graph:
+    calls = [call for call in graph if call.op != "output" or not path]
+    for call in calls:
         row = call.row()
         row.types = measured.types((path, call)) or call.noted_types()
         if row.kind in ("function", "method", "module"):
@@ -139,13 +140,15 @@ def rows_of(graph: Any, measured: Measured, path: tuple[Any, ...] = (), given: S
         if inner is not None:
             handed = [made[value] for value in call.handed()]
             row.children, inside = rows_of(inner, measured, (*path, call), handed)
-            row.results = [inside[value] for value in inner.outputs if value in inside]
+            row.results = [inside[value] for value in inner.output_node.inputs if value in inside]
             for result in row.results:
                 result.users.append(row)
         made.update(dict.fromkeys(call.outputs, row))
         rows.append(row)
-    for row, call in zip(rows, graph, strict=True):  # at last: graphs with a cycle are looked at, too
+    for row, call in zip(rows, calls, strict=True):  # at last: graphs with a cycle are looked at, too
         link(row, [made[value] for value in call.inputs if value in made])
+        if row.kind == "output":
+            row.types = row.types or ", ".join(each.types for each in row.inputs if each.types)
     return rows, made
 
 

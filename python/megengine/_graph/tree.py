@@ -7,19 +7,24 @@ from typing import Any
 
 
 class Value:
-    """What a call makes: it has a ``name`` and ``users``, the calls that read it, in order of first use."""
+    """What a call makes: it has a ``name`` and ``readers``, the calls that read it, in order of first use."""
 
     name: str = ""
 
     def __init__(self) -> None:
-        self.users: dict[Any, None] = {}  # calls of the face
+        self.readers: dict[Any, None] = {}  # calls of the face
         super().__init__()
+
+    @property
+    def users(self) -> Any:
+        """`readers`, as the face shows them."""
+        return self.readers
 
     def replace_all_uses(
         self, new: Value, only: Callable[[Any], bool] = lambda user: True
     ) -> list[Any]:
         """Let all users for which ``only`` holds read ``new``; returns the users that were changed."""
-        changed = [user for user in self.users if only(user)]
+        changed = [user for user in self.readers if only(user)]
         for user in changed:
             user.replace_input(self, new)
         return changed

@@ -52,6 +52,8 @@ class Graph(_graph.Graph):
     owning_module: the GraphModule whose graph this is, or None. Names in call_module and get_attr nodes are
         paths from it.
 
+    Its calls may be others than nodes: those of a traced module (`traced_module.expr`) make values of their own.
+
     >>> from megengine import fx
     >>> graph = fx.Graph()
     >>> x = graph.placeholder("x")
@@ -69,6 +71,7 @@ class Graph(_graph.Graph):
         self.owning_module = owning_module
         self._names = Namespace()
         self._insert_before: Node | None = None  # None: at the end
+        self.view: Any = None  # what shows this graph in the words of `traced_module`, for graphs of traced modules
 
     @property
     def nodes(self) -> NodeList:
@@ -197,10 +200,15 @@ class Graph(_graph.Graph):
 
     def erase_node(self, to_erase: Node) -> None:
         """Take the node ``to_erase`` out. GraphError, naming the users, while another node reads it."""
-        following = self.following(to_erase) if to_erase.graph is self else None
         self.erase(to_erase)
-        self._names.drop(to_erase.name)
-        if self._insert_before is to_erase:
+
+    def erase(self, call: Any) -> None:
+        """The same as `erase_node`."""
+        following = self.following(call) if call._holder is self else None
+        super().erase(call)
+        for value in call.outputs:
+            self._names.drop(value.name)
+        if self._insert_before is call:
             self._insert_before = following
 
     def node_copy(
@@ -250,15 +258,11 @@ class Graph(_graph.Graph):
         The graph must be in order (`lint`). is_impure_node: which nodes to keep although nobody reads them.
         """
         check(self)
-        before = len(self)
-        for node in reversed(self):
-            if (
-                not node.users
-                and node.op not in ("placeholder", "output")
-                and not is_impure_node(node)
-            ):
-                self.erase_node(node)
-        return len(self) < before
+        return self.erase_dead(is_impure_node) > 0
+
+    def erase_dead(self, is_needed: Callable[[Any], bool]) -> int:
+        """Erase, from the end, what nobody reads, unless it is needed, an input or the output; returns how many there were."""
+        return super().erase_dead(lambda call: call.op in ("placeholder", "output") or is_needed(call))
 
     # -- checks ----------------------------------------------------------------------------------
 
@@ -276,10 +280,10 @@ class Graph(_graph.Graph):
             body_began |= node.op not in ("placeholder", "get_attr")
             if node.op == "output" and node is not self.last:
                 raise GraphError(f"node {self.following(node).describe()} stands after the output")
-        if getattr(self.owning_module, "graph", self) is not self:
+        if not getattr(self.owning_module, "_runs", lambda graph: True)(self):
             raise GraphError(
                 f"{type(self.owning_module).__name__} runs another graph than this one\n"
-                "  fix: assign this one to its attribute graph"
+                "  fix: check the graph that it runs, or let it run this one"
             )
 
     def lint(self, for_inference: bool = False) -> list[str]:

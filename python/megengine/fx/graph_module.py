@@ -226,6 +226,9 @@ class GraphModule(M.Module):
         """
         modules.save(self, f)
 
+    def _runs(self, graph: Graph) -> bool:
+        return self._graph is graph
+
     def _measured(self, inputs: tuple[Any, ...], runs: int) -> Measured:
         return measured(self, inputs, runs)
 

@@ -185,7 +185,7 @@ class Node(Call, Value):
         for node in self._inputs:
             if getattr(node, "_maker", None) is not self._maker:
                 for other in self._inputs:
-                    other.users.pop(self, None)
+                    other.readers.pop(self, None)
                 self._args, self._kwargs, self._inputs = (), {}, {}
                 raise GraphError(
                     f"node {self.describe()} cannot read {node!r}: that is a node of another graph\n"

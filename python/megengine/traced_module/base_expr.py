@@ -73,7 +73,7 @@ class Expr(Call):
         """ValueError unless this expr can read all ``nodes`` where it stands, if it stands in a graph."""
         graph = self.top_graph
         nodes = [node for node in nodes if node not in self._inputs] if graph is not None else []
-        places = graph.positions() if graph is not None and nodes else {}
+        places = graph._calls.positions() if graph is not None and nodes else {}
         for new in nodes:
             if new.top_graph is not graph:
                 raise ValueError(
@@ -198,7 +198,8 @@ class Expr(Call):
     @property
     def top_graph(self) -> InternalGraph | None:
         """The graph this expr is in."""
-        return self._holder  # type: ignore[return-value]  # exprs stand in no other graphs
+        holder: Any = self._holder
+        return holder.view if holder is not None else None
 
     def enable_remove(self) -> None:
         """Let ``compile`` take this expr out when nothing needs it."""

@@ -11,7 +11,7 @@ import numpy as np
 from .. import functional as F
 from .._files.container import Damaged
 from .._files.graphs import at_path
-from .._graph import GraphError
+from .._graph import Graph, GraphError, Row
 from .._graph.redirect import original_of
 from ..core import op_objects
 from ..module import Module
@@ -159,12 +159,14 @@ class CallMethod(Expr):
         return "call_module" if self._is_module_call else "call_method"
 
     @property
-    def called(self) -> InternalGraph | None:
+    def graph(self) -> InternalGraph | None:  # type: ignore[override]  # as programs know it
         """The graph that runs inside when the module is a traced one."""
         graphs = getattr(self.reached(), "argdef_graph_map", None) if self._is_module_call else None
         return graphs.get(self._signature()) if graphs is not None else None
 
-    graph = called
+    @property
+    def called(self) -> Graph | None:
+        return self.graph._calls if self.graph is not None else None
 
     def reached(self) -> Any:
         return self.args[0].owner
@@ -361,6 +363,24 @@ class Constant(Expr):
 
     def _called(self, spec: str) -> str:
         return f"Constant({type(self.value)})"
+
+
+class Output(Expr):
+    """What the graph gives; only the graph itself sees it."""
+
+    op = target = name = "output"
+
+    def __init__(self, result: Any) -> None:
+        super().__init__((result,))
+
+    def row(self) -> Row:
+        return Row("output", "return", call=self._text())
+
+    def describe(self) -> str:
+        return f"the result of {self._holder.view.name}" if self._holder is not None else "a result"
+
+    def _text(self, spec: str = "") -> str:
+        return f"return {show(unpack(self.args[0]), spec)}"
 
 
 # What an op is in files.

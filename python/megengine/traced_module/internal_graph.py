@@ -11,10 +11,10 @@ from numpy.typing import DTypeLike
 
 from .._files import admitted
 from .._files.graphs import check_call
-from .._graph import Graph, GraphError, Namespace, Row, map_leaves, map_values, values_in
-from ..fx.linting import lint
+from .._graph import Namespace, Pictured, Row, map_leaves, map_values, values_in
+from ..fx.graph import Graph
 from ..module import Module
-from .expr import Expr, GetAttr, Input
+from .expr import Expr, GetAttr, Input, Output
 from .filters import ExprFilter, NodeFilter
 from .inserting import Inserter
 from .node import ModuleNode, Node, TensorNode
@@ -32,24 +32,55 @@ class NodeRef(int):
     """A node in a saved graph: its place in the list of nodes."""
 
 
-class InternalGraph(Graph):
-    """Exprs in the order in which they run; inputs[0] is the module itself.
+class InternalGraph(Pictured):
+    """Exprs in the order in which they run; inputs[0] is the module itself. Shows a `megengine.fx.Graph`, whose calls are exprs.
 
     name: goes before the names of nodes when these are looked up. qualname: path of the module.
     """
 
     def __init__(self, name: str, qualname: str) -> None:
-        super().__init__()
         self._name = name
         self._qualname = qualname
-        self._names = Namespace(reserved=frozenset())
-        self._result: Any = None
-        self._module: TracedModule = None  # type: ignore[assignment]  # until a module takes it
+        self._calls = Graph()
+        self._calls._names = Namespace(reserved=frozenset())
+        self._calls.view = self
         self._top: InternalGraph | None = None
         self._next_ids = [0, 0]  # of exprs and nodes; counted on the top graph
         self._watch: Any = None
 
+    def __iter__(self) -> Iterator[Any]:
+        return (expr for expr in self._calls if expr.op != "output")
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
     # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def _names(self) -> Namespace:
+        return self._calls._names
+
+    @property
+    def _module(self) -> TracedModule:
+        """The module whose forward this is; None before it is in one."""
+        return self._calls.owning_module
+
+    @_module.setter
+    def _module(self, module: TracedModule) -> None:
+        self._calls.owning_module = module
+
+    @property
+    def _result(self) -> Any:
+        """The tree that the graph gives; None before it gives one."""
+        last = self._calls.last
+        return last.args[0] if isinstance(last, Output) else None
+
+    @_result.setter
+    def _result(self, result: Any) -> None:
+        if isinstance(self._calls.last, Output):
+            self._calls.last.args = (result,)
+        else:
+            self._calls.insert(Output(result))
 
     @property
     def name(self) -> str:
@@ -97,8 +128,12 @@ class InternalGraph(Graph):
         for expr in self:
             yield expr
             inner = expr.called if recursive else None
-            if inner is not None and inner not in seen:
-                yield from inner._each_call(True, seen)
+            if inner is not None and inner.view not in seen:
+                yield from inner.view._each_call(True, seen)
+
+    def each_graph(self) -> Iterator[InternalGraph]:
+        """This graph and those that it calls, each once."""
+        return (graph.view for graph in self._calls.each_graph())
 
     def _each_node(self, recursive: bool) -> Iterator[Node]:
         return (node for expr in self._each_call(recursive, set()) for node in expr.outputs)
@@ -162,7 +197,7 @@ class InternalGraph(Graph):
 
         What runs before the new node goes on reading the old one, so that no loop arises.
         """
-        places = self.positions()
+        places = self._calls.positions()
         for old, new in repl_dict.items():
             for node in (old, new):
                 if not isinstance(node, Node) or node.top_graph is not self:
@@ -174,7 +209,6 @@ class InternalGraph(Graph):
                 raise AssertionError(f"replace_node: {old!r} and {new!r} are not both tensors, or both modules")
             made = places[new.expr]
             old.replace_all_uses(new, only=lambda user: places[user] > made)
-            self._result = map_values(self._result, lambda n: new if n is old else n)
 
     def compile(self) -> None:
         """Remove what no output needs, and merge repeated reads of one attribute."""
@@ -185,21 +219,11 @@ class InternalGraph(Graph):
                 kept = first.setdefault((expr.args[0], expr.attr_name), node)
                 if kept is not node:
                     self.replace_node({node: kept})
-        outputs = set(self.outputs)
-        self.erase_dead(
-            lambda e: isinstance(e, Input) or e._disable_remove or not outputs.isdisjoint(e.outputs)
-        )
+        self._calls.erase_dead(lambda expr: expr._disable_remove)
 
-    def erase(self, call: Any) -> None:
+    def erase(self, call: Expr) -> None:
         """Take an expr out. GraphError, naming the users, while another one or the result reads it."""
-        for node in self.outputs:
-            if node.expr is call:
-                raise GraphError(
-                    f"cannot erase {call.describe()}: {self.name} gives {node.name!r}\n  fix: reset_outputs first"
-                )
-        super().erase(call)
-        for node in call.outputs:
-            self._names.drop(node._name)
+        self._calls.erase(call)
 
     def add_input_node(
         self, shape: Sequence[int], dtype: DTypeLike = "float32", name: str = "args"
@@ -251,10 +275,8 @@ class InternalGraph(Graph):
 
     def _add(self, expr: Expr, after: Expr | None = None) -> None:
         """Put ``expr`` in, at the end by default, with unique names and new ids."""
-        if after is None:
-            self.insert(expr)
-        else:
-            self.insert_after(expr, after)
+        following = self._calls.following(after) if after is not None else self._calls.last
+        self._calls.insert(expr, following if after is not None or isinstance(following, Output) else None)
         ids = self.top_graph._next_ids
         expr._id, ids[0] = ids[0], ids[0] + 1
         for node in expr.outputs:
@@ -274,20 +296,6 @@ class InternalGraph(Graph):
             node._id = number
         self._next_ids = [len(calls), len(nodes)]
 
-    @property
-    def owner(self) -> Any:
-        """The module whose forward this is; None before it is in one."""
-        return self._module
-
-    def check_ends(self) -> None:
-        """GraphError unless the module holds this graph, and the graph makes what it gives."""
-        graphs = getattr(self._module, "argdef_graph_map", None)
-        if graphs is not None and self not in graphs.values():
-            raise GraphError(f"{self.name}: the module that it belongs to has other graphs")
-        for node in self.outputs:
-            if node.top_graph is not self:
-                raise GraphError(f"{self.name} gives {node!r}, which is not in it (any more)")
-
     def lint(self, for_inference: bool = False) -> list[str]:
         """GraphError, naming the expr, unless this graph and those that it calls are in order.
 
@@ -295,7 +303,7 @@ class InternalGraph(Graph):
         exist; a module is called only as it was traced. for_inference: nothing called may be in training mode. Returns
         remarks on modules and tensors that are shared, so that an edit of one place reaches another.
         """
-        return lint(self, for_inference)
+        return self._calls.lint(for_inference)
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -318,7 +326,9 @@ class InternalGraph(Graph):
         watch = self._watch
         if watch is not None:
             watch.see(nodes, env)
-        for expr in self.running(env, kept=self.outputs):
+        for expr in self._calls.running(env):
+            if isinstance(expr, Output):
+                return unpack(map_values(expr.args[0], env.__getitem__))
             if not isinstance(expr, Input):
                 try:
                     run_expr(expr, env)
@@ -327,7 +337,7 @@ class InternalGraph(Graph):
                     raise
                 if watch is not None:
                     watch.see(expr.outputs, env)
-        return unpack(map_values(self._result, env.__getitem__))
+        return None
 
     # -- text and pictures -----------------------------------------------------------------------
 
@@ -386,7 +396,7 @@ class InternalGraph(Graph):
             saved = {key: saved[key] for key in cls._own}
             expr = cls._restored(saved, resolved(args), resolved(kwargs))
             expr._give(resolved(result))
-            self.insert(expr)
+            self._calls.insert(expr)
             for node in expr.outputs:
                 self._names.take(node._name)
         self._result = resolved(state["result"])
@@ -409,7 +419,7 @@ class InternalGraph(Graph):
 
 
 def _node_state(node: Node) -> dict[str, Any]:
-    return {key: value for key, value in vars(node).items() if key not in ("expr", "users")}
+    return {key: value for key, value in vars(node).items() if key not in ("expr", "readers")}
 
 
 class _Lazy:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .. import functional as F
-from .._graph import Call, GraphError, Unknown, Value, users_line
+from .._graph import GraphError, Unknown, Value, users_line
 from ..device import Device
 from ..fx._watch import OPERATORS
 from ..module import Module
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["ModuleNode", "Node", "TensorNode"]
 
 
-class Users(dict[Call, None]):
-    """The exprs that read a node, in order of first use: a dict to the graph, a sequence to its users."""
-
-    def __getitem__(self, index: int | slice) -> Any:  # type: ignore[override]  # of the sequence
-        return list(self)[index]
-
-
 class Node(Value, abc.ABC):
     """Something that an expr makes and others read.
 
@@ -41,11 +34,9 @@ class Node(Value, abc.ABC):
     """
 
     expr: Expr = None  # type: ignore[assignment]  # until an expr takes it
-    users: Users
 
     def __init__(self, expr: Expr | None, name: str | None, qualname: str | None) -> None:
         super().__init__()
-        self.users = Users()
         self.expr = expr  # type: ignore[assignment]  # as above
         self._name = name or ""
         self._qualname = qualname or ""
@@ -84,6 +75,11 @@ class Node(Value, abc.ABC):
             return f"{base}_out"
         made = f"{name}_out" if kind in ("func", "method") else path[1].rstrip("]")  # an input or a constant
         return f"{base}.{made}" if base else made
+
+    @property
+    def users(self) -> list[Expr]:
+        """The exprs that read this node, in order of first use."""
+        return [expr for expr in self.readers if expr.op != "output"]
 
     @property
     def top_graph(self) -> InternalGraph | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from .._graph import Measured, Row, link, rows_of, type_text
+from .._graph import Measured, Row, rows_of, type_text
 from ..tensor import Tensor
 from ..utils.module_utils import kept_tensors
 from .expr import CallMethod, Expr
 from .node import Node
-from .packing import bind, show, unpack
+from .packing import bind
 
 if TYPE_CHECKING:
     from .internal_graph import InternalGraph
@@ -64,9 +64,4 @@ def graph_rows(graph: InternalGraph, inputs: tuple[Any, ...] = (), runs: int = 0
     """The rows of a graph; with values of ``inputs[1:]`` it is run on them for types and times."""
     measured = _measure(graph, inputs, runs) if inputs else Measured()
     given = [Row("input", "", types=type_text(x.dtype, x._tuple_shape)) for x in inputs]
-    rows, made = rows_of(graph, measured, given=given)
-    results = [made[node] for node in graph.outputs if node in made]
-    types = ", ".join(row.types for row in results)
-    result = Row("output", "return", "", f"return {show(unpack(graph._result))}", types=types)
-    link(result, results)
-    return [*rows, result]
+    return rows_of(graph._calls, measured, given=given)[0]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any, cast
 
 from .._files import admitted, modules
+from ..fx.graph import Graph
 from ..module import Module
 from ..module._structure import INTERNAL
 from ..module.qat import QATModule
@@ -164,6 +165,9 @@ class TracedModule(Module):
         return [*zip(names, args, strict=False), *kwargs.items()]
 
     # -- graphs ----------------------------------------------------------------------------------
+
+    def _runs(self, graph: Graph) -> bool:
+        return graph.view in self.argdef_graph_map.values()
 
     def _new_graph(self, name: str, qualname: str) -> InternalGraph:
         """A graph for a call of this module, without anything in it."""
