@@ -20,5 +20,5 @@ for python in $(candidates); do
     found=$("$python" -c 'import sys; print(sys._base_executable, "%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue
     [ "${found##* }" != "$version" ] || { echo "${found% *}" && exit 0; }
 done
-echo "wheels: there is no Python $version: install it (pyenv install $version), or name it in WHEEL_PYTHONS" >&2
+echo "there is no Python $version: install it (pyenv install $version), or name it in WHEEL_PYTHONS" >&2
 exit 1

@@ -1,6 +1,7 @@
 """Samplers, collator, datasets from arrays, and the loader with its worker processes."""
 
 import collections
+import dataclasses
 import multiprocessing
 import os
 import pickle
@@ -13,6 +14,7 @@ import time
 import numpy as np
 import pytest
 
+from megengine import Tensor
 from megengine import random as mge_random
 from megengine.data import (
     Collator,
@@ -25,7 +27,7 @@ from megengine.data import (
     SequentialSampler,
     StreamSampler,
 )
-from megengine.data.dataloader import get_worker_info
+from megengine.data.dataloader import _to_tensors, get_worker_info
 from megengine.data.dataset import ArrayDataset, ConcatDataset, Dataset, StreamDataset
 from megengine.data.transform import PseudoTransform, Transform
 
@@ -157,6 +159,20 @@ def test_the_collator_keeps_the_structure():
     )
     assert point.x.dtype == np.int32 and point.y.dtype == np.float32 and isinstance(point, Point)
     assert flags.tolist() == [True, False]
+
+
+@dataclasses.dataclass
+class Labelled:
+    image: object
+    label: int
+
+
+def test_dataclasses_of_samples_are_batches():
+    dataset = [Labelled(np.full((2,), i, np.float32), i) for i in range(3)]
+    batch = Collator().apply(dataset)
+    assert isinstance(batch, Labelled) and batch.image.shape == (3, 2) and batch.label.tolist() == [0, 1, 2]
+    (loaded,) = _to_tensors([batch], None)
+    assert isinstance(loaded.image, Tensor) and loaded.label.shape == (3,)
 
 
 def test_samples_that_do_not_fit_together_are_refused():

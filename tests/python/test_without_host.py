@@ -242,6 +242,40 @@ def test_results_in_containers_do_not_record_each_time(result):
     assert len(calls) < 4
 
 
+@dataclasses.dataclass
+class Sample:
+    image: Tensor
+    scale: float
+
+    def scaled(self):
+        return self.image * self.scale
+
+
+class Samples(list):
+    def scaled(self):
+        return self[0] * 2
+
+
+@pytest.mark.parametrize("make", [lambda value: Sample(Tensor([value]), 2.0), lambda value: Samples([Tensor([value])])])
+def test_arguments_of_other_classes_are_opened_and_their_classes_watched(make, monkeypatch):
+    calls = []
+
+    def body(sample):
+        calls.append(1)
+        return sample.scaled()
+
+    traced = trace(body, without_host=True)
+    assert [traced(make(value)).item() for value in (1.0, 2.0, 3.0, 4.0)] == [2, 4, 6, 8] and len(calls) < 4
+    monkeypatch.setattr(type(make(0.0)), "scaled", lambda sample: Tensor([7.0]))
+    assert traced(make(1.0)).item() == 7
+
+
+def test_another_number_beside_the_tensor_of_a_dataclass_is_another_version():
+    traced = trace(lambda sample: sample.scaled(), without_host=True)
+    for scale in (2.0, 2.0, 2.0, 3.0, 3.0, 2.0):
+        assert traced(Sample(Tensor([1.0]), scale)).item() == scale
+
+
 # ---- without_host="auto"
 
 LOG: list[int] = []

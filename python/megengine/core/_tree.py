@@ -1,6 +1,7 @@
 """Containers of tensors: lists, tuples, named tuples, dicts, slices and dataclasses, in one another.
 
-What is computed is looked for in these by everybody but module graphs, whose arguments stay as the program wrote them (`_graph.tree`).
+What is computed is looked for in these by everybody: traces, guards, batches and traced modules (whose `pytree` adds registered classes).
+Arguments in module graphs stay as the program wrote them (`_graph.tree`).
 """
 
 import dataclasses
@@ -20,16 +21,24 @@ class Branch(NamedTuple):
     names: tuple[Any, ...] | None  # None: they are numbered
     parts: list[Any]
 
+    def named(self, path: str) -> list[str]:
+        """How Python reaches the parts of a container that it reaches by ``path``."""
+        if self.names is None:
+            return [f"{path}[{number}]" for number in range(len(self.parts))]
+        if issubclass(self.kind, dict):
+            return [f"{path}[{name!r}]" for name in self.names]
+        return [f"{path}.{name}" for name in self.names]
+
     def made_of(self, parts: list[Any]) -> Any:
         """A container like this one, of other parts."""
-        if self.names is None:
-            return self.kind(parts)
         if self.kind is slice:
             return slice(*parts)
+        if issubclass(self.kind, tuple) and hasattr(self.kind, "_fields"):
+            return self.kind._make(parts)  # type: ignore[attr-defined]
+        if self.names is None:
+            return self.kind(parts)
         if issubclass(self.kind, dict):
             return self.kind(zip(self.names, parts, strict=True))
-        if issubclass(self.kind, tuple):
-            return self.kind._make(parts)  # type: ignore[attr-defined]
         made = object.__new__(self.kind)
         vars(made).update(zip(self.names, parts, strict=True))  # a frozen one has no other way
         return made
@@ -51,16 +60,20 @@ def branch_of(value: Any) -> Branch | None:
     return None
 
 
+def opened(value: Any) -> Branch | None:
+    """`branch_of`, and lists, tuples and dicts of other classes: for those who make none anew."""
+    if (branch := branch_of(value)) is None and isinstance(value, (list, tuple, dict)):
+        is_dict = isinstance(value, dict)
+        return Branch(type(value), tuple(value) if is_dict else None, list(value.values() if is_dict else value))
+    return branch
+
+
 def leaves(value: Any) -> Iterator[Any]:
-    """What stands in a tree, in order; lists, tuples and dicts of other classes are opened as well, as nobody makes them anew."""
-    if (branch := branch_of(value)) is not None:
-        parts: Any = branch.parts
-    elif isinstance(value, (list, tuple, dict)):
-        parts = value.values() if isinstance(value, dict) else value
-    else:
+    """What stands in a tree, `opened`, in order."""
+    if (branch := opened(value)) is None:
         yield value
         return
-    for part in parts:
+    for part in branch.parts:
         yield from leaves(part)
 
 

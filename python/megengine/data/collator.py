@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core._tree import branch_of
+
 
 class Collator:
     """Merges samples into a batch: stacks equal parts along a new first axis.
@@ -14,7 +16,7 @@ class Collator:
     * arrays (H, W, C) and tensors become an array (N, H, W, C) of the same dtype on the host
     * int becomes int32 (N,), float becomes float32 (N,), bool becomes bool (N,); NumPy scalars keep their dtype
     * str and bytes become a list
-    * tuples, lists and mappings are merged part by part
+    * tuples, lists, mappings and dataclasses are merged part by part
 
     Subclasses that define ``apply`` merge in other ways.
 
@@ -63,8 +65,9 @@ class Collator:
             return list(inputs)
         if isinstance(first, Mapping):
             return {key: self.apply([sample[key] for sample in inputs]) for key in first}
-        if isinstance(first, tuple) and hasattr(first, "_fields"):
-            return type(first)(*self._parts(inputs))
+        branch = branch_of(first)
+        if branch is not None and branch.names is not None:
+            return branch.made_of(self._parts([getattr(branch_of(sample), "parts", sample) for sample in inputs]))
         if isinstance(first, Sequence):
             return self._parts(inputs)
         if hasattr(

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .._telling import warn_of
+from ..core._tree import leaves, opened
 from ..device import get_default_device
 from ..logger import get_logger
 from ..tensor import Tensor
@@ -393,19 +394,12 @@ def _to_tensors(batch: Any, device: str | None) -> Any:
         return Tensor(batch, device=device)
     if isinstance(batch, Mapping):
         return {key: _to_tensors(value, device) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_to_tensors(value, device) for value in batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(_to_tensors(value, device) for value in batch)
-    return batch
+    branch = opened(batch)
+    return batch if branch is None else branch.made_of([_to_tensors(part, device) for part in branch.parts])
 
 
 def _bytes_of(sample: Any) -> int:
-    if isinstance(sample, Mapping):
-        sample = list(sample.values())
-    if isinstance(sample, (list, tuple)):
-        return sum(map(_bytes_of, sample))
-    return int(getattr(sample, "nbytes", 8))
+    return sum(int(getattr(leaf, "nbytes", 8)) for leaf in leaves(sample))
 
 
 def _free_memory_bytes() -> int | None:

@@ -29,6 +29,7 @@ import numpy as np
 
 from .._core import are_tensors
 from ..autodiff import Function, GradManager
+from ..core._tree import branch_of, opened
 from ..core.random_state import noise_state
 from ..core.tensor.amp import state as _amp
 from ..module import Module
@@ -267,27 +268,17 @@ class Guards:
         if isinstance(value, Tensor):
             own = _own_attributes(value)
             return (Tensor, self._shape_of(own, name)) if own else Tensor
-        if isinstance(value, (list, tuple)):
-            return (
-                type(value),
-                tuple(self._shape_of(item, f"{name}[{i}]") for i, item in enumerate(value)),
-            )
-        if isinstance(value, dict):
-            items = tuple(
-                (key, self._shape_of(item, f"{name}[{key!r}]")) for key, item in value.items()
-            )
-            return (type(value), items)
-        self._arguments.append((value, name))
-        return value
+        if (branch := opened(value)) is None:
+            self._arguments.append((value, name))
+            return value
+        self._arguments.append((branch.kind, branch.kind.__name__))
+        return (branch.kind, branch.names, tuple(map(self._shape_of, branch.parts, branch.named(name))))
 
     def _keyword(self, value: Any) -> Any:
-        if type(value) in (list, tuple):
-            return (type(value), tuple(map(self._keyword, value)))
-        if type(value) is dict:
-            return (dict, tuple((key, self._keyword(item)) for key, item in value.items()))
         if isinstance(value, np.ndarray):
             return ("array", value.dtype.str, value.shape, value.tobytes())
-        return value
+        branch = branch_of(value)
+        return value if branch is None else (branch.kind, branch.names, tuple(map(self._keyword, branch.parts)))
 
     # ---- everything else
 

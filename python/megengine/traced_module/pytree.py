@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from .._files import admitted
 from .._graph import Value
+from ..core._tree import Branch, opened
 from ..core.op_objects import OpDef
 from ..core.tensor.dtype import QuantDtypeMeta
 from ..device import Device
@@ -99,19 +100,18 @@ def register_supported_type(
         SUPPORTED_TYPE[type] = Container(flatten_fn, unflatten_fn)
 
 
-SUPPORTED_TYPE[list] = Container(lambda x: (x, None), lambda items, aux: list(items))
-SUPPORTED_TYPE[tuple] = Container(lambda x: (x, None), lambda items, aux: tuple(items))
-SUPPORTED_TYPE[dict] = Container(
-    lambda x: (list(x.values()), tuple(x)),
-    lambda items, keys: dict(zip(keys, items, strict=True)),
-)
-SUPPORTED_TYPE[OrderedDict] = Container(
-    lambda x: (list(x.values()), tuple(x)),
-    lambda items, keys: OrderedDict(zip(keys, items, strict=True)),
-)
-SUPPORTED_TYPE[slice] = Container(
-    lambda x: ((x.start, x.stop, x.step), None), lambda items, aux: slice(*items)
-)
+def _taken_apart(value: Any) -> tuple[list[Any], tuple[Any, ...] | None]:
+    branch = cast(Branch, opened(value))
+    return branch.parts, branch.names if isinstance(value, dict) else None
+
+
+def _native(kind: type) -> Container:
+    """One that `core._tree` opens; the keys of a dict are its auxiliary data."""
+    return Container(_taken_apart, lambda items, keys: Branch(kind, keys, []).made_of(list(items)))
+
+
+for _kind in (list, tuple, dict, OrderedDict, slice):
+    SUPPORTED_TYPE[_kind] = _native(_kind)
 
 
 def qparams_flatten(inp: QParams) -> tuple[list[Any], tuple[Any, ...]]:
@@ -139,7 +139,7 @@ def container_of(value: Any) -> Container | None:
     if found is not None:
         return found
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
-        return Container(lambda x: (x, None), lambda items, aux: kind(*items))
+        return _native(kind)
     if isinstance(value, (list, dict)) and kind.__module__.startswith("megengine._graph"):
         return SUPPORTED_TYPE[list if isinstance(value, list) else dict]
     return None
@@ -213,9 +213,7 @@ class TreeDef:
         """The object with ``leaves`` in the places of those that tree_flatten gave."""
         rest = iter(leaves)
         items = [child.unflatten(rest) for child in self.children_defs]
-        if self.type in SUPPORTED_TYPE:
-            return SUPPORTED_TYPE[self.type].unflatten(items, self.aux_data)
-        return self.type(*items)
+        return (SUPPORTED_TYPE.get(self.type) or _native(self.type)).unflatten(items, self.aux_data)
 
     def _key(self) -> tuple[Any, ...]:
         return self.type, repr(self.aux_data), tuple(self.children_defs)
