@@ -62,10 +62,11 @@ def branch_of(value: Any) -> Branch | None:
 
 def opened(value: Any) -> Branch | None:
     """`branch_of`, and lists, tuples and dicts of other classes: for those who make none anew."""
-    if (branch := branch_of(value)) is None and isinstance(value, (list, tuple, dict)):
-        is_dict = isinstance(value, dict)
-        return Branch(type(value), tuple(value) if is_dict else None, list(value.values() if is_dict else value))
-    return branch
+    if (branch := branch_of(value)) is not None:
+        return branch
+    if isinstance(value, dict):
+        return Branch(type(value), tuple(value), list(value.values()))
+    return Branch(type(value), None, list(value)) if isinstance(value, (list, tuple)) else None
 
 
 def leaves(value: Any) -> Iterator[Any]:

@@ -52,7 +52,7 @@ class Graph(_graph.Graph):
     owning_module: the GraphModule whose graph this is, or None. Names in call_module and get_attr nodes are
         paths from it.
 
-    Its calls may be others than nodes: those of a traced module (`traced_module.expr`) make values of their own.
+    The nodes of a traced module (`traced_module.expr`) make several values, or others than themselves.
 
     >>> from megengine import fx
     >>> graph = fx.Graph()
@@ -97,10 +97,15 @@ class Graph(_graph.Graph):
         for an unknown opcode or a target of the wrong kind.
         """
         wanted = name or self._name_for(op, target)
+        self._must_hold_nodes_alone("create_node")
         node = Node(self, wanted, op, target, args or (), kwargs or {}, type_expr)
         node.name = self._names.take(wanted)
         self.insert(node, before=self._insert_before)
         return node
+
+    def _must_hold_nodes_alone(self, what: str) -> None:
+        if self.view is not None:
+            raise GraphError(f"{what}: the graph is that of a traced module\n  fix: use insert_exprs and the text of its InternalGraph")
 
     @staticmethod
     def _name_for(op: str, target: Target) -> str:
@@ -198,6 +203,11 @@ class Graph(_graph.Graph):
 
     # -- edits -----------------------------------------------------------------------------------
 
+    def insert(self, call: Any, before: Any = None) -> None:
+        """Put a call that stands in no graph before another one, or at the end."""
+        super().insert(call, before)
+        call._maker = self
+
     def erase_node(self, to_erase: Node) -> None:
         """Take the node ``to_erase`` out. GraphError, naming the users, while another node reads it."""
         self.erase(to_erase)
@@ -222,6 +232,8 @@ class Graph(_graph.Graph):
         return self._clone(node, args, kwargs)
 
     def _clone(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
+        if isinstance(node._holder, Graph):
+            node._holder._must_hold_nodes_alone("a copy of a node")
         copied = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
         copied.meta = dict(node.meta)
         copied.source = node.source
@@ -322,12 +334,14 @@ class Graph(_graph.Graph):
         root_module: what its first parameter, the module, is called. GraphError for a graph out of
         order.
         """
+        self._must_hold_nodes_alone("python_code")
         return _codegen.python_code(self, root_module)
 
     # -- files -----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, list[tuple[Any, ...]]]:
         """The nodes as plain records: a file holds the graph itself, and reading it runs no forward."""
+        self._must_hold_nodes_alone("pickle")
         self.check()
         places = self.positions()
         return {"nodes": [

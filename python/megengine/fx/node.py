@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import module as M
@@ -139,9 +139,11 @@ class Node(Call, Value):
     ('call_function', 'relu', (x,), [mul])
     """
 
+    _ops: Collection[str] = OPCODES  # that a node of this class may have
+
     def __init__(
         self,
-        graph: Graph,
+        graph: Graph | None,
         name: str,
         op: str,
         target: Target,
@@ -151,19 +153,23 @@ class Node(Call, Value):
     ) -> None:
         self.name = name
         self.op = op
-        if op == "call_function":
-            if not callable(target):
-                raise ValueError(
-                    f"node {name!r}: the target of call_function must be callable, got {target!r}"
-                )
-        elif not isinstance(target, str):
-            raise ValueError(f"node {name!r}: the target of {op} must be a str, got {target!r}")
         self.target: Target = target
         self.type = type_expr
         self.meta: dict[str, Any] = {}
-        self.source = users_line()
-        self._maker = graph
+        self._maker: Any = graph
+        if graph is not None:  # else who makes it minds what it is made of
+            self.source = users_line()
+            self._check_target()
         super().__init__(args, kwargs)
+
+    def _check_target(self) -> None:
+        if self.op == "call_function":
+            if not callable(self.target):
+                raise ValueError(
+                    f"node {self.name!r}: the target of call_function must be callable, got {self.target!r}"
+                )
+        elif not isinstance(self.target, str):
+            raise ValueError(f"node {self.name!r}: the target of {self.op} must be a str, got {self.target!r}")
 
     @property
     def op(self) -> str:
@@ -172,7 +178,7 @@ class Node(Call, Value):
 
     @op.setter
     def op(self, op: str) -> None:
-        if op not in OPCODES:
+        if op not in self._ops:
             raise ValueError(
                 f"node {self.name!r}: unknown opcode {op!r}\n  fix: use one of {', '.join(OPCODES)}\n"
                 f"  at:  {users_line()}"
@@ -182,6 +188,9 @@ class Node(Call, Value):
     def set_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Replace all arguments. GraphError for a node of another graph among them."""
         super().set_arguments(args, kwargs)
+        self._check_inputs()
+
+    def _check_inputs(self) -> None:
         for node in self._inputs:
             if getattr(node, "_maker", None) is not self._maker:
                 for other in self._inputs:

@@ -169,7 +169,7 @@ def _read_graph(owner: TracedModule, data: Any, reader: ValueReader) -> Internal
         graphs.read_calls(data["calls"], reader, function, make)
         graph._result = reader(data["result"])
     kinds = [type(node) for node in graph.inputs]
-    if not kinds or kinds[0] is not ModuleNode or ModuleNode in kinds[1:] or graph._calls.first.outputs != graph.inputs[:1]:
+    if not kinds or kinds[0] is not ModuleNode or ModuleNode in kinds[1:] or graph.fx_graph.first.outputs != graph.inputs[:1]:
         raise Damaged(f"the graph {graph._name!r} does not begin with the module and its inputs")
     return graph
 
@@ -186,7 +186,7 @@ def _read_expr(graph: InternalGraph, op: str, name: str, target: Any, item: dict
     expr._give(reader(item.get("result")))
     if expr.outputs != made:
         raise Damaged(f"{name} does not make the values that it lists")
-    graph._calls.insert(expr)
+    graph.fx_graph.insert(expr)
     for node in expr.outputs:
         if graph._names.take(node._name) != node._name:
             raise Damaged(f"two nodes are called {node._name!r}, or one as no node can be")

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._graph import KINDS, Call, GraphError, Row, map_values, type_text, users_line, values_in
+from .._graph import KINDS, GraphError, Row, map_values, type_text, users_line, values_in
+from ..fx.node import Node as FxNode
 from ..module import Module
 from .node import ModuleNode, Node, TensorNode
 from .packing import bind, pack, show, unpack
@@ -16,21 +17,38 @@ if TYPE_CHECKING:
     from .traced_module import InternalGraph
 
 
-class Expr(Call):
-    """One step.
+class Expr(FxNode):
+    """One step: a node of a graph whose values are `Node`s of their own.
 
     inputs: nodes that are read, outputs: nodes that are made. args and kwargs hold nodes in the places of
     tensors and modules, and constants.
     """
 
+    _ops = KINDS
+    _kind: str  # the op of this class
     _own: tuple[str, ...] = ("name", "source", "_id", "_disable_remove")  # what a copy takes over
 
-    def __init__(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, name: str = "", target: Any = ""
+    ) -> None:
         self._result: Any = None
         self._outputs: list[Node] = []
         self._id: int | None = None
         self._disable_remove = False
-        super().__init__(args, kwargs)
+        super().__init__(None, name, self._kind, target, tuple(args), kwargs)
+
+    def _check_inputs(self) -> None:
+        """Where values come from is `_check_made_before`'s to tell: a step may stand in no graph yet."""
+
+    def reached(self) -> Any:
+        return None
+
+    def check_saved(self, what: str) -> None:
+        """Each kind has its own."""
+
+    def is_impure(self) -> bool:
+        """Whether it matters although nobody reads it."""
+        return self._disable_remove or super().is_impure()
 
     # -- what goes in ----------------------------------------------------------------------------
 
@@ -73,7 +91,7 @@ class Expr(Call):
         """ValueError unless this expr can read all ``nodes`` where it stands, if it stands in a graph."""
         graph = self.top_graph
         nodes = [node for node in nodes if node not in self._inputs] if graph is not None else []
-        places = graph._calls.positions() if graph is not None and nodes else {}
+        places = graph.fx_graph.positions() if graph is not None and nodes else {}
         for new in nodes:
             if new.top_graph is not graph:
                 raise ValueError(
@@ -196,6 +214,16 @@ class Expr(Call):
     # -- in the graph ----------------------------------------------------------------------------
 
     @property
+    def users(self) -> list[Expr]:
+        """The exprs that read what this one makes, in order of first use."""
+        return list(dict.fromkeys(user for node in self._outputs for user in node.users))
+
+    def replace_all_uses(self, new: Any, only: Callable[[Any], bool] = lambda user: True) -> list[Any]:
+        """Let those for which ``only`` holds read the values of ``new``, a step that makes as many."""
+        pairs = list(zip(self._outputs, new.outputs, strict=True))
+        return list(dict.fromkeys(user for old, other in pairs for user in old.replace_all_uses(other, only)))
+
+    @property
     def top_graph(self) -> InternalGraph | None:
         """The graph this expr is in."""
         holder: Any = self._holder
@@ -290,6 +318,8 @@ class Expr(Call):
 
     def __repr__(self) -> str:
         return f"%{self._id}:\t{self._text()}"
+
+    format_node = __repr__
 
     def __format__(self, format_spec: str) -> str:
         return f"%{self._id}:\t{self._text(format_spec)}"

@@ -63,12 +63,10 @@ def _target() -> Any:
 class Input(Expr):
     """An input of the graph: the module itself, or a tensor of the call."""
 
-    op = "placeholder"
-    target = ""
+    _kind = "placeholder"
 
     def __init__(self, type: type[Node], name: str = "args", qualname: str = "") -> None:  # noqa: A002
-        super().__init__()
-        self.name = name
+        super().__init__(name=name)
         self.return_val = type(self, name, qualname)
 
     def _module_made(self) -> Module:
@@ -85,7 +83,7 @@ class Input(Expr):
 class GetAttr(Expr):
     """A tensor or module read from a module by its dotted path."""
 
-    op = "get_attr"
+    _kind = "get_attr"
     attr_name = _target()
     _own = (*Expr._own, "attr_name")
 
@@ -96,9 +94,7 @@ class GetAttr(Expr):
         attr_name: str,
         name: str = "",  # noqa: A002
     ) -> None:
-        super().__init__((module,))
-        self.attr_name = attr_name
-        self.name = attr_name
+        super().__init__((module,), name=attr_name, target=attr_name)
         self.return_val = type(self, name or attr_name, f"{module.qualname}.{attr_name}")
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -146,17 +142,16 @@ class CallMethod(Expr):
     method: ``__call__`` for modules; ``shape`` gives the shape as a Tensor.
     """
 
+    _kind = "call_method"
     method = _target()
     _own = (*Expr._own, "method")
 
     def __init__(self, node: Node, method: str = "__call__") -> None:
-        super().__init__((node,))
-        self.method = method
-        self.name = method
+        super().__init__((node,), name=method, target=method)
 
-    @property
-    def op(self) -> str:  # type: ignore[override]  # it follows from the arguments
-        return "call_module" if self._is_module_call else "call_method"
+    def set_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        super().set_arguments(args, kwargs)
+        self.op = "call_module" if isinstance(next(iter(self._args), None), ModuleNode) else "call_method"
 
     @property
     def graph(self) -> InternalGraph | None:  # type: ignore[override]  # as programs know it
@@ -166,7 +161,7 @@ class CallMethod(Expr):
 
     @property
     def called(self) -> Graph | None:
-        return self.graph._calls if self.graph is not None else None
+        return self.graph.fx_graph if self.graph is not None else None
 
     def reached(self) -> Any:
         return self.args[0].owner
@@ -191,7 +186,7 @@ class CallMethod(Expr):
 
     @property
     def _is_module_call(self) -> bool:
-        return isinstance(next(iter(self._args), None), ModuleNode)
+        return self.op == "call_module"
 
     def _arranged(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (tuple(args), kwargs) if self._is_module_call else super()._arranged(args, kwargs)
@@ -259,14 +254,12 @@ def shape_tensor(x: Tensor) -> Tensor:
 class CallFunction(Expr):
     """A function called."""
 
-    op = "call_function"
+    _kind = "call_function"
     _func = _target()
     _own = (*Expr._own, "_func")
 
     def __init__(self, func: Callable[..., Any]) -> None:
-        super().__init__()
-        self.func = func
-        self.name = func.__name__
+        super().__init__(name=func.__name__, target=func)
 
     @property
     def func(self) -> Callable[..., Any]:
@@ -316,14 +309,12 @@ def _home_of(func: Callable[..., Any]) -> str:
 class Apply(Expr):
     """A raw operator applied: ``apply(opdef, *inputs)``, whose results are a list."""
 
-    op = "apply"
+    _kind = "apply"
     opdef = _target()
     _own = (*Expr._own, "opdef")
 
     def __init__(self, opdef: op_objects.OpDef) -> None:
-        super().__init__()
-        self.opdef = opdef
-        self.name = type(opdef).__name__.lower()
+        super().__init__(name=type(opdef).__name__.lower(), target=opdef)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return op_objects.apply(self.opdef, *args)
@@ -339,15 +330,13 @@ class Apply(Expr):
 class Constant(Expr):
     """A tensor or module that the program holds outside of the traced module."""
 
-    op = "constant"
+    _kind = "constant"
     value = _target()
     _own = (*Expr._own, "value")
 
     def __init__(self, c: Any, name: str = "", qualname: str = "") -> None:
-        super().__init__()
-        self.value = c
+        super().__init__(name=name or f"const_{type(c).__name__.lower()}", target=c)
         kind = ModuleNode if isinstance(c, Module) else TensorNode
-        self.name = name or f"const_{type(c).__name__.lower()}"
         self.return_val = kind(self, self.name, qualname)
         if isinstance(self.return_val, TensorNode):
             self.return_val._describe(c)
@@ -368,16 +357,16 @@ class Constant(Expr):
 class Output(Expr):
     """What the graph gives; only the graph itself sees it."""
 
-    op = target = name = "output"
+    _kind = "output"
 
     def __init__(self, result: Any) -> None:
-        super().__init__((result,))
+        super().__init__((result,), name="output", target="output")
 
     def row(self) -> Row:
         return Row("output", "return", call=self._text())
 
     def describe(self) -> str:
-        return f"the result of {self._holder.view.name}" if self._holder is not None else "a result"
+        return f"the result of {self.top_graph.name}" if self.top_graph is not None else "a result"
 
     def _text(self, spec: str = "") -> str:
         return f"return {show(unpack(self.args[0]), spec)}"

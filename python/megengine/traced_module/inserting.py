@@ -67,7 +67,7 @@ class Inserter(Recorder):
     def _place(self, expr: Expr) -> None:
         """Right after what it reads, and after what this context put there before."""
         graph = self._graph
-        places = graph._calls.positions()
+        places = graph.fx_graph.positions()
         anchor: Expr = graph.inputs[-1].expr if self._after is None else self._after
         for node in expr.inputs:
             if places[node.expr] > places[anchor]:
@@ -77,11 +77,11 @@ class Inserter(Recorder):
                         "  fix: give insert_exprs a later expr, or none"
                     )
                 anchor = node.expr
-        following = graph._calls.following(anchor)
+        following = graph.fx_graph.following(anchor)
         while following is not None and (
             following in self._inserted or isinstance(following, Input)
         ):
-            anchor, following = following, graph._calls.following(following)
+            anchor, following = following, graph.fx_graph.following(following)
         graph._add(expr, after=anchor)
         self._inserted.add(expr)
 

@@ -33,23 +33,24 @@ class NodeRef(int):
 
 
 class InternalGraph(Pictured):
-    """Exprs in the order in which they run; inputs[0] is the module itself. Shows a `megengine.fx.Graph`, whose calls are exprs.
+    """Exprs in the order in which they run; inputs[0] is the module itself.
 
     name: goes before the names of nodes when these are looked up. qualname: path of the module.
+    fx_graph: what this shows: a `megengine.fx.Graph` whose nodes are the exprs, for passes that are written for these.
     """
 
     def __init__(self, name: str, qualname: str) -> None:
         self._name = name
         self._qualname = qualname
-        self._calls = Graph()
-        self._calls._names = Namespace(reserved=frozenset())
-        self._calls.view = self
+        self.fx_graph = Graph()
+        self.fx_graph._names = Namespace(reserved=frozenset())
+        self.fx_graph.view = self
         self._top: InternalGraph | None = None
         self._next_ids = [0, 0]  # of exprs and nodes; counted on the top graph
         self._watch: Any = None
 
     def __iter__(self) -> Iterator[Any]:
-        return (expr for expr in self._calls if expr.op != "output")
+        return (expr for expr in self.fx_graph if expr.op != "output")
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -58,29 +59,29 @@ class InternalGraph(Pictured):
 
     @property
     def _names(self) -> Namespace:
-        return self._calls._names
+        return self.fx_graph._names
 
     @property
     def _module(self) -> TracedModule:
         """The module whose forward this is; None before it is in one."""
-        return self._calls.owning_module
+        return self.fx_graph.owning_module
 
     @_module.setter
     def _module(self, module: TracedModule) -> None:
-        self._calls.owning_module = module
+        self.fx_graph.owning_module = module
 
     @property
     def _result(self) -> Any:
         """The tree that the graph gives; None before it gives one."""
-        last = self._calls.last
+        last = self.fx_graph.last
         return last.args[0] if isinstance(last, Output) else None
 
     @_result.setter
     def _result(self, result: Any) -> None:
-        if isinstance(self._calls.last, Output):
-            self._calls.last.args = (result,)
+        if isinstance(self.fx_graph.last, Output):
+            self.fx_graph.last.args = (result,)
         else:
-            self._calls.insert(Output(result))
+            self.fx_graph.insert(Output(result))
 
     @property
     def name(self) -> str:
@@ -133,7 +134,7 @@ class InternalGraph(Pictured):
 
     def each_graph(self) -> Iterator[InternalGraph]:
         """This graph and those that it calls, each once."""
-        return (graph.view for graph in self._calls.each_graph())
+        return (graph.view for graph in self.fx_graph.each_graph())
 
     def _each_node(self, recursive: bool) -> Iterator[Node]:
         return (node for expr in self._each_call(recursive, set()) for node in expr.outputs)
@@ -197,7 +198,7 @@ class InternalGraph(Pictured):
 
         What runs before the new node goes on reading the old one, so that no loop arises.
         """
-        places = self._calls.positions()
+        places = self.fx_graph.positions()
         for old, new in repl_dict.items():
             for node in (old, new):
                 if not isinstance(node, Node) or node.top_graph is not self:
@@ -219,11 +220,11 @@ class InternalGraph(Pictured):
                 kept = first.setdefault((expr.args[0], expr.attr_name), node)
                 if kept is not node:
                     self.replace_node({node: kept})
-        self._calls.erase_dead(lambda expr: expr._disable_remove)
+        self.fx_graph.erase_dead(lambda expr: expr._disable_remove)
 
     def erase(self, call: Expr) -> None:
         """Take an expr out. GraphError, naming the users, while another one or the result reads it."""
-        self._calls.erase(call)
+        self.fx_graph.erase(call)
 
     def add_input_node(
         self, shape: Sequence[int], dtype: DTypeLike = "float32", name: str = "args"
@@ -275,8 +276,8 @@ class InternalGraph(Pictured):
 
     def _add(self, expr: Expr, after: Expr | None = None) -> None:
         """Put ``expr`` in, at the end by default, with unique names and new ids."""
-        following = self._calls.following(after) if after is not None else self._calls.last
-        self._calls.insert(expr, following if after is not None or isinstance(following, Output) else None)
+        following = self.fx_graph.following(after) if after is not None else self.fx_graph.last
+        self.fx_graph.insert(expr, following if after is not None or isinstance(following, Output) else None)
         ids = self.top_graph._next_ids
         expr._id, ids[0] = ids[0], ids[0] + 1
         for node in expr.outputs:
@@ -303,7 +304,7 @@ class InternalGraph(Pictured):
         exist; a module is called only as it was traced. for_inference: nothing called may be in training mode. Returns
         remarks on modules and tensors that are shared, so that an edit of one place reaches another.
         """
-        return self._calls.lint(for_inference)
+        return self.fx_graph.lint(for_inference)
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -326,7 +327,7 @@ class InternalGraph(Pictured):
         watch = self._watch
         if watch is not None:
             watch.see(nodes, env)
-        for expr in self._calls.running(env):
+        for expr in self.fx_graph.running(env):
             if isinstance(expr, Output):
                 return unpack(map_values(expr.args[0], env.__getitem__))
             if not isinstance(expr, Input):
@@ -396,7 +397,7 @@ class InternalGraph(Pictured):
             saved = {key: saved[key] for key in cls._own}
             expr = cls._restored(saved, resolved(args), resolved(kwargs))
             expr._give(resolved(result))
-            self._calls.insert(expr)
+            self.fx_graph.insert(expr)
             for node in expr.outputs:
                 self._names.take(node._name)
         self._result = resolved(state["result"])

@@ -64,4 +64,4 @@ def graph_rows(graph: InternalGraph, inputs: tuple[Any, ...] = (), runs: int = 0
     """The rows of a graph; with values of ``inputs[1:]`` it is run on them for types and times."""
     measured = _measure(graph, inputs, runs) if inputs else Measured()
     given = [Row("input", "", types=type_text(x.dtype, x._tuple_shape)) for x in inputs]
-    return rows_of(graph._calls, measured, given=given)[0]
+    return rows_of(graph.fx_graph, measured, given=given)[0]

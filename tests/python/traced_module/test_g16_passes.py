@@ -1,11 +1,15 @@
 """G16: passes keep what is computed, the tree of modules and the names of values."""
 
+import copy
+import pickle
+
 import pytest
 from nets import ConvNet, same, tensor
 
 import megengine.functional as F
 import megengine.module as M
 import megengine.traced_module as tm
+from megengine import fx
 from megengine.traced_module._passes import optimization
 
 X = tensor(2, 3, 4, 4)
@@ -98,3 +102,37 @@ def test_a_difference_names_the_node():
 def test_an_unknown_pass_is_refused():
     with pytest.raises(AssertionError, match="no pass 'Fuse'"):
         tm.optimize(traced(ConvNet()), ["Fuse"])
+
+
+class Doubled(M.Module):
+    def forward(self, x):
+        return F.relu(F.exp(x)) + 1
+
+
+def without_exp(graph):
+    """A pass as people write them for `megengine.fx`; it knows no traced module."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is F.relu:
+            node.target = F.square
+        if node.op == "call_function" and node.target is F.exp:
+            node.replace_all_uses_with(node.prev)
+            assert not node.users
+    graph.eliminate_dead_code()
+    graph.lint()
+
+
+def test_a_pass_of_fx_works_on_the_graph_of_a_traced_module():
+    recorded, symbolic = tm.trace_module(Doubled(), X), fx.symbolic_trace(Doubled())
+    for graph in (recorded.graph.fx_graph, symbolic.graph):
+        without_exp(graph)
+    symbolic.recompile()
+    same(recorded(X), X * X + 1)
+    same(symbolic(X), X * X + 1)
+    assert [expr.func for expr in recorded.graph.get_function_by_type()] == [F.square]
+    assert "square(x, )" in str(recorded.graph) and "square(x, )" in str(recorded.graph.fx_graph)
+
+
+@pytest.mark.parametrize("edit", [lambda g: g.call_function(F.relu, ()), lambda g: g.python_code(), copy.deepcopy, pickle.dumps])
+def test_what_only_an_internal_graph_can_do_is_refused_on_what_it_shows(edit):
+    with pytest.raises(fx.GraphError, match="that of a traced module\n  fix: "):
+        edit(tm.trace_module(Doubled(), X).graph.fx_graph)

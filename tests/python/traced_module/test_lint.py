@@ -15,7 +15,7 @@ def net():
 
 
 def break_result(traced, graph):
-    graph._calls._unlink(graph.outputs[0].expr)
+    graph.fx_graph._unlink(graph.outputs[0].expr)
 
 
 def break_user(traced, graph):
