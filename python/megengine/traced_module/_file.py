@@ -29,6 +29,7 @@ from .packing import Packed
 from .pytree import SUPPORTED_TYPE, LeafDef, TreeDef
 from .serialization import upgrade
 from .traced_module import TracedModule
+from .tracing import parameter_from, parameters_of
 
 __all__ = ["load"]
 
@@ -227,10 +228,7 @@ def _from_older(data: dict[str, Any]) -> dict[str, Any]:
 def _write(module: TracedModule, writer: ValueWriter) -> Any:
     spec = None
     if module.argspec is not None:
-        spec = [
-            [p.name, int(p.kind), *([] if p.default is p.empty else [writer(p.default)])]
-            for p in module.argspec.parameters.values()
-        ]
+        spec = [[name, kind, *map(writer, default)] for name, kind, *default in parameters_of(module.argspec)]
     called = [[writer(argdef), _write_graph(graph, writer)] for argdef, graph in module.argdef_graph_map.items()]
     return {"signature": spec, "called": called}
 
@@ -254,11 +252,9 @@ def _parameter(item: Any, reader: ValueReader) -> inspect.Parameter:
     if len(expect(item, list)) not in (2, 3):
         raise Damaged("a parameter of a signature is not complete")
     name, kind, *default = item
-    every: Any = type(inspect.Parameter.KEYWORD_ONLY)
-    kinds = {int(kind): kind for kind in every}
-    if type(kind) is not int or kind not in kinds:
+    if type(kind) is not int or kind not in range(5):
         raise Damaged(f"a parameter is of the unknown kind {kind!r}")
-    return inspect.Parameter(expect(name, str), kinds[kind], **{"default": reader(d) for d in default})
+    return parameter_from(expect(name, str), kind, *map(reader, default))
 
 
 def _finish(module: TracedModule, version: str) -> None:

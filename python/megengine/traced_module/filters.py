@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..module import Module
-from .expr import CallFunction, Expr, is_call_tensor_method
+from .expr import CallMethod, Expr, is_call_function, is_call_tensor_method
 from .node import ModuleNode, Node
 
 
@@ -19,7 +19,10 @@ class BaseFilter:
         self._iter = iter
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._iter)
+        return filter(self._selects, self._iter)
+
+    def _selects(self, item: Any) -> bool:
+        return True
 
     def as_list(self) -> list[Any]:
         """All of it."""
@@ -75,10 +78,8 @@ class ExprFilterCallFunction(ExprFilter):
         super().__init__(expr_iter)
         self.func = _many(func)
 
-    def __iter__(self) -> Iterator[Expr]:
-        for expr in self._iter:
-            if isinstance(expr, CallFunction) and (self.func is None or expr.func in self.func):
-                yield expr
+    def _selects(self, item: Any) -> bool:
+        return is_call_function(item, self.func)
 
 
 class ExprFilterCallMethod(ExprFilter):
@@ -86,13 +87,8 @@ class ExprFilterCallMethod(ExprFilter):
         super().__init__(expr_iter)
         self.method = _many(method)
 
-    def __iter__(self) -> Iterator[Expr]:
-        for expr in self._iter:
-            method = getattr(expr, "method", None)
-            if method is not None and (
-                method in self.method if self.method else is_call_tensor_method(expr)
-            ):
-                yield expr
+    def _selects(self, item: Any) -> bool:
+        return isinstance(item, CallMethod) and (item.method in self.method if self.method else is_call_tensor_method(item))
 
 
 class ExprFilterExprId(ExprFilter):
@@ -100,10 +96,8 @@ class ExprFilterExprId(ExprFilter):
         super().__init__(expr_iter)
         self.expr_id_list = _many(expr_id)
 
-    def __iter__(self) -> Iterator[Expr]:
-        for expr in self._iter:
-            if self.expr_id_list is None or expr._id in self.expr_id_list:
-                yield expr
+    def _selects(self, item: Any) -> bool:
+        return self.expr_id_list is None or item._id in self.expr_id_list
 
 
 class NodeFilter(BaseFilter):
@@ -127,10 +121,8 @@ class NodeFilterType(NodeFilter):
         super().__init__(expr_iter)
         self.owner_type = tuple(_many(owner_type))
 
-    def __iter__(self) -> Iterator[ModuleNode]:
-        for node in self._iter:
-            if isinstance(node, ModuleNode) and isinstance(node.owner, self.owner_type):
-                yield node
+    def _selects(self, item: Any) -> bool:
+        return isinstance(item, ModuleNode) and isinstance(item.owner, self.owner_type)
 
 
 class NodeFilterNodeId(NodeFilter):
@@ -138,10 +130,8 @@ class NodeFilterNodeId(NodeFilter):
         super().__init__(expr_iter)
         self._ids = _many(node_id)
 
-    def __iter__(self) -> Iterator[Node]:
-        for node in self._iter:
-            if self._ids is None or node._id in self._ids:
-                yield node
+    def _selects(self, item: Any) -> bool:
+        return self._ids is None or item._id in self._ids
 
 
 class NodeFilterName(NodeFilter):
@@ -155,7 +145,5 @@ class NodeFilterName(NodeFilter):
         flags = re.IGNORECASE if ignorecase else 0
         return re.compile(fnmatch.translate(pattern or "*"), flags)
 
-    def __iter__(self) -> Iterator[Node]:
-        for node in self._iter:
-            if self.pattern.match(format(node, "p")):
-                yield node
+    def _selects(self, item: Any) -> bool:
+        return self.pattern.match(format(item, "p")) is not None

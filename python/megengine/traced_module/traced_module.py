@@ -40,7 +40,7 @@ from .node import Node
 from .packing import unpack
 from .pytree import TreeDef, tree_flatten
 from .serialization import upgrade
-from .tracing import QUANTIZERS, signature_of
+from .tracing import QUANTIZERS, parameter_from, parameters_of, signature_of
 
 __all__ = ["InternalGraph", "TracedModule", "register_as_builtin", "trace_module", "wrap"]
 
@@ -195,44 +195,31 @@ class TracedModule(Module):
         for graph in self.argdef_graph_map.values():
             graph._renumber()
 
-    def _set_arguments(
-        self, graph: InternalGraph, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """Call ``graph`` with arguments arranged like these; parameters keep their names."""
-        old = next(k for k, g in self.argdef_graph_map.items() if g is graph)
-        named = self._by_name(args, kwargs)
+    def _arrangement(self, graph: InternalGraph) -> TreeDef:
+        return next(argdef for argdef, other in self.argdef_graph_map.items() if other is graph)
+
+    def _set_arguments(self, graph: InternalGraph, args: tuple[Any, ...], kwargs: dict[str, Any], added: str = "") -> None:
+        """Call ``graph`` with arguments arranged like these; parameters keep their names. added: name of a new one, the last."""
+        del self.argdef_graph_map[self._arrangement(graph)]
+        self.argdef_graph_map[tree_flatten((tuple(args), dict(kwargs)))[1]] = graph
+        names = [name for name, _ in self._by_name(args, kwargs)]
+        names[-1:] = [added or names[-1]] if names else []
         kinds = inspect.Parameter
         taken = [
             kinds(name, kinds.POSITIONAL_OR_KEYWORD if i < len(args) else kinds.KEYWORD_ONLY)
-            for i, (name, _) in enumerate(named)
+            for i, name in enumerate(names)
         ]
-        if len({parameter.name for parameter in taken}) == len(taken):
-            self.argspec = inspect.Signature(taken)
-        else:
-            self.argspec = None
-        del self.argdef_graph_map[old]
-        self.argdef_graph_map[tree_flatten((tuple(args), dict(kwargs)))[1]] = graph
+        self.argspec = inspect.Signature(taken) if len(set(names)) == len(names) else None
 
     def _add_parameter(self, graph: InternalGraph, name: str) -> None:
         """The last input of ``graph`` is a further argument."""
         *inputs, new = graph.inputs[1:]
-        old = next(k for k, g in self.argdef_graph_map.items() if g is graph)
-        args, kwargs = old.unflatten(inputs)
-        named = dict(self._by_name(args, kwargs))
-        kinds = inspect.Parameter
-        parameters = [
-            kinds(key, kinds.KEYWORD_ONLY if key in kwargs else kinds.POSITIONAL_OR_KEYWORD)
-            for key in named
-        ]
+        args, kwargs = self._arrangement(graph).unflatten(inputs)
         if kwargs:
             kwargs = {**kwargs, name: new}
-            parameters.append(kinds(name, kinds.KEYWORD_ONLY))
         else:
             args = (*args, new)
-            parameters.append(kinds(name, kinds.POSITIONAL_OR_KEYWORD))
-        del self.argdef_graph_map[old]
-        self.argspec = inspect.Signature(parameters)
-        self.argdef_graph_map[tree_flatten((args, kwargs))[1]] = graph
+        self._set_arguments(graph, args, kwargs, name)
 
     # -- looking into a run ----------------------------------------------------------------------
 
@@ -369,10 +356,7 @@ class TracedModule(Module):
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "_watch": None, "argspec": None}
         if self.argspec is not None:
-            state["argspec"] = [
-                (p.name, int(p.kind), *([] if p.default is p.empty else [p.default]))
-                for p in self.argspec.parameters.values()
-            ]
+            state["argspec"] = parameters_of(self.argspec)
         # A pickled dict is filled before its keys are whole objects: hashes need them whole.
         state["argdef_graph_map"] = list(self.argdef_graph_map.items())
         return {"version": __version__, "module": state}
@@ -381,13 +365,7 @@ class TracedModule(Module):
         version, state = state["version"], dict(state["module"])
         state["argdef_graph_map"] = dict(state["argdef_graph_map"])
         if state["argspec"] is not None:
-            kinds = {int(kind): kind for kind in _KINDS}
-            state["argspec"] = inspect.Signature(
-                [
-                    inspect.Parameter(name, kinds[kind], **{"default": value for value in default})
-                    for name, kind, *default in state["argspec"]
-                ]
-            )
+            state["argspec"] = inspect.Signature([parameter_from(*saved) for saved in state["argspec"]])
         super().__setstate__(state)
         if self._is_top:
             for graph in self._inner_graphs():
@@ -398,13 +376,6 @@ class TracedModule(Module):
         return self._class_name
 
 
-_KINDS = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    inspect.Parameter.VAR_POSITIONAL,
-    inspect.Parameter.KEYWORD_ONLY,
-    inspect.Parameter.VAR_KEYWORD,
-)
 _OWN = frozenset({"_is_top", "argdef_graph_map", "argspec", "_class_name", "_watch", "is_qat"})
 
 

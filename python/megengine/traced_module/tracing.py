@@ -309,6 +309,17 @@ def _drop_unread(top: TracedModule) -> None:
                 delattr(module, key)
 
 
+def parameters_of(signature: inspect.Signature) -> list[tuple[Any, ...]]:
+    """Name, kind and, where there is one, default of each parameter, for files."""
+    return [(p.name, int(p.kind), *([] if p.default is p.empty else [p.default])) for p in signature.parameters.values()]
+
+
+def parameter_from(name: str, kind: int, *default: Any) -> inspect.Parameter:
+    """What `parameters_of` gave an item for. ValueError for an unknown kind."""
+    kinds: Any = type(inspect.Parameter.KEYWORD_ONLY)
+    return inspect.Parameter(name, kinds(kind), **{"default": value for value in default})
+
+
 def signature_of(forward: Callable[..., Any]) -> inspect.Signature:
     """Parameters by name, without annotations; defaults that a graph cannot hold become None."""
     parameters = []
