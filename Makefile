@@ -8,7 +8,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-cpp test-cpp-api test-python lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-peers test-torch test-plain-cmake test-browser wheels test-wheels test-guards clean
+.PHONY: setup setup-tests build build-tests card demo test test-cpp test-cpp-api test-python test-pythons lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-peers test-torch test-plain-cmake test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -22,7 +22,7 @@ build: setup
 demo: build
 	$(PY) examples/train_digits.py
 
-test: lint test-cpp test-python
+test: lint test-cpp test-python test-pythons
 
 # From then on, `make build` builds the tests too.
 build-tests: setup-tests build
@@ -46,6 +46,10 @@ test-python: setup-tests card
 	cd tests/python && ../../$(PY) -m pytest -n $(JOBS) .
 	cd tests/python && MEGJIT_ISA=avx2 ../../$(PY) -m pytest -n $(JOBS) test_ops_battery.py test_backends.py test_recomputed_bits.py test_plan_marks.py test_integer_products.py quantization
 	cd tests/python && MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) -m gpu .
+
+# What depends on the version of Python, on 3.12 and 3.13 where they are found (the first time builds the extension for these).
+test-pythons: setup
+	@JOBS=$(JOBS) tools/test_pythons.sh
 
 # Every cuDNN graph of the networks in tests/cudnn, planned for three cards by the full library (517 MB), without a card.
 build/cudnn/done: | setup-tests
@@ -147,10 +151,6 @@ wheels: setup
 
 test-wheels: wheels
 	@tools/try_wheels.sh
-
-# What reads bytecode, which each version of Python has its own of, in the same environments.
-test-guards: wheels
-	@TESTS="test_guards_closed.py test_guards_hostile.py test_without_host.py test_grads_without_host.py test_capture_battery.py" tools/try_wheels.sh
 
 clean:
 	rm -rf build
