@@ -8,13 +8,13 @@ the disk. Paths lead through attributes that hold data. The same holds when a gr
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from .._graph import Call
+from .._graph import Call, Graph
 from ..module import Module
 from ..tensor import Tensor
 from .admitted import name_of
@@ -43,7 +43,7 @@ _PATH_STEPS = 64
 
 
 @contextmanager
-def one_graph(values: ValueWriter | ValueReader) -> Iterator[None]:
+def _one_graph(values: ValueWriter | ValueReader) -> Iterator[None]:
     """Inside, the nodes of one graph are written or read: they count from 0."""
     outer, values.nodes = values.nodes, type(values.nodes)()
     try:
@@ -52,31 +52,31 @@ def one_graph(values: ValueWriter | ValueReader) -> Iterator[None]:
         values.nodes = outer
 
 
-def write_calls(
-    calls: Iterable[Call], writer: ValueWriter, more: Callable[[Any, ValueWriter], dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """A record for each call; ``more(call, writer)`` gives what only calls of its class have. Damaged for what `read_calls` refuses."""
+def write_graph(graph: Graph, writer: ValueWriter) -> list[dict[str, Any]]:
+    """A record for each call. Damaged for what `read_graph` refuses."""
     written = []
-    for call in calls:
-        check_call(call)
-        target = name_of(call.target) if call.op == "call_function" else writer(call.target)
-        item = {"op": call.op, "name": call.name, "target": target, **writer.call(call.args, call.kwargs, call.source)}
-        for value in call.outputs:
-            writer.nodes[value] = len(writer.nodes)
-        written.append(item | more(call, writer))
+    with _one_graph(writer):
+        for call in graph:
+            check_call(call)
+            target = name_of(call.target) if call.op == "call_function" else writer(call.target)
+            item = {"op": call.op, "name": call.name, "target": target, **writer.call(call.args, call.kwargs, call.source)}
+            for value in call.outputs:
+                writer.nodes[value] = len(writer.nodes)
+            written.append(item | call.written(writer))
     return written
 
 
-def read_calls(data: Any, reader: ValueReader, function: Callable[[str], Any], make: Callable[..., Call]) -> None:
-    """Read what `write_calls` wrote.
+def read_graph(data: Any, reader: ValueReader, function: Callable[[str], Any], make: Callable[..., Call]) -> None:
+    """Read what `write_graph` wrote.
 
     function: gives the function of a name. make(op, name, target, item, reader) puts a call into its graph.
     """
-    for item in expect(data, list):
-        record(item, "op name target", "args kwargs source meta keep makes result")
-        op, name = expect(item["op"], str), expect(item["name"], str)
-        target = item["target"] if op in ("apply", "constant") else expect(item["target"], str)
-        check_call(make(op, name, function(target) if op == "call_function" else reader(target), item, reader))
+    with _one_graph(reader):
+        for item in expect(data, list):
+            record(item, "op name target", "args kwargs source meta keep makes result")
+            op, name = expect(item["op"], str), expect(item["name"], str)
+            target = item["target"] if op in ("apply", "constant") else expect(item["target"], str)
+            check_call(make(op, name, function(target) if op == "call_function" else reader(target), item, reader))
 
 
 def check_call(call: Call) -> None:

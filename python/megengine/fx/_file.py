@@ -10,7 +10,6 @@ from .._files.container import Damaged
 from .._files.values import ValueReader, ValueWriter
 from .graph import Graph
 from .graph_module import GraphModule
-from .node import Node
 
 __all__ = ["load"]
 
@@ -41,24 +40,12 @@ def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), 
 
 
 def _write(owner: GraphModule, writer: ValueWriter) -> Any:
-    with graphs.one_graph(writer):
-        return graphs.write_calls(owner.graph, writer, _meta)
-
-
-def _meta(node: Node, writer: ValueWriter) -> dict[str, Any]:
-    meta = {}
-    for key, value in node.meta.items():
-        try:
-            meta[key] = writer(value)
-        except (Damaged, ValueError):
-            pass  # a pass's own notes: only data goes into files
-    return {"meta": meta} if meta and all(isinstance(key, str) for key in meta) else {}
+    return graphs.write_graph(owner.graph, writer)
 
 
 def _read(owner: GraphModule, data: Any, reader: ValueReader) -> None:
     graph = owner.__dict__["_graph"] = Graph(owner)
-    with graphs.one_graph(reader):
-        graphs.read_calls(data, reader, reader.admission.function, graph._read)
+    graphs.read_graph(data, reader, reader.admission.function, graph._read)
 
 
 def _finish(owner: GraphModule, version: str) -> None:

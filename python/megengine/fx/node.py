@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .. import module as M
 from .. import random
+from .._files.container import Damaged
 from .._files.graphs import at_path
 from .._graph import (
     KINDS,
@@ -207,6 +208,15 @@ class Node(Call, Value):
         """The module that is called or the attribute that is read. AttributeError when it is gone."""
         owner = self._maker.owning_module
         return None if owner is None else attribute_at(owner, self.target)
+
+    def written(self, writer: Any) -> dict[str, Any]:
+        meta = {}
+        for key, value in self.meta.items():
+            try:
+                meta[key] = writer(value)
+            except (Damaged, ValueError):
+                pass  # a pass's own notes: only data goes into files
+        return {"meta": meta} if meta and all(isinstance(key, str) for key in meta) else {}
 
     def check_saved(self, what: str) -> None:
         if self.op in ("get_attr", "call_module"):

@@ -17,7 +17,6 @@ from .._files.values import (
     expect,
     read_dtype,
     record,
-    write_dtype,
 )
 from ..quantization.utils import QParams
 from ..tensor import Tensor
@@ -106,20 +105,6 @@ add_kind(Kind("packed", lambda v: isinstance(v, Packed), lambda w, v: w.list(v),
 # -- nodes ---------------------------------------------------------------------------------------
 
 
-def _write_node(node: Node, writer: ValueWriter) -> dict[str, Any]:
-    written: dict[str, Any] = {"kind": type(node).__name__, "name": node._name, "qualname": node._qualname}
-    if isinstance(node, TensorNode):
-        written |= {
-            "shape": None if node._shape is None else list(node._shape),
-            "dtype": None if node._dtype is None else write_dtype(node._dtype),
-            "device": node._device,
-        }
-        for key, value in (("qparams", node._qparams), ("value", node._value)):
-            if value is not None:
-                written[key] = writer(value)
-    return written
-
-
 def _read_node(data: Any, reader: ValueReader) -> Node:
     record(data, "kind name qualname", "shape dtype device qparams value")
     kind = _NODES.get(expect(data["kind"], str))
@@ -142,21 +127,16 @@ def _read_node(data: Any, reader: ValueReader) -> Node:
 # -- graphs --------------------------------------------------------------------------------------
 
 
-def _makes(expr: Expr, writer: ValueWriter) -> dict[str, Any]:
-    made = {"makes": [_write_node(node, writer) for node in expr.outputs], "result": writer(expr._result)}
-    return {**made, "keep": True} if expr._disable_remove else made
-
-
 def _write_graph(graph: InternalGraph, writer: ValueWriter) -> dict[str, Any]:
-    with graphs.one_graph(writer):
-        calls = graphs.write_calls(graph, writer, _makes)
-        return {"name": graph._name, "qualname": graph._qualname, "calls": calls, "result": writer(graph._result)}
+    return {"name": graph._name, "qualname": graph._qualname, "calls": graphs.write_graph(graph.fx_graph, writer)}
 
 
 def _read_graph(owner: TracedModule, data: Any, reader: ValueReader) -> InternalGraph:
     if "exprs" in expect(data, dict):
         data = _from_older(record(data, "name qualname nodes exprs result"))
-    record(data, "name qualname calls result")
+    if "result" in data:
+        data = _from_old(record(data, "name qualname calls result"))
+    record(data, "name qualname calls")
     graph = InternalGraph(expect(data["name"], str), expect(data["qualname"], str))
     graph._module = owner
 
@@ -166,12 +146,12 @@ def _read_graph(owner: TracedModule, data: Any, reader: ValueReader) -> Internal
     def make(op: str, name: str, target: Any, item: dict[str, Any], reader: ValueReader) -> Expr:
         return _read_expr(graph, op, name, target, item, reader)
 
-    with graphs.one_graph(reader):
-        graphs.read_calls(data["calls"], reader, function, make)
-        graph._result = reader(data["result"])
+    graphs.read_graph(data["calls"], reader, function, make)
     kinds = [type(node) for node in graph.inputs]
     if not kinds or kinds[0] is not ModuleNode or ModuleNode in kinds[1:] or graph.fx_graph.first.outputs != graph.inputs[:1]:
         raise Damaged(f"the graph {graph._name!r} does not begin with the module and its inputs")
+    if [expr.op for expr in graph.fx_graph].count("output") != 1 or graph.fx_graph.last.op != "output":
+        raise Damaged(f"the graph {graph._name!r} does not end with what it gives")
     return graph
 
 
@@ -182,7 +162,7 @@ def _read_expr(graph: InternalGraph, op: str, name: str, target: Any, item: dict
     args, kwargs, source = reader.call(item)
     keep = expect(item.get("keep", False), bool)
     expr = cls._restored({"name": name, "source": source, "_id": None, "_disable_remove": keep, "target": target}, args, kwargs)
-    made = [_read_node(node, reader) for node in expect(item.get("makes"), list)]
+    made = [_read_node(node, reader) for node in expect(item.get("makes", []), list)]
     reader.nodes += made
     expr._give(reader(item.get("result")))
     if expr.outputs != made:
@@ -207,8 +187,14 @@ _OLDER = {
 }  # fmt: skip
 
 
+def _from_old(data: dict[str, Any]) -> dict[str, Any]:
+    """A graph as it is written now, from one whose result stands beside its steps."""
+    output = {"op": "output", "name": "output", "target": "output", "args": [data["result"]]}
+    return {"name": data["name"], "qualname": data["qualname"], "calls": [*expect(data["calls"], list), output]}
+
+
 def _from_older(data: dict[str, Any]) -> dict[str, Any]:
-    """A graph as it is written now, from one with its values in a list beside its steps."""
+    """A graph as `_from_old` reads it, from one with its values in a list beside its steps."""
     calls, nodes, made = [], expect(data["nodes"], list), 0
     for item in expect(data["exprs"], list):
         record(item, "kind name makes result", "args kwargs source keep what")

@@ -43,6 +43,10 @@ class Expr(FxNode):
     def reached(self) -> Any:
         return None
 
+    def written(self, writer: Any) -> dict[str, Any]:
+        made = {"makes": [node._written(writer) for node in self.outputs], "result": writer(self._result)}
+        return {**made, "keep": True} if self._disable_remove else made
+
     def check_saved(self, what: str) -> None:
         """Each kind has its own."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .. import functional as F
+from .._files.values import write_dtype
 from .._graph import GraphError, Unknown, Value, users_line
 from ..device import Device
 from ..fx._watch import OPERATORS
@@ -85,6 +86,10 @@ class Node(Value, abc.ABC):
     def top_graph(self) -> InternalGraph | None:
         """The graph this node is in."""
         return self.expr.top_graph if self.expr is not None else None
+
+    def _written(self, writer: Any) -> dict[str, Any]:
+        """What a file holds of the node; ``writer`` writes values."""
+        return {"kind": type(self).__name__, "name": self._name, "qualname": self._qualname}
 
     def __repr__(self) -> str:
         return self._name
@@ -217,6 +222,15 @@ class TensorNode(Unknown, Node):
         self._dtype = value.dtype
         self._device = value.device.logical_name
         self._qparams = value._qparams
+
+    def _written(self, writer: Any) -> dict[str, Any]:
+        shape = None if self._shape is None else list(self._shape)
+        dtype = None if self._dtype is None else write_dtype(self._dtype)
+        held = {"qparams": self._qparams, "value": self._value}
+        return {
+            **super()._written(writer), "shape": shape, "dtype": dtype, "device": self._device,
+            **{key: writer(value) for key, value in held.items() if value is not None},
+        }  # fmt: skip
 
     def _example(self) -> Tensor:
         """The value to compute with while exprs are inserted."""

@@ -385,6 +385,27 @@ def test_running_a_loaded_graph_writes_no_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        (lambda calls: calls.pop(), "does not end with what it gives"),
+        (lambda calls: calls.append(calls[-1]), "does not end with what it gives"),
+        (lambda calls: calls.insert(2, {"op": "output", "name": "output", "target": "output", "args": [3]}), "does not end with what it gives"),
+        (lambda calls: calls[-1].update(args=[]), "not one tree"),
+        (lambda calls: calls[-1].update(kwargs={"x": 1}), "not one tree"),
+        (lambda calls: calls[-1].update(makes=[{"kind": "TensorNode", "name": "y", "qualname": ""}]), "does not make the values"),
+    ],
+)
+def test_what_a_traced_graph_gives_is_its_last_step_and_one_tree(change, why):
+    def of_graphs(model):
+        for item in model["modules"]:
+            for _, graph in item["graph"]["called"] if "graph" in item else ():
+                change(graph["calls"])
+
+    refused(changed(traced(), of_graphs), why, tm.load)
+
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
         (lambda graph: graph["exprs"][1].update(makes=99), "makes 99 values of"),
         (lambda graph: graph["exprs"][1].update(makes=-1), "makes -1 values of"),
         (lambda graph: graph["exprs"][1].update(kind="Exec"), "unknown kind 'Exec'"),

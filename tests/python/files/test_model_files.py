@@ -409,6 +409,17 @@ def test_a_file_that_keeps_its_nodes_beside_its_exprs_is_read_and_written_as_tod
     assert len(graphs) == 2 and all({"op", "target"} <= call.keys() for graph in graphs for call in graph["calls"])
 
 
+def test_a_file_with_results_beside_the_steps_is_read_and_written_as_today():
+    module = tm.load(os.path.join(os.path.dirname(__file__), "traced2.mge"))
+    x = tensor(1, 3, 4, 4)
+    module.graph.lint()
+    again = reloaded(module)
+    same(again(x), module(x))
+    assert str(again.graph) == str(module.graph) and "return reshape_out" in str(again.graph)
+    graphs = [graph for item in opened(saved(module))[1]["modules"] if "graph" in item for _, graph in item["graph"]["called"]]
+    assert all(graph["calls"][-1]["op"] == "output" and graph.keys() == {"name", "qualname", "calls"} for graph in graphs)
+
+
 def test_loaders_see_the_version_and_functions_that_are_gone():
     module = traced(M.Sequential(Program2()), tensor(2))
 
