@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -126,8 +127,11 @@ class GetAttr(Expr):
         return f'getattr({show(self.args[0], spec)}, "{self.attr_name}") -> ({kind})'
 
 
-def _signature_in_c(method: Any) -> inspect.Signature | None:
-    """Of an operator that C implements: "($self, value, /)". (`inspect.signature` compiles such a text.)"""
+@functools.cache
+def _signature_of_method(method: Any) -> inspect.Signature | None:
+    """Of a method or operator of Tensor; of one that C implements from its text, "($self, value, /)", which `inspect.signature` compiles."""
+    if inspect.isfunction(method):
+        return inspect.signature(method)
     text: str | None = getattr(method, "__text_signature__", None)
     if text is None:
         return None
@@ -211,8 +215,7 @@ class CallMethod(Expr):
                 return inspect.signature(type(owner).forward)
             itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
             return spec.replace(parameters=[itself, *spec.parameters.values()])
-        method = getattr(Tensor, self.method, None)
-        return inspect.signature(method) if inspect.isfunction(method) else _signature_in_c(method)
+        return _signature_of_method(getattr(Tensor, self.method, None))
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return run_method(self.method, args, kwargs)

@@ -50,7 +50,7 @@ class InternalGraph(Pictured):
         self._watch: Any = None
 
     def __iter__(self) -> Iterator[Any]:
-        return (expr for expr in self.fx_graph if expr.op != "output")
+        return (expr for expr in self.fx_graph if not isinstance(expr, Output))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -99,7 +99,7 @@ class InternalGraph(Pictured):
     @property
     def inputs(self) -> list[Node]:
         """The module itself, then the tensors of the call in order."""
-        return [expr.outputs[0] for expr in self if isinstance(expr, Input)]
+        return [expr.outputs[0] for expr in self.fx_graph if isinstance(expr, Input)]
 
     @property
     def outputs(self) -> list[Node]:
