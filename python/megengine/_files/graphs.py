@@ -66,14 +66,14 @@ def write_graph(graph: Graph, writer: ValueWriter) -> list[dict[str, Any]]:
     return written
 
 
-def read_graph(data: Any, reader: ValueReader, function: Callable[[str], Any], make: Callable[..., Call]) -> None:
+def read_graph(data: Any, reader: ValueReader, function: Callable[[str], Any], kind: type[Call], make: Callable[..., Call]) -> None:
     """Read what `write_graph` wrote.
 
-    function: gives the function of a name. make(op, name, target, item, reader) puts a call into its graph.
+    function: gives the function of a name. kind: whose fields a record may have. make(op, name, target, item, reader) puts a call into its graph.
     """
     with _one_graph(reader):
         for item in expect(data, list):
-            record(item, "op name target", "args kwargs source meta keep makes result")
+            record(item, "op name target", f"args kwargs source {kind.fields}")
             op, name = expect(item["op"], str), expect(item["name"], str)
             target = item["target"] if op in ("apply", "constant") else expect(item["target"], str)
             check_call(make(op, name, function(target) if op == "call_function" else reader(target), item, reader))

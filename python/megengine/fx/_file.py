@@ -10,6 +10,7 @@ from .._files.container import Damaged
 from .._files.values import ValueReader, ValueWriter
 from .graph import Graph
 from .graph_module import GraphModule
+from .node import Node
 
 __all__ = ["load"]
 
@@ -45,7 +46,7 @@ def _write(owner: GraphModule, writer: ValueWriter) -> Any:
 
 def _read(owner: GraphModule, data: Any, reader: ValueReader) -> None:
     graph = owner.__dict__["_graph"] = Graph(owner)
-    graphs.read_graph(data, reader, reader.admission.function, graph._read)
+    graphs.read_graph(data, reader, reader.admission.function, Node, graph._read)
 
 
 def _finish(owner: GraphModule, version: str) -> None:

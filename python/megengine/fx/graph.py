@@ -375,8 +375,8 @@ class Graph(_graph.Graph):
         args, kwargs, source = reader.call(item)
         node = self.create_node(op, target, args, kwargs, name)
         node.name = name  # also one that a graph would not give by itself
-        node.meta = reader.by_name(item.get("meta", {}))
         node.source = source
+        node.take(item, reader)
         reader.nodes.append(node)
         return node
 

@@ -209,6 +209,8 @@ class Node(Call, Value):
         owner = self._maker.owning_module
         return None if owner is None else attribute_at(owner, self.target)
 
+    fields = "meta"
+
     def written(self, writer: Any) -> dict[str, Any]:
         meta = {}
         for key, value in self.meta.items():
@@ -217,6 +219,9 @@ class Node(Call, Value):
             except (Damaged, ValueError):
                 pass  # a pass's own notes: only data goes into files
         return {"meta": meta} if meta and all(isinstance(key, str) for key in meta) else {}
+
+    def take(self, item: dict[str, Any], reader: Any) -> None:
+        self.meta = reader.by_name(item.get("meta", {}))
 
     def check_saved(self, what: str) -> None:
         if self.op in ("get_attr", "call_module"):

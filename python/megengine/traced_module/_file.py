@@ -15,15 +15,13 @@ from .._files.values import (
     add_kind,
     exactly,
     expect,
-    read_dtype,
     record,
 )
-from ..quantization.utils import QParams
 from ..tensor import Tensor
 from .expr import EXPRS, Expr
 from .function_names import FunctionName, UnknownFunction
 from .internal_graph import InternalGraph
-from .node import ModuleNode, Node, TensorNode
+from .node import ModuleNode
 from .packing import Packed
 from .pytree import SUPPORTED_TYPE, LeafDef, TreeDef
 from .serialization import upgrade
@@ -33,7 +31,6 @@ from .tracing import parameter_from, parameters_of
 __all__ = ["load"]
 
 _MOST = 1000  # parameters of a module, and graphs: each call looks at all of them
-_NODES = {cls.__name__: cls for cls in (ModuleNode, TensorNode)}
 
 
 def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> TracedModule:
@@ -102,28 +99,6 @@ add_kind(Kind("tree", lambda v: type(v) is TreeDef, _write_tree, _read_tree))
 add_kind(Kind("packed", lambda v: isinstance(v, Packed), lambda w, v: w.list(v), _read_packed))
 
 
-# -- nodes ---------------------------------------------------------------------------------------
-
-
-def _read_node(data: Any, reader: ValueReader) -> Node:
-    record(data, "kind name qualname", "shape dtype device qparams value")
-    kind = _NODES.get(expect(data["kind"], str))
-    name, qualname = expect(data["name"], str), expect(data["qualname"], str)
-    if kind is None:
-        raise Damaged(f"the node {name!r} is of an unknown kind")
-    if kind is ModuleNode:
-        return ModuleNode(None, name, qualname)
-    shape, dtype = data.get("shape"), data.get("dtype")
-    if shape is not None and not all(map(is_count, expect(shape, list))):
-        raise Damaged(f"the node {name!r} has the shape {shape}")
-    node = TensorNode(None, name, qualname, shape, None if dtype is None else read_dtype(dtype))
-    node._device = expect(data.get("device"), (str, type(None)))
-    node._qparams, node._value = reader(data.get("qparams")), reader(data.get("value"))
-    if not isinstance(node._qparams, QParams | None) or not isinstance(node._value, Tensor | None):
-        raise Damaged(f"the node {name!r} has a value that is not a tensor")
-    return node
-
-
 # -- graphs --------------------------------------------------------------------------------------
 
 
@@ -146,7 +121,7 @@ def _read_graph(owner: TracedModule, data: Any, reader: ValueReader) -> Internal
     def make(op: str, name: str, target: Any, item: dict[str, Any], reader: ValueReader) -> Expr:
         return _read_expr(graph, op, name, target, item, reader)
 
-    graphs.read_graph(data["calls"], reader, function, make)
+    graphs.read_graph(data["calls"], reader, function, Expr, make)
     kinds = [type(node) for node in graph.inputs]
     if not kinds or kinds[0] is not ModuleNode or ModuleNode in kinds[1:] or graph.fx_graph.first.outputs != graph.inputs[:1]:
         raise Damaged(f"the graph {graph._name!r} does not begin with the module and its inputs")
@@ -160,13 +135,8 @@ def _read_expr(graph: InternalGraph, op: str, name: str, target: Any, item: dict
     if cls is None:
         raise Damaged(f"it has a step of the unknown kind {op!r}")
     args, kwargs, source = reader.call(item)
-    keep = expect(item.get("keep", False), bool)
-    expr = cls._restored({"name": name, "source": source, "_id": None, "_disable_remove": keep, "target": target}, args, kwargs)
-    made = [_read_node(node, reader) for node in expect(item.get("makes", []), list)]
-    reader.nodes += made
-    expr._give(reader(item.get("result")))
-    if expr.outputs != made:
-        raise Damaged(f"{name} does not make the values that it lists")
+    expr = cls._restored({"name": name, "source": source, "target": target}, args, kwargs)
+    expr.take(item, reader)
     graph.fx_graph.insert(expr)
     for node in expr.outputs:
         if graph._names.take(node._name) != node._name:

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._files.container import Damaged
+from .._files.values import expect
 from .._graph import KINDS, GraphError, Row, map_values, type_text, users_line, values_in
 from ..fx.node import Node as FxNode
 from ..module import Module
@@ -43,9 +45,19 @@ class Expr(FxNode):
     def reached(self) -> Any:
         return None
 
+    fields = "makes result keep"
+
     def written(self, writer: Any) -> dict[str, Any]:
         made = {"makes": [node._written(writer) for node in self.outputs], "result": writer(self._result)}
         return {**made, "keep": True} if self._disable_remove else made
+
+    def take(self, item: dict[str, Any], reader: Any) -> None:
+        self._disable_remove = expect(item.get("keep", False), bool)
+        made = [Node._read(node, reader) for node in expect(item.get("makes", []), list)]
+        reader.nodes += made
+        self._give(reader(item.get("result")))
+        if self.outputs != made:
+            raise Damaged(f"{self.name} does not make the values that it lists")
 
     def check_saved(self, what: str) -> None:
         """Each kind has its own."""

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .. import functional as F
-from .._files.values import write_dtype
+from .._files.container import Damaged, is_count
+from .._files.values import expect, read_dtype, record, write_dtype
 from .._graph import GraphError, Unknown, Value, users_line
 from ..device import Device
 from ..fx._watch import OPERATORS
@@ -90,6 +91,25 @@ class Node(Value, abc.ABC):
     def _written(self, writer: Any) -> dict[str, Any]:
         """What a file holds of the node; ``writer`` writes values."""
         return {"kind": type(self).__name__, "name": self._name, "qualname": self._qualname}
+
+    @staticmethod
+    def _read(data: Any, reader: Any) -> Node:
+        """What `_written` gave."""
+        record(data, "kind name qualname", "shape dtype device qparams value")
+        kind, name, qualname = (expect(data[key], str) for key in ("kind", "name", "qualname"))
+        if kind == "ModuleNode":
+            return ModuleNode(None, name, qualname)
+        if kind != "TensorNode":
+            raise Damaged(f"the node {name!r} is of an unknown kind")
+        shape, dtype = data.get("shape"), data.get("dtype")
+        if shape is not None and not all(map(is_count, expect(shape, list))):
+            raise Damaged(f"the node {name!r} has the shape {shape}")
+        node = TensorNode(None, name, qualname, shape, None if dtype is None else read_dtype(dtype))
+        node._device = expect(data.get("device"), (str, type(None)))
+        node._qparams, node._value = reader(data.get("qparams")), reader(data.get("value"))
+        if not isinstance(node._qparams, QParams | None) or not isinstance(node._value, Tensor | None):
+            raise Damaged(f"the node {name!r} has a value that is not a tensor")
+        return node
 
     def __repr__(self) -> str:
         return self._name
