@@ -317,6 +317,8 @@ class Graph(_graph.Graph):
         return "graph():" + "".join(f"\n    {node.format_node()}" for node in self)
 
     def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[_graph.Row]:
+        if self.view is not None:
+            return self.view._rows(inputs, runs)
         if inputs and not hasattr(self.owner, "_measured"):
             raise GraphError("a graph runs in its module\n  fix: fx.GraphModule(root, graph)")
         return graph_rows(self, self.owner._measured(inputs, runs) if inputs else _graph.Measured())

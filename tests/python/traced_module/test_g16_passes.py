@@ -132,6 +132,12 @@ def test_a_pass_of_fx_works_on_the_graph_of_a_traced_module():
     assert "square(x, )" in str(recorded.graph) and "square(x, )" in str(recorded.graph.fx_graph)
 
 
+def test_what_a_graph_shows_is_drawn_as_itself():
+    graph = tm.trace_module(ConvNet(), X).graph
+    assert graph.fx_graph.html() == graph.html() and graph.fx_graph.dot() == graph.dot()
+    assert "call_module" in graph.fx_graph.tabular() and graph.fx_graph.html(X).count("float32[2, 4, 4, 4]") > 0
+
+
 @pytest.mark.parametrize("edit", [lambda g: g.call_function(F.relu, ()), lambda g: g.python_code(), copy.deepcopy, pickle.dumps])
 def test_what_only_an_internal_graph_can_do_is_refused_on_what_it_shows(edit):
     with pytest.raises(fx.GraphError, match="that of a traced module\n  fix: "):
