@@ -39,6 +39,7 @@ ALLOWED = {
     "_compat/network_node.py:*": ("opnode inputs outputs", _INTERFACE),
     "_compat/operands.py:astensor1d": ("reference", "the operand says its dtype and place"),
     "_graph/core.py:Call.check_saved": ("what", "classes of calls say more"),
+    "traced_module/base_expr.py:Expr.check_saved": ("what", "classes of exprs say more"),
     "autodiff/function.py:Function.*": ("args kwargs output_grads", _ABSTRACT),
     "core/_config.py:attribute_of.write": ("module", "a setter of a property"),
     "core/op_objects.py:OpDef.run": ("inputs", _ABSTRACT),

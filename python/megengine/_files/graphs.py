@@ -62,7 +62,7 @@ def write_graph(graph: Graph, writer: ValueWriter) -> list[dict[str, Any]]:
             item = {"op": call.op, "name": call.name, "target": target, **writer.call(call.args, call.kwargs, call.source)}
             for value in call.outputs:
                 writer.nodes[value] = len(writer.nodes)
-            written.append(item | call.written(writer))
+            written.append(item | call._written(writer))
     return written
 
 
@@ -73,7 +73,7 @@ def read_graph(data: Any, reader: ValueReader, function: Callable[[str], Any], k
     """
     with _one_graph(reader):
         for item in expect(data, list):
-            record(item, "op name target", f"args kwargs source {kind.fields}")
+            record(item, "op name target", f"args kwargs source {kind._fields}")
             op, name = expect(item["op"], str), expect(item["name"], str)
             target = item["target"] if op in ("apply", "constant") else expect(item["target"], str)
             check_call(make(op, name, function(target) if op == "call_function" else reader(target), item, reader))

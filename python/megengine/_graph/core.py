@@ -85,14 +85,14 @@ class Call:
         """Types of the results as far as the call knows them without a run."""
         return ""
 
-    fields = ""  # the names in what `written` gives
+    _fields = ""  # the names in what `_written` gives
 
-    def written(self, writer: Any) -> dict[str, Any]:
+    def _written(self, writer: Any) -> dict[str, Any]:
         """What a file holds of the call beside op, name, target and arguments; ``writer`` writes values."""
         return {}
 
-    def take(self, item: dict[str, Any], reader: Any) -> None:
-        """Have what `written` gave, of a record in a file."""
+    def _take(self, item: dict[str, Any], reader: Any) -> None:
+        """Have what `_written` gave, of a record in a file."""
 
     def check_saved(self, what: str) -> None:
         """An error of `_files` for what a call of this class may not be in a file; ``what`` names it there."""

@@ -204,7 +204,7 @@ class Graph(_graph.Graph):
     # -- edits -----------------------------------------------------------------------------------
 
     def insert(self, call: Any, before: Any = None) -> None:
-        """Put a call that stands in no graph before another one, or at the end."""
+        """Puts ``call``, which stands in no graph, before the call ``before``, or at the end."""
         super().insert(call, before)
         call._maker = self
 
@@ -273,7 +273,10 @@ class Graph(_graph.Graph):
         return self.erase_dead(is_impure_node) > 0
 
     def erase_dead(self, is_needed: Callable[[Any], bool]) -> int:
-        """Erase, from the end, what nobody reads, unless it is needed, an input or the output; returns how many there were."""
+        """Erases, from the end, nodes that nobody reads, but for inputs and the output; returns how many there were.
+
+        is_needed: called with such a node; True keeps it.
+        """
         return super().erase_dead(lambda call: call.op in ("placeholder", "output") or is_needed(call))
 
     # -- checks ----------------------------------------------------------------------------------
@@ -378,7 +381,7 @@ class Graph(_graph.Graph):
         node = self.create_node(op, target, args, kwargs, name)
         node.name = name  # also one that a graph would not give by itself
         node.source = source
-        node.take(item, reader)
+        node._take(item, reader)
         reader.nodes.append(node)
         return node
 

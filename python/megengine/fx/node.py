@@ -209,9 +209,9 @@ class Node(Call, Value):
         owner = self._maker.owning_module
         return None if owner is None else attribute_at(owner, self.target)
 
-    fields = "meta"
+    _fields = "meta"
 
-    def written(self, writer: Any) -> dict[str, Any]:
+    def _written(self, writer: Any) -> dict[str, Any]:
         meta = {}
         for key, value in self.meta.items():
             try:
@@ -220,7 +220,7 @@ class Node(Call, Value):
                 pass  # a pass's own notes: only data goes into files
         return {"meta": meta} if meta and all(isinstance(key, str) for key in meta) else {}
 
-    def take(self, item: dict[str, Any], reader: Any) -> None:
+    def _take(self, item: dict[str, Any], reader: Any) -> None:
         self.meta = reader.by_name(item.get("meta", {}))
 
     def check_saved(self, what: str) -> None:

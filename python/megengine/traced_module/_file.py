@@ -136,7 +136,7 @@ def _read_expr(graph: InternalGraph, op: str, name: str, target: Any, item: dict
         raise Damaged(f"it has a step of the unknown kind {op!r}")
     args, kwargs, source = reader.call(item)
     expr = cls._restored({"name": name, "source": source, "target": target}, args, kwargs)
-    expr.take(item, reader)
+    expr._take(item, reader)
     graph.fx_graph.insert(expr)
     for node in expr.outputs:
         if graph._names.take(node._name) != node._name:

@@ -45,13 +45,15 @@ class Expr(FxNode):
     def reached(self) -> Any:
         return None
 
-    fields = "makes result keep"
+    _fields = "makes result keep"
 
-    def written(self, writer: Any) -> dict[str, Any]:
-        made = {"makes": [node._written(writer) for node in self.outputs], "result": writer(self._result)}
+    def _written(self, writer: Any) -> dict[str, Any]:
+        if not self._outputs:
+            return {}
+        made = {"makes": [node._written(writer) for node in self._outputs], "result": writer(self._result)}
         return {**made, "keep": True} if self._disable_remove else made
 
-    def take(self, item: dict[str, Any], reader: Any) -> None:
+    def _take(self, item: dict[str, Any], reader: Any) -> None:
         self._disable_remove = expect(item.get("keep", False), bool)
         made = [Node._read(node, reader) for node in expect(item.get("makes", []), list)]
         reader.nodes += made

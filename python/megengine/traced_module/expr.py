@@ -365,15 +365,12 @@ class Output(Expr):
     def __init__(self, result: Any) -> None:
         super().__init__((result,), name="output", target="output")
 
-    def written(self, writer: Any) -> dict[str, Any]:
-        return {}
-
     def row(self) -> Row:
         return Row("output", "return", call=self._text())
 
     def check_saved(self, what: str) -> None:
         if len(self.args) != 1 or self.kwargs:
-            raise Damaged("what a graph gives is not one tree")
+            raise Damaged(f"{what} is not one tree")
 
     def describe(self) -> str:
         return f"the result of {self.top_graph.name}" if self.top_graph is not None else "a result"
