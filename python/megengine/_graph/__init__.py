@@ -11,8 +11,7 @@ from .._origin import users_line
 from .core import Call, Graph, GraphError, Pictured, copy_calls
 from .names import Namespace
 from .remarks import remarks_on_sharing
-from .rows import KINDS, Measured, Row, link, nested, rows_of, type_text
-from .text import dot, table
+from .rows import KINDS, Measured, Row, dot, link, nested, rows_of, table, type_text
 from .tree import (
     FrozenDict,
     FrozenList,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from .rows import Row, each_row
-from .text import dot, table
+from .rows import Row, dot, each_row, table
 from .tree import Value, freeze, map_leaves, map_values, values_in
 
 _COLUMNS = ("kind", "value", "call", "module", "type")

@@ -19,10 +19,9 @@ True
 from .._files.container import ModelFileError
 from .._graph import GraphError
 from . import experimental, linting, node, passes  # noqa: F401 (loading a file imports nothing any more)
-from ._file import load
 from ._intercept import wrap
 from .graph import Graph, PythonCode
-from .graph_module import GraphModule
+from .graph_module import GraphModule, load
 from .interpreter import Interpreter, Transformer
 from .node import Node, map_arg
 from .proxy import Proxy, TraceError

@@ -11,8 +11,7 @@ from ...tensor import Tensor
 from ..expr import CallMethod, is_call_function, is_call_module, is_call_tensor_method
 from ..node import Node, TensorNode
 from ..traced_module import TracedModule
-from .layers import constant, layer_of, value_of
-from .surgery import only_user, take_over
+from .layers import constant, layer_of, only_user, take_over, value_of
 
 _FUNCTIONS = {F.add: "+", F.sub: "-", F.mul: "*", F.div: "/"}
 _METHODS = {

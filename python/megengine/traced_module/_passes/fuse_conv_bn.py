@@ -12,8 +12,7 @@ from ...utils.fusion import fuse_conv_bn_weights
 from ..expr import GetAttr, is_call_module
 from ..node import TensorNode
 from ..traced_module import TracedModule
-from .layers import Norm, layer_of, norm_of
-from .surgery import forget, only_user, take_over
+from .layers import Norm, forget, layer_of, norm_of, only_user, take_over
 
 
 def fuse_conv_bn(top: TracedModule) -> None:

@@ -1,4 +1,4 @@
-"""What passes change: layers with weights, called as modules or as functions, and the values that a graph reads."""
+"""What passes change: layers with weights, called as modules or as functions, the values that a graph reads, and names of both."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ from ...module import (
     Conv2d,
     Conv3d,
     Linear,
+    Module,
     SyncBatchNorm,
 )
 from ...tensor import Parameter, Tensor
-from ..expr import Constant, Expr, GetAttr, is_call_function, is_call_module, is_call_tensor_method
+from ..expr import (
+    CallMethod,
+    Constant,
+    Expr,
+    GetAttr,
+    is_call_function,
+    is_call_module,
+    is_call_tensor_method,
+)
 from ..node import Node
 from ..traced_module import TracedModule
-from ..utils import get_subattr
-from .surgery import is_called_once, replace_layer
+from ..utils import assign_attr, get_subattr
 
 # Class or function -> axes of its kernels, 0 for a product of matrices.
 _MODULES = {Conv1d: 1, Conv2d: 2, Conv3d: 3, Linear: 0}
@@ -121,3 +129,58 @@ def norm_of(expr: Any) -> Norm | None:
     if mean is None or var is None or type(named["eps"]) is not float:
         return None
     return Norm(named["inp"], mean, var, named["eps"], weight, bias)
+
+
+# -- replacement ---------------------------------------------------------------------------------
+
+
+def only_user(node: Node) -> Expr | None:
+    """The expr that alone needs ``node``; None when there are several, or the graph gives it."""
+    users: list[Any] = list(node.users)
+    graph = node.top_graph
+    if graph is None or len(users) != 1 or node in graph.outputs:
+        return None
+    return users[0]
+
+
+def calls_of(top: TracedModule, module: Module) -> int:
+    """How many exprs call ``module``."""
+    return sum(
+        expr.args[0].owner is module
+        for graph in top._inner_graphs()
+        for expr in graph
+        if is_call_module(expr)
+    )
+
+
+def take_over(old: Node, new: Node) -> None:
+    """Let ``new`` stand for ``old``, under its name: a name goes on to mean one value."""
+    graph = old.top_graph
+    if graph is None:
+        raise AssertionError("graph is not None does not hold")
+    name, qualname = old.name, old.qualname
+    graph.replace_node({old: new})
+    graph.compile()
+    if name not in graph._names:
+        new.name, new._qualname = name, qualname
+
+
+def is_called_once(top: TracedModule, call: CallMethod) -> bool:
+    """Whether ``call`` alone calls its module, an attribute of another."""
+    node = call.args[0]
+    return isinstance(node.expr, GetAttr) and calls_of(top, node.owner) == 1
+
+
+def replace_layer(call: CallMethod, layer: Module) -> None:
+    """Put ``layer`` in the place of the module that ``call`` alone calls."""
+    node = call.args[0]
+    layer.__dict__["_short_name"] = node.owner._short_name
+    assign_attr(layer, node.expr.args[0].owner, node.expr.attr_name)
+
+
+def forget(top: TracedModule, holder: Module, path: str) -> None:
+    """Drop the module at ``path`` when nothing calls it any more."""
+    parent, _, key = path.rpartition(".")
+    owner = get_subattr(holder, parent) if parent else holder
+    if isinstance(owner, Module) and calls_of(top, getattr(owner, key)) == 0:
+        delattr(owner, key)
