@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from .._files.container import Damaged
 from .._files.values import expect
-from .._graph import KINDS, GraphError, Row, map_values, type_text, users_line, values_in
+from .._graph import (
+    KINDS,
+    GraphError,
+    Row,
+    map_leaves,
+    map_values,
+    type_text,
+    users_line,
+    values_in,
+)
 from ..fx.node import Node as FxNode
 from ..module import Module
 from .node import ModuleNode, Node, TensorNode
@@ -40,7 +49,18 @@ class Expr(FxNode):
         super().__init__(None, name, self._kind, target, tuple(args), kwargs)
 
     def _check_inputs(self) -> None:
-        """Where values come from is `_check_made_before`'s to tell: a step may stand in no graph yet."""
+        """A step among the arguments stands for what it gives. Where values come from `_check_made_before` tells: a step may stand in no graph yet."""
+        if any(isinstance(value, Expr) for value in self._inputs):
+            self.set_arguments(*map_leaves((self._args, self._kwargs), _value_of))
+
+    def replace_input(self, old: Any, new: Any) -> None:
+        """Read ``new`` wherever args and kwargs hold ``old``; a step stands for what it gives."""
+        super().replace_input(_value_of(old), new)
+
+    @property
+    def all_input_nodes(self) -> list[Any]:
+        """The exprs whose values this one reads, each once, in order."""
+        return list(dict.fromkeys(node.expr for node in self.inputs))
 
     def reached(self) -> Any:
         return None
@@ -233,8 +253,8 @@ class Expr(FxNode):
 
     @property
     def users(self) -> list[Expr]:
-        """The exprs that read what this one makes, in order of first use."""
-        return list(dict.fromkeys(user for node in self._outputs for user in node.users))
+        """The steps that read what this one makes, in order of first use; what the graph gives is the last step's argument."""
+        return list(dict.fromkeys(user for node in self._outputs for user in node.readers))
 
     def replace_all_uses(self, new: Any, only: Callable[[Any], bool] = lambda user: True) -> list[Any]:
         """Let those for which ``only`` holds read the values of ``new``, a step that makes as many."""
@@ -347,6 +367,10 @@ class Expr(FxNode):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Expr:
         return memo[id(self)] if id(self) in memo else self.__copy__()
+
+
+def _value_of(leaf: Any) -> Any:
+    return leaf._result if isinstance(leaf, Expr) else leaf
 
 
 def _equal(argument: Any, default: Any) -> bool:

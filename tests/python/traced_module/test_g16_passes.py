@@ -132,6 +132,21 @@ def test_a_pass_of_fx_works_on_the_graph_of_a_traced_module():
     assert "square(x, )" in str(recorded.graph) and "square(x, )" in str(recorded.graph.fx_graph)
 
 
+def test_exprs_stand_for_their_values_among_arguments():
+    traced = tm.trace_module(Doubled(), X)
+    *_, x, exp, relu, add, output = traced.graph.fx_graph.nodes
+    assert exp.users == [relu] and add.users == [output] and relu.all_input_nodes == [exp] and exp.outputs[0].users == [relu]
+    add.replace_input_with(relu, exp)
+    assert not relu.users and add.inputs == exp.outputs
+    same(traced(X), F.exp(X) + 1)
+    add.args = (x, 2)
+    traced.graph.fx_graph.erase_node(relu)
+    assert traced.graph.fx_graph.eliminate_dead_code() and exp not in list(traced.graph) and traced.graph.lint() == []
+    same(traced(X), X + 2)
+    with pytest.raises(fx.GraphError, match="used by the result of Doubled"):
+        traced.graph.fx_graph.erase_node(add)
+
+
 def test_what_a_graph_shows_is_drawn_as_itself():
     graph = tm.trace_module(ConvNet(), X).graph
     assert graph.fx_graph.html() == graph.html() and graph.fx_graph.dot() == graph.dot()
