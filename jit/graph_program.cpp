@@ -8,8 +8,6 @@
 namespace megjit::jit {
 namespace {
 
-using From = ProgramLayout::Output::From;
-
 // Those that there are; one that only code can run is waited for.
 Kernels kernels_of(const Graph& graph) {
     codegen::KernelService& service = codegen::KernelService::instance();
@@ -33,7 +31,6 @@ Kernels kernels_of(const Graph& graph) {
 GraphProgram::GraphProgram(Graph graph)
     : planned_(prepare_to_plan(std::move(graph), {})),
       layout_(lay_out(planned_, plan_buffers(planned_, {}, {}, runtime::debug().check))),
-      output_of_result_(layout_.first_outputs()),
       constants_(planned_.graph.value_count()) {
     for (const Node& node : planned_.graph.nodes())
         if (node.kind == NodeKind::constant)
@@ -57,10 +54,10 @@ size_t GraphProgram::workspace_align() const {
 
 void* GraphProgram::address(const ProgramLayout::Operand& operand, void* const* inputs,
                             void* const* outputs, void* workspace) const {
-    void* start = workspace;
-    if (operand.place == memory::Place::kInput) start = inputs[operand.source];
-    if (operand.place == memory::Place::kOutput) start = outputs[output_of_result_[operand.source]];
-    if (operand.place == memory::Place::kConstant) start = constants_[operand.source]->data();
+    void* const start = layout_.start_of(
+        operand, workspace, [&](uint32_t slot) { return inputs[slot]; }, [&](uint32_t output) {
+        return outputs[output];
+    }, [&](uint32_t value) { return constants_[value]->data(); });
     return static_cast<std::byte*>(start) + operand.offset;
 }
 
@@ -79,14 +76,10 @@ void GraphProgram::enqueue(runtime::Stream& stream, void* const* inputs, void* c
 
 void GraphProgram::copy_outputs(runtime::Stream& stream, void* const* inputs,
                                 void* const* outputs) const {
-    for (size_t i = 0; i < layout_.outputs.size(); ++i) {
-        const auto [from, index] = layout_.outputs[i];
-        if (from == From::result && output_of_result_[index] == i) continue;
-        const void* source = from == From::input      ? inputs[index]
-                             : from == From::constant ? constants_[index]->data()
-                                                      : outputs[output_of_result_[index]];
-        stream.copy(outputs[i], source, planned_.graph.type(planned_.graph.outputs[i]).bytes());
-    }
+    for (size_t i = 0; i < layout_.outputs.size(); ++i)
+        if (const auto from = layout_.copied_from(i))
+            stream.copy(outputs[i], address(*from, inputs, outputs, nullptr),
+                        planned_.graph.type(planned_.graph.outputs[i]).bytes());
 }
 
 }  // namespace megjit::jit

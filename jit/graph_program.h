@@ -29,7 +29,6 @@ private:
 
     PreparedGraph planned_;
     ProgramLayout layout_;
-    std::vector<uint32_t> output_of_result_;
     std::vector<TensorRef> constants_;  // by value: on the device
     // Kernels are asked for at the first run: a plan may never run.
     mutable std::once_flag once_;

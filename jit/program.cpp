@@ -32,7 +32,6 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
         if (const auto [from, index] = layout_.outputs[k];
             options.replaces[k] >= 0 && from == ProgramLayout::Output::From::result)
             survives_[index] = true;
-    first_output_ = layout_.first_outputs();
     if (const auto& prologue = prepared_.graph.prologue)
         for (const Node& node : prologue->nodes())
             if (node.kind == NodeKind::input)
@@ -201,7 +200,7 @@ bool Program::takes_result(const TensorRef& output, ValueId value) const {
 }
 
 Ref<Storage> Program::place_of_result(size_t result) {
-    const TensorRef& output = call_.outputs[first_output_[result]];
+    const TensorRef& output = call_.outputs[layout_.first_outputs[result]];
     const ValueId value = layout_.results[result].value;
     return takes_result(output, value) ? output->storage() : allocate_result(value);
 }

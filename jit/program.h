@@ -109,7 +109,6 @@ private:
     std::vector<void*> operands_;  // as layout_.operands
     std::vector<Patch> input_patches_, output_patches_, arena_patches_;
     std::vector<bool> survives_;  // by result: it holds what it replaces if the run fails
-    std::vector<uint32_t> first_output_;  // by result
     Call call_;  // of whoever is on turn
     std::unique_ptr<runtime::Stream::Kept> kept_;
     bool is_repeated_ = false;  // all is on one stream, without a look at the clock

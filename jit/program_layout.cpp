@@ -264,6 +264,10 @@ private:
                 layout_.outputs.push_back(
                     {From::result, result_of_buffer_[plan_.aliasing.buffer_of[at(output)]]});
         }
+        layout_.first_outputs.resize(layout_.results.size());
+        for (size_t i = layout_.outputs.size(); i-- > 0;)
+            if (const auto [from, index] = layout_.outputs[i]; from == From::result)
+                layout_.first_outputs[index] = static_cast<uint32_t>(i);
     }
 
     // `offset`: bytes into the value.
@@ -452,12 +456,14 @@ BufferPlan plan_buffers(const PreparedGraph& prepared, const std::vector<bool>& 
     return plan;
 }
 
-std::vector<uint32_t> ProgramLayout::first_outputs() const {
-    std::vector<uint32_t> first(results.size());
-    for (size_t i = outputs.size(); i-- > 0;)
-        if (outputs[i].from == Output::From::result)
-            first[outputs[i].index] = static_cast<uint32_t>(i);
-    return first;
+std::optional<ProgramLayout::Operand> ProgramLayout::copied_from(size_t output) const {
+    const auto [from, index] = outputs[output];
+    if (from == Output::From::result && first_outputs[index] == output) return {};
+    using memory::Place;
+    return Operand{.place = from == Output::From::input      ? Place::kInput
+                            : from == Output::From::constant ? Place::kConstant
+                                                             : Place::kOutput,
+                   .source = index};
 }
 
 ProgramLayout lay_out(const PreparedGraph& prepared, const BufferPlan& buffers) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "jit/prepared_graph.h"
@@ -69,8 +70,23 @@ struct ProgramLayout {
     size_t arena_bytes = 0;
     size_t host_bytes = 0;
 
-    // By result: the first output that it is.
-    std::vector<uint32_t> first_outputs() const;
+    std::vector<uint32_t> first_outputs;  // by result: which output is where it lies
+
+    // What an operand's offset is counted from, for who has addresses and who writes them: inputs
+    // by slot, outputs by position, constants by value.
+    template <class Start, class Input, class Output, class Constant>
+    Start start_of(const Operand& operand, Start arena, Input input, Output output,
+                   Constant constant) const {
+        switch (operand.place) {
+            case memory::Place::kInput: return input(operand.source);
+            case memory::Place::kOutput: return output(first_outputs[operand.source]);
+            case memory::Place::kConstant: return constant(operand.source);
+            default: return arena;
+        }
+    }
+    // From where an output with memory of its own is copied when all has run; nothing: its value
+    // lies there.
+    std::optional<Operand> copied_from(size_t output) const;
 };
 
 ProgramLayout lay_out(const PreparedGraph& prepared, const BufferPlan& buffers);

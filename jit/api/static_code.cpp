@@ -8,6 +8,8 @@
 #include "codegen/cache_file.h"
 #include "codegen/compiler.h"
 #include "codegen/op_kernel.h"
+#include "codegen/strides.h"
+#include "jit/api/static_lowering.h"
 #include "jit/export.h"
 #include "jit/pipeline.h"
 #include "jit/program_layout.h"
@@ -25,7 +27,6 @@ using jit::Node;
 using jit::NodeKind;
 using runtime::cat;
 using runtime::DType;
-using From = jit::ProgramLayout::Output::From;
 
 bool is_identifier(const std::string& name) {
     const auto is_letter = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
@@ -70,48 +71,6 @@ const char* c_type_of(DType dtype) {
     }
 }
 
-bool is_moved(const Node& node) {  // what the source does itself
-    return node.op == &runtime::ops::concat() || node.op == &runtime::ops::slice();
-}
-
-std::optional<BoundKernel> kernel_of(const jit::Graph& graph, const Node& node) {
-    const std::vector<Type> inputs = graph.types(node.inputs), outputs = graph.types(node.outputs);
-    const runtime::OpCall call{*node.op, node.attrs, inputs};
-    if (node.op == &runtime::ops::full()) return codegen::full_kernel(call, outputs[0]);
-    std::optional<BoundKernel> kernel = codegen::kernel_of(call, outputs);
-    return kernel ? std::move(kernel) : codegen::contraction_kernel(call, outputs);
-}
-
-// What no pass has made a kernel of becomes one by itself. (Relayouts stand around the op that is
-// to be named.)
-jit::Graph with_kernels(const jit::Graph& graph) {
-    const Node* without = nullptr;
-    jit::Rewriter rewrite(graph);
-    for (const Node& node : graph.nodes()) {
-        std::optional<BoundKernel> kernel;
-        if (node.kind == NodeKind::op && !node.op->is_view && !is_moved(node)) {
-            kernel = kernel_of(graph, node);
-            if (!kernel && (!without || without->op == &runtime::ops::relayout())) without = &node;
-        }
-        if (!kernel) {
-            rewrite.copy(node);
-            continue;
-        }
-        Node fused{.kind = NodeKind::fused,
-                   .inputs = rewrite.map(node.inputs),
-                   .kernel = std::make_shared<const BoundKernel>(std::move(*kernel)),
-                   .ops = {node.op->name},
-                   .where = node.where};
-        const auto made = rewrite.to.add(std::move(fused), graph.types(node.outputs));
-        for (size_t i = 0; i < made.size(); ++i) rewrite.replace(node.outputs[i], made[i]);
-    }
-    if (!without) return rewrite.finish();
-    runtime::user_error(
-        {.what = cat("static code: no generated kernel computes ", without->op->name,
-                     without->where.empty() ? "" : cat(" (", without->where, ")")),
-         .fix = "load the dump by libmegjit, which has it"});
-}
-
 class Writer {
 public:
     Writer(const jit::Model& function, std::string name)
@@ -120,7 +79,6 @@ public:
         layout_ = jit::lay_out(prepared_, buffers);
         outputs_ = members_of(function.outputs, "output_");
         inputs_ = members_of(function.inputs, "input_");
-        first_output_ = layout_.first_outputs();
     }
 
     std::map<std::string, std::string> files() {
@@ -142,12 +100,22 @@ private:
         for (size_t id = 0; id < graph.value_count(); ++id)
             if (graph.type(static_cast<jit::ValueId>(id)).dtype == DType::c64)
                 runtime::user_error({.what = "static code: complex numbers have no kernels"});
-        graph = jit::run_pipeline(std::move(graph), {.opt_level = 3,
-                                                     .exact = function_.exact,
-                                                     .backend = "MLIR",
-                                                     .products = jit::Products::generated,
-                                                     .splits_products = true});
+        jit::PipelineOptions options{.opt_level = 3,
+                                     .exact = function_.exact,
+                                     .backend = "MLIR",
+                                     .products = jit::Products::generated,
+                                     .splits_products = true};
+        graph = jit::expand(jit::run_passes_before_plan(std::move(graph), options), options);
+        if (!options.exact) graph = with_folded_scales(std::move(graph), options);
+        graph = jit::run_passes_with_plan(without_windows(graph), options);
         return jit::prepare_to_plan(with_kernels(graph), {});
+    }
+
+    // As optimize_for_inference does it: all but the arguments is fixed.
+    jit::Graph with_folded_scales(jit::Graph graph, jit::PipelineOptions options) const {
+        options.device = &graph.device();
+        options.fixed.resize(function_.inputs.size() + 1);
+        return jit::fold_scales(std::move(graph), options);
     }
 
     const Type& type(jit::ValueId id) const { return prepared_.graph.type(id); }
@@ -172,12 +140,9 @@ private:
         return cat("(char*)", name_, "_constants + ", constant_at(value));
     }
     std::string address(const jit::ProgramLayout::Operand& operand, int64_t more = 0) {
-        using memory::Place;
-        const std::string start = operand.place == Place::kInput ? input(operand.source)
-                                  : operand.place == Place::kOutput
-                                      ? output(first_output_[operand.source])
-                                  : operand.place == Place::kConstant ? constant(operand.source)
-                                                                      : "memory";
+        const std::string start = layout_.start_of(
+            operand, std::string("memory"), [&](uint32_t slot) { return input(slot); },
+            [&](uint32_t i) { return output(i); }, [&](uint32_t value) { return constant(value); });
         return cat(start, " + ", static_cast<int64_t>(operand.offset) + more);
     }
 
@@ -191,6 +156,8 @@ private:
             line(cat("/* ", jit::name_of(node), ", ", as_comment(node.where), " */"));
         if (node.op == &runtime::ops::concat()) return write_concat(node, operands);
         if (node.op == &runtime::ops::slice()) return write_slice(node, operands);
+        if (node.op == &runtime::ops::slice_set()) return write_slice_set(node, operands);
+        if (node.op && node.op->only_checks) return write_check(node, operands);
         const size_t inputs = codegen::memory_inputs(node.kernel->kernel),
                      outputs = node.kernel->kernel.outputs.size();
         const auto launches = jit::launches_of(node);
@@ -267,14 +234,51 @@ private:
         if (from != to) launch(kernel, {from}, {to});  // else it lies there
     }
 
+    // Loops over the part, innermost elements that lie side by side at once.
+    void write_slice_set(const Node& node, const jit::ProgramLayout::Operand* operands) {
+        const Type &whole = type(node.outputs[0]), &part = type(node.inputs[1]);
+        const runtime::OpCall call{*node.op, node.attrs, {}};
+        const auto &begin = call.integers("begin"), &step = call.integers("step");
+        copy(address(operands[2]), address(operands[0]), whole.bytes());
+        if (part.numel() == 0) return;
+        const auto size = static_cast<int64_t>(runtime::size_of(part.dtype));
+        const std::vector<int64_t> to = codegen::dense_strides(whole),
+                                   from = codegen::dense_strides(part);
+        int inner = part.rank();
+        int64_t block = size, first = 0;  // bytes
+        for (size_t axis = 0; axis < to.size(); ++axis) first += begin[axis] * to[axis] * size;
+        while (inner > 0 && step[static_cast<size_t>(inner) - 1] == 1 &&
+               block == to[static_cast<size_t>(inner) - 1] * size)
+            block *= part.shape[--inner];
+        std::string at_to = address(operands[2], first), at_from = address(operands[1]), loops;
+        for (int axis = 0; axis < inner; ++axis) {
+            const auto i = static_cast<size_t>(axis);
+            loops += cat("for (ptrdiff_t i", axis, " = 0; i", axis, " < ", part.shape[axis],
+                         "; ++i", axis, ") ");
+            at_to += cat(" + i", axis, " * ", to[i] * step[i] * size);
+            at_from += cat(" + i", axis, " * ", from[i] * size);
+        }
+        line(cat(loops, "memcpy(", at_to, ", ", at_from, ", ", block, ");"));
+    }
+
+    // Places from the end count from there, labels do not.
+    void write_check(const Node& node, const jit::ProgramLayout::Operand* operands) {
+        const bool is_label = node.op->name == "checked_label";
+        const runtime::OpCall call{*node.op, node.attrs, {}};
+        const int64_t extent = call.integer(is_label ? "classes" : "extent");
+        const std::string from = address(operands[0]), to = address(operands[1]);
+        line(cat("for (size_t i = 0; i < ", type(node.outputs[0]).numel(), "; ++i) {"));
+        line(cat("    const int32_t place = ((const int32_t*)(", from, "))[i];"));
+        line(cat("    if (place < ", is_label ? 0 : -extent, " || place >= ", extent,
+                 ") return 3;"));
+        line(cat("    ((int32_t*)(", to, "))[i] = place < 0 ? (int32_t)(place + ", extent,
+                 ") : place;"));
+        line("}");
+    }
+
     void copy_output(size_t i) {
-        const auto [from, index] = layout_.outputs[i];
-        if (from == From::result && first_output_[index] == i) return;
-        copy(output(i),
-             from == From::input      ? input(index)
-             : from == From::constant ? constant(index)
-                                      : output(first_output_[index]),
-             type(prepared_.graph.outputs[i]).bytes());
+        if (const auto from = layout_.copied_from(i))
+            copy(output(i), address(*from), type(prepared_.graph.outputs[i]).bytes());
     }
 
     // ---- kernels: each has a symbol of its own, as long as the one that compilers give
@@ -338,6 +342,7 @@ private:
             "/* 0; 1 where the CPU lacks ",
             runtime::name_of(runtime::isa()),
             "; 2 where the arena is null or unaligned: nothing is done then.\n"
+            "   3 where an index or a label is out of range: the results are not complete then.\n"
             "   Inputs are only read; no two of the tensors may overlap. Threads need an arena each. */\n"
             "int ",
             name_, "_run(const ", name_, "_inputs* inputs, const ", name_,
@@ -406,7 +411,6 @@ private:
     const jit::PreparedGraph prepared_;
     jit::ProgramLayout layout_;
     std::vector<std::string> inputs_, outputs_;
-    std::vector<uint32_t> first_output_;  // by result: which output is where it lies
     std::map<uint32_t, size_t> places_;  // by value: where a constant lies
     std::map<std::string, std::string> symbols_;  // by kernel
     std::map<std::string, std::string> files_;
