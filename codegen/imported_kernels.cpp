@@ -1,7 +1,6 @@
 #include "codegen/imported_kernels.h"
 
 #include <mutex>
-#include <optional>
 
 #include "codegen/host_cpu.h"
 #include "codegen/object_loader.h"
@@ -52,6 +51,10 @@ std::string disk_key(const Compiler& compiler, std::string_view version, const K
                         print(legal.kernel));
 }
 
+std::string source_key(std::string_view compiler, CodeTarget target) {
+    return runtime::cat(compiler, "\n", name_of(target), " source\n");
+}
+
 ImportedKernels::ImportedKernels(const DiskCache& cache) : cache_(&cache) {
     cache.each([this](const CacheEntry& entry) { note(entry.key); });
 }
@@ -66,6 +69,7 @@ void ImportedKernels::note(const std::string& key) {
     take_line(rest);
     if (target.starts_with(kGpu)) {
         key_of_.emplace(runtime::cat(compiler, "\n", target, "\n", rest), key);
+        gpus_.emplace(target.substr(0, target.find(' ')));
     } else if (target.starts_with(kPackage) && runs_here(target.substr(kPackage.size()))) {
         std::string& best = key_of_[std::string(rest)];  // uses most of what the CPU has
         if (best.empty() || target_in(best).size() < target.size()) best = key;
@@ -94,11 +98,21 @@ ImportedKernels::Found ImportedKernels::find(const KernelJob& job,
     return {};
 }
 
-ImportedKernels::Found ImportedKernels::load(const std::string& key, bool for_gpu) const {
+std::optional<std::string> ImportedKernels::find_source(std::string_view compiler,
+                                                        CodeTarget target,
+                                                        const std::string& text) const {
+    const auto it = key_of_.find(source_key(compiler, target) + text);
+    return it == key_of_.end() ? std::nullopt : bytes_of(it->second);
+}
+
+std::optional<std::string> ImportedKernels::bytes_of(const std::string& key) const {
     const auto held = objects_.find(key);
-    const auto bytes = held != objects_.end() ? std::optional(held->second)
-                       : cache_               ? cache_->find(key)
-                                              : std::nullopt;
+    if (held != objects_.end()) return held->second;
+    return cache_ ? cache_->find(key) : std::nullopt;
+}
+
+ImportedKernels::Found ImportedKernels::load(const std::string& key, bool for_gpu) const {
+    const auto bytes = bytes_of(key);
     if (!bytes) return {};
     Found found{.backend = key.substr(0, key.find('\n')), .code = {}};
     if (for_gpu) {
@@ -121,6 +135,17 @@ ImportedKernels::Found find_packaged_kernel(const KernelJob& job,
                                             std::span<const Compiler* const> known) {
     const std::lock_guard lock(packaged().mutex);
     return packaged().kernels.find(job, known);
+}
+
+std::optional<std::string> find_packaged_source(std::string_view compiler, CodeTarget target,
+                                                const std::string& text) {
+    const std::lock_guard lock(packaged().mutex);
+    return packaged().kernels.find_source(compiler, target, text);
+}
+
+std::set<std::string> packaged_gpus() {
+    const std::lock_guard lock(packaged().mutex);
+    return packaged().kernels.gpus();
 }
 
 }  // namespace megjit::codegen

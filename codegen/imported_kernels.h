@@ -3,6 +3,8 @@
 // megengine cache import), or from packaged models (python -m megengine package).
 #pragma once
 
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,20 +37,32 @@ public:
     // No code when there is none, or it does not load. That of the host may come from any compiler,
     // that of a GPU from one of `known`, which say what it takes from the launch.
     Found find(const KernelJob& job, std::span<const Compiler* const> known) const;
+    // CUDA C++ written by hand that `compiler` has compiled, in whatever version.
+    std::optional<std::string> find_source(std::string_view compiler, CodeTarget target,
+                                           const std::string& text) const;
+    const std::set<std::string>& gpus() const { return gpus_; }  // that it has code for: "sm_90"
 
 private:
     void note(const std::string& key);
     Found load(const std::string& key, bool for_gpu) const;
+    std::optional<std::string> bytes_of(const std::string& key) const;
 
     const DiskCache* cache_ = nullptr;
     std::unordered_map<std::string, std::string> objects_;  // of those in memory, by key
     // Text of a kernel, behind compiler and target where it is for a GPU -> key.
     std::unordered_map<std::string, std::string> key_of_;
+    std::set<std::string> gpus_;
 };
+
+// What stands before the compiler's version and the text in the key of CUDA C++ written by hand.
+std::string source_key(std::string_view compiler, CodeTarget target);
 
 // Of the models that this process has opened, and whose code it trusts.
 void add_packaged_kernels(std::span<const CacheEntry> entries);
 ImportedKernels::Found find_packaged_kernel(const KernelJob& job,
                                             std::span<const Compiler* const> known);
+std::optional<std::string> find_packaged_source(std::string_view compiler, CodeTarget target,
+                                                const std::string& text);
+std::set<std::string> packaged_gpus();
 
 }  // namespace megjit::codegen

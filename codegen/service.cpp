@@ -39,10 +39,20 @@ std::shared_ptr<const CompiledKernel> as_cached(
     return copy;
 }
 
-runtime::Message no_compiler(bool for_gpus) {
-    if (for_gpus)
+// What packaged models have for other GPUs than this one: "; packaged models have code for sm_80".
+std::string packaged_for_others(CodeTarget target) {
+    const std::set<std::string> gpus = packaged_gpus();
+    if (gpus.empty() || gpus.contains(cat("sm_", target.gpu_arch))) return "";
+    std::string names;
+    for (const std::string& name : gpus) names += (names.empty() ? "" : ", ") + name;
+    return cat("; this GPU is sm_", target.gpu_arch, ", packaged models have code for ", names);
+}
+
+runtime::Message no_compiler(CodeTarget target) {
+    if (target.is_gpu())
         return {.what = "no kernel compiler for GPUs is installed",
-                .why = "neither NVRTC nor a plug-in was found, nor the kernel in the cache",
+                .why = cat("neither NVRTC nor a plug-in was found, nor the kernel in the cache",
+                           packaged_for_others(target)),
                 .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC"};
     const std::string& wanted = runtime::debug().jit_backend;
     return {
@@ -310,7 +320,7 @@ std::shared_ptr<const CompiledKernel> KernelService::get(const KernelJob& job,
     Compiler* compiler = choose(job.is_for_gpu(), backend);
     if (!compiler) {
         if (auto imported = import(job)) return imported;
-        runtime::user_error(no_compiler(job.is_for_gpu()), runtime::ErrorKind::runtime);
+        runtime::user_error(no_compiler(job.target), runtime::ErrorKind::runtime);
     }
     const std::string key = memory_key(*compiler, job);
     if (auto found = find(key)) return found;
@@ -328,23 +338,22 @@ std::string KernelService::compile_cuda(const std::string& text, CodeTarget targ
                 found = compiler.get();
     }
     const std::lock_guard compiling(compile_mutex_);
-    const std::string name = found ? std::string(found->name()) : "NVRTC",
-                      begin = cat(name, "\n", name_of(target), " source\n"), end = "\n" + text;
+    const std::string_view name = found ? found->name() : "NVRTC";
     if (!found || !found->available()) {
-        std::optional<std::string> imported;  // whatever version of the compiler made it
-        disk().each([&](const CacheEntry& entry) {
-            if (entry.key.starts_with(begin) && entry.key.ends_with(end)) imported = entry.object;
-        });
-        if (imported) return *imported;
+        if (auto packaged = find_packaged_source(name, target, text)) return *packaged;
+        if (!imported_) imported_ = std::make_unique<ImportedKernels>(disk());
+        if (auto imported = imported_->find_source(name, target, text)) return *imported;
         runtime::user_error(
             {.what = "operations of a GPU that no generated kernel serves need NVRTC",
-             .why = found ? found->missing() : "this build has no backends/nvrtc",
+             .why = cat(found ? found->missing() : "this build has no backends/nvrtc",
+                        packaged_for_others(target)),
              .fix = "pip install nvidia-cuda-nvrtc, or name libnvrtc.so in MEGJIT_NVRTC, or import "
                     "kernels: python -m megengine cache import FILE"},
             runtime::ErrorKind::runtime);
     }
-    const std::string key = cat(begin, found->version_key(), end);
+    const std::string key = cat(source_key(name, target), found->version_key(), "\n", text);
     if (auto kept = disk().find(key)) return *kept;
+    if (auto packaged = find_packaged_source(name, target, text)) return *packaged;
     std::string code = static_cast<GpuCompiler&>(*found).compile_cuda(text, target);
     disk_->store(key, code);
     return code;
@@ -356,7 +365,7 @@ std::shared_ptr<const KernelRequest> KernelService::request(const KernelJob& job
     Compiler* compiler = choose(job.is_for_gpu(), backend);
     if (!compiler) {
         if (auto imported = import(job)) return made->succeed(std::move(imported)), made;
-        const runtime::Message why = no_compiler(job.is_for_gpu());
+        const runtime::Message why = no_compiler(job.target);
         warn_once(cat(why.what, ": ", why.why, "; operations run one by one; ", why.fix));
         made->fail(why.what);
         return made;

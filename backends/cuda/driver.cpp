@@ -28,6 +28,10 @@ CudaDriver::CudaDriver() {
     if (device_count_ == 0) throw DeviceError("the CUDA driver sees no GPU");
 }
 
+CudaDriver::CudaDriver(const Functions& functions, bool is_emulated) : functions_(functions) {
+    if (is_emulated) emulation_.host_pointer = [](Address) -> void* { return nullptr; };
+}
+
 void CudaDriver::check(Result result, const char* call) const {
     if (result == 0) return;
     const char *name = nullptr, *text = nullptr;

@@ -103,6 +103,8 @@ public:
     // DeviceError in plain words when there is no driver (runtime/host/nvidia_libraries.h), or no
     // GPU.
     CudaDriver();
+    // One that somebody else wrote (described_card.h).
+    CudaDriver(const Functions& functions, bool is_emulated);
 
     const Functions& call() const { return functions_; }
     // Of tests/card/emulator, a driver that executes on the host: where it finds what lies at an

@@ -75,6 +75,12 @@ Gpu::Gpu(const CudaDriver& driver, int ordinal)
     driver.check(driver.call().device(&device_, ordinal), "cuDeviceGet");
 }
 
+Gpu::Gpu(const CudaDriver& driver, CardDescription description)
+    : driver_(driver),
+      ordinal_(0),
+      forks_(runtime::forks()),
+      description_(std::move(description)) {}
+
 std::string Gpu::identity() const {
     constexpr char kDigits[] = "0123456789abcdef";
     char bytes[16] = {};

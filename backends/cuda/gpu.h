@@ -37,6 +37,7 @@ private:
 class Gpu {
 public:
     Gpu(const CudaDriver& driver, int ordinal);
+    Gpu(const CudaDriver& driver, CardDescription description);  // of a card that is not there
     Gpu(const Gpu&) = delete;
 
     const CudaDriver& driver() const { return driver_; }

@@ -2,12 +2,15 @@
 #include "jit/api/backends.h"
 
 #include <cstdlib>
+#include <map>
+#include <mutex>
 
 #ifdef MEGJIT_WITH_CPU
 #include "backends/cpu/cpu_device.h"
 #endif
 #ifdef MEGJIT_WITH_CUDA
 #include "backends/cuda/cuda_device.h"
+#include "backends/cuda/described_card.h"
 #endif
 #ifdef MEGJIT_WITH_NVRTC
 #include "backends/nvrtc/compiler.h"
@@ -26,9 +29,15 @@
 #include "runtime/core/rematerializer.h"
 #include "runtime/host/error.h"
 #include "runtime/host/isa.h"
+#include "runtime/host/mutex.h"
 
 namespace megjit::api {
 namespace {
+
+#ifdef MEGJIT_WITH_CUDA
+constexpr cuda::Services kServicesOfGpus{.make_allocator = &memory::make_caching_allocator,
+                                         .expand = &jit::op_program};
+#endif
 
 void register_devices() {
 #ifdef MEGJIT_WITH_CPU
@@ -40,8 +49,7 @@ void register_devices() {
                         runtime::ErrorKind::runtime);
 #endif
 #ifdef MEGJIT_WITH_CUDA
-    cuda::discover_gpus(
-        {.make_allocator = &memory::make_caching_allocator, .expand = &jit::op_program});
+    cuda::discover_gpus(kServicesOfGpus);
 #endif
 }
 
@@ -80,6 +88,22 @@ void start(const std::filesystem::path& plugins) {
     });
     runtime::Rematerializer::instance().set_policy(std::make_unique<memory::DtrPolicy>());
     register_compilers(plugins);
+}
+
+runtime::Device& described_gpu([[maybe_unused]] int arch) {
+#ifdef MEGJIT_WITH_CUDA
+    // Never destroyed: what was prepared for them is kept.
+    static runtime::Mutex mutex{"described GPUs"};
+    static auto& devices = *new std::map<int, std::unique_ptr<runtime::Device>>;
+    const std::lock_guard lock(mutex);
+    std::unique_ptr<runtime::Device>& device = devices[arch];
+    if (!device) device = cuda::described_device(arch, kServicesOfGpus);
+    return *device;
+#else
+    runtime::user_error(
+        {.what = "this build has no GPUs", .fix = "configure it with -DMEGJIT_WITH_CUDA=ON"},
+        runtime::ErrorKind::runtime);
+#endif
 }
 
 }  // namespace megjit::api

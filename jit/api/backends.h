@@ -7,11 +7,17 @@
 
 #include <filesystem>
 
+#include "runtime/core/device.h"
+
 namespace megjit::api {
 
 // Registers ops, devices and kernel compilers; once in a process, before anything is computed. The
 // plug-ins of the compilers are looked for in `plugins`. UserError for an older CPU or a wrong
 // MEGJIT_ISA.
 void start(const std::filesystem::path& plugins);
+
+// A GPU of that architecture (90: sm_90) that is not there: kernels are made and programs planned
+// for it, nothing runs. UserError for one that is not described, and in a build without CUDA.
+runtime::Device& described_gpu(int arch);
 
 }  // namespace megjit::api

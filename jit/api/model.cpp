@@ -7,6 +7,7 @@
 #include "jit/api/report.h"
 #include "jit/export.h"
 #include "jit/failure_rule.h"
+#include "jit/pipeline.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
@@ -80,6 +81,22 @@ jit::LoweringOptions lowering_of(const jit::Model& function, size_t outputs,
 }  // namespace
 
 // ---- models
+
+void compile(const File& file, const ModelOptions& options) {
+    const std::shared_ptr<const jit::Model>& function = file.function(options.function);
+    std::vector<size_t> wanted(function->outputs.size());
+    std::iota(wanted.begin(), wanted.end(), size_t{0});
+    jit::Graph graph = jit::graph_for(*function, wanted);
+    graph.set_device(*options.device);
+    const jit::LoweringOptions lowering =
+        lowering_of(*function, wanted.size(), options, *options.device, nullptr);
+    jit::PipelineOptions passes = passes_of(options, *function, *options.device);
+    passes.memory = {};
+    jit::tell_slots(lowering, passes);
+    const jit::PreparedGraph made =
+        jit::prepare(jit::run_pipeline(std::move(graph), passes), {}, false);
+    if (made.graph.prologue) jit::prepare(*made.graph.prologue, {}, false);
+}
 
 Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
     : file_(std::move(file)),

@@ -79,4 +79,8 @@ private:
     std::shared_ptr<jit::Program> program_;
 };
 
+// Asks for all code that a model of these options runs by, without its plan of memory: also on a
+// device that is not there (described_gpu). What a compiler makes is in the cache then.
+void compile(const File& file, const ModelOptions& options);
+
 }  // namespace megjit::api

@@ -342,6 +342,12 @@ void bind_model(nb::module_& m) {
              [](api::File& self, const api::Context& program) {
         self.add_package_of(program.model());
     }, nb::arg("program"), "The constants that a program of the file has packed, and its plan.")
+        .def("compile_for_gpu",
+             [](const api::File& self, const std::string& function, int arch) {
+        const runtime::WithoutHostLock release;
+        api::compile(self, {.function = function, .device = &api::described_gpu(arch)});
+    }, nb::arg("function"), nb::arg("arch"),
+             "All kernels of a function, for a GPU that need not be there, into the cache.")
         .def("static_code", &static_code, nb::arg("function"), nb::arg("name"),
              "Contents of files by name: C that calls generated kernels.")
         .def("set_options", &api::File::set_options, nb::arg("opt_level"), nb::arg("memory_limit"),

@@ -107,10 +107,13 @@ def package(arguments: argparse.Namespace) -> int:
     if (arguments.output is None) == (arguments.static is None):
         raise ValueError("package writes a file (-o FILE) or C (--static DIR)\n  fix: give one of them")
     if arguments.static is not None:
+        if arguments.gpu:
+            raise ValueError("package: static code is for CPUs, and --gpu for files\n  fix: leave one of them out")
         if arguments.memory_limit:
             raise ValueError("package: --memory-limit is for files; the arena of static code is told in its header\n  fix: leave it out")
         return reports.package.run_static(arguments.file, arguments.static, arguments.isa.split(","), arguments.function, arguments.name)
-    return reports.package.run(arguments.file, arguments.output, arguments.isa.split(","), arguments.level, arguments.memory_limit)
+    gpus = arguments.gpu.split(",") if arguments.gpu else []
+    return reports.package.run(arguments.file, arguments.output, arguments.isa.split(","), gpus, arguments.level, arguments.memory_limit)
 
 
 def add_plan_options(to: argparse.ArgumentParser) -> None:
@@ -174,6 +177,8 @@ def parser() -> argparse.ArgumentParser:
     file.add_argument("--name", default="net", help="what its names begin with (net)")
     words = "instruction sets to compile for, up to this machine's, such as avx2,avx512 (avx2)"
     file.add_argument("--isa", default="avx2", metavar="LEVELS", help=words)
+    words = "GPUs to compile for, such as sm_80,sm_90: none of them has to be here"
+    file.add_argument("--gpu", metavar="ARCHITECTURES", help=words)
     words = "bytes of a call, such as 6GB: what the written functions take, by a plan that is kept with them"
     file.add_argument("--memory-limit", metavar="BYTES", help=words)
     words = "opt_level of the written functions; -1: as they were traced (3)"

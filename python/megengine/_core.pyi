@@ -441,6 +441,11 @@ class ModelFile:
     def add_package_of(self, program: Program) -> None:
         """The constants that a program of the file has packed, and its plan."""
 
+    def compile_for_gpu(self, function: str, arch: int) -> None:
+        """
+        All kernels of a function, for a GPU that need not be there, into the cache.
+        """
+
     def static_code(self, function: str, name: str) -> dict[str, bytes]:
         """Contents of files by name: C that calls generated kernels."""
 

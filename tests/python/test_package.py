@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from emulated import CARD, gpus
 
 import megengine as mge
 import megengine.functional as F
@@ -127,3 +128,68 @@ def test_what_cannot_be_packaged_is_said(files, tmp_path, words, said):
     done = subprocess.run([sys.executable, "-m", "megengine", "package", *words], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0 and said in done.stderr
     assert not (tmp_path / "packed.dump").exists()
+
+
+GPU_RUN = """
+import sys, numpy as np
+import megengine as mge
+from megengine.utils.comp_graph_tools import GraphInference
+mge.set_default_device("gpu0")
+x = np.linspace(-2, 2, 2 * 5 * 24, dtype=np.float32).reshape(2, 5, 24)
+ids = np.array([[0, 3, 2, -1, 1], [4, 4, 0, 2, 3]], "int32")
+model = GraphInference(sys.argv[1], trusts_kernels=True)
+results = model.run(x, ids)
+print(*(y.tobytes().hex() for y in results.values()))
+"""
+
+
+class OnCard(M.Module):
+    """Generated kernels, and ones written by hand: lookups, attention, sorting, pooling."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm, self.last = M.Embedding(5, 24), M.LayerNorm(24), M.Linear(24, 6)
+
+    def forward(self, x, ids):
+        y = F.gelu(self.norm(x + self.table(ids)))
+        heads = F.transpose(F.reshape(y, (2, 5, 2, 12)), (0, 2, 1, 3))
+        y = F.reshape(F.transpose(F.scaled_dot_product_attention(heads, heads, heads, is_causal=True), (0, 2, 1, 3)), (2, 5, 24))
+        values, places = F.sort(F.reshape(y, (2, -1)))
+        return F.softmax(self.last(y)), values, places, F.max_pool2d(F.reshape(x, (2, 5, 4, 6)), 2)
+
+
+def test_kernels_for_a_gpu_that_is_not_there(tmp_path):
+    environment = {**os.environ, **gpus(), "MEGJIT_COMPILE": "sync"}
+    net = OnCard().eval()
+    fn = trace(lambda x, ids: net(x, ids), symbolic=True, capture_as_const=True)
+    fn(mge.tensor(np.zeros((2, 5, 24), "float32")), mge.tensor(np.zeros((2, 5), "int32")))
+    fn.dump(tmp_path / "net.dump", arg_names=["x", "ids"])
+    # The emulated card takes PTX, for which its number is set; who packages has no card: its library lies elsewhere.
+    for folder, library in (("no_card", CARD.with_name("libmegjit_mlir.so")), ("card_alone", CARD)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / library.name).symlink_to(library)
+    packing = {**environment, "MEGJIT_PLUGIN_DIR": str(tmp_path / "no_card")}
+    words = [sys.executable, "-m", "megengine", "package", str(tmp_path / "net.dump"), "-o", str(tmp_path / "packed.dump"), "--gpu", "sm_80,sm_90"]
+    done = subprocess.run(words, env=packing, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"sm_80: \d+ kernels\nsm_90: \d+ kernels\n", done.stdout), done.stdout
+
+    def run(file, **more):
+        return subprocess.run([sys.executable, "-c", GPU_RUN, str(file)], env={**environment, **more}, capture_output=True, text=True)
+
+    wanted = run(tmp_path / "net.dump", MEGJIT_CACHE_DIR=str(tmp_path / "cache"))
+    assert wanted.returncode == 0, wanted.stderr
+    alone = {"MEGJIT_PLUGIN_DIR": str(tmp_path / "card_alone"), "MEGJIT_NVRTC": str(tmp_path / "none"), "MEGJIT_CACHE_DIR": ""}
+    for arch in ("90", "80"):
+        done = run(tmp_path / "packed.dump", **alone, MEGJIT_CARD_ARCH=arch)
+        assert done.returncode == 0 and "compiler" not in done.stderr, done.stderr
+        assert arch == "80" or done.stdout == wanted.stdout
+    other = run(tmp_path / "packed.dump", **alone, MEGJIT_CARD_ARCH="100")
+    assert "this GPU is sm_100, packaged models have code for sm_80, sm_90" in other.stderr
+    assert "NVRTC" in run(tmp_path / "net.dump", **alone).stderr  # of a file that brings nothing
+
+
+@pytest.mark.parametrize("words, said", [(("--gpu", "sm_1"), "no GPU 'sm_1'"), (("--gpu", "sm_99"), "there are sm_80, sm_86, sm_89, sm_90, sm_100"), (("--gpu", "90"), "sm_80,sm_90")])
+def test_gpus_that_are_not_known(files, tmp_path, words, said):
+    done = package(files[0], "-o", tmp_path / "packed.dump", *words)
+    assert done.returncode != 0 and said in done.stderr and not (tmp_path / "packed.dump").exists()

@@ -2,6 +2,7 @@
 compiler; or a function of it as C, for programs that link nothing of ours."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,22 @@ def extend(file: str, opt_level: int, memory_limit: int) -> None:
     with written_whole(file) as stream:
         stream.write(model.to_bytes())
     print(f"{_core.isa()}: {len(kernels)} kernels, {packed / 1e6:.1f} MB of packed weights", flush=True)
+
+
+def extend_for_gpu(file: str, arch: int) -> None:
+    """The same for a GPU, which need not be there."""
+    model = load_file(file)
+    try:
+        for name in model.functions:
+            model.compile_for_gpu(name, arch)
+    except (ValueError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+    kernels = _core.cache_entries(os.environ["MEGJIT_CACHE_DIR"])
+    model.add_kernels(kernels)
+    with written_whole(file) as stream:
+        stream.write(model.to_bytes())
+    print(f"sm_{arch}: {len(kernels)} kernels", flush=True)
 
 
 def write_static(file: str, folder: str, function: str, name: str) -> None:
@@ -70,14 +87,21 @@ def run_static(file: str, folder: str, levels: list[str], function: str, name: s
     return _run_at(levels[0], f"write_static({file!r}, {folder!r}, {function!r}, {name!r})")
 
 
-def run(file: str, output: str, levels: list[str], opt_level: int, memory_limit: str | None) -> int:
+def _arch_of(gpu: str) -> int:
+    if not re.fullmatch(r"sm_\d{2,3}", gpu):
+        raise ValueError(f"package: there is no GPU {gpu!r}\n  fix: name architectures, such as sm_80,sm_90")
+    return int(gpu[3:])
+
+
+def run(file: str, output: str, levels: list[str], gpus: list[str], opt_level: int, memory_limit: str | None) -> int:
     """Compiles the functions of ``file`` in a process for each instruction set, and writes them with kernels and packed weights.
 
-    A level above this machine's is left to the machine that has it. opt_level: 3, which the written functions then have; -1 leaves them theirs. memory_limit: of
+    A level above this machine's is left to the machine that has it. gpus: "sm_90", for which all kernels are compiled, too, without such a card. opt_level: 3, which the written functions then have; -1 leaves them theirs. memory_limit: of
     a call, such as "6GB", which they keep with the plan that was found for it.
     """
     limit = to_bytes(memory_limit, "--memory-limit") if memory_limit else 0
     _refuse_unknown(levels)
+    archs = [_arch_of(gpu) for gpu in gpus]
     here = LEVELS.index(_core.machine_isa())
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "packed.dump"
@@ -88,6 +112,9 @@ def run(file: str, output: str, levels: list[str], opt_level: int, memory_limit:
                 continue
             if _run_at(isa, f"extend({str(work)!r}, {opt_level}, {limit})", MEGJIT_CACHE_DIR=f"{folder}/{isa}"):
                 raise RuntimeError(f"package: the functions of {file} were not compiled for {isa}; the error stands above")
+        for arch in archs:
+            if _run_at(levels[0], f"extend_for_gpu({str(work)!r}, {arch})", MEGJIT_CACHE_DIR=f"{folder}/sm_{arch}"):
+                raise RuntimeError(f"package: the functions of {file} were not compiled for sm_{arch}; the error stands above")
         with written_whole(output) as stream:
             stream.write(work.read_bytes())
     return 0
