@@ -10,7 +10,7 @@ from megengine import fx
 IMAGE, ROWS = (2, 4, 7, 9), (3, 6)
 WEIGHT = {shape: torch.randn(shape, generator=torch.Generator().manual_seed(1)) for shape in [
     (6, 4, 3, 3), (6, 2, 3, 3), (4, 3, 2, 2), (4, 2, 2, 2), (6,), (4,), (9,), (7, 9), (9, 5), (5, 9), (5,), (10, 3), (6, 4, 3), (4, 3, 2),
-    (6, 4, 1, 3, 3), (4, 3, 1, 2, 2),
+    (6, 4, 1, 3, 3), (4, 3, 1, 2, 2), (3, 4, 8), (3, 8, 4), (8, 8), (8, 4),
 ]}  # fmt: skip
 W = WEIGHT.__getitem__
 
@@ -18,6 +18,10 @@ UNARY = (
     "abs acos asin atan ceil cos cosh erf erfc exp exp2 expm1 floor log1p neg reciprocal round sigmoid sign sin sinh "
     "square tan tanh trunc relu isnan isfinite logical_not"
 ).split()
+
+
+def nn_grouped_mm(a, b, ends=None):
+    return F.grouped_mm(a, b, offs=None if ends is None else ends.int())
 
 
 def of_one(function, positive=False):
@@ -80,7 +84,14 @@ FUNCTIONS = {
     "dtypes": (lambda x: [x.half(), x.to(torch.float16).to(x.dtype), x.int(), x.long().type_as(x), (x > 0).float(), x.to("cpu"), x.double()], ROWS),
     "new tensors": (lambda x: [torch.zeros(2, 3), torch.ones(x.size(0)), torch.full((2,), 3.5), x.new_zeros(2, 2), torch.zeros_like(x), torch.arange(x.size(1)), torch.full_like(x, 2)], ROWS),
     "ranges": (lambda x: [torch.arange(5), torch.arange(1, 4, 0.5), torch.linspace(0, 1, 5) + x[0, 0], torch.arange(x.shape[1], device=x.device)], ROWS),
+    "diff": (lambda x: [torch.diff(x), torch.diff(x, 2, 0), torch.diff(x > 0), torch.diff(x, prepend=x[:, :1], append=x)], ROWS),
+    "histc": (lambda x: [torch.histc(x, 5), torch.histc(x, 4, -0.5, 0.5), torch.histc(x * 0, 3)], ROWS),
     "meshgrid": (lambda x: torch.meshgrid(x[0], x[1], indexing="ij"), ROWS),
+    "grid_sample": (lambda x: [F.grid_sample(x, 1.4 * x[:, :2].permute(0, 2, 3, 1), mode, padding, corners) for mode in ("bilinear", "nearest", "bicubic") for padding in ("zeros", "border", "reflection") for corners in (False, True)], IMAGE),
+    "weight_norm": (lambda x: [torch._weight_norm(x, W((4,)).reshape(1, 4, 1, 1), 1), torch._weight_norm(x[0], W((4,)).reshape(4, 1, 1))], IMAGE),
+    "products of experts": (lambda x: [
+        nn_grouped_mm(torch.cat([x, -x, x, x]), W((3, 4, 8)), torch.tensor([2, 2, 8])), nn_grouped_mm(W((8, 8)), W((8, 4)), torch.tensor([3, 8])),
+        nn_grouped_mm(W((3, 4, 8)), W((8, 8)), torch.tensor([1, 5, 8])), nn_grouped_mm(W((3, 4, 8)), W((3, 8, 4)))], (2, 4)),
     "linear": (lambda x: F.linear(x, W((5, 9)), W((5,))) + F.linear(x, W((5, 9))), IMAGE),
     "matmul": (lambda x: [x @ W((9, 5)), torch.matmul(x, W((9,))), torch.bmm(x[0], x[1].transpose(1, 2)), torch.mm(x[0, 0], W((9, 5)))], IMAGE),
     "addmm": (lambda x: [torch.addmm(W((5,)), x[0, 0], W((9, 5)), beta=2, alpha=0.5), torch.outer(x[0, 0, 0], x[0, 0, 1])], IMAGE),

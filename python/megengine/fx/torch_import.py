@@ -42,7 +42,7 @@ def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None
 
     Names of nodes, modules and parameters, shared weights and modes (eval, training) are kept.
     Layers are those of `megengine.module` where there is one, so that passes know them, and weights
-    have their shapes. 64-bit dtypes become 32-bit ones; num_batches_tracked is left out. Writes in
+    have their shapes. An ExportedProgram that cannot be converted as it is, is once more after torch's decompositions. 64-bit dtypes become 32-bit ones; num_batches_tracked is left out. Writes in
     place become new values: an input is not written. Raises ValueError that lists all nodes that
     cannot be converted, and why; TypeError for another kind of model; ImportError without torch.
 
@@ -58,10 +58,7 @@ def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None
     except ImportError as error:
         raise ImportError("from_torch needs torch\n  fix: pip install torch") from error
     if isinstance(gm, torch.export.ExportedProgram):
-        known = inspect.signature(gm.module).parameters
-        options = {"check_guards": False} if "check_guards" in known else {}
-        out_spec = gm.call_spec.out_spec
-        return _Import(torch, gm.module(**options), rules, out_spec).run("ExportedProgram")
+        return _import_program(torch, gm, rules)
     if not isinstance(gm, torch.nn.Module):
         raise TypeError(
             f"from_torch takes a torch.fx.GraphModule, a torch.export.ExportedProgram or a torch.nn.Module, got {gm!r}"
@@ -74,6 +71,23 @@ def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None
     for path, module in converted.named_modules():
         module.training = modes.get(path, module.training)
     return converted
+
+
+def _import_program(torch: Any, program: Any, rules: Mapping[Any, Callable[..., Any]] | None) -> GraphModule:
+    """As it is, which keeps layers in one piece; else by torch's decompositions, which have no writes in place and fewer operators."""
+
+    def run(program: Any) -> GraphModule:
+        known = inspect.signature(program.module).parameters
+        options = {"check_guards": False} if "check_guards" in known else {}
+        return _Import(torch, program.module(**options), rules, program.call_spec.out_spec).run("ExportedProgram")
+
+    try:
+        return run(program)
+    except ValueError as refused:
+        try:
+            return run(program.run_decompositions())
+        except ValueError:
+            raise refused from None
 
 
 class _Import(Tracer):

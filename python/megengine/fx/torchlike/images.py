@@ -9,7 +9,9 @@ import numpy as np
 
 from ... import functional as F
 from ...core.tensor.shapes import as_pair
+from ...functional._grid_sample import sample_grid
 from ...functional._resize import resize_axes
+from ...functional._roi import aligned_boxes, clamped_sample
 from ...functional._window import pad_or_cut
 from ...tensor import Tensor
 from .._intercept import wrap
@@ -106,7 +108,37 @@ def feature_dropout(input, p=0.5, training=True, inplace=False):
     return channel_dropout(input, p, training)
 
 
+@wrap
+def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None) -> Tensor:
+    """input [n, c, spatial...] at the places of grid [n, places..., axes], in [-1, 1]."""
+    return sample_grid(input, grid, mode, padding_mode, bool(align_corners))
+
+
+_MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+
+
+def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
+    return grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
+
+
+@wrap
+def roi_align(input: Tensor, boxes: Any, output_size: Any, spatial_scale: float = 1.0, sampling_ratio: int = -1, aligned: bool = False) -> Tensor:
+    """boxes: [m, 5] of (image, x1, y1, x2, y2), or a list of an image's [m, 4] each."""
+    if sampling_ratio < 1:
+        raise ValueError("roi_align with as many samples as each box has pixels; give sampling_ratio")
+    if isinstance(boxes, (tuple, list)):
+        numbers = [F.full((each._tuple_shape[0], 1), float(image)) for image, each in enumerate(boxes)]
+        boxes = F.concat([F.concat([number, each], 1) for number, each in zip(numbers, boxes, strict=True)])
+    return aligned_boxes(input, boxes, output_size, "average", spatial_scale, sampling_ratio, aligned, clamped_sample)
+
+
+def roi_align_operator(input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
+    return roi_align(input, rois, (pooled_height, pooled_width), spatial_scale, sampling_ratio, aligned)
+
+
 FUNCTIONS = {
+    "grid_sample": grid_sample, "grid_sampler": grid_sampler, "grid_sampler_2d": grid_sampler, "grid_sampler_3d": grid_sampler,
+    "torchvision.ops.roi_align.roi_align": roi_align, "torchvision::roi_align": roi_align_operator,
     "pad": pad, "interpolate": interpolate, "upsample": interpolate,
     "pixel_shuffle": lambda input, upscale_factor: F.pixel_shuffle(input, upscale_factor),
     "pixel_unshuffle": pixel_unshuffle, "channel_shuffle": channel_shuffle, "glu": glu, "dropout": dropout,

@@ -22,6 +22,27 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     return input * beta + (product if alpha == 1 else product * alpha)
 
 
+@wrap
+def grouped_mm(mat_a: Tensor, mat_b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None) -> Tensor:
+    """The products of a mixture's experts: group e of the axis that both share, or that only one has, ends at offs[e].
+
+    Groups' sizes are values, so each expert multiplies all, with zeros in place of what is another's.
+    """
+    if offs is None:
+        return F.matmul(mat_a, mat_b)
+    ends = offs.astype("int32")
+    count = ends._tuple_shape[0]
+    starts = F.concat([F.zeros((1,), dtype="int32"), ends[:-1]])
+    along = mat_a._tuple_shape[1] if mat_a.ndim == mat_b.ndim else mat_a._tuple_shape[0] if mat_a.ndim == 2 else mat_b._tuple_shape[1]
+    places = F.arange(along, dtype="int32")
+    own = F.logical_and(places >= starts.reshape(count, 1), places < ends.reshape(count, 1)).astype(mat_a.dtype)
+    if mat_a.ndim == mat_b.ndim == 2:  # [m, t], [t, n]: [e, m, n]
+        return F.matmul(F.expand_dims(mat_a, 0) * own.reshape(count, 1, along), mat_b)
+    if mat_a.ndim == 2:  # [t, k], [e, k, n]: [t, n]
+        return F.sum(F.matmul(F.expand_dims(mat_a, 0) * own.reshape(count, along, 1), mat_b), axis=0)
+    return F.sum(F.matmul(mat_a, F.expand_dims(mat_b, 0) * own.reshape(count, 1, along)), axis=0)  # [e, m, k], [k, t]: [m, t]
+
+
 def einsum(equation, *operands):
     given = operands[0] if isinstance(operands[0], (tuple, list)) else operands
     return F.einsum(equation, *given)
@@ -187,7 +208,7 @@ FUNCTIONS = {
     "matmul": lambda input, other: F.matmul(input, other),
     "addmm": addmm,
     "outer": lambda input, vec2: F.expand_dims(input, -1) * vec2,
-    "einsum": einsum,
+    "einsum": einsum, "_grouped_mm": grouped_mm, "grouped_mm": grouped_mm,
     "embedding": embedding,
     "one_hot": one_hot,
     "conv1d": conv1d, "conv2d": conv2d, "conv3d": conv3d, "conv_transpose1d": conv_transpose1d,

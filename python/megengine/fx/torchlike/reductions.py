@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from ... import functional as F
+from ...core import ops
 from ...tensor import Tensor
 from .._intercept import wrap
 from ..proxy import Proxy
@@ -104,7 +105,43 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     return F.sum(x1 * x2, axis=dim) / (lengths[0] * lengths[1])
 
 
+@wrap
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements each of ``bins`` equal parts of [min, max] has, in the dtype of the elements; min = max: the elements' own range."""
+    flat = F.flatten(input)
+    low, high = (F.full((), float(bound)) for bound in (min, max))
+    if min == max:
+        low, high = F.min(flat), F.max(flat)
+        same = (low == high).astype("float32")
+        low, high = low - same, high + same
+    places = F.floor((flat - low) / (high - low) * bins)
+    inside = F.logical_and(flat >= low, flat <= high)
+    places = F.clip(F.where(inside, places, F.zeros_like(places)), 0, bins - 1).astype("int32")
+    return ops.index_add(F.zeros((bins,)), inside.astype("float32"), places, axes=(0,)).astype(input.dtype)
+
+
+@wrap
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """Each element less the one before it, ``n`` times; of bools, whether they differ."""
+    y = F.concat([each for each in (prepend, input, append) if each is not None], axis=dim)
+    for _ in range(n):
+        before: list[Any] = [slice(None)] * y.ndim
+        after = list(before)
+        before[dim], after[dim] = slice(0, -1), slice(1, None)
+        y = (y[tuple(after)] != y[tuple(before)]) if y.dtype == bool else y[tuple(after)] - y[tuple(before)]
+    return y
+
+
+@wrap
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """(v with norms g over all axes but ``dim``, the norms that it had)."""
+    norms = norm(v, 2, [axis for axis in range(v.ndim) if axis != dim % v.ndim], True)
+    return v * (g / norms), norms
+
+
 FUNCTIONS = {
+    "histc": histc, "diff": diff, "_weight_norm_interface": weight_norm,
+    "_weight_norm": lambda v, g, dim=0: weight_norm(v, g, dim)[0],
     "sum": _total(F.sum), "mean": _total(F.mean), "prod": _total(F.prod),
     "amax": lambda input, dim=(), keepdim=False: F.max(input, axis=_axis(dim), keepdims=keepdim),
     "amin": lambda input, dim=(), keepdim=False: F.min(input, axis=_axis(dim), keepdims=keepdim),
