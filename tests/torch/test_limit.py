@@ -129,3 +129,18 @@ def test_nothing_is_counted_for_ever():
     torch._dynamo.reset()
     gc.collect()
     assert not _pair._held
+
+
+def test_what_is_kept_lies_in_row_major_order_and_once():
+    torch._dynamo.reset()
+    weight, x, kept = torch.rand(96, 64, requires_grad=True), torch.rand(4096, 64), []
+
+    def function(x):
+        y = torch.tanh(x @ weight.t())
+        return (y.t() @ y).square().mean() + y.unflatten(0, (8, -1)).transpose(1, 2).exp().mean()
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda each: kept.append(each) or each, lambda each: each):
+        loss = torch.compile(function, backend=backend, options={"fallback": False})(x)
+    assert sum(each.numel() >= 4096 * 96 for each in kept) <= 2  # y and its exponentials
+    assert all(each.is_contiguous() for each in kept)
+    torch.testing.assert_close(torch.autograd.grad(loss, weight), torch.autograd.grad(function(x), weight), rtol=1e-4, atol=1e-5)

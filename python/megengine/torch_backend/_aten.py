@@ -60,20 +60,47 @@ def max_pool2d(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilat
 
 
 def max_pool2d_backward(dy: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, places: Tensor) -> Tensor:
-    if ceil_mode or set(_pair(dilation)) != {1}:
-        raise Unsupported("with ceil_mode or a dilation")
-    return ops.max_pool_grad(x, dy, kernel=_pair(kernel), stride=_pair(stride or kernel), padding=_pair(padding))
+    if set(_pair(dilation)) != {1}:
+        raise Unsupported("with a dilation")
+    kernel, stride, padding = _pair(kernel), _pair(stride or kernel), _pair(padding)
+    beyond = _beyond(x, dy, kernel, stride, padding)
+    wide = F.nn.pad(x, ((0, 0), (0, 0), *((0, each) for each in beyond)), constant_value=-math.inf) if any(beyond) else x
+    grad = ops.max_pool_grad(wide, dy, kernel=kernel, stride=stride, padding=padding)
+    return grad[:, :, : x._tuple_shape[2], : x._tuple_shape[3]] if any(beyond) else grad
+
+
+def _beyond(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> list[int]:
+    """By how much the last windows of ceil_mode reach beyond the padding, by axis."""
+    sizes = zip(x._tuple_shape[2:], dy._tuple_shape[2:], kernel, stride, padding, strict=True)
+    return [max(0, (count - 1) * step + window - extent - 2 * pad) for extent, count, window, step, pad in sizes]
 
 
 def avg_pool2d_backward(
     dy: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: int | None
 ) -> Tensor:
-    if ceil_mode or divisor:
-        raise Unsupported("with ceil_mode or a divisor")
-    return ops.avg_pool_grad(
-        dy, kernel=_pair(kernel), stride=_pair(stride or kernel), padding=_pair(padding),
-        count_include_padding=int(count_include_pad), input_shape=x._tuple_shape[-2:],
+    kernel, stride, padding = _pair(kernel), _pair(stride or kernel), _pair(padding)
+    beyond = _beyond(x, dy, kernel, stride, padding)
+    if any(beyond) or divisor:  # sums, with the divisors of such windows
+        dy = dy * (math.prod(kernel) / _divisors(x, dy, kernel, stride, padding, count_include_pad, divisor))
+        count_include_pad = True
+    extents = x._tuple_shape[2:]
+    grad = ops.avg_pool_grad(
+        dy, kernel=kernel, stride=stride, padding=padding, count_include_padding=int(count_include_pad),
+        input_shape=[extent + more for extent, more in zip(extents, beyond, strict=True)],
     )  # fmt: skip
+    return grad[:, :, : extents[0], : extents[1]] if any(beyond) else grad
+
+
+def _divisors(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], with_padding: bool, divisor: int | None) -> Any:
+    """How many elements each window counts."""
+    if divisor:
+        return divisor
+    counts = []
+    for extent, count, window, step, pad in zip(x._tuple_shape[2:], dy._tuple_shape[2:], kernel, stride, padding, strict=True):
+        starts = np.arange(count) * step - pad
+        last = np.minimum(starts + window, extent + pad)
+        counts.append(last - starts if with_padding else np.minimum(last, extent) - np.maximum(starts, 0))
+    return Tensor(np.outer(*counts).astype(np.float32)).astype(dy.dtype)
 
 
 # -- normalization: with mean and reciprocal deviation, which backward reads
@@ -281,6 +308,8 @@ TABLE: dict[str, Callable[..., Any]] = {
     "scatter.src": lambda x, dim, where, value: ops.scatter(x, where, value, axis=dim),
     "scatter_add": lambda x, dim, where, value: ops.scatter_add(x, where, value, axis=dim),
 }  # fmt: skip
+# torch multiplies each expert's own rows, ours all rows by all experts.
+_BETTER_THERE = {"_grouped_mm"}
 # Draw from a generator.
 RANDOM = {"native_dropout", "rand", "bernoulli"}
 
@@ -288,4 +317,6 @@ RANDOM = {"native_dropout", "rand", "bernoulli"}
 def function_of(name: str) -> Callable[..., Any] | None:
     """What computes ``aten.<name>``, such as "add.Tensor"; None where torch does."""
     packet = name.partition(".")[0]
+    if packet in _BETTER_THERE:
+        return None
     return TABLE.get(name) or TABLE.get(packet) or OPERATORS.get(packet) or FUNCTIONS.get(packet)

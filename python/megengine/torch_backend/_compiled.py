@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from ._aten import Unsupported
-from ._partition import parts_of, parts_of_result, place_of, reasons_against
+from ._partition import Part, parts_of, parts_of_result, place_of, reasons_against, with_strides
 from ._program import Program
 
 _MOST_NAMED = 6  # operations in a warning
@@ -20,11 +20,13 @@ _MOST_NAMED = 6  # operations in a warning
 class Compiled:
     """Calls of a graph with a list of arguments, which the call empties.
 
-    options: of `jit.trace`. fallback: what we lack is torch's, with one warning that names it; else RuntimeError.
+    options: of `jit.trace`. fallback: what we lack is torch's, with one warning that names it; else RuntimeError. seen: how many of the first results
+    the user's program sees, which have torch's strides.
     """
 
-    def __init__(self, graph: fx.GraphModule, options: dict[str, Any], fallback: bool) -> None:
+    def __init__(self, graph: fx.GraphModule, options: dict[str, Any], fallback: bool, seen: int) -> None:
         self._graph, self._options, self._fallback = graph, options, fallback
+        self._strided = with_strides(graph.graph, graph.graph.output_node().args[0][:seen])
         self._left = reasons_against(graph)
         self._is_told = False
         self._prepare()
@@ -32,10 +34,15 @@ class Compiled:
     def _prepare(self) -> None:
         if self._left and not self._fallback:
             raise RuntimeError(f"megjit cannot compile this graph: {self._names()}\n  fix: leave fallback=False out")
-        self._whole = None if self._left else Program(self._graph, self._options)
-        self._parts = [(part, part.graph if is_torchs else Program(part.graph, self._options, originals=part.originals)) for part, is_torchs in parts_of(self._graph, self._left)] if self._left else []
+        self._whole = None if self._left else Program(self._graph, self._options, strided=self._strided)
+        parts = parts_of(self._graph, self._left) if self._left else []
+        self._parts = [(part, part.graph if is_torchs else self._program_of(part)) for part, is_torchs in parts]
         last = {each: part for part, _ in self._parts for each in part.reads}
         self._last_reads = {part: [each for each in part.reads if last[each] is part] for part, _ in self._parts}
+
+    def _program_of(self, part: Part) -> Program:
+        strided = {copy for copy, node in part.originals.items() if node in self._strided}
+        return Program(part.graph, self._options, originals=part.originals, strided=strided)
 
     def _names(self) -> str:
         """What is left to torch, and why."""

@@ -15,7 +15,7 @@ from ..jit.report import MemoryPlan
 from ._aten import RANDOM, Unsupported
 from ._compiled import Compiled
 from ._joint import prepare, separate_statistics
-from ._partition import name_of, reasons_against, tensors_in
+from ._partition import name_of, reasons_against, tensors_in, with_strides
 from ._private import (
     default_partition,
     extract_forward_and_backward,
@@ -27,6 +27,9 @@ Pair = tuple[fx.GraphModule, fx.GraphModule]
 # Of the limit: what the joint graph is planned for, one after the other. Its plan has what the two graphs have, but for what they give each other.
 _PARTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 REFUSED = "megjit_refused"  # a forward graph's meta: why no cut keeps the limit
+SEEN = "megjit_seen"  # likewise: how many of its first results torch's programs see, which the others go by
+# Free to compute again from what they show, which may be kept anyway.
+_VIEWS = {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "alias", "detach"}
 
 
 def partitioner(options: dict[str, Any], beside: Callable[[], int]) -> Callable[..., Pair]:
@@ -35,8 +38,16 @@ def partitioner(options: dict[str, Any], beside: Callable[[], int]) -> Callable[
 
     def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> Pair:
         prepare(joint)
-        if not limit or not _has_fixed_sizes(joint):
+        by_strides = len(with_strides(joint.graph, ())) > 0  # then backward reads what is kept by its strides
+        pair = cut(joint, inputs, num_fwd_outputs, more)
+        pair[0].meta[SEEN] = len(pair[0].graph.output_node().args[0]) if by_strides else num_fwd_outputs
+        return pair
+
+    def cut(joint: fx.GraphModule, inputs: Sequence[Any], num_fwd_outputs: int, more: dict[str, Any]) -> Pair:
+        if not _has_fixed_sizes(joint):
             return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
+        if not limit:
+            return _all_kept(joint, inputs, num_fwd_outputs, more)
         separate_statistics(joint)
         left = max(1, limit - beside())
         refusals: list[MemoryError] = []
@@ -58,7 +69,7 @@ def _has_fixed_sizes(joint: fx.GraphModule) -> bool:
 
 def _refusal(graph: fx.GraphModule, options: dict[str, Any]) -> MemoryError | None:
     try:
-        Compiled(graph, options, True).plan()
+        Compiled(graph, options, True, seen=0).plan()
     except MemoryError as error:
         return error
     return None
@@ -77,7 +88,7 @@ def _told(error: MemoryError, beside: int) -> MemoryError:
 
 def _cuts(joint: fx.GraphModule, inputs: Sequence[Any], count: int, options: dict[str, Any], more: dict[str, Any]) -> Iterator[Pair]:
     """From the cheapest on: all is kept; torch's own choice; what plans of the joint graph keep; what cannot be computed again."""
-    yield default_partition(joint, inputs, num_fwd_outputs=count, **more)
+    yield _all_kept(joint, inputs, count, more)
     yield min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=count)
     known: list[set[fx.Node]] = []
     for part in _PARTS:
@@ -88,6 +99,21 @@ def _cuts(joint: fx.GraphModule, inputs: Sequence[Any], count: int, options: dic
             known.append(kept)
             yield _cut(joint, kept, count)
     yield _cut(joint, set(), count)
+
+
+def _all_kept(joint: fx.GraphModule, inputs: Sequence[Any], count: int, more: dict[str, Any]) -> Pair:
+    """What backward reads, but for views, which cost memory of their own: what they show is kept in their place."""
+    pair = default_partition(joint, inputs, num_fwd_outputs=count, **more)
+    by_name = {node.name: node for node in joint.graph.nodes}
+    kept = [by_name[each.name] for each in pair[0].graph.output_node().args[0][count:]]
+    shown = {_shown(node) for node in kept}
+    return pair if shown.issuperset(kept) else _cut(joint, shown, count)
+
+
+def _shown(node: fx.Node) -> fx.Node:
+    while node.op == "call_function" and name_of(node).partition(".")[0] in _VIEWS:
+        node = node.all_input_nodes[0]
+    return node
 
 
 def _kept_by_plan(joint: fx.GraphModule, count: int, options: dict[str, Any]) -> set[fx.Node] | None:

@@ -50,9 +50,9 @@ def _filled(graph: fx.Graph, like: Any) -> fx.Node:
 
 
 def _pools_plainly(node: fx.Node) -> bool:
-    _, x, _, _, _, dilation, ceil_mode, _ = node.args
+    x, dilation = node.args[1], node.args[5]
     value = x.meta["val"]
-    return not ceil_mode and set(dilation) == {1} and value.dim() == 4 and value.dtype in _FLOATS and value.device.type == "cpu"
+    return set(dilation) == {1} and value.dim() == 4 and value.dtype in _FLOATS and value.device.type == "cpu"
 
 
 def _forget_places(graph: fx.Graph, node: fx.Node) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from ._compiled import Compiled
-from ._crossing import REFUSED, partitioner
+from ._crossing import REFUSED, SEEN, partitioner
 
 _held: dict[int, int] = {}  # bytes that calls keep for their backward, by call
 _calls = 0
@@ -26,7 +26,7 @@ class Pair:
 
     def alone(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         """Of a graph without a backward."""
-        compiled = Compiled(graph, self._options, self._fallback)
+        compiled = Compiled(graph, self._options, self._fallback, seen=len(graph.graph.output_node().args[0]))
         return boxed(lambda arguments: compiled(arguments, _others()))
 
     def forward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
@@ -36,7 +36,7 @@ class Pair:
                 raise refused
 
             return boxed(refuse)
-        compiled = Compiled(graph, self._options, self._fallback)
+        compiled = Compiled(graph, self._options, self._fallback, graph.meta[SEEN])
 
         def run(arguments: list[Any]) -> list[Any]:
             given = {each.data_ptr() for each in arguments if isinstance(each, torch.Tensor)}
@@ -47,7 +47,7 @@ class Pair:
         return boxed(run if self._options.get("memory_limit") else lambda arguments: compiled(arguments))
 
     def backward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
-        compiled = Compiled(graph, self._options, self._fallback)
+        compiled = Compiled(graph, self._options, self._fallback, seen=0)
         return boxed(lambda arguments: compiled(arguments, max(0, _others() - self._keeps)))
 
 

@@ -90,7 +90,7 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> s
     if not name:
         return "" if getattr(node.target, "__module__", "") in ("_operator", "math") else "no ATen operation"
     if function_of(name) is None:
-        return "an operation that megjit does not have"
+        return "an operation that megjit does not have, or that torch does better"
     if name == "max_pool2d_with_indices.default" and any(user.args[1] == 1 and user.users for user in node.users):
         return "with the places of the maxima"
     if name == "max_pool2d_with_indices_backward.default" and not is_found_again(node):
@@ -110,6 +110,12 @@ def is_found_again(node: fx.Node) -> bool:
     """Are the places that this gradient of max pooling is given none, as `_joint` leaves them where ours finds them in the operand?"""
     places = node.args[-1]
     return isinstance(places, fx.Node) and places.target is torch.ops.aten.full.default
+
+
+def with_strides(graph: fx.Graph, seen: Sequence[Any]) -> set[fx.Node]:
+    """The values that need torch's strides: what the user's program sees, and all where an operation reads memory by strides."""
+    reads_memory = any(name_of(node).startswith("as_strided") for node in graph.nodes)
+    return {node for node in (graph.nodes if reads_memory else seen) if isinstance(node, fx.Node)}
 
 
 # -- how large integers can be

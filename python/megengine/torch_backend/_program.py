@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import fx
 from torch.utils import _pytree
 
 from .. import _core
+from ..device import coalesce_free_memory, get_allocated_memory, get_reserved_memory
 from ..jit.configs import memory_limit_bytes
 from ..jit.replay import Replay
 from ..jit.report import MemoryPlan
@@ -36,10 +37,17 @@ def seed_from_torch() -> None:
     seed_ours(int(torch.randint(2**31 - 1, ())))
 
 
+def _release_unused(limit: int) -> None:
+    """Gives the system what our allocator holds free, where that is more than a few parts of the limit: it counts as the process' memory."""
+    if get_reserved_memory("cpux") - get_allocated_memory("cpux") > limit // 64:
+        coalesce_free_memory()
+
+
 class Program:
     """Calls of one graph.
 
     options: of `jit.trace`. originals: of a part of a graph, the nodes that its own stand for. line_of: what names a node in plans and errors.
+    strided: the results that get the strides that torch has planned; others, which no program of the user's sees, are in row-major order.
     """
 
     def __init__(
@@ -48,12 +56,14 @@ class Program:
         options: dict[str, Any],
         originals: dict[fx.Node, fx.Node] | None = None,
         line_of: Callable[[fx.Node], str] = user_line_of,
+        strided: Collection[fx.Node] = (),
     ) -> None:
         self._graph, self._options, self._line_of = graph, options, line_of
         self._originals = originals or {}
         self._limit = memory_limit_bytes(options.get("memory_limit"))
         results = list(graph.graph.output_node().args[0])
         self._expected = [node.meta.get("val") if isinstance(node, fx.Node) else node for node in results]
+        self._strided = [node in strided for node in results]
         places = {node: place for place, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
         self._passed_on = [places.get(node) for node in results]  # of each result the argument that it is, if any
         self.draws = any(name_of(node).partition(".")[0] in RANDOM for node in graph.graph.nodes)
@@ -68,12 +78,14 @@ class Program:
         if self.draws:
             seed_from_torch()
         replay, form, tensors = self._replay(given, beside)
+        if self._limit:
+            _release_unused(self._limit)
         found = iter(replay(tensors))
         results = [next(found) if each is Tensor else each for each in form]
         same = [None if place is None else arguments[place] for place in self._passed_on]
         return [
-            theirs if theirs is not None else as_theirs(value, expected)
-            for value, expected, theirs in zip(results, self._expected, same, strict=True)
+            theirs if theirs is not None else as_theirs(value, expected, strided)
+            for value, expected, theirs, strided in zip(results, self._expected, same, self._strided, strict=True)
         ]
 
     def plan(self, beside: int = 0) -> MemoryPlan:
@@ -151,14 +163,14 @@ def as_ours(value: Any) -> Any:
     return _core.borrow(value.contiguous())
 
 
-def as_theirs(value: Any, expected: Any) -> Any:
-    """In the dtype and with the strides that torch has planned for it: the memory itself where nobody else has it, else a copy."""
+def as_theirs(value: Any, expected: Any, strided: bool = True) -> Any:
+    """In the dtype that torch has planned for it, and with its strides: the memory itself where nobody else has it, else a copy."""
     if not isinstance(value, Tensor):
         return value
     given = _core.give_away(value)
     lent = torch.from_dlpack(_core.lend(value) if given is None else given)
     steps = expected.stride()
-    is_known = all(isinstance(step, int) and step for step in (*expected.shape, *steps))  # else sizes that only this call knows, or one element in many places
+    is_known = strided and all(isinstance(step, int) and step for step in (*expected.shape, *steps))  # else sizes that only this call knows, or one element in many places
     if given is not None and lent.dtype is expected.dtype and (not is_known or expected.is_contiguous()):
         return lent
     made = torch.empty_strided(expected.shape, steps, dtype=expected.dtype) if is_known else torch.empty(lent.shape, dtype=expected.dtype)
