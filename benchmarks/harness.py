@@ -65,6 +65,7 @@ class Worker:
         implementation: str,
         cache: Path,
         bounds: dict,
+        ours: str,
         log,
     ):
         place = (
@@ -88,6 +89,7 @@ class Worker:
             # Rounds time the compiled program; a first call is timed as users meet it, beside the compiler.
             "MEGJIT_COMPILE": "async" if case.fresh else "sync",
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+            "BENCH_OURS": ours,  # for cases in which our package is a guest in a peer's process
         }
         self._process = subprocess.Popen(
             [python, str(HERE / "worker.py"), module, case.name, implementation],
@@ -212,7 +214,8 @@ class Harness:
         python = self.options.ours if name.startswith("megjit") else sys.executable
         cache = cache or self.warm_cache(name)
         cache.mkdir(parents=True, exist_ok=True)
-        return Worker(python, module, case, name, cache, BOUNDS.get(self.options.isa, {}), self.log)
+        bounds = BOUNDS.get(self.options.isa, {})
+        return Worker(python, module, case, name, cache, bounds, self.options.ours, self.log)
 
     def warm_cache(self, name: str) -> Path:
         return Path(self.folder.name) / "warm" / name
@@ -323,7 +326,7 @@ def versions(python: str) -> dict[str, str]:
     program = (
         "import importlib.metadata as m, json; print(json.dumps({d.metadata['Name']: d.version "
         "for d in m.distributions() if d.metadata['Name'] in "
-        "('megjit', 'torch', 'jax', 'jaxlib', 'numpy')}))"
+        "('megjit', 'torch', 'jax', 'jaxlib', 'numpy', 'transformers', 'timm', 'torchvision')}))"
     )
     done = subprocess.run([python, "-c", program], capture_output=True, text=True)
     return json.loads(done.stdout) if done.returncode == 0 else {}
