@@ -30,7 +30,12 @@ void* Spans::fit_in(Pool pool, size_t bytes) {
 }
 
 void* Spans::grow(size_t bytes, size_t cap) {
-    if (pool_of(bytes) == kLarge) return map(round_up(bytes, kHugePageBytes), bytes, cap);
+    if (pool_of(bytes) == kLarge) {
+        // A rest that is large beside the block, and too small for another one, is not worth a
+        // page.
+        const size_t whole = round_up(bytes, kHugePageBytes);
+        return map(whole - bytes > bytes / 8 ? bytes : whole, bytes, cap);
+    }
     const auto share = static_cast<size_t>(growth_.factor * static_cast<double>(reserved_));
     const size_t wanted = std::min(std::max(share, growth_.least), bytes + growth_.overhead);
     return map(round_up(std::max(wanted, bytes), kHugePageBytes), bytes, cap);

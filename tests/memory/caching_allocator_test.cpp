@@ -113,6 +113,16 @@ TEST(CachingAllocator, JoinsNeighboursThatAreFree) {
     a.release(whole, 8 * kMiB);
 }
 
+// What a page is too large for does not count as the process' memory: under a limit it would.
+TEST(CachingAllocator, ReservesLittleBeyondBlocksOfAnOddSize) {
+    CachingAllocator a;
+    const size_t bytes = kMiB + 16 * kKiB;
+    std::vector<void*> blocks;
+    for (int i = 0; i < 16; ++i) blocks.push_back(a.allocate(bytes));
+    EXPECT_LE(a.stats().reserved, 17 * bytes);
+    for (void* p : blocks) a.release(p, bytes);
+}
+
 TEST(CachingAllocator, CountsTheBytesAskedFor) {
     CachingAllocator a;
     void* const p = a.allocate(100);
