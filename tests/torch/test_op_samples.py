@@ -20,7 +20,7 @@ _TOLERANCES = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (2e-2, 2e-2), torch.
 # Random numbers are not torch's own; what is not written may be anything; the tensors of a sample do not say what they are a part of.
 _RANDOM = (
     "rand", "normal", "uniform", "exponential", "cauchy", "geometric", "bernoulli", "multinomial", "dropout", "empty", "rrelu", "fractional_max_pool",
-    "as_strided.partial_views", "multi_head_attention_forward", "ctc_loss",
+    "as_strided.partial_views", "multi_head_attention_forward", "ctc_loss", "lowrank",
 )  # fmt: skip
 
 

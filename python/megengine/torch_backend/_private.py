@@ -1,10 +1,27 @@
-"""What megjit takes of torch that torch does not promise to keep: all of it is here. Known to work: torch 2.15."""
+"""What megjit takes of torch that torch does not promise to keep: all of it is here, for the releases KNOWN."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
+
+KNOWN = ("2.14", "2.15")  # `make test-torch` runs with each
+
+
+def check_release(version: str) -> None:
+    """ImportError for a torch that is older than what is known; one warning for a newer one."""
+    first, last, own = (tuple(int(part) for part in each.split(".")[:2]) for each in (KNOWN[0], KNOWN[-1], version))
+    known = " to ".join(dict.fromkeys((KNOWN[0], KNOWN[-1])))
+    if own < first:
+        raise ImportError(f"megjit's backend works with torch {known}, and this is {version}\n  fix: pip install 'torch>={KNOWN[0]}'")
+    if own > last:
+        warnings.warn(f"megjit's backend is tested with torch {known}, and this is {version}: what has changed may be an error here", stacklevel=2)
+
+
+check_release(torch.__version__)
+# ruff: noqa: E402  # these names may be missing in other releases
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.descriptors import (
@@ -29,8 +46,8 @@ from torch._subclasses.fake_tensor import (
 )
 
 __all__ = [
-    "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
-    "decompositions", "default_partition", "extract_forward_and_backward", "min_cut_rematerialization_partition",
+    "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
+    "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "min_cut_rematerialization_partition",
     "unset_fake_temporarily",
 ]  # fmt: skip
 
