@@ -82,7 +82,7 @@ def _resnet():
 def _convnext():
     from timm.models.convnext import ConvNeXt
 
-    return ConvNeXt(depths=(2, 2, 2), dims=(32, 64, 128), num_classes=10)
+    return ConvNeXt(depths=(2, 2, 2, 2), dims=(24, 48, 96, 128), num_classes=10)
 
 
 def _mobilenet():

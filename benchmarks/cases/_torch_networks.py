@@ -89,7 +89,7 @@ def _of_torchvision(name: str) -> tuple[Any, dict[str, Any]]:
     import torchvision
 
     more = {"init_weights": True, "aux_logits": False} if name == "googlenet" else {}
-    return torchvision.models.get_model(name, num_classes=10, **more), {"x": torch.rand(4, 3, 64, 64)}
+    return torchvision.models.get_model(name, num_classes=10, **more), {"x": torch.rand(4, 3, 96, 96)}
 
 
 FAMILIES: dict[str, tuple[list[str], Callable[[str], tuple[Any, dict[str, Any]]]]] = {
