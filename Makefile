@@ -89,12 +89,10 @@ test-peers: build
 	BENCH_SETUP_ONLY=1 benchmarks/run.sh
 	.venv-bench/bin/python benchmarks/living_together.py --ours $(PY)
 
-# Networks of torch and torchvision on our runtime, in the environment of the benchmarks.
+# PyTorch's programs on our runtime, with each release that the backend knows.
 test-torch: build
 	BENCH_SETUP_ONLY=1 benchmarks/run.sh
-	.venv-bench/bin/python -m pip install -q --disable-pip-version-check pytest torchvision
-	MEGJIT_SITE="$$($(PY) -c 'import megengine, pathlib; print(pathlib.Path(megengine.__file__).parents[1])')" \
-		.venv-bench/bin/python -m pytest tests/torch
+	tools/test_torch.sh
 
 # The core by CMake alone, without LLVM, Halide and root, in build/plain_cmake; and a traced function there, on the CPU and on an emulated GPU.
 test-plain-cmake:
