@@ -61,6 +61,7 @@ ALLOWED = {
         "src_is_causal padding_idx others momentum dtype sorted stable sparse_grad non_blocking _stacklevel",
         "the arguments of torch's functions; tensors never change, results are sorted and stable, masks are given beside is_causal",
     ),
+    "torch_backend/_aten.py:*_pool2d_backward": ("ceil_mode", "the result's extents say it"),
     "fx/tracer.py:Tracer.*": ("module_qualified_name attr", "subclasses may ask for it"),
     "_compat/network.py:Network.dump": ("keep_param_name", _KEPT),
     "jit/dump.py:Dumping.dump": ("keep_param_name", _KEPT),

@@ -41,6 +41,18 @@ class Masked(Causal):
         return self.out(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)).mean(1)
 
 
+class Permuted(nn.Module):
+    """As ConvNeXt: the pooling's gradient is written by strides (as_strided_scatter)."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.pool, self.head = nn.Conv2d(3, 8, 3), nn.LayerNorm(8), nn.AdaptiveAvgPool2d(1), nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = self.norm(self.first(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self.head(self.pool(x).flatten(1))
+
+
 def mlp():
     layers = nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.GELU(), nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 16), nn.Sigmoid(), nn.Linear(16, 10)
     return nn.Sequential(*layers), torch.rand(32, 64), torch.randint(0, 10, (32,))
@@ -62,6 +74,10 @@ def causal():
 
 def masked():
     return Masked(), *causal()[1:]
+
+
+def permuted():
+    return Permuted(), torch.rand(4, 3, 8, 8), torch.randint(0, 10, (4,))
 
 
 def train(make, steps=4, **options):
@@ -90,7 +106,7 @@ def _nothing_is_left_to_torch(request):
         yield
 
 
-@pytest.mark.parametrize("make", [mlp, convolutions, text, causal, masked], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [mlp, convolutions, text, causal, masked, permuted], ids=lambda make: make.__name__)
 def test_training_is_torchs(make):
     (want, weights), (got, ours) = train(make), train(make, options={"fallback": False})
     np.testing.assert_allclose(got, want, rtol=1e-5)

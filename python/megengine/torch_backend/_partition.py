@@ -95,10 +95,17 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> s
         return "with the places of the maxima"
     if name == "max_pool2d_with_indices_backward.default" and not is_found_again(node):
         return "with places of maxima from elsewhere"
+    if _reads_by_strides(node):
+        return "elements of memory that is not row-major"
     numbers = (each for each in _pytree.tree_leaves((node.args, node.kwargs)) if isinstance(each, int))
     if any(abs(number) >= 2**31 and number != _LAST for number in numbers):
         return "a number beyond 32 bits"
     return ""
+
+
+def _reads_by_strides(node: fx.Node) -> bool:
+    """Does it name elements by where they lie, in memory that does not lie as ours? (Others that read memory are refused when they are recorded.)"""
+    return name_of(node).startswith("as_strided") and not node.args[0].meta["val"].is_contiguous()
 
 
 def parts_of_result(node: fx.Node) -> list[fx.Node]:
@@ -114,7 +121,7 @@ def is_found_again(node: fx.Node) -> bool:
 
 def with_strides(graph: fx.Graph, seen: Sequence[Any]) -> set[fx.Node]:
     """The values that need torch's strides: what the user's program sees, and all where an operation reads memory by strides."""
-    reads_memory = any(name_of(node).startswith("as_strided") for node in graph.nodes)
+    reads_memory = any(_reads_by_strides(node) for node in graph.nodes)
     return {node for node in (graph.nodes if reads_memory else seen) if isinstance(node, fx.Node)}
 
 

@@ -61,6 +61,8 @@ class Program:
         self._graph, self._options, self._line_of = graph, options, line_of
         self._originals = originals or {}
         self._limit = memory_limit_bytes(options.get("memory_limit"))
+        if self._limit:  # blocks of up to 1 MiB take what they need, too: what is free counts
+            _core.set_memory_growth(2**21, 0, 0.0, "cpu0:0")
         results = list(graph.graph.output_node().args[0])
         self._expected = [node.meta.get("val") if isinstance(node, fx.Node) else node for node in results]
         self._strided = [node in strided for node in results]

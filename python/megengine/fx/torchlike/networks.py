@@ -26,10 +26,15 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 def grouped_mm(mat_a: Tensor, mat_b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None) -> Tensor:
     """The products of a mixture's experts: group e of the axis that both share, or that only one has, ends at offs[e].
 
-    Groups' sizes are values, so each expert multiplies all, with zeros in place of what is another's.
+    Groups' sizes are values, so each expert multiplies all, with zeros in place of what is another's. ValueError for a bias, which torch refuses, too.
     """
-    if offs is None:
-        return F.matmul(mat_a, mat_b)
+    if bias is not None:
+        raise ValueError("grouped_mm: there is no bias")
+    product = F.matmul(mat_a, mat_b) if offs is None else _by_groups(mat_a, mat_b, offs)
+    return product if out_dtype is None else product.astype(out_dtype)
+
+
+def _by_groups(mat_a: Tensor, mat_b: Tensor, offs: Tensor) -> Tensor:
     ends = offs.astype("int32")
     count = ends._tuple_shape[0]
     starts = F.concat([F.zeros((1,), dtype="int32"), ends[:-1]])

@@ -95,18 +95,32 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
     return input[tuple(index)]
 
 
+def _is_row_major(size: Sequence[int], stride: Sequence[int], elements: int) -> bool:
+    """Do these say where so many elements lie, one after the other?"""
+    wanted = 1
+    for extent, step in zip(reversed(size), reversed(stride), strict=True):
+        if extent != 1 and step != wanted:
+            return False
+        wanted *= extent
+    return wanted == elements
+
+
 @wrap
-def as_strided(
-    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """All of ``input`` in another shape, if that is what the strides say: tensors have no other layout here. ValueError otherwise."""
+    if storage_offset or not _is_row_major(size, stride, input.size):
+        raise ValueError(f"as_strided: {list(size)} by strides {list(stride)} of a tensor {list(input._tuple_shape)}")
+    return input.reshape(tuple(size))
+
+
+@wrap
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """``input``, if that is what the strides say: tensors have no other layout here. ValueError otherwise."""
-    shape, wanted = input._tuple_shape, 1
-    own = storage_offset == 0 and tuple(size) == shape
-    for extent, step in zip(shape[::-1], stride[::-1], strict=True) if own else ():
-        own, wanted = own and (extent == 1 or step == wanted), wanted * extent
-    if not own:
-        raise ValueError(f"as_strided: {list(size)} by strides {list(stride)} of a tensor {list(shape)}")
-    return input
+    """``src`` in place of all of ``input``, if that is what the strides say. ValueError otherwise."""
+    if storage_offset or not _is_row_major(size, stride, input.size):
+        raise ValueError(f"as_strided_scatter: {list(size)} by strides {list(stride)} of a tensor {list(input._tuple_shape)}")
+    return src.reshape(input._tuple_shape)
 
 
 # -- pieces ------------------------------------------------------------------------------------------
@@ -289,6 +303,7 @@ FUNCTIONS = {
     "repeat": lambda input, *repeats: F.tile(input, _sizes(repeats)),
     "repeat_interleave": lambda input, repeats, dim=None: F.repeat(input, repeats, dim),
     "as_strided": as_strided,
+    "as_strided_scatter": as_strided_scatter,
     "roll": lambda input, shifts, dims=None: F.roll(input, shifts, dims),
     "flip": flip,
     "meshgrid": lambda *tensors, indexing="ij": F.meshgrid(*_sizes(tensors), indexing=indexing),
