@@ -76,6 +76,12 @@ def masked():
     return Masked(), *causal()[1:]
 
 
+def pooled():
+    layers = nn.Conv2d(3, 8, 3), nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.SiLU(), nn.AvgPool2d(3, 2, 1, ceil_mode=True)
+    net = nn.Sequential(*layers, nn.AvgPool2d(2, 1, ceil_mode=True, count_include_pad=False), nn.Flatten(), nn.LazyLinear(10))
+    return net, torch.rand(4, 3, 16, 16), torch.randint(0, 10, (4,))
+
+
 def permuted():
     return Permuted(), torch.rand(4, 3, 8, 8), torch.randint(0, 10, (4,))
 
@@ -106,7 +112,7 @@ def _nothing_is_left_to_torch(request):
         yield
 
 
-@pytest.mark.parametrize("make", [mlp, convolutions, text, causal, masked, permuted], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [mlp, convolutions, text, causal, masked, permuted, pooled], ids=lambda make: make.__name__)
 def test_training_is_torchs(make):
     (want, weights), (got, ours) = train(make), train(make, options={"fallback": False})
     np.testing.assert_allclose(got, want, rtol=1e-5)
