@@ -126,9 +126,6 @@ NOT_YET = {
         "load map_arg replace_pattern symbolic_trace verify_same wrap",
         "fx.experimental.optimization": "MklSubgraph UnionFind extract_subgraph fuse gen_mkl_autotuner matches_module_pattern modules_to_mkldnn "
         "optimize_for_inference remove_dropout replace_node_module reset_modules use_mkl_length",
-        "traced_module": "TracedModule disable_default_checker enable_expr_checker load optimize register_as_builtin register_supported_type "
-        "trace_module wrap",
-        "traced_module.fake_quant": "FakeQuantize",
         "utils.network": "Network NodeFilter NodeFilterCheckType NodeFilterHasInput NodeFilterName NodeFilterNotType NodeFilterType as_oprnode "
         "as_varnode set_symbolic_shape",
         # What only older programs import.

@@ -34,17 +34,33 @@ _MOST = 1000  # parameters of a module, and graphs: each call looks at all of th
 
 
 def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> TracedModule:
-    """Reads the TracedModule that `TracedModule.save` wrote. Reading runs no code that the file
-    chose.
+    """Reads the TracedModule that `TracedModule.save` wrote.
 
-    f: a path or an open binary file.
-    trusted: functions and classes of yours that it calls: a list, or a mapping from the names in
-        the file. Those given to `wrap`, `register_as_builtin` and `register_supported_type` are
-        trusted already.
-    map_location: as in `megengine.load`.
+    Reading runs no code that the file chose.
 
-    Raises `ModelFileError`, a ValueError, for a file that cannot be read.
+    Parameters
+    ----------
+    f : str, path or binary file
+        Where to read; a file must be open for reading.
+    trusted : iterable or mapping of str
+        Functions and classes of yours that it calls: a list, or a mapping from the names in the
+        file. Those given to `wrap`, `register_as_builtin` and `register_supported_type` are trusted
+        already.
+    map_location : str, mapping of str to str, callable or None
+        As of `megengine.load`.
 
+    Returns
+    -------
+    TracedModule
+        With tensors of its own.
+
+    Raises
+    ------
+    ModelFileError
+        A ValueError, for a file that cannot be read.
+
+    Examples
+    --------
     >>> import io, megengine as mge, megengine.module as M, megengine.traced_module as tm
     >>> x, file = mge.tensor([[1.0, 2.0]]), io.BytesIO()
     >>> tm.trace_module(M.Sequential(M.Linear(2, 3), M.ReLU()), x).save(file)

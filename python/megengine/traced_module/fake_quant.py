@@ -13,7 +13,22 @@ __all__ = ["FakeQuantize"]
 
 
 class FakeQuantize(_FakeQuantize, QParamsModuleMixin):
-    """Rounds by the parameters that it is called with, else by those of `set_qparams`."""
+    """Rounds by the parameters that it is called with, else by those of `set_qparams`.
+
+    Parameters
+    ----------
+    dtype : str or QuantDtypeMeta
+        Kind of quantized dtype, or its name such as "qint8".
+    enable : bool
+        Whether to round from the start.
+    **kwargs : object
+        `name`, as of `Module`.
+
+    Raises
+    ------
+    ValueError
+        For an unknown dtype.
+    """
 
     def __init__(self, dtype: str | QuantDtypeMeta, enable: bool = True, **kwargs: Any) -> None:
         super().__init__(dtype, enable, **kwargs)
@@ -33,6 +48,17 @@ class FakeQuantize(_FakeQuantize, QParamsModuleMixin):
         return self.qparams
 
     def set_qparams(self, qparams: QParams) -> None:
-        """Round by ``qparams`` from now on. ValueError for another dtype."""
+        """Rounds by ``qparams`` from now on.
+
+        Parameters
+        ----------
+        qparams : QParams
+            Scale, zero point and dtype.
+
+        Raises
+        ------
+        ValueError
+            For another dtype than the quantizer's.
+        """
         self._check_dtype(qparams)
         self.qparams = qparams

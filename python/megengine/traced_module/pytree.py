@@ -67,12 +67,26 @@ def register_supported_type(
     flatten_fn: Callable[[Any], tuple[Sequence[Any], Any]] | None = None,
     unflatten_fn: Callable[[Sequence[Any], Any], Any] | None = None,
 ) -> None:
-    """Makes ``type`` known to traced modules, for arguments and results.
+    """Makes a type known to traced modules, for arguments and results.
 
-    Without functions its objects are constants. flatten_fn(object) gives (items, auxiliary data),
-    of which unflatten_fn(items, auxiliary data) makes the object again. AssertionError for one
-    function without the other.
+    Without functions its objects are constants.
 
+    Parameters
+    ----------
+    type : type
+        A container with both functions, else a constant.
+    flatten_fn : callable or None
+        Called with an object; returns a pair of a list of items and auxiliary data.
+    unflatten_fn : callable or None
+        Called with the items and the auxiliary data; returns the object again.
+
+    Raises
+    ------
+    AssertionError
+        For one function without the other.
+
+    Examples
+    --------
     >>> import dataclasses, megengine as mge, megengine.module as M, megengine.traced_module as tm
     >>> @dataclasses.dataclass
     ... class Pair:

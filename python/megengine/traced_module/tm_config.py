@@ -12,6 +12,8 @@ def enable_expr_checker() -> None:
     It finds the expr that a wrong trace goes wrong at. In force until the process ends, or
     ``tm_config.check_exprs`` is False again.
 
+    Examples
+    --------
     >>> import megengine.traced_module as tm
     >>> tm.enable_expr_checker()
     >>> tm.tm_config.check_exprs = False
@@ -26,6 +28,8 @@ def disable_default_checker() -> None:
     `trace_module` is faster then, and takes modules that give other results in each run. In force
     until the process ends, or ``tm_config.check_result`` is True again.
 
+    Examples
+    --------
     >>> import megengine.traced_module as tm
     >>> tm.disable_default_checker()
     >>> tm.tm_config.check_result = True

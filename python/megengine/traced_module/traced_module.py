@@ -71,11 +71,19 @@ class _Watch:
 class TracedModule(Module):
     """A module whose forward runs graphs, one for each signature of calls; `trace_module` makes it.
 
-    is_top: not called by another traced module. argdef_graph_map: arrangement of the arguments ->
-    graph.
-    argdef_outdef_map: arrangement of the arguments -> that of the results. is_qat: for
-    quantization-aware training.
+    Parameters
+    ----------
+    is_top : bool
+        Whether no other traced module calls it.
+    argdef_graph_map : dict of TreeDef to InternalGraph
+        The graph for each arrangement of the arguments.
+    argdef_outdef_map : dict of TreeDef to TreeDef
+        The arrangement of the results for each one of the arguments.
+    is_qat : bool
+        Whether it is for quantization-aware training.
 
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
     >>> net = M.Sequential(M.Linear(2, 3), M.ReLU())
     >>> traced = tm.trace_module(net, mge.tensor([[1.0, 2.0]]))
@@ -113,7 +121,28 @@ class TracedModule(Module):
     # -- calling ---------------------------------------------------------------------------------
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the graph of this signature. AssertionError when it was not traced."""
+        """Runs the graph of this signature.
+
+        Parameters
+        ----------
+        *args : object
+            Tensors and constants, arranged as when it was traced.
+        **kwargs : object
+            As args, by name.
+
+        Returns
+        -------
+        object
+            What the traced program returned, with tensors of this run; with end points, the list of
+            their values.
+
+        Raises
+        ------
+        AssertionError
+            When it was not traced for arguments that are arranged so.
+        TypeError
+            For arguments that the program does not take.
+        """
         graph, leaves = self._graph_for(args, kwargs)
         if self._watch is not None:
             return self._run_watched(self._watch, graph, leaves)
@@ -224,8 +253,20 @@ class TracedModule(Module):
     # -- looking into a run ----------------------------------------------------------------------
 
     def set_watch_points(self, nodes: Node | Sequence[Node]) -> None:
-        """Keeps the values of ``nodes``, of any graph inside, in ``watch_node_value`` at each call.
+        """Keeps the values of ``nodes`` in ``watch_node_value`` at each call.
 
+        Parameters
+        ----------
+        nodes : Node or sequence of Node
+            Of any graph inside; they replace those that were watched before.
+
+        Raises
+        ------
+        AssertionError
+            For a node of another module.
+
+        Examples
+        --------
         >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
         >>> x = mge.tensor([[1.0, 2.0]])
         >>> traced = tm.trace_module(M.Sequential(M.Linear(2, 3), M.ReLU()), x)
@@ -242,7 +283,18 @@ class TracedModule(Module):
         self._watched(points=())
 
     def set_end_points(self, nodes: Node | Sequence[Node]) -> None:
-        """Ends calls when ``nodes`` are computed; they return the list of their values."""
+        """Ends calls when ``nodes`` are computed; they return the list of their values.
+
+        Parameters
+        ----------
+        nodes : Node or sequence of Node
+            Of any graph inside; they replace the end points before.
+
+        Raises
+        ------
+        AssertionError
+            For a node of another module.
+        """
         self._watched(ends=nodes)
 
     def clear_end_points(self) -> None:
@@ -340,13 +392,20 @@ class TracedModule(Module):
         return copied
 
     def save(self, f: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Writes graphs, modules and tensors to ``f``, a path or an open binary file, for
-        `traced_module.load`.
+        """Writes graphs, modules and tensors to a file, for `traced_module.load`.
 
         The file is data without code, in the safetensors format (docs/files.md). A path gets its
-        new content at
-        once: an error leaves the old file. ModelFileError, a ValueError, for what is not data, such
-        as hooks.
+        new content at once: an error leaves the old file.
+
+        Parameters
+        ----------
+        f : str, path or binary file
+            Where to write; a file must be open for writing.
+
+        Raises
+        ------
+        ModelFileError
+            A ValueError, for what is not data, such as hooks.
         """
         top = self if self._is_top else copy.copy(self)
         if top is not self:
@@ -416,9 +475,25 @@ def _converted(value: Any, build: Callable[[Module], Module]) -> Any:
 
 
 def register_as_builtin(mod_cls: type[Module]) -> type[Module]:
-    """Makes calls of modules of exactly ``mod_cls`` one expr; serves as a decorator. Returns the
-    class.
+    """Makes calls of modules of exactly ``mod_cls`` one expr; serves as a decorator.
 
+    Parameters
+    ----------
+    mod_cls : type
+        A class of modules; its subclasses are traced into.
+
+    Returns
+    -------
+    type
+        The class that was given.
+
+    Raises
+    ------
+    AssertionError
+        For what is no class of modules.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
     >>> @tm.register_as_builtin
     ... class Double(M.Module):
@@ -441,10 +516,25 @@ def register_as_builtin(mod_cls: type[Module]) -> type[Module]:
 
 
 def wrap(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes calls of ``func``, a function at the top of a module, one expr. Returns the function.
+    """Makes calls of ``func`` one expr; serves as a decorator.
 
-    AssertionError for a function that is not at the top of its module, or not written in Python.
+    Parameters
+    ----------
+    func : callable
+        A Python function at the top level of a module.
 
+    Returns
+    -------
+    callable
+        The function that was given.
+
+    Raises
+    ------
+    AssertionError
+        For a function that is not at the top of its module, or not written in Python.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
     >>> @tm.wrap
     ... def twice(x):
@@ -473,13 +563,37 @@ def wrap(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def trace_module(mod: Module, *args: Any, **kwargs: Any) -> TracedModule:
-    """Runs ``mod`` on example arguments and returns a module that does the same by a graph.
+    """Runs a module on example arguments and returns a module that does the same by a graph.
 
-    args, kwargs: tensors and constants. Parameters and built-in modules are shared with ``mod``;
-    the graph holds for other shapes too. It is run on the same arguments and compared, unless
-    `disable_default_checker` was called; dropout and other random numbers, and statistics of batch
-    normalization, are as if ``mod`` had run once. Raises AssertionError for other arguments.
+    Parameters and built-in modules are shared with ``mod``; the graph holds for other shapes too.
+    It is run on the same arguments and compared, unless `disable_default_checker` was called;
+    dropout and other random numbers, and statistics of batch normalization, are as if ``mod`` had
+    run once.
 
+    Parameters
+    ----------
+    mod : Module
+        What to trace.
+    *args : object
+        Example arguments, tensors and constants. Constants become part of the signature.
+    **kwargs : object
+        As args, by name.
+
+    Returns
+    -------
+    TracedModule
+        It takes arguments arranged as these.
+
+    Raises
+    ------
+    AssertionError
+        For what is no module, and for modules as arguments.
+    RuntimeError
+        When the graph computes something else than ``mod`` did, as where its forward depends on
+        more than its arguments, parameters and buffers.
+
+    Examples
+    --------
     >>> import megengine as mge, megengine.module as M, megengine.traced_module as tm
     >>> traced = tm.trace_module(M.Sequential(M.Linear(2, 3)), mge.tensor([[1.0, 2.0]]))
     >>> len(traced.graph.get_module_by_type(M.Linear).as_list())

@@ -28,14 +28,33 @@ def optimize(
 ) -> TracedModule:
     """Returns a copy of ``module`` after passes that keep what it computes in eval mode.
 
-    enabled_pass: "FuseConvBn", the default: batch normalization goes into the convolution before
-        it. "FuseAddMul": additions of numbers in a row become one, and so do factors.
-        "BackwardFoldScale": factors go into the layer before, after FuseConvBn.
-    verify: a tensor or a tuple of arguments on which both are run; ValueError names the first node
-        that differs.
-
     Layers in training mode stay. Nodes keep the names of the values that they make.
 
+    Parameters
+    ----------
+    module : TracedModule
+        It is not changed.
+    enabled_pass : str or sequence of str
+        "FuseConvBn" folds batch normalization into the convolution before it. "FuseAddMul" makes
+        one of additions of numbers in a row, and so of factors. "BackwardFoldScale" folds factors
+        into the layer before them, and runs FuseConvBn first.
+    verify : Tensor, tuple or None
+        A tensor or a tuple of arguments on which both modules are run and compared.
+
+    Returns
+    -------
+    TracedModule
+        The changed copy.
+
+    Raises
+    ------
+    AssertionError
+        For what is no TracedModule, and for an unknown pass.
+    ValueError
+        When a node differs on the arguments in verify; names the first one.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine.module as M, megengine.traced_module as tm
     >>> net = M.Sequential(M.Conv2d(3, 4, 1), M.BatchNorm2d(4)).eval()
     >>> fused = tm.optimize(tm.trace_module(net, F.ones((1, 3, 2, 2))))
