@@ -122,10 +122,6 @@ NOT_YET = {
     f"megengine.{module}.{name}"
     for module, names in {
         "jit": "partial_trace xla_trace",
-        "fx": "Graph GraphError GraphModule Interpreter Match ModelFileError Node Proxy PythonCode Tracer Transformer VerificationError from_torch "
-        "load map_arg replace_pattern symbolic_trace verify_same wrap",
-        "fx.experimental.optimization": "MklSubgraph UnionFind extract_subgraph fuse gen_mkl_autotuner matches_module_pattern modules_to_mkldnn "
-        "optimize_for_inference remove_dropout replace_node_module reset_modules use_mkl_length",
         "utils.network": "Network NodeFilter NodeFilterCheckType NodeFilterHasInput NodeFilterName NodeFilterNotType NodeFilterType as_oprnode "
         "as_varnode set_symbolic_shape",
         # What only older programs import.

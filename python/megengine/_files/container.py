@@ -38,6 +38,8 @@ class ModelFileError(ValueError):
 
     The message says why, which file, and what to do.
 
+    Examples
+    --------
     >>> import io
     >>> from megengine import fx
     >>> try:

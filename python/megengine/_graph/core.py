@@ -15,6 +15,8 @@ _MOST_LINES = 200  # of a table in a notebook
 class GraphError(RuntimeError):
     """An edit that a graph cannot take, or a graph that is broken; names the call and its line.
 
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import fx
     >>> gm = fx.symbolic_trace(lambda x: F.relu(x))

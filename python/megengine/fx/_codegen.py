@@ -55,8 +55,15 @@ def _is_word(text: str) -> bool:
 class PythonCode:
     """Source that was generated from a graph.
 
-    src: of the function ``forward``, imports before it. globals: other names that it reads.
+    Parameters
+    ----------
+    src : str
+        Of the function ``forward``, imports before it.
+    globals : dict of str
+        Other names that it reads.
 
+    Examples
+    --------
     >>> from megengine import fx
     >>> print(fx.symbolic_trace(lambda x: x + 1).graph.python_code("self").src)
     def forward(self, x):

@@ -75,11 +75,29 @@ class _Watching(Watcher):
 
 
 def wrap(fn_or_name: str | Callable[..., Any]) -> Any:
-    """Record calls of a function as one node, instead of tracing into it. Call it at the top level of a module.
+    """Records calls of a function as one node, instead of tracing into it.
 
-    fn_or_name: a Python function (`wrap` serves as a decorator), or the name of a global of the calling module, such as
-        "len". Returns what it was given. RuntimeError inside a function, ValueError for another thing.
+    Call it at the top level of a module; for a function it serves as a decorator.
 
+    Parameters
+    ----------
+    fn_or_name : callable or str
+        A Python function, or the name of a global of the calling module, such as "len".
+
+    Returns
+    -------
+    callable or str
+        What was given.
+
+    Raises
+    ------
+    RuntimeError
+        Inside a function.
+    ValueError
+        For another thing.
+
+    Examples
+    --------
     >>> from megengine import fx
     >>> @fx.wrap
     ... def twice(x):

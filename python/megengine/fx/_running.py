@@ -18,17 +18,27 @@ _NONE_GIVEN = object()
 
 
 class Interpreter:
-    """Runs the graph of ``module`` node by node.
+    """Runs the graph of a module node by node.
 
-    Override `run_node`, or the method of an opcode, to watch or change it. n: the node that runs.
-    target, args, kwargs: what it has, with values in place of nodes.
+    Override `run_node`, or the method of an opcode, to watch or change it. ``submodules`` maps
+    dotted paths to modules.
 
-    garbage_collect_values: forget values after their last use.
-    graph: another graph to run on the module's attributes.
-    submodules: dotted path -> module.
+    Parameters
+    ----------
+    module : Module
+        A `GraphModule`, or another module with a graph.
+    garbage_collect_values : bool
+        Whether to forget values after their last use.
+    graph : Graph or None
+        Another graph to run on the module's attributes.
 
-    Raises TypeError for a module without a graph.
+    Raises
+    ------
+    TypeError
+        For a module without a graph.
 
+    Examples
+    --------
     >>> import megengine.functional as F, megengine as mge
     >>> from megengine import fx
     >>> class Swap(fx.Interpreter):
@@ -59,10 +69,23 @@ class Interpreter:
         initial_env: dict[Node, Any] | None = None,
         enable_io_processing: bool = True,
     ) -> Any:
-        """Runs the graph on these inputs; returns the result.
+        """Runs the graph.
 
-        initial_env: node -> value; these nodes are not run. enable_io_processing: taken for
-        compatibility. What a node raises is raised, with a note that names the node and its line.
+        What a node raises is raised with a note that names the node and its line.
+
+        Parameters
+        ----------
+        *args : object
+            The inputs.
+        initial_env : dict of Node or None
+            Node to value; these nodes are not run.
+        enable_io_processing : bool
+            Taken for compatibility.
+
+        Returns
+        -------
+        object
+            The result of the graph; None for one without an output.
         """
         self.env = dict(initial_env or {})
         self.args_iter = iter(args)
@@ -78,13 +101,42 @@ class Interpreter:
         return None
 
     def run_node(self, n: Node) -> Any:
-        """Runs one node on the values of its inputs; returns its value."""
+        """Runs one node on the values of its inputs.
+
+        Parameters
+        ----------
+        n : Node
+            The node.
+
+        Returns
+        -------
+        object
+            Its value.
+        """
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Returns the next input, or its default when there is none. TypeError when there is no
-        default.
+        """Returns the next input, or its default when there is none.
+
+        Parameters
+        ----------
+        target : str
+            Name of the input; ``*name`` takes all that are left.
+        args : tuple
+            The default, if there is one.
+        kwargs : dict of str
+            Empty.
+
+        Returns
+        -------
+        object
+            Its value.
+
+        Raises
+        ------
+        TypeError
+            When there is neither a value nor a default.
         """
         if target.startswith("**"):
             return {}
@@ -98,36 +150,154 @@ class Interpreter:
         raise TypeError(f"no value was given for the input {target!r}")
 
     def get_attr(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Returns the attribute of the module at the path ``target``."""
+        """Reads an attribute of the module.
+
+        Parameters
+        ----------
+        target : str
+            Its dotted path.
+        args : tuple
+            Empty.
+        kwargs : dict of str
+            Empty.
+
+        Returns
+        -------
+        object
+            The attribute.
+        """
         return self.fetch_attr(target)
 
     def call_function(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Returns ``target(*args, **kwargs)``."""
+        """Calls a function.
+
+        Parameters
+        ----------
+        target : callable
+            The function.
+        args : tuple
+            Positional arguments, with values in place of nodes.
+        kwargs : dict of str
+            Arguments by name, with values in place of nodes.
+
+        Returns
+        -------
+        object
+            What it returns.
+        """
         return target(*args, **kwargs)
 
     def call_method(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls the method ``target`` of ``args[0]`` with the other arguments."""
+        """Calls a method of ``args[0]``.
+
+        Parameters
+        ----------
+        target : str
+            Name of the method.
+        args : tuple
+            The object, then the positional arguments.
+        kwargs : dict of str
+            Arguments by name.
+
+        Returns
+        -------
+        object
+            What it returns.
+        """
         return getattr(args[0], target)(*args[1:], **kwargs)
 
     def call_module(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls the module at the path ``target``."""
+        """Calls a module.
+
+        Parameters
+        ----------
+        target : str
+            Its dotted path.
+        args : tuple
+            Positional arguments, with values in place of nodes.
+        kwargs : dict of str
+            Arguments by name, with values in place of nodes.
+
+        Returns
+        -------
+        object
+            What it returns.
+        """
         return self.fetch_attr(target)(*args, **kwargs)
 
     def output(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Returns the result, ``args[0]``."""
+        """Returns the result, ``args[0]``.
+
+        Parameters
+        ----------
+        target : str
+            The word "output".
+        args : tuple
+            The result.
+        kwargs : dict of str
+            Empty.
+
+        Returns
+        -------
+        object
+            The result.
+        """
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
-        """Returns the attribute of the module at a path. AttributeError when there is none."""
+        """Reads an attribute of the module.
+
+        Parameters
+        ----------
+        target : str
+            Its dotted path.
+
+        Returns
+        -------
+        object
+            The attribute.
+
+        Raises
+        ------
+        AttributeError
+            When there is nothing at the path.
+        """
         return attribute_at(self.module, target)
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns the arguments of a node with values in place of nodes."""
+        """Gives the arguments of a node with values in place of nodes.
+
+        Parameters
+        ----------
+        n : Node
+            The node.
+
+        Returns
+        -------
+        tuple of tuple and dict
+            Positional arguments, and those by name.
+        """
         return self.map_nodes_to_values((n.args, n.kwargs), n)
 
     def map_nodes_to_values(self, args: Argument, n: Node) -> Argument:
-        """Returns a tree with values in place of nodes. RuntimeError for a node without a value
-        yet.
+        """Gives a tree with values in place of nodes.
+
+        Parameters
+        ----------
+        args : Node, constant or container
+            The tree.
+        n : Node
+            Who reads it, for the message of an error.
+
+        Returns
+        -------
+        object
+            A tree of the same form.
+
+        Raises
+        ------
+        RuntimeError
+            For a node without a value yet.
         """
 
         def value_of(node: Node) -> Any:

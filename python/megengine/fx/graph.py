@@ -49,11 +49,16 @@ class NodeList:
 class Graph(_graph.Graph):
     """A program as nodes in the order in which they run: inputs first, the output last.
 
-    owning_module: the GraphModule whose graph this is, or None. Names in call_module and get_attr nodes are
-        paths from it.
+    The nodes of a traced module (`traced_module.expr`) make several values, or others than
+    themselves.
 
-    The nodes of a traced module (`traced_module.expr`) make several values, or others than themselves.
+    Parameters
+    ----------
+    owning_module : GraphModule or None
+        Whose graph this is. Names in call_module and get_attr nodes are paths from it.
 
+    Examples
+    --------
     >>> from megengine import fx
     >>> graph = fx.Graph()
     >>> x = graph.placeholder("x")
@@ -89,12 +94,36 @@ class Graph(_graph.Graph):
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Makes a node at the insertion point: the end, unless in `inserting_before` or
-        `inserting_after`.
+        """Makes a node at the insertion point.
 
-        op, target, args, kwargs: as of `Node`. name: what to call its value; made unique. By
-        default from the target. type_expr: an annotation, kept in ``node.type``. Raises ValueError
-        for an unknown opcode or a target of the wrong kind.
+        That is the end, unless in `inserting_before` or `inserting_after`.
+
+        Parameters
+        ----------
+        op : str
+            Opcode, as of `Node`.
+        target : str or callable
+            As of `Node`.
+        args : tuple or None
+            As of `Node`; None for none.
+        kwargs : dict of str or None
+            As of `Node`; None for none.
+        name : str or None
+            What to call the value; made unique. By default from the target.
+        type_expr : object
+            An annotation, kept in ``node.type``.
+
+        Returns
+        -------
+        Node
+            The new node.
+
+        Raises
+        ------
+        ValueError
+            For an unknown opcode or a target of the wrong kind.
+        GraphError
+            For arguments that are nodes of another graph, and in the graph of a traced module.
         """
         wanted = name or self._name_for(op, target)
         self._must_hold_nodes_alone("create_node")
@@ -115,10 +144,21 @@ class Graph(_graph.Graph):
         return _snake_case(name.strip("_") or name) if op != "get_attr" else name
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = _MISSING) -> Node:
-        """Makes an input, at the insertion point; ``*name`` and ``**name`` take the remaining
-        arguments.
+        """Makes an input at the insertion point.
 
-        default_value: makes the input optional. type_expr: its annotation.
+        Parameters
+        ----------
+        name : str
+            Of the parameter; ``*name`` and ``**name`` take the remaining arguments.
+        type_expr : object
+            The annotation of the input.
+        default_value : object
+            Makes the input optional.
+
+        Returns
+        -------
+        Node
+            The new node.
         """
         args = () if default_value is _MISSING else (default_value,)
         return self.create_node("placeholder", name, args, type_expr=type_expr)
@@ -126,7 +166,17 @@ class Graph(_graph.Graph):
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
         """Makes a node that reads an attribute of the module, such as a parameter.
 
-        qualified_name: its dotted path. type_expr: as of `Node`.
+        Parameters
+        ----------
+        qualified_name : str
+            Dotted path of the attribute.
+        type_expr : object
+            As of `Node`.
+
+        Returns
+        -------
+        Node
+            The new node.
         """
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
@@ -137,8 +187,26 @@ class Graph(_graph.Graph):
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Makes a node that calls ``the_function``. args, kwargs, type_expr: as of `Node`.
+        """Makes a node that calls a function.
 
+        Parameters
+        ----------
+        the_function : callable
+            What to call.
+        args : tuple or None
+            As of `Node`; None for none.
+        kwargs : dict of str or None
+            As of `Node`; None for none.
+        type_expr : object
+            As of `Node`.
+
+        Returns
+        -------
+        Node
+            The new node.
+
+        Examples
+        --------
         >>> import megengine.functional as F
         >>> from megengine import fx
         >>> gm = fx.symbolic_trace(lambda x: F.relu(x))
@@ -159,8 +227,23 @@ class Graph(_graph.Graph):
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Makes a node that calls the method ``method_name`` of ``args[0]`` with the others of args
-        and kwargs. type_expr: as of `Node`.
+        """Makes a node that calls a method of ``args[0]``.
+
+        Parameters
+        ----------
+        method_name : str
+            Of the method.
+        args : tuple or None
+            The object, then the positional arguments.
+        kwargs : dict of str or None
+            Arguments by name; None for none.
+        type_expr : object
+            As of `Node`.
+
+        Returns
+        -------
+        Node
+            The new node.
         """
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
 
@@ -171,11 +254,41 @@ class Graph(_graph.Graph):
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Makes a node that calls the module at the dotted path ``module_name``. args, kwargs, type_expr: as of `Node`."""
+        """Makes a node that calls a module.
+
+        Parameters
+        ----------
+        module_name : str
+            Dotted path of the module.
+        args : tuple or None
+            As of `Node`; None for none.
+        kwargs : dict of str or None
+            As of `Node`; None for none.
+        type_expr : object
+            As of `Node`.
+
+        Returns
+        -------
+        Node
+            The new node.
+        """
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
 
     def output(self, result: Argument, type_expr: Any = None) -> Node:
-        """Makes the node that returns ``result``: a node, a constant, or a container of them. type_expr: as of `Node`."""
+        """Makes the node that returns the result.
+
+        Parameters
+        ----------
+        result : Node, constant or container
+            What to return; tuples, lists and dicts may hold nodes and constants.
+        type_expr : object
+            As of `Node`.
+
+        Returns
+        -------
+        Node
+            The new node.
+        """
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     @property
@@ -189,11 +302,33 @@ class Graph(_graph.Graph):
     # -- where nodes go --------------------------------------------------------------------------
 
     def inserting_before(self, n: Node | None = None) -> contextlib.AbstractContextManager[None]:
-        """Sets, at once or for a with-block, where new nodes go: before ``n``, or at the beginning."""
+        """Sets, at once or for a with-block, where new nodes go: before a node.
+
+        Parameters
+        ----------
+        n : Node or None
+            None is for the beginning.
+
+        Returns
+        -------
+        context manager
+            Its end gives the former place back.
+        """
         return _InsertPoint(self, self._place(n) if n is not None else self.first)
 
     def inserting_after(self, n: Node | None = None) -> contextlib.AbstractContextManager[None]:
-        """Sets, at once or for a with-block, where new nodes go: after ``n``, or at the end."""
+        """Sets, at once or for a with-block, where new nodes go: after a node.
+
+        Parameters
+        ----------
+        n : Node or None
+            None is for the end.
+
+        Returns
+        -------
+        context manager
+            Its end gives the former place back.
+        """
         return _InsertPoint(self, self.following(self._place(n)) if n is not None else None)
 
     def _place(self, node: Node) -> Node:
@@ -204,16 +339,46 @@ class Graph(_graph.Graph):
     # -- edits -----------------------------------------------------------------------------------
 
     def insert(self, call: Any, before: Any = None) -> None:
-        """Puts ``call``, which stands in no graph, before the call ``before``, or at the end."""
+        """Puts a call that stands in no graph into this one.
+
+        Parameters
+        ----------
+        call : Node
+            What to insert.
+        before : Node or None
+            The node that follows it; None is for the end.
+
+        Raises
+        ------
+        GraphError
+            When ``call`` stands in a graph, or ``before`` in another one.
+        """
         super().insert(call, before)
         call._maker = self
 
     def erase_node(self, to_erase: Node) -> None:
-        """Take the node ``to_erase`` out. GraphError, naming the users, while another node reads it."""
+        """Takes a node out.
+
+        Parameters
+        ----------
+        to_erase : Node
+            A node that no other node reads.
+
+        Raises
+        ------
+        GraphError
+            While another node reads it; names the readers.
+        """
         self.erase(to_erase)
 
     def erase(self, call: Any) -> None:
-        """The same as `erase_node`."""
+        """Takes a node out, as `erase_node`.
+
+        Parameters
+        ----------
+        call : Node
+            As of `erase_node`.
+        """
         following = self.following(call) if call._holder is self else None
         super().erase(call)
         for value in call.outputs:
@@ -224,9 +389,20 @@ class Graph(_graph.Graph):
     def node_copy(
         self, node: Node, arg_transform: Callable[[Node], Argument] = lambda node: node
     ) -> Node:
-        """Copies ``node``, of this or another graph, to the insertion point; returns the copy.
+        """Copies a node, of this or another graph, to the insertion point.
 
-        arg_transform: node of the other graph -> node of this graph.
+        Parameters
+        ----------
+        node : Node
+            What to copy.
+        arg_transform : callable
+            Called with each node that ``node`` reads; returns the node of this graph to read
+            instead.
+
+        Returns
+        -------
+        Node
+            The copy.
         """
         args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
         return self._clone(node, args, kwargs)
@@ -242,10 +418,22 @@ class Graph(_graph.Graph):
     def graph_copy(
         self, g: Graph, val_map: dict[Node, Argument], return_output_node: bool = False
     ) -> Argument | None:
-        """Copy the nodes of ``g`` to the insertion point, all but its output.
+        """Copies the nodes of another graph to the insertion point, all but its output.
 
-        val_map: old node -> value here; nodes in it are not copied, copies are added.
-        Returns what ``g`` returns in terms of this graph; with return_output_node also ``g``'s output node.
+        Parameters
+        ----------
+        g : Graph
+            What to copy.
+        val_map : dict of Node to Node
+            Old node to value here; nodes in it are not copied, copies are added.
+        return_output_node : bool
+            Whether to return the output node of ``g`` too.
+
+        Returns
+        -------
+        Node, container or None
+            What ``g`` returns, in terms of this graph; with return_output_node, a pair of that and
+            ``g``'s output node.
         """
         output = next((node for node in reversed(g) if node.op == "output"), None)
         copy_calls(
@@ -265,17 +453,38 @@ class Graph(_graph.Graph):
         return copied
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] = Node.is_impure) -> bool:
-        """Erase nodes that nobody reads and that change nothing; returns whether there were any.
+        """Erases nodes that nobody reads and that change nothing.
 
-        The graph must be in order (`lint`). is_impure_node: which nodes to keep although nobody reads them.
+        Parameters
+        ----------
+        is_impure_node : callable
+            Called with a node that nobody reads; True keeps it.
+
+        Returns
+        -------
+        bool
+            Whether there were any.
+
+        Raises
+        ------
+        GraphError
+            For a graph out of order (`lint`).
         """
         check(self)
         return self.erase_dead(is_impure_node) > 0
 
     def erase_dead(self, is_needed: Callable[[Any], bool]) -> int:
-        """Erases, from the end, nodes that nobody reads, but for inputs and the output; returns how many there were.
+        """Erases, from the end, nodes that nobody reads, but for inputs and the output.
 
-        is_needed: called with such a node; True keeps it.
+        Parameters
+        ----------
+        is_needed : callable
+            Called with a node that nobody reads; True keeps it.
+
+        Returns
+        -------
+        int
+            How many there were.
         """
         return super().erase_dead(lambda call: call.op in ("placeholder", "output") or is_needed(call))
 
@@ -302,15 +511,27 @@ class Graph(_graph.Graph):
             )
 
     def lint(self, for_inference: bool = False) -> list[str]:
-        """Checks that the graph is well formed (GraphError, naming node and line); returns remarks.
+        """Checks that the graph is well formed.
 
         Inputs stand before other nodes and one output, if any, is the last; every node reads only
         earlier ones and is listed by those as a user; names are unique; targets have the right kind
-        and, with an owning_module, exist in it, and that module runs this graph. Remarks name
-        modules and tensors with two names, modules that several nodes call, and tensors read from
-        modules that are called: an edit reaches all of these.
+        and, with an owning_module, exist in it, and that module runs this graph.
 
-        for_inference: nothing called is in training mode, either.
+        Parameters
+        ----------
+        for_inference : bool
+            Whether to check also that nothing that is called is in training mode.
+
+        Returns
+        -------
+        list of str
+            Remarks that name modules and tensors with two names, modules that several nodes call,
+            and tensors read from modules that are called: an edit reaches all of these.
+
+        Raises
+        ------
+        GraphError
+            For a graph that is not well formed; names the node and its line.
         """
         return lint(self, for_inference)
 
@@ -336,8 +557,20 @@ class Graph(_graph.Graph):
     def python_code(self, root_module: str = "self") -> PythonCode:
         """Returns the source of a function ``forward`` that does what the graph does.
 
-        root_module: what its first parameter, the module, is called. GraphError for a graph out of
-        order.
+        Parameters
+        ----------
+        root_module : str
+            What its first parameter, the module, is called.
+
+        Returns
+        -------
+        PythonCode
+            The source, and the names that it reads.
+
+        Raises
+        ------
+        GraphError
+            For a graph out of order, and that of a traced module.
         """
         self._must_hold_nodes_alone("python_code")
         return _codegen.python_code(self, root_module)

@@ -40,14 +40,32 @@ def _check_graph(graph: Any) -> None:
 
 
 class GraphModule(M.Module):
-    """A module that runs ``graph``.
+    """A module that runs a graph.
 
-    root: a module, or a dict from dotted paths to modules and tensors. What the graph names is taken from it,
-        at the same paths, and shared with it; the modules on the way are new, plain ones.
-    graph: belongs to the new module afterwards. After edits of it call `recompile`.
-    class_name: of the class that stands in generated code.
-    ``gm.graph = other`` installs another graph and recompiles.
+    After edits of the graph call `recompile`. ``gm.graph = other`` installs another graph and
+    recompiles.
 
+    Parameters
+    ----------
+    root : Module or mapping of str
+        A module, or dotted paths to modules and tensors. What the graph names is taken from it, at
+        the same paths, and shared with it; the modules on the way are new, plain ones.
+    graph : Graph
+        Belongs to the new module afterwards.
+    class_name : str
+        Of the class that stands in generated code.
+
+    Raises
+    ------
+    TypeError
+        For what is no graph.
+    KeyError
+        For a name in the graph that a mapping lacks.
+    AttributeError
+        For a name in the graph that a module lacks.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import fx
     >>> gm = fx.symbolic_trace(lambda x, y: F.relu(x) + y)
@@ -167,7 +185,18 @@ class GraphModule(M.Module):
         return source
 
     def print_readable(self, print_output: bool = True) -> str:
-        """Prints (unless print_output is False) and returns the code, as that of a class."""
+        """Prints and returns the code, as that of a class.
+
+        Parameters
+        ----------
+        print_output : bool
+            Whether to print it.
+
+        Returns
+        -------
+        str
+            The code.
+        """
         lines = self._code.splitlines()
         text = f"class {self._class_name}(Module):\n" + "".join(
             f"    {line}".rstrip() + "\n" for line in lines
@@ -179,7 +208,20 @@ class GraphModule(M.Module):
     # -- submodules ------------------------------------------------------------------------------
 
     def add_submodule(self, target: str, m: M.Module) -> bool:
-        """Put the module ``m`` at the dotted path ``target``; False, and nothing is done, when something else is in the way."""
+        """Puts a module at a dotted path.
+
+        Parameters
+        ----------
+        target : str
+            The path; modules on the way that are missing are made.
+        m : Module
+            What to put there.
+
+        Returns
+        -------
+        bool
+            False, and nothing is done, when something else is in the way.
+        """
         holder: Any = self
         for step in target.split(".")[:-1]:
             below = holder.__dict__.get(step) if isinstance(holder, M.Module) else None
@@ -192,7 +234,18 @@ class GraphModule(M.Module):
         return True
 
     def delete_submodule(self, target: str) -> bool:
-        """Delete the module at the dotted path ``target``; False when there is none."""
+        """Deletes the module at a dotted path.
+
+        Parameters
+        ----------
+        target : str
+            The path.
+
+        Returns
+        -------
+        bool
+            False when there is no module.
+        """
         path, _, last = target.rpartition(".")
         holder = attribute_at(self, path, default=None)
         if not isinstance(holder, M.Module) or not isinstance(holder.__dict__.get(last), M.Module):
@@ -218,13 +271,20 @@ class GraphModule(M.Module):
     # -- copies and files ------------------------------------------------------------------------
 
     def save(self, f: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Writes graph, modules and tensors to ``f``, a path or an open binary file, for
-        `megengine.fx.load`.
+        """Writes graph, modules and tensors to a file, for `megengine.fx.load`.
 
         The file is data without code, in the safetensors format (docs/files.md). A path gets its
-        new content at
-        once: an error leaves the old file. ModelFileError, a ValueError, for what is not data, such
-        as hooks.
+        new content at once: an error leaves the old file.
+
+        Parameters
+        ----------
+        f : str, path or binary file
+            Where to write; a file must be open for writing.
+
+        Raises
+        ------
+        ModelFileError
+            A ValueError, for what is not data, such as hooks.
         """
         modules.save(self, f)
 
@@ -251,16 +311,32 @@ class GraphModule(M.Module):
 
 
 def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> GraphModule:
-    """Reads the GraphModule that `GraphModule.save` wrote. Reading runs no code that the file
-    chose.
+    """Reads the GraphModule that `GraphModule.save` wrote.
 
-    f: a path or an open binary file.
-    trusted: functions and classes of yours that the graph calls: a list, or a mapping from the
-        names in the file.
-    map_location: as in `megengine.load`.
+    Reading runs no code that the file chose.
 
-    Raises `ModelFileError`, a ValueError, for a file that cannot be read.
+    Parameters
+    ----------
+    f : str, path or binary file
+        Where to read; a file must be open for reading.
+    trusted : iterable or mapping of str
+        Functions and classes of yours that the graph calls: a list, or a mapping from the names in
+        the file.
+    map_location : str, mapping of str to str, callable or None
+        As of `megengine.load`.
 
+    Returns
+    -------
+    GraphModule
+        With tensors of its own.
+
+    Raises
+    ------
+    ModelFileError
+        A ValueError, for a file that cannot be read.
+
+    Examples
+    --------
     >>> import io, megengine as mge, megengine.module as M
     >>> from megengine import fx
     >>> file = io.BytesIO()

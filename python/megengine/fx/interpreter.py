@@ -30,9 +30,15 @@ class _TransformerTracer(Tracer):
 class Transformer(Interpreter):
     """An Interpreter that makes a new graph: its methods take and return proxies.
 
-    module: a `GraphModule`. An overridden method may leave a node out (return one of its
-    arguments), or record others.
+    An overridden method may leave a node out (return one of its arguments), or record others.
 
+    Parameters
+    ----------
+    module : GraphModule
+        Whose graph is transformed; it is not changed.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import fx
     >>> class WithoutRelu(fx.Transformer):
@@ -51,27 +57,113 @@ class Transformer(Interpreter):
         self.tracer = _TransformerTracer(self.new_graph, module)
 
     def placeholder(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proxy:
-        """Makes an input of the new graph."""
+        """Makes an input of the new graph.
+
+        Parameters
+        ----------
+        target : str
+            Name of the input.
+        args : tuple
+            The default, if there is one.
+        kwargs : dict of str
+            Empty.
+
+        Returns
+        -------
+        Proxy
+            Of the new node.
+        """
         return self.tracer.create_proxy("placeholder", target, args, {})
 
     def get_attr(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proxy:
-        """Reads the attribute in the new graph."""
+        """Reads the attribute in the new graph.
+
+        Parameters
+        ----------
+        target : str
+            Its dotted path.
+        args : tuple
+            Empty.
+        kwargs : dict of str
+            Empty.
+
+        Returns
+        -------
+        Proxy
+            Of the new node.
+        """
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
     def call_function(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls the function in the new graph."""
+        """Calls the function in the new graph.
+
+        Parameters
+        ----------
+        target : callable
+            The function.
+        args : tuple
+            Positional arguments, with proxies in place of nodes.
+        kwargs : dict of str
+            Arguments by name, with proxies in place of nodes.
+
+        Returns
+        -------
+        Proxy
+            Of the new node; an override may return another value.
+        """
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
     def call_method(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls the method in the new graph."""
+        """Calls the method in the new graph.
+
+        Parameters
+        ----------
+        target : str
+            Name of the method.
+        args : tuple
+            The proxy of the object, then the positional arguments.
+        kwargs : dict of str
+            Arguments by name, with proxies in place of nodes.
+
+        Returns
+        -------
+        Proxy
+            Of the new node; an override may return another value.
+        """
         return self.tracer.create_proxy("call_method", target, args, kwargs)
 
     def call_module(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls the module in the new graph."""
+        """Calls the module in the new graph.
+
+        Parameters
+        ----------
+        target : str
+            Its dotted path.
+        args : tuple
+            Positional arguments, with proxies in place of nodes.
+        kwargs : dict of str
+            Arguments by name, with proxies in place of nodes.
+
+        Returns
+        -------
+        Proxy
+            Of the new node; an override may return another value.
+        """
         return self.tracer.create_proxy("call_module", target, args, kwargs)
 
     def run_node(self, n: Node) -> Any:
-        """Runs a node; what it records belongs to the module and the line of ``n``."""
+        """Runs a node; what it records belongs to the module and the line of ``n``.
+
+        Parameters
+        ----------
+        n : Node
+            A node of the former graph.
+
+        Returns
+        -------
+        object
+            A proxy, or what the method of its opcode returned.
+        """
         last = self.new_graph.last
         result = super().run_node(n)
         node = self.new_graph.first if last is None else last.next

@@ -66,9 +66,27 @@ def attribute_at(root: Any, path: str, default: Any = _MISSING) -> Any:
 
 
 def map_arg(tree: Argument, fn: Callable[[Node], Any]) -> Argument:
-    """Returns ``tree`` with ``fn(node)`` in place of each node. TypeError unless ``fn`` is
-    callable.
+    """Returns a tree with ``fn(node)`` in place of each node.
 
+    Parameters
+    ----------
+    tree : Node, constant or container
+        Tuples, lists, dicts and slices with nodes and constants.
+    fn : callable
+        Called with each node.
+
+    Returns
+    -------
+    object
+        A tree of the same form.
+
+    Raises
+    ------
+    TypeError
+        When ``fn`` is not callable.
+
+    Examples
+    --------
     >>> from megengine import fx
     >>> graph = fx.Graph()
     >>> map_arg([graph.placeholder("x"), {"axis": 1}], lambda node: node.name)
@@ -118,20 +136,37 @@ def name_of_function(target: Callable[..., Any]) -> str:
 
 
 class Node(Call, Value):
-    """One step of a graph, and the value that it makes; `Graph.create_node` and its like make
-    nodes.
+    """One step of a graph, and the value that it makes.
 
-    op: one of "placeholder", "get_attr", "call_function", "call_method", "call_module", "output".
-    target: a callable for call_function; else a str: the input's name, the dotted path of an
-        attribute or module, the method's name, "output".
-    args, kwargs: the arguments; trees of tuples, lists, dicts and slices with nodes and constants.
-    name: the variable of the value in generated code, unique in the graph.
-    type_expr: the annotation of the value, kept as ``type``.
-    users: dict whose keys are the nodes that read this one.
-    meta: a dict for passes; travels with copies.
+    `Graph.create_node` and its like make nodes.
+    ``users`` is a dict whose keys are the nodes that read this one; ``meta``, a dict for passes,
+    travels with copies.
 
-    Raises ValueError for an unknown opcode, and for a target of the wrong kind.
+    Parameters
+    ----------
+    graph : Graph or None
+        That the node belongs to.
+    name : str
+        Variable of the value in generated code, unique in the graph.
+    op : str
+        "placeholder", "get_attr", "call_function", "call_method", "call_module" or "output".
+    target : str or callable
+        A callable for call_function; else the input's name, the dotted path of an attribute or
+        module, the method's name, or "output".
+    args : tuple
+        Positional arguments; trees of tuples, lists, dicts and slices with nodes and constants.
+    kwargs : dict of str or None
+        Arguments by name, as args; None for none.
+    type_expr : object
+        The annotation of the value, kept as ``type``.
 
+    Raises
+    ------
+    ValueError
+        For an unknown opcode, and for a target of the wrong kind.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import fx
     >>> gm = fx.symbolic_trace(lambda x: F.relu(x) * 2)
@@ -187,7 +222,20 @@ class Node(Call, Value):
         self._op = op
 
     def set_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Replace all arguments. GraphError for a node of another graph among them."""
+        """Replaces all arguments.
+
+        Parameters
+        ----------
+        args : sequence
+            Positional arguments, as of `Node`.
+        kwargs : dict of str
+            Arguments by name.
+
+        Raises
+        ------
+        GraphError
+            For a node of another graph among them.
+        """
         super().set_arguments(args, kwargs)
         self._check_inputs()
 
@@ -245,11 +293,23 @@ class Node(Call, Value):
         return self._maker.preceding(self)
 
     def prepend(self, other: Node) -> None:
-        """Move ``other`` to the place before this node."""
+        """Moves another node to the place before this one.
+
+        Parameters
+        ----------
+        other : Node
+            Of the same graph.
+        """
         self._maker.move(other, before=self)
 
     def append(self, other: Node) -> None:
-        """Move ``other`` to the place after this node."""
+        """Moves another node to the place after this one.
+
+        Parameters
+        ----------
+        other : Node
+            Of the same graph.
+        """
         if other is not self:
             self._maker.move(other, before=self.next)
 
@@ -262,10 +322,26 @@ class Node(Call, Value):
         *,
         propagate_meta: bool = False,
     ) -> list[Node]:
-        """Let the users of this node read ``replace_with`` instead; returns the changed users.
+        """Lets the users of this node read another one instead.
 
-        delete_user_cb: called with each user; False leaves that user as it is.
-        propagate_meta: ``replace_with``, whose meta must be empty (AssertionError), takes this node's.
+        Parameters
+        ----------
+        replace_with : Node
+            What to read.
+        delete_user_cb : callable
+            Called with each user; False leaves that user as it is.
+        propagate_meta : bool
+            Whether ``replace_with``, whose meta must be empty, takes this node's.
+
+        Returns
+        -------
+        list of Node
+            The changed users.
+
+        Raises
+        ------
+        AssertionError
+            With propagate_meta, when ``replace_with`` has meta of its own.
         """
         if propagate_meta:
             if replace_with.meta.keys() - {MODULE}:
@@ -276,11 +352,32 @@ class Node(Call, Value):
         return self.replace_all_uses(replace_with, delete_user_cb)
 
     def replace_input_with(self, old_input: Node, new_input: Argument) -> None:
-        """Read ``new_input`` wherever args and kwargs hold ``old_input``."""
+        """Reads another value wherever args and kwargs hold a node.
+
+        Parameters
+        ----------
+        old_input : Node
+            What is read now.
+        new_input : Node, constant or container
+            What to read.
+        """
         self.replace_input(old_input, new_input)
 
     def update_arg(self, idx: int, arg: Argument) -> None:
-        """Replace the positional argument ``idx`` by ``arg``. IndexError when there is none."""
+        """Replaces a positional argument.
+
+        Parameters
+        ----------
+        idx : int
+            Its index.
+        arg : Node, constant or container
+            The new one.
+
+        Raises
+        ------
+        IndexError
+            When there is none at the index.
+        """
         args = list(self.args)
         try:
             args[idx] = arg
@@ -291,11 +388,27 @@ class Node(Call, Value):
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Argument) -> None:
-        """Put the positional argument ``arg`` before ``idx``."""
+        """Puts in a positional argument.
+
+        Parameters
+        ----------
+        idx : int
+            Of the argument that comes after it.
+        arg : Node, constant or container
+            The new one.
+        """
         self.args = (*self.args[:idx], arg, *self.args[idx:])
 
     def update_kwarg(self, key: str, arg: Argument) -> None:
-        """Set the keyword argument ``key`` to ``arg``."""
+        """Sets an argument that is passed by name.
+
+        Parameters
+        ----------
+        key : str
+            Its name.
+        arg : Node, constant or container
+            The new value.
+        """
         self.kwargs = {**self.kwargs, key: arg}
 
     def is_impure(self) -> bool:

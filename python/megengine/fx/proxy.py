@@ -45,9 +45,18 @@ def unknown(proxy: Proxy, asked: str, fix: str) -> TraceError:
 class Proxy(Unknown):
     """A value of the program while it is traced: what is done with it becomes nodes.
 
-    node: the node that makes the value. tracer: what records. Operators, methods, attributes and
-    functions are recorded. What needs the value (conditions, ``len``, loops) raises `TraceError`.
+    Operators, methods, attributes and functions are recorded. What needs the value (conditions,
+    ``len``, loops) raises `TraceError`.
 
+    Parameters
+    ----------
+    node : Node
+        That makes the value.
+    tracer : Tracer
+        What records.
+
+    Examples
+    --------
     >>> from megengine import fx
     >>> def program(x):
     ...     print(type(x).__name__, x.node)

@@ -31,9 +31,15 @@ _COMMUTATIVE = frozenset({
 class Match(NamedTuple):
     """A place where a pattern was found, as `replace_pattern` returns it.
 
-    anchor: the last of its nodes; it is erased by now.
-    nodes_map: node of the pattern -> node or constant of the graph.
+    Parameters
+    ----------
+    anchor : Node
+        The last of its nodes; it is erased by now.
+    nodes_map : dict of Node
+        Node of the pattern to node or constant of the graph.
 
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import fx
     >>> gm = fx.symbolic_trace(lambda x: F.relu(x * 0.5))
@@ -53,18 +59,43 @@ def replace_pattern(
     *,
     verify: Any = None,
 ) -> list[Match]:
-    """Put ``replacement`` wherever ``pattern`` is found in ``gm``, and recompile; returns the matches in order.
+    """Puts a replacement wherever a pattern is found in a module, and recompiles.
 
-    pattern, replacement: functions, modules or graphs with the same number of inputs and results.
-        An input stands for any value or constant, the same one wherever it is read. Nodes match when they do the
-        same: arguments may be positional or by keyword or left at their default, those of commutative
-        functions in either order; attributes and modules match by path. Values inside a match
-        that others read as well keep it from matching, as do inputs that come only after a part of it.
-    Matches do not overlap; they may touch, one reading another's result. Attributes and modules that the replacement
-    names and ``gm`` lacks are taken from it.
-    verify: a tensor or tuple of arguments for which results before and after are compared (`verify_same`).
-    ValueError for a pattern without a computation, or for numbers of inputs or results that differ.
+    An input of the pattern stands for any value or constant, the same one wherever it is read.
+    Nodes match when they do the same: arguments may be positional or by keyword or left at their
+    default, those of commutative functions in either order; attributes and modules match by path.
+    Values inside a match that others read as well keep it from matching, as do inputs that come
+    only after a part of it.
 
+    Matches do not overlap; they may touch, one reading another's result.
+
+    Parameters
+    ----------
+    gm : GraphModule
+        What to search and change.
+    pattern : callable, Module or Graph
+        What to find.
+    replacement : callable, Module or Graph
+        With as many inputs and results as the pattern. Attributes and modules that it names and
+        ``gm`` lacks are taken from it.
+    verify : Tensor, tuple or None
+        A tensor or tuple of arguments for which results before and after are compared
+        (`verify_same`).
+
+    Returns
+    -------
+    list of Match
+        In order.
+
+    Raises
+    ------
+    ValueError
+        For a pattern without a computation, or for numbers of inputs or results that differ.
+    VerificationError
+        When results on the arguments in verify differ.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import fx
     >>> gm = fx.symbolic_trace(lambda x: F.relu(x * 0.5) + 1)

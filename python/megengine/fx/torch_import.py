@@ -34,18 +34,37 @@ _IN_PLACE = {f"i{name.rstrip('_')}": getattr(operator, name) for name in (
 def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None) -> GraphModule:
     """Converts a PyTorch model to a GraphModule on our tensors, with copies of its weights.
 
-    gm: a torch.fx.GraphModule, a torch.export.ExportedProgram, or another torch.nn.Module, which
-        torch.fx traces.
-    rules: for what is unknown, or wanted otherwise: a class of modules -> function of a module that
-        returns ours; a function or operator of torch, or the name of a method -> function with the
-        same arguments for our tensors.
-
     Names of nodes, modules and parameters, shared weights and modes (eval, training) are kept.
     Layers are those of `megengine.module` where there is one, so that passes know them, and weights
-    have their shapes. An ExportedProgram that cannot be converted as it is, is once more after torch's decompositions. 64-bit dtypes become 32-bit ones; num_batches_tracked is left out. Writes in
-    place become new values: an input is not written. Raises ValueError that lists all nodes that
-    cannot be converted, and why; TypeError for another kind of model; ImportError without torch.
+    have their shapes. An ExportedProgram that cannot be converted as it is, is once more after
+    torch's decompositions. 64-bit dtypes become 32-bit ones; num_batches_tracked is left out.
+    Writes in place become new values: an input is not written.
 
+    Parameters
+    ----------
+    gm : torch.fx.GraphModule, torch.export.ExportedProgram or torch.nn.Module
+        The model; torch.fx traces another torch.nn.Module.
+    rules : mapping or None
+        For what is unknown, or wanted otherwise: a class of modules to a function of a module that
+        returns ours; a function or operator of torch, or the name of a method, to a function with
+        the same arguments for our tensors.
+
+    Returns
+    -------
+    GraphModule
+        The converted model.
+
+    Raises
+    ------
+    ValueError
+        When nodes cannot be converted; lists all of them, and why.
+    TypeError
+        For another kind of model.
+    ImportError
+        Without torch.
+
+    Examples
+    --------
     >>> import importlib.util, megengine.functional as F
     >>> from megengine import fx
     >>> if importlib.util.find_spec("torch"):

@@ -36,6 +36,8 @@ node._IMPURE.add(check_concrete_arg)
 class Tracer:
     """Records programs. Subclass it to say what is a leaf, or to change what is recorded.
 
+    Examples
+    --------
     >>> from megengine import fx
     >>> import megengine.module as M
     >>> graph = fx.Tracer().trace(M.Sequential(M.Linear(3, 4), M.ReLU()))
@@ -50,10 +52,21 @@ class Tracer:
     # -- what to record --------------------------------------------------------------------------
 
     def is_leaf_module(self, m: M.Module, module_qualified_name: str) -> bool:
-        """Tells whether a module is called by one node (True), or its forward is traced into.
+        """Tells whether a module is called by one node, or its forward is traced into.
 
-        Layers of this package are leaves, but for Sequential. m: the module; module_qualified_name:
-        its path.
+        Layers of this package are leaves, but for Sequential.
+
+        Parameters
+        ----------
+        m : Module
+            The module.
+        module_qualified_name : str
+            Its dotted path from the root.
+
+        Returns
+        -------
+        bool
+            True for a leaf.
         """
         return type(m).__module__.startswith(_LAYERS) and not isinstance(m, M.Sequential)
 
@@ -66,7 +79,21 @@ class Tracer:
     ) -> Any:
         """Records a call of a module, or traces into it; called for each such call.
 
-        m: the module. forward: runs it. args, kwargs: of the call. Returns what the caller gets.
+        Parameters
+        ----------
+        m : Module
+            The module.
+        forward : callable
+            Runs it.
+        args : tuple
+            Positional arguments of the call.
+        kwargs : dict of str
+            Arguments of the call by name.
+
+        Returns
+        -------
+        object
+            What the caller gets.
         """
         path = self.path_of_module(m)
         if self.is_leaf_module(m, path):
@@ -78,9 +105,19 @@ class Tracer:
             self._inside = caller
 
     def getattr(self, attr: str, attr_val: Tensor) -> Any:
-        """Returns what forward gets when it reads a tensor of a module: a proxy.
+        """Gives what forward gets when it reads a tensor of a module.
 
-        attr: the name. attr_val: the tensor.
+        Parameters
+        ----------
+        attr : str
+            Name of the attribute.
+        attr_val : Tensor
+            The tensor.
+
+        Returns
+        -------
+        Proxy or Tensor
+            A proxy for a tensor of the root's; another one stays.
         """
         path = self._tensors.get(id(attr_val))
         if path is None:
@@ -90,8 +127,19 @@ class Tracer:
         return self._tensor_proxies[path]
 
     def is_write_into(self, value: Proxy, tensor: Tensor) -> bool:
-        """Tells whether ``value`` is the result of writing into a tensor of a module, as ``self.x
-        += 1``.
+        """Tells whether a value is the result of writing into a tensor, as ``self.x += 1``.
+
+        Parameters
+        ----------
+        value : Proxy
+            What the program assigns.
+        tensor : Tensor
+            What the module holds.
+
+        Returns
+        -------
+        bool
+            Whether it is.
         """
         node: Node = value.node
         path = self._tensors.get(id(tensor))
@@ -100,8 +148,22 @@ class Tracer:
         return node.op == "get_attr" and node is not value.node and node.target == path
 
     def path_of_module(self, mod: M.Module) -> str:
-        """Returns the dotted path of the module ``mod`` from the root. NameError when the root does not hold
-        it.
+        """Gives the dotted path of a module from the root.
+
+        Parameters
+        ----------
+        mod : Module
+            The module.
+
+        Returns
+        -------
+        str
+            The path.
+
+        Raises
+        ------
+        NameError
+            When the root does not hold it.
         """
         path = self._modules.get(id(mod))
         if path is None:
@@ -123,13 +185,45 @@ class Tracer:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Makes a node. kind: its opcode. The others are those of `Node`, with nodes in place of proxies."""
+        """Makes a node in the graph that is recorded.
+
+        Parameters
+        ----------
+        kind : str
+            Opcode.
+        target : str or callable
+            As of `Node`.
+        args : tuple
+            As of `Node`.
+        kwargs : dict of str
+            As of `Node`.
+        name : str or None
+            As of `Graph.create_node`.
+        type_expr : object
+            As of `Node`.
+
+        Returns
+        -------
+        Node
+            The new node.
+        """
         made = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         made.meta[node.MODULE] = self._inside
         return made
 
     def proxy(self, node: Node) -> Proxy:
-        """Returns the proxy of ``node``."""
+        """Makes the proxy of a node.
+
+        Parameters
+        ----------
+        node : Node
+            Of the graph that is recorded.
+
+        Returns
+        -------
+        Proxy
+            That stands for its value.
+        """
         return Proxy(node, self)
 
     def create_proxy(
@@ -141,15 +235,48 @@ class Tracer:
         name: str | None = None,
         type_expr: Any = None,
     ) -> Proxy:
-        """Record a node; returns its proxy. kind: its opcode. The others are those of `Node`, with proxies."""
+        """Records a node.
+
+        Parameters
+        ----------
+        kind : str
+            Opcode.
+        target : str or callable
+            As of `Node`.
+        args : tuple
+            As of `Node`, with proxies and tensors in place of nodes.
+        kwargs : dict of str
+            As args, by name.
+        name : str or None
+            As of `Graph.create_node`.
+        type_expr : object
+            As of `Node`.
+
+        Returns
+        -------
+        Proxy
+            Of the new node.
+        """
         args, kwargs = self.create_arg((args, kwargs))
         return self.proxy(self.create_node(kind, target, args, kwargs, name, type_expr))
 
     def create_arg(self, a: Any) -> Argument:
-        """Returns ``a``, an argument, as nodes keep it: nodes for proxies and tensors, other things as they
-        are.
+        """Gives an argument as nodes keep it: with nodes for proxies and tensors.
 
-        TraceError for modules, and for proxies of another trace.
+        Parameters
+        ----------
+        a : object
+            An argument, or a container of arguments.
+
+        Returns
+        -------
+        Node, constant or container
+            In the same form.
+
+        Raises
+        ------
+        TraceError
+            For modules, and for proxies of another trace.
         """
         return map_leaves(a, self._leaf)
 
@@ -177,7 +304,23 @@ class Tracer:
     # -- questions that only a run could answer --------------------------------------------------
 
     def to_bool(self, obj: Proxy) -> bool:
-        """Answers a condition on the proxy ``obj``. TraceError here; a subclass may answer."""
+        """Answers a condition on a proxy. A subclass may answer.
+
+        Parameters
+        ----------
+        obj : Proxy
+            The condition.
+
+        Returns
+        -------
+        bool
+            Of a subclass.
+
+        Raises
+        ------
+        TraceError
+            Here, always.
+        """
         raise unknown(
             obj,
             "the truth",
@@ -186,7 +329,23 @@ class Tracer:
         )
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
-        """Answers a loop over the proxy ``obj``. TraceError here; a subclass may give the items."""
+        """Answers a loop over a proxy. A subclass may give the items.
+
+        Parameters
+        ----------
+        obj : Proxy
+            What the loop is over.
+
+        Returns
+        -------
+        iterator of Proxy
+            Of a subclass.
+
+        Raises
+        ------
+        TraceError
+            Here, always.
+        """
         raise unknown(
             obj,
             "a loop over the items",
@@ -194,7 +353,23 @@ class Tracer:
         )
 
     def keys(self, obj: Proxy) -> Any:
-        """Answers ``**obj`` of a proxy. TraceError here; a subclass may answer."""
+        """Answers ``**obj`` of a proxy. A subclass may answer.
+
+        Parameters
+        ----------
+        obj : Proxy
+            What stands for the mapping.
+
+        Returns
+        -------
+        iterable of str
+            Of a subclass.
+
+        Raises
+        ------
+        TraceError
+            Here, always.
+        """
         raise unknown(obj, "the keys", "name the arguments")
 
     # -- running ---------------------------------------------------------------------------------
@@ -202,13 +377,32 @@ class Tracer:
     def trace(
         self, root: M.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None
     ) -> Graph:
-        """Returns the graph of ``root``, a module or function, which runs once, on proxies.
-
-        concrete_args: argument name -> value with which the program is traced; the graph takes the
-            argument still, but refuses other values.
+        """Runs a program once, on proxies, and returns its graph.
 
         A forward with ``*args`` sees a proxy of the tuple: ``args[0]`` is known, how many there are
-        is not. TraceError, naming a node and a line, where the program depends on a value.
+        is not.
+
+        Parameters
+        ----------
+        root : Module or callable
+            The program.
+        concrete_args : dict of str or None
+            Name of an argument to the value with which the program is traced; the graph takes the
+            argument still, but refuses other values.
+
+        Returns
+        -------
+        Graph
+            What the program does.
+
+        Raises
+        ------
+        TraceError
+            Where the program depends on a value; names a node and a line.
+        TypeError
+            For what is neither a module nor a function.
+        ValueError
+            For a name in concrete_args that the program does not take.
         """
         function = self._start(root)
         self.graph = Graph()
@@ -293,9 +487,29 @@ def symbolic_trace(
 ) -> GraphModule:
     """Traces a module or function with `Tracer`; returns a GraphModule that does the same.
 
-    root: runs once, on proxies. concrete_args: argument name -> value with which the program is
-    traced. Raises TraceError, naming node and line, where the program depends on a value.
+    Parameters
+    ----------
+    root : Module or callable
+        Runs once, on proxies.
+    concrete_args : dict of str or None
+        As of `Tracer.trace`.
 
+    Returns
+    -------
+    GraphModule
+        It shares modules and tensors with ``root``.
+
+    Raises
+    ------
+    TraceError
+        Where the program depends on a value; names a node and a line.
+    TypeError
+        For what is neither a module nor a function.
+    ValueError
+        For a name in concrete_args that the program does not take.
+
+    Examples
+    --------
     >>> from megengine import fx
     >>> fx.symbolic_trace(lambda x: 2 * x + 1)(3)
     7

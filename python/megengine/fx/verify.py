@@ -21,6 +21,8 @@ _COMPUTES = "computes"  # key of Node.meta
 class VerificationError(AssertionError):
     """An edit changed what a model computes; names the first node whose value differs.
 
+    Examples
+    --------
     >>> import megengine as mge
     >>> from megengine import fx
     >>> before, after = fx.symbolic_trace(lambda x: x * 2), fx.symbolic_trace(lambda x: x * 3)
@@ -41,13 +43,26 @@ def computes(node: Any, original: Node) -> None:
 
 
 def verify_same(before: M.Module, after: GraphModule, inputs: Any, tolerance: float = 1e-4) -> None:
-    """Runs two models on the same inputs and compares the results; VerificationError if they
-    differ.
+    """Runs two models on the same inputs and compares the results.
 
-    before, after: the model and its edited form. inputs: a tensor, or a tuple of arguments.
-    tolerance: allowed difference, relative to the largest element of each tensor. Integers must be
-    equal.
+    Parameters
+    ----------
+    before : Module
+        The model.
+    after : GraphModule
+        Its edited form.
+    inputs : Tensor or tuple
+        A tensor, or a tuple of arguments.
+    tolerance : float
+        Allowed difference, relative to the largest element of each tensor. Integers must be equal.
 
+    Raises
+    ------
+    VerificationError
+        When results differ.
+
+    Examples
+    --------
     >>> import megengine as mge
     >>> from megengine import fx
     >>> before, after = fx.symbolic_trace(lambda x: x * 2), fx.symbolic_trace(lambda x: x + x)

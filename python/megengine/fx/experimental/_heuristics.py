@@ -18,9 +18,16 @@ from ._subgraphs import extract_subgraph
 class MklSubgraph:
     """A region of values in oneDNN's layouts, as a heuristic of `optimize_for_inference` sees it.
 
-    fx_graph: the whole graph. nodes: those of the region, in order. start_nodes: the calls of
-    ``to_mkldnn`` before it. end_nodes: the calls of ``to_dense`` behind it.
+    ``nodes`` lists those of the region, in order, ``start_nodes`` the calls of ``to_mkldnn`` before
+    it, ``end_nodes`` the calls of ``to_dense`` behind it.
 
+    Parameters
+    ----------
+    fx_graph : Graph
+        The whole graph.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> from megengine.fx.experimental import optimization
     >>> def show(region):
@@ -42,8 +49,20 @@ class MklSubgraph:
 def use_mkl_length(graph: MklSubgraph) -> bool:
     """Tells whether a region has more than two nodes, so that it is worth two conversions.
 
-    The default heuristic of `optimize_for_inference`. graph: the region.
+    The default heuristic of `optimize_for_inference`.
 
+    Parameters
+    ----------
+    graph : MklSubgraph
+        The region.
+
+    Returns
+    -------
+    bool
+        Whether it has.
+
+    Examples
+    --------
     >>> from megengine import fx
     >>> from megengine.fx.experimental import optimization
     >>> region = optimization.MklSubgraph(fx.symbolic_trace(lambda x: -abs(x) + 1).graph)
@@ -57,14 +76,24 @@ def use_mkl_length(graph: MklSubgraph) -> bool:
 def gen_mkl_autotuner(
     example_inputs: Any, iters: int = 10, warmup: int = 1
 ) -> Callable[[MklSubgraph], bool]:
-    """Returns a heuristic that runs each region both ways and keeps the layouts where they are
-    faster.
+    """Makes a heuristic that runs regions both ways and keeps the layouts where they are faster.
 
-    example_inputs: a tensor or tuple of arguments of the model, from which the region's inputs are
-    computed.
-    iters, warmup: runs of each way that are measured, of which the fastest counts, and runs before
-    them.
+    Parameters
+    ----------
+    example_inputs : Tensor or tuple
+        A tensor or tuple of arguments of the model, from which the region's inputs are computed.
+    iters : int
+        Runs of each way that are measured; the fastest counts.
+    warmup : int
+        Runs before them.
 
+    Returns
+    -------
+    callable
+        For ``heuristic`` in the pass_config of `optimize_for_inference`.
+
+    Examples
+    --------
     >>> from megengine.fx.experimental import optimization
     >>> import megengine.functional as F, megengine.module as M
     >>> net = M.Sequential(M.Conv2d(3, 4, 3), M.ReLU(), M.Conv2d(4, 4, 3)).eval()

@@ -41,11 +41,22 @@ def called(node: Node, modules: dict[str, M.Module]) -> Any:
 def modules_to_mkldnn(
     nodes: Sequence[Node], modules: dict[str, M.Module]
 ) -> dict[M.Module, M.Module]:
-    """Exchanges the modules that ``nodes`` call for those with packed weights.
+    """Exchanges the modules that nodes call for those with packed weights.
 
-    modules: path -> module, of the model that holds them; it is kept up to date. Returns new module
-    -> former one, for `reset_modules`.
+    Parameters
+    ----------
+    nodes : sequence of Node
+        Nodes that do not call modules are left out.
+    modules : dict of str to Module
+        Dotted path to module, of the model that holds them; kept up to date.
 
+    Returns
+    -------
+    dict of Module to Module
+        New module to former one, for `reset_modules`.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> from megengine import fx
     >>> from megengine.fx.experimental import optimization
@@ -70,10 +81,19 @@ def modules_to_mkldnn(
 def reset_modules(
     nodes: Sequence[Node], modules: dict[str, M.Module], old_modules: dict[M.Module, M.Module]
 ) -> None:
-    """Undoes `modules_to_mkldnn` for the modules that ``nodes`` call.
+    """Undoes `modules_to_mkldnn` for the modules that nodes call.
 
-    modules: path -> module, kept up to date. old_modules: what `modules_to_mkldnn` returned.
+    Parameters
+    ----------
+    nodes : sequence of Node
+        Whose modules to exchange.
+    modules : dict of str to Module
+        Dotted path to module; kept up to date.
+    old_modules : dict of Module to Module
+        What `modules_to_mkldnn` returned.
 
+    Examples
+    --------
     >>> import megengine.module as M
     >>> from megengine import fx
     >>> from megengine.fx.experimental import optimization

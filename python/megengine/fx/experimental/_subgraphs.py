@@ -13,10 +13,19 @@ from ..node import Node
 
 
 def replace_node_module(node: Node, modules: dict[str, M.Module], new_module: M.Module) -> None:
-    """Makes ``node`` call ``new_module``: puts it at the node's path, and into ``modules``.
+    """Makes a node call another module, which is put at the node's path.
 
-    node: a call_module node. modules: path -> module, of the model that holds them.
+    Parameters
+    ----------
+    node : Node
+        A call_module node.
+    modules : dict of str to Module
+        Dotted path to module, of the model that holds them; kept up to date.
+    new_module : Module
+        What to call.
 
+    Examples
+    --------
     >>> import megengine.module as M
     >>> from megengine import fx
     >>> from megengine.fx.experimental import optimization
@@ -37,12 +46,31 @@ def extract_subgraph(
     inputs: Sequence[Node],
     outputs: Sequence[Node],
 ) -> GraphModule:
-    """Returns a module that runs ``nodes`` alone: from the values of ``inputs`` to a list of
-    ``outputs``.
+    """Makes a module that runs some nodes alone.
 
-    nodes: in order, from the graph of ``orig_module``, whose submodules the new one shares. Raises
-    ValueError when a node reads another one that is neither an input nor among the nodes before it.
+    Parameters
+    ----------
+    orig_module : Module
+        Whose submodules the new one shares.
+    nodes : sequence of Node
+        What to run, in order, from the graph of ``orig_module``.
+    inputs : sequence of Node
+        Nodes whose values are the inputs.
+    outputs : sequence of Node
+        Nodes whose values are returned, as a list.
 
+    Returns
+    -------
+    GraphModule
+        The new module.
+
+    Raises
+    ------
+    ValueError
+        When a node reads another one that is neither an input nor among the nodes before it.
+
+    Examples
+    --------
     >>> import megengine.functional as F, megengine as mge
     >>> from megengine import fx
     >>> from megengine.fx.experimental import optimization
@@ -70,10 +98,19 @@ def extract_subgraph(
 
 
 class UnionFind:
-    """Disjoint sets of the numbers below ``n``, which can be united.
+    """Disjoint sets of numbers, which can be united.
 
-    Source: Tarjan 1975, "Efficiency of a good but not linear set union algorithm".
+    Parameters
+    ----------
+    n : int
+        How many numbers there are; they begin at 0.
 
+    References
+    ----------
+    Tarjan, 1975, "Efficiency of a good but not linear set union algorithm".
+
+    Examples
+    --------
     >>> sets = UnionFind(3)
     >>> for number in range(3):
     ...     sets.make_set(number)
@@ -87,11 +124,33 @@ class UnionFind:
         self.size = [0] * n
 
     def make_set(self, v: int) -> None:
-        """Makes a set that holds ``v`` alone."""
+        """Makes a set that holds one number.
+
+        Parameters
+        ----------
+        v : int
+            The number, below ``n``.
+        """
         self.parent[v], self.size[v] = v, 1
 
     def find(self, v: int) -> int:
-        """Returns the number that stands for the set of ``v``. KeyError when there is none."""
+        """Gives the number that stands for a set.
+
+        Parameters
+        ----------
+        v : int
+            Any number in the set.
+
+        Returns
+        -------
+        int
+            The same for all of its numbers.
+
+        Raises
+        ------
+        KeyError
+            For a number that is in no set.
+        """
         root: Any = v
         while self.parent[root] != root:
             if self.parent[root] is None:
@@ -103,7 +162,20 @@ class UnionFind:
         return root
 
     def join(self, a: int, b: int) -> int:
-        """Unite the sets of ``a`` and ``b``; returns the number that stands for them."""
+        """Unites two sets.
+
+        Parameters
+        ----------
+        a : int
+            Any number in the first set.
+        b : int
+            Any number in the second set.
+
+        Returns
+        -------
+        int
+            The number that stands for both.
+        """
         a, b = self.find(a), self.find(b)
         if a == b:
             return a

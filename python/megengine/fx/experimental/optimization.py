@@ -56,11 +56,24 @@ _FOLDED = [
 def matches_module_pattern(
     pattern: Iterable[type], node: Node, modules: dict[str, M.Module]
 ) -> bool:
-    """Tells whether ``node`` calls a module of the second class on the result of one of the first
-    class.
+    """Tells whether a node calls a module of one class on the result of one of another class.
 
-    pattern: two classes, compared exactly. modules: path -> module.
+    Parameters
+    ----------
+    pattern : iterable of type
+        Two classes, of the first and of the second call, compared exactly.
+    node : Node
+        The second call.
+    modules : dict of str to Module
+        Dotted path to module.
 
+    Returns
+    -------
+    bool
+        Whether it does.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> from megengine import fx
     >>> gm = fx.symbolic_trace(M.Sequential(M.Conv2d(3, 8, 3), M.BatchNorm2d(8)).eval())
@@ -79,17 +92,35 @@ def matches_module_pattern(
 
 
 def fuse(model: M.Module, inplace: bool = False, *, verify: Any = None) -> GraphModule:
-    """Folds batch normalizations into the convolutions before them, for inference; returns a new
-    model.
+    """Folds batch normalizations into the convolutions before them, for inference.
 
-    inplace: share the tensors of the other modules with ``model`` instead of copying the model
-    first.
-    verify: a tensor or tuple of arguments for which results before and after are compared
-    (`verify_same`). A pair stays as it is when others read the convolution's result, or the
-    normalization has no running statistics. A convolution that is called, or whose tensors are
-    read, elsewhere too stays there; the pair gets one of its own. Raises AssertionError for a pair
-    in training mode.
+    A pair stays as it is when others read the convolution's result, or the normalization has no
+    running statistics. A convolution that is called, or whose tensors are read, elsewhere too stays
+    there; the pair gets one of its own.
 
+    Parameters
+    ----------
+    model : Module
+        In eval mode.
+    inplace : bool
+        Whether to share the tensors of the other modules with ``model`` instead of copying it
+        first.
+    verify : Tensor, tuple or None
+        A tensor or tuple of arguments for which results before and after are compared
+        (`verify_same`).
+
+    Returns
+    -------
+    GraphModule
+        The new model.
+
+    Raises
+    ------
+    AssertionError
+        For a pair in training mode.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> net = M.Sequential(M.Conv2d(3, 8, 3), M.BatchNorm2d(8), M.ReLU()).eval()
     >>> print(fuse(net).code)
@@ -152,11 +183,22 @@ class _DropoutRemover(Transformer):
 
 
 def remove_dropout(model: M.Module, *, verify: Any = None) -> GraphModule:
-    """Removes dropout from ``model``, be it modules or calls of the function; returns a new model.
+    """Removes dropout, be it modules or calls of the function.
 
-    verify: a tensor or tuple of arguments for which results before and after are compared
-    (`verify_same`).
+    Parameters
+    ----------
+    model : Module
+        The new model shares its tensors.
+    verify : Tensor, tuple or None
+        As of `fuse`.
 
+    Returns
+    -------
+    GraphModule
+        The new model.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> net = M.Sequential(M.Linear(3, 2), M.Dropout(0.5)).eval()
     >>> print(remove_dropout(net).code)
@@ -179,23 +221,40 @@ def optimize_for_inference(
     *,
     verify: Any = None,
 ) -> GraphModule:
-    """Makes a copy of ``model`` that infers faster on the CPU.
+    """Makes a copy of a model that infers faster on the CPU.
 
-    Batch normalization is folded, dropout is removed, and layers work in oneDNN's layouts.
+    Batch normalization is folded, dropout is removed, and layers work in oneDNN's layouts; they
+    work on copies wherever the model may write into tensors that they make or hold. How many
+    conversions are left is logged as "mkldnn conversions: 2", at level INFO.
 
-    pass_config: {"conv_bn_fuse": True, "remove_dropout": True, "mkldnn_layout_optimize":
-        {"heuristic": use_mkl_length}} is the default. ``"mkldnn_layout_optimize": False`` leaves
-        layouts alone. A heuristic takes an `MklSubgraph`, a region of layers, and tells whether it
-        is to be laid out: `use_mkl_length` or `gen_mkl_autotuner(example)`.
-    tracer: class of the tracer that says what is a leaf.
-    verify: a tensor or tuple of arguments for which results before and after are compared
-        (`verify_same`).
+    Parameters
+    ----------
+    model : Module
+        In eval mode.
+    pass_config : dict of str or None
+        {"conv_bn_fuse": True, "remove_dropout": True, "mkldnn_layout_optimize": {"heuristic":
+        use_mkl_length}} is the default. ``"mkldnn_layout_optimize": False`` leaves layouts alone. A
+        heuristic takes an `MklSubgraph`, a region of layers, and tells whether it is to be laid
+        out: `use_mkl_length` or `gen_mkl_autotuner(example)`.
+    tracer : type
+        Class of the tracer that says what is a leaf.
+    verify : Tensor, tuple or None
+        As of `fuse`.
 
-    Layers work on copies wherever the model may write into tensors that they make or hold. Raises
-    AssertionError for a model in training mode, and for layers that are not in float32 on the CPU;
-    RuntimeError for a wrong configuration. How many conversions are left is logged as "mkldnn
-    conversions: 2", at level INFO.
+    Returns
+    -------
+    GraphModule
+        The copy.
 
+    Raises
+    ------
+    AssertionError
+        For a model in training mode, and for layers that are not in float32 on the CPU.
+    RuntimeError
+        For a wrong configuration, and for a model with hooks.
+
+    Examples
+    --------
     >>> import megengine.module as M
     >>> net = M.Sequential(M.Conv2d(3, 8, 3), M.BatchNorm2d(8), M.ReLU(), M.MaxPool2d(2)).eval()
     >>> print(optimize_for_inference(net).code)
