@@ -122,8 +122,6 @@ NOT_YET = {
     f"megengine.{module}.{name}"
     for module, names in {
         "jit": "partial_trace xla_trace",
-        "utils.network": "Network NodeFilter NodeFilterCheckType NodeFilterHasInput NodeFilterName NodeFilterNotType NodeFilterType as_oprnode "
-        "as_varnode set_symbolic_shape",
         # What only older programs import.
         "functional.external": "atlas_runtime_opr cambricon_runtime_opr extern_opr_subgraph magicmind_runtime_opr tensorrt_runtime_opr",
         "functional.inplace": "InplaceAdd",

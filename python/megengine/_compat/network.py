@@ -74,6 +74,8 @@ class Network:
     that, oldest first. Numbers that the recorded function computed from shapes in Python are
     constants of the graph.
 
+    Examples
+    --------
     >>> import megengine.functional as F, numpy as np
     >>> net = Network()
     >>> x = net.make_input_node((2,), "float32", name="x")
@@ -151,8 +153,24 @@ class Network:
     ) -> Network:
         """Reads the graph of a file that ``dump`` wrote.
 
-        model_path: its path, or an open binary file. outspec: names of the variables that shall be the outputs; None: those of the file. KeyError
-        for a name that no variable has, RuntimeError for a damaged file.
+        Parameters
+        ----------
+        model_path : str, path or binary file
+            Where to read; a file must be open for reading.
+        outspec : sequence of str or None
+            Names of the variables that shall be the outputs; None keeps those of the file.
+
+        Returns
+        -------
+        Network
+            The graph.
+
+        Raises
+        ------
+        KeyError
+            For a name that no variable has.
+        RuntimeError
+            For a damaged file.
         """
         self = cls()
         model = load_model(model_path)
@@ -192,10 +210,52 @@ class Network:
         compat_older_version: str | None = None,
         **kwargs: Any,
     ) -> DumpInfo:
-        """Writes the graph as `trace.dump` does, whose options these are; returns the same summary.
+        """Writes the graph as `trace.dump` does, whose options these are.
 
-        Inputs are called as their operators where these were renamed, else as their variables, as outputs are: arg_names and
-        output_names are ignored.
+        Inputs are called as their operators where these were renamed, else as their variables, as
+        outputs are.
+
+        Parameters
+        ----------
+        file : str, path or binary file
+            Where to write; a file must be open for writing.
+        keep_var_name : int
+            As of `trace.dump`.
+        keep_opr_name : bool
+            As of `trace.dump`.
+        keep_param_name : bool
+            As of `trace.dump`.
+        keep_opr_priority : bool
+            Has no effect, and warns so.
+        strip_info_file : str or None
+            As of `trace.dump`.
+        append_json : bool
+            As of `trace.dump`.
+        optimize_for_inference : bool
+            As of `trace.dump`.
+        append : bool
+            As of `trace.dump`.
+        user_info : object
+            As of `trace.dump`.
+        enable_metadata : bool
+            Whether the file gets what ``metadata`` reads.
+        dump_format : str or None
+            Has no effect, and warns so.
+        compat_older_version : str or None
+            Has no effect, and warns so.
+        **kwargs : object
+            The ``enable_*`` options of `trace.dump`; arg_names and output_names are ignored with a
+            warning.
+
+        Returns
+        -------
+        DumpInfo
+            As of `trace.dump`.
+
+        Raises
+        ------
+        ValueError
+            For a graph without outputs, two inputs of one name, or an unknown option.
         """
         for name in ("arg_names", "output_names"):
             if kwargs.pop(name, None) is not None:
@@ -241,10 +301,26 @@ class Network:
     def infer(
         self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None
     ) -> OrderedDict[str, np.ndarray]:
-        """Returns the outputs by name, for arrays in the order of ``input_vars``, by name (inp_dict), or
-        both.
+        """Runs the graph; it is compiled at the first call after an edit.
 
-        The graph is compiled at the first call after an edit. Errors as for ``GraphInference.run``.
+        Parameters
+        ----------
+        *inp_args : ndarray
+            Inputs in the order of ``input_vars``, but for those in inp_dict.
+        inp_dict : dict of str to ndarray or None
+            Inputs by name.
+
+        Returns
+        -------
+        OrderedDict of str to ndarray
+            The outputs by name.
+
+        Raises
+        ------
+        AssertionError
+            Unless the arrays are exactly the graph's inputs.
+        ValueError
+            For another shape or dtype.
         """
         if self._runner is None:
             self._runner = GraphInference._of(self._model())
@@ -261,8 +337,21 @@ class Network:
     ) -> VarNode:
         """Makes a new input.
 
-        shape: extents. dtype: of the values. name: by which arrays are given to `infer`. device: a
-        name.
+        Parameters
+        ----------
+        shape : int or sequence of int
+            Extents.
+        dtype : dtype
+            Of the values.
+        name : str or None
+            By which arrays are given to `infer`; None is "input".
+        device : str or None
+            Name of the device; None is the default one.
+
+        Returns
+        -------
+        VarNode
+            The input.
         """
         extents = [int(extent) for extent in np.atleast_1d(np.asarray(shape, np.int64))]
         return self._var(self.graph.add_input(extents, dtype, name or "input", "" if device is None else str(device)))
@@ -270,14 +359,36 @@ class Network:
     def make_const(
         self, data: ArrayLike, name: str | None = None, device: str | None = None
     ) -> VarNode:
-        """Makes a constant of ``data``, an array or number. name: None makes one. device: None means the default device."""
+        """Makes a constant.
+
+        Parameters
+        ----------
+        data : array_like
+            Its value: a number, an array or a tensor.
+        name : str or None
+            None is "const".
+        device : str or None
+            Name of the device; None is the default one.
+
+        Returns
+        -------
+        VarNode
+            The constant.
+        """
         value = data if isinstance(data, Tensor) else Tensor(data, device=device)
         if isinstance(value, VarNode):
             value = Tensor(value.numpy())
         return self._var(self.graph.add_constant(value, name or "const", False))
 
     def add_output(self, *vars: VarNode) -> None:
-        """Makes ``vars`` outputs behind the present ones; those of another network are copied, as ``replace_vars`` does."""
+        """Makes variables outputs, behind the present ones.
+
+        Parameters
+        ----------
+        *vars : VarNode
+            Those of another network are copied, as ``replace_vars`` does; one that is an output
+            already warns so.
+        """
         outputs = self.graph.results
         for var, number in zip(vars, self._ids_with_copies(vars), strict=True):
             if number in outputs:
@@ -287,7 +398,13 @@ class Network:
         self._set_outputs(outputs)
 
     def remove_output(self, *vars: VarNode) -> None:
-        """Makes ``vars`` outputs no longer; warns for one that is not an output."""
+        """Makes variables outputs no longer.
+
+        Parameters
+        ----------
+        *vars : VarNode
+            Outputs; one that is none warns so.
+        """
         outputs = self.graph.results
         for var in vars:
             if self._id_of(var) in outputs:
@@ -297,7 +414,23 @@ class Network:
         self._set_outputs(outputs)
 
     def add_dep_oprs(self, *vars: VarNode) -> list[VarNode]:
-        """Returns ``vars``, which belong to the graph as soon as an output needs them. ValueError for those of another network."""
+        """Returns the variables, which belong to the graph as soon as an output needs them.
+
+        Parameters
+        ----------
+        *vars : VarNode
+            Of this network.
+
+        Returns
+        -------
+        list of VarNode
+            The same.
+
+        Raises
+        ------
+        ValueError
+            For a variable of another network.
+        """
         for var in vars:
             self._id_of(var)
         return list(vars)
@@ -305,14 +438,20 @@ class Network:
     # ---- edits
 
     def replace_vars(self, repl_dict: dict[VarNode, VarNode]) -> None:
-        """Makes what reads an old variable (a key of repl_dict) read the new one, but for operators
-        that the new one is made from.
+        """Makes what reads an old variable read a new one.
 
-        So ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well. A new variable of
+        Operators that the new one is made from still read the old one: so ``{x: F.relu(x)}`` puts a relu behind x. Outputs are replaced as well. A new variable of
         another network is copied with all that it is made of, its inputs too:
-        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``. Where the dtype is another, operators
-        promote anew, as when they are called with the new variable.
+        ``second.replace_vars({second.input_vars[0]: first.output_vars[0]})``. Where the dtype is
+        another, operators promote anew, as when they are called with the new variable.
 
+        Parameters
+        ----------
+        repl_dict : dict of VarNode to VarNode
+            Old variable to new one.
+
+        Examples
+        --------
         >>> import megengine.functional as F, numpy as np
         >>> net = Network()
         >>> x = net.make_input_node((2,), "float32")
@@ -325,8 +464,17 @@ class Network:
         self._edit("replace", list(zip(map(self._id_of, repl_dict), new, strict=True)))
 
     def replace_oprs(self, repl_dict: dict[OpNode, OpNode]) -> None:
-        """Replaces the outputs of an old operator (a key of repl_dict) by those of the new one, as
-        ``replace_vars`` does. ValueError unless both have as many.
+        """Replaces the outputs of operators by those of others, as ``replace_vars`` does.
+
+        Parameters
+        ----------
+        repl_dict : dict of OpNode to OpNode
+            Old operator to new one.
+
+        Raises
+        ------
+        ValueError
+            Unless both have as many outputs.
         """
         vars: dict[VarNode, VarNode] = {}
         for old, new in repl_dict.items():
@@ -338,12 +486,26 @@ class Network:
         self.replace_vars(vars)
 
     def reset_batch_size(self, batchsize: int, *, blacklist: Sequence[str | VarNode] = ()) -> None:
-        """Gives all inputs the leading extent ``batchsize``, but for those in ``blacklist`` (names or variables).
+        """Gives inputs another leading extent.
 
-        Reshapes, slices of the whole batch and what is computed from ``x.shape`` follow. ValueError that names the
-        operator where others do not, and the line where the function took the batch for a number (``int(x.shape[0])``,
-        ``len(x)``, a branch; not seen where it was traced with symbolic_shape=False);
-        AssertionError unless the inputs have the same batch size now, and for what is no input in ``blacklist``.
+        Reshapes, slices of the whole batch and what is computed from ``x.shape`` follow.
+
+        Parameters
+        ----------
+        batchsize : int
+            The extent.
+        blacklist : sequence of str or VarNode
+            Inputs, or names of inputs, that keep theirs.
+
+        Raises
+        ------
+        ValueError
+            Where an operator cannot follow; names it, and the line where the function took the
+            batch for a number (``int(x.shape[0])``, ``len(x)``, a branch; not seen where it was
+            traced with symbolic_shape=False).
+        AssertionError
+            Unless the inputs have the same batch size now, and for what is no input in
+            ``blacklist``.
         """
         skipped = {item.name if isinstance(item, VarNode) else item for item in blacklist}
         unknown = skipped - {var.name for var in self.input_vars}
@@ -360,17 +522,39 @@ class Network:
         self._edit("reset_batch", [var.id for var in inputs], before, int(batchsize))
 
     def modify_opr_names(self, modifier: str | Callable[[str], str]) -> None:
-        """Renames operators. modifier: a text is put in front with a dot, a function gives the new name for the old one; TypeError for others."""
+        """Renames operators.
+
+        Parameters
+        ----------
+        modifier : str or callable
+            A text is put in front with a dot; a function gives the new name for the old one.
+
+        Raises
+        ------
+        TypeError
+            For what is neither.
+        """
         if not isinstance(modifier, str) and not callable(modifier):
             raise TypeError(f"Network.modify_opr_names: {modifier!r} is neither a string nor a function")
         for opr in self.all_oprs:
             opr.name = modifier(opr.name) if callable(modifier) else f"{modifier}.{opr.name}"
 
     def optimize_for_inference(self, dest_vars: Sequence[VarNode], **kwargs: bool) -> list[VarNode]:
-        """Returns the values of ``dest_vars`` after whole-graph passes, as new variables.
+        """Makes variables with the values of others after whole-graph passes.
 
-        Put them in place with ``replace_vars``. kwargs: the ``enable_*`` options of dump, which
-        warn that they have no effect here.
+        Put them in place with ``replace_vars``.
+
+        Parameters
+        ----------
+        dest_vars : sequence of VarNode
+            What to compute.
+        **kwargs : bool
+            The ``enable_*`` options of dump, which warn that they have no effect here.
+
+        Returns
+        -------
+        list of VarNode
+            New variables, in the same order.
         """
         checked_options(kwargs)
         numbers = self.graph.optimized([self._id_of(var) for var in dest_vars])
@@ -444,34 +628,102 @@ class Network:
         return self.opr_filter.data_provider()
 
     def get_opr_by_type(self, oprcls: type[OpNode], unique: bool = True) -> Any:
-        """Returns the operator of the class ``oprcls`` (AssertionError unless there is one); unique=False: a
-        list of all.
+        """Finds operators by class.
+
+        Parameters
+        ----------
+        oprcls : type
+            A class of operators.
+        unique : bool
+            Whether there must be one.
+
+        Returns
+        -------
+        OpNode or list of OpNode
+            The only one; with unique=False, a list of all.
+
+        Raises
+        ------
+        AssertionError
+            For what is no class of operators; with unique, unless there is one.
         """
         if not isinstance(oprcls, type) or not issubclass(oprcls, OpNode):
             raise AssertionError(f"{oprcls!r} is not an operator")
         return _found(self.opr_filter.type(oprcls), unique, oprcls.__name__)
 
     def get_opr_by_name(self, name: str, unique: bool = True) -> Any:
-        """Returns the operator whose name fits ``name``, a glob pattern (AssertionError unless there is one).
+        """Finds operators by name.
 
-        unique: False for a list of all that fit.
+        Parameters
+        ----------
+        name : str
+            A glob pattern.
+        unique : bool
+            Whether there must be one.
+
+        Returns
+        -------
+        OpNode or list of OpNode
+            The only one; with unique=False, a list of all that fit.
+
+        Raises
+        ------
+        AssertionError
+            With unique, unless there is one.
         """
         return _found(self.opr_filter.name(name), unique, name)
 
     def get_var_by_name(self, name: str, unique: bool = True) -> Any:
-        """Returns the variable whose name fits ``name``, a glob pattern (AssertionError unless there is one).
+        """Finds variables by name.
 
-        unique: False for a list of all that fit.
+        Parameters
+        ----------
+        name : str
+            A glob pattern.
+        unique : bool
+            Whether there must be one.
+
+        Returns
+        -------
+        VarNode or list of VarNode
+            The only one; with unique=False, a list of all that fit.
+
+        Raises
+        ------
+        AssertionError
+            With unique, unless there is one.
         """
         return _found(self.var_filter.name(name), unique, name)
 
     def get_var_receive_oprs(self, var: VarNode) -> list[OpNode]:
-        """Returns the operators that read ``var``."""
+        """Finds the operators that read a variable.
+
+        Parameters
+        ----------
+        var : VarNode
+            Of this network.
+
+        Returns
+        -------
+        list of OpNode
+            Its readers.
+        """
         self._id_of(var)
         return var.users
 
     def get_dep_oprs(self, var: VarNode) -> list[OpNode]:
-        """Returns the operators that ``var`` is made of, as they can run."""
+        """Finds the operators that a variable is made of.
+
+        Parameters
+        ----------
+        var : VarNode
+            Of this network.
+
+        Returns
+        -------
+        list of OpNode
+            As they can run.
+        """
         return [self._opr(number) for number in self.graph.order([self._id_of(var)])]
 
 
@@ -485,10 +737,20 @@ def _found(nodes: NodeFilter, unique: bool, what: str) -> Any:
 
 
 def set_symbolic_shape(option: bool) -> bool:
-    """Sets whether ``VarNode.shape`` is a variable; returns what was set before.
+    """Sets whether ``VarNode.shape`` is a variable.
 
-    option: False, as at first: a tuple of ints.
+    Parameters
+    ----------
+    option : bool
+        False, as at first, is for a tuple of ints.
 
+    Returns
+    -------
+    bool
+        What was set before.
+
+    Examples
+    --------
     >>> x = Network().make_input_node((2, 3), "float32")
     >>> x.shape
     (2, 3)
@@ -503,10 +765,27 @@ def set_symbolic_shape(option: bool) -> bool:
 
 
 def as_varnode(obj: VarNode | OpNode) -> VarNode:
-    """Returns the variable ``obj`` as it is, and for an operator its only output.
+    """Gives a variable as it is, and for an operator its only output.
 
-    TypeError for other things, ValueError for several outputs.
+    Parameters
+    ----------
+    obj : VarNode or OpNode
+        Of any network.
 
+    Returns
+    -------
+    VarNode
+        The variable.
+
+    Raises
+    ------
+    TypeError
+        For other things.
+    ValueError
+        For an operator that has not one output.
+
+    Examples
+    --------
     >>> x = Network().make_input_node((2,), "float32", name="x")
     >>> as_varnode(x.owner) is x
     True
@@ -521,9 +800,25 @@ def as_varnode(obj: VarNode | OpNode) -> VarNode:
 
 
 def as_oprnode(obj: VarNode | OpNode) -> OpNode:
-    """Returns the operator ``obj`` as it is, and for a variable the one that makes it. TypeError
-    for other things.
+    """Gives an operator as it is, and for a variable the one that makes it.
 
+    Parameters
+    ----------
+    obj : VarNode or OpNode
+        Of any network.
+
+    Returns
+    -------
+    OpNode
+        The operator.
+
+    Raises
+    ------
+    TypeError
+        For other things.
+
+    Examples
+    --------
     >>> x = Network().make_input_node((2,), "float32", name="x")
     >>> type(as_oprnode(x)).__name__
     'Host2DeviceCopy'

@@ -25,8 +25,14 @@ class NodeFilter:
     """Nodes of a network to iterate; each method selects those that it describes.
 
     Selections are lazy, and can be chained. `Network.opr_filter` and ``var_filter`` begin them.
-    node_iter: the nodes to select from.
 
+    Parameters
+    ----------
+    node_iter : iterable of VarNode or OpNode
+        The nodes to select from.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine.utils.network import Network
     >>> net = Network()
@@ -41,7 +47,18 @@ class NodeFilter:
 
     @classmethod
     def make_all_deps(cls, *dest_vars: VarNode) -> NodeFilter:
-        """Returns all operators that ``dest_vars`` are made of."""
+        """Selects all operators that variables are made of.
+
+        Parameters
+        ----------
+        *dest_vars : VarNode
+            One or more, of one network.
+
+        Returns
+        -------
+        NodeFilter
+            The operators as they can run.
+        """
         network = dest_vars[0]._network
         return cls(
             [
@@ -54,15 +71,48 @@ class NodeFilter:
         return iter(self._iter)
 
     def type(self, node_type: Any) -> NodeFilter:
-        """Selects instances of ``node_type``, a class or several; of variables, those made by such operators."""
+        """Selects instances of classes; of variables, those made by such operators.
+
+        Parameters
+        ----------
+        node_type : type or sequence of type
+            Classes of operators or variables.
+
+        Returns
+        -------
+        NodeFilter
+            The selection.
+        """
         return NodeFilterType(self, node_type)
 
     def check_type(self, node_type: Any) -> NodeFilter:
-        """Selects all nodes; TypeError when one is not an instance of ``node_type``."""
+        """Selects all nodes, which must be instances of classes.
+
+        Parameters
+        ----------
+        node_type : type or sequence of type
+            Classes of operators or variables.
+
+        Returns
+        -------
+        NodeFilter
+            The selection; to iterate it raises TypeError at another node.
+        """
         return NodeFilterCheckType(self, node_type)
 
     def not_type(self, node_type: Any) -> NodeFilter:
-        """Selects all but instances of ``node_type``, a class or several, the opposite of ``type``."""
+        """Selects all but instances of classes, the opposite of ``type``.
+
+        Parameters
+        ----------
+        node_type : type or sequence of type
+            Classes of operators or variables.
+
+        Returns
+        -------
+        NodeFilter
+            The selection.
+        """
         return NodeFilterNotType(self, node_type)
 
     def param_provider(self) -> NodeFilter:
@@ -74,14 +124,35 @@ class NodeFilter:
         return self.type(Host2DeviceCopy)
 
     def name(self, pattern: str | re.Pattern[str], ignorecase: bool = True) -> NodeFilter:
-        """Selects nodes whose name fits ``pattern``, a glob pattern or a regular expression.
+        """Selects nodes by name.
 
-        ignorecase: for glob patterns, by default.
+        Parameters
+        ----------
+        pattern : str or re.Pattern
+            A glob pattern or a regular expression.
+        ignorecase : bool
+            Whether capitals count as small letters in glob patterns.
+
+        Returns
+        -------
+        NodeFilter
+            The selection.
         """
         return NodeFilterName(self, pattern, ignorecase)
 
     def has_input(self, var: VarNode) -> NodeFilter:
-        """Selects operators that read ``var``."""
+        """Selects operators that read a variable.
+
+        Parameters
+        ----------
+        var : VarNode
+            The variable.
+
+        Returns
+        -------
+        NodeFilter
+            The selection.
+        """
         return NodeFilterHasInput(self, var)
 
     def as_list(self) -> list[Any]:
@@ -110,8 +181,20 @@ class NodeFilter:
 class NodeFilterType(NodeFilter):
     """A selection of instances of classes, as `NodeFilter.type` makes it.
 
-    node_type: a class of operators or variables, or several (TypeError for others).
+    Parameters
+    ----------
+    node_iter : iterable of VarNode or OpNode
+        The nodes to select from.
+    node_type : type or sequence of type
+        Classes of operators or variables.
 
+    Raises
+    ------
+    TypeError
+        For other classes.
+
+    Examples
+    --------
     >>> from megengine.utils.network import Network
     >>> from megengine.utils.network_node import Host2DeviceCopy
     >>> net = Network()
@@ -140,8 +223,20 @@ class NodeFilterType(NodeFilter):
 class NodeFilterNotType(NodeFilterType):
     """A selection of all but instances of classes, as `NodeFilter.not_type` makes it.
 
-    node_type: a class of operators or variables, or several (TypeError for others).
+    Parameters
+    ----------
+    node_iter : iterable of VarNode or OpNode
+        The nodes to select from.
+    node_type : type or sequence of type
+        Classes of operators or variables.
 
+    Raises
+    ------
+    TypeError
+        For other classes.
+
+    Examples
+    --------
     >>> from megengine.utils.network import Network
     >>> from megengine.utils.network_node import Host2DeviceCopy
     >>> net = Network()
@@ -155,11 +250,22 @@ class NodeFilterNotType(NodeFilterType):
 
 
 class NodeFilterCheckType(NodeFilterType):
-    """All nodes, which must be instances of classes (TypeError), as `NodeFilter.check_type` makes
-    it.
+    """All nodes, which must be instances of classes, as `NodeFilter.check_type` makes it.
 
-    node_type: a class of operators or variables, or several.
+    Parameters
+    ----------
+    node_iter : iterable of VarNode or OpNode
+        The nodes.
+    node_type : type or sequence of type
+        Classes of operators or variables.
 
+    Raises
+    ------
+    TypeError
+        For other classes; and, when it is iterated, at a node that is not of these.
+
+    Examples
+    --------
     >>> from megengine.utils.network import Network
     >>> from megengine.utils.network_node import Host2DeviceCopy
     >>> net = Network()
@@ -178,9 +284,17 @@ class NodeFilterCheckType(NodeFilterType):
 
 
 class NodeFilterHasInput(NodeFilter):
-    """A selection of the operators that read the variable ``var``, as `NodeFilter.has_input` makes
-    it.
+    """A selection of the operators that read a variable, as `NodeFilter.has_input` makes it.
 
+    Parameters
+    ----------
+    node_iter : iterable of OpNode
+        The operators to select from.
+    var : VarNode
+        The variable.
+
+    Examples
+    --------
     >>> from megengine.utils.network import Network
     >>> net = Network()
     >>> x = net.make_input_node((2,), "float32", name="x")
@@ -204,9 +318,17 @@ class NodeFilterHasInput(NodeFilter):
 class NodeFilterName(NodeFilter):
     """A selection of nodes by name, as `NodeFilter.name` makes it.
 
-    pattern: of names, as a shell's (``*``, ``?``), or a compiled regular expression. ignorecase:
-    whether capitals count as small letters.
+    Parameters
+    ----------
+    node_iter : iterable of VarNode or OpNode
+        The nodes to select from.
+    pattern : str or re.Pattern
+        Of names, as a shell's (``*``, ``?``), or a compiled regular expression.
+    ignorecase : bool
+        Whether capitals count as small letters in the former.
 
+    Examples
+    --------
     >>> from megengine.utils.network import Network
     >>> net = Network()
     >>> net.add_output(net.make_input_node((2,), "float32", name="x") + 1)
@@ -223,7 +345,20 @@ class NodeFilterName(NodeFilter):
 
     @classmethod
     def make_re(cls, pattern: str | re.Pattern[str], ignorecase: bool = True) -> re.Pattern[str]:
-        """Returns the regular expression of a glob pattern; one that is given, as it is."""
+        """Makes the regular expression of a glob pattern.
+
+        Parameters
+        ----------
+        pattern : str or re.Pattern
+            A regular expression stays as it is.
+        ignorecase : bool
+            Whether capitals count as small letters in a glob pattern.
+
+        Returns
+        -------
+        re.Pattern
+            To be matched with whole names.
+        """
         if isinstance(pattern, re.Pattern):
             return pattern
         return re.compile(fnmatch.translate(pattern), re.IGNORECASE if ignorecase else 0)
