@@ -103,7 +103,7 @@ def test_every_public_name_says_what_it_does_and_shows_it():
 
 
 def _told():
-    """(name, function or class, whether its page is in the reference, the exported name that it belongs to) of all that is published.
+    """(name, function or class, whether its page is in the reference) of all that is published.
 
     A method without arguments may say all in its summary; one without a docstring has that of what it overrides.
     """
@@ -111,42 +111,20 @@ def _told():
     for name, found in public():
         if not str(found.__module__).startswith("megengine"):
             continue
-        yield name, found, name.rpartition(".")[0] in pages and name.rpartition(".")[2] not in WITHOUT_EXAMPLE, name
+        yield name, found, name.rpartition(".")[0] in pages and name.rpartition(".")[2] not in WITHOUT_EXAMPLE
         for method, function in methods(found) if inspect.isclass(found) else ():
             if parameters(function) and (function.__doc__ or not inspect.getdoc(getattr(found, method))):
-                yield f"{name}.{method}", function, False, name
-
-
-# Exported names whose docstrings are not in numpydoc's form yet. The list only shrinks.
-NOT_YET = {
-    f"megengine.{module}.{name}"
-    for module, names in {
-        "jit": "partial_trace xla_trace",
-        # What only older programs import.
-        "functional.external": "atlas_runtime_opr cambricon_runtime_opr extern_opr_subgraph magicmind_runtime_opr tensorrt_runtime_opr",
-        "functional.inplace": "InplaceAdd",
-        "module.external": "AtlasRuntimeSubgraph CambriconRuntimeSubgraph ExternOprSubgraph MagicMindRuntimeSubgraph TensorrtRuntimeSubgraph",
-        "utils.comp_graph_tools": "GraphInference find_vars_by_name get_dep_vars get_opr_type get_oprs_seq get_owner_opr_inputs get_owner_opr_type "
-        "graph_traversal replace_oprs replace_vars",
-        "utils.deprecation": "deprecated_func deprecated_kwargs_default",
-        "utils.future": "Future",
-        "utils.naming": "AutoNaming",
-        "utils.tuple_function": "get_ndtuple",
-    }.items()
-    for name in names.split()
-}
+                yield f"{name}.{method}", function, False
 
 
 def test_docstrings_have_the_form_of_numpydoc():
-    found = {name: (faults(each, with_example), owner) for name, each, with_example, owner in _told()}
-    wrong = {name: problems for name, (problems, owner) in found.items() if problems and owner not in NOT_YET}
+    found = {name: faults(each, with_example) for name, each, with_example in _told()}
+    wrong = {name: problems for name, problems in found.items() if problems}
     assert len(found) > 900 and not wrong, "\n".join(f"{name}: {'; '.join(problems)}" for name, problems in wrong.items())
-    done = NOT_YET - {owner for problems, owner in found.values() if problems}
-    assert not done, f"take these from NOT_YET: {sorted(done)}"
 
 
 def test_docstrings_tell_the_errors_that_a_body_raises():
-    untold = {name: errors for name, each, *_ in _told() if (errors := untold_errors(each))}
+    untold = {name: errors for name, each, _ in _told() if (errors := untold_errors(each))}
     assert not untold
 
 

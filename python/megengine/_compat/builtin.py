@@ -244,9 +244,33 @@ class BatchedMatrixMul(MatrixMul):
 
 
 class InplaceAdd(OpDef):
-    """alpha * dest + beta * delta, as a new value."""
+    """Adds two scaled tensors: ``alpha * dest + beta * delta``, as a new value.
+
+    Parameters
+    ----------
+    **params : object
+        None: what it computes is all in its operands.
+    """
 
     def run(self, dest: Any, delta: Any, alpha: Any, beta: Any) -> Tensor:
+        """Computes the sum.
+
+        Parameters
+        ----------
+        dest : Tensor
+            Any shape.
+        delta : Tensor
+            Of a shape that broadcasts with that of ``dest``.
+        alpha : Tensor or float
+            Factor of ``dest``.
+        beta : Tensor or float
+            Factor of ``delta``.
+
+        Returns
+        -------
+        Tensor
+            The sum.
+        """
         return ops.add(ops.mul(dest, alpha), ops.mul(delta, beta))
 
 

@@ -65,16 +65,37 @@ def metadata_of(model: _core.Model) -> dict[str, Any] | None:
 class GraphInference:
     """A dumped model as a function of arrays.
 
-    file: path or open binary file. outputs: names of the wanted outputs; None: all.
-    profiling: warns that it has no effect. optimize_for_inference: also join element-wise operations into
-    generated kernels; else as the function was traced. function: one of those that `jit.dump_functions` wrote; "": the first.
-    trusts_kernels: use the compiled kernels that ``python -m megengine package`` has put into the file; they are code that will
-    run, so trust where it comes from.
-    Raises RuntimeError for a damaged file, KeyError for an unknown output or function.
+    What the function updates is the state of the model: a run puts new values in its place.
+    `state_dict`, `load_state_dict` and `save` read, write and keep it.
 
-    What the function updates is the state of the model: a run puts new values in its place. `state_dict`, `load_state_dict`
-    and `save` read, write and keep it.
+    Parameters
+    ----------
+    file : str, path or binary file
+        Where to read; a file must be open for reading.
+    outputs : sequence of str or None
+        Names of the wanted outputs; None is for all.
+    profiling : bool
+        Has no effect, and warns so.
+    optimize_for_inference : bool
+        Whether to join element-wise operations into generated kernels; else the function runs as it
+        was traced.
+    function : str
+        One of those that `jit.dump_functions` wrote; "" is the first.
+    trusts_kernels : bool
+        Whether to use the compiled kernels that ``python -m megengine package`` has put into the
+        file. They are code that will run, so trust where it comes from.
+    **kwargs : bool
+        The ``enable_*`` options of dump, which warn that they have no effect here.
 
+    Raises
+    ------
+    RuntimeError
+        For a damaged file.
+    KeyError
+        For an unknown output or function.
+
+    Examples
+    --------
     >>> import io, numpy as np, megengine as mge
     >>> double = mge.jit.trace(lambda x: x * 2, capture_as_const=True)
     >>> double(mge.tensor([1.0, 2.0])).numpy()
@@ -109,9 +130,24 @@ class GraphInference:
         return self
 
     def function(self, name: str, outputs: Sequence[str] | None = None) -> GraphInference:
-        """Returns another function of the file, which shares its state with this one.
+        """Gives another function of the file, which shares its state with this one.
 
-        outputs: names of the wanted ones. KeyError for an unknown name.
+        Parameters
+        ----------
+        name : str
+            One of ``functions``.
+        outputs : sequence of str or None
+            Names of the wanted outputs; None is for all.
+
+        Returns
+        -------
+        GraphInference
+            The function.
+
+        Raises
+        ------
+        KeyError
+            For an unknown name.
         """
         other = type(self).__new__(type(self))
         other._trusts_kernels = self._trusts_kernels
@@ -131,7 +167,20 @@ class GraphInference:
         return {name: value.numpy() for name, value in self._file.states().items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Sets states, all or some. KeyError for an unknown name, ValueError for another shape or dtype, before any is set."""
+        """Sets states, all or some.
+
+        Parameters
+        ----------
+        state_dict : mapping of str to array_like
+            Name of a state to its value, as `state_dict` gives them.
+
+        Raises
+        ------
+        KeyError
+            For an unknown name, before any is set.
+        ValueError
+            For another shape or dtype, before any is set.
+        """
         states = self._file.states()
         tensors = {}
         for name, value in state_dict.items():
@@ -149,7 +198,13 @@ class GraphInference:
             self._file.set_state(name, tensor)
 
     def save(self, file: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Writes all functions with their present state to a path or an open binary file."""
+        """Writes all functions with their present state.
+
+        Parameters
+        ----------
+        file : str, path or binary file
+            Where to write; a file must be open for writing.
+        """
         with written_whole(file) as stream:
             stream.write(self._file.to_bytes())
 
@@ -176,9 +231,26 @@ class GraphInference:
     def run(
         self, *inp_args: np.ndarray, inp_dict: dict[str, np.ndarray] | None = None
     ) -> OrderedDict[str, np.ndarray]:
-        """The outputs by name. Arrays are given in the model's order, by name, or both.
+        """Runs the function on arrays.
 
-        AssertionError unless they are exactly the model's inputs; ValueError for another shape or dtype.
+        Parameters
+        ----------
+        *inp_args : ndarray
+            Inputs in the model's order, but for those in inp_dict.
+        inp_dict : dict of str to ndarray or None
+            Inputs by name.
+
+        Returns
+        -------
+        OrderedDict of str to ndarray
+            The outputs by name.
+
+        Raises
+        ------
+        AssertionError
+            Unless the arrays are exactly the model's inputs.
+        ValueError
+            For another shape or dtype.
         """
         given = dict(inp_dict or {})
         free = [name for name in self._inputs if name not in given]
@@ -229,7 +301,20 @@ def _operators(vars: VarNode | Sequence[VarNode]) -> list[OpNode]:
 def get_dep_vars(
     var: VarNode | Sequence[VarNode], var_type: str | Sequence[str] | None = None
 ) -> list[VarNode]:
-    """Variables that ``var`` is made of; with var_type only those made by operators of such types."""
+    """Finds the variables that others are made of.
+
+    Parameters
+    ----------
+    var : VarNode or sequence of VarNode
+        Of one network.
+    var_type : str, sequence of str or None
+        Only those made by operators of such types; None is for all.
+
+    Returns
+    -------
+    list of VarNode
+        As they are made, these variables included.
+    """
     types = None if var_type is None else {var_type} if isinstance(var_type, str) else set(var_type)
     return [
         out
@@ -240,7 +325,25 @@ def get_dep_vars(
 
 
 def find_vars_by_name(dst: VarNode | Sequence[VarNode], names: Sequence[str]) -> list[VarNode]:
-    """The variables called ``names`` among all that ``dst`` is made of, in the order of the names. AssertionError for a name that none has."""
+    """Finds variables by name among all that others are made of.
+
+    Parameters
+    ----------
+    dst : VarNode or sequence of VarNode
+        Of one network.
+    names : sequence of str
+        What to find.
+
+    Returns
+    -------
+    list of VarNode
+        In the order of the names.
+
+    Raises
+    ------
+    AssertionError
+        For a name that none has.
+    """
     named = {var.name: var for var in get_dep_vars(dst)}
     missing = [name for name in names if name not in named]
     if missing:
@@ -249,17 +352,55 @@ def find_vars_by_name(dst: VarNode | Sequence[VarNode], names: Sequence[str]) ->
 
 
 def get_owner_opr_inputs(var: VarNode) -> list[VarNode]:
-    """Operands of the operator that makes ``var``."""
+    """Gives the operands of the operator that makes a variable.
+
+    Parameters
+    ----------
+    var : VarNode
+        The variable.
+
+    Returns
+    -------
+    list of VarNode
+        The operands.
+    """
     return var.owner.inputs
 
 
 def get_owner_opr_type(var: VarNode) -> str:
-    """Type of the operator that makes ``var``."""
+    """Gives the type of the operator that makes a variable.
+
+    Parameters
+    ----------
+    var : VarNode
+        The variable.
+
+    Returns
+    -------
+    str
+        As of `get_opr_type`.
+    """
     return get_opr_type(var.owner)
 
 
 def get_opr_type(opr: OpNode) -> str:
-    """ "MatrixMul", "Elemwise" and the like. AssertionError unless it is an operator."""
+    """Gives the type of an operator.
+
+    Parameters
+    ----------
+    opr : OpNode
+        The operator.
+
+    Returns
+    -------
+    str
+        "MatrixMul", "Elemwise" and the like.
+
+    Raises
+    ------
+    AssertionError
+        For another thing.
+    """
     if not isinstance(opr, OpNode):
         raise AssertionError(f"{opr!r} is not an operator")
     return opr.type
@@ -275,10 +416,27 @@ def graph_traversal(
     dict[int, set[int]],
     dict[int, int],
 ]:
-    """What the outputs are made of, in six mappings by id.
+    """Tells what variables are made of, in six mappings by id.
 
-    map_oprs, map_vars: the objects. var2oprs: readers of a variable as (operator, operand). opr2receivers:
-    operators that read results of one. indegree2opr, opr2indegree: how many results of operators one reads.
+    Parameters
+    ----------
+    outputs : VarNode or sequence of VarNode
+        Of one network.
+
+    Returns
+    -------
+    map_oprs : dict of int to OpNode
+        The operators.
+    map_vars : dict of int to VarNode
+        The variables.
+    var2oprs : dict of int to list of tuple of int
+        Readers of a variable, as pairs of an operator and the index of the operand.
+    opr2receivers : dict of int to list of int
+        Operators that read results of one.
+    indegree2opr : dict of int to set of int
+        Operators by how many results of operators they read.
+    opr2indegree : dict of int to int
+        How many results of operators one reads.
     """
     map_oprs: dict[int, OpNode] = {}
     map_vars: dict[int, VarNode] = {}
@@ -305,9 +463,21 @@ def graph_traversal(
 def get_oprs_seq(
     outputs: VarNode | Sequence[VarNode], prune_reshape: bool = False, prune_immtensor: bool = True
 ) -> list[OpNode]:
-    """Operators that the outputs are made of, as they can run; without constants if prune_immtensor.
+    """Finds the operators that variables are made of.
 
-    prune_reshape has nothing to leave out, and warns so.
+    Parameters
+    ----------
+    outputs : VarNode or sequence of VarNode
+        Of one network.
+    prune_reshape : bool
+        Has nothing to leave out, and warns so.
+    prune_immtensor : bool
+        Whether to leave out constants.
+
+    Returns
+    -------
+    list of OpNode
+        As they can run.
     """
     no_effect(
         "get_oprs_seq", "shapes are attributes, no operator computes them", prune_reshape=prune_reshape
@@ -320,7 +490,20 @@ def get_oprs_seq(
 
 
 def replace_vars(dst: VarNode | Sequence[VarNode], varmap: dict[VarNode, VarNode]) -> list[VarNode]:
-    """Variables like ``dst`` that are made of the new variables (values of varmap) in place of the old; these stay."""
+    """Makes variables like others that read new variables in place of old ones; these stay.
+
+    Parameters
+    ----------
+    dst : VarNode or sequence of VarNode
+        What to make anew, of one network.
+    varmap : dict of VarNode to VarNode
+        Old variable to new one, of the same network.
+
+    Returns
+    -------
+    list of VarNode
+        The new variables, in the order of ``dst``.
+    """
     dst = as_list(dst)
     network: Network = dst[0]._network
     pairs = [(network._id_of(old), network._id_of(new)) for old, new in varmap.items()]
@@ -329,7 +512,25 @@ def replace_vars(dst: VarNode | Sequence[VarNode], varmap: dict[VarNode, VarNode
 
 
 def replace_oprs(dst: VarNode | Sequence[VarNode], oprmap: dict[OpNode, OpNode]) -> list[VarNode]:
-    """``replace_vars`` with the results of operators."""
+    """Makes variables like others that read results of new operators, as `replace_vars`.
+
+    Parameters
+    ----------
+    dst : VarNode or sequence of VarNode
+        What to make anew, of one network.
+    oprmap : dict of OpNode to OpNode
+        Old operator to new one, of the same network.
+
+    Returns
+    -------
+    list of VarNode
+        The new variables, in the order of ``dst``.
+
+    Raises
+    ------
+    AssertionError
+        When two have different numbers of results.
+    """
     varmap: dict[VarNode, VarNode] = {}
     for old, new in oprmap.items():
         if len(old.outputs) != len(new.outputs):

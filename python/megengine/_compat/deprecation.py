@@ -11,10 +11,23 @@ from .._telling import warn_once
 
 
 def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable[..., Any]:
-    """A function that warns, then calls ``origin.name``.
+    """Makes a function that warns, then calls another one.
 
-    version: release in which the old name was given up. origin: module that has the function now.
-    tbd: it will go without a successor; False: ``origin.name`` is the successor.
+    Parameters
+    ----------
+    version : str
+        Release in which the old name was given up.
+    origin : str
+        Module that has the function now.
+    name : str
+        Of the function, here and there.
+    tbd : bool
+        Whether it will go without a successor; else ``origin.name`` is the successor.
+
+    Returns
+    -------
+    callable
+        The function under its old name.
     """
     advice = "it will be removed" if tbd else f"use {origin}.{name} instead"
 
@@ -30,9 +43,21 @@ def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable
 def deprecated_kwargs_default(
     version: str, kwargs_name: str, kwargs_pos: int
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: warn when a call leaves out an argument whose default changes in ``version``.
+    """Makes a decorator that warns when a call leaves out an argument whose default changes.
 
-    kwargs_pos: index of the argument among the positional ones.
+    Parameters
+    ----------
+    version : str
+        Release in which it changes.
+    kwargs_name : str
+        Name of the argument.
+    kwargs_pos : int
+        Its index among the positional ones.
+
+    Returns
+    -------
+    callable
+        The decorator.
     """
 
     def decorate(func: Callable[..., Any]) -> Callable[..., Any]:

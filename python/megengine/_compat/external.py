@@ -30,31 +30,114 @@ def extern_opr_subgraph(
     dump_data: bytes,
     output_dtypes: list[Any] | None = None,
 ) -> NoReturn:
-    """Runs a subgraph of a custom loader. RuntimeError where no loader is registered for
-    ``dump_name``.
+    """Runs a subgraph of a custom loader.
+
+    Parameters
+    ----------
+    inputs : Tensor or sequence of Tensor
+        What it reads.
+    output_shapes : list of tuple of int
+        Of its results.
+    dump_name : str
+        Of the loader.
+    dump_data : bytes
+        The program.
+    output_dtypes : list of dtype or None
+        Of its results; None is float32.
+
+    Raises
+    ------
+    TypeError
+        For inputs that are not tensors.
+    RuntimeError
+        Else: no loader can be registered.
     """
     _missing(f"loader {dump_name!r}", inputs)
 
 
 def tensorrt_runtime_opr(inputs: _Inputs, *, data: bytes | None = None) -> NoReturn:
-    """Runs a serialized TensorRT engine. RuntimeError without TensorRT."""
+    """Runs a serialized TensorRT engine.
+
+    Parameters
+    ----------
+    inputs : Tensor or sequence of Tensor
+        What it reads.
+    data : bytes or None
+        The engine.
+
+    Raises
+    ------
+    TypeError
+        For inputs that are not tensors.
+    RuntimeError
+        Else: there is no TensorRT.
+    """
     _missing("TensorRT", inputs)
 
 
 def cambricon_runtime_opr(
     inputs: _Inputs, data: bytes, symbol: str, tensor_dim_mutable: bool
 ) -> NoReturn:
-    """Runs a serialized Cambricon model. RuntimeError without its runtime."""
+    """Runs a serialized Cambricon model.
+
+    Parameters
+    ----------
+    inputs : Tensor or sequence of Tensor
+        What it reads.
+    data : bytes
+        The model.
+    symbol : str
+        Name of the program in it.
+    tensor_dim_mutable : bool
+        Whether shapes may change.
+
+    Raises
+    ------
+    TypeError
+        For inputs that are not tensors.
+    RuntimeError
+        Else: there is no runtime of Cambricon's.
+    """
     _missing("Cambricon", inputs)
 
 
 def atlas_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
-    """Runs a serialized Atlas model. RuntimeError without its runtime."""
+    """Runs a serialized Atlas model.
+
+    Parameters
+    ----------
+    inputs : Tensor or sequence of Tensor
+        What it reads.
+    data : bytes
+        The model.
+
+    Raises
+    ------
+    TypeError
+        For inputs that are not tensors.
+    RuntimeError
+        Else: there is no runtime of Atlas's.
+    """
     _missing("Atlas", inputs)
 
 
 def magicmind_runtime_opr(inputs: _Inputs, data: bytes) -> NoReturn:
-    """Runs a serialized MagicMind model. RuntimeError without its runtime."""
+    """Runs a serialized MagicMind model.
+
+    Parameters
+    ----------
+    inputs : Tensor or sequence of Tensor
+        What it reads.
+    data : bytes
+        The model.
+
+    Raises
+    ------
+    TypeError
+        For inputs that are not tensors.
+    RuntimeError
+        Else: there is no runtime of MagicMind's.
+    """
     _missing("MagicMind", inputs)
 
 
@@ -75,7 +158,21 @@ class _Compiled(Module):
 
 
 class ExternOprSubgraph(_Compiled):
-    """`extern_opr_subgraph`: a program of the loader ``dump_name``. output_shapes: of its results; output_dtypes: None for float32."""
+    """A program of a custom loader as a layer, which calls `extern_opr_subgraph`.
+
+    Parameters
+    ----------
+    output_shapes : list of tuple of int
+        Of its results.
+    dump_name : str
+        Of the loader.
+    dump_data : bytes
+        The program; it is saved with the module.
+    output_dtypes : list of dtype or None
+        Of its results; None is float32.
+    **kwargs : object
+        `name`, as of `Module`.
+    """
 
     def __init__(
         self,
@@ -106,14 +203,34 @@ class ExternOprSubgraph(_Compiled):
 
 
 class TensorrtRuntimeSubgraph(_Compiled):
-    """`tensorrt_runtime_opr`."""
+    """A serialized TensorRT engine as a layer, which calls `tensorrt_runtime_opr`.
+
+    Parameters
+    ----------
+    data : bytes
+        The engine; it is saved with the module.
+    **kwargs : object
+        `name`, as of `Module`.
+    """
 
     def forward(self, *inputs: Tensor) -> Any:
         return tensorrt_runtime_opr(inputs, data=self.data)
 
 
 class CambriconRuntimeSubgraph(_Compiled):
-    """`cambricon_runtime_opr`. symbol: of the program; tensor_dim_mutable: whether shapes may change."""
+    """A serialized Cambricon model as a layer, which calls `cambricon_runtime_opr`.
+
+    Parameters
+    ----------
+    data : bytes
+        The model; it is saved with the module.
+    symbol : str
+        Name of the program in it.
+    tensor_dim_mutable : bool
+        Whether shapes may change.
+    **kwargs : object
+        `name`, as of `Module`.
+    """
 
     def __init__(self, data: bytes, symbol: str, tensor_dim_mutable: bool, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
@@ -125,14 +242,30 @@ class CambriconRuntimeSubgraph(_Compiled):
 
 
 class AtlasRuntimeSubgraph(_Compiled):
-    """`atlas_runtime_opr`."""
+    """A serialized Atlas model as a layer, which calls `atlas_runtime_opr`.
+
+    Parameters
+    ----------
+    data : bytes
+        The model; it is saved with the module.
+    **kwargs : object
+        `name`, as of `Module`.
+    """
 
     def forward(self, *inputs: Tensor) -> Any:
         return atlas_runtime_opr(inputs, self.data)
 
 
 class MagicMindRuntimeSubgraph(_Compiled):
-    """`magicmind_runtime_opr`."""
+    """A serialized MagicMind model as a layer, which calls `magicmind_runtime_opr`.
+
+    Parameters
+    ----------
+    data : bytes
+        The model; it is saved with the module.
+    **kwargs : object
+        `name`, as of `Module`.
+    """
 
     def forward(self, *inputs: Tensor) -> Any:
         return magicmind_runtime_opr(inputs, self.data)

@@ -9,7 +9,10 @@ from typing import Any
 class Future:
     """One value, set once. ``get`` waits for it.
 
-    ack: ``set`` returns only after some ``get`` has taken the value.
+    Parameters
+    ----------
+    ack : bool
+        Whether ``set`` returns only after some ``get`` has taken the value.
     """
 
     def __init__(self, ack: bool = True) -> None:
@@ -18,7 +21,18 @@ class Future:
         self._value: Any = None
 
     def set(self, value: Any) -> None:
-        """Give the value. Raises RuntimeError when there is one already."""
+        """Gives the value.
+
+        Parameters
+        ----------
+        value : object
+            What `get` returns.
+
+        Raises
+        ------
+        RuntimeError
+            When there is one already.
+        """
         if self.ready.is_set():
             raise RuntimeError("this Future has a value already; make a new Future for each value")
         self._value = value

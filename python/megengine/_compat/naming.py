@@ -34,24 +34,60 @@ class AutoNaming(metaclass=_Scopes):
 
     @classmethod
     def gen_name(cls, x: Any) -> str:
-        """Name of ``x`` (an object with a ``name``, or a string) inside the present scope."""
+        """Names an object inside the present scope.
+
+        Parameters
+        ----------
+        x : object
+            A string, or an object with a ``name``; others are called as their class.
+
+        Returns
+        -------
+        str
+            Scopes and name, with dots between.
+        """
         name = x if isinstance(x, str) else getattr(x, "name", None) or type(x).__name__
         scope = scopes.path()
         return f"{scope}.{name}" if scope else name
 
     @classmethod
     def record_var_name(cls, handle: int, name: str) -> None:
-        """Remember the name of the variable with this handle."""
+        """Keeps the name of a variable.
+
+        Parameters
+        ----------
+        handle : int
+            Of the variable.
+        name : str
+            Its name.
+        """
         cls.handle2names[handle] = name
 
     @classmethod
     def get_var_name(cls, handle: int) -> str | None:
-        """The remembered name, or None."""
+        """Tells the name of a variable.
+
+        Parameters
+        ----------
+        handle : int
+            Of the variable.
+
+        Returns
+        -------
+        str or None
+            None when none was recorded.
+        """
         return cls.handle2names.get(handle)
 
     @classmethod
     def record_opnode(cls, op: Any) -> None:
-        """Remember an op, to be renamed if another one has its name."""
+        """Keeps an op, to be renamed if another one has its name.
+
+        Parameters
+        ----------
+        op : object
+            It has a ``name`` that can be set.
+        """
         ops = cls.name2ops.setdefault(op.name, [])
         if not any(known is op for known in ops):
             ops.append(op)

@@ -30,10 +30,31 @@ def partial_trace(
     Inside an open GradManager the function runs eagerly, so that its operations are recorded for
     backward; elsewhere it is a `trace` with these options, and ``without_host`` by default.
 
-    func: the function; without it a decorator is returned.
-    backend: "default" or "xla" (ValueError for others), which warns that megjit's compiler is used.
-    trace_gmcallback: False warns that it has no effect: callbacks run as in any backward.
+    Parameters
+    ----------
+    func : callable or None
+        The function; None makes a decorator.
+    backend : str
+        "default", or "xla", which warns that megjit's compiler is used.
+    without_host : bool
+        As of `trace`.
+    trace_gmcallback : bool
+        False warns that it has no effect: callbacks run as in any backward.
+    **trace_options : object
+        As of `trace`.
 
+    Returns
+    -------
+    trace or callable
+        The traced function, or a decorator.
+
+    Raises
+    ------
+    ValueError
+        For another backend.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import Parameter, autodiff, jit
     >>> w = Parameter([3.0])
@@ -64,6 +85,19 @@ class xla_trace(trace[..., Any]):
     These are ``symbolic=True``, ``opt_level=3``, ``without_host=True`` and
     ``symbolic_shape=False``.
 
+    Parameters
+    ----------
+    function : callable
+        As of `trace`.
+    without_host : bool
+        As of `trace`.
+    symbolic_shape : bool
+        As of `trace`.
+    **kwargs : object
+        As of `trace`.
+
+    Examples
+    --------
     >>> import megengine.functional as F
     >>> from megengine import jit, tensor
     >>> @jit.xla_trace
@@ -114,10 +148,34 @@ class xla_trace(trace[..., Any]):
         }
 
     def prepare_xla_inputs(self, tensors: Any) -> list[np.ndarray]:
-        """Returns the values of the tensors in nested containers, flat, as arrays."""
+        """Gives the values of the tensors in nested containers, flat.
+
+        Parameters
+        ----------
+        tensors : Tensor or container
+            Lists, tuples and dicts may hold tensors.
+
+        Returns
+        -------
+        list of ndarray
+            An array for each tensor.
+        """
         return [tensor.numpy() for tensor in tensors_in(tensors)]
 
     def to_dlpack(self, x: Tensor, take_ownership: bool = True) -> Any:
-        """Returns a DLPack capsule of a copy of ``x``, which the receiver owns; take_ownership=False warns that it has no effect."""
+        """Makes a DLPack capsule of a copy of a tensor.
+
+        Parameters
+        ----------
+        x : Tensor
+            What to copy.
+        take_ownership : bool
+            False warns that it has no effect: the receiver owns the copy.
+
+        Returns
+        -------
+        PyCapsule
+            As of `utils.dlpack.to_dlpack`.
+        """
         no_effect("xla_trace.to_dlpack", "the receiver owns the copy", take_ownership=not take_ownership)
         return to_dlpack(x)

@@ -8,10 +8,31 @@ from typing import Any
 
 
 def get_ndtuple(value: Any, *, n: int, allow_zero: bool = True) -> tuple[int, ...]:
-    """``n`` ints from one number (repeated) or from ``n`` numbers.
+    """Makes a tuple of fixed length.
 
-    Raises TypeError for a float or another non-integer, ValueError for a wrong length, a negative
-    number, or a zero with ``allow_zero=False``.
+    Parameters
+    ----------
+    value : int or sequence of int
+        One number, which is repeated, or as many as are wanted.
+    n : int
+        How many are wanted.
+    allow_zero : bool
+        Whether a number may be 0.
+
+    Returns
+    -------
+    tuple of int
+        Of length ``n``.
+
+    Raises
+    ------
+    TypeError
+        For a float or another non-integer.
+    ValueError
+        For a wrong length, a negative number, or a zero that is not allowed.
+
+    Examples
+    --------
     >>> get_ndtuple(3, n=2)
     (3, 3)
     """
