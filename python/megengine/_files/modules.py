@@ -22,7 +22,7 @@ from ..version import __version__, megjit_version
 from .admitted import Admission, Trusted, name_of
 from .container import Container, Damaged, ModelFileError, can_hold, parse, write
 from .disk import written_whole
-from .locations import dmap
+from .locations import MapLocation, dmap
 from .values import (
     ValueReader,
     ValueWriter,
@@ -183,7 +183,7 @@ def load(
     f: str | os.PathLike[str] | IO[bytes],
     kind: type[Module],
     trusted: Trusted = (),
-    map_location: Any = None,
+    map_location: MapLocation = None,
 ) -> Any:
     """The module of class ``kind`` that `save` wrote. Reads data and runs no code of the file.
 

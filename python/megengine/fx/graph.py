@@ -11,7 +11,7 @@ from .. import _graph, random
 from .._files import admitted
 from .._files.graphs import check_call
 from .._files.values import ValueReader
-from .._graph import GraphError, Namespace, copy_calls
+from .._graph import Call, GraphError, Namespace, copy_calls
 from . import _codegen
 from ._codegen import PythonCode
 from .linting import check, lint
@@ -92,7 +92,7 @@ class Graph(_graph.Graph):
         args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None,
         name: str | None = None,
-        type_expr: Any = None,
+        type_expr: object = None,
     ) -> Node:
         """Makes a node at the insertion point.
 
@@ -143,7 +143,7 @@ class Graph(_graph.Graph):
         name = target if isinstance(target, str) else getattr(target, "__name__", "call")
         return _snake_case(name.strip("_") or name) if op != "get_attr" else name
 
-    def placeholder(self, name: str, type_expr: Any = None, default_value: Any = _MISSING) -> Node:
+    def placeholder(self, name: str, type_expr: object = None, default_value: object = _MISSING) -> Node:
         """Makes an input at the insertion point.
 
         Parameters
@@ -163,7 +163,7 @@ class Graph(_graph.Graph):
         args = () if default_value is _MISSING else (default_value,)
         return self.create_node("placeholder", name, args, type_expr=type_expr)
 
-    def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
+    def get_attr(self, qualified_name: str, type_expr: object = None) -> Node:
         """Makes a node that reads an attribute of the module, such as a parameter.
 
         Parameters
@@ -185,7 +185,7 @@ class Graph(_graph.Graph):
         the_function: Callable[..., Any],
         args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None,
-        type_expr: Any = None,
+        type_expr: object = None,
     ) -> Node:
         """Makes a node that calls a function.
 
@@ -225,7 +225,7 @@ class Graph(_graph.Graph):
         method_name: str,
         args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None,
-        type_expr: Any = None,
+        type_expr: object = None,
     ) -> Node:
         """Makes a node that calls a method of ``args[0]``.
 
@@ -252,7 +252,7 @@ class Graph(_graph.Graph):
         module_name: str,
         args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None,
-        type_expr: Any = None,
+        type_expr: object = None,
     ) -> Node:
         """Makes a node that calls a module.
 
@@ -274,7 +274,7 @@ class Graph(_graph.Graph):
         """
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
 
-    def output(self, result: Argument, type_expr: Any = None) -> Node:
+    def output(self, result: Argument, type_expr: object = None) -> Node:
         """Makes the node that returns the result.
 
         Parameters
@@ -338,7 +338,7 @@ class Graph(_graph.Graph):
 
     # -- edits -----------------------------------------------------------------------------------
 
-    def insert(self, call: Any, before: Any = None) -> None:
+    def insert(self, call: Any, before: Call | None = None) -> None:
         """Puts a call that stands in no graph into this one.
 
         Parameters
@@ -371,7 +371,7 @@ class Graph(_graph.Graph):
         """
         self.erase(to_erase)
 
-    def erase(self, call: Any) -> None:
+    def erase(self, call: Call) -> None:
         """Takes a node out, as `erase_node`.
 
         Parameters

@@ -12,6 +12,7 @@ from typing import IO, Any
 from .. import module as M
 from .._files import admitted, graphs, modules
 from .._files.container import Damaged
+from .._files.locations import MapLocation
 from .._files.values import ValueReader, ValueWriter
 from .._graph import Measured
 from ..core._registry import WrongKey
@@ -310,7 +311,7 @@ class GraphModule(M.Module):
 # -- files ---------------------------------------------------------------------------------------
 
 
-def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> GraphModule:
+def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: MapLocation = None) -> GraphModule:
     """Reads the GraphModule that `GraphModule.save` wrote.
 
     Reading runs no code that the file chose.

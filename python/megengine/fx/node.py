@@ -53,7 +53,7 @@ _WRITING_METHODS = frozenset({"__setitem__", "set_value", "reset_zero", "_reset"
 _MISSING = object()
 
 
-def attribute_at(root: Any, path: str, default: Any = _MISSING) -> Any:
+def attribute_at(root: object, path: str, default: object = _MISSING) -> Any:
     """What the dotted ``path`` leads to: attributes, items of lists and dicts. AttributeError unless there."""
     try:
         return get_expand_structure(root, path) if path else root
@@ -111,7 +111,7 @@ def map_aggregate(tree: Argument, fn: Callable[[Any], Any]) -> Argument:
     return map_leaves(tree, fn)
 
 
-def is_public_random(target: Any) -> bool:
+def is_public_random(target: object) -> bool:
     """Whether ``target`` is a function of `megengine.random`."""
     return isinstance(target, types.MethodType) and getattr(random, target.__name__, None) == target
 

@@ -57,7 +57,7 @@ def replace_pattern(
     pattern: Callable[..., Any] | M.Module | Graph,
     replacement: Callable[..., Any] | M.Module | Graph,
     *,
-    verify: Any = None,
+    verify: object = None,
 ) -> list[Match]:
     """Puts a replacement wherever a pattern is found in a module, and recompiles.
 

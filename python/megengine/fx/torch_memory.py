@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 # What gives another view of its first argument's memory, or may.
@@ -27,7 +27,7 @@ class Memory:
             set()
         )  # nodes whose values are Python's numbers, or tuples of them
 
-    def note(self, node: Any, name: str, source: Any, inputs: Any) -> None:
+    def note(self, node: Any, name: str, source: object, inputs: Sequence[object]) -> None:
         """Say that ``node`` applied ``name`` to ``source`` (a node or None) and others."""
         is_shape = name == "getattr" and node.args[1] in ("shape", "ndim")
         if name in _COUNTS or is_shape or (inputs and self._numbers.issuperset(inputs)):
@@ -35,11 +35,11 @@ class Memory:
         elif name in VIEWS and source is not None:
             self._join(node, source)
 
-    def is_number(self, node: Any) -> bool:
+    def is_number(self, node: object) -> bool:
         """Whether the value is a number, which no operator writes in place."""
         return node in self._numbers
 
-    def written(self, node: Any, source: Any) -> Iterator[tuple[Any, bool]]:
+    def written(self, node: object, source: object) -> Iterator[tuple[Any, bool]]:
         """(other node, whether it is read later) for all that share the memory that ``node`` writes, source included."""
         self._join(node, source)
         for other in self._groups[source] - {node}:

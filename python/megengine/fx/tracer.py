@@ -22,7 +22,7 @@ _LAYERS = ("megengine.module", "megengine.fx.torchlike", "megengine.utils.mkldnn
 _CONSTANTS = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis), range)
 
 
-def check_concrete_arg(value: Any, expected: Any, name: str) -> None:
+def check_concrete_arg(value: object, expected: object, name: str) -> None:
     """ValueError unless an argument has the value for which the program was traced."""
     if value is not expected and value != expected:
         raise ValueError(
@@ -183,7 +183,7 @@ class Tracer:
         args: tuple[Argument, ...],
         kwargs: dict[str, Argument],
         name: str | None = None,
-        type_expr: Any = None,
+        type_expr: object = None,
     ) -> Node:
         """Makes a node in the graph that is recorded.
 
@@ -233,7 +233,7 @@ class Tracer:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         name: str | None = None,
-        type_expr: Any = None,
+        type_expr: object = None,
     ) -> Proxy:
         """Records a node.
 
@@ -260,7 +260,7 @@ class Tracer:
         args, kwargs = self.create_arg((args, kwargs))
         return self.proxy(self.create_node(kind, target, args, kwargs, name, type_expr))
 
-    def create_arg(self, a: Any) -> Argument:
+    def create_arg(self, a: object) -> Argument:
         """Gives an argument as nodes keep it: with nodes for proxies and tensors.
 
         Parameters

@@ -36,13 +36,13 @@ class VerificationError(AssertionError):
     __module__ = "megengine.fx"  # where programs import it from, which tracebacks print
 
 
-def computes(node: Any, original: Node) -> None:
+def computes(node: object, original: Node) -> None:
     """Note that ``node`` makes the value that ``original`` made before an edit, for `verify_same`."""
     if isinstance(node, Node):
         node.meta[_COMPUTES] = original.meta.get(_COMPUTES, original.name)
 
 
-def verify_same(before: M.Module, after: GraphModule, inputs: Any, tolerance: float = 1e-4) -> None:
+def verify_same(before: M.Module, after: GraphModule, inputs: object, tolerance: float = 1e-4) -> None:
     """Runs two models on the same inputs and compares the results.
 
     Parameters

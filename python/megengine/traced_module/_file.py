@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from .._files import admitted, graphs, modules
 from .._files.container import Damaged, is_count
+from .._files.locations import MapLocation
 from .._files.values import (
     Kind,
     ValueReader,
@@ -33,7 +34,7 @@ __all__ = ["load"]
 _MOST = 1000  # parameters of a module, and graphs: each call looks at all of them
 
 
-def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: Any = None) -> TracedModule:
+def load(f: str | os.PathLike[str] | IO[bytes], trusted: admitted.Trusted = (), map_location: MapLocation = None) -> TracedModule:
     """Reads the TracedModule that `TracedModule.save` wrote.
 
     Reading runs no code that the file chose.

@@ -12,6 +12,7 @@ from .._graph import (
     KINDS,
     GraphError,
     Row,
+    Value,
     map_leaves,
     map_values,
     type_text,
@@ -53,7 +54,7 @@ class Expr(FxNode):
         if any(isinstance(value, Expr) for value in self._inputs):
             self.set_arguments(*map_leaves((self._args, self._kwargs), _value_of))
 
-    def replace_input(self, old: Any, new: Any) -> None:
+    def replace_input(self, old: Value | Expr, new: object) -> None:
         """Read ``new`` wherever args and kwargs hold ``old``; a step stands for what it gives."""
         super().replace_input(_value_of(old), new)
 
@@ -163,7 +164,7 @@ class Expr(FxNode):
                 named[name] = value
         return named
 
-    def set_arg(self, name: str, val: Any) -> None:
+    def set_arg(self, name: str, val: object) -> None:
         """Replace the argument of the callee's parameter ``name``. AssertionError for an unknown name."""
         self._check_made_before(values_in(val))
         signature = self._parameters()
@@ -217,7 +218,7 @@ class Expr(FxNode):
         return unpack(self._result)
 
     @return_val.setter
-    def return_val(self, result: Any) -> None:
+    def return_val(self, result: object) -> None:
         self._give(pack(result))
 
     def _give(self, result: Any) -> None:

@@ -422,7 +422,7 @@ def is_getattr(expr: Expr) -> bool:
     return isinstance(expr, GetAttr)
 
 
-def is_apply_def(expr: Expr, opdef: Any = None) -> bool:
+def is_apply_def(expr: Expr, opdef: type[op_objects.OpDef] | tuple[type[op_objects.OpDef], ...] | None = None) -> bool:
     """Whether ``expr`` applies an operator, one of the class or classes ``opdef`` if given."""
     return isinstance(expr, Apply) and (opdef is None or isinstance(expr.opdef, opdef))
 

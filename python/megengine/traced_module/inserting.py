@@ -52,7 +52,7 @@ class Inserter(Recorder):
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def node_of(self, leaf: Any) -> Node:
+    def node_of(self, leaf: object) -> Node:
         if isinstance(leaf, Node):
             if leaf.top_graph is not self._graph:
                 raise AssertionError(

@@ -255,7 +255,7 @@ class InternalGraph(Pictured):
         self._module._set_arguments(self, args, kwargs)
         return old
 
-    def reset_outputs(self, outputs: Any) -> None:
+    def reset_outputs(self, outputs: object) -> None:
         """Give ``outputs``, a node or a tree of nodes, from now on. Only of the top graph."""
         self._must_be_top("reset_outputs")
         for node in values_in(pack(outputs)):

@@ -29,7 +29,7 @@ class Packed(tuple[Any, ...]):
         return tuple(self)
 
 
-def pack(tree: Any) -> Any:
+def pack(tree: object) -> Any:
     """``tree`` with registered containers taken apart, so that the nodes in them are seen."""
     kind = type(tree)
     if kind in _NATIVE:
@@ -40,14 +40,14 @@ def pack(tree: Any) -> Any:
     return tree
 
 
-def unpack(tree: Any) -> Any:
+def unpack(tree: object) -> Any:
     """The containers that `pack` took apart, whole again."""
     if isinstance(tree, Packed):
         return tree[0].unflatten([unpack(leaf) for leaf in tree[1]])
     return rebuild(tree, unpack, list, dict)
 
 
-def bind(pattern: Any, value: Any, env: dict[Node, Any], expr: Expr) -> None:
+def bind(pattern: object, value: object, env: dict[Node, Any], expr: Expr) -> None:
     """Give the nodes of ``pattern`` the values that stand in their places."""
     if isinstance(pattern, Node):
         env[pattern] = value
@@ -74,7 +74,7 @@ def bind(pattern: Any, value: Any, env: dict[Node, Any], expr: Expr) -> None:
     )
 
 
-def show(tree: Any, spec: str = "") -> str:
+def show(tree: object, spec: str = "") -> str:
     return tree_text(tree, lambda leaf: _leaf_text(leaf, spec))
 
 

@@ -146,7 +146,7 @@ for _type in (QParams, LSQParams):
     SUPPORTED_TYPE[_type] = Container(qparams_flatten, functools.partial(qparams_unflatten, _type))
 
 
-def container_of(value: Any) -> Container | None:
+def container_of(value: object) -> Container | None:
     """How to take ``value`` apart; None for a leaf."""
     kind = type(value)
     found = SUPPORTED_TYPE.get(kind)
@@ -177,7 +177,7 @@ def _is_const_leaf(value: Any) -> bool:
 
 
 def tree_flatten(
-    values: Any,
+    values: object,
     leaf_type: Callable[[Any], type] = _leaf_type,
     is_leaf: Callable[[Any], bool] = _is_leaf,
     is_const_leaf: Callable[[Any], bool] = _is_const_leaf,

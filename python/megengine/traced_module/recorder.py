@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .internal_graph import InternalGraph
 
 
-def has_tensor(tree: Any) -> bool:
+def has_tensor(tree: object) -> bool:
     """Whether a tensor or node stands in a tree of arguments or results."""
     return bool(tree_flatten(tree)[0])
 
@@ -64,7 +64,7 @@ class Recorder(_watch.Watcher):
     def items(self, tensor: Tensor) -> Iterator[Any]:
         return iter([tensor[i] for i in range(len(tensor))])
 
-    def node_of(self, leaf: Any) -> Any:
+    def node_of(self, leaf: object) -> Any:
         """The node for an argument that is a tensor, module or node; constants stay."""
         raise TypeError(f"{type(self).__name__} has no nodes")
 
@@ -82,7 +82,7 @@ class Recorder(_watch.Watcher):
         self,
         expr: Expr,
         arguments: tuple[tuple[Any, ...], dict[str, Any]],
-        result: Any,
+        result: object,
         base: str,
         qualname: str,
     ) -> list[tuple[Tensor, TensorNode]]:

@@ -139,7 +139,7 @@ class Tracer(Recorder):
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def node_of(self, leaf: Any) -> Node:
+    def node_of(self, leaf: object) -> Node:
         if isinstance(leaf, Node):
             return leaf
         scope = self._scopes[-1]
@@ -234,7 +234,7 @@ class Tracer(Recorder):
             expr, arguments, result, method_base(name), method_qualname(graph, name)
         )
 
-    def shape_of(self, tensor: Tensor, shape: Any) -> Any:
+    def shape_of(self, tensor: Tensor, shape: object) -> Any:
         if not shape and not isinstance(shape, Tensor):
             return shape
         with suspended():
@@ -243,7 +243,7 @@ class Tracer(Recorder):
         return result
 
     def made_from(
-        self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, result: Tensor, data: object, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """``Tensor(data)`` of a tensor is a call like others."""
         if isinstance(data, Tensor):
@@ -260,7 +260,7 @@ class Tracer(Recorder):
         if node is not None and name:
             node.name = name
 
-    def write(self, module: Module, name: str, value: Any) -> None:
+    def write(self, module: Module, name: str, value: object) -> None:
         # `self.count += 1` ends with the tensor that is there
         if isinstance(value, (Tensor, Module)) and vars(module).get(name) is not value:
             raise AssertionError(

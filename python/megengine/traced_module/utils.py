@@ -8,11 +8,11 @@ from ..fx.node import attribute_at
 from ..utils.module_utils import set_expand_structure
 
 
-def get_subattr(module: Any, target: str) -> Any:
+def get_subattr(module: object, target: str) -> Any:
     """What ``module`` holds at ``target``, such as ``conv_bn.1`` or ``layers.0.weight``; "" is the module itself. AttributeError for nothing."""
     return attribute_at(module, target)
 
 
-def assign_attr(obj: Any, module: Any, target: str) -> None:
+def assign_attr(obj: object, module: object, target: str) -> None:
     """Put ``obj`` at ``target`` in ``module``."""
     set_expand_structure(module, target, obj)

@@ -74,7 +74,7 @@ def use_mkl_length(graph: MklSubgraph) -> bool:
 
 
 def gen_mkl_autotuner(
-    example_inputs: Any, iters: int = 10, warmup: int = 1
+    example_inputs: object, iters: int = 10, warmup: int = 1
 ) -> Callable[[MklSubgraph], bool]:
     """Makes a heuristic that runs regions both ways and keeps the layouts where they are faster.
 

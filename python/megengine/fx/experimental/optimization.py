@@ -91,7 +91,7 @@ def matches_module_pattern(
     return True
 
 
-def fuse(model: M.Module, inplace: bool = False, *, verify: Any = None) -> GraphModule:
+def fuse(model: M.Module, inplace: bool = False, *, verify: object = None) -> GraphModule:
     """Folds batch normalizations into the convolutions before them, for inference.
 
     A pair stays as it is when others read the convolution's result, or the normalization has no
@@ -182,7 +182,7 @@ class _DropoutRemover(Transformer):
         return super().call_function(target, args, kwargs)
 
 
-def remove_dropout(model: M.Module, *, verify: Any = None) -> GraphModule:
+def remove_dropout(model: M.Module, *, verify: object = None) -> GraphModule:
     """Removes dropout, be it modules or calls of the function.
 
     Parameters
@@ -219,7 +219,7 @@ def optimize_for_inference(
     pass_config: dict[str, Any] | None = None,
     tracer: type[Tracer] = Tracer,
     *,
-    verify: Any = None,
+    verify: object = None,
 ) -> GraphModule:
     """Makes a copy of a model that infers faster on the CPU.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import functional as F
+from ...tensor import Tensor
 from .._intercept import wrap
 from . import elementwise, images, networks, pooling, recurrent, shapes
 
@@ -22,7 +23,7 @@ def native_batch_norm(input, weight, bias, *settings):
 
 @wrap
 def batch_norm_functional(
-    input: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
 ) -> tuple[Any, ...]:
     """In training: (result, None, None, new running mean, new running variance)."""
     given: dict[str, Any] = {"training": training, "momentum": 1 - momentum, "eps": eps, "inplace": False}

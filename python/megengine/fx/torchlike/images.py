@@ -31,8 +31,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 @wrap
 def interpolate(
     input: Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
@@ -122,7 +122,14 @@ def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
 
 
 @wrap
-def roi_align(input: Tensor, boxes: Any, output_size: Any, spatial_scale: float = 1.0, sampling_ratio: int = -1, aligned: bool = False) -> Tensor:
+def roi_align(
+    input: Tensor,
+    boxes: Tensor | list[Tensor] | tuple[Tensor, ...],
+    output_size: int | Sequence[int],
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+) -> Tensor:
     """boxes: [m, 5] of (image, x1, y1, x2, y2), or a list of an image's [m, 4] each."""
     if sampling_ratio < 1:
         raise ValueError("roi_align with as many samples as each box has pixels; give sampling_ratio")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ... import functional as F
 from ...core.tensor.shapes import as_pair
@@ -23,7 +24,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
 
 @wrap
-def grouped_mm(mat_a: Tensor, mat_b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None) -> Tensor:
+def grouped_mm(mat_a: Tensor, mat_b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: DTypeLike | None = None) -> Tensor:
     """The products of a mixture's experts: group e of the axis that both share, or that only one has, ends at offs[e].
 
     Groups' sizes are values, so each expert multiplies all, with zeros in place of what is another's. ValueError for a bias, which torch refuses, too.
@@ -157,7 +158,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
 
 @wrap
 def rms_norm(
-    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """x / sqrt(mean(x ** 2) + eps) * weight over the last axes: Zhang & Sennrich 2019."""
     axes = list(range(input.ndim - len(normalized_shape), input.ndim))

@@ -17,7 +17,7 @@ from .._intercept import wrap
 Sizes = int | Sequence[int]
 
 
-def is_plain(dilation: Any, ceil_mode: bool) -> bool:
+def is_plain(dilation: int | Sequence[int], ceil_mode: bool) -> bool:
     return not ceil_mode and set(np.ravel(dilation)) == {1}
 
 
@@ -81,7 +81,7 @@ def avg_pool(
 
 
 @wrap
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
+def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int], return_indices: bool = False) -> Tensor:
     """Maxima of equal shares of the last two axes, which overlap otherwise than `functional`'s windows."""
     if return_indices or None in np.ravel(output_size):
         raise ValueError("adaptive_max_pool2d with return_indices or a size of None")

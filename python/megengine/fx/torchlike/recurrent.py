@@ -116,7 +116,7 @@ class Recurrent(M.Module):
         ends = ("", "_reverse") if self.bidirectional else ("",)
         return [f"_l{layer}{end}" for layer in range(self.num_layers) for end in ends]
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+    def forward(self, input: Tensor, hx: Tensor | Sequence[Tensor] | None = None) -> tuple[Tensor, Any]:
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         weights = [
             [getattr(self, name + suffix, None) for name in names] for suffix in self.suffixes()

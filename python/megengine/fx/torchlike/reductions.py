@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import collections
 import math
+from collections.abc import Sequence
 from typing import Any
+
+from numpy.typing import DTypeLike
 
 from ... import functional as F
 from ...core import ops
@@ -27,7 +30,7 @@ def var(input, dim=None, unbiased=True, keepdim=False, *, correction=None):
 
 
 @wrap
-def variance(input: Tensor, axis: Any, correction: float, keepdims: bool) -> Tensor:
+def variance(input: Tensor, axis: int | Sequence[int] | None, correction: float, keepdims: bool) -> Tensor:
     """Variance with ``correction`` taken from the number of elements that it is divided by."""
     biased = F.var(input, axis=axis, keepdims=keepdims)
     count = input.size // biased.size
@@ -36,7 +39,7 @@ def variance(input: Tensor, axis: Any, correction: float, keepdims: bool) -> Ten
 
 @wrap
 def norm(
-    input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+    input: Tensor, p: Any = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: DTypeLike | None = None
 ) -> Tensor:
     """(sum of |x| ** p) ** (1 / p) over axes; all of them by default."""
     p = 2 if p in (None, "fro") else p

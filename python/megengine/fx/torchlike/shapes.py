@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ... import functional as F
 from ...core.tensor.dtype import dtype_name
@@ -53,7 +54,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 @wrap
-def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Axes at ``source`` moved to ``destination``."""
     moved = [normalize_axis(axis, input.ndim, "movedim") for axis in _axes(source)]
     places = [normalize_axis(axis, input.ndim, "movedim") for axis in _axes(destination)]
@@ -138,7 +139,7 @@ def _end(end: Any) -> Any:
 
 
 @wrap
-def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """``input`` with ``values`` at the indices."""
     if accumulate:
         raise ValueError("index_put: accumulate=True is not supported")
@@ -159,14 +160,14 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 @wrap
 def slice_scatter(
-    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
     """``input`` with ``src`` in a slice of an axis."""
     return _written(input, _along(dim, slice(start, _end(end), step)), src)
 
 
 @wrap
-def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(input: Tensor, split_size: int | list[int] | tuple[int, ...], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of this size along an axis, the last one smaller where it does not fit; or of these sizes."""
     extent = input._tuple_shape[dim]
     if isinstance(split_size, (tuple, list)):
@@ -225,7 +226,7 @@ def _is_dtype(value: Any) -> bool:
 
 
 @wrap
-def like(input: Tensor, other: Any) -> Tensor:
+def like(input: Tensor, other: Tensor | DTypeLike) -> Tensor:
     """In the dtype of a tensor, or in a dtype that the program computed."""
     return input.astype(getattr(other, "dtype", other))
 
@@ -234,7 +235,7 @@ def like(input: Tensor, other: Any) -> Tensor:
 
 
 @wrap
-def full(size: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+def full(size: Sequence[int], fill_value: float | Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of one value; the dtype is that of the value by default."""
     if dtype is None:
         kinds = {bool: "bool", int: "int32"}
@@ -259,7 +260,7 @@ def arange(start, end=None, step=1, *, dtype=None, **options):
 
 
 @wrap
-def check(condition: Any, message: str = "") -> None:
+def check(condition: object, message: str = "") -> None:
     """AssertionError with the message unless the condition holds."""
     if not condition:
         raise AssertionError(message or "a condition of the program does not hold")

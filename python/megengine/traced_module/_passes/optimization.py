@@ -24,7 +24,7 @@ PASSES: dict[str, Callable[[TracedModule], None]] = {
 
 
 def optimize(
-    module: TracedModule, enabled_pass: Sequence[str] = ["FuseConvBn"], *, verify: Any = None
+    module: TracedModule, enabled_pass: Sequence[str] = ["FuseConvBn"], *, verify: object = None
 ) -> TracedModule:
     """Returns a copy of ``module`` after passes that keep what it computes in eval mode.
 
