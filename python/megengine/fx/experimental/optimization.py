@@ -118,6 +118,8 @@ def fuse(model: M.Module, inplace: bool = False, *, verify: object = None) -> Gr
     ------
     AssertionError
         For a pair in training mode.
+    VerificationError
+        When results on the arguments in verify differ.
 
     Examples
     --------
@@ -197,6 +199,11 @@ def remove_dropout(model: M.Module, *, verify: object = None) -> GraphModule:
     GraphModule
         The new model.
 
+    Raises
+    ------
+    VerificationError
+        When results on the arguments in verify differ.
+
     Examples
     --------
     >>> import megengine.module as M
@@ -252,6 +259,8 @@ def optimize_for_inference(
         For a model in training mode, and for layers that are not in float32 on the CPU.
     RuntimeError
         For a wrong configuration, and for a model with hooks.
+    VerificationError
+        When results on the arguments in verify differ.
 
     Examples
     --------
