@@ -36,6 +36,8 @@ class Pair:
                 raise refused
 
             return boxed(refuse)
+        if SEEN not in graph.meta:  # it has no backward, from which it was parted
+            return self.alone(graph, _)
         compiled = Compiled(graph, self._options, self._fallback, graph.meta[SEEN])
 
         def run(arguments: list[Any]) -> list[Any]:
