@@ -96,21 +96,22 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
     return input[tuple(index)]
 
 
-def _is_row_major(size: Sequence[int], stride: Sequence[int], elements: int) -> bool:
-    """Do these say where so many elements lie, one after the other?"""
+def _check_whole(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> None:
+    """ValueError, unless these say where all of ``input`` lies, one element after the other: tensors have no other layout here."""
     wanted = 1
+    is_whole = not storage_offset
     for extent, step in zip(reversed(size), reversed(stride), strict=True):
-        if extent != 1 and step != wanted:
-            return False
-        wanted *= extent
-    return wanted == elements
+        is_whole, wanted = is_whole and (extent == 1 or step == wanted), wanted * extent
+    if not is_whole or wanted != input.size:
+        raise ValueError(f"as_strided: {list(size)} by strides {list(stride)} of a tensor {list(input._tuple_shape)}")
 
 
 @wrap
-def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """All of ``input`` in another shape, if that is what the strides say: tensors have no other layout here. ValueError otherwise."""
-    if storage_offset or not _is_row_major(size, stride, input.size):
-        raise ValueError(f"as_strided: {list(size)} by strides {list(stride)} of a tensor {list(input._tuple_shape)}")
+def as_strided(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """All of ``input`` in another shape, if that is what the strides say. ValueError otherwise."""
+    _check_whole(input, size, stride, storage_offset)
     return input.reshape(tuple(size))
 
 
@@ -119,8 +120,7 @@ def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
     """``src`` in place of all of ``input``, if that is what the strides say. ValueError otherwise."""
-    if storage_offset or not _is_row_major(size, stride, input.size):
-        raise ValueError(f"as_strided_scatter: {list(size)} by strides {list(stride)} of a tensor {list(input._tuple_shape)}")
+    _check_whole(input, size, stride, storage_offset)
     return src.reshape(input._tuple_shape)
 
 
