@@ -23,6 +23,6 @@ try() {
     (cd tests/python && "$python" -m pytest -p no:cacheprovider -n "$jobs" -rs .)
 }
 
-try 3.11 "*-cp311-*.whl" "[onnx]" "numpy==1.23.5"
+try 3.11 "*-cp311-*.whl" "[onnx,tensorboard]" "numpy==1.23.5"
 try 3.12 "*-abi3-*.whl" "[all]"
-try 3.13 "*-abi3-*.whl" "[vision,onnx]"
+try 3.13 "*-abi3-*.whl" "[vision,onnx,tensorboard]"

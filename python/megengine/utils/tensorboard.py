@@ -1,7 +1,6 @@
-"""Graphs, texts and numbers for TensorBoard: event files that need neither TensorFlow nor tensorboardX to be written.
+"""Graphs, texts and numbers for TensorBoard: a `SummaryWriter` of tensorboardX that also writes graphs given node by node.
 
-The messages are those of TensorFlow's public .proto files (event, summary, graph, node_def, attr_value, tensor_shape), encoded here
-as Protocol Buffers' wire format says.
+Needs the package tensorboardX (``pip install 'megjit[tensorboard]'``).
 
 >>> import os, tempfile
 >>> with tempfile.TemporaryDirectory() as folder, SummaryWriterExtend(folder) as writer:
@@ -12,61 +11,47 @@ as Protocol Buffers' wire format says.
 
 from __future__ import annotations
 
-import os
-import socket
-import struct
-import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Self, SupportsFloat
+from typing import Any
+
+try:
+    from tensorboardX import SummaryWriter
+    from tensorboardX.proto.attr_value_pb2 import AttrValue
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.graph_pb2 import GraphDef
+    from tensorboardX.proto.node_def_pb2 import NodeDef
+    from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboardX.proto.tensor_pb2 import TensorProto
+    from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
+    from tensorboardX.proto.types_pb2 import DataType
+    from tensorboardX.proto.versions_pb2 import VersionDef
+except ImportError as error:
+    raise ImportError(
+        "megengine.utils.tensorboard needs the package tensorboardX\n  fix: pip install 'megjit[tensorboard]'"
+    ) from error
 
 __all__ = [
     "NodeRaw", "SummaryWriterExtend", "attr_value_proto", "graph", "node", "node_proto", "tensor_shape_proto", "text",
 ]  # fmt: skip
 
-# -- Protocol Buffers: https://protobuf.dev/programming-guides/encoding ----------------------------
+# What TensorFlow calls the dtypes that it does not call by the names of ours.
+_DTYPES = {"float32": "DT_FLOAT", "float64": "DT_DOUBLE", "float16": "DT_HALF"}
 
 
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _field(number: int, value: int | float | str | bytes) -> bytes:
-    """An int as varint, a float as 32 bits, text and messages with their length."""
-    if isinstance(value, float):
-        return _varint(number << 3 | 5) + struct.pack("<f", value)
-    if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _entry(number: int, key: str, value: bytes) -> bytes:
-    return _field(number, _field(1, key) + _field(2, value))  # a map is a list of pairs
-
-
-# Numbers of TensorFlow's DataType.
-_DTYPES = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "int64": 9, "bool": 10, "float16": 19}
-
-
-def tensor_shape_proto(shape: Iterable[int]) -> bytes:
+def tensor_shape_proto(shape: Iterable[int]) -> TensorShapeProto:
     """A TensorShapeProto."""
-    return b"".join(_field(2, _field(1, int(extent))) for extent in shape)
+    return TensorShapeProto(dim=[TensorShapeProto.Dim(size=int(extent)) for extent in shape])
 
 
-def attr_value_proto(shape: Iterable[int] | None, dtype: object, attr: dict[str, Any]) -> dict[str, bytes]:
+def attr_value_proto(shape: Iterable[int] | None, dtype: object, attr: dict[str, Any]) -> dict[str, AttrValue]:
     """AttrValues by name: ``_output_shapes``, ``dtype`` if there are some, and ``attr`` as text."""
     values = {}
     if shape is not None:
-        values["_output_shapes"] = _field(1, _field(7, tensor_shape_proto(shape)))
+        values["_output_shapes"] = AttrValue(list=AttrValue.ListValue(shape=[tensor_shape_proto(shape)]))
     if dtype is not None:
-        values["dtype"] = _field(6, _DTYPES.get(str(dtype), 0))
-    return values | {name: _field(2, str(value)) for name, value in attr.items()}
+        name = _DTYPES.get(str(dtype), f"DT_{dtype}".upper())
+        values["dtype"] = AttrValue(type=DataType.Value(name) if name in DataType.keys() else DataType.DT_INVALID)
+    return values | {name: AttrValue(s=str(value).encode()) for name, value in attr.items()}
 
 
 def node_proto(
@@ -76,30 +61,27 @@ def node_proto(
     outputshape: Iterable[int] | None = None,
     dtype: object = None,
     attributes: dict[str, Any] = {},  # noqa: B006  (never written; the default is part of the interface)
-) -> bytes:
+) -> NodeDef:
     """A NodeDef. input: names of the nodes that it reads."""
     inputs = [input] if isinstance(input, str) else input or []
-    head = _field(1, name) + _field(2, op) + b"".join(_field(3, one) for one in inputs)
-    values = attr_value_proto(outputshape, dtype, attributes)
-    return head + b"".join(_entry(5, key, value) for key, value in values.items())
+    return NodeDef(name=name, op=op, input=inputs, attr=attr_value_proto(outputshape, dtype, attributes))
 
 
 node = node_proto
 
 
-def graph(node_list: Iterable[bytes]) -> bytes:
+def graph(node_list: Iterable[NodeDef]) -> GraphDef:
     """A GraphDef of nodes."""
-    versions = _field(4, _field(1, 22))
-    return b"".join(_field(1, one) for one in node_list) + versions
+    return GraphDef(node=list(node_list), versions=VersionDef(producer=22))
 
 
-def text(tag: str, text: str | Sequence[str]) -> bytes:
+def text(tag: str, text: str | Sequence[str]) -> Summary:
     """A Summary with one text, or a list of texts."""
     texts = [text] if isinstance(text, str) else list(text)
-    plugin = _field(1, _field(1, "text"))
-    shape = b"" if isinstance(text, str) else _field(2, tensor_shape_proto([len(texts)]))
-    tensor = _field(1, 7) + shape + b"".join(_field(8, one) for one in texts)
-    return _field(1, _field(1, tag) + _field(9, plugin) + _field(8, tensor))
+    shape = None if isinstance(text, str) else tensor_shape_proto([len(texts)])
+    tensor = TensorProto(dtype="DT_STRING", string_val=[one.encode() for one in texts], tensor_shape=shape)
+    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+    return Summary(value=[Summary.Value(tag=tag, metadata=metadata, tensor=tensor)])
 
 
 class NodeRaw:
@@ -112,31 +94,8 @@ class NodeRaw:
         self.outputshape, self.dtype, self.attributes = outputshape, dtype, attributes
 
 
-# -- event files: records with lengths and masked checksums ----------------------------------------
-
-
-def _crc_table() -> list[int]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)  # Castagnoli's polynomial, reflected
-        table.append(byte)
-    return table
-
-
-_CRC = _crc_table()
-
-
-def _masked_crc(data: bytes) -> bytes:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _CRC[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-class SummaryWriterExtend:
-    """Writes an event file into ``logdir`` (None: ``runs/<time>_<host><comment>``).
+class SummaryWriterExtend(SummaryWriter):  # type: ignore[misc]
+    """Writes an event file into ``logdir`` (None: ``runs/<time>_<host><comment>``), with all methods of its base.
 
     purge_step: what an earlier run wrote from this step on is not shown. max_queue, flush_secs: events wait until so many are
     there, or so much time has passed. write_to_disk False: nothing is written. log_dir: an older name of logdir.
@@ -154,38 +113,10 @@ class SummaryWriterExtend:
         log_dir: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if kwargs:
-            raise TypeError(f"SummaryWriterExtend: unknown arguments {', '.join(kwargs)}")
-        started = time.strftime("%b%d_%H-%M-%S")
-        self.logdir = logdir or log_dir or os.path.join("runs", f"{started}_{socket.gethostname()}{comment}")
+        super().__init__(
+            logdir, comment, purge_step, max_queue, flush_secs, filename_suffix, write_to_disk, log_dir, **kwargs
+        )
         self.node_raw_dict: dict[str, NodeRaw] = {}
-        self._max_queue, self._flush_secs = max_queue, flush_secs
-        self._queue: list[bytes] = []
-        self._flushed = time.monotonic()
-        self._file = None
-        if write_to_disk:
-            os.makedirs(self.logdir, exist_ok=True)
-            name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{id(self)}{filename_suffix}"
-            self._file = open(os.path.join(self.logdir, name), "wb")
-        self._add(_field(3, "brain.Event:2"))
-        if purge_step is not None:
-            self._add(_field(7, _field(1, 1)), purge_step)  # SessionLog: START
-        self.flush()
-
-    def _add(self, what: bytes, step: int | None = None, walltime: float | None = None) -> None:
-        when = _varint(1 << 3 | 1) + struct.pack("<d", time.time() if walltime is None else walltime)
-        event = when + (b"" if step is None else _field(2, int(step))) + what
-        length = struct.pack("<Q", len(event))
-        self._queue.append(length + _masked_crc(length) + event + _masked_crc(event))
-        if len(self._queue) >= self._max_queue or time.monotonic() - self._flushed > self._flush_secs:
-            self.flush()
-
-    def add_scalar(
-        self, tag: str, scalar_value: SupportsFloat, global_step: int | None = None, walltime: float | None = None
-    ) -> None:
-        """One number of the curve ``tag``."""
-        value = _field(1, tag) + _field(2, float(scalar_value))
-        self._add(_field(5, _field(1, value)), global_step, walltime)
 
     def add_text(
         self,
@@ -195,7 +126,7 @@ class SummaryWriterExtend:
         walltime: float | None = None,
     ) -> None:
         """A text, or a list of texts."""
-        self._add(_field(5, text(tag, text_string_list)), global_step, walltime)
+        self._get_file_writer().add_summary(text(tag, text_string_list), global_step, walltime)
 
     def add_node_raw(
         self,
@@ -225,25 +156,4 @@ class SummaryWriterExtend:
             node(raw.name, raw.op, [names.get(i, i) for i in raw.input], raw.outputshape, raw.dtype, raw.attributes)
             for raw in self.node_raw_dict.values()
         ]
-        self._add(_field(4, graph(nodes)))
-
-    def flush(self) -> None:
-        """Writes what waits."""
-        if self._file is not None:
-            self._file.write(b"".join(self._queue))
-            self._file.flush()
-        self._queue.clear()
-        self._flushed = time.monotonic()
-
-    def close(self) -> None:
-        """Writes what waits, and closes the file."""
-        self.flush()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+        self._get_file_writer().add_event(Event(graph_def=graph(nodes).SerializeToString()))
