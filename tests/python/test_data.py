@@ -28,7 +28,7 @@ from megengine.data import (
     StreamSampler,
 )
 from megengine.data.dataloader import _to_tensors, get_worker_info
-from megengine.data.dataset import ArrayDataset, ConcatDataset, Dataset, StreamDataset
+from megengine.data.dataset import ArrayDataset, ConcatDataset, Dataset, StreamDataset, from_torch
 from megengine.data.transform import PseudoTransform, Transform
 
 
@@ -470,3 +470,48 @@ def test_a_sampler_is_one_of_two_kinds():
         assert issubclass(kind, Sampler)
     with pytest.raises(AssertionError, match="Numbers needs a MapSampler, got object"):
         DataLoader(Numbers(3), sampler=object())
+
+
+# ------------------------------------------------------------------------------- datasets of others
+
+
+class Foreign:
+    """A tensor or an image of another library."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.value, dtype)
+
+
+class IterableDataset:
+    """As PyTorch's: it inherits access by index, which raises."""
+
+    def __getitem__(self, index):
+        raise NotImplementedError
+
+    def __len__(self):
+        return 3
+
+    def __iter__(self):
+        return iter([{"x": Foreign([i])} for i in range(3)])
+
+
+def test_samples_of_another_librarys_dataset_are_arrays():
+    dataset = from_torch([(Foreign([0.5, 1]), np.int64(0)), (Foreign([2.5, 3]), np.int64(1))])
+    assert isinstance(dataset, Dataset) and len(dataset) == 2
+    ((x, y),) = DataLoader(dataset, SequentialSampler(dataset, batch_size=2), num_workers=1)
+    assert x.tolist() == [[0.5, 1], [2.5, 3]] and y.tolist() == [0, 1] and y.dtype == np.int64
+
+
+def test_an_iterable_dataset_of_another_library_is_a_stream():
+    dataset = from_torch(IterableDataset())
+    assert isinstance(dataset, StreamDataset)
+    assert [batch["x"].tolist() for batch in DataLoader(dataset, StreamSampler(batch_size=2))] == [[[0], [1]], [[2]]]
+    assert list(from_torch(iter([Foreign(1)]))) == [1]
+
+
+def test_what_is_no_dataset_at_all_is_refused():
+    with pytest.raises(TypeError, match="__iter__; got int"):
+        from_torch(3)

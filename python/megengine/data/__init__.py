@@ -5,6 +5,7 @@ Samples and batches are NumPy arrays on the host; a `DataLoader` with ``preload`
 
 from .collator import Collator as Collator
 from .dataloader import DataLoader as DataLoader
+from .dataset import from_torch as from_torch
 from .sampler import Infinite as Infinite
 from .sampler import MapSampler as MapSampler
 from .sampler import RandomSampler as RandomSampler

@@ -4,6 +4,7 @@ from .meta_dataset import ArrayDataset as ArrayDataset
 from .meta_dataset import ConcatDataset as ConcatDataset
 from .meta_dataset import Dataset as Dataset
 from .meta_dataset import StreamDataset as StreamDataset
+from .meta_dataset import from_torch as from_torch
 from .vision import CIFAR10 as CIFAR10
 from .vision import CIFAR100 as CIFAR100
 from .vision import COCO as COCO

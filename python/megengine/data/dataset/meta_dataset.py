@@ -1,4 +1,4 @@
-"""Kinds of datasets: by index, as a stream, from arrays, concatenated."""
+"""Kinds of datasets: by index, as a stream, from arrays, concatenated, of PyTorch's kind."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
+
+from ...core._tree import branch_of
 
 
 class Dataset(ABC):
@@ -154,3 +158,68 @@ class ConcatDataset(Dataset):
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
+
+
+class _TorchDataset(Dataset):
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, index: int) -> Any:
+        return _as_arrays(self.dataset[int(index)])
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+
+class _TorchStream(StreamDataset):
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(_as_arrays, self.dataset)
+
+
+def _as_arrays(sample: Any) -> Any:
+    """A sample in which tensors and images of others are arrays."""
+    if hasattr(sample, "__array__") and not isinstance(sample, np.generic):
+        return np.asarray(sample)
+    branch = branch_of(sample)
+    return sample if branch is None else branch.made_of([_as_arrays(part) for part in branch.parts])
+
+
+def from_torch(dataset: object) -> Dataset:
+    """Makes a dataset of one that was written for PyTorch: its tensors and images become NumPy arrays.
+
+    Nothing of PyTorch is imported: what counts is how the dataset is read.
+
+    Parameters
+    ----------
+    dataset : object
+        With ``__getitem__`` and ``__len__``, such as torchvision's, or an ``IterableDataset`` and what else
+        has only ``__iter__``. A sample may hold what has ``__array__``: tensors, PIL's images (RGB).
+
+    Returns
+    -------
+    Dataset
+        With access by index, or a `StreamDataset`. Each worker of a `DataLoader` reads the whole of a
+        stream: split it, as PyTorch demands, too.
+
+    Raises
+    ------
+    TypeError
+        For an object that can be read in neither way.
+
+    Examples
+    --------
+    >>> from megengine.data import DataLoader, SequentialSampler, from_torch
+    >>> dataset = from_torch([(0.5, "a"), (1.5, "b"), (2.5, "c")])
+    >>> [x.tolist() for x, name in DataLoader(dataset, SequentialSampler(dataset, batch_size=2))]
+    [[0.5, 1.5], [2.5]]
+    """
+    # An IterableDataset inherits a __getitem__ that raises, and may have a length.
+    is_stream = any(base.__name__ == "IterableDataset" for base in type(dataset).__mro__)
+    if not is_stream and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return _TorchDataset(dataset)
+    if hasattr(dataset, "__iter__"):
+        return _TorchStream(dataset)
+    raise TypeError(f"a dataset has __getitem__ and __len__, or __iter__; got {type(dataset).__name__}")
