@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._graph import Call, Graph
+from .._graph.core import Call, Graph
 from ..module import Module
 from ..tensor import Tensor
 from .admitted import name_of

@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from .. import _older_names
-from .._graph import FrozenDict, FrozenList
+from .._graph.tree import FrozenDict, FrozenList
 from .._origin import is_library
 from ..device import Device
 from ..tensor import Tensor

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from .._graph import FrozenDict, FrozenList, Value
+from .._graph.tree import FrozenDict, FrozenList, Value
 from ..core.op_objects import OpDef
 from ..core.tensor.dtype import (
     QuantDtypeMeta,

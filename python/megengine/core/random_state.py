@@ -1,5 +1,6 @@
 """The random states of a process: the one that all draw from, and the one of dropout's masks, which differs between the ranks of a world."""
 
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -7,12 +8,10 @@ import numpy as np
 from .. import _core
 from .._core import RandomState
 
-# Generators without a seed of their own start from numbers drawn here.
-_fresh_seeds = np.random.SeedSequence()
-
 
 def fresh_seed() -> int:
-    return int(_fresh_seeds.spawn(1)[0].generate_state(1, np.uint64)[0])
+    """What generators without a seed of their own start from: the system's, for numpy.random takes long to load."""
+    return int.from_bytes(os.urandom(8), "little")
 
 
 def default_random_state() -> RandomState:

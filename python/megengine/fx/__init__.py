@@ -17,7 +17,7 @@ True
 """
 
 from .._files.container import ModelFileError
-from .._graph import GraphError
+from .._graph.core import GraphError
 from . import experimental, linting, node, passes  # noqa: F401 (loading a file imports nothing any more)
 from ._intercept import wrap
 from .graph import Graph, PythonCode

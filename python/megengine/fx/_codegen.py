@@ -15,8 +15,9 @@ import types
 import unicodedata
 from typing import Any
 
-from .._graph import GraphError, container_text
+from .._graph.core import GraphError
 from .._graph.names import identifier
+from .._graph.tree import container_text
 from .node import Node, name_of_function
 
 _INFIX = {

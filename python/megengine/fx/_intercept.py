@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from .._files import admitted
-from .._graph import users_line
 from .._graph.tree import leaves
+from .._origin import users_line
 from ..module import Module
 from ..tensor import Tensor
 from ._watch import (

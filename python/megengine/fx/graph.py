@@ -7,11 +7,15 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import _graph, random
+from .. import random
 from .._files import admitted
 from .._files.graphs import check_call
 from .._files.values import ValueReader
-from .._graph import Call, GraphError, Namespace, copy_calls
+from .._graph import core
+from .._graph.core import Call, GraphError, copy_calls
+from .._graph.names import Namespace
+from .._graph.rows import Measured, Row, table
+from .._graph.tree import map_leaves
 from . import _codegen
 from ._codegen import PythonCode
 from .linting import check, lint
@@ -46,7 +50,7 @@ class NodeList:
         return repr(list(self))
 
 
-class Graph(_graph.Graph):
+class Graph(core.Graph):
     """A program as nodes in the order in which they run: inputs first, the output last.
 
     The nodes of a traced module (`traced_module.expr`) make several values, or others than
@@ -540,16 +544,16 @@ class Graph(_graph.Graph):
     def __str__(self) -> str:
         return "graph():" + "".join(f"\n    {node.format_node()}" for node in self)
 
-    def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[_graph.Row]:
+    def _rows(self, inputs: tuple[Any, ...], runs: int) -> list[Row]:
         if self.view is not None:
             return self.view._rows(inputs, runs)
         if inputs and not hasattr(self.owner, "_measured"):
             raise GraphError("a graph runs in its module\n  fix: fx.GraphModule(root, graph)")
-        return graph_rows(self, self.owner._measured(inputs, runs) if inputs else _graph.Measured())
+        return graph_rows(self, self.owner._measured(inputs, runs) if inputs else Measured())
 
     def tabular(self) -> str:
         """Returns what `print_tabular` prints."""
-        return _graph.table(
+        return table(
             ("opcode", "name", "target", "args", "kwargs"),
             ((node.op, node.name, _shown(node.target), node.args, node.kwargs) for node in self),
         )
@@ -592,7 +596,7 @@ class Graph(_graph.Graph):
         Graph.__init__(self)
         nodes: list[Node] = []
         for op, target, name, type_expr, meta, source, args, kwargs in state["nodes"]:
-            args, kwargs = _graph.map_leaves(
+            args, kwargs = map_leaves(
                 (args, kwargs), lambda leaf: nodes[leaf.index] if isinstance(leaf, _Place) else leaf
             )
             if isinstance(target, _RandomFunction):

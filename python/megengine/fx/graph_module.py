@@ -14,7 +14,7 @@ from .._files import admitted, graphs, modules
 from .._files.container import Damaged
 from .._files.locations import MapLocation
 from .._files.values import ValueReader, ValueWriter
-from .._graph import Measured
+from .._graph.rows import Measured
 from ..core._registry import WrongKey
 from ._running import measured
 from .graph import Graph

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._graph import Call, Graph, GraphError, Value, remarks_on_sharing
+from .._graph.core import Call, Graph, GraphError
+from .._graph.remarks import remarks_on_sharing
+from .._graph.tree import Value
 from ..module._structure import all_paths
 from ..module._training import training_part, trains
 from ..tensor import Tensor

@@ -12,18 +12,10 @@ from .. import module as M
 from .. import random
 from .._files.container import Damaged
 from .._files.graphs import at_path
-from .._graph import (
-    KINDS,
-    Call,
-    GraphError,
-    Row,
-    Value,
-    map_leaves,
-    map_values,
-    tree_text,
-    type_text,
-    users_line,
-)
+from .._graph.core import Call, GraphError
+from .._graph.rows import KINDS, Row, type_text
+from .._graph.tree import Value, map_leaves, map_values, tree_text
+from .._origin import users_line
 from ..utils.module_utils import get_expand_structure
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .._graph import Unknown, users_line
+from .._graph.unknown import Unknown
+from .._origin import users_line
 from ._watch import ARITHMETIC, COMPARISONS
 from .node import Node
 

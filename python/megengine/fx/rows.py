@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from .. import module as M
-from .._graph import Graph, Measured, Row, nested, rows_of
+from .._graph.core import Graph
+from .._graph.rows import Measured, Row, nested, rows_of
 from .node import MODULE, Node, attribute_at
 
 

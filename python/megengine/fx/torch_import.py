@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._graph import map_leaves
 from .._graph.redirect import original_of
+from .._graph.tree import map_leaves
 from ..module import Module
 from ..reports.progress import Progress
 from ..tensor import Tensor

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import module as M
-from .._graph import map_leaves, users_line
+from .._graph.tree import map_leaves
+from .._origin import users_line
 from ..tensor import Tensor
 from . import _intercept, node
 from .graph import Graph

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import module as M
-from .._graph import leaves, map_leaves
+from .._graph.tree import leaves, map_leaves
 from ..tensor import Tensor
 from ._running import Interpreter
 from .graph_module import GraphModule

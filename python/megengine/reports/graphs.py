@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from .._files import modules
-from .._graph import Graph
+from .._graph.core import Graph
 from ..fx import GraphModule
 from ..module import Module
 from ..tensor import Tensor

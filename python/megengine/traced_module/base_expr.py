@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._files.container import Damaged
 from .._files.values import expect
-from .._graph import (
-    KINDS,
-    GraphError,
-    Row,
-    Value,
-    map_leaves,
-    map_values,
-    type_text,
-    users_line,
-    values_in,
-)
+from .._graph.core import GraphError
+from .._graph.rows import KINDS, Row, type_text
+from .._graph.tree import Value, map_leaves, map_values, values_in
+from .._origin import users_line
 from ..fx.node import Node as FxNode
 from ..module import Module
 from .node import ModuleNode, Node, TensorNode

@@ -12,8 +12,9 @@ import numpy as np
 from .. import functional as F
 from .._files.container import Damaged
 from .._files.graphs import at_path
-from .._graph import Graph, GraphError, Row
+from .._graph.core import Graph, GraphError
 from .._graph.redirect import original_of
+from .._graph.rows import Row
 from ..core import op_objects
 from ..module import Module
 from ..tensor import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from .._graph import map_values
+from .._graph.tree import map_values
 from .expr import CallMethod, Expr, GetAttr, Input
 from .internal_graph import InternalGraph, _node_state
 from .node import ModuleNode, Node

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
-from .._graph import map_values, users_line, values_in
+from .._graph.tree import map_values, values_in
+from .._origin import users_line
 from ..fx import _watch
 from ..module import Module
 from ..tensor import Tensor

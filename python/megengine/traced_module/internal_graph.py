@@ -11,7 +11,10 @@ from numpy.typing import DTypeLike
 
 from .._files import admitted
 from .._files.graphs import check_call
-from .._graph import Namespace, Pictured, Row, map_leaves, map_values, values_in
+from .._graph.core import Pictured
+from .._graph.names import Namespace
+from .._graph.rows import Row
+from .._graph.tree import map_leaves, map_values, values_in
 from ..fx.graph import Graph
 from ..module import Module
 from .expr import Expr, GetAttr, Input, Output

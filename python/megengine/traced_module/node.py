@@ -13,7 +13,10 @@ from numpy.typing import DTypeLike
 from .. import functional as F
 from .._files.container import Damaged, is_count
 from .._files.values import expect, read_dtype, record, write_dtype
-from .._graph import GraphError, Unknown, Value, users_line
+from .._graph.core import GraphError
+from .._graph.tree import Value
+from .._graph.unknown import Unknown
+from .._origin import users_line
 from ..device import Device
 from ..fx._watch import OPERATORS
 from ..module import Module

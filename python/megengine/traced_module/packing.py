@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._graph import rebuild, tree_text
+from .._graph.tree import rebuild, tree_text
 from .node import Node
 from .pytree import SUPPORTED_TYPE, TreeDef, tree_flatten
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from .._files import admitted
-from .._graph import Value
+from .._graph.tree import Value
 from ..core._tree import Branch, opened
 from ..core.op_objects import OpDef
 from ..core.tensor.dtype import QuantDtypeMeta

@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from .. import random
-from .._graph import Value, map_leaves, users_line
+from .._graph.tree import Value, map_leaves
+from .._origin import users_line
 from ..core import op_objects
 from ..fx import _watch
 from ..module import Module

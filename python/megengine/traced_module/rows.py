@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from .._graph import Measured, Row, rows_of, type_text
+from .._graph.rows import Measured, Row, rows_of, type_text
 from ..tensor import Tensor
 from ..utils.module_utils import kept_tensors
 from .expr import CallMethod, Expr

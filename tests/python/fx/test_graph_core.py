@@ -4,8 +4,10 @@ import pickle
 
 import pytest
 
-from megengine import _graph
-from megengine._graph import Call, Graph, GraphError, Value
+from megengine._graph.core import Call, Graph, GraphError, copy_calls
+from megengine._graph.names import Namespace
+from megengine._graph.rows import Row, dot, link, table
+from megengine._graph.tree import Value
 
 
 class Step(Call, Value):
@@ -141,23 +143,23 @@ def test_copies_read_copies():
         copied.insert(new)
         return new
 
-    _graph.copy_calls(graph, env, clone)
+    copy_calls(graph, env, clone)
     copied.check()
     assert names(copied) == ["a_", "b_", "c_"] and all(env[call] is not call for call in graph)
 
 
 def test_names_are_unique_and_never_words_of_python():
-    names = _graph.Namespace()
+    names = Namespace()
     assert [names.take(name) for name in ("add", "add", "sum", "class", "0.conv", "add_1")] == [
         "add", "add_1", "sum_1", "class_1", "_0_conv", "add_2",
     ]  # fmt: skip
 
 
 def test_tables_align_and_dot_escapes():
-    assert _graph.table(["op", "name"], [["call", "x"]]) == "op    name\n----  ----\ncall  x"
-    row = _graph.Row("function", 'say "x"\n\\', "f")
-    _graph.link(row, [row])
-    text = _graph.dot('"g', [row])
+    assert table(["op", "name"], [["call", "x"]]) == "op    name\n----  ----\ncall  x"
+    row = Row("function", 'say "x"\n\\', "f")
+    link(row, [row])
+    text = dot('"g', [row])
     assert text.startswith('digraph "\\"g" {')
     assert r'"say \"x\"\n\\" [label="say \"x\"\n\\\nfunction f"' in text
     assert r'"say \"x\"\n\\" -> "say \"x\"\n\\";' in text

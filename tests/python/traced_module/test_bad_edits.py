@@ -11,7 +11,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.traced_module as tm
-from megengine._graph import GraphError
+from megengine._graph.core import GraphError
 
 LINE = r"(?s:.*)at:  .*test_bad_edits.py:\d+"
 

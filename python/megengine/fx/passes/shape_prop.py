@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..._graph import map_leaves
+from ..._graph.tree import map_leaves
 from ...tensor import Tensor
 from ...utils.module_utils import tensors_in
 from .._running import Interpreter
