@@ -51,7 +51,6 @@ ALLOWED = {
     "distributed/helper.py:AllreduceCallback.__call__": ("param", "a callback of GradManager"),
     "distributed/run.py:run.pass_on": ("_", "a handler of signals"),
     "distributions/distribution.py:Distribution.*": ("sample_shape value", _ABSTRACT),
-    "functional/_of_ops.py:*": ("x y", "declared for the type checker"),
     "fx/interpreter.py:Transformer.placeholder": ("kwargs", "methods for all kinds of node are called alike"),
     "fx/_running.py:*": ("enable_io_processing kwargs args target", "methods for all kinds of node are called alike"),
     "fx/_watch.py:Watcher.*": ("fn name args kwargs data result module tensor", "subclasses are told"),

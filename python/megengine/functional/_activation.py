@@ -8,24 +8,27 @@ from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import in_order_of, normalize_axes, normalize_axis
 from ..tensor import Tensor
-from ._of_ops import FLOAT, SAME
-from ._of_ops import unary as _unary
+from ._docs import FLOAT, SAME
+from ._docs import tells as _tells
 
-relu = _unary(
-    ops.relu,
-    f"""Computes the rectified linear unit ``max(x, 0)``, elementwise; NaN stays NaN.
-    {SAME}
+
+@_tells(SAME)
+def relu(x: Tensor) -> Tensor:
+    """Computes the rectified linear unit ``max(x, 0)``, elementwise; NaN stays NaN.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.relu(Tensor([-1.0, 0.0, 2.0])).numpy()
     array([0., 0., 2.], dtype=float32)
-    """,
-)
-relu6 = _unary(
-    ops.relu6,
-    f"""Computes ``min(max(x, 0), 6)``, elementwise.
-    {SAME}
+    """
+    return ops.relu(x)
+
+
+@_tells(SAME)
+def relu6(x: Tensor) -> Tensor:
+    """Computes ``min(max(x, 0), 6)``, elementwise.
+
     References
     ----------
     Howard et al., 2017, "MobileNets".
@@ -35,23 +38,27 @@ relu6 = _unary(
     >>> from megengine import Tensor, functional as F
     >>> F.relu6(Tensor([-1.0, 3.0, 9.0])).numpy()
     array([0., 3., 6.], dtype=float32)
-    """,
-)
-sigmoid = _unary(
-    ops.sigmoid,
-    f"""Computes the logistic function ``1 / (1 + exp(-x))``, elementwise, without overflow.
-    {FLOAT}
+    """
+    return ops.relu6(x)
+
+
+@_tells(FLOAT)
+def sigmoid(x: Tensor) -> Tensor:
+    """Computes the logistic function ``1 / (1 + exp(-x))``, elementwise, without overflow.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.sigmoid(Tensor([-1000.0, 0.0, 1000.0])).numpy()
     array([0. , 0.5, 1. ], dtype=float32)
-    """,
-)
-hsigmoid = _unary(
-    ops.hsigmoid,
-    f"""Computes the piecewise linear sigmoid ``relu6(x + 3) / 6``, elementwise.
-    {FLOAT}
+    """
+    return ops.sigmoid(x)
+
+
+@_tells(FLOAT)
+def hsigmoid(x: Tensor) -> Tensor:
+    """Computes the piecewise linear sigmoid ``relu6(x + 3) / 6``, elementwise.
+
     References
     ----------
     Howard et al., 2019, "Searching for MobileNetV3".
@@ -61,13 +68,14 @@ hsigmoid = _unary(
     >>> from megengine import Tensor, functional as F
     >>> F.hsigmoid(Tensor([-4.0, 0.0, 3.0])).numpy()
     array([0. , 0.5, 1. ], dtype=float32)
-    """,
-    high=True,
-)
-hswish = _unary(
-    ops.hswish,
-    f"""Computes ``x * relu6(x + 3) / 6``, elementwise, a piecewise approximation of `silu`.
-    {FLOAT}
+    """
+    return ops.hsigmoid(_to_high(x))
+
+
+@_tells(FLOAT)
+def hswish(x: Tensor) -> Tensor:
+    """Computes ``x * relu6(x + 3) / 6``, elementwise, a piecewise approximation of `silu`.
+
     References
     ----------
     Howard et al., 2019, "Searching for MobileNetV3".
@@ -77,12 +85,14 @@ hswish = _unary(
     >>> from megengine import Tensor, functional as F
     >>> F.hswish(Tensor([-1.5, 0.0, 3.0])).numpy()
     array([-0.375,  0.   ,  3.   ], dtype=float32)
-    """,
-)
-silu = _unary(
-    ops.silu,
-    f"""Computes ``x * sigmoid(x)``, elementwise, also called swish.
-    {FLOAT}
+    """
+    return ops.hswish(x)
+
+
+@_tells(FLOAT)
+def silu(x: Tensor) -> Tensor:
+    """Computes ``x * sigmoid(x)``, elementwise, also called swish.
+
     References
     ----------
     Elfwing et al., 2018, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation
@@ -93,13 +103,15 @@ silu = _unary(
     >>> from megengine import Tensor, functional as F
     >>> F.silu(Tensor([0.0, 1.0, 100.0])).numpy().round(4)
     array([  0.    ,   0.7311, 100.    ], dtype=float32)
-    """,
-)
-gelu = _unary(
-    ops.gelu,
-    f"""Computes ``x * Phi(x)``, elementwise, with the exact normal distribution
+    """
+    return ops.silu(x)
+
+
+@_tells(FLOAT)
+def gelu(x: Tensor) -> Tensor:
+    """Computes ``x * Phi(x)``, elementwise, with the exact normal distribution
     ``Phi(x) = (1 + erf(x / sqrt(2))) / 2``, not the tanh approximation.
-    {FLOAT}
+
     References
     ----------
     Hendrycks and Gimpel, 2016, "Gaussian Error Linear Units".
@@ -109,8 +121,8 @@ gelu = _unary(
     >>> from megengine import Tensor, functional as F
     >>> F.gelu(Tensor([0.0, 1.0, 100.0])).numpy().round(4)
     array([  0.    ,   0.8413, 100.    ], dtype=float32)
-    """,
-)
+    """
+    return ops.gelu(x)
 
 
 def leaky_relu(inp: Tensor, negative_slope: float = 0.01) -> Tensor:

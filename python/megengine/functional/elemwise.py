@@ -8,9 +8,8 @@ from .._core import Tensor as _Tensor
 from ..core import ops
 from ..core.tensor.amp import to_high as _to_high
 from ..tensor import Tensor
-from ._of_ops import BOOL, FLOAT, LOGICAL, PROMOTED, SAME, Operand
-from ._of_ops import binary as _binary
-from ._of_ops import unary as _unary
+from ._docs import BOOL, FLOAT, LOGICAL, PROMOTED, SAME, Operand
+from ._docs import tells as _tells
 
 __all__ = [
     "abs", "add", "acos", "asin", "atan", "atan2", "asinh", "acosh", "atanh", "ceil", "clip", "cos",
@@ -20,42 +19,48 @@ __all__ = [
     "right_shift", "round", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh",
 ]  # fmt: skip
 
-add = _binary(
-    ops.add,
-    f"""Adds ``x`` and ``y``, elementwise.
-    {PROMOTED}
+
+@_tells(PROMOTED)
+def add(x: Operand, y: Operand) -> Tensor:
+    """Adds ``x`` and ``y``, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.add(Tensor([1, 2]), 0.5).numpy()
     array([1.5, 2.5], dtype=float32)
-    """,
-)
-sub = _binary(
-    ops.sub,
-    f"""Subtracts ``y`` from ``x``, elementwise.
-    {PROMOTED}
+    """
+    return ops.add(x, y)
+
+
+@_tells(PROMOTED)
+def sub(x: Operand, y: Operand) -> Tensor:
+    """Subtracts ``y`` from ``x``, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.sub(Tensor([[1.0], [2.0]]), Tensor([1.0, 0.5])).numpy()
     array([[0. , 0.5],
            [1. , 1.5]], dtype=float32)
-    """,
-)
-mul = _binary(
-    ops.mul,
-    f"""Multiplies ``x`` by ``y``, elementwise.
-    {PROMOTED}
+    """
+    return ops.sub(x, y)
+
+
+@_tells(PROMOTED)
+def mul(x: Operand, y: Operand) -> Tensor:
+    """Multiplies ``x`` by ``y``, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.mul(Tensor([1.0, 2.0]), Tensor([3.0, 4.0])).numpy()  # no matrix product: see `matmul`
     array([3., 8.], dtype=float32)
-    """,
-)
-div = _binary(
-    ops.true_div,
+    """
+    return ops.mul(x, y)
+
+
+def div(x: Operand, y: Operand) -> Tensor:
     """Divides ``x`` by ``y``, elementwise.
 
     Parameters
@@ -74,12 +79,11 @@ div = _binary(
     >>> from megengine import Tensor, functional as F
     >>> F.div(Tensor([3, -1, 0]), Tensor([2, 0, 0])).numpy()
     array([ 1.5, -inf,  nan], dtype=float32)
-    """,
-    name="div",
-    high=True,
-)
-floor_div = _binary(
-    ops.floor_div,
+    """
+    return ops.true_div(_to_high(x), _to_high(y))
+
+
+def floor_div(x: Operand, y: Operand) -> Tensor:
     """Divides ``x`` by ``y`` and rounds down, towards minus infinity, elementwise.
 
     Parameters
@@ -97,10 +101,11 @@ floor_div = _binary(
     >>> from megengine import Tensor, functional as F
     >>> F.floor_div(Tensor([-7, 7, 7]), Tensor([2, 2, 0])).numpy()
     array([-4,  3,  0], dtype=int32)
-    """,
-)
-mod = _binary(
-    ops.mod,
+    """
+    return ops.floor_div(x, y)
+
+
+def mod(x: Operand, y: Operand) -> Tensor:
     """Computes the remainder of ``x / y``, elementwise.
 
     Parameters
@@ -119,10 +124,11 @@ mod = _binary(
     >>> from megengine import Tensor, functional as F
     >>> F.mod(Tensor([-7, 7]), 3).numpy(), F.mod(Tensor([-7.0, 7.0]), 3.0).numpy()
     (array([2, 1], dtype=int32), array([-1.,  1.], dtype=float32))
-    """,
-)
-pow = _binary(
-    ops.pow,
+    """
+    return ops.mod(x, y)
+
+
+def pow(x: Operand, y: Operand) -> Tensor:
     """Raises ``x`` to the power ``y``, elementwise.
 
     Parameters
@@ -141,11 +147,11 @@ pow = _binary(
     >>> from megengine import Tensor, functional as F
     >>> F.pow(Tensor([2, 3]), 2).numpy()
     array([4., 9.], dtype=float32)
-    """,
-    high=True,
-)
-logaddexp = _binary(
-    ops.logaddexp,
+    """
+    return ops.pow(_to_high(x), _to_high(y))
+
+
+def logaddexp(x: Operand, y: Operand) -> Tensor:
     """Computes ``log(exp(x) + exp(y))``, elementwise, without overflow.
 
     Parameters
@@ -163,33 +169,37 @@ logaddexp = _binary(
     >>> from megengine import Tensor, functional as F
     >>> F.logaddexp(Tensor([0.0, 100.0]), Tensor([0.0, 0.0])).numpy().round(4)
     array([  0.6931, 100.    ], dtype=float32)
-    """,
-    high=True,
-)
-maximum = _binary(
-    ops.maximum,
-    f"""Takes the larger one of ``x`` and ``y``, elementwise; NaN where either is NaN.
-    {PROMOTED}
+    """
+    return ops.logaddexp(_to_high(x), _to_high(y))
+
+
+@_tells(PROMOTED)
+def maximum(x: Operand, y: Operand) -> Tensor:
+    """Takes the larger one of ``x`` and ``y``, elementwise; NaN where either is NaN.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.maximum(Tensor([-1.0, 2.0, float("nan")]), 0.0).numpy()
     array([ 0.,  2., nan], dtype=float32)
-    """,
-)
-minimum = _binary(
-    ops.minimum,
-    f"""Takes the smaller one of ``x`` and ``y``, elementwise; NaN where either is NaN.
-    {PROMOTED}
+    """
+    return ops.maximum(x, y)
+
+
+@_tells(PROMOTED)
+def minimum(x: Operand, y: Operand) -> Tensor:
+    """Takes the smaller one of ``x`` and ``y``, elementwise; NaN where either is NaN.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.minimum(Tensor([-1.0, 2.0, float("nan")]), 0.0).numpy()
     array([-1.,  0., nan], dtype=float32)
-    """,
-)
-left_shift = _binary(
-    ops.left_shift,
+    """
+    return ops.minimum(x, y)
+
+
+def left_shift(x: Operand, y: Operand) -> Tensor:
     """Shifts the bits of ``x`` to the left by ``y``, elementwise.
 
     Parameters
@@ -212,10 +222,11 @@ left_shift = _binary(
     >>> from megengine import Tensor, functional as F
     >>> F.left_shift(Tensor([1, 5]), 3).numpy()
     array([ 8, 40], dtype=int32)
-    """,
-)
-right_shift = _binary(
-    ops.right_shift,
+    """
+    return ops.left_shift(x, y)
+
+
+def right_shift(x: Operand, y: Operand) -> Tensor:
     """Shifts the bits of ``x`` to the right by ``y``, elementwise; negative numbers stay negative.
 
     Parameters
@@ -238,124 +249,144 @@ right_shift = _binary(
     >>> from megengine import Tensor, functional as F
     >>> F.right_shift(Tensor([40, -8]), 3).numpy()
     array([ 5, -1], dtype=int32)
-    """,
-)
-logical_and = _binary(
-    ops.logical_and,
-    f"""Tells where both ``x`` and ``y`` are true, elementwise.
-    {LOGICAL}
+    """
+    return ops.right_shift(x, y)
+
+
+@_tells(LOGICAL)
+def logical_and(x: Operand, y: Operand) -> Tensor:
+    """Tells where both ``x`` and ``y`` are true, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([1.0, 2.0, 3.0])
     >>> F.logical_and(x > 1, x < 3).numpy()
     array([False,  True, False])
-    """,
-)
-logical_or = _binary(
-    ops.logical_or,
-    f"""Tells where ``x`` or ``y`` or both are true, elementwise.
-    {LOGICAL}
+    """
+    return ops.logical_and(x, y)
+
+
+@_tells(LOGICAL)
+def logical_or(x: Operand, y: Operand) -> Tensor:
+    """Tells where ``x`` or ``y`` or both are true, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([1.0, 2.0, 3.0])
     >>> F.logical_or(x < 2, x > 2).numpy()
     array([ True, False,  True])
-    """,
-)
-logical_xor = _binary(
-    ops.logical_xor,
-    f"""Tells where exactly one of ``x`` and ``y`` is true, elementwise.
-    {LOGICAL}
+    """
+    return ops.logical_or(x, y)
+
+
+@_tells(LOGICAL)
+def logical_xor(x: Operand, y: Operand) -> Tensor:
+    """Tells where exactly one of ``x`` and ``y`` is true, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.logical_xor(Tensor([True, True, False]), Tensor([True, False, False])).numpy()
     array([False,  True, False])
-    """,
-)
-equal = _binary(
-    ops.equal,
-    f"""Tells where ``x`` equals ``y``, elementwise; NaN equals nothing.
-    {BOOL}
+    """
+    return ops.logical_xor(x, y)
+
+
+@_tells(BOOL)
+def equal(x: Operand, y: Operand) -> Tensor:
+    """Tells where ``x`` equals ``y``, elementwise; NaN equals nothing.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.equal(Tensor([1.0, 2.0]), Tensor([1, 3])).numpy()
     array([ True, False])
-    """,
-)
-not_equal = _binary(
-    ops.not_equal,
-    f"""Tells where ``x`` differs from ``y``, elementwise; NaN differs from everything.
-    {BOOL}
+    """
+    return ops.equal(x, y)
+
+
+@_tells(BOOL)
+def not_equal(x: Operand, y: Operand) -> Tensor:
+    """Tells where ``x`` differs from ``y``, elementwise; NaN differs from everything.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> x = Tensor([1.0, float("nan")])
     >>> F.not_equal(x, x).numpy()
     array([False,  True])
-    """,
-)
-less = _binary(
-    ops.less,
-    f"""Tells where ``x`` is less than ``y``, elementwise; false for NaN.
-    {BOOL}
+    """
+    return ops.not_equal(x, y)
+
+
+@_tells(BOOL)
+def less(x: Operand, y: Operand) -> Tensor:
+    """Tells where ``x`` is less than ``y``, elementwise; false for NaN.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.less(Tensor([1, 2, 3]), 2).numpy()
     array([ True, False, False])
-    """,
-)
-less_equal = _binary(
-    ops.less_equal,
-    f"""Tells where ``x`` is at most ``y``, elementwise; false for NaN.
-    {BOOL}
+    """
+    return ops.less(x, y)
+
+
+@_tells(BOOL)
+def less_equal(x: Operand, y: Operand) -> Tensor:
+    """Tells where ``x`` is at most ``y``, elementwise; false for NaN.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.less_equal(Tensor([1, 2, 3]), 2).numpy()
     array([ True,  True, False])
-    """,
-)
-greater = _binary(
-    ops.greater,
-    f"""Tells where ``x`` is greater than ``y``, elementwise; false for NaN.
-    {BOOL}
+    """
+    return ops.less_equal(x, y)
+
+
+@_tells(BOOL)
+def greater(x: Operand, y: Operand) -> Tensor:
+    """Tells where ``x`` is greater than ``y``, elementwise; false for NaN.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.greater(Tensor([1, 2, 3]), 2).numpy()
     array([False, False,  True])
-    """,
-)
-greater_equal = _binary(
-    ops.greater_equal,
-    f"""Tells where ``x`` is at least ``y``, elementwise; false for NaN.
-    {BOOL}
+    """
+    return ops.greater(x, y)
+
+
+@_tells(BOOL)
+def greater_equal(x: Operand, y: Operand) -> Tensor:
+    """Tells where ``x`` is at least ``y``, elementwise; false for NaN.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.greater_equal(Tensor([1, 2, 3]), 2).numpy()
     array([False,  True,  True])
-    """,
-)
+    """
+    return ops.greater_equal(x, y)
 
-neg = _unary(
-    ops.neg,
-    f"""Negates ``x``, elementwise.
-    {SAME}
+
+@_tells(SAME)
+def neg(x: Tensor) -> Tensor:
+    """Negates ``x``, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.neg(Tensor([1, -2])).numpy()
     array([-1,  2], dtype=int32)
-    """,
-)
-abs = _unary(
-    ops.abs,
+    """
+    return ops.neg(x)
+
+
+def abs(x: Tensor) -> Tensor:
     """Computes the magnitude ``|x|``, elementwise.
 
     Parameters
@@ -373,66 +404,76 @@ abs = _unary(
     >>> from megengine import Tensor, functional as F
     >>> F.abs(Tensor([-1.5, 2.0])).numpy()
     array([1.5, 2. ], dtype=float32)
-    """,
-)
-square = _unary(
-    ops.square,
-    f"""Computes ``x * x``, elementwise.
-    {SAME}
+    """
+    return ops.abs(x)
+
+
+@_tells(SAME)
+def square(x: Tensor) -> Tensor:
+    """Computes ``x * x``, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.square(Tensor([-3, 2])).numpy()
     array([9, 4], dtype=int32)
-    """,
-)
-sqrt = _unary(
-    ops.sqrt,
-    f"""Computes the square root, elementwise; NaN below 0.
-    {FLOAT}
+    """
+    return ops.square(x)
+
+
+@_tells(FLOAT)
+def sqrt(x: Tensor) -> Tensor:
+    """Computes the square root, elementwise; NaN below 0.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.sqrt(Tensor([4.0, 0.25, -1.0])).numpy()
     array([2. , 0.5, nan], dtype=float32)
-    """,
-    high=True,
-)
-round = _unary(
-    ops.round,
-    f"""Rounds to the nearest whole number, elementwise, halves away from 0.
-    {SAME}
+    """
+    return ops.sqrt(_to_high(x))
+
+
+@_tells(SAME)
+def round(x: Tensor) -> Tensor:
+    """Rounds to the nearest whole number, elementwise, halves away from 0.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.round(Tensor([0.5, 1.5, 2.5, -2.5])).numpy()  # numpy.round has [0, 2, 2, -2]
     array([ 1.,  2.,  3., -3.], dtype=float32)
-    """,
-)
-ceil = _unary(
-    ops.ceil,
-    f"""Rounds up, to the smallest whole number not below ``x``, elementwise.
-    {SAME}
+    """
+    return ops.round(x)
+
+
+@_tells(SAME)
+def ceil(x: Tensor) -> Tensor:
+    """Rounds up, to the smallest whole number not below ``x``, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.ceil(Tensor([1.2, -1.2, 3.0])).numpy()
     array([ 2., -1.,  3.], dtype=float32)
-    """,
-)
-floor = _unary(
-    ops.floor,
-    f"""Rounds down, to the largest whole number not above ``x``, elementwise.
-    {SAME}
+    """
+    return ops.ceil(x)
+
+
+@_tells(SAME)
+def floor(x: Tensor) -> Tensor:
+    """Rounds down, to the largest whole number not above ``x``, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.floor(Tensor([1.2, -1.2, 3.0])).numpy()
     array([ 1., -2.,  3.], dtype=float32)
-    """,
-)
-logical_not = _unary(
-    ops.logical_not,
+    """
+    return ops.floor(x)
+
+
+def logical_not(x: Tensor) -> Tensor:
     """Tells where ``x`` is false, elementwise.
 
     Parameters
@@ -455,211 +496,229 @@ logical_not = _unary(
     >>> from megengine import Tensor, functional as F
     >>> F.logical_not(Tensor([True, False])).numpy()
     array([False,  True])
-    """,
-)
-tanh = _unary(
-    ops.tanh,
-    f"""Computes the hyperbolic tangent, elementwise.
-    {FLOAT}
+    """
+    return ops.logical_not(x)
+
+
+@_tells(FLOAT)
+def tanh(x: Tensor) -> Tensor:
+    """Computes the hyperbolic tangent, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.tanh(Tensor([0.0, 1.0, 100.0])).numpy().round(4)
     array([0.    , 0.7616, 1.    ], dtype=float32)
-    """,
-)
-exp = _unary(
-    ops.exp,
-    f"""Computes e to the power ``x``, elementwise.
-    {FLOAT}
+    """
+    return ops.tanh(x)
+
+
+@_tells(FLOAT)
+def exp(x: Tensor) -> Tensor:
+    """Computes e to the power ``x``, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.exp(Tensor([0.0, 1.0, -1000.0])).numpy().round(4)
     array([1.    , 2.7183, 0.    ], dtype=float32)
-    """,
-    high=True,
-)
-expm1 = _unary(
-    ops.expm1,
-    f"""Computes ``exp(x) - 1``, elementwise, exact near 0.
-    {FLOAT}
+    """
+    return ops.exp(_to_high(x))
+
+
+@_tells(FLOAT)
+def expm1(x: Tensor) -> Tensor:
+    """Computes ``exp(x) - 1``, elementwise, exact near 0.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.expm1(Tensor([1e-8])).item() > 0, (F.exp(Tensor([1e-8])) - 1).item()
     (True, 0.0)
-    """,
-    high=True,
-)
-log = _unary(
-    ops.log,
-    f"""Computes the natural logarithm, elementwise; -inf at 0, NaN below.
-    {FLOAT}
+    """
+    return ops.expm1(_to_high(x))
+
+
+@_tells(FLOAT)
+def log(x: Tensor) -> Tensor:
+    """Computes the natural logarithm, elementwise; -inf at 0, NaN below.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.log(Tensor([1.0, 0.0, -1.0])).numpy()
     array([  0., -inf,  nan], dtype=float32)
-    """,
-    high=True,
-)
-log1p = _unary(
-    ops.log1p,
-    f"""Computes ``log(1 + x)``, elementwise, exact near 0.
-    {FLOAT}
+    """
+    return ops.log(_to_high(x))
+
+
+@_tells(FLOAT)
+def log1p(x: Tensor) -> Tensor:
+    """Computes ``log(1 + x)``, elementwise, exact near 0.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.log1p(Tensor([1e-8])).item() > 0, F.log(Tensor([1e-8]) + 1).item()
     (True, 0.0)
-    """,
-    high=True,
-)
-cos = _unary(
-    ops.cos,
-    f"""Computes the cosine of angles in radians, elementwise.
-    {FLOAT}
+    """
+    return ops.log1p(_to_high(x))
+
+
+@_tells(FLOAT)
+def cos(x: Tensor) -> Tensor:
+    """Computes the cosine of angles in radians, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.cos(Tensor([0.0, 1.0])).numpy().round(4)
     array([1.    , 0.5403], dtype=float32)
-    """,
-    high=True,
-)
-sin = _unary(
-    ops.sin,
-    f"""Computes the sine of angles in radians, elementwise.
-    {FLOAT}
+    """
+    return ops.cos(_to_high(x))
+
+
+@_tells(FLOAT)
+def sin(x: Tensor) -> Tensor:
+    """Computes the sine of angles in radians, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.sin(Tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 0.8415], dtype=float32)
-    """,
-    high=True,
-)
-tan = _unary(
-    ops.tan,
-    f"""Computes the tangent of angles in radians, elementwise.
-    {FLOAT}
+    """
+    return ops.sin(_to_high(x))
+
+
+@_tells(FLOAT)
+def tan(x: Tensor) -> Tensor:
+    """Computes the tangent of angles in radians, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.tan(Tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 1.5574], dtype=float32)
-    """,
-    high=True,
-)
-acos = _unary(
-    ops.acos,
-    f"""Computes the angle in [0, pi] (radians) of a cosine, elementwise; NaN outside of [-1, 1].
-    {FLOAT}
+    """
+    return ops.tan(_to_high(x))
+
+
+@_tells(FLOAT)
+def acos(x: Tensor) -> Tensor:
+    """Computes the angle in [0, pi] (radians) of a cosine, elementwise; NaN outside of [-1, 1].
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.acos(Tensor([1.0, -1.0, 2.0])).numpy().round(4)
     array([0.    , 3.1416,    nan], dtype=float32)
-    """,
-    high=True,
-)
-asin = _unary(
-    ops.asin,
-    f"""Computes the angle in [-pi/2, pi/2] (radians) of a sine, elementwise; NaN outside of [-1, 1].
-    {FLOAT}
+    """
+    return ops.acos(_to_high(x))
+
+
+@_tells(FLOAT)
+def asin(x: Tensor) -> Tensor:
+    """Computes the angle in [-pi/2, pi/2] (radians) of a sine, elementwise; NaN outside of [-1, 1].
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.asin(Tensor([0.0, 1.0, 2.0])).numpy().round(4)
     array([0.    , 1.5708,    nan], dtype=float32)
-    """,
-    high=True,
-)
-atan = _unary(
-    ops.atan,
-    f"""Computes the angle in (-pi/2, pi/2) (radians) of a tangent, elementwise.
-    {FLOAT}
+    """
+    return ops.asin(_to_high(x))
+
+
+@_tells(FLOAT)
+def atan(x: Tensor) -> Tensor:
+    """Computes the angle in (-pi/2, pi/2) (radians) of a tangent, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.atan(Tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 0.7854], dtype=float32)
-    """,
-    high=True,
-)
-cosh = _unary(
-    ops.cosh,
-    f"""Computes the hyperbolic cosine, elementwise.
-    {FLOAT}
+    """
+    return ops.atan(_to_high(x))
+
+
+@_tells(FLOAT)
+def cosh(x: Tensor) -> Tensor:
+    """Computes the hyperbolic cosine, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.cosh(Tensor([0.0, 1.0])).numpy().round(4)
     array([1.    , 1.5431], dtype=float32)
-    """,
-    high=True,
-)
-sinh = _unary(
-    ops.sinh,
-    f"""Computes the hyperbolic sine, elementwise.
-    {FLOAT}
+    """
+    return ops.cosh(_to_high(x))
+
+
+@_tells(FLOAT)
+def sinh(x: Tensor) -> Tensor:
+    """Computes the hyperbolic sine, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.sinh(Tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 1.1752], dtype=float32)
-    """,
-    high=True,
-)
-acosh = _unary(
-    ops.acosh,
-    f"""Computes the inverse hyperbolic cosine, elementwise; NaN below 1.
-    {FLOAT}
+    """
+    return ops.sinh(_to_high(x))
+
+
+@_tells(FLOAT)
+def acosh(x: Tensor) -> Tensor:
+    """Computes the inverse hyperbolic cosine, elementwise; NaN below 1.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.acosh(Tensor([1.0, 2.0, 0.5])).numpy().round(4)
     array([0.   , 1.317,   nan], dtype=float32)
-    """,
-    high=True,
-)
-asinh = _unary(
-    ops.asinh,
-    f"""Computes the inverse hyperbolic sine, elementwise.
-    {FLOAT}
+    """
+    return ops.acosh(_to_high(x))
+
+
+@_tells(FLOAT)
+def asinh(x: Tensor) -> Tensor:
+    """Computes the inverse hyperbolic sine, elementwise.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.asinh(Tensor([0.0, 1.0])).numpy().round(4)
     array([0.    , 0.8814], dtype=float32)
-    """,
-    high=True,
-)
-atanh = _unary(
-    ops.atanh,
-    f"""Computes the inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN outside.
-    {FLOAT}
+    """
+    return ops.asinh(_to_high(x))
+
+
+@_tells(FLOAT)
+def atanh(x: Tensor) -> Tensor:
+    """Computes the inverse hyperbolic tangent, elementwise; infinite at -1 and 1, NaN outside.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.atanh(Tensor([0.5, 1.0, 2.0])).numpy().round(4)
     array([0.5493,    inf,    nan], dtype=float32)
-    """,
-    high=True,
-)
-erf = _unary(
-    ops.erf,
-    f"""Computes the error function, ``2 / sqrt(pi) * integral of exp(-t**2)`` from 0 to ``x``.
-    {FLOAT}
+    """
+    return ops.atanh(_to_high(x))
+
+
+@_tells(FLOAT)
+def erf(x: Tensor) -> Tensor:
+    """Computes the error function, ``2 / sqrt(pi) * integral of exp(-t**2)`` from 0 to ``x``.
+
     Examples
     --------
     >>> from megengine import Tensor, functional as F
     >>> F.erf(Tensor([0.0, 1.0, 9.0])).numpy().round(4)
     array([0.    , 0.8427, 1.    ], dtype=float32)
-    """,
-    high=True,
-)
+    """
+    return ops.erf(_to_high(x))
 
 
 def atan2(y: Operand, x: Operand) -> Tensor:

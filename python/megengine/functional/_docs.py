@@ -1,0 +1,83 @@
+"""What docstrings of functions that are one op tell alike."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..tensor import Tensor
+
+Operand = Tensor | int | float | bool
+_Function = TypeVar("_Function", bound=Callable[..., Tensor])
+
+# Of results in a float dtype, of x's, of the promoted one, of bool; and of operands of bool.
+FLOAT = """
+    Parameters
+    ----------
+    x : Tensor
+        Any shape, float dtype; integers compute in float32.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x`` and its dtype, float32 for integers.
+    """
+SAME = """
+    Parameters
+    ----------
+    x : Tensor
+        Any shape and dtype.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``x``.
+    """
+PROMOTED = """
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+    """
+BOOL = """
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+    """
+LOGICAL = """
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast, dtype bool.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape, dtype bool.
+
+    Raises
+    ------
+    TypeError
+        For another dtype.
+    """
+
+
+def tells(section: str) -> Callable[[_Function], _Function]:
+    """Decorator: ``section`` stands behind the summary of the docstring."""
+
+    def told(function: _Function) -> _Function:
+        if function.__doc__ is not None:  # python -OO has none
+            summary, _, rest = function.__doc__.partition("\n\n")
+            function.__doc__ = f"{summary}\n{section}\n{rest}"
+        return function
+
+    return told
