@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+from typing import NamedTuple
 from urllib.parse import quote
 
 from .._files.disk import cache_dir, one_process_at_a_time
@@ -25,11 +26,21 @@ _MOST_FILES, _MOST_BYTES = 100_000, 4 << 30  # of an unpacked archive
 _logger = get_logger(__name__)
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d{1,5})?")
-_NAME = re.compile(
-    r"[A-Za-z0-9_.][A-Za-z0-9_.-]*"
-)  # no leading dash: git would take it for an option
+_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")  # no leading dash: git would take it for an option
 _BRANCH = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./-]*")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
+
+
+class _Source(NamedTuple):
+    host: str
+    owner: str
+    name: str
+    branch: str
+    commit: str | None
+
+    @property
+    def ref(self) -> str:
+        return self.commit or self.branch
 
 
 def hub_dir() -> str:
@@ -69,8 +80,8 @@ class RepoFetcherBase:
         owner, name, branch = cls._parse_repo_info(repo_info)
         if commit is not None and not _COMMIT.fullmatch(commit):
             raise InvalidRepo(f"commit must be 4 to 40 hexadecimal digits, got {commit!r}")
-        parts = [git_host, owner, name, branch] + ([commit] if commit else [])
-        target = os.path.join(hub_dir(), "@".join(quote(part, safe="") for part in parts))  # one folder for one source
+        source = _Source(git_host, owner, name, branch, commit or None)
+        target = os.path.join(hub_dir(), "@".join(quote(part, safe="") for part in source if part))  # one folder for one source
         before = None if use_cache else _identity(target)
         if _identity(target) != before:
             _logger.debug("%s is in the cache: %s", repo_info, target)
@@ -80,7 +91,7 @@ class RepoFetcherBase:
                 return target
             os.makedirs(hub_dir(), exist_ok=True)
             with tempfile.TemporaryDirectory(dir=hub_dir(), prefix=".fetch-") as workspace:
-                fetched = cls._download(git_host, owner, name, branch, commit, workspace, silent)
+                fetched = cls._download(source, workspace, silent)
                 if os.path.isdir(target):
                     shutil.rmtree(target)
                 os.rename(fetched, target)
@@ -99,16 +110,7 @@ class RepoFetcherBase:
         return parts[0], parts[1], branch
 
     @classmethod
-    def _download(
-        cls,
-        git_host: str,
-        owner: str,
-        name: str,
-        branch: str,
-        commit: str | None,
-        workspace: str,
-        silent: bool,
-    ) -> str:
+    def _download(cls, source: _Source, workspace: str, silent: bool) -> str:
         raise TypeError(
             f"{cls.__name__} does not say how to fetch; use GitHTTPSFetcher or GitSSHFetcher"
         )
@@ -118,22 +120,13 @@ class GitSSHFetcher(RepoFetcherBase):
     """By ``git clone`` over SSH, with the user's keys."""
 
     @classmethod
-    def _download(
-        cls,
-        git_host: str,
-        owner: str,
-        name: str,
-        branch: str,
-        commit: str | None,
-        workspace: str,
-        silent: bool,
-    ) -> str:
-        url = f"git@{git_host}:{owner}/{name}.git"
+    def _download(cls, source: _Source, workspace: str, silent: bool) -> str:
+        url = f"git@{source.host}:{source.owner}/{source.name}.git"
         folder = os.path.join(workspace, "repository")
-        depth = [] if commit else ["--depth", "1"]
-        _git(["clone", *depth, "--branch", branch, "--", url, folder], GitPullError, silent)
-        if commit:
-            _git(["-C", folder, "checkout", "--detach", commit], GitCheckoutError, silent)
+        depth = [] if source.commit else ["--depth", "1"]
+        _git(["clone", *depth, "--branch", source.branch, "--", url, folder], GitPullError, silent)
+        if source.commit:
+            _git(["-C", folder, "checkout", "--detach", source.commit], GitCheckoutError, silent)
         return folder
 
 
@@ -141,25 +134,16 @@ class GitHTTPSFetcher(RepoFetcherBase):
     """As an archive over HTTPS, the way GitHub offers it (and GitLab, for hosts called gitlab)."""
 
     @classmethod
-    def _download(
-        cls,
-        git_host: str,
-        owner: str,
-        name: str,
-        branch: str,
-        commit: str | None,
-        workspace: str,
-        silent: bool,
-    ) -> str:
+    def _download(cls, source: _Source, workspace: str, silent: bool) -> str:
         archive = os.path.join(workspace, "archive.zip")
-        url = cls._url(git_host, owner, name, commit or branch)
+        url = cls._url(*source[:3], source.ref)
         if not silent:
             _logger.info("fetching %s", url)
         try:
             download_from_url(url, archive, timeout=const.HTTP_READ_TIMEOUT)
         except HTTPDownloadError as error:
             raise GitPullError(
-                f"cannot fetch {owner}/{name} at {commit or branch}: {error}; is the branch right? "
+                f"cannot fetch {source.owner}/{source.name} at {source.ref}: {error}; is the branch right? "
                 f'Without one it is "{DEFAULT_BRANCH_NAME}"'
             ) from error
         return _unpacked(archive, os.path.join(workspace, "unpacked"))

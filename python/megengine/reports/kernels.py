@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import os
-import runpy
 import sys
-import traceback
 from dataclasses import dataclass
 from typing import Any
 
 from .. import _core
 from ..jit.tracing import trace
+from .scripts import run_script, status_of
 
 
 @dataclass
@@ -60,35 +58,11 @@ def table(rows: list[Row], bandwidth: float) -> str:
     return "\n".join(lines)
 
 
-def _run_script(script: str, arguments: list[str], **switches: str) -> int:
-    """Runs the script as ``python script`` would, with these environment variables, until it ends or Ctrl-C.
-
-    Returns its exit status, 1 after an error. Raises OSError when there is no such script.
-    """
-    with open(script, "rb"):
-        pass
-    os.environ.update(switches)
-    _core.reload_debug()
-    sys.argv = [script, *arguments]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
-    status = 0
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except KeyboardInterrupt:
-        status = 130  # as shells have it
-    except Exception:
-        traceback.print_exc()
-        status = 1
-    return status
-
-
 def run(script: str, arguments: list[str]) -> int:
     """Runs the script, then prints the table of its kernels. Returns its exit status, 1 after an error."""
     trace._measured = []
     # Every call is to run the kernels that it is reported with.
-    status = _run_script(script, arguments, MEGJIT_COMPILE="sync")
+    status = status_of(run_script(script, arguments, MEGJIT_COMPILE="sync"))
     functions, trace._measured = trace._measured, None
     rows = rows_of(functions)
     if not rows:
@@ -100,7 +74,7 @@ def run(script: str, arguments: list[str]) -> int:
 
 def tune(script: str, arguments: list[str]) -> int:
     """Runs the script and measures its products, then prints who computes each from now on. Returns its exit status."""
-    status = _run_script(script, arguments, MEGJIT_TUNE="on")
+    status = status_of(run_script(script, arguments, MEGJIT_TUNE="on"))
     found = _core.timings()
     if not found:
         print("no traced function at opt_level=3 has a product with element-wise operations behind it that a kernel could compute", file=sys.stderr)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import runpy
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,13 +14,10 @@ from ..jit.plan_text import plan_text
 from ..jit.report import MemoryPlan
 from ..jit.tracing import trace
 from ..tensor import Tensor
+from .scripts import Enough, run_script, status_of
 
 _Types = Sequence[tuple[Any, Any]]  # shapes and dtypes
 _Call = tuple[trace[..., Any], tuple[tuple[Any, str], ...]]
-
-
-class _Enough(BaseException):
-    """Ends the script; no ``except Exception`` of it stops that."""
 
 
 class CallPlanner:
@@ -46,7 +40,7 @@ class CallPlanner:
         if key in self._results:
             self._left -= 1
             if self._left < 0:
-                raise _Enough
+                raise Enough
         else:
             self._left = self._repeats
             plan, result, note = self._plan(function, args, kwargs)
@@ -93,29 +87,20 @@ def run(script: str, arguments: list[str], limit: str | None, page: str | None, 
     Returns 0 when there was such a call, 1 when there was none, and when no plan fits the limit. Raises OSError when
     there is no such script, ValueError for a limit that is not a size.
     """
-    with open(script, "rb"):
-        pass
     report = _Report(page)
     trace._planned_by = CallPlanner(report, to_bytes(limit, "--limit") if limit else None, repeats)
-    sys.argv = [script, *arguments]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
     try:
-        runpy.run_path(script, run_name="__main__")
-    except (_Enough, SystemExit):
-        pass
-    except KeyboardInterrupt:
-        return 130  # as shells have it
-    except MemoryError as refused:
-        print(refused, file=sys.stderr)
-        return 1
-    except Exception as error:
-        if not report.count:
-            traceback.print_exc()
-            return 1
-        print(f"the script ended here, on results that are all zeros: {type(error).__name__}: {error}", file=sys.stderr)
+        end = run_script(script, arguments)
     finally:
         trace._planned_by = None
-    if not report.count:
+    if isinstance(end, MemoryError):
+        print(end, file=sys.stderr)
+        return 1
+    if isinstance(end, Exception) and report.count:
+        print(f"the script ended here, on results that are all zeros: {type(end).__name__}: {end}", file=sys.stderr)
+    elif isinstance(end, (Exception, KeyboardInterrupt)):
+        return status_of(end)
+    elif not report.count:
         print("the script has called no traced function", file=sys.stderr)
         return 1
     return 0

@@ -10,12 +10,9 @@ import dataclasses
 import gc
 import json
 import math
-import os
 import re
-import runpy
 import sys
 import time
-import traceback
 from itertools import accumulate
 from statistics import median
 from typing import Any
@@ -30,7 +27,7 @@ from ..jit.report import MemoryPlan
 from ..jit.tracing import trace
 from ..optimizer.optimizer import Optimizer
 from ..tensor import Tensor
-from .plans import _Enough
+from .scripts import Enough, run_script, status_of
 
 _Shape = tuple[int, ...]
 
@@ -72,7 +69,7 @@ class StepMeasurer:
         else:  # this call has recorded what the next ones run
             measured.places, measured.calls, measured.seconds = places, [], []
         if measured.gradients and len(measured.calls) >= self._repeats:
-            raise _Enough
+            raise Enough
         return result
 
     def note(self, grad: Tensor, of: Tensor) -> None:
@@ -177,11 +174,6 @@ def run(script: str, arguments: list[str], processes: int, bandwidth: float, lat
     """
     if processes < 1 or repeats < 1 or not bandwidth > 0 or not latency >= 0:
         raise ValueError("--world and --repeats are at least 1, --bandwidth is more than 0 bytes a second, --latency not negative")
-    with open(script, "rb"):
-        pass
-    os.environ["MEGJIT_COMPILE"] = "sync"  # every call is to run the kernels that it is measured with
-    os.environ.update(variables(Place("127.0.0.1", 0, world_size=1, rank=0, device=0), 1, token=""))
-    _core.reload_debug()
     measurer = StepMeasurer(repeats)
     deliver = grad_manager._deliver
 
@@ -190,20 +182,15 @@ def run(script: str, arguments: list[str], processes: int, bandwidth: float, lat
         deliver(spec, tensor, grad, group)
 
     trace._measured, trace._planned_by, grad_manager._deliver, launcher._runs_here = [], measurer, noted, True
-    sys.argv = [script, *arguments]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    # Every call is to run the kernels that it is measured with.
+    switches = {"MEGJIT_COMPILE": "sync", **variables(Place("127.0.0.1", 0, world_size=1, rank=0, device=0), 1, token="")}
     try:
         with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-            runpy.run_path(script, run_name="__main__")
-    except (_Enough, SystemExit):
-        pass
-    except KeyboardInterrupt:
-        return 130  # as shells have it
-    except Exception:
-        traceback.print_exc()
-        return 1
+            end = run_script(script, arguments, **switches)
     finally:
         trace._measured, trace._planned_by, grad_manager._deliver, launcher._runs_here = None, None, deliver, False
+    if isinstance(end, (Exception, KeyboardInterrupt)):
+        return status_of(end)
     steps = {function: found for function, found in measurer.found.items() if found.gradients and found.calls}
     if not steps:
         print("no traced function has taken gradients twice: the first call records, the second can be measured", file=sys.stderr)

@@ -12,27 +12,7 @@ from .meta_vision import VisionDataset
 from .utils import read_image, require
 
 # Label id of the files -> number of the training class; the other ids are not trained on (255).
-_TRAIN_IDS = {
-    7: 0,
-    8: 1,
-    11: 2,
-    12: 3,
-    13: 4,
-    17: 5,
-    19: 6,
-    20: 7,
-    21: 8,
-    22: 9,
-    23: 10,
-    24: 11,
-    25: 12,
-    26: 13,
-    27: 14,
-    28: 15,
-    31: 16,
-    32: 17,
-    33: 18,
-}
+_TRAIN_IDS = {label: train for train, label in enumerate((7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33))}
 
 
 class Cityscapes(VisionDataset):
@@ -67,27 +47,10 @@ class Cityscapes(VisionDataset):
     """
 
     supported_order = ("image", "mask", "info")
-    class_names = (
-        "road",
-        "sidewalk",
-        "building",
-        "wall",
-        "fence",
-        "pole",
-        "traffic light",
-        "traffic sign",
-        "vegetation",
-        "terrain",
-        "sky",
-        "person",
-        "rider",
-        "car",
-        "truck",
-        "bus",
-        "train",
-        "motorcycle",
-        "bicycle",
-    )
+    class_names = tuple((
+        "road, sidewalk, building, wall, fence, pole, traffic light, traffic sign, vegetation, terrain, sky, person, rider, car, truck, "
+        "bus, train, motorcycle, bicycle"
+    ).split(", "))
 
     _sets = {"gtFine": ("train", "val", "test"), "gtCoarse": ("train", "train_extra", "val")}
     _default_order = ("image", "mask")

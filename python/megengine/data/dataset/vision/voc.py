@@ -59,28 +59,10 @@ class PascalVOC(VisionDataset):
 
     supported_order = ("image", "boxes", "boxes_category", "mask", "info")
 
-    class_names = (
-        "aeroplane",
-        "bicycle",
-        "bird",
-        "boat",
-        "bottle",
-        "bus",
-        "car",
-        "cat",
-        "chair",
-        "cow",
-        "diningtable",
-        "dog",
-        "horse",
-        "motorbike",
-        "person",
-        "pottedplant",
-        "sheep",
-        "sofa",
-        "train",
-        "tvmonitor",
-    )
+    class_names = tuple((
+        "aeroplane, bicycle, bird, boat, bottle, bus, car, cat, chair, cow, diningtable, dog, horse, motorbike, person, pottedplant, "
+        "sheep, sofa, train, tvmonitor"
+    ).split(", "))
     # Of the background and of each class, in the masks.
     class_colors = _palette(21)
 
