@@ -11,7 +11,6 @@ from .tensor import Tensor as Tensor  # isort: skip
 
 tensor = Tensor
 
-from . import _older_names as _older_names
 from . import amp as amp
 from . import autodiff as autodiff
 from . import config as config
@@ -26,6 +25,7 @@ from . import optimizer as optimizer
 from . import quantization as quantization
 from . import random as random
 from . import utils as utils
+from .core import _older_names as _older_names
 from .core import torch_words as _torch_words
 from .device import *  # noqa: F403
 from .logger import enable_debug_log as enable_debug_log

@@ -11,8 +11,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from . import _core
-from ._telling import no_effect
 from .core._sizes import to_bytes
+from .core._telling import no_effect
 
 __all__ = [
     "is_cuda_available", "is_cambricon_available", "is_atlas_available", "is_rocm_available",

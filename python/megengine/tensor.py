@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from . import _core
 from ._core import Tensor as _Tensor
-from ._telling import deprecated, no_effect
 from .core import ops
+from .core._telling import deprecated, no_effect
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
 from .core.tensor.shapes import in_order_of, use_symbolic_shape

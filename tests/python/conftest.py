@@ -34,7 +34,7 @@ GPU_TESTS = {
 @pytest.fixture(autouse=True)
 def _nothing_told():
     """What warns once in a process warns once in each test: no test depends on those before it."""
-    for name in ("megengine._telling",):
+    for name in ("megengine.core._telling",):
         if name in sys.modules:
             sys.modules[name]._told.clear()
 

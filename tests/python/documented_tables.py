@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 from megengine import _core
-from megengine._telling import DEPRECATED
 from megengine.core import _config
+from megengine.core._telling import DEPRECATED
 from megengine.jit import dump
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,9 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
-from megengine import _telling, data
-from megengine._telling import DEPRECATED
+from megengine import data
+from megengine.core import _telling
+from megengine.core._telling import DEPRECATED
 
 CLASSES = {"Module": M.Module, "Optimizer": optim.Optimizer, "Tensor": mge.Tensor}
 

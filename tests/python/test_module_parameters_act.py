@@ -10,8 +10,9 @@ import pytest
 from test_parameters_act import flat, ints, normal
 
 import megengine.module as M
-from megengine import Tensor, _telling, random
+from megengine import Tensor, random
 from megengine.autodiff import GradManager
+from megengine.core import _telling
 
 IMAGE, CUBE, LINE, ROW = normal(2, 4, 7, 6), normal(1, 2, 5, 5, 5), normal(2, 4, 9), normal(3, 4)
 PIXELS = Tensor(np.random.default_rng(1).integers(1, 255, (2, 3, 7, 6)).astype(np.uint8))

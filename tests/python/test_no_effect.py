@@ -15,8 +15,8 @@ import pytest
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
-from megengine import Tensor, _telling, logger
-from megengine.core import _config
+from megengine import Tensor, logger
+from megengine.core import _config, _telling
 from megengine.core._imperative_rt import utils as interpreter
 from megengine.core.ops import builtin
 from megengine.device import DeviceType

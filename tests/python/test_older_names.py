@@ -13,7 +13,8 @@ import pytest
 
 import megengine as mge
 import megengine.functional as F
-from megengine import _compat, _older_names
+from megengine import _compat
+from megengine.core import _older_names
 
 NAMES = [row for row, new in _compat.TABLE.items() if ":" in new]
 MODULES = sorted(_compat.paths() - set(_older_names.PLACES))

@@ -13,7 +13,8 @@ from test_names_in_tests import public
 import megengine as mge
 import megengine.functional as F
 import megengine.optimizer as optim
-from megengine import Tensor, _telling, random
+from megengine import Tensor, random
+from megengine.core import _telling
 
 L, V = F.loss, F.vision
 

@@ -1,6 +1,6 @@
 """What older programs, and those that reach into the original, import: nothing of the engine knows this folder.
 
-`TABLE` says what each of their paths is now: a module, or a name in one. `megengine._older_names` asks for them, by a finder and
+`TABLE` says what each of their paths is now: a module, or a name in one. `megengine.core._older_names` asks for them, by a finder and
 behind the names that modules have; a folder of theirs that has no module here is made of the table's rows.
 """
 
@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
 
-from .._older_names import ask_for_names
+from ..core._older_names import ask_for_names
 
 _PACKAGE = __name__.partition(".")[0]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._core import apply_const
-from .._telling import no_effect
 from ..core import ops
+from ..core._telling import no_effect
 from ..core.op_objects import OpDef, apply
 from ..core.tensor import shapes
 from ..core.tensor.dtype import dtype_name

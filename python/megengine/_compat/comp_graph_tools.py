@@ -11,8 +11,8 @@ import numpy as np
 
 from .. import _core
 from .._files.disk import written_whole
-from .._telling import no_effect
 from ..core._registry import WrongKey
+from ..core._telling import no_effect
 from ..jit.dump import checked_options
 from ..reports.progress import while_waiting
 from ..tensor import Tensor

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .._telling import warn_once
+from ..core._telling import warn_once
 
 
 def deprecated_func(version: str, origin: str, name: str, tbd: bool) -> Callable[..., Any]:

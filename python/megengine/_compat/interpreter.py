@@ -6,8 +6,8 @@ import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
-from .._telling import no_effect
 from ..core._config import options
+from ..core._telling import no_effect
 from ..utils.profiler import scope
 from .megbrain_graph import Graph
 

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .. import _core
-from .._telling import no_effect
 from ..core._registry import WrongKey
+from ..core._telling import no_effect
 from ..jit.dump import DumpInfo, checked_keeping, checked_options, metadata_bytes, save_model
 from ..tensor import Tensor
 from . import network_node

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .._telling import no_effect
+from ..core._telling import no_effect
 from .network_node import (
     UNUSED,
     Host2DeviceCopy,

@@ -9,8 +9,8 @@ import numpy as np
 
 from .._core import apply_const, custom_apply
 from .._core import convert_inputs as _convert_inputs
-from .._telling import no_effect
 from ..core import ops
+from ..core._telling import no_effect
 from ..core.op_objects import OpDef
 from ..core.tensor.dtype import dtype_name
 from ..core.tensor.elemwise_modes import function_of

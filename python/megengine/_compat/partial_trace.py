@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._core import default_random_state
-from .._telling import no_effect
+from ..core._telling import no_effect
 from ..jit.tracing import trace
 from ..module import Module
 from ..tensor import Tensor

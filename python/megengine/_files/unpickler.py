@@ -22,9 +22,9 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 
-from .. import _older_names
 from .._graph.tree import FrozenDict, FrozenList
-from .._origin import is_library
+from ..core import _older_names
+from ..core._origin import is_library
 from ..device import Device
 from ..tensor import Tensor
 from . import admitted

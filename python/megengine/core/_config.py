@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
-from .._telling import no_effect
+from ._telling import no_effect
 
 _HERE = "core/_config.py"
 _NO_WORKER = "eager calls have no worker thread"

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .._telling import warn_of
+from ..core._telling import warn_of
 from ..core._tree import leaves, opened
 from ..device import get_default_device
 from ..logger import get_logger

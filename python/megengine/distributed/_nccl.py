@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import _core
-from .._telling import is_first
+from ..core._telling import is_first
 from ..device import get_default_device
 from ..logger import get_logger
 from ..tensor import Tensor

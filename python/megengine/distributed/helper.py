@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from .._telling import deprecated
 from ..core import ops
+from ..core._telling import deprecated
 from ..device import get_device_count
 from . import _nccl
 from .functional import all_reduce_sum, broadcast

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._telling import warn_of
 from ..core import apply_const, ops
+from ..core._telling import warn_of
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype
 from ..core.tensor.shapes import Shape, as_ints, as_pair, cut

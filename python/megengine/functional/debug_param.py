@@ -3,8 +3,8 @@
 import os
 from enum import IntFlag
 
-from .._telling import deprecated, no_effect
 from ..core import _config
+from ..core._telling import deprecated, no_effect
 
 __all__ = [
     "Strategy", "get_conv_execution_strategy", "get_execution_strategy",

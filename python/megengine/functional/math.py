@@ -8,8 +8,8 @@ from typing import Literal, overload
 
 import numpy as np
 
-from .._telling import no_effect
 from ..core import convert_inputs, ops
+from ..core._telling import no_effect
 from ..core.tensor import products
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import as_tensor, require_tensors

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._files import admitted
 from .._graph.tree import leaves
-from .._origin import users_line
+from ..core._origin import users_line
 from ..module import Module
 from ..tensor import Tensor
 from ._watch import (

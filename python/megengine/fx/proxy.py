@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .._graph.unknown import Unknown
-from .._origin import users_line
+from ..core._origin import users_line
 from ._watch import ARITHMETIC, COMPARISONS
 from .node import Node
 

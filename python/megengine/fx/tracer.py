@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import module as M
 from .._graph.tree import map_leaves
-from .._origin import users_line
+from ..core._origin import users_line
 from ..tensor import Tensor
 from . import _intercept, node
 from .graph import Graph

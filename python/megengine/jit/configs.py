@@ -7,8 +7,8 @@ import sys
 from typing import Any, Literal, TypedDict
 
 from .. import _core
-from .._telling import no_effect
 from ..core._sizes import to_bytes
+from ..core._telling import no_effect
 from ..device import get_device_count
 
 

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
 from .._files.disk import written_whole
-from .._telling import no_effect
+from ..core._telling import no_effect
 from ..core.scopes import note_name, recording
 from ..tensor import Tensor
 from . import metadata

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import _core
 from .._files.disk import written_whole
-from .._telling import no_effect
+from ..core._telling import no_effect
 from ..core._tree import flatten, unflatten
 from ..device import get_max_allocated_memory
 from ..reports.progress import while_waiting

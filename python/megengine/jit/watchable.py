@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from .._core import RandomState
-from .._origin import PACKAGE, is_library
+from ..core._origin import PACKAGE, is_library
 
 _PLAIN = (
     int,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from .._telling import deprecated, no_effect
 from ..core import scopes
+from ..core._telling import deprecated, no_effect
 from ..core.torch_words import MODULE, missing_name
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from .. import _core, distributed
-from .._telling import deprecated
 from ..core import ops
+from ..core._telling import deprecated
 from ..tensor import Parameter, Tensor
 
 __all__ = ["Optimizer", "required"]

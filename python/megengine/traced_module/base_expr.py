@@ -11,7 +11,7 @@ from .._files.values import expect
 from .._graph.core import GraphError
 from .._graph.rows import KINDS, Row, type_text
 from .._graph.tree import Value, map_leaves, map_values, values_in
-from .._origin import users_line
+from ..core._origin import users_line
 from ..fx.node import Node as FxNode
 from ..module import Module
 from .node import ModuleNode, Node, TensorNode

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from .._graph.tree import map_values, values_in
-from .._origin import users_line
+from ..core._origin import users_line
 from ..fx import _watch
 from ..module import Module
 from ..tensor import Tensor

@@ -16,7 +16,7 @@ from .._files.values import expect, read_dtype, record, write_dtype
 from .._graph.core import GraphError
 from .._graph.tree import Value
 from .._graph.unknown import Unknown
-from .._origin import users_line
+from ..core._origin import users_line
 from ..device import Device
 from ..fx._watch import OPERATORS
 from ..module import Module

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import random
 from .._graph.tree import Value, map_leaves
-from .._origin import users_line
 from ..core import op_objects
+from ..core._origin import users_line
 from ..fx import _watch
 from ..module import Module
 from ..random import RNG

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from .._files.disk import cache_dir, replaced
-from .._telling import no_effect
+from ..core._telling import no_effect
 from ..core.ops.custom import load
 from ..logger import get_logger
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._telling import no_effect
+from ..core._telling import no_effect
 from ..tensor import Tensor
 
 __all__ = ["from_dlpack", "to_dlpack"]

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from types import FrameType
 
-PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def users_line() -> str:
