@@ -88,6 +88,8 @@ ALLOWED = {
     ),
     "torch_backend/_pair.py:Pair.*": ("_ arguments", "torch hands its examples to a compiler, and its arguments to what stands for a refused graph"),
     "traced_module/*.py:*": ("args kwargs leaf", _INTERFACE),
+    "traced_module/recorder.py:Recorder.record": ("expr arguments run base qualname written", _ABSTRACT),
+    "traced_module/inserting.py:Inserter.record": ("run written", "exprs compute on examples"),
     "utils/mkldnn.py:*.__init__": ("dtype", "float32 is the only one that a layout is for"),
     "utils/module_stats.py:*": ("module inputs outputs", _INTERFACE),
 }  # fmt: skip

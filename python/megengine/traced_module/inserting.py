@@ -12,18 +12,10 @@ from ..fx import _watch
 from ..module import Module
 from ..tensor import Tensor
 from . import module_tracer
-from .expr import CallMethod, Constant, Expr, GetAttr, Input, is_call_module, run_method
+from .expr import CallMethod, Constant, Expr, GetAttr, Input, is_call_module
 from .node import ModuleNode, Node, TensorNode
 from .packing import unpack
-from .recorder import (
-    Recorder,
-    function_expr,
-    function_qualname,
-    listed,
-    method_base,
-    method_qualname,
-    suspended,
-)
+from .recorder import Arguments, Recorder, suspended
 from .tracing import Tracer
 from .utils import assign_attr, get_subattr
 
@@ -50,6 +42,10 @@ class Inserter(Recorder):
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
+
+    @property
+    def graph(self) -> InternalGraph:
+        return self._graph
 
     # -- nodes -----------------------------------------------------------------------------------
 
@@ -91,12 +87,15 @@ class Inserter(Recorder):
             map_values(tree, lambda n: n.owner if isinstance(n, ModuleNode) else n._example())
         )
 
-    def _record(
-        self, expr: Expr, arguments: tuple[tuple[Any, ...], dict[str, Any]], compute: Callable[..., Any], base: str, qualname: str
+    def sees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return next(values_in((args, kwargs)), None) is not None
+
+    def record(
+        self, expr: Expr, arguments: Arguments, run: Callable[[], Any], base: str, qualname: str, written: Tensor | None = None
     ) -> Any:
         try:
             with suspended():
-                result = compute(*self._example(arguments))
+                result = expr.compute(*self._example(arguments))
         except Exception as error:
             error.add_note(self._told(expr, arguments))
             expr.set_arguments((), {})  # it stands in no graph: no node has it as a user
@@ -107,7 +106,7 @@ class Inserter(Recorder):
         self._place(expr)
         return expr.return_val
 
-    def _told(self, expr: Expr, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> str:
+    def _told(self, expr: Expr, arguments: Arguments) -> str:
         """What was to be inserted, for what was raised while it was computed on examples."""
         nodes = ", ".join(
             f"{node.name}: {node.dtype}{list(node._example().shape)}"
@@ -118,39 +117,6 @@ class Inserter(Recorder):
         return f"while inserting {callee} into {self._graph.name}, with {nodes}\n  at:  {users_line()}"
 
     # -- what is called --------------------------------------------------------------------------
-
-    def call_function(self, func: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        args, kwargs = listed(args, kwargs)
-        if next(values_in((args, kwargs)), None) is None:
-            with suspended():
-                return original(*args, **kwargs)
-        expr, args = function_expr(func, args)
-        return self._record(
-            expr,
-            self.arguments(args, kwargs),
-            expr.compute,
-            f"{expr.name}_out",
-            function_qualname(self._graph, expr.name),
-        )
-
-    def call_method(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any] | None = None
-    ) -> Any:
-        args, kwargs = listed(args, kwargs)
-        if next(values_in((args, kwargs)), None) is None:
-            with suspended():
-                return cast(Callable[..., Any], original)(*args, **kwargs)
-        arguments = self.arguments(args, kwargs)
-        expr = CallMethod(arguments[0][0], name)
-        if module_tracer.writes_in_place(name):
-            expr.disable_remove()
-        return self._record(
-            expr,
-            arguments,
-            lambda args, kwargs: run_method(name, args, kwargs),
-            method_base(name),
-            method_qualname(self._graph, name),
-        )
 
     def get_attr(self, node: ModuleNode, name: str) -> Any:
         value = get_subattr(node.owner, name)
@@ -164,19 +130,13 @@ class Inserter(Recorder):
         return read
 
     def call_module(self, module: Module | ModuleNode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if next(values_in((args, kwargs)), None) is None:
+        if not self.sees(args, kwargs):
             with suspended():
                 return module(*args, **kwargs)
         node = module if isinstance(module, ModuleNode) else self._child(module)
         arguments = self.arguments((node, *args), kwargs)
         self._make_traced(node, arguments)
-        return self._record(
-            CallMethod(node),
-            arguments,
-            lambda args, kwargs: args[0](*args[1:], **kwargs),
-            f"{node.name}_out",
-            f"{node.qualname}.[out]",
-        )
+        return self.record(CallMethod(node), arguments, lambda: None, f"{node.name}_out", f"{node.qualname}.[out]")
 
     def _child(self, module: Module) -> ModuleNode:
         """The node of a module that the traced module holds."""
@@ -188,7 +148,7 @@ class Inserter(Recorder):
             "  fix: assign it to the module first, graph.inputs[0].owner.name = module"
         )
 
-    def _make_traced(self, node: ModuleNode, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
+    def _make_traced(self, node: ModuleNode, arguments: Arguments) -> None:
         """A module that is not built in is traced, and its traced copy takes its place."""
         module = node.owner
         if module_tracer.is_builtin(module) or not isinstance(node.expr, GetAttr):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from ..module import Module
 from ..random import RNG
 from ..tensor import Tensor
 from . import module_tracer
-from .expr import Apply, CallFunction, Expr
+from .expr import Apply, CallFunction, CallMethod, Constant, Expr, GetAttr, Input
 from .node import TensorNode
 from .packing import pack
 from .pytree import tree_flatten
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from .internal_graph import InternalGraph
 
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
 def has_tensor(tree: object) -> bool:
     """Whether a tensor or node stands in a tree of arguments or results."""
     return bool(tree_flatten(tree)[0])
 
 
-def listed(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def listed(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
     """Arguments whose iterators are lists, for they are read twice."""
     make: Callable[[Any], Any] = lambda x: list(x) if isinstance(x, Iterator) else x  # noqa: E731
     return tuple(make(arg) for arg in args), {key: make(value) for key, value in kwargs.items()}
@@ -62,6 +64,49 @@ class Recorder(_watch.Watcher):
     inserts = False
     functions = module_tracer.FUNCTIONS
 
+    @property
+    def graph(self) -> InternalGraph:
+        """Where exprs go now."""
+        raise TypeError(f"{type(self).__name__} has no graph")
+
+    def sees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call with these arguments becomes an expr."""
+        return True
+
+    def record(
+        self, expr: Expr, arguments: Arguments, run: Callable[[], Any], base: str, qualname: str, written: Tensor | None = None
+    ) -> Any:
+        """What the call gives, which ``expr`` makes; or ``written``, which it writes. run: calls it as the program does."""
+        raise TypeError(f"{type(self).__name__} records nothing")
+
+    def call_function(self, func: Callable[..., Any], original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = listed(args, kwargs)
+        if not self.sees(args, kwargs):
+            with suspended():
+                return original(*args, **kwargs)
+        expr, shown = function_expr(func, args)
+        arguments = self.arguments(shown, kwargs)
+        qualname = f"{self.graph.qualname}.[func_{expr.name}]"
+        return self.record(expr, arguments, lambda: original(*args, **kwargs), f"{expr.name}_out", qualname)
+
+    def call_method(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any] | None = None
+    ) -> Any:
+        args, kwargs = listed(args, kwargs)
+        run = functools.partial(original, *args, **kwargs) if original is not None else lambda: None
+        if not self.sees(args, kwargs):
+            with suspended():
+                return run()
+        return self.record_method(name, self.arguments(args, kwargs), run, args[0] if module_tracer.writes_in_place(name) else None)
+
+    def record_method(self, name: str, arguments: Arguments, run: Callable[[], Any], written: Any = None) -> Any:
+        target = arguments[0][0]
+        expr, word = CallMethod(target, name), name.strip("_")
+        expr.set_arguments((), {})  # `finish` gives it these: what fails, or makes no tensor, reads nothing
+        if module_tracer.writes_in_place(name) and (self.inserts or isinstance(target.expr, (Input, GetAttr, Constant))):
+            expr.disable_remove()  # it is seen from outside
+        return self.record(expr, arguments, run, f"{word}_out", f"{self.graph.qualname}.[method_{word}]", written)
+
     def items(self, tensor: Tensor) -> Iterator[Any]:
         return iter([tensor[i] for i in range(len(tensor))])
 
@@ -69,9 +114,7 @@ class Recorder(_watch.Watcher):
         """The node for an argument that is a tensor, module or node; constants stay."""
         raise TypeError(f"{type(self).__name__} has no nodes")
 
-    def arguments(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
         """args and kwargs with nodes in the places of tensors and modules. AssertionError for unsupported types."""
         tree_flatten((args, kwargs))
         return map_leaves(
@@ -79,14 +122,7 @@ class Recorder(_watch.Watcher):
             lambda leaf: self.node_of(leaf) if isinstance(leaf, (Tensor, Module, Value)) else leaf,
         )
 
-    def finish(
-        self,
-        expr: Expr,
-        arguments: tuple[tuple[Any, ...], dict[str, Any]],
-        result: object,
-        base: str,
-        qualname: str,
-    ) -> list[tuple[Tensor, TensorNode]]:
+    def finish(self, expr: Expr, arguments: Arguments, result: object, base: str, qualname: str) -> list[tuple[Tensor, TensorNode]]:
         """Give ``expr`` its arguments, and nodes for the tensors in ``result``."""
         made: list[tuple[Tensor, TensorNode]] = []
 
@@ -103,18 +139,6 @@ class Recorder(_watch.Watcher):
         expr._outputs = [node for _, node in made]
         expr.source = users_line()
         return made
-
-
-def method_base(method: str) -> str:
-    return f"{method.strip('_')}_out"
-
-
-def function_qualname(graph: InternalGraph, function: str) -> str:
-    return f"{graph.qualname}.[func_{function}]"
-
-
-def method_qualname(graph: InternalGraph, method: str) -> str:
-    return f"{graph.qualname}.[method_{method.strip('_')}]"
 
 
 def suspended() -> AbstractContextManager[Any]:

@@ -17,16 +17,7 @@ from . import module_tracer
 from .expr import CallFunction, CallMethod, Constant, Expr, GetAttr, Input, shape_tensor
 from .node import ModuleNode, Node, TensorNode
 from .pytree import tree_flatten
-from .recorder import (
-    Recorder,
-    function_expr,
-    function_qualname,
-    has_tensor,
-    listed,
-    method_base,
-    method_qualname,
-    suspended,
-)
+from .recorder import Arguments, Recorder, has_tensor, listed, suspended
 from .utils import get_subattr
 
 if TYPE_CHECKING:
@@ -169,14 +160,7 @@ class Tracer(Recorder):
         graph._add(node.expr)
         return node
 
-    def _add(
-        self,
-        expr: Expr,
-        arguments: tuple[tuple[Any, ...], dict[str, Any]],
-        result: Any,
-        base: str,
-        qualname: str,
-    ) -> None:
+    def _add(self, expr: Expr, arguments: Arguments, result: Any, base: str, qualname: str) -> None:
         scope = self._scopes[-1]
         made = self.finish(expr, arguments, result, base, qualname)
         scope.graph._add(expr)
@@ -187,73 +171,35 @@ class Tracer(Recorder):
 
     # -- what is called --------------------------------------------------------------------------
 
-    def call_function(
-        self,
-        func: Callable[..., Any],
-        original: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        args, kwargs = listed(args, kwargs)
-        expr, shown = function_expr(func, args)
-        arguments = self.arguments(shown, kwargs)
-        with suspended():
-            result = original(*args, **kwargs)
-        if has_tensor(result):
-            qualname = function_qualname(self._scopes[-1].graph, expr.name)
-            self._add(expr, arguments, result, f"{expr.name}_out", qualname)
-        return result
+    @property
+    def graph(self) -> InternalGraph:
+        return self._scopes[-1].graph
 
-    def call_method(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], original: Callable[..., Any]
+    def record(
+        self, expr: Expr, arguments: Arguments, run: Callable[[], Any], base: str, qualname: str, written: Tensor | None = None
     ) -> Any:
-        args, kwargs = listed(args, kwargs)
-        arguments = self.arguments(args, kwargs)
         with suspended():
-            result = original(*args, **kwargs)
+            result = run()
         if result is NotImplemented:
             return result
-        self._add_method(
-            name, arguments, args[0] if module_tracer.writes_in_place(name) else result
-        )
+        made = result if written is None else written
+        if has_tensor(made):
+            self._add(expr, arguments, made, base, qualname)
         return result
-
-    def _add_method(
-        self, name: str, arguments: tuple[tuple[Any, ...], dict[str, Any]], result: Any
-    ) -> None:
-        if not has_tensor(result):
-            return
-        target = arguments[0][0]
-        expr = CallMethod(target, name)
-        if module_tracer.writes_in_place(name) and isinstance(
-            target.expr, (Input, GetAttr, Constant)
-        ):
-            expr.disable_remove()  # it is seen from outside
-        graph = self._scopes[-1].graph
-        self._add(
-            expr, arguments, result, method_base(name), method_qualname(graph, name)
-        )
 
     def shape_of(self, tensor: Tensor, shape: object) -> Any:
         if not shape and not isinstance(shape, Tensor):
             return shape
-        with suspended():
-            result = shape_tensor(tensor)
-        self._add_method("shape", self.arguments((tensor,), {}), result)
-        return result
+        return self.record_method("shape", self.arguments((tensor,), {}), lambda: shape_tensor(tensor))
 
     def made_from(
         self, result: Tensor, data: object, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """``Tensor(data)`` of a tensor is a call like others."""
         if isinstance(data, Tensor):
-            graph = self._scopes[-1].graph
             name = type(result).__name__
-            arguments = self.arguments((data, *args), kwargs)
-            qualname = function_qualname(graph, name)
-            self._add(
-                CallFunction(type(result)), arguments, result, f"{name.lower()}_out", qualname
-            )
+            qualname = f"{self.graph.qualname}.[func_{name}]"
+            self._add(CallFunction(type(result)), self.arguments((data, *args), kwargs), result, f"{name.lower()}_out", qualname)
 
     def named(self, tensor: Tensor, name: str) -> None:
         node = self._scopes[-1].nodes.get(id(tensor))
@@ -278,10 +224,8 @@ class Tracer(Recorder):
             with suspended():
                 result = _watch.MODULE_CALL(module, *args, **kwargs)
         else:
-            outer = self._scopes[-1].graph
-            name = f"{outer.name}_{node.name}"
-            inner = cast("TracedModule", traced)
-            result = self._trace_graph(module, inner, name, node.qualname, args, kwargs)
+            name = f"{self.graph.name}_{node.name}"
+            result = self._trace_graph(module, cast("TracedModule", traced), name, node.qualname, args, kwargs)
         self._add(CallMethod(node), arguments, result, f"{node.name}_out", f"{node.qualname}.[out]")
         return result
 
