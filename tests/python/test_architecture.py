@@ -207,10 +207,7 @@ def test_the_table_allows_nothing_that_nobody_needs():
 
 
 # What functions may import: pages, servers and guards, which take longer to load than the rest of their packages together.
-SLOW = {
-    "_graph.page", "reports.page", "jit.plan_html", "jit.effects", "jit.guards", "distributed.server", "distributed._joining",
-    "distributed._token",
-}  # fmt: skip
+SLOW = {"jit.plan_html", "jit.effects", "jit.guards", "distributed.server", "distributed._joining", "distributed._token"}
 
 
 def modules():

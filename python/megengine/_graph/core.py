@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ..reports.page import rows_table
+from .page import diff_page, graph_page
 from .rows import Row, dot, each_row, table
 from .tree import Value, freeze, map_leaves, map_values, values_in
 
@@ -170,8 +172,6 @@ class Pictured:
         before: this graph before an edit, or another one: both are shown side by side, with what was removed, added
             and changed.
         """
-        from .page import diff_page, graph_page  # slow to import
-
         if not isinstance(before, Pictured | None):
             raise TypeError(f"html: before must be a graph, got {type(before).__name__}")
         note = f"median of {runs} runs" if inputs else ""
@@ -190,8 +190,6 @@ class Pictured:
 
     def _repr_html_(self) -> str:
         """For notebooks: the same table, or its begin; `html` shows all."""
-        from ..reports.page import rows_table
-
         lines = list(self._lines())
         more = len(lines) - _MOST_LINES
         note = f"<p>and {more} more lines, which html() shows</p>" if more > 0 else ""
