@@ -206,8 +206,8 @@ def test_the_table_allows_nothing_that_nobody_needs():
     assert len(table) <= 10 and not idle, "arrows in docs/architecture.md without an import:\n" + "\n".join(idle)
 
 
-# What functions may import: pages, servers and guards, which take longer to load than the rest of their packages together.
-SLOW = {"jit.plan_html", "jit.effects", "jit.guards", "distributed.server", "distributed._joining", "distributed._token"}
+# What functions may import: servers and guards, which take longer to load than the rest of their packages together.
+SLOW = {"jit.effects", "jit.guards", "distributed.server", "distributed._joining", "distributed._token"}
 
 
 def modules():

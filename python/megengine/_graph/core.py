@@ -283,10 +283,6 @@ class Graph(Pictured):
         call._holder = self
         self._length += 1
 
-    def insert_after(self, call: Call, anchor: Call | None) -> None:
-        """Put ``call`` after ``anchor``, or at the beginning."""
-        self.insert(call, self.first if anchor is None else self.following(anchor))
-
     def move(self, call: Call, before: Call | None = None) -> None:
         """Take a call of this graph to another place: before ``before``, or to the end."""
         if before is call:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import plan_text
+from .plan_html import kernels_cell, plan_cell, plan_page
 
 
 @dataclass(frozen=True)
@@ -248,8 +249,6 @@ class MemoryPlan:
         >>> double.plan(tensor([1.0, 2.0])).html().startswith("<!doctype html>")
         True
         """
-        from .plan_html import plan_page
-
         return plan_page(self, title=title)
 
     def __repr__(self) -> str:
@@ -257,8 +256,6 @@ class MemoryPlan:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from .plan_html import plan_cell
-
         return plan_cell(self)
 
 
@@ -355,8 +352,6 @@ class Kernels(list[GeneratedKernel]):
         return plan_text.kernels_text(self)
 
     def _repr_html_(self) -> str:
-        from .plan_html import kernels_cell
-
         return kernels_cell(self)
 
 
