@@ -19,11 +19,16 @@ _CONTAINERS = (list, tuple, dict)
 _T = TypeVar("_T")
 
 
-def with_state_of(module: object, cls: type[_T]) -> _T:
-    """A ``cls`` in place of ``module``: the same attributes, name and mode, and hooks that can be changed by themselves."""
+def with_state_of(module: object, cls: type[_T], standing_for: object = None) -> _T:
+    """A ``cls`` in place of ``module``: the same attributes, name and mode, and hooks that can be changed by themselves.
+
+    standing_for: whose name, mode and hooks it has instead.
+    """
     made: Any = cls.__new__(cls)
     state = made.__dict__
     state.update(module.__dict__)
+    if standing_for is not None:
+        state.update({name: standing_for.__dict__[name] for name in INTERNAL})
     for hooks in ("_forward_pre_hooks", "_forward_hooks"):
         state[hooks] = OrderedDict(state[hooks])
     made._list_holders()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -17,7 +16,7 @@ from ...tensor import Tensor
 from .. import batch_matmul_activation as float_batch_matmul_activation
 from .. import conv as float_conv
 from .._conv_base import Size
-from .._structure import INTERNAL
+from .._structure import with_state_of
 from ..module import Module
 from ..qat import FoldedQAT, QATModule, running_statistics
 from ..weight_only import WeightOnlyLinear
@@ -75,14 +74,9 @@ class QuantizedModule(Module):
 
 def made_like(cls: type[QuantizedModule], layer: Module, qat_module: QATModule) -> Any:
     """A ``cls`` with the sizes of the float ``layer`` and the name, mode, hooks and result dtype of ``qat_module``."""
-    made: Any = cls.__new__(cls)
-    state = made.__dict__
-    state.update(layer.__dict__)
-    state.update({name: qat_module.__dict__[name] for name in INTERNAL})
-    for hooks in ("_forward_pre_hooks", "_forward_hooks"):
-        state[hooks] = OrderedDict(state[hooks])
+    made: Any = with_state_of(layer, cls, qat_module)
     for name in ("weight_observer", "act_observer", "weight_fake_quant", "act_fake_quant"):
-        state.pop(name, None)
+        vars(made).pop(name, None)
     made._list_holders()
     made.output_dtype = qat_module.get_activation_dtype()
     return made
