@@ -99,7 +99,7 @@ class Recorder(_watch.Watcher):
                 return run()
         return self.record_method(name, self.arguments(args, kwargs), run, args[0] if module_tracer.writes_in_place(name) else None)
 
-    def record_method(self, name: str, arguments: Arguments, run: Callable[[], Any], written: Any = None) -> Any:
+    def record_method(self, name: str, arguments: Arguments, run: Callable[[], Any], written: Tensor | None = None) -> Any:
         target = arguments[0][0]
         expr, word = CallMethod(target, name), name.strip("_")
         expr.set_arguments((), {})  # `finish` gives it these: what fails, or makes no tensor, reads nothing
