@@ -116,7 +116,7 @@ void Rebound::roll_back(const Session& session, bool was_planned) {
             if (!entry->old && tensor && tensor->id() == entry->id) entry->old = tensor;
         if (!entry->is_grad) {
             Handle& handle = handle_of(entry->object.ptr());
-            if (!has_value(handle.value()) && entry->old) handle.set(entry->old);
+            if ((was_planned || !has_value(handle.value())) && entry->old) handle.set(entry->old);
             continue;
         }
         const nb::object grad = nb::getattr(entry->object, "grad");

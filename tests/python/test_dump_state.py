@@ -95,6 +95,24 @@ def test_a_file_has_the_values_of_the_moment_when_it_is_written():
     assert value(model.run(IMAGES[3], LABELS[3])).item() == call(fn, 3, objects)
 
 
+def test_record_only_leaves_a_state_that_follows_from_itself_alone():
+    """Its new value is computed while recording."""
+    total = Parameter([1.0])
+
+    @trace(record_only=True)
+    def count(x):
+        total[...] = total + 1
+        return x * total
+
+    count(Tensor([1.0]))
+    np.testing.assert_array_equal(total, [1])
+    file = io.BytesIO()
+    dump_functions(file, {"count": count})
+    file.seek(0)
+    model = GraphInference(file)
+    assert [model.run(np.float32([1])).popitem()[1].item() for _ in range(2)] == [2, 3]
+
+
 def test_record_only_leaves_the_state_as_it_is():
     objects = training()
     before = objects["net"].fc.weight.numpy()
