@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 
+#include "jit/bounded_rows.h"
 #include "jit/passes/passes.h"
 #include "jit/pipeline.h"
 #include "runtime/core/random.h"
@@ -17,6 +19,8 @@ using runtime::DType;
 using Names = std::vector<std::string>;
 
 constexpr char kParam = '*', kNoParam = ' ';
+constexpr const char* kSelectOutside =
+    "return the mask, or what else has a fixed shape, and select from it outside";
 constexpr char kSeparator = '\n';
 
 // Equal names get suffixes [0], [1], ... ; unnamed entries stay.
@@ -49,6 +53,7 @@ public:
             if (has_scalar_input_ && graph_.type(value).rank() == 0) value = reshaped(value, {1});
             graph_.outputs.push_back(value);
         }
+        add_counts(model);
         for (const StateUse& use : options_.states)
             if (use.becomes) graph_.outputs.push_back(id_of(*use.becomes));
         model.graph = std::move(graph_);
@@ -64,6 +69,7 @@ private:
             result[id] = record_.values[id].extents_of.has_value();
         for (const StateUse& use : options_.states)
             if (use.value) result[*use.value] = true;
+        for (const auto& [id, value] : version_.computed_outside) result[id] = true;
         for (const RecordedOp& op : record_.ops)
             if (std::ranges::any_of(op.inputs, [&](RecordId id) { return result[id]; }))
                 for (RecordId output : op.outputs) result[output] = true;
@@ -73,9 +79,11 @@ private:
     void find_live_ops() {
         const std::vector<bool> varies = made_of_what_changes();
         std::vector<bool> needed(record_.values.size());
-        const auto need = [&](RecordId id) {
+        const std::function<void(RecordId)> need = [&](RecordId id) {
             needed[id] = true;
             if (const auto& of = record_.values[id].extents_of) needed[*of] = true;
+            if (const OutsideOp* made = outside_op(id))
+                for (const RecordId input : made->inputs) need(input);
         };
         for (RecordId id : version_.results) need(id);
         for (const StateUse& use : options_.states)
@@ -111,14 +119,18 @@ private:
             refuse(cat("updates ", version_.updates),
                    "the updates would be lost: a file keeps what the function takes from outside",
                    "return the new value, or take the tensor from outside in place of an argument");
+        if (!options_.allows_effects && !version_.outside_read_at.empty())
+            refuse(cat("takes, at ", version_.outside_read_at,
+                       ", how much it has selected for a number"),
+                   "the file would hold that of the recorded call", kSelectOutside);
         const auto check = [&](RecordId id, const std::string& reader) {
-            if (const auto found = version_.computed_outside.find(id);
-                found != version_.computed_outside.end())
-                refuse(
-                    cat("computes ", found->second, ", whose shape follows from the data"),
-                    "the file would hold the result of the recorded call",
-                    "return the mask, or what else has a fixed shape, and select from it outside");
+            if (const OutsideOp* made = outside_op(id);
+                made && (options_.allows_effects || !made->op->bounded))
+                refuse_selection(*made, "the file would hold the result of the recorded call");
             const RecordedValue& value = record_.values[id];
+            if (value.extents_of && outside_op(*value.extents_of))
+                refuse_selection(*outside_op(*value.extents_of),
+                                 cat("its shape is computed with at ", reader));
             if (!options_.allows_effects && !is_state(id) && value.origin == Origin::outside &&
                 value.slot < version_.captured.size() && version_.captured[value.slot] &&
                 runtime::state_of(*version_.captured[value.slot]))
@@ -128,6 +140,19 @@ private:
         for (uint32_t i : live_)
             for (RecordId input : record_.ops[i].inputs) check(input, record_.ops[i].where);
         for (RecordId result : version_.results) check(result, {});
+    }
+
+    // The op that the host computed, which gave the value or what it was computed of; null: none.
+    const OutsideOp* outside_op(RecordId id) const {
+        const auto found = version_.computed_outside.find(id);
+        return found == version_.computed_outside.end() ? nullptr
+                                                        : &version_.outside_ops[found->second.op];
+    }
+
+    [[noreturn]] static void refuse_selection(const OutsideOp& made, std::string why) {
+        refuse(cat("computes ", made.op->name, " at ", made.where,
+                   ", whose shape follows from the data"),
+               std::move(why), kSelectOutside);
     }
 
     bool is_state(RecordId id) const {
@@ -203,6 +228,9 @@ private:
         if (auto found = ids_.find(id); found != ids_.end()) return found->second;
         const RecordedValue& value = record_.values[id];
         if (value.extents_of) return ids_[id] = extents_of(*value.extents_of);
+        if (const auto found = version_.computed_outside.find(id);
+            found != version_.computed_outside.end())
+            return ids_[id] = selected(found->second);
         TensorRef tensor = value.tensor                            ? value.tensor
                            : value.slot < version_.captured.size() ? version_.captured[value.slot]
                                                                    : TensorRef{};
@@ -225,6 +253,33 @@ private:
         return ids_[id] = graph_.add(std::move(node), {&tensor->type(), 1})[0];
     }
 
+    ValueId selected(const OutsideValue& value) {
+        const OutsideOp& made = version_.outside_ops[value.op];
+        std::vector<ValueId> inputs;
+        for (const RecordId input : made.inputs) inputs.push_back(id_of(input));
+        for (const ValueId input : inputs)
+            if (rows_.count_of(input))
+                refuse_selection(made, "it selects from what was selected before");
+        const std::string where =
+            NotedName{.node = type_name_of(*made.op), .line = made.where}.where();
+        return rows_.select(made, std::move(inputs), where)[static_cast<size_t>(value.output)];
+    }
+
+    // Which outputs have as many rows as a number beside them tells.
+    void add_counts(Model& model) {
+        std::vector<ValueId> counts;
+        for (uint32_t i = 0; i < graph_.outputs.size(); ++i) {
+            const auto count = rows_.count_of(graph_.outputs[i]);
+            if (!count) continue;
+            const auto place = std::ranges::find(counts, *count);
+            model.bounds.push_back(
+                {.output = i, .count = static_cast<uint32_t>(place - counts.begin())});
+            if (place == counts.end()) counts.push_back(*count);
+        }
+        model.counts = static_cast<uint32_t>(counts.size());
+        graph_.outputs.insert(graph_.outputs.end(), counts.begin(), counts.end());
+    }
+
     // All values are row-major in a file: programs choose layouts when it is loaded.
     void add_op(const RecordedOp& op, const std::string& name) {
         if (op.op == &ops::relayout()) {
@@ -238,11 +293,24 @@ private:
                       .variable = variable == version_.names.end() ? name : variable->second,
                       .line = op.where}
                 .where();
-        for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
-        std::vector<Type> types;
+        std::vector<Type> recorded, types;
+        for (RecordId input : op.inputs) {
+            node.inputs.push_back(id_of(input));
+            recorded.push_back(record_.values[input].type);
+        }
         for (RecordId output : op.outputs)
             types.push_back({record_.values[output].type.dtype, record_.values[output].type.shape});
+        if (!rows_.fit(node, recorded, types[0]))
+            refuse(
+                cat("computes ", op.op->name, " at ", op.where, " of what it has selected"),
+                "how many rows these are follows from the data: a file can only compute what keeps rows apart",
+                kSelectOutside);
+        const bool is_bounded = std::ranges::any_of(
+            node.inputs, [this](ValueId input) { return rows_.count_of(input).has_value(); });
+        if (is_bounded) types = runtime::infer({*op.op, node.attrs, graph_.types(node.inputs)});
+        const Node made = is_bounded ? node : Node();
         const std::vector<ValueId> outputs = graph_.add(std::move(node), types);
+        rows_.note(made, outputs);
         for (size_t o = 0; o < outputs.size(); ++o) ids_[op.outputs[o]] = outputs[o];
     }
 
@@ -258,6 +326,7 @@ private:
     const Record& record_;
     const ExportOptions& options_;
     Graph graph_;
+    BoundedRows rows_{graph_};
     std::vector<uint32_t> live_;
     Names op_names_;  // by live op
     std::unordered_map<RecordId, ValueId> ids_;
@@ -363,7 +432,7 @@ Model finish_model(Model model, const ExportOptions& options) {
     make_unique(model.outputs);
     // What replaces states is written as it was recorded: whoever loads it runs the passes that the
     // traced function ran, and has its bits.
-    const bool is_step = model.graph.outputs.size() > model.outputs.size();
+    const bool is_step = std::ranges::any_of(model.states, &StateSlot::is_replaced);
     model.graph =
         options.optimize && !is_step
             ? run_pipeline(std::move(model.graph), {.opt_level = 2, .exact = options.exact})
@@ -383,12 +452,24 @@ Graph graph_for(const Model& model, const std::vector<size_t>& outputs) {
     Graph graph = model.graph;
     graph.outputs.clear();
     for (size_t output : outputs) graph.outputs.push_back(model.graph.outputs.at(output));
-    for (size_t i = model.outputs.size(); i < model.graph.outputs.size(); ++i)
+    for (size_t i = model.outputs.size(); i < model.graph.outputs.size(); ++i)  // counts, states
         graph.outputs.push_back(model.graph.outputs[i]);
     return drop_dead(graph);
 }
 
+void refuse_bounds(const Model& function) {
+    if (function.bounds.empty()) return;
+    runtime::user_error(
+        {.what = cat("the function ", function.name, " gives ",
+                     function.outputs[function.bounds[0].output],
+                     ", whose shape follows from the data"),
+         .why = "a network that is edited as a graph, and static code, have fixed shapes",
+         .fix = "run it with GraphInference or libmegjit"},
+        runtime::ErrorKind::runtime);
+}
+
 Model without_states(const ModelFile& file, const Model& function) {
+    refuse_bounds(function);
     if (function.states.empty()) return function;
     for (const auto& [state, is_replaced] : function.states)
         if (is_replaced || file.states[state].is_generator)

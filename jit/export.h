@@ -52,11 +52,15 @@ Model export_model(const Version& version, const ExportOptions& options);
 // inputs and outputs.
 Model finish_model(Model model, const ExportOptions& options);
 
-// The part of a model that computes `outputs` (positions in Model::outputs), and what replaces
-// states.
+// The part of a model that computes `outputs` (positions in Model::outputs), and counts and what
+// replaces states.
 Graph graph_for(const Model& model, const std::vector<size_t>& outputs);
 
-// A function of a file with its states as constants. UserError where it replaces one, or draws.
+// UserError where outputs are bounded, for who takes fixed shapes.
+void refuse_bounds(const Model& function);
+
+// A function of a file with its states as constants. UserError where it replaces one, or draws, and
+// where outputs are bounded.
 Model without_states(const ModelFile& file, const Model& function);
 
 }  // namespace megjit::jit

@@ -142,8 +142,16 @@ void check_names(const StoredFunction& function) {
                          model.inputs.size(), ", of ", model.states.size(), " states and ",
                          function.constants.size(), " constants"));
     const auto replaced = std::ranges::count_if(model.states, &StateSlot::is_replaced);
-    if (model.outputs.size() + static_cast<size_t>(replaced) != model.graph.outputs.size())
+    if (model.outputs.size() + model.counts + static_cast<size_t>(replaced) !=
+        model.graph.outputs.size())
         Reader::fail("it names other outputs than its graph has");
+    for (uint32_t i = 0; i < model.counts; ++i)
+        if (const Type& type = model.graph.type(model.graph.outputs[model.outputs.size() + i]);
+            type.dtype != runtime::DType::i32 || type.rank() != 0)
+            Reader::fail(cat("it counts rows by a ", to_string(type)));
+    for (const Bound& bound : model.bounds)
+        if (model.graph.type(model.graph.outputs[bound.output]).rank() == 0)
+            Reader::fail(cat("it counts rows of ", model.outputs[bound.output], ", a scalar"));
     if (model.node_names.size() != model.graph.nodes().size() ||
         model.value_names.size() != model.graph.value_count())
         Reader::fail("it does not name each node and value");
@@ -159,7 +167,7 @@ bool is_key(const Type& type) {
 void check_states(const Model& model, StoredFile& file) {
     const std::vector<Type> types = model.input_types();
     std::unordered_set<uint32_t> seen;
-    size_t output = model.outputs.size();
+    size_t output = model.outputs.size() + model.counts;
     for (size_t i = 0; i < model.states.size(); ++i) {
         const auto [index, is_replaced] = model.states[i];
         State& state = file.states[index];
@@ -204,6 +212,13 @@ StoredFunction read_function(Reader& reader, uint32_t schema, size_t states) {
     model.states.resize(reader.count(2 * sizeof(uint32_t)));
     for (StateSlot& slot : model.states)
         slot = {.state = reader.index(states, "state"), .is_replaced = reader.flag()};
+    if (schema > 3) {
+        model.counts = reader.number<uint32_t>();
+        model.bounds.resize(reader.count(2 * sizeof(uint32_t)));
+        for (Bound& bound : model.bounds)
+            bound = {.output = reader.index(model.outputs.size(), "output"),
+                     .count = reader.index(model.counts, "count")};
+    }
     function.constants.resize(reader.count(sizeof(uint32_t)));
     for (uint32_t& index : function.constants) index = reader.number<uint32_t>();
     return function;

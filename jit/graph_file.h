@@ -6,17 +6,18 @@
 //   the
 //              graph in text form (jit/graph.h), states
 //              and constants as inputs behind the real ones; names of inputs, outputs, nodes,
-//              values; which values are parameters; which states and constants it has; metadata and
-//              test cases, JSON and bytes of the front end, which this file does not look into
+//              values; which values are parameters; which states and constants it has; which
+//              outputs are bounded; metadata and test cases, JSON and bytes of the front end, which
+//              this file does not look into
 //   constants  sizes, then raw bytes, each at a multiple of 64
 //   kernels    of a packaged file, compiled for one or more kinds of CPUs: keys and objects of
 //              codegen/disk_cache.h, code that nothing here looks into or runs
 //   weights    of a packaged file, as programs pack them: keys of jit/bound_weights.h and sizes,
 //              then raw bytes, each at a multiple of 64
 //
-// Containers may follow one another in one file. Numbers are little endian. Schemas 1 and 2 are
-// read but no longer written: 2 has no weights, limits and plans and another checksum, 1 also one
-// function and no state, and metadata in pickles.
+// Containers may follow one another in one file. Numbers are little endian. Schemas 1 to 3 are
+// read but no longer written: 3 has no bounded outputs, 2 also no weights, limits and plans and
+// another checksum, 1 also one function and no state, and metadata in pickles.
 #pragma once
 
 #include <memory>
@@ -38,10 +39,17 @@ struct State {
 };
 
 // An input of a graph behind those of the caller. A state that is replaced is so by an output
-// behind those of the caller, in the order of the slots.
+// behind those of the caller and the counts, in the order of the slots.
 struct StateSlot {
     uint32_t state = 0;
     bool is_replaced = false;
+};
+
+// An output that is as long along axis 0 as it can be: how many rows count is in each run told by
+// the graph's output `count` behind those of the caller, i32[].
+struct Bound {
+    uint32_t output = 0;
+    uint32_t count = 0;
 };
 
 // One function.
@@ -49,6 +57,8 @@ struct Model {
     Graph graph;  // slot i is inputs[i], and behind them states; nothing is fused
     std::vector<std::string> inputs = {}, outputs = {};
     std::vector<StateSlot> states = {};  // slot inputs.size() + i
+    uint32_t counts = 0;  // outputs of the graph behind those of the caller
+    std::vector<Bound> bounds = {};
     std::vector<std::string> node_names = {};  // by node; "" where it was not kept
     std::vector<std::string> value_names = {};  // by value
     std::vector<std::string> node_lines = {};  // by node: the user's line; not written to files

@@ -96,6 +96,12 @@ void write_function(Writer& writer, const Model& model, ConstantTable& constants
         writer.number<uint32_t>(state);
         writer.flag(is_replaced);
     }
+    writer.number<uint32_t>(model.counts);
+    writer.number<uint64_t>(model.bounds.size());
+    for (const auto& [output, count] : model.bounds) {
+        writer.number<uint32_t>(output);
+        writer.number<uint32_t>(count);
+    }
     std::vector<uint32_t> indices;
     for (const Node& node : model.graph.nodes())
         if (is_constant(node)) indices.push_back(constants.add(*node.constant));

@@ -39,6 +39,10 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
     fresh->key = key_;
     fresh->reason = std::move(reason);
     fresh->batch_read_at = version_->batch_read_at;
+    fresh->outside_ops = version_->outside_ops;
+    fresh->outside_read_at = version_->outside_read_at;
+    for (const auto& [id, value] : version_->computed_outside)
+        if (id < fresh->record.values.size()) fresh->computed_outside.emplace(id, value);
     version_ = std::move(fresh);
     values_.resize(record().values.size());
     bound_.resize(record().outside.size());
@@ -128,17 +132,23 @@ void Recorder::check_device(const OpDef& op, const runtime::Device& device) cons
                              .at = where_()});
 }
 
+// Is it a result of an op that the host computes, or computed of one?
+bool Recorder::is_of_outside(const Tensor& tensor) const {
+    return is_placeholder(tensor) ? version_->computed_outside.contains(tensor.trace.value)
+                                  : computed_outside_.contains(tensor.id());
+}
+
 bool Recorder::follows_from_arguments(const TensorRef& tensor) const {
     const Record& rec = version_->record;
-    if (computed_outside_.contains(tensor->id())) return true;
+    if (is_of_outside(*tensor)) return true;
     if (is_placeholder(*tensor)) return !rec.values[tensor->trace.value].tensor;
     return std::ranges::any_of(version_->argument_slots, [&](uint32_t slot) {
         return bound_[slot] && bound_[slot]->id() == tensor->id();
     });
 }
 
-// Its results are no part of the record. What reads them later takes them for constants, which a
-// dump must not believe.
+// Its results are no part of the record. What reads them later takes them for constants; a dump
+// puts the op in their place (OpDef::bounded).
 runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& attrs,
                                                   std::span<const TensorRef> inputs,
                                                   runtime::Device& device) {
@@ -146,9 +156,13 @@ runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& 
         return follows_from_arguments(input);
     });
     runtime::Results results = compute_outside(op, attrs, inputs, device);
-    if (varies)
-        for (const TensorRef& result : results)
-            computed_outside_.emplace(result->id(), cat(op.name, " at ", where_()));
+    if (!varies) return results;
+    OutsideOp made{.op = &op, .attrs = attrs, .where = where_()};
+    for (const TensorRef& input : inputs) made.inputs.push_back(record_id_of(input));
+    const auto index = static_cast<uint32_t>(version_->outside_ops.size());
+    version_->outside_ops.push_back(std::move(made));
+    for (size_t i = 0; i < results.size(); ++i)
+        computed_outside_.emplace(results[i]->id(), OutsideValue{index, static_cast<int>(i)});
     return results;
 }
 
@@ -164,12 +178,12 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
     if (recompute_.depth) recorded.marks.region = recompute_.calls;
     bool is_static = !inputs.empty() && !runtime::is_ordered(op);
     size_t small = 0;
-    const std::string* computed_outside = nullptr;
+    std::optional<OutsideValue> of_outside;
     for (const TensorRef& input : inputs) {
         const RecordId id = record_id_of(input);
         if (const auto found = version_->computed_outside.find(id);
             found != version_->computed_outside.end())
-            computed_outside = &found->second;
+            of_outside = OutsideValue{found->second.op};
         recorded.inputs.push_back(id);
         is_static = is_static && record().values[id].tensor;
         small += input->type().bytes();
@@ -191,8 +205,7 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
              .is_of_batch = is_of_batch});
         values_.push_back(output);
         output->trace = {id_, id};
-        if (is_static && computed_outside)
-            version_->computed_outside.emplace(id, std::string(*computed_outside));
+        if (of_outside) version_->computed_outside.emplace(id, *of_outside);
     }
     rec.events.push_back({EventKind::op, static_cast<uint32_t>(rec.ops.size()), {}});
     rec.ops.push_back(std::move(recorded));
@@ -240,8 +253,11 @@ void Recorder::add_barrier() {
 }
 
 void Recorder::on_read(Tensor& tensor) {
+    if (is_of_outside(tensor)) note_outside_read();
     if (!is_placeholder(tensor)) {
-        if (extents_.contains(tensor.id())) note_batch_read();
+        if (const auto extents = extents_.find(tensor.id()); extents != extents_.end())
+            version_->computed_outside.contains(extents->second) ? note_outside_read()
+                                                                 : note_batch_read();
         return;
     }
     RecordedValue& value = record().values[tensor.trace.value];
@@ -356,7 +372,8 @@ void Recorder::note_extents(const TensorRef& extents, const TensorRef& tensor) {
 }
 
 void Recorder::note_batch_read(const TensorRef& tensor) {
-    if (captures_ && follows_from_arguments(tensor)) note_batch_read();
+    if (!captures_ || !follows_from_arguments(tensor)) return;
+    is_of_outside(*tensor) ? note_outside_read() : note_batch_read();
 }
 
 RecordedOp* Recorder::op_that_made(const TensorRef& tensor) {

@@ -47,6 +47,10 @@ public:
     void note_extents(const TensorRef& extents, const TensorRef& tensor);
     // The body takes the leading extent of `tensor` for a number.
     void note_batch_read(const TensorRef& tensor);
+    // The body names rows of `tensor` by number.
+    void note_rows_read(const TensorRef& tensor) {
+        if (captures_ && is_of_outside(*tensor)) note_outside_read();
+    }
     // While it is set, what reads extents keeps them as attributes that follow the batch
     // (OpDef::refit).
     bool follows_batch = false;
@@ -72,6 +76,11 @@ private:
         if (!follows_batch && version_->batch_read_at.empty()) version_->batch_read_at = where_();
     }
     bool follows_from_arguments(const TensorRef& tensor) const;
+    bool is_of_outside(const runtime::Tensor& tensor) const;
+    void note_outside_read() {
+        if (!follows_batch && version_->outside_read_at.empty())
+            version_->outside_read_at = where_();
+    }
     runtime::Results compute_data_dependent(const OpDef& op, const Attrs& attrs,
                                             std::span<const TensorRef> inputs,
                                             runtime::Device& device);
@@ -82,7 +91,7 @@ private:
     std::unordered_set<uint64_t> varying_;  // tensor ids
     std::vector<uint32_t> rebound_slots_;
     std::unordered_map<uint64_t, std::string> names_;  // of outside tensors, by tensor id
-    std::unordered_map<uint64_t, std::string> computed_outside_;  // as Version's, by tensor id
+    std::unordered_map<uint64_t, OutsideValue> computed_outside_;  // as Version's, by tensor id
     std::unordered_map<uint64_t, RecordId> extents_;  // of which value, by tensor id
     bool captures_ = false;  // outside tensors become constants: once the arguments are bound
 };

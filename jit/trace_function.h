@@ -68,6 +68,19 @@ struct Update {
     bool operator==(const Update&) const = default;
 };
 
+// An op whose results' shape follows from the data, and which the host computed while recording.
+struct OutsideOp {
+    const OpDef* op = nullptr;
+    Attrs attrs = {};
+    std::vector<RecordId> inputs = {};
+    std::string where = {};
+};
+// A value that is result `output` of such an op, or (-1) was computed of one.
+struct OutsideValue {
+    uint32_t op = 0;
+    int output = -1;
+};
+
 // One record and its programs. Several threads may call it at once: they take programs out, which
 // stay whole while others take their place.
 class Version {
@@ -81,9 +94,12 @@ public:
     std::vector<RecordId> results;  // what the body returned, flat
     std::vector<TensorRef> captured;  // by slot: what is no argument and yet varies (random keys)
     std::unordered_map<RecordId, std::string> names;  // given by the program
-    // Of constants that follow from this call's arguments, because their shape does: "nonzero at
-    // train.py:41".
-    std::unordered_map<RecordId, std::string> computed_outside;
+    // What follows from this call's arguments though the record has it as a constant, or as of a
+    // fixed shape.
+    std::vector<OutsideOp> outside_ops;
+    std::unordered_map<RecordId, OutsideValue> computed_outside;
+    std::string outside_read_at;  // where the program took such a shape or value for its own, or
+                                  // empty
     // Where the host read a number that follows from a leading extent, or empty.
     std::string batch_read_at;
     std::string updates;  // what the call rebound that outlives it: "a f32[3] tensor at

@@ -106,13 +106,13 @@ TensorRef place_of(megjit_tensor** output, const Port& port) {
     return (*output)->value;
 }
 
-void give_outputs(Lists& lists) {
+void give_outputs(const std::vector<Port>& ports, Lists& lists) {
     // All are made before one is given away: a run that fails leaves nothing to be freed.
     lists.made.resize(lists.outputs.size());
     for (size_t i = 0; i < lists.outputs.size(); ++i) {
         megjit_tensor** const output = lists.outputs[i];
         if (!output) continue;
-        if (!*output) lists.made[i] = tensor_of(std::move(lists.values[i]));
+        if (!*output) lists.made[i] = tensor_of(std::move(lists.values[i]), &ports[i].type);
         else copy_to(**output, lists.values[i]);
     }
     for (size_t i = 0; i < lists.outputs.size(); ++i)
@@ -129,7 +129,7 @@ void run(Context& context, Lists& lists) {
     for (const megjit_tensor* input : lists.inputs)
         lists.given.push_back(input_of(not_null(input, "an input")));
     context.run(lists.given, lists.values);
-    give_outputs(lists);
+    give_outputs(context.model().outputs(), lists);
 }
 
 thread_local Lists lists;
@@ -239,6 +239,13 @@ megjit_status megjit_model_input(const megjit_model* model, size_t index,
 megjit_status megjit_model_output(const megjit_model* model, size_t index,
                                   megjit_tensor_info* info) {
     return describe(model, &Model::outputs, index, info);
+}
+megjit_status megjit_model_output_is_bounded(const megjit_model* model, size_t index,
+                                             int32_t* is_bounded) {
+    return guarded([&] {
+        const Port& port = at_index(not_null(model, "model").model->outputs(), index);
+        not_null(is_bounded, "is_bounded") = port.count >= 0;
+    });
 }
 megjit_status megjit_model_parameter(const megjit_model* model, size_t index,
                                      megjit_tensor_info* info) {

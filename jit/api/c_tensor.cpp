@@ -73,12 +73,18 @@ private:
     const bool to_packed_;
 };
 
+void set_type(megjit_tensor& tensor, const Type& type) {
+    if (tensor.type == type) return;
+    if (tensor.value) tensor.value = runtime::make_tensor(type, tensor.value->storage());
+    tensor.type = type;
+}
+
 }  // namespace
 
 std::unique_ptr<megjit_tensor> made_of(const Type& type) {
     TensorRef value = runtime::empty_tensor(runtime::host_device(), type);
-    return std::make_unique<megjit_tensor>(
-        megjit_tensor{.type = type, .data = value->as<std::byte>(), .value = std::move(value)});
+    return std::make_unique<megjit_tensor>(megjit_tensor{
+        .type = type, .room = type, .data = value->as<std::byte>(), .value = std::move(value)});
 }
 
 megjit_tensor_info info_of(const char* name, const Type& type) {
@@ -96,11 +102,12 @@ TensorRef input_of(const megjit_tensor& tensor) {
     return runtime::make_tensor(tensor.type, std::move(packed));
 }
 
-void check_output(const megjit_tensor& tensor, const Port& port) {
+void check_output(megjit_tensor& tensor, const Port& port) {
+    set_type(tensor, tensor.room);
     if (tensor.type.dtype != port.type.dtype || !(tensor.type.shape == port.type.shape))
         runtime::user_error(
             {.what = cat("the tensor for output ", port.name, " is ", to_string(tensor.type)),
-             .why = cat("the model gives ", to_string(port.type)),
+             .why = cat("the model gives ", port.count < 0 ? "" : "at most ", to_string(port.type)),
              .fix = "give a tensor like that, or NULL for a new one"});
     for (size_t axis = 0; axis < tensor.strides.size(); ++axis)
         if (tensor.strides[axis] == 0 && tensor.type.shape[static_cast<int>(axis)] > 1)
@@ -110,10 +117,11 @@ void check_output(const megjit_tensor& tensor, const Port& port) {
                  .fix = "give a tensor with an element for each number"});
 }
 
-void copy_to(const megjit_tensor& tensor, const TensorRef& value) {
+void copy_to(megjit_tensor& tensor, const TensorRef& value) {
     const TensorRef plain = runtime::row_major(value);
     const runtime::HostView view(plain);
-    if (plain == tensor.value) return;  // was computed there
+    set_type(tensor, plain->type());
+    if (tensor.value && plain->storage() == tensor.value->storage()) return;  // was computed there
     if (tensor.strides.empty()) {
         if (const size_t bytes = tensor.type.bytes()) std::memcpy(tensor.data, view.data(), bytes);
         return;
@@ -126,7 +134,7 @@ std::unique_ptr<megjit_tensor> borrowed(megjit_dtype dtype, int32_t rank, const 
                                         const int64_t* strides, void* data) {
     auto made =
         std::make_unique<megjit_tensor>(megjit_tensor{.type = type_from(dtype, rank, shape)});
-    const Type& type = made->type;
+    const Type& type = made->room = made->type;
     if (type.numel() > 0) not_null(static_cast<std::byte*>(data), "data");
     const size_t align = type.dtype == DType::c64 ? 4 : size_of(type.dtype);
     if (reinterpret_cast<uintptr_t>(data) % align)
@@ -142,20 +150,22 @@ std::unique_ptr<megjit_tensor> borrowed(megjit_dtype dtype, int32_t rank, const 
     return made;
 }
 
-std::unique_ptr<megjit_tensor> tensor_of(TensorRef value) {
+std::unique_ptr<megjit_tensor> tensor_of(TensorRef value, const Type* room) {
     Type type = value->type();
     type.layout = runtime::Layout::row_major;
     // A result may be an input's memory, a constant of the model, or stand twice among the outputs.
     const bool is_free = value->type() == type && value->device().is_host() && value->unique() &&
                          value->storage()->unique();
     if (!is_free) {
-        auto made = made_of(type);
+        auto made = made_of(room ? *room : type);
         copy_to(*made, value);
         return made;
     }
     const runtime::HostView wait(value);
-    return std::make_unique<megjit_tensor>(
-        megjit_tensor{.type = type, .data = value->as<std::byte>(), .value = std::move(value)});
+    return std::make_unique<megjit_tensor>(megjit_tensor{.type = type,
+                                                         .room = room ? *room : type,
+                                                         .data = value->as<std::byte>(),
+                                                         .value = std::move(value)});
 }
 
 }  // namespace megjit::api

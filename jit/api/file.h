@@ -23,6 +23,7 @@ using runtime::Type;
 struct Port {
     std::string name;
     Type type;
+    int count = -1;  // of an output whose rows are bounded by its type: which count tells them
 };
 
 // UserError that lists the names.
@@ -64,8 +65,8 @@ public:
     std::string to_bytes();
     void save(const std::filesystem::path& path);  // the whole file, or an error and the old one
 
-    // A run of a function: inputs are the caller's, and so are the results, as of Program::run.
-    // States are as they were where it throws.
+    // A run of a function: inputs are the caller's, and so are the results, as of Program::run,
+    // with the counts behind them. States are as they were where it throws.
     void run(const jit::Model& function, jit::Program& program, std::span<TensorRef> given,
              std::span<TensorRef> results);
 

@@ -8,6 +8,7 @@
 #include "jit/export.h"
 #include "jit/failure_rule.h"
 #include "jit/pipeline.h"
+#include "runtime/core/host_view.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
@@ -89,7 +90,7 @@ void compile(const File& file, const ModelOptions& options) {
     jit::Graph graph = jit::graph_for(*function, wanted);
     graph.set_device(*options.device);
     const jit::LoweringOptions lowering =
-        lowering_of(*function, wanted.size(), options, *options.device, nullptr);
+        lowering_of(*function, wanted.size() + function->counts, options, *options.device, nullptr);
     jit::PipelineOptions passes = passes_of(options, *function, *options.device);
     passes.memory = {};
     jit::tell_slots(lowering, passes);
@@ -111,10 +112,13 @@ Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
     if (options.outputs) wanted = *options.outputs;
     auto graph = std::make_shared<jit::Graph>(jit::graph_for(*function_, wanted));
     graph->set_device(*device_);
-    for (size_t i = 0; i < wanted.size(); ++i)
+    for (size_t i = 0; i < wanted.size(); ++i) {
         outputs_.push_back({function_->outputs[wanted[i]], graph->type(graph->outputs[i])});
+        for (const jit::Bound& bound : function_->bounds)
+            if (bound.output == wanted[i]) outputs_[i].count = static_cast<int>(bound.count);
+    }
     jit::LoweringOptions lowering =
-        lowering_of(*function_, wanted.size(), options, *device_, weights_);
+        lowering_of(*function_, wanted.size() + function_->counts, options, *device_, weights_);
     jit::PipelineOptions passes = passes_of(options, *function_, *device_);
     jit::tell_slots(lowering, passes);
     pending_ = std::make_unique<jit::PendingProgram>(std::move(graph), passes, std::move(lowering));
@@ -193,7 +197,31 @@ void Context::run(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
                  .fix = "convert it, or dump the model with this shape"});
         inputs[i] = runtime::readable_on(model_->device(), inputs[i]);
     }
+    if (model_->function_->counts) return run_bounded(inputs, outputs);
     model_->file()->run(*model_->function_, *program_, inputs, outputs);
+}
+
+void Context::run_bounded(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
+    std::vector<TensorRef> results(outputs.begin(), outputs.end());
+    results.resize(outputs.size() + model_->function_->counts);
+    model_->file()->run(*model_->function_, *program_, inputs, results);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        const Port& port = model_->outputs()[i];
+        TensorRef& result = results[i];
+        if (port.count >= 0) {
+            const runtime::HostView view(results[outputs.size() + static_cast<size_t>(port.count)]);
+            Type type = result->type();
+            const int64_t rows = *view.as<int32_t>();
+            if (rows < 0 || rows > type.shape[0])  // of a file that dump() did not write
+                runtime::user_error({.what = cat("output ", port.name, " has ", rows, " rows"),
+                                     .why = cat("its file allows ", type.shape[0]),
+                                     .fix = "dump the model anew"},
+                                    runtime::ErrorKind::runtime);
+            type.shape[0] = rows;
+            result = runtime::make_tensor(type, result->storage());
+        }
+        outputs[i] = std::move(result);
+    }
 }
 
 std::vector<TensorRef> Context::run(std::vector<TensorRef> inputs) {

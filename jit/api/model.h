@@ -70,11 +70,14 @@ public:
     Model& model() const { return *model_; }
 
     // By position; on any device. Queues the run: HostView of a result waits. UserError for another
-    // number, dtype or shape. `outputs`, as many as the model has: see Program::run.
+    // number, dtype or shape. `outputs`, as many as the model has: see Program::run; one that is
+    // bounded becomes a tensor of the rows that count, in the same memory, and is waited for.
     void run(std::span<TensorRef> inputs, std::span<TensorRef> outputs);
     std::vector<TensorRef> run(std::vector<TensorRef> inputs);
 
 private:
+    void run_bounded(std::span<TensorRef> inputs, std::span<TensorRef> outputs);
+
     std::shared_ptr<Model> model_;
     std::shared_ptr<jit::Program> program_;
 };

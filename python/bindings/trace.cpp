@@ -311,6 +311,9 @@ void bind_trace(nb::module_& m) {
     m.def("note_batch_read", [](const Handle& tensor) {
         if (Recorder* recorder = Recorder::running()) recorder->note_batch_read(tensor.value());
     }, "The leading extent is taken for a number: a dump keeps to it.");
+    m.def("note_rows_read", [](const Handle& tensor) {
+        if (Recorder* recorder = Recorder::running()) recorder->note_rows_read(tensor.value());
+    }, "Rows are named by number: a dump cannot tell which they are among those that a condition selects.");
     m.def("set_follows_batch", [](bool value) {
         if (Recorder* recorder = Recorder::running()) recorder->follows_batch = value;
     }, "Whether what is read of extents from here on becomes an attribute that follows the batch.");

@@ -803,6 +803,11 @@ def extents_tensor(tensor: Tensor) -> _Tensor:
 def note_batch_read(arg: Tensor, /) -> None:
     """The leading extent is taken for a number: a dump keeps to it."""
 
+def note_rows_read(arg: Tensor, /) -> None:
+    """
+    Rows are named by number: a dump cannot tell which they are among those that a condition selects.
+    """
+
 def set_follows_batch(arg: bool, /) -> None:
     """
     Whether what is read of extents from here on becomes an attribute that follows the batch.

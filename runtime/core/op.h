@@ -194,6 +194,9 @@ struct OpDef {
     // backend's kernel.
     std::vector<TensorRef> (*direct)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     bool is_data_dependent() const { return direct != nullptr; }
+    // Of such an op, written in others: its results with as many rows as they can have, those that
+    // count in front, and how many these are, i32[]. Null: nobody knows how many there can be.
+    std::vector<TensorRef> (*bounded)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     bool commutative = false;
     // Running it may fail, for it checks its operands' values (index out of range) before it
     // writes.

@@ -20,7 +20,9 @@
 #include "runtime/core/device.h"
 #include "runtime/core/host_view.h"
 #include "runtime/host/parallel.h"
+#include "runtime/ops/boxes.h"
 #include "runtime/ops/builders.h"
+#include "runtime/ops/loop.h"
 #include "runtime/ops/refit.h"
 #include "runtime/ops/window.h"
 
@@ -301,6 +303,37 @@ std::vector<TensorRef> run_mask_select(const OpCall& call, std::span<const Tenso
     return {copied_to(values, device), copied_to(places, device)};
 }
 
+TensorRef places_up_to(int64_t n, Device& device) {
+    return apply(find_op("coordinates"), {Ints{n}, int64_t{0}}, {}, &device)[0];
+}
+
+// Where a mask is true, in a vector as long as it, and how often.
+struct Selection {
+    TensorRef places, count;
+};
+Selection selection_of(const TensorRef& mask) {
+    const int64_t n = mask->shape().numel();
+    Device& device = mask->device();
+    const TensorRef flags = build::cast(build::reshape(mask, Shape{n}), DType::i32),
+                    ranks = build::op("cumsum", {flags}, {int64_t{0}, int64_t{1}, int64_t{0}}),
+                    own = places_up_to(n, device);
+    // What is false goes behind the others, where nobody looks.
+    const TensorRef places =
+        build::op("scatter",
+                  {build::full(Shape{n + 1}, 0, DType::i32, device),
+                   build::where(build::op("greater", {flags, build::number(0, flags)}), ranks,
+                                build::number(static_cast<double>(n), ranks)),
+                   own},
+                  {int64_t{0}});
+    return {build::slice(places, 0, 0, n), build::reduce_sum(flags, {0}, false)};
+}
+
+Tensors bounded_mask_select(const OpCall&, std::span<const TensorRef> inputs) {
+    const auto [places, count] = selection_of(inputs[1]);
+    const TensorRef x = build::reshape(inputs[0], places->shape());
+    return {build::op("gather", {x, places}, {int64_t{0}}), places, count};
+}
+
 Grads grad_mask_select(const GradCall& g) {
     if (!g.out_grads[0]) return Grads(2);
     const Shape& shape = g.inputs[0]->shape();
@@ -335,25 +368,38 @@ std::vector<TensorRef> run_nonzero(const OpCall& call, std::span<const TensorRef
     return {copied_to(places, device)};
 }
 
+Tensors bounded_nonzero(const OpCall&, std::span<const TensorRef> inputs) {
+    const Shape& shape = inputs[0]->shape();
+    const auto [places, count] = selection_of(inputs[0]);
+    Tensors columns;
+    TensorRef left = places;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+        const TensorRef extent =
+            build::number(static_cast<double>(std::max<int64_t>(shape[axis], 1)), left);
+        columns.push_back(
+            build::reshape(build::op("mod", {left, extent}), Shape{shape.numel(), 1}));
+        left = build::op("floor_div", {left, extent});
+    }
+    std::ranges::reverse(columns);
+    const TensorRef found = columns.empty()
+                                ? build::full(Shape{1, 0}, 0, DType::i32, places->device())
+                                : build::op_n("concat", columns, {int64_t{1}})[0];
+    return {found, count};
+}
+
 // --- boxes ----------------------------------------------------------------------------------
 
-struct Box {
-    float x0 = 0, y0 = 0, x1 = 0, y1 = 0;
-    float area() const { return (x1 - x0) * (y1 - y0); }
-};
-
-float overlap(const Box& a, const Box& b) {  // intersection over union
-    const float w = std::max(0.0f, std::min(a.x1, b.x1) - std::max(a.x0, b.x0)),
-                h = std::max(0.0f, std::min(a.y1, b.y1) - std::max(a.y0, b.y0));
-    const float both = w * h, either = a.area() + b.area() - both;
-    return either > 0 ? both / either : 0;
+void check_boxes(const OpCall& call) {
+    const Type& boxes = call.inputs[0];
+    if (boxes.dtype != DType::f32 || boxes.rank() != 2 || boxes.shape[1] != 4)
+        refuse(call, cat(call.op.name, " N1: boxes are f32[n, 4], not ", to_string(boxes)));
 }
 
 std::vector<TensorRef> run_nms(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type &boxes = call.inputs[0], &scores = call.inputs[1];
-    if (boxes.dtype != DType::f32 || boxes.rank() != 2 || boxes.shape[1] != 4 ||
-        scores.dtype != DType::f32 || scores.rank() != 1 || scores.shape[0] != boxes.shape[0])
-        refuse(call, "nms N1: boxes are f32[n, 4] and scores f32[n]");
+    check_boxes(call);
+    if (scores.dtype != DType::f32 || scores.rank() != 1 || scores.shape[0] != boxes.shape[0])
+        refuse(call, "nms N1: scores are f32[n], one for each box");
     const auto limit = call.integer("max_output");
     const auto threshold = static_cast<float>(call.real("iou_thresh"));
     const HostView box_data(inputs[0]), score_data(inputs[1]);
@@ -374,6 +420,68 @@ std::vector<TensorRef> run_nms(const OpCall& call, std::span<const TensorRef> in
     }
     const Type type{DType::i32, Shape{static_cast<int64_t>(kept.size())}};
     return {tensor_from_host(inputs[0]->device(), type, kept.data())};
+}
+
+std::vector<Type> infer_nms_kept(const OpCall& call) {
+    check_boxes(call);
+    return {{DType::b8, Shape{call.inputs[0].shape[0]}}};
+}
+
+// A box stays unless one before it that stays overlaps it.
+Loop loop_nms_kept(const OpCall& call, std::span<const TensorRef> inputs) {
+    const TensorRef& boxes = inputs[0];
+    const int64_t n = boxes->shape()[0];
+    const auto edge = [](const TensorRef& of, int64_t k) {  // [m, 4] -> [m]
+        return build::reshape(build::slice(of, 1, k, k + 1), Shape{of->shape()[0]});
+    };
+    const auto step = [=, thresh = call.real("iou_thresh")](std::span<const TensorRef> carries,
+                                                            std::span<const TensorRef> slices) {
+        const TensorRef one = build::reshape(slices[0], Shape{1, 4}), &at = slices[1];
+        const auto within = [&](int64_t low) {
+            return build::op(
+                "maximum",
+                {build::sub(build::op("minimum", {edge(boxes, low + 2), edge(one, low + 2)}),
+                            build::op("maximum", {edge(boxes, low), edge(one, low)})),
+                 build::number(0, boxes)});
+        };
+        const auto area = [&](const TensorRef& of) {
+            return build::mul(build::sub(edge(of, 2), edge(of, 0)),
+                              build::sub(edge(of, 3), edge(of, 1)));
+        };
+        const TensorRef both = build::mul(within(0), within(1)),
+                        either = build::sub(build::add(area(boxes), area(one)), both),
+                        zero = build::number(0, both);
+        const TensorRef covered = build::op(
+            "greater",
+            {build::where(build::op("greater", {either, zero}), build::div(both, either), zero),
+             build::number(thresh, both)});
+        const TensorRef by_kept = build::op("logical_and", {covered, carries[0]}),
+                        is_covered = build::op("reduce_max", {by_kept}, {Ints{0}, int64_t{1}}),
+                        is_it = build::op("equal", {places_up_to(n, boxes->device()), at});
+        return Tensors{
+            build::op("logical_or",
+                      {carries[0],
+                       build::op("logical_and", {is_it, build::op("logical_not", {is_covered})})})};
+    };
+    return {.carries = {build::full(Shape{n}, 0, DType::b8, boxes->device())},
+            .slices = {boxes, places_up_to(n, boxes->device())},
+            .returned = 1,
+            .step = step};
+}
+
+Tensors bounded_nms(const OpCall& call, std::span<const TensorRef> inputs) {
+    const int64_t n = call.inputs[0].shape[0], wanted = call.integer("max_output");
+    const int64_t limit = wanted > 0 ? std::min(wanted, n) : n;
+    const TensorRef& scores = inputs[1];
+    const TensorRef known =
+        build::where(build::op("equal", {scores, scores}), scores,
+                     build::number(-std::numeric_limits<double>::infinity(), scores));
+    const TensorRef order = build::op_n("sort", {&known, 1}, {int64_t{0}, int64_t{1}})[1];
+    const TensorRef sorted = apply_indexed("index_get", {inputs[0]}, {&order, 1}, {0});
+    const auto [places, count] =
+        selection_of(build::op("nms_kept", {sorted}, {call.real("iou_thresh")}));
+    return {build::slice(build::op("gather", {order, places}, {int64_t{0}}), 0, 0, limit),
+            build::op("minimum", {count, build::number(static_cast<double>(limit), count)})};
 }
 
 std::vector<Type> infer_one_hot(const OpCall& call) {
@@ -516,18 +624,28 @@ std::vector<OpDef> by_value() {
              "The elements of x where mask is true, and their int32 indices in row-major order, counted in the flattened tensor.",
          .inputs = {"x", {"mask", OperandKind::mask}},
          .grad = grad_mask_select,
-         .direct = run_mask_select},
+         .direct = run_mask_select,
+         .bounded = bounded_mask_select},
         {.name = "nonzero",
          .doc = "int32 coordinates [n, rank] of the true elements, in row-major order.",
          .inputs = {{"mask", OperandKind::mask}},
-         .direct = run_nonzero},
+         .direct = run_nonzero,
+         .bounded = bounded_nonzero},
         {.name = "nms",
          .doc =
              "int32 indices of the boxes (x0, y0, x1, y1) that stay when, by falling score, each box removes those that overlap it by more than iou_thresh. max_output 0: no limit.",
          .inputs = {"boxes", "scores"},
          .attrs = {{"iou_thresh", AttrKind::real},
                    {"max_output", AttrKind::integer, Attr{int64_t{0}}}},
-         .direct = run_nms},
+         .direct = run_nms,
+         .bounded = bounded_nms},
+        {.name = "nms_kept",
+         .doc =
+             "bool: the boxes (x0, y0, x1, y1) that no box before them overlaps by more than iou_thresh, but for boxes that do not stay themselves.",
+         .inputs = {"boxes"},
+         .attrs = {{"iou_thresh", AttrKind::real}},
+         .infer = infer_nms_kept,
+         .loop = loop_nms_kept},
         {.name = "one_hot",
          .doc =
              "1 at x along a new last axis of num_classes, else 0. A label outside of [0, num_classes) is an IndexError.",

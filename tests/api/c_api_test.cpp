@@ -289,6 +289,58 @@ TEST(Api, OutputsMayHaveStridesAndAreNamed) {
     EXPECT_EQ(values_of<float>(megjit::Tensor(out[0].tensor)), kPositive);
 }
 
+// Of the model whose first number says how many rows of `kept` count.
+std::vector<megjit::Tensor> rows_input(float rows) {
+    std::vector<megjit::Tensor> inputs;
+    inputs.emplace_back(MEGJIT_FLOAT32, std::array<int64_t, 2>{3, 2});
+    std::ranges::copy(Floats{rows, -2, 3, 4, 5, 6}, inputs[0].as<float>().begin());
+    return inputs;
+}
+
+TEST(Api, AnOutputTellsHowManyRowsItHas) {
+    const megjit::Model model = load("rows");
+    EXPECT_TRUE(model.is_bounded(0));
+    EXPECT_FALSE(model.is_bounded(1));
+    EXPECT_EQ(model.outputs()[0].shape, (std::vector<int64_t>{3, 2}));  // the most
+    megjit::Context context(model);
+    std::vector<megjit::Tensor> made = context.run(rows_input(1));
+    EXPECT_EQ(made[0].info().shape, (std::vector<int64_t>{1, 2}));
+    EXPECT_EQ(values_of<float>(made[0]), (Floats{1, 0}));
+    EXPECT_EQ(values_of<float>(made[1]), (Floats{2, 0, 6, 8, 10, 12}));
+    for (const int rows : {3, 0, 2}) {  // tensors of an earlier run have room for any
+        context.run(rows_input(static_cast<float>(rows)), made);
+        EXPECT_EQ(made[0].info().shape, (std::vector<int64_t>{rows, 2}));
+        EXPECT_EQ(made[0].info().bytes, static_cast<size_t>(rows) * 8);
+    }
+    EXPECT_EQ(values_of<float>(made[0]), (Floats{2, 0, 3, 4}));
+    std::vector<megjit::Tensor> again = rows_input(2);
+    again[0] = std::move(made[0]);  // as an input it is what it shows
+    expect_error(MEGJIT_INVALID_ARGUMENT, "input x is f32[2, 2]", [&] { context.run(again); });
+}
+
+TEST(Api, MemoryForRowsHoldsAllThatTheyCanBe) {
+    const megjit::Model model = load("rows");
+    megjit::Context context(model);
+    Floats kept(12, 7), whole(6);
+    std::vector<megjit::Tensor> outputs;
+    outputs.push_back(megjit::Tensor::borrow(kept.data(), std::array<int64_t, 2>{3, 2},
+                                             std::array<int64_t, 2>{4, 1}));
+    outputs.push_back(megjit::Tensor::borrow(whole.data(), std::array<int64_t, 2>{3, 2}));
+    context.run(rows_input(2), outputs);
+    EXPECT_EQ(kept, (Floats{2, 0, 7, 7, 3, 4, 7, 7, 7, 7, 7, 7}));
+    EXPECT_EQ(outputs[0].info().shape, (std::vector<int64_t>{2, 2}));
+    outputs[0] = megjit::Tensor::borrow(kept.data(), std::array<int64_t, 2>{2, 2});
+    expect_error(MEGJIT_INVALID_ARGUMENT, "the model gives at most f32[3, 2]",
+                 [&] { context.run(rows_input(2), outputs); });
+}
+
+TEST(ApiErrors, AFileThatCountsMoreRowsThanThereAre) {
+    megjit::Context context{load("rows")};
+    for (const float rows : {-1.0f, 4.0f})
+        expect_error(MEGJIT_INVALID_ARGUMENT, "output kept has ",
+                     [&] { context.run(rows_input(rows)); });
+}
+
 TEST(Api, InputsAreGivenByNameInAnyOrder) {
     megjit::Context context{load("difference")};
     std::vector<int32_t> a = {10, 20, 30, 40, 50, 60}, b = {1, 2, 3, 4, 5, 6};

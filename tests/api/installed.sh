@@ -41,6 +41,7 @@ block() {  # KIND FIRST: the block of that kind whose first line matches
 block c '^#include' >"$folder/page/run.c"
 block cpp '^// file: run.cpp' >"$folder/page/run.cpp"
 block cpp '^// file: train.cpp' >"$folder/page/train.cpp"
+block cpp '^// file: over.cpp' >"$folder/page/over.cpp"
 block cmake '^cmake' >"$folder/page/CMakeLists.txt"
 block python '.' >"$folder/page/page.py"
 cmake -S "$folder/page" -B "$folder/page/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON >/dev/null
@@ -58,6 +59,7 @@ if [ "${6-}" ] && "$6" -c "import megengine" 2>/dev/null; then
     for program in run_c run_cpp; do expect "$(build/run_c)" "build/$program"; done
     expect "3 12" build/train
     expect "3 12" build/train trained.dump
+    expect "6 4 3" build/over
 fi
 
 if command -v pkg-config >/dev/null; then

@@ -105,6 +105,27 @@ std::vector<jit::State> states() {
             {.name = "scale", .value = floats({}, 2)}};
 }
 
+// kept = relu(x), of which x[0, 0] rows count, so that a file may lie; whole = 2 relu(x).
+jit::Model rows() {
+    jit::Model model;
+    using Ints = std::vector<int64_t>;
+    const Type type{.shape = {3, 2}}, scalar{};
+    const ValueId x = model.graph.add_input(type, 0);
+    const ValueId kept = add(model.graph, "relu", {}, {x}, type),
+                  whole = add(model.graph, "add", {}, {kept, kept}, type),
+                  corner = add(model.graph, "slice", {Ints{0, 0}, Ints{1, 1}, Ints{1, 1}}, {x},
+                               {.shape = {1, 1}}),
+                  count = add(model.graph, "cast", {std::string("int32")},
+                              {add(model.graph, "reshape", {Ints{}}, {corner}, scalar)},
+                              {.dtype = runtime::DType::i32});
+    model.graph.outputs = {kept, whole, count};
+    model.inputs = {"x"};
+    model.outputs = {"kept", "whole"};
+    model.counts = 1;
+    model.bounds = {{.output = 0, .count = 0}};
+    return model;
+}
+
 void write(const std::string& path, std::vector<jit::Model> functions,
            std::vector<jit::State> states = {}) {
     jit::ModelFile file{.functions = {}, .states = std::move(states)};
@@ -126,4 +147,5 @@ int main(int argc, char** argv) {
     megjit::write(folder + "/difference.dump", {megjit::difference()});
     megjit::write(folder + "/count.dump", {megjit::count(), megjit::scaled()}, megjit::states());
     megjit::write(folder + "/chain.dump", {megjit::chain()});
+    megjit::write(folder + "/rows.dump", {megjit::rows()});
 }

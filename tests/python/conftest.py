@@ -25,7 +25,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 GPU_TESTS = {
     "test_ops_battery.py", "test_functional_ops.py", "test_autodiff.py", "test_trace.py", "test_capture_battery.py",
     "test_without_host.py", "test_module_training.py", "test_optimizer.py", "test_dtr.py", "test_fault_injection.py",
-    "test_dump.py", "test_dump_state.py", "test_network.py", "test_random.py", "test_eight_threads.py", "quantization", "test_gpu.py",
+    "test_dump.py", "test_dump_state.py", "test_selected_rows.py", "test_network.py", "test_random.py", "test_eight_threads.py", "quantization", "test_gpu.py",
     "test_gpu_memory.py", "test_gpu_steady.py", "test_gpu_failures.py", "test_gpu_nccl.py", "test_recurrent.py", "test_control_flow.py",
     "test_control_flow_in_graphs.py", "test_attention.py", "test_attention_found.py", "test_integer_products.py",
 }  # fmt: skip

@@ -334,9 +334,16 @@ def test_a_file_of_schema_2_is_read():
     np.testing.assert_array_equal(GraphInference(path).run(np.float32([-1, 2, -3, 4]))["y"], [0, 2, 0, 4])
 
 
+def test_a_file_of_schema_3_is_read():
+    path = os.path.join(os.path.dirname(__file__), "files", "schema3.mge")
+    step = GraphInference(path, function="step")
+    assert step.run(np.ones(4, "float32")).popitem()[1] == 10
+    np.testing.assert_array_equal(step.function("predict").run(np.ones(4, "float32")).popitem()[1], [0.5, 1.5, 2.5, 3.5])
+
+
 def test_a_file_of_a_later_schema_tells_to_update():
     _, data = dumped(recorded(lambda x: x + 1, X))
-    with pytest.raises(RuntimeError, match="schema 9, this version reads those up to 3\n  fix: update megjit"):
+    with pytest.raises(RuntimeError, match="schema 9, this version reads those up to 4\n  fix: update megjit"):
         GraphInference(io.BytesIO(data[:8] + b"\x09" + data[9:]))
 
 

@@ -35,8 +35,14 @@ def dumped(fn, *args, symbolic=False, **options):
     ],
 )
 def test_shapes_that_follow_from_the_data(select, symbolic):
-    with pytest.raises(RuntimeError, match=r"dump: the function computes .* at .*test_dump_refusals.py:\d+"):
-        dumped(select, Tensor([1.0, 2.0, 3.0]), symbolic=symbolic)
+    model = dumped(select, Tensor([1.0, 2.0, 3.0]), symbolic=symbolic)
+    for x in ([3.0, 0.5, 2.0], [0.0, 0.0, 0.0]):
+        np.testing.assert_array_equal(next(iter(model.run(np.float32(x)).values())), select(Tensor(x)).numpy())
+
+
+def test_what_is_computed_of_a_selection_as_a_whole():
+    with pytest.raises(RuntimeError, match=r"dump: the function computes reduce_sum at .*test_dump_refusals.py:\d+"):
+        dumped(lambda a: a[a > 1].sum(), Tensor([1.0, 2.0, 3.0]))
 
 
 def test_a_selection_by_what_is_always_the_same_is_dumped():

@@ -312,6 +312,7 @@ OTHERS = [
     Row("copy_to", lambda x: x, (X,), {"device": "cpu0:0"}, (0,)),
     Row("nms", lambda b, s: np.array([1, 2]), (np.array([[0, 0, 2, 2], [0, 0, 2, 2.1], [5, 5, 6, 6]], np.float32), np.array([0.5, 0.9, 0.7], np.float32)), {"iou_thresh": 0.5, "max_output": 3}),
     Row("checked_label", lambda i: i, (np.array([0, 4, 3, 1], np.int32),), {"classes": 5, "op": "cross_entropy"}),
+    Row("nms_kept", lambda b: np.array([True, False, True, True]), (np.array([[0, 0, 2, 2.1], [0, 0, 2, 2], [5, 5, 6, 6], [0, 1, 2, 2]], np.float32),), {"iou_thresh": 0.5}),
     Row("one_hot", lambda i: np.eye(5)[i], (INDEX,), {"num_classes": 5, "dtype": "int32"}),
     reduction("reduce_sum", np.sum, smooth=True), reduction("reduce_mean", np.mean, smooth=True), reduction("reduce_prod", np.prod, POSITIVE, smooth=True),
     reduction("reduce_max", np.max), reduction("reduce_min", np.min),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/cpu/elements.h"
+#include "runtime/ops/boxes.h"
 #include "runtime/ops/index.h"
 
 #define MEGJIT_KERNELS "backends/cpu/kernels/index.inl"
@@ -448,6 +449,22 @@ Prepared prepare_one_hot(const OpCall& call, std::span<const Type> outputs) {
     });
 }
 
+// --- boxes ----------------------------------------------------------------------------------
+
+Prepared prepare_nms_kept(const OpCall& call, std::span<const Type>) {
+    return executable(
+        [n = call.inputs[0].shape[0], thresh = static_cast<float>(call.real("iou_thresh"))](
+            void* const* in, void* const* out, void*) {
+        const auto* box = static_cast<const runtime::Box*>(in[0]);
+        auto* stays = static_cast<uint8_t*>(out[0]);
+        for (int64_t i = 0; i < n; ++i) {
+            stays[i] = 1;
+            for (int64_t k = 0; k < i && stays[i]; ++k)
+                if (stays[k] && overlap(box[k], box[i]) > thresh) stays[i] = 0;
+        }
+    });
+}
+
 }  // namespace
 
 void register_index_kernels() {
@@ -461,6 +478,7 @@ void register_index_kernels() {
     register_kernel("checked_label", prepare_checked_label);
     register_kernel("coordinates", prepare_coordinates);
     register_kernel("one_hot", prepare_one_hot);
+    register_kernel("nms_kept", prepare_nms_kept, [](const OpCall&) { return true; });
 }
 
 }  // namespace megjit::cpu

@@ -46,7 +46,7 @@ extern "C" {
 
 /** Version of this interface: grows when functions or fields are added; none is ever removed or
  * changed. */
-#define MEGJIT_API_VERSION 2
+#define MEGJIT_API_VERSION 3
 
 /** The library's MEGJIT_API_VERSION. Below the header's, functions may be missing. Never fails. */
 MEGJIT_EXPORT int32_t megjit_api_version(void);
@@ -214,6 +214,14 @@ MEGJIT_EXPORT megjit_status megjit_model_output(const megjit_model* model, size_
                                                 megjit_tensor_info* info);
 MEGJIT_EXPORT megjit_status megjit_model_parameter(const megjit_model* model, size_t index,
                                                    megjit_tensor_info* info);
+/**
+ * Gives 1 for an output whose first extent follows from the numbers, else 0. megjit_model_output
+ * tells the most that it can be: memory for a run must hold that. After a run
+ * megjit_tensor_describe tells what it is; the tensor may be given to the next run. Since
+ * version 3.
+ */
+MEGJIT_EXPORT megjit_status megjit_model_output_is_bounded(const megjit_model* model, size_t index,
+                                                           int32_t* is_bounded);
 
 /** A copy of a parameter's numbers. */
 MEGJIT_EXPORT megjit_status megjit_model_parameter_value(const megjit_model* model, size_t index,

@@ -178,6 +178,12 @@ public:
     std::vector<TensorInfo> outputs() const {
         return all(megjit_model_output_count, megjit_model_output);
     }
+    /** Does the first extent of an output follow from the numbers? outputs() has the most. */
+    bool is_bounded(std::size_t output) const {
+        std::int32_t is_bounded = 0;
+        check(megjit_model_output_is_bounded(handle(), output, &is_bounded));
+        return is_bounded != 0;
+    }
     std::vector<TensorInfo> parameters() const {
         return all(megjit_model_parameter_count, megjit_model_parameter);
     }

@@ -55,5 +55,5 @@ packed = program._file
 packed.add_package_of(program._program)
 packed.add_kernels([(b"MLIR\nx86-64\n1\nkernel", b"\x7fELF object")])
 (FOLDER / "packed").write_bytes(packed.to_bytes())
-for name in ("schema1.mge", "schema2.mge"):
+for name in ("schema1.mge", "schema2.mge", "schema3.mge"):
     shutil.copy(Path(__file__).parents[2] / "python" / "files" / name, FOLDER)

@@ -360,6 +360,9 @@ def neg(x: object, /) -> _Tensor:
 def nms(boxes: object, scores: object, /, *, iou_thresh: float, max_output: int = 0) -> _Tensor:
     """int32 indices of the boxes (x0, y0, x1, y1) that stay when, by falling score, each box removes those that overlap it by more than iou_thresh. max_output 0: no limit."""
 
+def nms_kept(boxes: object, /, *, iou_thresh: float) -> _Tensor:
+    """bool: the boxes (x0, y0, x1, y1) that no box before them overlaps by more than iou_thresh, but for boxes that do not stay themselves."""
+
 def nonzero(mask: object, /) -> _Tensor:
     """int32 coordinates [n, rank] of the true elements, in row-major order."""
 

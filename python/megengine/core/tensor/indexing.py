@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import _core
 from ..._core import Tensor as _Tensor
-from ..._core import apply_const
+from ..._core import apply_const, is_tracing, note_rows_read
 from .. import ops
 from .shapes import Shape, taken
 
@@ -266,9 +266,17 @@ def _basic(shape: Shape, index: Any) -> tuple[Shape, Shape, Shape, Shape, Shape]
     )
 
 
+def _names_rows(index: object) -> bool:
+    """Does it count along the first axis? [3], [:5] and [3, 1] do, [:, 1] does not."""
+    first = index[0] if type(index) is tuple and index else index
+    return first.start is not None or first.stop is not None if type(first) is slice else type(first) is int
+
+
 def getitem(x: _Tensor, index: object) -> "Tensor":
     """``x[index]``."""
     shape = x._tuple_shape
+    if is_tracing() and _names_rows(index):
+        note_rows_read(x)
     basic = _basic(shape, index)
     if basic is not None and shape:
         begin, end, step, region, result = basic

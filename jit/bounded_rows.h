@@ -1,0 +1,45 @@
+// jit/bounded_rows.h -- BoundedRows: values of a dumped graph whose number of rows follows from the
+// data. They are as long as they can be; a value beside them tells how many rows in front count,
+// and only what keeps rows apart may be computed of them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/trace_function.h"
+
+namespace megjit::jit {
+
+class BoundedRows {
+public:
+    explicit BoundedRows(Graph& graph) : graph_(graph) {}
+
+    // Adds what gives the results of such an op, or finds where it was added.
+    std::vector<ValueId> select(const OutsideOp& op, std::vector<ValueId> inputs,
+                                const std::string& where);
+    // How many rows count; nothing: all.
+    std::optional<ValueId> count_of(ValueId value) const;
+
+    // Fits a recorded call to operands that are bounded: its attributes. False, and nothing done,
+    // where it does not keep their rows apart. `recorded`: types of its operands and results.
+    bool fit(Node& node, std::span<const Type> recorded, const Type& result);
+    // What such a call, or one of operands that all count, gives.
+    void note(const Node& node, std::span<const ValueId> outputs);
+
+private:
+    bool keeps_rows(const Node& node, std::span<const Type> recorded, const Type& result) const;
+    std::optional<ValueId> count_of(const Node& node) const;
+
+    struct Made {
+        const OpDef* op;
+        Attrs attrs;
+        std::vector<ValueId> inputs, outputs;
+    };
+    Graph& graph_;
+    std::vector<Made> made_;
+    std::unordered_map<ValueId, ValueId> counts_;  // by value
+};
+
+}  // namespace megjit::jit
