@@ -47,6 +47,7 @@ public:
     size_t state(std::string_view name) const;
     TensorRef value(size_t state);
     void set(size_t state, const TensorRef& value);  // a copy; UserError for another type
+    std::vector<jit::State> states_on_host();  // as they are now, row-major
 
     // Its states as constants, as they are now. UserError as of jit::without_states.
     jit::Model without_states(std::string_view function);
@@ -76,7 +77,6 @@ private:
     };
     Lent lend(const jit::Model& function, runtime::Device& device);
     void take_back(const jit::Model& function, const Lent& lent);
-    std::vector<jit::State> states_on_host();
     void change(size_t function, const std::function<void(jit::Model&)>& how);
 
     jit::ModelFile file_;  // its states have their present values

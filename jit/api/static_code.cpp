@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <set>
+#include <optional>
 
 #include "codegen/cache_file.h"
 #include "codegen/compiler.h"
 #include "codegen/op_kernel.h"
 #include "codegen/strides.h"
 #include "jit/api/static_lowering.h"
+#include "jit/api/static_texts.h"
 #include "jit/export.h"
 #include "jit/pipeline.h"
 #include "jit/program_layout.h"
@@ -34,64 +35,74 @@ bool is_identifier(const std::string& name) {
            std::ranges::all_of(name, is_letter);
 }
 
-// Of C and C++, those that somebody might give to a tensor.
-bool is_keyword(const std::string& name) {
-    static const std::set<std::string> keywords = {
-        "auto",     "bool",    "break",    "case",     "char",   "class",    "const",    "default",
-        "delete",   "do",      "double",   "else",     "enum",   "extern",   "false",    "final",
-        "float",    "for",     "friend",   "if",       "inline", "int",      "long",     "new",
-        "operator", "private", "public",   "return",   "short",  "register", "signed",   "static",
-        "struct",   "switch",  "this",     "template", "true",   "union",    "unsigned", "using",
-        "virtual",  "void",    "volatile", "while"};
-    return keywords.contains(name);
-}
-
-// Names of inputs or outputs as members of a struct: other characters become '_', and no two are
-// the same.
-std::vector<std::string> members_of(const std::vector<std::string>& names, const char* unnamed) {
-    std::vector<std::string> members;
-    for (size_t i = 0; i < names.size(); ++i) {
-        std::string member = names[i].empty() ? cat(unnamed, i) : names[i];
-        for (char& c : member)
-            if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-        if (std::isdigit(static_cast<unsigned char>(member[0]))) member.insert(0, "_");
-        while (is_keyword(member) || std::ranges::count(members, member)) member += "_";
-        members.push_back(std::move(member));
-    }
-    return members;
-}
-
-const char* c_type_of(DType dtype) {
-    switch (dtype) {
-        case DType::f32: return "float";
-        case DType::i32: return "int32_t";
-        case DType::i16: return "int16_t";
-        case DType::i8: return "int8_t";
-        default: return runtime::size_of(dtype) == 2 ? "uint16_t" : "uint8_t";
-    }
-}
-
 class Writer {
 public:
-    Writer(const jit::Model& function, std::string name)
-        : function_(function), name_(std::move(name)), prepared_(plan()) {
-        const jit::BufferPlan buffers = jit::plan_buffers(prepared_, {}, {}, false);
-        layout_ = jit::lay_out(prepared_, buffers);
-        outputs_ = members_of(function.outputs, "output_");
-        inputs_ = members_of(function.inputs, "input_");
+    // `states`: of the file; the function reads them, or replaces them in their place.
+    Writer(const jit::Model& function, const std::vector<jit::State>& states, std::string name)
+        : function_(function), prepared_(plan()) {
+        texts_.name = std::move(name);
+        std::vector<bool> donatable(function.inputs.size());
+        std::vector<int> replaces(function.outputs.size(), -1);
+        for (const auto& [state, is_replaced] : function.states) {
+            if (is_replaced) replaces.push_back(static_cast<int>(donatable.size()));
+            donatable.push_back(is_replaced);
+        }
+        layout_ = jit::lay_out(prepared_, jit::plan_buffers(prepared_, donatable, replaces, false));
+        texts_.arena_bytes = layout_.arena_bytes;
+        add_members(states);
+        place_results();
     }
 
     std::map<std::string, std::string> files() {
         for (const jit::ProgramLayout::Step& step : layout_.steps) write_step(step);
-        for (size_t i = 0; i < layout_.outputs.size(); ++i) copy_output(i);
-        files_[name_ + ".h"] = header();
-        files_[name_ + ".c"] = source();
-        files_[name_ + ".bin"] = constants_;
-        files_["CMakeLists.txt"] = cmake();
+        give_outputs();
+        write_start();
+        for (const auto& [text, symbol] : symbols_) texts_.kernels.push_back(symbol);
+        files_[texts_.name + ".h"] = texts_.header();
+        files_[texts_.name + ".c"] = texts_.source();
+        files_[texts_.name + ".bin"] = constants_;
+        files_["CMakeLists.txt"] = texts_.cmake();
         return std::move(files_);
     }
 
 private:
+    void add_members(const std::vector<jit::State>& states) {
+        const std::vector<Type> types = function_.input_types();
+        const size_t inputs = function_.inputs.size(), outputs = function_.outputs.size();
+        for (const std::string& name : members_of(function_.inputs, "input_"))
+            texts_.inputs.push_back({name, types[texts_.inputs.size()]});
+        for (const std::string& name : members_of(function_.outputs, "output_"))
+            texts_.outputs.push_back({name, type(prepared_.graph.outputs[texts_.outputs.size()])});
+        std::vector<std::string> names;
+        for (const auto& [state, is_replaced] : function_.states) {
+            names.push_back(states[state].name);
+            starts_.push_back(states[state].value);
+            if (is_replaced) replaces_.push_back(names.size() - 1);
+        }
+        for (const std::string& name : members_of(names, "state_")) {
+            const size_t i = texts_.states.size();
+            texts_.states.push_back({name, types[inputs + i], function_.states[i].is_replaced});
+        }
+        if (outputs + replaces_.size() != prepared_.graph.outputs.size())
+            throw runtime::InternalError("static code: outputs without a place");
+    }
+
+    // New values of states that lie on no input get a place behind the arena.
+    void place_results() {
+        result_places_.resize(layout_.results.size());
+        for (size_t i = 0; i < layout_.results.size(); ++i)
+            if (!layout_.results[i].is_donated && layout_.first_outputs[i] >= texts_.outputs.size())
+                result_places_[i] = more_arena(type(layout_.results[i].value).bytes());
+    }
+    size_t more_arena(size_t bytes) {
+        const auto up = [](size_t n) {
+            return (n + jit::kOperandAlign - 1) / jit::kOperandAlign * jit::kOperandAlign;
+        };
+        const size_t at = up(texts_.arena_bytes);
+        texts_.arena_bytes = at + up(bytes);
+        return at;
+    }
+
     jit::PreparedGraph plan() const {
         std::vector<size_t> wanted(function_.outputs.size());
         for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = i;
@@ -114,35 +125,50 @@ private:
     // As optimize_for_inference does it: all but the arguments is fixed.
     jit::Graph with_folded_scales(jit::Graph graph, jit::PipelineOptions options) const {
         options.device = &graph.device();
-        options.fixed.resize(function_.inputs.size() + 1);
+        options.fixed.resize(function_.inputs.size() + function_.states.size() + 1);
         return jit::fold_scales(std::move(graph), options);
     }
 
     const Type& type(jit::ValueId id) const { return prepared_.graph.type(id); }
-    void line(const std::string& text) { body_ += "    " + text + "\n"; }
+    void line(const std::string& text) { texts_.steps += "    " + text + "\n"; }
 
     // ---- addresses
 
-    size_t constant_at(uint32_t value) {
-        const auto [place, is_new] = places_.try_emplace(value, constants_.size());
-        if (is_new) {
-            const runtime::TensorRef constant = runtime::row_major(
-                prepared_.graph.producer(static_cast<jit::ValueId>(value)).constant);
-            constants_.append(constant->as<char>(), constant->type().bytes());
-            constants_.resize((constants_.size() + jit::kOperandAlign - 1) / jit::kOperandAlign *
-                              jit::kOperandAlign);
-        }
-        return place->second;
+    size_t add_constant(const runtime::TensorRef& value) {
+        const runtime::TensorRef constant = runtime::row_major(value);
+        const size_t at = constants_.size();
+        constants_.append(constant->as<char>(), constant->type().bytes());
+        constants_.resize((constants_.size() + jit::kOperandAlign - 1) / jit::kOperandAlign *
+                          jit::kOperandAlign);
+        return at;
     }
-    std::string output(size_t i) const { return cat("(char*)outputs->", outputs_[i]); }
-    std::string input(size_t i) const { return cat("(char*)inputs->", inputs_[i]); }
+    std::string output(size_t i) const { return cat("(char*)outputs->", texts_.outputs[i].name); }
+    std::string input(size_t slot) const {
+        const size_t inputs = texts_.inputs.size();
+        return slot < inputs ? cat("(char*)inputs->", texts_.inputs[slot].name)
+                             : state(slot - inputs);
+    }
+    std::string state(size_t i) const { return cat("(char*)states->", texts_.states[i].name); }
+    std::string constant_at(size_t place) const {
+        return cat("(char*)", texts_.name, "_constants + ", place);
+    }
     std::string constant(uint32_t value) {
-        return cat("(char*)", name_, "_constants + ", constant_at(value));
+        const auto [place, is_new] = places_.try_emplace(value);
+        if (is_new)
+            place->second =
+                add_constant(prepared_.graph.producer(static_cast<jit::ValueId>(value)).constant);
+        return constant_at(place->second);
+    }
+    // Where a result lies that is not on an input.
+    std::string result(size_t output_of_it) const {
+        const size_t index = layout_.outputs[output_of_it].index;
+        return result_places_[index] ? cat("memory + ", *result_places_[index])
+                                     : output(output_of_it);
     }
     std::string address(const jit::ProgramLayout::Operand& operand, int64_t more = 0) {
         const std::string start = layout_.start_of(
             operand, std::string("memory"), [&](uint32_t slot) { return input(slot); },
-            [&](uint32_t i) { return output(i); }, [&](uint32_t value) { return constant(value); });
+            [&](uint32_t i) { return result(i); }, [&](uint32_t value) { return constant(value); });
         return cat(start, " + ", static_cast<int64_t>(operand.offset) + more);
     }
 
@@ -179,7 +205,13 @@ private:
         line("    void* const out[] = {" + joined(out) + "};");
         line("    static const int64_t extents[] = {" + joined(bound.launch.extents) + "};");
         line("    static const int64_t strides[] = {" + joined(bound.launch.strides) + "};");
-        line(cat("    ", symbol_of(bound.kernel), "(in, out, extents, strides, 0, ", units, ");"));
+        // As many units as are worth a thread, as where a program runs them.
+        const int64_t elements = 32768 / (1 + bound.kernel.program.size() / 16),
+                      step = std::max<int64_t>(
+                          1, elements / std::max<int64_t>(1, bound.launch.numel() / units));
+        line(cat("    const launch all = {", symbol_of(bound.kernel),
+                 ", in, out, extents, strides, ", units, ", ", step, "};"));
+        line("    run_launch(threads, all);");
         line("}");
     }
 
@@ -276,9 +308,38 @@ private:
         line("}");
     }
 
-    void copy_output(size_t i) {
-        if (const auto from = layout_.copied_from(i))
-            copy(output(i), address(*from), type(prepared_.graph.outputs[i]).bytes());
+    // Where all has run: outputs first, then states, of which none is written while another one's
+    // new value lies there.
+    void give_outputs() {
+        const size_t outputs = texts_.outputs.size();
+        for (size_t i = 0; i < outputs; ++i)
+            copy(output(i), lies_at(i), texts_.outputs[i].type.bytes());
+        std::vector<std::string> from;
+        for (size_t k = 0; k < replaces_.size(); ++k) {
+            from.push_back(lies_at(outputs + k));
+            if (!from[k].starts_with("(char*)states->") || from[k] == state(replaces_[k])) continue;
+            const size_t bytes = texts_.states[replaces_[k]].type.bytes();
+            const std::string aside = cat("memory + ", more_arena(bytes));
+            copy(aside, from[k], bytes);
+            from[k] = aside;
+        }
+        for (size_t k = 0; k < replaces_.size(); ++k)
+            copy(state(replaces_[k]), from[k], texts_.states[replaces_[k]].type.bytes());
+    }
+    std::string lies_at(size_t graph_output) {
+        using From = jit::ProgramLayout::Output::From;
+        const auto [from, index] = layout_.outputs[graph_output];
+        if (from == From::input) return input(index);
+        if (from == From::constant) return constant(index);
+        const jit::ProgramLayout::Result& made = layout_.results[index];
+        return made.is_donated ? input(made.slot) : result(layout_.first_outputs[index]);
+    }
+
+    void write_start() {
+        for (size_t i = 0; i < starts_.size(); ++i)
+            texts_.start +=
+                cat("    memcpy(", state(i), ", ", constant_at(add_constant(starts_[i])), ", ",
+                    texts_.states[i].type.bytes(), ");\n");
     }
 
     // ---- kernels: each has a symbol of its own, as long as the one that compilers give
@@ -289,8 +350,9 @@ private:
         std::string& symbol = symbols_[text];
         if (!symbol.empty()) return symbol;
         char made[kGiven.size() + 1];
-        std::snprintf(made, sizeof made, "k%012llx",
-                      static_cast<unsigned long long>(codegen::hash(name_ + "\n" + text, 0) >> 16));
+        std::snprintf(
+            made, sizeof made, "k%012llx",
+            static_cast<unsigned long long>(codegen::hash(texts_.name + "\n" + text, 0) >> 16));
         symbol = made;
         std::string object = codegen::KernelService::instance().object_of(kernel);
         const std::string whole = '\0' + std::string(kGiven) + '\0';
@@ -302,129 +364,38 @@ private:
         return symbol;
     }
 
-    // ---- texts
-
-    std::string members(const std::vector<std::string>& names, const std::vector<Type>& types,
-                        const char* qualifier) const {
-        std::string text;
-        for (size_t i = 0; i < names.size(); ++i)
-            text += cat("    ", qualifier, c_type_of(types[i].dtype), "* ", names[i], "; /* ",
-                        to_string(types[i]), " */\n");
-        return text.empty() ? "    char none;\n" : text;
-    }
-
-    std::string header() const {
-        std::vector<Type> inputs = function_.input_types(),
-                          outputs = prepared_.graph.types(prepared_.graph.outputs);
-        inputs.resize(inputs_.size());
-        return cat(
-            "/* Made by `python -m megengine package --static`. Tensors are row-major; float16 and bfloat16 are their bits. */\n"
-            "#ifndef ",
-            name_, "_h\n#define ", name_,
-            "_h\n#include <stddef.h>\n#include <stdint.h>\n"
-            "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
-            "typedef struct ",
-            name_, "_inputs {\n", members(inputs_, inputs, "const "), "} ", name_,
-            "_inputs;\n"
-            "typedef struct ",
-            name_, "_outputs {\n", members(outputs_, outputs, ""), "} ", name_,
-            "_outputs;\n\n"
-            "/* What a run needs beside inputs and outputs: so many bytes, at a multiple of ",
-            name_,
-            "_arena_align. */\n"
-            "#define ",
-            name_, "_arena_bytes ((size_t)",
-            std::max<size_t>(layout_.arena_bytes, jit::kOperandAlign),
-            ")\n"
-            "#define ",
-            name_, "_arena_align ", jit::kOperandAlign,
-            "\n\n"
-            "/* 0; 1 where the CPU lacks ",
-            runtime::name_of(runtime::isa()),
-            "; 2 where the arena is null or unaligned: nothing is done then.\n"
-            "   3 where an index or a label is out of range: the results are not complete then.\n"
-            "   Inputs are only read; no two of the tensors may overlap. Threads need an arena each. */\n"
-            "int ",
-            name_, "_run(const ", name_, "_inputs* inputs, const ", name_,
-            "_outputs* outputs, void* arena);\n\n"
-            "#ifdef __cplusplus\n}\n#endif\n#endif\n");
-    }
-
-    std::string source() const {
-        std::string declared,
-            checked = "__builtin_cpu_supports(\"avx2\") && __builtin_cpu_supports(\"fma\")";
-        for (const auto& [text, symbol] : symbols_)
-            declared += cat("extern kernel ", symbol, ";\n");
-        if (runtime::isa() >= runtime::Isa::avx512)
-            for (const char* feature : {"avx512f", "avx512bw", "avx512dq", "avx512vl"})
-                checked += cat(" && __builtin_cpu_supports(\"", feature, "\")");
-        return cat(
-            "#include \"", name_,
-            ".h\"\n\n#include <string.h>\n\n"
-            "/* ",
-            name_,
-            ".bin lies beside this file: the assembler looks for it where -Wa,-I says. */\n"
-            "__asm__(\".section .rodata\\n.balign 64\\n.globl ",
-            name_, "_constants\\n.hidden ", name_, "_constants\\n", name_,
-            "_constants:\\n.incbin \\\"", name_,
-            ".bin\\\"\\n.byte 0\\n.text\\n\");\n"
-            "extern const unsigned char ",
-            name_,
-            "_constants[] __attribute__((visibility(\"hidden\")));\n\n"
-            "typedef void kernel(void* const* in, void* const* out, const int64_t* extents, const int64_t* strides, int64_t from, int64_t to);\n",
-            declared, "\nint ", name_, "_run(const ", name_, "_inputs* inputs, const ", name_,
-            "_outputs* outputs, void* arena) {\n"
-            "    char* const memory = (char*)arena;\n    (void)inputs, (void)outputs, (void)memory, (void)",
-            name_,
-            "_constants;\n"
-            "    if (!(",
-            checked,
-            ")) return 1;\n"
-            "    if (arena == 0 || (uintptr_t)arena % ",
-            name_, "_arena_align) return 2;\n", body_, "    return 0;\n}\n");
-    }
-
-    std::string cmake() const {
-        std::string objects;
-        for (const auto& [text, symbol] : symbols_) objects += cat(" ", symbol, ".o");
-        return cat(
-            "# add_subdirectory() this folder, and link ", name_, ".\nadd_library(", name_,
-            " STATIC ", name_, ".c", objects,
-            ")\n"
-            "set_source_files_properties(",
-            name_,
-            ".c PROPERTIES COMPILE_OPTIONS \"-Wa,-I${CMAKE_CURRENT_LIST_DIR}\" OBJECT_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/",
-            name_,
-            ".bin)\n"
-            "set_target_properties(",
-            name_,
-            " PROPERTIES POSITION_INDEPENDENT_CODE ON)\n"
-            "target_include_directories(",
-            name_,
-            " PUBLIC ${CMAKE_CURRENT_LIST_DIR})\n"
-            "target_link_libraries(",
-            name_, " PUBLIC m)\n");
-    }
-
     const jit::Model& function_;
-    const std::string name_;
     const jit::PreparedGraph prepared_;
     jit::ProgramLayout layout_;
-    std::vector<std::string> inputs_, outputs_;
+    StaticTexts texts_;
+    std::vector<size_t> replaces_;  // by output of the graph behind the caller's: which state
+    std::vector<runtime::TensorRef> starts_;  // by state
+    std::vector<std::optional<size_t>> result_places_;  // in the arena
     std::map<uint32_t, size_t> places_;  // by value: where a constant lies
     std::map<std::string, std::string> symbols_;  // by kernel
     std::map<std::string, std::string> files_;
-    std::string constants_, body_;
+    std::string constants_;
 };
 
 }  // namespace
 
 std::map<std::string, std::string> static_code_of(File& file, const std::string& function,
-                                                  const std::string& name) {
+                                                  const std::string& name, bool keeps_states) {
     if (!is_identifier(name))
         runtime::user_error({.what = cat("static code: '", name, "' is no name in C"),
                              .fix = "use letters, digits and '_', such as net"});
-    return Writer(file.without_states(function), name).files();
+    const jit::Model& model = *file.function(function);
+    keeps_states = keeps_states || std::ranges::any_of(model.states, &jit::StateSlot::is_replaced);
+    const std::vector<jit::State> states = file.states_on_host();
+    if (!keeps_states) return Writer(file.without_states(function), states, name).files();
+    jit::refuse_bounds(model);
+    for (const auto& [state, is_replaced] : model.states)
+        if (states[state].is_generator)
+            runtime::user_error({.what = cat("static code: the function ", model.name,
+                                             " draws from the state ", states[state].name),
+                                 .why = "random numbers have no generated kernels",
+                                 .fix = "load the dump by libmegjit, which has them"});
+    return Writer(model, states, name).files();
 }
 
 }  // namespace megjit::api

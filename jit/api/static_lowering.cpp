@@ -60,6 +60,7 @@ private:
         static const std::map<std::string_view, Make> makers = {
             {"conv", &Lowering::conv},
             {"conv_backward_data", &Lowering::transposed_conv},
+            {"conv_backward_filter", &Lowering::filter_gradient},
             {"max_pool", &Lowering::max_pool},
             {"avg_pool", &Lowering::avg_pool},
             {"adaptive_max_pool", &Lowering::adaptive_pool<Reduce::max>},
@@ -210,6 +211,27 @@ private:
         ValueId weights = make("transpose", {reshaped(operand(1), parted)}, {order});
         weights = make("slice", {reshaped(weights, mirrored)}, {from, to, back});
         return convolved(framed(operand(0), frame, begin, step, 0), weights, window, groups);
+    }
+
+    // The product of dy with what places see, summed over all of them.
+    std::optional<ValueId> filter_gradient(const OpCall& call) {
+        runtime::ConvProblem problem =
+            runtime::conv_problem(call, {&result(), 1}, runtime::ConvRole::filter);
+        if (problem.groups != 1) return {};
+        const ValueId x = padded(operand(0), problem.window, 0);
+        const int64_t images = problem.y.shape[0], maps = problem.y.shape[1],
+                      places = problem.y.numel() / std::max<int64_t>(1, images * maps),
+                      taps = problem.w.numel() / maps;
+        const Type seen{problem.x.dtype, {images, taps, places}};
+        const auto in_rows = [&](ValueId value, int64_t rows) {  // [rows, images * places]
+            value = make("transpose", {reshaped(value, {images, rows, places})}, {Ints{1, 0, 2}});
+            return reshaped(value, {rows, images * places});
+        };
+        const ValueId columns =
+            in_rows(kernel(codegen::windows_kernel(type(x), problem.window), {x}, seen), taps);
+        return reshaped(
+            make("matmul", {in_rows(operand(1), maps), columns}, {int64_t{0}, int64_t{1}}),
+            result().shape);
     }
 
     // ---- pooling

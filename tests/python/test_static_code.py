@@ -19,8 +19,15 @@ MAIN = r"""
 #include <stdlib.h>
 #include <string.h>
 @
+/* Threads are not needed to see whether parts are put together right. */
+static void backwards(void* calls, int count, void (*body)(void* data, int i), void* data) {
+    ++*(int*)calls;
+    while (count--) body(data, count);
+}
 int main(void) {
     static char* room; /* stays reachable */
+    int calls = 0;
+    const net_threads threads = {3, backwards, &calls};
     room = (char*)aligned_alloc(net_arena_align, (net_arena_bytes + 127) / 64 * 64);
     net_inputs in = {IN};
     net_outputs out = {OUT};
@@ -28,10 +35,13 @@ int main(void) {
     READ
     memset(room, 0xff, net_arena_bytes);
     memset(room + net_arena_bytes, 0x55, 8);
-    for (int again = 0; again < 2; ++again) {
-        const int status = net_run(&in, &out, room);
-        if (status) return status;
-    }
+    int status = net_run(&in, &out, room);
+    if (status) return status;
+    KEEP
+    status = net_run_on(&in, &out, room, &threads);
+    if (status) return status;
+    SAME
+    if (calls < CALLS) return 5;
     for (int i = 0; i < 8; ++i) if (room[net_arena_bytes + i] != 0x55) return 7;
     WRITE
     return 0;
@@ -48,8 +58,11 @@ def packaged(folder, dump, *options):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def run_c(tmp_path, function, *inputs, sanitize=False, given=None):
-    """What the function's C gives for the inputs (or for others), as the traced function's results are."""
+def run_c(tmp_path, function, *inputs, sanitize=False, given=None, shared=0):
+    """What the function's C gives for the inputs (or for others), as the traced function's results are.
+
+    shared: so many launches, or more, are shared by threads.
+    """
     tensors = [mge.tensor(value) for value in inputs]
     traced = trace(function, symbolic=True, capture_as_const=True)
     wanted = traced(*tensors)
@@ -64,7 +77,11 @@ def run_c(tmp_path, function, *inputs, sanitize=False, given=None):
     main = main.replace("IN", ", ".join(f"(void*){name}" for name in names[0])).replace("OUT", ", ".join(f"(void*){name}" for name in names[1]))
     read = "".join(f"if (fread({name}, 1, {a.nbytes}, stdin) != {a.nbytes}) return 9;\n" for name, a in arrays[: len(inputs)])
     write = "".join(f"fwrite({name}, 1, {a.nbytes}, stdout);\n" for name, a in arrays[len(inputs) :])
-    (tmp_path / "main.c").write_text(main.replace("READ", read).replace("WRITE", write))
+    keep = "".join(f"static char first_{name}[{max(a.nbytes, 1)}]; memcpy(first_{name}, {name}, {a.nbytes});\n" for name, a in arrays[len(inputs) :])
+    same = "".join(f"if (memcmp(first_{name}, {name}, {a.nbytes})) return 6;\n" for name, a in arrays[len(inputs) :])
+    for word, text in (("READ", read), ("WRITE", write), ("KEEP", keep), ("SAME", same), ("CALLS", str(shared))):
+        main = main.replace(word, text)
+    (tmp_path / "main.c").write_text(main)
     objects = [str(path) for path in sorted((tmp_path / "c").glob("*.o"))]
     folder = tmp_path / "c"
     flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{folder}", f"-Wa,-I{folder}"]
@@ -141,7 +158,7 @@ def test_small_weights_are_read_as_they_are(tmp_path):
         body = lambda x, w: F.tanh(F.matmul(x, w.astype("float32") * 0.02, transpose_b=True))  # noqa: E731
         got, wanted = run_c(folder, body, normal(rows, 40), weight)
         np.testing.assert_allclose(got[0], wanted[0], atol=5e-6)
-        assert (folder / "c" / "net.c").read_text().count("(in, out") == 1
+        assert (folder / "c" / "net.c").read_text().count("run_launch(threads, all)") == 1
 
 
 def test_names_become_members(tmp_path):
@@ -217,7 +234,7 @@ def test_small_networks(tmp_path, sanitize):
     for net, shape in ((LeNet(), (2, 1, 28, 28)), (SmallResNet(), (1, 3, 64, 64))):
         folder = tmp_path / type(net).__name__
         folder.mkdir()
-        got, wanted = run_c(folder, of_eval(net), normal(*shape), sanitize=sanitize)
+        got, wanted = run_c(folder, of_eval(net), normal(*shape), sanitize=sanitize, shared=2)
         np.testing.assert_allclose(got[0], wanted[0], atol=2e-5, rtol=2e-5)
     weights = sum(x.numpy().size for x in net.parameters() if x.ndim == 4)
     assert (folder / "c" / "net.bin").stat().st_size < 4 * weights + 8192  # norms are folded: nothing is held twice

@@ -48,17 +48,17 @@ def extend_for_gpu(file: str, arch: int) -> None:
     print(f"sm_{arch}: {len(kernels)} kernels", flush=True)
 
 
-def write_static(file: str, folder: str, function: str, name: str) -> None:
+def write_static(file: str, folder: str, function: str, name: str, keeps_states: bool) -> None:
     """What a child process does, at its instruction set; what is wrong ends it."""
     try:
-        _write_static(file, folder, function, name)
+        _write_static(file, folder, function, name, keeps_states)
     except (OSError, ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)
         sys.exit(1)
 
 
-def _write_static(file: str, folder: str, function: str, name: str) -> None:
-    files = load_file(file).static_code(function, name)
+def _write_static(file: str, folder: str, function: str, name: str, keeps_states: bool) -> None:
+    files = load_file(file).static_code(function, name, keeps_states)
     Path(folder).mkdir(parents=True, exist_ok=True)
     for each, content in files.items():
         with written_whole(Path(folder) / each) as stream:
@@ -79,12 +79,15 @@ def _refuse_unknown(levels: list[str]) -> None:
             raise ValueError(f"package: there is no instruction set {isa!r}\n  fix: name some of {', '.join(LEVELS)}")
 
 
-def run_static(file: str, folder: str, levels: list[str], function: str, name: str) -> int:
-    """Writes C of a function ("": the first) for one instruction set into ``folder``: sources, objects and a CMakeLists.txt; ``name`` begins all names."""
+def run_static(file: str, folder: str, levels: list[str], function: str, name: str, keeps_states: bool) -> int:
+    """Writes C of a function ("": the first) for one instruction set into ``folder``: sources, objects and a CMakeLists.txt; ``name`` begins all names.
+
+    keeps_states: what the function only reads of the file's state is memory of the caller's, too, in place of a constant.
+    """
     _refuse_unknown(levels)
     if len(levels) != 1 or LEVELS.index(levels[0]) > LEVELS.index(_core.machine_isa()):
         raise ValueError(f"package: --static is for one instruction set that this machine has, not {', '.join(levels)}\n  fix: --isa avx2")
-    return _run_at(levels[0], f"write_static({file!r}, {folder!r}, {function!r}, {name!r})")
+    return _run_at(levels[0], f"write_static({file!r}, {folder!r}, {function!r}, {name!r}, {keeps_states})")
 
 
 def _arch_of(gpu: str) -> int:

@@ -1,0 +1,40 @@
+// jit/api/static_texts.h -- the texts of static code: its header, its source around the steps, and
+// its CMakeLists.txt.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/core/type.h"
+
+namespace megjit::api {
+
+// A member of one of its structs: a pointer to a tensor's elements.
+struct Member {
+    std::string name;
+    runtime::Type type;
+    bool is_replaced = false;  // of a state
+};
+
+struct StaticTexts {
+    std::string name;  // that begins all names
+    std::vector<Member> inputs, outputs, states;
+    size_t arena_bytes = 0;
+    std::vector<std::string> kernels;  // symbols, each of an object
+    std::string steps;  // statements of a run
+    std::string start;  // statements that write the states
+
+    std::string header() const;
+    std::string source() const;
+    std::string cmake() const;
+
+private:
+    std::string with_states(const std::string& last) const;
+    std::string tensors_of(const std::string& kind, const std::vector<Member>& members,
+                           const std::string& words) const;
+};
+
+// Names of tensors as those of members: other characters become '_', and no two are the same.
+std::vector<std::string> members_of(const std::vector<std::string>& names, const char* unnamed);
+
+}  // namespace megjit::api
