@@ -29,8 +29,13 @@ struct PluginCompiler::Library {
     std::string version;
 };
 
-PluginCompiler::PluginCompiler(std::string name, fs::path file, std::string prefix, int abi)
-    : name_(std::move(name)), file_(std::move(file)), prefix_(std::move(prefix)), abi_(abi) {}
+PluginCompiler::PluginCompiler(std::string name, fs::path file, std::string prefix, int abi,
+                               fs::path needs)
+    : name_(std::move(name)),
+      file_(std::move(file)),
+      prefix_(std::move(prefix)),
+      abi_(abi),
+      needs_(std::move(needs)) {}
 PluginCompiler::~PluginCompiler() = default;
 
 std::string PluginCompiler::missing() const {
@@ -45,8 +50,10 @@ const PluginCompiler::Library& PluginCompiler::library() const {
     const std::lock_guard lock(mutex_);
     if (library_) return *library_;
     auto opened = std::make_unique<Library>();
-    // Never closed: kernels that it made may run until the process ends.
-    opened->handle = dlopen(file_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // Never closed: kernels that it made may run until the process ends. The loader knows a library
+    // that is open by its name, wherever the plug-in would look for it.
+    const bool has_needs = needs_.empty() || dlopen(needs_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (has_needs) opened->handle = dlopen(file_.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!opened->handle) throw DeviceError(cat(name_, ": cannot open its plug-in: ", dlerror()));
     const auto symbol = [&]<class Fn>(const char* suffix, Fn& fn) {
         fn = reinterpret_cast<Fn>(dlsym(opened->handle, (prefix_ + suffix).c_str()));

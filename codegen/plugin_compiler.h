@@ -17,8 +17,9 @@ using PluginSink = void (*)(void* to, const char* data, size_t bytes);
 class PluginCompiler : public KernelCompiler {
 public:
     // `name` is the compiler's, "MLIR"; `prefix` that of the functions, "megjit_mlir"; `abi` what
-    // <prefix>_abi() gives.
-    PluginCompiler(std::string name, std::filesystem::path file, std::string prefix, int abi);
+    // <prefix>_abi() gives. `needs`: a library that the plug-in links, wherever that looks for it.
+    PluginCompiler(std::string name, std::filesystem::path file, std::string prefix, int abi,
+                   std::filesystem::path needs = {});
     ~PluginCompiler() override;
 
     std::string_view name() const override { return name_; }
@@ -44,6 +45,7 @@ private:
     std::filesystem::path file_;
     std::string prefix_;
     int abi_;
+    std::filesystem::path needs_;
     mutable runtime::Mutex mutex_{"a plug-in", runtime::Rank::inner};
     mutable std::unique_ptr<Library> library_;
 };

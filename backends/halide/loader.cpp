@@ -8,7 +8,7 @@ namespace megjit::halide_backend {
 namespace fs = std::filesystem;
 
 HalideCompiler::HalideCompiler(fs::path plugin, fs::path library)
-    : PluginCompiler("HALIDE", std::move(plugin), "megjit_halide", kMegjitHalideAbi),
+    : PluginCompiler("HALIDE", std::move(plugin), "megjit_halide", kMegjitHalideAbi, library),
       library_(std::move(library)) {}
 
 std::string HalideCompiler::missing() const {

@@ -10,7 +10,7 @@ namespace megjit::halide_backend {
 
 class HalideCompiler final : public codegen::PluginCompiler {
 public:
-    // `library`: where the installed plug-in looks for libHalide; empty: not asked about.
+    // `library`: libHalide; empty: the plug-in knows where it is.
     explicit HalideCompiler(std::filesystem::path plugin, std::filesystem::path library = {});
     std::string missing() const override;  // libHalide, another CPU than an x86-64
     codegen::KernelFn load(const std::string& object) override;

@@ -54,7 +54,8 @@ void register_devices() {
 }
 
 // Unused in a build without any compiler.
-void register_compilers([[maybe_unused]] const std::filesystem::path& plugins) {
+void register_compilers([[maybe_unused]] const std::filesystem::path& plugins,
+                        [[maybe_unused]] const std::filesystem::path& libhalide) {
     [[maybe_unused]] codegen::KernelService& service = codegen::KernelService::instance();
 #ifdef MEGJIT_WITH_NVRTC
     service.add(std::make_unique<nvrtc::NvrtcCompiler>());
@@ -66,8 +67,9 @@ void register_compilers([[maybe_unused]] const std::filesystem::path& plugins) {
 #endif
 #ifdef MEGJIT_WITH_HALIDE
     const std::filesystem::path halide = plugins / "libmegjit_halide.so";
-    // Of the Python package, beside ours.
-    const std::filesystem::path library = plugins / "../halide/lib64/libHalide.so";
+    std::filesystem::path library = plugins / "../halide/lib64/libHalide.so";  // a Python package
+    std::error_code ignored;
+    if (!libhalide.empty() && !std::filesystem::exists(library, ignored)) library = libhalide;
     service.add(std::make_unique<halide_backend::HalideCompiler>(halide, library));
     service.add(std::make_unique<halide_backend::HalideGpuCompiler>(halide, library));
 #endif
@@ -75,7 +77,7 @@ void register_compilers([[maybe_unused]] const std::filesystem::path& plugins) {
 
 }  // namespace
 
-void start(const std::filesystem::path& plugins) {
+void start(const std::filesystem::path& plugins, const std::filesystem::path& libhalide) {
     runtime::isa();  // before anything is made: an older CPU and a wrong MEGJIT_ISA stop here
     runtime::register_all_ops();
     jit::register_control_flow_ops();
@@ -87,7 +89,7 @@ void start(const std::filesystem::path& plugins) {
                 } catch (...) {}
     });
     runtime::Rematerializer::instance().set_policy(std::make_unique<memory::DtrPolicy>());
-    register_compilers(plugins);
+    register_compilers(plugins, libhalide);
 }
 
 runtime::Device& described_gpu([[maybe_unused]] int arch) {

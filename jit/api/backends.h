@@ -12,9 +12,9 @@
 namespace megjit::api {
 
 // Registers ops, devices and kernel compilers; once in a process, before anything is computed. The
-// plug-ins of the compilers are looked for in `plugins`. UserError for an older CPU or a wrong
-// MEGJIT_ISA.
-void start(const std::filesystem::path& plugins);
+// plug-ins of the compilers are looked for in `plugins`, libHalide beside them, and then where
+// `libhalide` says. UserError for an older CPU or a wrong MEGJIT_ISA.
+void start(const std::filesystem::path& plugins, const std::filesystem::path& libhalide = {});
 
 // A GPU of that architecture (90: sm_90) that is not there: kernels are made and programs planned
 // for it, nothing runs. UserError for one that is not described, and in a build without CUDA.

@@ -22,7 +22,7 @@ std::atomic<bool> has_started{false};
 
 void ensure_started() {
     static const bool started = [] {
-        start(runtime::plugin_folder());
+        start(runtime::plugin_folder(), MEGJIT_LIBHALIDE);
         // The thread that compiles must not meet the destructors of the libraries that it uses.
         std::atexit([] { codegen::KernelService::instance().stop(std::chrono::seconds(5)); });
         return true;

@@ -30,6 +30,13 @@ case $error in *"cannot read the model"*) ;; *) echo "a missing file gives '$err
 if error=$("$folder/prefix/bin/megjit-run" "$models/classify.dump" 2>&1); then echo "no input was needed" >&2; exit 1; fi
 case $error in *"input x is missing"*) ;; *) echo "megjit-run gives '$error'" >&2; exit 1 ;; esac
 
+# Plug-ins are found beside the library, and libHalide where the build has found it. A model is compiled before its input is missed.
+halide() { MGB_JIT_BACKEND=HALIDE MEGJIT_COMPILE=sync "$@" "$folder/prefix/bin/megjit-run" "$models/chain.dump" 2>&1 | head -n 1; }
+if [ -e "$folder/prefix/lib/libmegjit_halide.so" ]; then
+    case $(halide env) in "input x is missing"*) ;; *) echo "with Halide: $(halide env)" >&2; exit 1 ;; esac
+    case $(halide env MEGJIT_PLUGIN_DIR=/nowhere) in *HALIDE*) ;; *) echo "nobody misses Halide" >&2; exit 1 ;; esac
+fi
+
 # The page's programs, built by the page's project.
 page=$here/../../docs/cpp.md
 mkdir "$folder/page"
