@@ -56,6 +56,16 @@ size_t recorded_bytes(const Graph& recorded) {
     return bytes;
 }
 
+// Constants that the program reads as it has packed them stay beside these.
+size_t unpacked_bytes(const Graph& graph) {
+    size_t bytes = 0;
+    if (graph.prologue)
+        for (const Node& node : graph.prologue->nodes())
+            if (node.kind == NodeKind::constant)
+                bytes += graph.prologue->type(node.outputs[0]).bytes();
+    return bytes;
+}
+
 // A row for each prepared node.
 std::vector<std::string> step_texts(const PreparedGraph& prepared) {
     std::vector<std::string> texts;
@@ -108,8 +118,9 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
         memory::summarize(buffers.schedule, buffers.aliasing, buffers.arena_bytes);
     plan.recompute_flops_ratio = recompute_flops_ratio(prepared.graph);
     plan.unplanned_bytes = recorded_bytes(recorded);
-    plan.planned_bytes = summary.planned_bytes;
-    plan.peak_live_bytes = summary.peak_live_bytes;
+    const size_t unpacked = unpacked_bytes(prepared.graph);
+    plan.planned_bytes = summary.planned_bytes + unpacked;
+    plan.peak_live_bytes = summary.peak_live_bytes + unpacked;
     plan.arena_bytes = buffers.arena_bytes;
     plan.host_bytes = buffers.host_bytes;
     plan.curve = options.curve;

@@ -1,6 +1,7 @@
 #include "jit/api/model.h"
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <numeric>
 
@@ -79,6 +80,32 @@ jit::LoweringOptions lowering_of(const jit::Model& function, size_t outputs,
     return lowering;
 }
 
+// Under a limit constants are packed where it has room for it.
+void with_room_for_weights(jit::PipelineOptions& passes, const std::function<void()>& make) {
+    if (!passes.memory.limit) return make();
+    std::fill(passes.fixed.begin(), passes.fixed.end(), false);
+    passes.binds_under_limit = true;
+    try {
+        make();
+    } catch (const jit::OverLimit&) {
+        passes.binds_under_limit = false;
+        make();
+    }
+}
+
+// The graph of the first plan that fits, without a program.
+jit::Graph planned(const jit::Graph& recorded, const jit::PipelineOptions& passes,
+                   const jit::LoweringOptions& lowering) {
+    jit::PlanLadder ladder(passes.memory);
+    const jit::Graph common = jit::run_passes_before_plan(recorded, passes);
+    for (;;) {
+        jit::Graph graph = jit::run_passes_with_plan(common, ladder.with_plan(passes));
+        if (!ladder.is_wanted() || ladder.accepts(jit::plan_of(graph, recorded, lowering)))
+            return graph;
+        if (ladder.is_exhausted()) ladder.refuse(ladder, {});
+    }
+}
+
 }  // namespace
 
 // ---- models
@@ -92,11 +119,11 @@ void compile(const File& file, const ModelOptions& options) {
     const jit::LoweringOptions lowering =
         lowering_of(*function, wanted.size() + function->counts, options, *options.device, nullptr);
     jit::PipelineOptions passes = passes_of(options, *function, *options.device);
-    passes.memory = {};
     jit::tell_slots(lowering, passes);
-    const jit::PreparedGraph made =
-        jit::prepare(jit::run_pipeline(std::move(graph), passes), {}, false);
-    if (made.graph.prologue) jit::prepare(*made.graph.prologue, {}, false);
+    with_room_for_weights(passes, [&] {
+        const jit::PreparedGraph made = jit::prepare(planned(graph, passes, lowering), {}, false);
+        if (made.graph.prologue) jit::prepare(*made.graph.prologue, {}, false);
+    });
 }
 
 Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
@@ -121,8 +148,10 @@ Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
         lowering_of(*function_, wanted.size() + function_->counts, options, *device_, weights_);
     jit::PipelineOptions passes = passes_of(options, *function_, *device_);
     jit::tell_slots(lowering, passes);
-    pending_ = std::make_unique<jit::PendingProgram>(std::move(graph), passes, std::move(lowering));
-    give_back(make_program());  // what cannot be compiled, or does not fit, is told now
+    with_room_for_weights(passes, [&] {
+        pending_ = std::make_unique<jit::PendingProgram>(graph, passes, lowering);
+        give_back(make_program());  // what cannot be compiled, or does not fit, is told now
+    });
     device_->allocator().trim();  // what weights were packed from
 }
 

@@ -82,8 +82,8 @@ private:
     std::shared_ptr<jit::Program> program_;
 };
 
-// Asks for all code that a model of these options runs by, without its plan of memory: also on a
-// device that is not there (described_gpu). What a compiler makes is in the cache then.
+// Asks for all code that a model of these options runs by: also on a device that is not there
+// (described_gpu). What a compiler makes is in the cache then. OverLimit.
 void compile(const File& file, const ModelOptions& options);
 
 }  // namespace megjit::api

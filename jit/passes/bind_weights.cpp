@@ -15,8 +15,8 @@ namespace megjit::jit {
 using runtime::Layout;
 
 bool may_bind(const PipelineOptions& options) {
-    return options.device && !options.memory.limit && !options.memory.is_sublinear &&
-           !options.memory.only_looks && !options.fixed.empty();
+    return options.device && (!options.memory.limit || options.binds_under_limit) &&
+           !options.memory.is_sublinear && !options.memory.only_looks && !options.fixed.empty();
 }
 
 std::vector<bool> fixed_values(const Graph& graph, const PipelineOptions& options) {

@@ -48,6 +48,7 @@ struct PipelineOptions {
     std::vector<int> replaces = {};  // by output: the slot whose value it is from then on, or -1
     std::vector<bool> fixed =
         {};  // by slot: from outside, no argument and not updated: the same tensor in most calls
+    bool binds_under_limit = false;  // a limit on memory does not keep weights from being packed
     // Which steps run, and which of them again. None, or nothing: as recorded.
     std::function<std::vector<uint32_t>(const memory::RematProblem&)> choose_plan = {};
 };
@@ -111,8 +112,8 @@ Graph fuse_relu(Graph graph, const PipelineOptions& options = {});
 Graph fold_scales(Graph graph, const PipelineOptions& options);
 
 // Fixed weights of convolutions and products go, packed as the device wants them, into the
-// prologue, with all that they are computed from. Not under a limit of memory: the packed weights
-// stay beside the others.
+// prologue, with all that they are computed from. Under a limit of memory only where the caller
+// says so: the packed weights stay beside the others, and the plan counts both.
 Graph bind_weights(Graph graph, const PipelineOptions& options);
 
 // Where work behind a failure is not left out: what replaces an input keeps the old value if

@@ -100,6 +100,23 @@ TEST_F(ApiModel, PackedWeightsOfAFileAreReadFromIt) {
     std::filesystem::remove(path);
 }
 
+// Both the weights and what they are packed as count; where they do not fit, nothing is packed.
+TEST_F(ApiModel, WeightsArePackedWhereALimitHasRoomForIt) {
+    constexpr int64_t kRows = 64;
+    constexpr size_t kWeights = kSize * kSize * sizeof(float),
+                     kValues = 2 * kRows * kSize * sizeof(float);  // x and y
+    for (const size_t limit : {2 * kWeights + kValues + 4096, 2 * kWeights + kValues - 4096}) {
+        const auto file = product(kRows);
+        file->set_options(3, limit);
+        const auto model = std::make_shared<Model>(file, ModelOptions{});
+        file->add_package_of(*model);
+        EXPECT_EQ(jit::from_bytes(file->to_bytes(), "packed.dump").weights.size(),
+                  limit > 2 * kWeights + kValues);
+        const auto y = Context(model).run({filled({kRows, kSize}, 2)});
+        EXPECT_EQ(runtime::HostView(y[0]).as<float>()[kSize * kRows - 1], 2 * kSize);
+    }
+}
+
 TEST_F(ApiModel, AContextGivesItsProgramBack) {
     const auto model = std::make_shared<Model>(product(), ModelOptions{.profile = true});
     for (int i = 0; i < 3; ++i) Context(model).run({filled({1, kSize}, 2)});

@@ -29,7 +29,9 @@ def extend(file: str, opt_level: int, memory_limit: int) -> None:
     model.add_kernels(kernels)
     with written_whole(file) as stream:
         stream.write(model.to_bytes())
-    print(f"{_core.isa()}: {len(kernels)} kernels, {packed / 1e6:.1f} MB of packed weights", flush=True)
+    states = len(model.states())
+    changing = f", without the {states} states of its functions, which runs may change" if states else ""
+    print(f"{_core.isa()}: {len(kernels)} kernels, {packed / 1e6:.1f} MB of packed weights{changing}", flush=True)
 
 
 def extend_for_gpu(file: str, arch: int) -> None:
@@ -100,7 +102,7 @@ def run(file: str, output: str, levels: list[str], gpus: list[str], opt_level: i
     """Compiles the functions of ``file`` in a process for each instruction set, and writes them with kernels and packed weights.
 
     A level above this machine's is left to the machine that has it. gpus: "sm_90", for which all kernels are compiled, too, without such a card. opt_level: 3, which the written functions then have; -1 leaves them theirs. memory_limit: of
-    a call, such as "6GB", which they keep with the plan that was found for it.
+    a call, such as "6GB", which they keep with the plan that was found for it; kernels for GPUs are those of a plan within it.
     """
     limit = to_bytes(memory_limit, "--memory-limit") if memory_limit else 0
     _refuse_unknown(levels)
