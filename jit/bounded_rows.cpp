@@ -22,19 +22,14 @@ std::vector<ValueId> BoundedRows::select(const OutsideOp& op, std::vector<ValueI
     for (const TensorRef& result : results) outputs.push_back(writer.value_of(result));
     const ValueId count = outputs.back();
     outputs.pop_back();
-    for (const ValueId output : outputs) counts_.emplace(output, count);
+    note(outputs, count);
     made_.push_back({op.op, op.attrs, std::move(inputs), outputs});
     return outputs;
 }
 
-std::optional<ValueId> BoundedRows::count_of(ValueId value) const {
-    const auto found = counts_.find(value);
-    return found == counts_.end() ? std::nullopt : std::optional(found->second);
-}
-
-std::optional<ValueId> BoundedRows::count_of(const Node& node) const {
-    for (const ValueId input : node.inputs)
-        if (const auto count = count_of(input)) return count;
+std::optional<ValueId> BoundedRows::count_of(std::span<const ValueId> values) const {
+    for (const ValueId value : values)
+        if (const auto found = counts_.find(value); found != counts_.end()) return found->second;
     return {};
 }
 
@@ -42,10 +37,10 @@ std::optional<ValueId> BoundedRows::count_of(const Node& node) const {
 // what is the same for all rows.
 bool BoundedRows::keeps_rows(const Node& node, std::span<const Type> recorded,
                              const Type& result) const {
-    const std::optional<ValueId> count = count_of(node);
-    const auto is_bounded = [&](size_t i) { return count_of(node.inputs[i]).has_value(); };
+    const std::optional<ValueId> count = count_of(node.inputs);
+    const auto is_bounded = [&](size_t i) { return counts_.contains(node.inputs[i]); };
     for (size_t i = 0; i < node.inputs.size(); ++i)
-        if (is_bounded(i) && count_of(node.inputs[i]) != count) return false;
+        if (is_bounded(i) && counts_.at(node.inputs[i]) != count) return false;
     // Operands `from`... broadcast to `rank` axes.
     const auto broadcasts_rows = [&](size_t from, int rank) {
         for (size_t i = from; i < node.inputs.size(); ++i) {
@@ -83,8 +78,7 @@ bool BoundedRows::keeps_rows(const Node& node, std::span<const Type> recorded,
     return false;
 }
 
-bool BoundedRows::fit(Node& node, std::span<const Type> recorded, const Type& result) {
-    if (!count_of(node)) return true;
+bool BoundedRows::fit(Node& node, std::span<const Type> recorded, const Type& result) const {
     if (!keeps_rows(node, recorded, result)) return false;
     const int64_t rows = graph_.type(node.inputs[0]).shape[0];
     if (node.op == &ops::slice()) std::get<std::vector<int64_t>>(node.attrs[1])[0] = rows;
@@ -92,9 +86,8 @@ bool BoundedRows::fit(Node& node, std::span<const Type> recorded, const Type& re
     return true;
 }
 
-void BoundedRows::note(const Node& node, std::span<const ValueId> outputs) {
-    if (const auto count = count_of(node))
-        for (const ValueId output : outputs) counts_.emplace(output, *count);
+void BoundedRows::note(std::span<const ValueId> outputs, ValueId count) {
+    for (const ValueId output : outputs) counts_.emplace(output, count);
 }
 
 }  // namespace megjit::jit

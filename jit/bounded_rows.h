@@ -19,18 +19,17 @@ public:
     // Adds what gives the results of such an op, or finds where it was added.
     std::vector<ValueId> select(const OutsideOp& op, std::vector<ValueId> inputs,
                                 const std::string& where);
-    // How many rows count; nothing: all.
-    std::optional<ValueId> count_of(ValueId value) const;
+    // How many rows of the first of them that is bounded count; nothing: none is.
+    std::optional<ValueId> count_of(std::span<const ValueId> values) const;
 
-    // Fits a recorded call to operands that are bounded: its attributes. False, and nothing done,
-    // where it does not keep their rows apart. `recorded`: types of its operands and results.
-    bool fit(Node& node, std::span<const Type> recorded, const Type& result);
-    // What such a call, or one of operands that all count, gives.
-    void note(const Node& node, std::span<const ValueId> outputs);
+    // Fits the attributes of a recorded call to operands some of which are bounded. False, and
+    // nothing done, where it does not keep their rows apart. `recorded`, `result`: types that its
+    // operands and its first result had.
+    bool fit(Node& node, std::span<const Type> recorded, const Type& result) const;
+    void note(std::span<const ValueId> outputs, ValueId count);
 
 private:
     bool keeps_rows(const Node& node, std::span<const Type> recorded, const Type& result) const;
-    std::optional<ValueId> count_of(const Node& node) const;
 
     struct Made {
         const OpDef* op;

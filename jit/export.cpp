@@ -55,7 +55,7 @@ public:
         }
         add_counts(model);
         for (const StateUse& use : options_.states)
-            if (use.becomes) graph_.outputs.push_back(id_of(*use.becomes));
+            if (use.becomes) graph_.outputs.push_back(next_of(*use.becomes));
         model.graph = std::move(graph_);
         return model;
     }
@@ -257,19 +257,27 @@ private:
         const OutsideOp& made = version_.outside_ops[value.op];
         std::vector<ValueId> inputs;
         for (const RecordId input : made.inputs) inputs.push_back(id_of(input));
-        for (const ValueId input : inputs)
-            if (rows_.count_of(input))
-                refuse_selection(made, "it selects from what was selected before");
+        if (rows_.count_of(inputs))
+            refuse_selection(made, "it selects from what was selected before");
         const std::string where =
             NotedName{.node = type_name_of(*made.op), .line = made.where}.where();
         return rows_.select(made, std::move(inputs), where)[static_cast<size_t>(value.output)];
+    }
+
+    ValueId next_of(RecordId becomes) {
+        const ValueId value = id_of(becomes);
+        if (rows_.count_of({&value, 1}))
+            refuse("keeps what it has selected as its state",
+                   "how many rows that has follows from the data, and a state has one shape",
+                   kSelectOutside);
+        return value;
     }
 
     // Which outputs have as many rows as a number beside them tells.
     void add_counts(Model& model) {
         std::vector<ValueId> counts;
         for (uint32_t i = 0; i < graph_.outputs.size(); ++i) {
-            const auto count = rows_.count_of(graph_.outputs[i]);
+            const auto count = rows_.count_of({&graph_.outputs[i], 1});
             if (!count) continue;
             const auto place = std::ranges::find(counts, *count);
             model.bounds.push_back(
@@ -300,17 +308,17 @@ private:
         }
         for (RecordId output : op.outputs)
             types.push_back({record_.values[output].type.dtype, record_.values[output].type.shape});
-        if (!rows_.fit(node, recorded, types[0]))
-            refuse(
-                cat("computes ", op.op->name, " at ", op.where, " of what it has selected"),
-                "how many rows these are follows from the data: a file can only compute what keeps rows apart",
-                kSelectOutside);
-        const bool is_bounded = std::ranges::any_of(
-            node.inputs, [this](ValueId input) { return rows_.count_of(input).has_value(); });
-        if (is_bounded) types = runtime::infer({*op.op, node.attrs, graph_.types(node.inputs)});
-        const Node made = is_bounded ? node : Node();
+        const std::optional<ValueId> count = rows_.count_of(node.inputs);
+        if (count) {
+            if (!rows_.fit(node, recorded, types[0]))
+                refuse(
+                    cat("computes ", op.op->name, " at ", op.where, " of what it has selected"),
+                    "how many rows these are follows from the data: a file can only compute what keeps rows apart",
+                    kSelectOutside);
+            types = runtime::infer({*op.op, node.attrs, graph_.types(node.inputs)});
+        }
         const std::vector<ValueId> outputs = graph_.add(std::move(node), types);
-        rows_.note(made, outputs);
+        if (count) rows_.note(outputs, *count);
         for (size_t o = 0; o < outputs.size(); ++o) ids_[op.outputs[o]] = outputs[o];
     }
 
@@ -460,8 +468,7 @@ Graph graph_for(const Model& model, const std::vector<size_t>& outputs) {
 void refuse_bounds(const Model& function) {
     if (function.bounds.empty()) return;
     runtime::user_error(
-        {.what = cat("the function ", function.name, " gives ",
-                     function.outputs[function.bounds[0].output],
+        {.what = cat("the model gives ", function.outputs[function.bounds[0].output],
                      ", whose shape follows from the data"),
          .why = "a network that is edited as a graph, and static code, have fixed shapes",
          .fix = "run it with GraphInference or libmegjit"},

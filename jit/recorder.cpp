@@ -161,8 +161,10 @@ runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& 
     for (const TensorRef& input : inputs) made.inputs.push_back(record_id_of(input));
     const auto index = static_cast<uint32_t>(version_->outside_ops.size());
     version_->outside_ops.push_back(std::move(made));
-    for (size_t i = 0; i < results.size(); ++i)
+    for (size_t i = 0; i < results.size(); ++i) {
         computed_outside_.emplace(results[i]->id(), OutsideValue{index, static_cast<int>(i)});
+        record_id_of(results[i]);  // it may become a state that nobody reads
+    }
     return results;
 }
 

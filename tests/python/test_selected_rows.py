@@ -92,6 +92,19 @@ def test_a_function_that_is_only_recorded_and_has_a_state():
     np.testing.assert_array_equal(model.state_dict().popitem()[1], [3])
 
 
+def test_a_state_has_one_shape():
+    kept = mge.Parameter(np.zeros(6, "float32"))
+
+    def step(x):
+        kept[...] = x[x > 0]
+        return x
+
+    fn = trace(step, record_only=True)
+    fn(mge.tensor(X))
+    with pytest.raises(RuntimeError, match="dump: the function keeps what it has selected as its state"):
+        fn.dump(io.BytesIO())
+
+
 def test_wanted_outputs_have_their_own_rows():
     file = rows_of(lambda x: (x.sum(), x[x > 0], x[x < -5]), X)
     model = GraphInference(io.BytesIO(file.getvalue()))
@@ -110,6 +123,7 @@ REFUSED = {
     "one of them": (lambda x: x[x > 0][0], "takes, at"),
     "their number": (lambda x: x / len(x[x > 0]), "takes, at"),
     "their shape": (lambda x: x / x[x > 0].shape[0], "computes mask_select at .*, whose shape follows from the data\n  why: its shape is computed with"),
+    "a part of a scalar": (lambda x: (x[0, 0] > 0) * x[x > 0].mean(), "computes reduce_mean at"),
     "a value": (lambda x: x * float((x[x > 0] * 2).numpy()[0]), "takes, at"),
 }
 
@@ -123,5 +137,5 @@ def test_what_a_file_cannot_compute_of_them(case):
 
 def test_a_graph_that_is_edited_has_fixed_shapes(tmp_path):
     file = rows_of(CASES["elements"], X)
-    with pytest.raises(RuntimeError, match="whose shape follows from the data\n  why: a network"):
+    with pytest.raises(RuntimeError, match="the model gives .*, whose shape follows from the data\n  why: a network"):
         Network.load(file)

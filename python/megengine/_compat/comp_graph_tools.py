@@ -243,7 +243,7 @@ class GraphInference:
         Returns
         -------
         OrderedDict of str to ndarray
-            The outputs by name.
+            The outputs by name; what a condition selects has the rows that there are.
 
         Raises
         ------

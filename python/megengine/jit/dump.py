@@ -302,7 +302,7 @@ class Dumping:
         effect: the file is a container of our own.
 
         Raises RuntimeError for a batch normalization in training mode without gradients, for an argument that is updated in
-        place and for shapes that follow from data; ValueError before the first call, without ``capture_as_const``, for a function without
+        place, and for what is computed of the elements that a condition selects but as each row for itself; ValueError before the first call, without ``capture_as_const``, for a function without
         results, a wrong number of names, or an unknown option; TypeError for output_names with a mapping.
         """
         checked_keeping(keep_var_name, dump_format)

@@ -50,6 +50,9 @@ functions = {"step": trace(step, record_only=True), "predict": trace(lambda x: w
 for function in functions.values():
     function(mge.tensor(np.ones((2, 3), np.float32)))
 dump_functions(FOLDER / "functions", functions)
+selection = trace(lambda x: x[x > 0] * 2, symbolic=True, capture_as_const=True)
+selection(mge.tensor(np.ones((2, 3), np.float32)))
+selection.dump(FOLDER / "rows")
 program = GraphInference(FOLDER / "net", optimize_for_inference=True)
 packed = program._file
 packed.add_package_of(program._program)
