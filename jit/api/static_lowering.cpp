@@ -8,11 +8,11 @@
 #include "codegen/op_kernel.h"
 #include "codegen/strides.h"
 #include "codegen/window_kernel.h"
+#include "jit/api/static_gradients.h"
 #include "jit/passes/passes.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/error.h"
 #include "runtime/ops/ordered.h"
-#include "runtime/ops/pool.h"
 
 namespace megjit::api {
 namespace {
@@ -34,35 +34,32 @@ using runtime::Shape;
 using runtime::Window;
 using Ints = std::vector<int64_t>;
 
-Ints ints(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
-bool is_padded(const Window& window) {
-    return std::ranges::any_of(window.padding, [](int64_t padding) { return padding > 0; });
-}
-
-class Lowering {
+class Lowering : NodeMaker {
 public:
-    explicit Lowering(const Graph& graph) : rewrite_(graph) {}
+    using NodeMaker::NodeMaker;
 
     Graph run() {
         for (const Node& node : rewrite_.from.nodes()) {
             node_ = &node;
-            if (const auto made = lowered()) rewrite_.replace(node.outputs[0], *made);
-            else rewrite_.copy(node);
+            const std::vector<ValueId> made = lowered();
+            if (made.empty()) rewrite_.copy(node);
+            for (size_t i = 0; i < made.size(); ++i) rewrite_.replace(node.outputs[i], made[i]);
         }
         return jit::drop_dead(rewrite_.finish());
     }
 
 private:
     // Nothing: the op stays as it is.
-    std::optional<ValueId> lowered() {
+    std::vector<ValueId> lowered() {
         using Make = std::optional<ValueId> (Lowering::*)(const OpCall&);
         static const std::map<std::string_view, Make> makers = {
             {"conv", &Lowering::conv},
             {"conv_backward_data", &Lowering::transposed_conv},
-            {"conv_backward_filter", &Lowering::filter_gradient},
+            {"conv_backward_filter", &Lowering::gradient<filter_gradient>},
             {"max_pool", &Lowering::max_pool},
             {"avg_pool", &Lowering::avg_pool},
+            {"max_pool_grad", &Lowering::gradient<max_pool_gradient>},
+            {"avg_pool_grad", &Lowering::gradient<avg_pool_gradient>},
             {"adaptive_max_pool", &Lowering::adaptive_pool<Reduce::max>},
             {"adaptive_avg_pool", &Lowering::adaptive_pool<Reduce::mean>},
             {"index_get", &Lowering::index_get},
@@ -70,55 +67,21 @@ private:
             {"pad", &Lowering::pad}};
         if (node_->kind != NodeKind::op) return {};
         const auto maker = makers.find(node_->op->name);
-        if (maker == makers.end() || result().numel() == 0) return {};
+        const bool is_sums =
+            node_->op->name == "batch_norm_stats" || node_->op->name == "batch_norm_grad_sums";
+        if ((maker == makers.end() && !is_sums) || result().numel() == 0) return {};
         const std::vector<Type> types = rewrite_.from.types(node_->inputs);
         if (std::ranges::any_of(types, [](const Type& type) { return type.numel() == 0; }))
             return {};
-        return (this->*maker->second)({*node_->op, node_->attrs, types});
+        const OpCall call{*node_->op, node_->attrs, types};
+        if (is_sums) return batch_sums(*this, call);
+        const std::optional<ValueId> made = (this->*maker->second)(call);
+        return made ? std::vector{*made} : std::vector<ValueId>();
     }
 
-    // ---- what is made in place of the node
-
-    const Type& result() const { return rewrite_.from.type(node_->outputs[0]); }
-    Type type(ValueId id) const { return rewrite_.to.type(id); }  // a copy: values are added
-    ValueId operand(size_t i) const { return rewrite_.map(node_->inputs[i]); }
-
-    ValueId make(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {}) {
-        Node node{.kind = NodeKind::op,
-                  .op = &runtime::find_op(op),
-                  .attrs = std::move(attrs),
-                  .inputs = std::move(inputs),
-                  .where = node_->where};
-        const std::vector<Type> types =
-            runtime::infer({*node.op, node.attrs, rewrite_.to.types(node.inputs)});
-        return rewrite_.to.add(std::move(node), types)[0];
-    }
-    ValueId kernel(BoundKernel bound, std::vector<ValueId> inputs, const Type& type) {
-        Node fused{.kind = NodeKind::fused,
-                   .inputs = std::move(inputs),
-                   .kernel = std::make_shared<const BoundKernel>(std::move(bound)),
-                   .ops = {node_->op->name},
-                   .where = node_->where};
-        return rewrite_.to.add(std::move(fused), {&type, 1})[0];
-    }
-    ValueId reshaped(ValueId x, const Shape& shape) {
-        return type(x).shape == shape ? x : make("reshape", {x}, {ints(shape)});
-    }
-    template <class Number>
-    ValueId constant(DType dtype, const Shape& shape, const std::vector<Number>& values) {
-        return rewrite_.to.add_constant(
-            runtime::tensor_from_host(runtime::host_device(), Type{dtype, shape}, values.data()));
-    }
-    // x in a tensor of `value`, from `begin` on, by steps.
-    ValueId framed(ValueId x, const Shape& shape, const Ints& begin, const Ints& step,
-                   double value) {
-        const Type of = type(x);
-        const ValueId frame =
-            make("full", {}, {ints(shape), value, std::string(info(of.dtype).name)});
-        Ints end = begin;
-        for (size_t axis = 0; axis < end.size(); ++axis)
-            end[axis] += (of.shape[static_cast<int>(axis)] - 1) * step[axis] + 1;
-        return make("slice_set", {frame, x}, {begin, end, step});
+    template <std::optional<ValueId> (*made)(NodeMaker&, const OpCall&)>
+    std::optional<ValueId> gradient(const OpCall& call) {
+        return made(*this, call);
     }
 
     std::optional<ValueId> pad(const OpCall& call) {
@@ -129,18 +92,6 @@ private:
     }
 
     // ---- convolutions
-
-    // Takes the padding from the window.
-    ValueId padded(ValueId x, Window& window, double value) {
-        if (!is_padded(window)) return x;
-        Shape shape = type(x).shape;
-        Ints begin(static_cast<size_t>(shape.rank()), 0);
-        for (int axis = 0; axis < window.dims; ++axis) {
-            begin[static_cast<size_t>(axis) + 2] = window.padding[axis];
-            shape[axis + 2] += 2 * std::exchange(window.padding[axis], 0);
-        }
-        return framed(x, shape, begin, Ints(begin.size(), 1), value);
-    }
 
     // A product of the weights with what places see, which is copied first, as neighboring places
     // lie side by side then; but for kernels of one element, and those of a single channel whose
@@ -213,27 +164,6 @@ private:
         return convolved(framed(operand(0), frame, begin, step, 0), weights, window, groups);
     }
 
-    // The product of dy with what places see, summed over all of them.
-    std::optional<ValueId> filter_gradient(const OpCall& call) {
-        runtime::ConvProblem problem =
-            runtime::conv_problem(call, {&result(), 1}, runtime::ConvRole::filter);
-        if (problem.groups != 1) return {};
-        const ValueId x = padded(operand(0), problem.window, 0);
-        const int64_t images = problem.y.shape[0], maps = problem.y.shape[1],
-                      places = problem.y.numel() / std::max<int64_t>(1, images * maps),
-                      taps = problem.w.numel() / maps;
-        const Type seen{problem.x.dtype, {images, taps, places}};
-        const auto in_rows = [&](ValueId value, int64_t rows) {  // [rows, images * places]
-            value = make("transpose", {reshaped(value, {images, rows, places})}, {Ints{1, 0, 2}});
-            return reshaped(value, {rows, images * places});
-        };
-        const ValueId columns =
-            in_rows(kernel(codegen::windows_kernel(type(x), problem.window), {x}, seen), taps);
-        return reshaped(
-            make("matmul", {in_rows(operand(1), maps), columns}, {int64_t{0}, int64_t{1}}),
-            result().shape);
-    }
-
     // ---- pooling
 
     ValueId pooled(ValueId x, const Window& window, Reduce kind) {
@@ -251,28 +181,8 @@ private:
         Window window = pool.window;
         const ValueId x = padded(operand(0), window, 0);
         if (pool.counts_padding || !is_padded(pool.window)) return pooled(x, window, Reduce::mean);
-        return make("true_div", {pooled(x, window, Reduce::sum), counts(pool, call.inputs[0])});
-    }
-
-    // How many elements each place sees.
-    ValueId counts(const PoolWindow& pool, const Type& x) {
-        Shape shape = result().shape;
-        shape[0] = shape[1] = 1;
-        std::vector<float> counts{1};
-        for (int axis = 0; axis < pool.window.dims; ++axis) {
-            std::vector<float> more;
-            for (const float count : counts)
-                for (int64_t o = 0; o < shape[axis + 2]; ++o) {
-                    const auto [begin, end] =
-                        pool.range(axis, o, x.shape[axis + 2], shape[axis + 2]);
-                    more.push_back(count * static_cast<float>(end - begin));
-                }
-            counts = std::move(more);
-        }
-        const ValueId made = constant(DType::f32, shape, counts);
-        return result().dtype == DType::f32
-                   ? made
-                   : make("cast", {made}, {std::string(info(result().dtype).name)});
+        return make("true_div",
+                    {pooled(x, window, Reduce::sum), counts(pool, call.inputs[0], result().shape)});
     }
 
     // Parts of one extent are windows; others are cut axis by axis.
@@ -335,9 +245,8 @@ private:
         for (size_t k = 0; k < axes.size(); ++k) {
             ValueId one = checked(k + 1, axes[k], x.shape[static_cast<int>(axes[k])]);
             if (axes.size() > 1)
-                one = make("mul", {one, constant(DType::i32, {},
-                                                 std::vector<int32_t>{static_cast<int32_t>(
-                                                     strides[static_cast<size_t>(axes[k])])})});
+                one = make("mul", {one, constant({}, std::vector<int32_t>{static_cast<int32_t>(
+                                                         strides[static_cast<size_t>(axes[k])])})});
             place = place ? make("add", {*place, one}) : one;
             indexed |= 1u << axes[k];
             is_adjacent = is_adjacent && (k == 0 || axes[k] == axes[k - 1] + 1);
@@ -359,9 +268,6 @@ private:
         return kernel(codegen::lookup_kernel(result(), std::move(lookup)), {operand(0), *place},
                       result());
     }
-
-    jit::Rewriter rewrite_;
-    const Node* node_ = nullptr;  // of the old graph
 };
 
 // Constants are computed here where that makes no more of them.

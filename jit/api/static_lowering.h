@@ -6,8 +6,8 @@
 
 namespace megjit::api {
 
-// Before the passes that make kernels: convolutions (also transposed ones) with their gradients, pooling
-// and lookups.
+// Before the passes that make kernels: convolutions (also transposed ones) with their gradients,
+// pooling and lookups.
 jit::Graph without_windows(const jit::Graph& graph);
 
 // After them: what no pass has made a kernel of becomes one by itself, but views and what

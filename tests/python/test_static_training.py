@@ -78,6 +78,7 @@ def trained(net, make_optimizer, shape, classes=5):
 
     predict = trace(lambda x: F.softmax(net(x)), record_only=True)
     step(mge.tensor(np.zeros(shape, "float32")), mge.tensor(np.zeros(shape[0], "int32")))
+    net.eval()
     predict(mge.tensor(np.zeros(shape, "float32")))
     return {"step": step, "predict": predict}
 
@@ -178,10 +179,24 @@ class Convolutions(M.Module):
         return self.last(F.relu(self.second(F.relu(self.first(x)))).mean(axis=(2, 3)))
 
 
-def test_gradients_of_convolutions(tmp_path):
+class Pools(M.Module):
+    """Windows that overlap, are padded, and meet equal elements (behind relu); statistics of each batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = M.Conv2d(2, 6, 3, padding=1), M.BatchNorm2d(6), M.Linear(6 * 3 * 2, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.first(x))), 3, 2, 1)
+        x = F.avg_pool2d(x, 2, 1, 1, mode="average_count_exclude_padding") + F.avg_pool2d(x, 2, 1, 1, mode="average")
+        return self.last(F.flatten(F.max_pool2d(x, 2, 2), 1))
+
+
+@pytest.mark.parametrize("net", [Convolutions, Pools])
+def test_gradients_of_convolutions_and_pools(tmp_path, net):
     mge.random.seed(6)
     shape, dump = (4, 2, 9, 8), tmp_path / "net.dump"
-    dump_functions(dump, trained(Convolutions(), OPTIMIZERS["momentum"], shape))
+    dump_functions(dump, trained(net(), OPTIMIZERS["momentum"], shape))
     program, model = built(tmp_path, dump, shape, 5, True)
     batches = batches_of(shape, 5, 6)
     losses, _, states = run(program, batches, model)
