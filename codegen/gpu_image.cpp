@@ -8,7 +8,7 @@
 namespace megjit::codegen {
 namespace {
 
-constexpr std::string_view kMagic = "megjit gpu image 2\n";
+constexpr std::string_view kMagic = "megjit gpu image 3\n";
 constexpr int64_t kMaxGridX = INT32_MAX;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -25,6 +25,13 @@ int64_t blocks_of(const GpuImage& image, const KernelIR& kernel, const LaunchSha
         case Cover::columns: {
             const int64_t columns = launch.extents[static_cast<size_t>(kernel.kept()) - 1];
             return columns == 0 ? 0 : rows / columns * ceil_div(columns, image.per_block);
+        }
+        case Cover::tiles: {
+            const auto axis = static_cast<size_t>(kernel.kept()) - 2;
+            const int64_t down = launch.extents[axis], across = launch.extents[axis + 1];
+            if (rows == 0) return 0;
+            return rows / (down * across) * ceil_div(down, image.rows_per_block) *
+                   ceil_div(across, image.per_block);
         }
     }
     return 0;
@@ -113,6 +120,7 @@ std::string to_bytes(const GpuImage& image) {
     writer.value(image.cover);
     writer.value(image.parameters);
     writer.value(image.per_block);
+    writer.value(image.rows_per_block);
     for (int axis = 0; axis < 3; ++axis) {
         writer.value(image.grid[axis]);
         writer.value(image.block[axis]);
@@ -135,6 +143,7 @@ std::optional<GpuImage> image_from_bytes(std::string_view bytes) {
     reader.value(image.cover);
     reader.value(image.parameters);
     reader.value(image.per_block);
+    reader.value(image.rows_per_block);
     for (int axis = 0; axis < 3; ++axis) {
         reader.value(image.grid[axis]);
         reader.value(image.block[axis]);

@@ -20,6 +20,7 @@ enum class Cover : uint8_t {
     rows,  // `per_block` indices of the kept axes a block
     columns,  // `per_block` indices of the last kept axis a block, for every index of the kept axes
               // before it
+    tiles,  // as columns, of `rows_per_block` indices of the axis before it
 };
 
 // The kernel's parameters: words of 8 bytes each, which lie packed.
@@ -34,7 +35,7 @@ struct GpuImage {
     bool is_ptx = false;  // text, which the driver compiles; else a CUBIN
     std::string entry = "megjit_kernel";
     Cover cover = Cover::elements;
-    int64_t per_block = 0;
+    int64_t per_block = 0, rows_per_block = 1;
     uint32_t grid[3] = {1, 1, 1};  // Cover::fixed only
     uint32_t block[3] = {1, 1, 1};  // threads
     uint32_t shared_bytes = 0;  // dynamic shared memory

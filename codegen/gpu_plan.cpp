@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "codegen/row_plan.h"
+#include "codegen/tiles.h"
 #include "runtime/host/error.h"
 
 namespace megjit::codegen {
@@ -87,6 +88,34 @@ int parts_of(const KernelIR& kernel, int64_t blocks, int64_t length) {
     return parts;
 }
 
+// Products with enough rows and columns for it fill the GPU with large tiles, which read less.
+int tile_of(int64_t batches, int64_t rows, int64_t columns) {
+    constexpr int kSmallest = static_cast<int>(std::size(kTileSizes)) - 1;
+    const auto fits = [&](const TileSize& tile) {
+        const int64_t down = (rows + tile.rows - 1) / tile.rows,
+                      across = (columns + tile.columns - 1) / tile.columns;
+        return 2 * rows > tile.rows && batches * down * across >= kFullGrid / 2;
+    };
+    int tile = 0;
+    while (tile < kSmallest && !fits(kTileSizes[tile])) ++tile;
+    return tile;
+}
+
+// By most elements that only rows read.
+bool rows_lie_along_sum(const KernelIR& kernel, const LaunchShape& launch) {
+    int64_t along = 0;
+    const auto stride = [&](size_t i, int axis) {
+        return launch.strides[i * static_cast<size_t>(kernel.rank) + static_cast<size_t>(axis)];
+    };
+    for (size_t i = 0; i < kernel.inputs.size(); ++i) {
+        const Operand& input = kernel.inputs[i];
+        if (input.per_row || input.repeats || input.is_offset) continue;
+        if (stride(i, kernel.rank - 1) == 1) ++along;
+        else if (stride(i, kernel.kept() - 2) == 1) --along;
+    }
+    return along >= 0;
+}
+
 }  // namespace
 
 const Operand& operand(const KernelIR& kernel, size_t at) {
@@ -108,6 +137,16 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
     GpuPlan plan{.wide = needs_wide(kernel, launch), .vector = vector_of(kernel, launch)};
     if (kernel.reduced == 0) return plan;
     const int64_t length = product(launch.extents, kernel.kept(), kernel.rank);
+    if (is_one_product(kernel)) {
+        const auto rows = static_cast<size_t>(kernel.kept()) - 2;
+        plan.cover = Cover::tiles;
+        plan.tile = tile_of(product(launch.extents, 0, kernel.kept() - 2), launch.extents[rows],
+                            launch.extents[rows + 1]);
+        plan.threads = plan.tile_size().threads();
+        plan.vector = TileSize::kOwnColumns;
+        plan.rows_lie_along_sum = rows_lie_along_sum(kernel, launch);
+        return plan;
+    }
     if (kernel.lanes != Lanes::last) {
         plan.cover = Cover::columns;  // of a warp's width, so that its loads are whole lines
         plan.team = length < 256 ? 8 : 32;
@@ -143,6 +182,10 @@ GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan) {
     image.cover = plan.cover;
     image.per_block =
         plan.cover == Cover::elements ? int64_t{plan.threads} * plan.vector : plan.slots();
+    if (plan.cover == Cover::tiles) {
+        image.per_block = plan.tile_size().columns;
+        image.rows_per_block = plan.tile_size().rows;
+    }
     image.block[0] = static_cast<uint32_t>(plan.threads);
     image.parts = static_cast<uint32_t>(plan.parts);
     if (plan.parts > 1)
@@ -160,10 +203,14 @@ int part_words(const KernelIR& kernel) {
 }
 
 std::string print(const GpuPlan& plan) {
+    using runtime::cat;
+    if (plan.cover == Cover::tiles)
+        return cat("tiles ", plan.tile_size().rows, "x", plan.tile_size().columns,
+                   plan.rows_lie_along_sum ? " along" : " across", plan.wide ? " i64 x" : " i32 x",
+                   plan.vector);
     const char* cover = plan.cover == Cover::elements ? "elements"
                         : plan.cover == Cover::rows   ? "rows"
                                                       : "columns";
-    using runtime::cat;
     return cat(cover, " team=", plan.team, "/", plan.threads,
                plan.parts > 1 ? cat(" parts=", plan.parts) : "", plan.wide ? " i64 x" : " i32 x",
                plan.vector);

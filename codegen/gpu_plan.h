@@ -8,6 +8,16 @@
 
 namespace megjit::codegen {
 
+// What a block computes of a contraction, with `terms` indices of the reduced axis at a time. A
+// thread has some rows, and kOwnColumns columns. It takes at most 32 KiB of shared memory, which
+// every GPU has.
+struct TileSize {
+    static constexpr int kOwnColumns = 4;
+    int rows, columns, terms, own_rows;
+    constexpr int threads() const { return rows / own_rows * (columns / kOwnColumns); }
+};
+constexpr TileSize kTileSizes[] = {{128, 64, 16, 8}, {64, 64, 16, 4}, {16, 32, 64, 1}};
+
 struct GpuPlan {
     Cover cover = Cover::elements;
     bool wide = false;  // indices need 64 bits
@@ -17,6 +27,11 @@ struct GpuPlan {
         1;  // threads that share a row: of reductions a warp, a block, or one of each 32 in a block
     int parts = 1;  // blocks that share a row: of reductions that fill no GPU otherwise
     int slots() const { return threads / team; }  // rows of a block
+    // Of tiles: which of kTileSizes; and do neighbors of the reduced axis lie side by side in what
+    // rows read?
+    int tile = 0;
+    bool rows_lie_along_sum = false;
+    const TileSize& tile_size() const { return kTileSizes[tile]; }
 };
 
 GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch);

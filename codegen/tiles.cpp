@@ -103,4 +103,8 @@ std::optional<TilePlan> tile_plan_of(const KernelIR& kernel) {
     return tile;
 }
 
+bool is_one_product(const KernelIR& kernel) {
+    return kernel.lanes > Lanes::kept && kernel.reductions.size() == 1;
+}
+
 }  // namespace megjit::codegen

@@ -36,4 +36,7 @@ struct TilePlan {
 // hold the factors of one dot.)
 std::optional<TilePlan> tile_plan_of(const KernelIR& kernel);
 
+// Is all that is summed one product of such factors? Then threads of a GPU share tiles of it.
+bool is_one_product(const KernelIR& kernel);
+
 }  // namespace megjit::codegen

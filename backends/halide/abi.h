@@ -10,7 +10,7 @@ extern "C" {
 // Receives the whole result, or the text of what went wrong, in one call.
 typedef void (*megjit_halide_sink)(void* to, const char* data, size_t bytes);
 
-constexpr int kMegjitHalideAbi = 4;
+constexpr int kMegjitHalideAbi = 5;
 int megjit_halide_abi(void);
 // Before anything else: the runtime::Isa that code may use.
 void megjit_halide_bound(int isa);
@@ -23,7 +23,7 @@ int megjit_halide_compile(const char* kernel, size_t bytes, megjit_halide_sink s
 int megjit_halide_source(const char* kernel, size_t bytes, megjit_halide_sink sink, void* to);
 // codegen::GpuPlan.
 struct megjit_halide_gpu {
-    int32_t cover, threads, team;
+    int32_t cover, threads, team, tile, rows_lie_along_sum;
 };
 // To PTX for sm_80 and later, with the entry megjit_kernel.
 int megjit_halide_ptx(const char* kernel, size_t bytes, const megjit_halide_gpu* gpu,

@@ -43,7 +43,8 @@ std::string HalideGpuCompiler::source(const KernelIR& kernel, const LaunchShape&
         throw DeviceError(cat("HALIDE: its kernels need a GPU of compute capability 8.0, not ",
                               arch / 10, ".", arch % 10));
     const GpuPlan plan = plan_of(kernel, launch);
-    const megjit_halide_gpu gpu{static_cast<int32_t>(plan.cover), plan.threads, plan.team};
+    const megjit_halide_gpu gpu{static_cast<int32_t>(plan.cover), plan.threads, plan.team,
+                                plan.tile, plan.rows_lie_along_sum};
     const std::string text = print(kernel);
     std::string result;
     const auto append = [](void* to, const char* data, size_t bytes) {

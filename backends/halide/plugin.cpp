@@ -139,7 +139,9 @@ MEGJIT_EXPORT int megjit_halide_ptx(const char* kernel, size_t bytes, const megj
         return ptx_of({kernel, bytes}, {.cover = static_cast<megjit::codegen::Cover>(gpu->cover),
                                         .wide = true,
                                         .threads = gpu->threads,
-                                        .team = gpu->team});
+                                        .team = gpu->team,
+                                        .tile = gpu->tile,
+                                        .rows_lie_along_sum = gpu->rows_lie_along_sum != 0});
     });
 }
 

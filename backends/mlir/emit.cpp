@@ -71,9 +71,9 @@ private:
                 b_.getInsertionBlock()->getParent()->getParentOfType<gpu::GPUFuncOp>());
             const auto array =
                 LLVM::LLVMArrayType::get(memory_of(kind), static_cast<unsigned>(room.elements));
-            shared = LLVM::GlobalOp::create(b_, array, /*isConstant=*/false,
-                                            LLVM::Linkage::Internal, cat("shared", room.value),
-                                            Attribute(), /*alignment=*/8, kSharedMemory);
+            shared = LLVM::GlobalOp::create(
+                b_, array, /*isConstant=*/false, LLVM::Linkage::Internal, cat("shared", room.value),
+                Attribute(), std::max(8, loops::bytes_of(kind) * room.lanes), kSharedMemory);
         }
         return LLVM::AddressOfOp::create(b_, shared);
     }

@@ -64,7 +64,9 @@ struct GpuPart {
         const codegen::GpuPlan plan{.cover = static_cast<codegen::Cover>(gpu.cover),
                                     .vector = gpu.vector,
                                     .threads = gpu.threads,
-                                    .team = gpu.team};
+                                    .team = gpu.team,
+                                    .tile = gpu.tile,
+                                    .rows_lie_along_sum = gpu.rows_lie_along_sum != 0};
         const std::lock_guard lock(mutex);
         llvm::LLVMContext context;
         return finish(*lowering.lower(kernel, plan, context));

@@ -35,14 +35,19 @@ public:
         line(cat("typedef ", plan.wide ? "long long" : "int", " Index;"));
         line(cat("typedef unsigned ", plan.wide ? "long long" : "int", " Count;"));
         for (const Function::Room& room : function_.rooms)
-            line(cat(room.is_shared ? "__shared__ " : "", name_of(type_of(room.value).kind), " v",
-                     room.value, "[", room.elements, "];"));
+            line(cat(room.is_shared ? "__shared__ " : "",
+                     room.lanes > 1 ? cat("__align__(", bytes_of_vector(room), ") ") : "",
+                     name_of(type_of(room.value).kind), " v", room.value, "[", room.elements,
+                     "];"));
         print_block(function_.body);
         return text_ + "}\n";
     }
 
 private:
     const Type& type_of(int id) const { return function_.type_of(id); }
+    int bytes_of_vector(const Function::Room& room) const {
+        return room.lanes * bytes_of(type_of(room.value).kind);
+    }
     std::string type_name(int id) const {
         const Type& type = type_of(id);
         if (type.is_pointer) return cat(name_of(type.kind), "*");

@@ -139,7 +139,9 @@ Function loops_of(const KernelIR& kernel, const Target& wanted) {
     Builder b;
     Frame frame(b, kernel, target);
     if (target.gpu) {
-        kernel.reduced == 0 ? write_team_elements(frame) : write_team_rows(frame);
+        if (kernel.reduced == 0) write_team_elements(frame);
+        else if (target.gpu->cover == Cover::tiles) write_team_tiles(frame);
+        else write_team_rows(frame);
         Function function = sound(b.finish());
         if (const size_t count = function.parameters.size(); count > kMaxGpuParameters)
             throw runtime::DeviceError(runtime::cat(

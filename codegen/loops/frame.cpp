@@ -104,6 +104,11 @@ Frame::Place Frame::place_of(const Values& from, int first, int last, Value numb
     return place;
 }
 
+Values Frame::moved_to(const Values& from, int first, int last, Value number) {
+    const Place place = place_of(from, first, last, number);
+    return place.last ? along(place.bases, last - 1, place.last) : place.bases;
+}
+
 Value Frame::product(int first, int last) {
     Value all = b.index(1);
     for (int axis = first; axis < last; ++axis)

@@ -41,6 +41,8 @@ public:
         Value last;
     };
     Place place_of(const Values& bases, int first, int last, Value number);
+    // Bases at that index of all axes first..last.
+    Values moved_to(const Values& bases, int first, int last, Value number);
     Value product(int first, int last);  // of extents
 
     Piece partial(Value at, Value left);  // the first `left` lanes
@@ -126,5 +128,6 @@ void write_panels(Frame& frame);  // likewise, of columns that are packed
 void write_dots(Frame& frame);  // lanes over the last axis, several rows at once
 void write_team_elements(Frame& frame);  // threads of a GPU
 void write_team_rows(Frame& frame);
+void write_team_tiles(Frame& frame);
 
 }  // namespace megjit::codegen::loops

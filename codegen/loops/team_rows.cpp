@@ -24,7 +24,7 @@ public:
         const int kept = f_.kernel.kept();
         const Value row = b_.add(b_.mul(block_, b_.index(plan_.slots())), team_.slot());
         row_piece_ = {b_.index(0)};
-        const auto write_it = [&] { write_row(moved_to(f_.bases, 0, kept, row)); };
+        const auto write_it = [&] { write_row(f_.moved_to(f_.bases, 0, kept, row)); };
         if (plan_.slots() == 1) return write_it();
         // Whole warps: nobody waits for those that have none.
         b_.branch(b_.less(row, f_.product(0, kept)), write_it);
@@ -41,12 +41,7 @@ private:
             b_.add(b_.mul(b_.mod(block_, blocks), b_.index(plan_.slots())), team_.slot());
         is_active_ = b_.less(column, columns);
         row_piece_ = {b_.smaller(column, b_.sub(columns, b_.index(1)))};
-        write_row(moved_to(f_.bases, 0, axis, b_.div(block_, blocks)));
-    }
-
-    Values moved_to(const Values& bases, int first, int last, Value number) {
-        const Frame::Place place = f_.place_of(bases, first, last, number);
-        return place.last ? f_.along(place.bases, last - 1, place.last) : place.bases;
+        write_row(f_.moved_to(f_.bases, 0, axis, b_.div(block_, blocks)));
     }
 
     void write_row(const Values& at_row) {
@@ -162,7 +157,7 @@ private:
         Values bases;
         Piece at = row_piece_;
         if (plan_.cover == Cover::columns) {
-            bases = moved_to(bases_, kept, rank, place);
+            bases = f_.moved_to(bases_, kept, rank, place);
         } else {
             const Frame::Place there = f_.place_of(bases_, kept, rank, place);
             bases = there.bases;

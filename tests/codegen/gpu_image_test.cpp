@@ -25,6 +25,7 @@ TEST(GpuImage, ComesBackFromItsBytes) {
                          .entry = "f",
                          .cover = Cover::columns,
                          .per_block = 32,
+                         .rows_per_block = 2,
                          .block = {32, 8, 1},
                          .shared_bytes = 7,
                          .parts = 2,
@@ -65,6 +66,10 @@ TEST(GpuImage, CoversRowsAndColumns) {
                       {{0, 100}, {}})
                   .blocks[0],
               0u);
+    const GpuImage tiles{.cover = Cover::tiles, .per_block = 64, .rows_per_block = 16};
+    EXPECT_EQ(grid_of(tiles, kernel_of_rank(4, 1, Lanes::tiles), {{3, 17, 65, 9}, {}}).blocks[0],
+              12u);
+    EXPECT_EQ(grid_of(tiles, kernel_of_rank(3, 1, Lanes::tiles), {{17, 0, 9}, {}}).blocks[0], 0u);
     EXPECT_THROW(grid_of({.cover = Cover::rows, .per_block = 1}, kernel_of_rank(2, 1),
                          {{int64_t{1} << 31, 2}, {}}),
                  runtime::DeviceError);

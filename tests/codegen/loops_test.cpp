@@ -154,7 +154,8 @@ std::vector<Target> targets_of(const Case& c) {
 
 TEST(LoopsText, IsReadBack) {
     for (uint64_t seed = 0; seed < 60; ++seed)
-        for (Case& c : std::vector<Case>{random_case(seed), random_reduction_case(seed)})
+        for (Case& c : std::vector<Case>{random_case(seed), random_reduction_case(seed),
+                                         random_contraction_case(seed)})
             for (const Target& target : targets_of(c)) {
                 const Function function = loops_of(c.kernel, target);
                 ASSERT_EQ(fault_of(function), "") << print(function);
