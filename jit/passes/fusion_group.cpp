@@ -59,15 +59,19 @@ bool is_plain(const Type& type) {
 // The kernel for a contraction that reads each element of its second factor a few times, or some
 // hundred times.
 std::optional<codegen::Lanes> lanes_with_makers(const Graph& graph, const Node& node) {
-    constexpr int64_t kFewRows = 32, kLeastPanelRows = 16, kMostRows = 512,
-                      kFewRowsOfGpu = 4;  // each row reads, and makes, the weights again
+    constexpr int64_t kFewRows = 32, kLeastPanelRows = 16, kMostRows = 512;
+    // Of a GPU: each row reads, and makes, the weights again; or a tile of rows does. With more
+    // rows the library's faster product outweighs the weights' way through memory.
+    constexpr int64_t kFewRowsOfGpu = 4, kMostRowsOfGpu = 64;
     if (!is_product_of_floats(graph, node)) return {};
     const auto [space, strides] = contraction_of(graph, node);
     if (space.rank() < 2 || space.numel() == 0) return {};
     const int64_t rows = space.numel() / graph.type(node.inputs[1]).numel();
-    if (!graph.device().is_host())
-        return rows <= kFewRowsOfGpu && strides[1].back() == 1 ? std::optional(codegen::Lanes::last)
-                                                               : std::nullopt;
+    if (!graph.device().is_host()) {
+        if (rows <= kFewRowsOfGpu && strides[1].back() == 1) return codegen::Lanes::last;
+        return rows > 1 && rows <= kMostRowsOfGpu ? std::optional(codegen::Lanes::panels)
+                                                  : std::nullopt;
+    }
     if (rows <= kFewRows && strides[1].back() == 1) return codegen::Lanes::last;
     if (rows >= kLeastPanelRows && rows <= kMostRows) return codegen::Lanes::panels;
     return {};

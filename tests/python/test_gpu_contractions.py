@@ -1,0 +1,69 @@
+"""Generated products on a GPU: what its libraries cannot do in one kernel, by tiles in shared memory."""
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+from megengine.jit import trace
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape, dtype=np.float32)
+
+
+def joined(traced):
+    """The kernels that compute a product."""
+    return [kernel.ops for kernel in traced.kernels() if "matmul" in kernel.ops]
+
+
+def on(place, body, *arrays, **options):
+    traced = trace(body, symbolic=True, opt_level=3, **options)
+    return traced(*(mge.tensor(a, device=place) for a in arrays)).astype("float32").numpy(), traced
+
+
+SOME = [(5, 70, 130), (16, 33, 65), (33, 70, 64), (40, 9, 300), (64, 200, 7)]
+
+
+@pytest.mark.parametrize("m, n, k", SOME)
+@pytest.mark.parametrize("turned", [False, True])
+def test_some_rows_read_small_weights_as_they_are(m, n, k, turned):
+    x, scale, bias = normal(m, k), normal(*((n, 1) if turned else (1, n))), normal(n)
+    weight = (RNG.standard_normal((n, k) if turned else (k, n)) * 30).clip(-127, 127).astype("int8")
+    body = lambda x, w, scale, bias: F.gelu(F.matmul(x, w.astype("float32") * scale, transpose_b=turned) * 0.1 + bias)  # noqa: E731
+    result, traced = on("gpu0", body, x, weight, scale, bias)
+    exact, plain = on("gpu0", body, x, weight, scale, bias, numerics="exact")
+    np.testing.assert_allclose(result, exact, rtol=0, atol=2e-5 * k**0.5 * 10)
+    assert [ops[:3] for ops in joined(traced)] == [["cast", "mul", "matmul"]] and not joined(plain)
+    assert "makes its weights as it reads them" in traced.explain()
+
+
+def test_sums_have_the_bits_of_a_cpu():
+    """Each takes its products one after the other, whoever adds them."""
+    x, weight = normal(33, 150), (RNG.standard_normal((70, 150)) * 30).clip(-127, 127).astype("int8")
+    body = lambda x, w: F.matmul(x, w.astype("float32"), transpose_b=True) + 1  # noqa: E731
+    results = [on(place, body, x, weight) for place in ("cpu0", "gpu0")]
+    assert all(joined(traced) for _, traced in results)
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+
+
+def test_more_rows_are_the_librarys():
+    """Its faster product outweighs what converted weights cost."""
+    weight = np.ones((64, 200), "int8")
+    _, traced = on("gpu0", lambda x, w: F.matmul(x, w.astype("float32"), transpose_b=True), normal(65, 200), weight)
+    assert not joined(traced)
+
+
+@pytest.mark.parametrize("dtype, step", [("float16", 2**-11), ("bfloat16", 2**-8)])
+@pytest.mark.parametrize("m, n, k", SOME)
+def test_halves_read_small_weights_as_they_are(m, n, k, dtype, step):
+    x, scale = mge.tensor(normal(m, k) * 0.1).astype(dtype), mge.tensor(normal(1, n)).astype(dtype)
+    weight = mge.tensor((RNG.standard_normal((k, n)) * 10).clip(-127, 127).astype("int8"))
+    body = lambda x, w, scale: F.tanh(F.matmul(x, w.astype(dtype) * scale))  # noqa: E731
+    traced, exact = (trace(body, symbolic=True, opt_level=3, numerics=numerics) for numerics in ("fast", "exact"))
+    result, wanted = (fn(x, weight, scale).astype("float32").numpy() for fn in (traced, exact))
+    assert joined(traced) and not joined(exact)
+    # tanh's slope is 1 at most: an error of the sums, which are rounded once, is one of the results at most
+    np.testing.assert_allclose(result, wanted, rtol=0, atol=4 * step * (1 + k**0.5))
