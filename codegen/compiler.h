@@ -90,7 +90,8 @@ public:
 class GpuCompiler : public Compiler {
 public:
     // "" when one image serves all launches; extents and strides when it is made for this one.
-    virtual std::string variant(const KernelIR& kernel, const LaunchShape& launch) const = 0;
+    virtual std::string variant(const KernelIR& kernel, const LaunchShape& launch,
+                                CodeTarget target) const = 0;
     virtual GpuImage compile(const KernelIR& kernel, const LaunchShape& launch,
                              CodeTarget target) = 0;
     virtual std::string source(const KernelIR& kernel, const LaunchShape& launch,
@@ -104,7 +105,7 @@ public:
 
     bool is_for_gpus() const final { return true; }
     std::string variant_of(const KernelJob& job) const final {
-        return variant(job.kernel, job.launch);
+        return variant(job.kernel, job.launch, job.target);
     }
     std::string bytes_of(const KernelJob& job) final {
         return to_bytes(compile(job.kernel, job.launch, job.target));

@@ -133,7 +133,8 @@ bool is_packed(const KernelIR& kernel, size_t at) {
     return index.per_row || index.inner == Inner::broadcast;
 }
 
-GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
+GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget target) {
+    constexpr int kFirstWithTensorCores = 80;  // whose mma takes pieces of these sizes
     GpuPlan plan{.wide = needs_wide(kernel, launch), .vector = vector_of(kernel, launch)};
     if (kernel.reduced == 0) return plan;
     const int64_t length = product(launch.extents, kernel.kept(), kernel.rank);
@@ -144,6 +145,8 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
                             launch.extents[rows + 1]);
         plan.threads = plan.tile_size().threads();
         plan.vector = TileSize::kOwnColumns;
+        plan.tensor_cores =
+            target.gpu_arch >= kFirstWithTensorCores && halves_of(kernel).has_value();
         plan.rows_lie_along_sum = rows_lie_along_sum(kernel, launch);
         return plan;
     }
@@ -165,8 +168,8 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
     return plan;
 }
 
-GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch) {
-    GpuPlan plan = gpu_plan_of(kernel, launch);
+GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget target) {
+    GpuPlan plan = gpu_plan_of(kernel, launch, target);
     plan.wide = true;
     plan.parts = 1;
     // A thread of a block of 1024 has 64 registers, which several reductions at once do not fit in.
@@ -206,7 +209,8 @@ std::string print(const GpuPlan& plan) {
     using runtime::cat;
     if (plan.cover == Cover::tiles)
         return cat("tiles ", plan.tile_size().rows, "x", plan.tile_size().columns,
-                   plan.rows_lie_along_sum ? " along" : " across", plan.wide ? " i64 x" : " i32 x",
+                   plan.rows_lie_along_sum ? " along" : " across",
+                   plan.tensor_cores ? " by tensor cores" : "", plan.wide ? " i64 x" : " i32 x",
                    plan.vector);
     const char* cover = plan.cover == Cover::elements ? "elements"
                         : plan.cover == Cover::rows   ? "rows"

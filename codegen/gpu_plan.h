@@ -8,15 +8,17 @@
 
 namespace megjit::codegen {
 
+using runtime::CodeTarget;
+
 // What a block computes of a contraction, with `terms` indices of the reduced axis at a time. A
-// thread has some rows, and kOwnColumns columns. It takes at most 32 KiB of shared memory, which
+// thread has some rows, and kOwnColumns columns. It takes at most 36 KiB of shared memory, which
 // every GPU has.
 struct TileSize {
     static constexpr int kOwnColumns = 4;
     int rows, columns, terms, own_rows;
     constexpr int threads() const { return rows / own_rows * (columns / kOwnColumns); }
 };
-constexpr TileSize kTileSizes[] = {{128, 64, 16, 8}, {64, 64, 16, 4}, {16, 32, 64, 1}};
+constexpr TileSize kTileSizes[] = {{128, 64, 16, 8}, {64, 64, 16, 4}, {16, 32, 32, 1}};
 
 struct GpuPlan {
     Cover cover = Cover::elements;
@@ -31,13 +33,15 @@ struct GpuPlan {
     // rows read?
     int tile = 0;
     bool rows_lie_along_sum = false;
+    bool tensor_cores = false;  // multiply, where both factors are halves (tiles.h)
     const TileSize& tile_size() const { return kTileSizes[tile]; }
 };
 
-GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch);
+// For a GPU of that architecture (CodeTarget).
+GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget target);
 // For compilers whose indices all have 64 bits: a row is the work of one team, which keeps what it
 // holds in registers.
-GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch);
+GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget target);
 GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan);  // without its code
 // What a block leaves for each row that it shares with others, in words of 4 bytes.
 int part_words(const KernelIR& kernel);

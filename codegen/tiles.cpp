@@ -5,6 +5,9 @@
 #include "codegen/row_plan.h"
 
 namespace megjit::codegen {
+
+using runtime::ScalarOp;
+
 namespace {
 
 // Per instruction: does its value differ between the rows of a tile, or between its columns?
@@ -101,6 +104,41 @@ std::optional<TilePlan> tile_plan_of(const KernelIR& kernel) {
             return {};
     }
     return tile;
+}
+
+// A float whose lower bits are 0, as legal code (codegen/legalize.h) has a bfloat16.
+static bool is_short_float(const runtime::ScalarProgram& program, int id) {
+    const runtime::ScalarInst& inst = program[id];
+    const auto constant = [&]() -> std::optional<uint64_t> {
+        const runtime::ScalarInst& arg = program[inst.args[1]];
+        if (arg.op != ScalarOp::constant) return {};
+        return arg.bits;
+    };
+    switch (inst.op) {
+        case ScalarOp::bits_i32_to_f32: return is_short_float(program, inst.args[0]);
+        case ScalarOp::shl: return constant() == 16;
+        case ScalarOp::bit_and: return constant() == 0xFFFF0000;
+        default: return false;
+    }
+}
+
+std::optional<DType> halves_of(const KernelIR& kernel) {
+    const auto type_of = [&](int id) -> std::optional<DType> {
+        const runtime::ScalarInst& inst = kernel.program[id];
+        std::optional<DType> dtype;
+        if (inst.op == ScalarOp::input) dtype = kernel.inputs[inst.bits].dtype;
+        else if (inst.op == ScalarOp::narrow) dtype = inst.narrow_to;
+        else if (is_short_float(kernel.program, id)) dtype = DType::bf16;
+        const bool is_half = dtype == DType::f16 || dtype == DType::bf16;
+        return is_half ? dtype : std::nullopt;
+    };
+    const std::vector<int> takes = row_plan_of(kernel).walks[0].reductions[0].takes;
+    const std::optional<DType> first = type_of(takes[0]);
+    return first == type_of(takes[1]) ? first : std::nullopt;
+}
+
+bool keeps_order_on_gpu(const KernelIR& kernel) {
+    return kernel.reduced == 0 || (is_one_product(kernel) && !halves_of(kernel));
 }
 
 bool is_one_product(const KernelIR& kernel) {

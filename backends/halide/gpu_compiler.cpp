@@ -14,9 +14,10 @@ namespace {
 
 // All indices have 64 bits, elements are read one by one, and a block is one team: Halide knows no
 // barrier but a block's.
-GpuPlan plan_of(const KernelIR& kernel, const LaunchShape& launch) {
-    GpuPlan plan = single_team_plan_of(kernel, launch);
+GpuPlan plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget target) {
+    GpuPlan plan = single_team_plan_of(kernel, launch, target);
     plan.vector = 1;
+    plan.tensor_cores = false;  // no instruction of Halide's gives a warp's products
     if (plan.cover == Cover::rows) plan.threads = plan.team;
     return plan;
 }
@@ -32,8 +33,9 @@ uint32_t shared_bytes(const KernelIR& kernel, const GpuPlan& plan) {
 
 }  // namespace
 
-std::string HalideGpuCompiler::variant(const KernelIR& kernel, const LaunchShape& launch) const {
-    return print(plan_of(kernel, launch));
+std::string HalideGpuCompiler::variant(const KernelIR& kernel, const LaunchShape& launch,
+                                       CodeTarget target) const {
+    return print(plan_of(kernel, launch, target));
 }
 
 std::string HalideGpuCompiler::source(const KernelIR& kernel, const LaunchShape& launch,
@@ -42,7 +44,7 @@ std::string HalideGpuCompiler::source(const KernelIR& kernel, const LaunchShape&
     if (arch < 80)
         throw DeviceError(cat("HALIDE: its kernels need a GPU of compute capability 8.0, not ",
                               arch / 10, ".", arch % 10));
-    const GpuPlan plan = plan_of(kernel, launch);
+    const GpuPlan plan = plan_of(kernel, launch, target);
     const megjit_halide_gpu gpu{static_cast<int32_t>(plan.cover), plan.threads, plan.team,
                                 plan.tile, plan.rows_lie_along_sum};
     const std::string text = print(kernel);
@@ -58,7 +60,7 @@ std::string HalideGpuCompiler::source(const KernelIR& kernel, const LaunchShape&
 
 GpuImage HalideGpuCompiler::compile(const KernelIR& kernel, const LaunchShape& launch,
                                     CodeTarget target) {
-    const GpuPlan plan = plan_of(kernel, launch);
+    const GpuPlan plan = plan_of(kernel, launch, target);
     GpuImage image = image_of(kernel, plan);
     image.code = source(kernel, launch, target);
     image.is_ptx = true;

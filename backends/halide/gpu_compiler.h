@@ -15,8 +15,8 @@ public:
     std::string_view name() const override { return "HALIDE"; }
     std::string missing() const override { return host_.missing(); }
     std::string version_key() const override { return host_.version_key(); }
-    std::string variant(const codegen::KernelIR& kernel,
-                        const codegen::LaunchShape& launch) const override;
+    std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
+                        codegen::CodeTarget target) const override;
     codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
                               codegen::CodeTarget target) override;
     std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,

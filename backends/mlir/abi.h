@@ -27,7 +27,7 @@ void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, 
 
 // codegen::GpuPlan, and ten times the compute capability of the GPU.
 struct megjit_mlir_gpu {
-    int32_t cover, vector, threads, team, tile, rows_lie_along_sum, arch;
+    int32_t cover, vector, threads, team, tile, rows_lie_along_sum, tensor_cores, arch;
 };
 // The text of a legal KernelIR to PTX, or to readable LLVM IR; as above.
 int megjit_mlir_gpu_compile(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu,

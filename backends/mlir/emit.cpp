@@ -119,6 +119,7 @@ private:
                 return gpu::ShuffleOp::create(b_, v[0], static_cast<int32_t>(inst.number), 32,
                                               gpu::ShuffleMode::XOR)
                     .getShuffleResult();
+            case Op::multiply: return multiply(inst.dtype, v);
             case Op::count:
                 return LLVM::AtomicRMWOp::create(
                     b_, LLVM::AtomicBinOp::add, v[0], scalars_.constant(type, 1),
@@ -250,6 +251,29 @@ private:
             case Where::part: return read<gpu::BlockIdOp>(gpu::Dimension::y);
         }
         return {};
+    }
+    Value multiply(runtime::DType halves, const Values& v) {
+        const Type f32 = b_.getF32Type();
+        const auto results =
+            LLVM::LLVMStructType::getLiteral(b_.getContext(), {f32, f32, f32, f32});
+        Values operands(ArrayRef<Value>(v).drop_back());
+        for (int64_t lane = 0; lane < 4; ++lane)
+            operands.push_back(vector::ExtractOp::create(b_, v.back(), lane));
+        const std::string name = halves == runtime::DType::f16 ? "f16" : "bf16";
+        const Value sums = LLVM::InlineAsmOp::create(
+                               b_, results, operands,
+                               cat("mma.sync.aligned.m16n8k16.row.col.f32.", name, ".", name,
+                                   ".f32 {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, "
+                                   "{$10, $11, $12, $13};"),
+                               "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f",
+                               /*has_side_effects=*/true,  // where all threads of the warp are
+                               /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                               /*asm_dialect=*/nullptr, /*operand_attrs=*/nullptr)
+                               .getRes();
+        SmallVector<Value> lanes;
+        for (int64_t lane = 0; lane < 4; ++lane)
+            lanes.push_back(LLVM::ExtractValueOp::create(b_, sums, lane));
+        return vector::FromElementsOp::create(b_, VectorType::get({4}, f32), lanes);
     }
     void emit_barrier(bool of_warp) {
         if (!of_warp) {

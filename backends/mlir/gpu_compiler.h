@@ -14,8 +14,8 @@ public:
     std::string_view name() const override { return "MLIR"; }
     std::string missing() const override { return plugin_.missing(); }
     std::string version_key() const override { return plugin_.version_key(); }
-    std::string variant(const codegen::KernelIR& kernel,
-                        const codegen::LaunchShape& launch) const override;
+    std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
+                        codegen::CodeTarget target) const override;
     codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
                               codegen::CodeTarget target) override;
     std::string source(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,

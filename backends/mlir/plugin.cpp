@@ -66,7 +66,8 @@ struct GpuPart {
                                     .threads = gpu.threads,
                                     .team = gpu.team,
                                     .tile = gpu.tile,
-                                    .rows_lie_along_sum = gpu.rows_lie_along_sum != 0};
+                                    .rows_lie_along_sum = gpu.rows_lie_along_sum != 0,
+                                    .tensor_cores = gpu.tensor_cores != 0};
         const std::lock_guard lock(mutex);
         llvm::LLVMContext context;
         return finish(*lowering.lower(kernel, plan, context));

@@ -36,14 +36,17 @@ std::string NvrtcCompiler::version_key() const {
 
 // With a hash of the text, so that a printer which prints better never meets what an older one left
 // in the cache.
-std::string NvrtcCompiler::variant(const KernelIR& kernel, const LaunchShape& launch) const {
-    const GpuPlan plan = gpu_plan_of(kernel, launch);
+std::string NvrtcCompiler::variant(const KernelIR& kernel, const LaunchShape& launch,
+                                   CodeTarget target) const {
+    const GpuPlan plan = gpu_plan_of(kernel, launch, target);
     return cat(print(plan), " ",
                std::hash<std::string>()(print_kernel(kernel, plan, GpuImage().entry)));
 }
 
-std::string NvrtcCompiler::source(const KernelIR& kernel, const LaunchShape& launch, CodeTarget) {
-    return cat(prelude(), print_kernel(kernel, gpu_plan_of(kernel, launch), GpuImage().entry));
+std::string NvrtcCompiler::source(const KernelIR& kernel, const LaunchShape& launch,
+                                  CodeTarget target) {
+    return cat(prelude(),
+               print_kernel(kernel, gpu_plan_of(kernel, launch, target), GpuImage().entry));
 }
 
 // The newest that NVRTC knows, up to `arch`.
@@ -70,7 +73,7 @@ std::string NvrtcCompiler::compile_cuda(const std::string& text, CodeTarget targ
 
 GpuImage NvrtcCompiler::compile(const KernelIR& kernel, const LaunchShape& launch,
                                 CodeTarget target) {
-    GpuImage image = image_of(kernel, gpu_plan_of(kernel, launch));
+    GpuImage image = image_of(kernel, gpu_plan_of(kernel, launch, target));
     image.code = compile_cuda(source(kernel, launch, target), target);
     image.is_ptx = target.as_ptx || arch_for(target.gpu_arch) != target.gpu_arch;
     return image;

@@ -26,8 +26,8 @@ public:
     std::string_view name() const override { return "NVRTC"; }
     std::string missing() const override;
     std::string version_key() const override;
-    std::string variant(const codegen::KernelIR& kernel,
-                        const codegen::LaunchShape& launch) const override;
+    std::string variant(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
+                        codegen::CodeTarget target) const override;
     // A CUBIN; for a GPU that is newer than NVRTC, PTX of the newest architecture that NVRTC knows.
     codegen::GpuImage compile(const codegen::KernelIR& kernel, const codegen::LaunchShape& launch,
                               codegen::CodeTarget target) override;

@@ -30,8 +30,12 @@ public:
         for (const int id : function_.parameters)
             parameters +=
                 cat(parameters.empty() ? "" : ", ", parameter_type(type_of(id)), " v", id);
-        text_ = cat("extern \"C\" __global__ void __launch_bounds__(", plan.threads, ") ", entry,
-                    "(", parameters, ") {\n");
+        // Of tiles so many threads that each has 128 registers: for its sums. (With more of them
+        // some are spilled.)
+        const std::string blocks =
+            plan.cover == codegen::Cover::tiles ? cat(", ", 512 / plan.threads) : "";
+        text_ = cat("extern \"C\" __global__ void __launch_bounds__(", plan.threads, blocks, ") ",
+                    entry, "(", parameters, ") {\n");
         line(cat("typedef ", plan.wide ? "long long" : "int", " Index;"));
         line(cat("typedef unsigned ", plan.wide ? "long long" : "int", " Count;"));
         for (const Function::Room& room : function_.rooms)
@@ -166,10 +170,25 @@ private:
             case Op::thread: return define(id, thread(static_cast<Where>(number)));
             case Op::from_thread:
                 return define(id, cat("__shfl_xor_sync(0xFFFFFFFFu, ", arg(0), ", ", number, ")"));
+            case Op::multiply: return print_multiply(inst);
             case Op::count: return define(id, cat("atomicAdd(", arg(0), ", 1)"));
             default:
                 throw runtime::InternalError(cat("NVRTC: ", name_of(inst.op), " is not printed"));
         }
+    }
+
+    void print_multiply(const Inst& inst) {
+        const int id = inst.results[0];
+        const std::string halves = inst.dtype == runtime::DType::f16 ? "f16" : "bf16",
+                          from = whole(inst.args[6]);
+        line(cat(type_name(id), " v", id, " = ", from, ";"));
+        std::string sums, words;
+        for (int n = 0; n < 4; ++n) sums += cat(n ? ", " : "", "\"+f\"(v", id, ".at[", n, "])");
+        for (size_t n = 0; n < 6; ++n)
+            words += cat(n ? ", " : "", "\"r\"(", value(inst.args[n]), ")");
+        line(cat("asm(\"mma.sync.aligned.m16n8k16.row.col.f32.", halves, ".", halves,
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\" : ", sums,
+                 " : ", words, ");"));
     }
 
     // What value() says, with the lane's number for its k: "v3.at[k]", or "(int)k".

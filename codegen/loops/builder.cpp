@@ -240,6 +240,11 @@ Value Builder::where(Where what) {
 Value Builder::from_thread(Value word, int mask) {
     return add_inst(Op::from_thread, {word}, type_of(word), mask);
 }
+Value Builder::multiply(DType halves, const Values& args) {
+    const Value sums = add_inst(Op::multiply, args, type_of(args.back()));
+    here_->insts.back().dtype = halves;
+    return sums;
+}
 void Builder::barrier(bool of_warp) { add_inst(Op::barrier, {}).number = of_warp; }
 
 Inst& Builder::add_inst(Op op, const Values& args) {

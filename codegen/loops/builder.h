@@ -82,6 +82,7 @@ public:
     // ---- threads ----
     Value where(Where what);
     Value from_thread(Value word, int mask);
+    Value multiply(DType halves, const Values& args);
     void barrier(bool of_warp);
     void publish() { add_inst(Op::publish, {}); }
     Value count(Value pointer) { return add_inst(Op::count, {pointer}, {Kind::i32}); }

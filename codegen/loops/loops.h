@@ -53,6 +53,8 @@ Type result_of(ScalarOp op, Type taken);  // of `compute`, whose operands (selec
     X(choose) /* condition; a block for true, one for false */ \
     X(thread) /* of a GPU's block; number: Where */ \
     X(from_thread) /* a (i32) of the thread of this warp whose number differs in `number` */ \
+    X(multiply) /* by tensor cores of a warp: 4 words of two rows of halves (of `dtype`), 2 of a \
+                   column, an f32x4 of sums; where threads hold what, PTX says (mma.m16n8k16) */ \
     X(barrier) /* number: 1 for a warp, 0 for the block */ \
     X(publish) /* what this thread stored, and what others did before it, is seen from here on */ \
     X(count) /* pointer to i32: adds 1 for all blocks, gives what was there */
@@ -81,7 +83,7 @@ struct Block {
 struct Inst {
     Op op = Op::compute;
     ScalarOp compute = ScalarOp::add;
-    DType dtype = DType::f32;  // `widen`, `shorten`, and `compute narrow`
+    DType dtype = DType::f32;  // `widen`, `shorten`, `multiply`, and `compute narrow`
     int64_t number = 0;
     std::vector<int> args;  // values
     std::vector<int> results;

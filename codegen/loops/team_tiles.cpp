@@ -5,6 +5,7 @@
 // neighbors.
 //
 // Each sum takes its products in the order of codegen/row_plan.h: the bits are those of a CPU.
+// Tensor cores take sixteen products of halves together, in an order that is the card's.
 #include <algorithm>
 
 #include "codegen/loops/frame.h"
@@ -13,7 +14,32 @@
 namespace megjit::codegen::loops {
 namespace {
 
-constexpr int64_t kPadding = 4;  // of a row in shared memory: neighbors are in other banks
+// Words between one row in shared memory and the next, besides what is in it: neighbors are in
+// other banks.
+constexpr int64_t kPadding = 4, kResultPadding = 8;
+constexpr bool fits_everywhere(const TileSize& tile) {
+    constexpr int64_t kWords = (48 << 10) / 4;  // what a block may have without asking, on any GPU
+    return tile.rows * (tile.columns + kResultPadding) <= kWords &&
+           tile.terms * (tile.rows + tile.columns + 2 * kPadding) <= kWords &&
+           (tile.terms + kPadding) * (tile.rows + tile.columns) <= kWords;
+}
+static_assert(std::ranges::all_of(kTileSizes, fits_everywhere));
+
+// What rows or columns give to the sum, in shared memory. Of f32: all of a tile at an index of the
+// reduced axis, then those at the next. Of halves, as words of two neighbors on the reduced axis:
+// all words of a row (or column), then those of the next.
+struct Factor {
+    size_t id = 0;  // the instruction
+    std::vector<int> known, elements;
+    int axis = 0;
+    int64_t size = 0;  // of the tile
+    bool is_along_sum = false;  // in memory: so neighboring threads read
+    Value room = {}, first = {}, last = {};
+    // Of each word that this thread computes: the index along the axis, from the tile's first;
+    // values that are known before the walk.
+    Values at = {};
+    std::vector<Values> before = {};
+};
 
 class TeamTileWriter {
 public:
@@ -21,9 +47,10 @@ public:
         : f_(frame, 1, true),
           b_(frame.b),
           plan_(*frame.target.gpu),
+          tile_(plan_.tile_size()),
+          halves_(plan_.tensor_cores ? halves_of(frame.kernel) : std::nullopt),
           rows_plan_(row_plan_of(frame.kernel)),
           walk_(rows_plan_.walks.front()),
-          tile_(plan_.tile_size()),
           thread_(b_.where(Where::thread)) {
         const TilePlan tile = *tile_plan_of(frame.kernel);
         const std::vector<int>& takes = walk_.reductions.front().takes;
@@ -41,11 +68,12 @@ public:
                     .axis = axis,
                     .size = tile_.columns,
                     .is_along_sum = columns_lie_along_sum(tile.of_columns)};
-        const int64_t sums = rows_.size * columns_.size,
-                      factors = tile_.terms * (rows_.pitch() + columns_.pitch());
-        const Type vector{Kind::f32, plan_.vector};
-        rows_.room = b_.room(vector, std::max(sums, factors) / plan_.vector, true);
-        columns_.room = b_.at(rows_.room, b_.index(tile_.terms * rows_.pitch()));
+        const int64_t results = tile_.rows * result_pitch(),
+                      factors = words_of(rows_) + words_of(columns_);
+        results_ =
+            b_.room({Kind::f32, plan_.vector}, std::max(results, factors) / plan_.vector, true);
+        rows_.room = results_;
+        columns_.room = b_.at(results_, b_.index(words_of(rows_)));
     }
 
     // Blocks go down the rows.
@@ -60,39 +88,34 @@ public:
         }
         const Values bases = f_.moved_to(f_.bases, 0, rows_.axis, rest);
         for (Factor* factor : {&rows_, &columns_}) place(*factor, bases);
-        const Type vector{Kind::f32, plan_.vector};
-        const Values start(static_cast<size_t>(tile_.own_rows * vectors()), b_.number(vector, 0));
+        const Values start(static_cast<size_t>(tile_.own_rows * TileSize::kOwnColumns / lanes()),
+                           b_.number({Kind::f32, lanes()}, 0));
         const Values sums = f_.for_runs(bases, start, [&](const Frame::Run& run, const Values& in) {
-            const int64_t terms = tile_.terms;
-            const Value rest_of_run = b_.mod(run.length, b_.index(terms)),
-                        whole = b_.sub(run.length, rest_of_run);
-            const Values after =
-                b_.loop(b_.index(0), whole, terms, in, [&](Value first, const Values& state) {
-                return added(run, first, b_.index(terms), state);
-            });
-            return b_.choose(b_.less(whole, run.length), [&] {
-                return added(run, whole, rest_of_run, after);
-            }, [&] { return after; });
+            const int64_t terms = tile_.terms * together();
+            const Value left = b_.mod(run.length, b_.index(terms)),
+                        whole = b_.sub(run.length, left);
+            const Values after = b_.loop(
+                b_.index(0), whole, terms, in,
+                [&](Value first, const Values& state) { return added(run, first, {}, state); });
+            return b_.choose(b_.less(whole, run.length),
+                             [&] { return added(run, whole, left, after); }, [&] { return after; });
         });
         write_results(bases, sums);
     }
 
 private:
-    // What rows or columns give to the sum: in shared memory all of a tile at an index of the
-    // reduced axis, then those at the next.
-    struct Factor {
-        size_t id = 0;  // the instruction
-        std::vector<int> known, elements;
-        int axis = 0;
-        int64_t size = 0;  // of the tile
-        bool is_along_sum = false;  // in memory: so neighboring threads read
-        Value room = {}, first = {}, last = {};
-        // Of what this thread computes: the index along the axis, from the tile's first; values
-        // that are known before the walk.
-        Values at = {};
-        std::vector<Values> before = {};
-        int64_t pitch() const { return size + kPadding; }
-    };
+    // ---- factors ----
+    int64_t together() const { return halves_ ? 2 : 1; }  // indices of the reduced axis in a word
+    int64_t pitch_of(const Factor& factor) const {
+        return (halves_ ? tile_.terms : factor.size) + kPadding;
+    }
+    int64_t words_of(const Factor& factor) const {
+        return (halves_ ? factor.size : tile_.terms) * pitch_of(factor);
+    }
+    Value word_at(const Factor& factor, Value at, Value term) {
+        const Value outer = halves_ ? at : term, inner = halves_ ? term : at;
+        return b_.at(factor.room, b_.add(b_.mul(outer, b_.index(pitch_of(factor))), inner));
+    }
     bool columns_lie_along_sum(const std::vector<int>& elements) const {
         return std::ranges::none_of(elements, [&](int id) {
             const runtime::ScalarInst& inst = f_.kernel.program[id];
@@ -100,12 +123,9 @@ private:
                    f_.kernel.inputs[inst.bits].inner == Inner::contiguous;
         });
     }
-    int64_t vectors() const { return TileSize::kOwnColumns / plan_.vector; }
-    // Threads that share rows.
-    Value across() { return b_.index(tile_.columns / TileSize::kOwnColumns); }
 
-    // Elements of a factor that this thread computes: one of `inner` neighbors, and of all others
-    // those that its number leads to.
+    // This thread computes one of `inner` neighbors, and of all others those that its number leads
+    // to.
     int64_t inner(const Factor& factor) const {
         return factor.is_along_sum ? tile_.terms : factor.size;
     }
@@ -115,76 +135,99 @@ private:
         return b_.add(b_.div(thread_, b_.index(inner(factor))),
                       b_.index(n * (plan_.threads / inner(factor))));
     }
-    // Those behind the last one do as if they stood on it: all they read is there, and what comes
-    // of it is not stored.
-    Value clamped(Value at, Value last) { return b_.smaller(at, last); }
-    std::pair<Values, Piece> stands(const Factor& factor, const Values& bases, Value at) {
-        const Value there = clamped(b_.add(factor.first, at), factor.last);
+    Value term_of(const Factor& factor, int64_t n) {  // counted in words
+        return factor.is_along_sum ? inner_of(factor) : outer_of(factor, n);
+    }
+    // What lies behind the last one is computed as if it were that: all it reads is there, and no
+    // result that is stored takes it.
+    struct Stand {
+        Values bases;
+        Piece piece;
+    };
+    Stand stand(const Factor& factor, const Values& bases, Value at) {
+        const Value there = b_.smaller(b_.add(factor.first, at), factor.last);
         if (factor.axis == rows_.axis) return {f_.along(bases, factor.axis, there), {b_.index(0)}};
         return {bases, {there}};
     }
     void place(Factor& factor, const Values& bases) {
         for (int64_t n = 0; n < own(factor); ++n) {
             factor.at.push_back(factor.is_along_sum ? outer_of(factor, n) : inner_of(factor));
-            const auto [there, piece] = stands(factor, bases, factor.at.back());
+            const Stand there = stand(factor, bases, factor.at.back());
             factor.before.emplace_back(static_cast<size_t>(f_.kernel.program.size()));
-            f_.evaluate(factor.known, there, piece, factor.before.back());
-        }
-    }
-    Value term(const Factor& factor, int64_t n) {
-        return factor.is_along_sum ? inner_of(factor) : outer_of(factor, n);
-    }
-
-    Values computed(const Factor& factor, const Frame::Run& run, Value first) {
-        Values values;
-        const Value last = b_.sub(run.length, b_.index(1));
-        for (int64_t n = 0; n < own(factor); ++n) {
-            const Value k = clamped(b_.add(first, term(factor, n)), last);
-            const auto [there, piece] =
-                stands(factor, run.bases, factor.at[static_cast<size_t>(n)]);
-            Values all = factor.before[static_cast<size_t>(n)];
-            f_.evaluate(factor.elements, f_.along(there, f_.kernel.rank - 1, k), piece, all);
-            values.push_back(all[factor.id]);
-        }
-        return values;
-    }
-    void keep(const Factor& factor, const Values& values) {
-        for (int64_t n = 0; n < own(factor); ++n) {
-            const Value to = b_.add(b_.mul(term(factor, n), b_.index(factor.pitch())),
-                                    factor.at[static_cast<size_t>(n)]);
-            b_.store(b_.at(factor.room, to), values[static_cast<size_t>(n)], true);
+            f_.evaluate(factor.known, there.bases, there.piece, factor.before.back());
         }
     }
 
-    // The products at `count` indices of the reduced axis.
-    Values added(const Frame::Run& run, Value first, Value count, const Values& sums) {
-        const Values of_rows = computed(rows_, run, first),
-                     of_columns = computed(columns_, run, first);
-        b_.barrier(false);  // nobody reads what was kept before
-        keep(rows_, of_rows);
-        keep(columns_, of_columns);
-        b_.barrier(false);
-        const auto pitch = [&](const Factor& factor, Value k) {
-            return b_.at(factor.room, b_.mul(k, b_.index(factor.pitch())));
-        };
-        return b_.loop(b_.index(0), count, 1, sums, [&](Value k, const Values& state) {
-            const Value row = pitch(rows_, k), column = pitch(columns_, k);
-            Values columns, next;
-            for (int64_t v = 0; v < vectors(); ++v)
-                columns.push_back(b_.load(b_.at(column, own_column(v)), plan_.vector, true));
-            const int wide = std::min(plan_.vector, tile_.own_rows);
-            for (int64_t r = 0; r < tile_.own_rows; r += wide) {
-                const Value rows = b_.load(b_.at(row, own_row(r)), wide, true);
-                for (int lane = 0; lane < wide; ++lane)
-                    for (const Value of_column : columns)
-                        next.push_back(
-                            b_.compute(ScalarOp::fma, {b_.splat(b_.lane(rows, lane), plan_.vector),
-                                                       of_column, state[next.size()]}));
+    // For `left` indices of the reduced axis from `first` on; null: as many as a tile has.
+    Values computed(const Factor& factor, const Frame::Run& run, Value first, Value left) {
+        Values words;
+        for (int64_t n = 0; n < own(factor); ++n) {
+            const Stand there = stand(factor, run.bases, factor.at[static_cast<size_t>(n)]);
+            Values neighbors;
+            for (int64_t next = 0; next < together(); ++next) {
+                const Value term = b_.add(b_.mul(term_of(factor, n), b_.index(together())),
+                                          b_.index(next)),
+                            k = left ? b_.smaller(term, b_.sub(left, b_.index(1))) : term;
+                Values all = factor.before[static_cast<size_t>(n)];
+                f_.evaluate(factor.elements,
+                            f_.along(there.bases, f_.kernel.rank - 1, b_.add(first, k)),
+                            there.piece, all);
+                neighbors.push_back(all[factor.id]);
+                if (halves_ && left)  // the sum takes sixteen, whatever there is
+                    neighbors.back() =
+                        b_.select(b_.less(term, left), neighbors.back(), b_.number({Kind::f32}, 0));
             }
-            return next;
+            words.push_back(halves_ ? packed(neighbors[0], neighbors[1]) : neighbors[0]);
+        }
+        return words;
+    }
+    // Two halves in the bits of a word.
+    Value packed(Value low, Value high) {
+        const auto bits = [&](Value value) {
+            if (*halves_ == DType::f16) return b_.widen(DType::u16, b_.shorten(DType::f16, value));
+            return b_.compute(ScalarOp::shr_logical, {b_.bits(Kind::i32, value), word(16)});
+        };
+        return b_.bits(Kind::f32,
+                       b_.any(bits(low), b_.compute(ScalarOp::shl, {bits(high), word(16)})));
+    }
+    Value word(uint64_t bits) { return b_.constant({Kind::i32}, bits); }
+
+    // ---- sums ----
+    int lanes() const { return halves_ ? 4 : plan_.vector; }  // of a vector of sums
+
+    Values added(const Frame::Run& run, Value first, Value left, const Values& sums) {
+        const Values of_rows = computed(rows_, run, first, left),
+                     of_columns = computed(columns_, run, first, left);
+        b_.barrier(false);  // nobody reads what was kept before
+        for (const auto& [factor, words] : {std::pair{&rows_, &of_rows}, {&columns_, &of_columns}})
+            for (size_t n = 0; n < words->size(); ++n)
+                b_.store(word_at(*factor, factor->at[n], term_of(*factor, static_cast<int64_t>(n))),
+                         (*words)[n], true);
+        b_.barrier(false);
+        const Value words = left ? b_.divided_up(left, together()) : b_.index(tile_.terms);
+        return b_.loop(b_.index(0), words, halves_ ? 8 : 1, sums,
+                       [&](Value k, const Values& state) {
+            return halves_ ? multiplied(k, state) : with_products(k, state);
         });
     }
+
+    Values with_products(Value k, const Values& state) {
+        Values columns, next;
+        for (int64_t v = 0; v < TileSize::kOwnColumns / plan_.vector; ++v)
+            columns.push_back(b_.load(word_at(columns_, own_column(v), k), plan_.vector, true));
+        const int wide = std::min(plan_.vector, tile_.own_rows);
+        for (int64_t r = 0; r < tile_.own_rows; r += wide) {
+            const Value rows = b_.load(word_at(rows_, own_row(r), k), wide, true);
+            for (int lane = 0; lane < wide; ++lane)
+                for (const Value of_column : columns)
+                    next.push_back(
+                        b_.compute(ScalarOp::fma, {b_.splat(b_.lane(rows, lane), plan_.vector),
+                                                   of_column, state[next.size()]}));
+        }
+        return next;
+    }
     // In the tile. Of columns the first of a vector: those of neighboring threads are neighbors.
+    Value across() { return b_.index(tile_.columns / TileSize::kOwnColumns); }
     Value own_row(int64_t r) {
         return b_.add(b_.mul(b_.div(thread_, across()), b_.index(tile_.own_rows)), b_.index(r));
     }
@@ -193,25 +236,92 @@ private:
         return b_.mul(number, b_.index(plan_.vector));
     }
 
+    // ---- tensor cores: a warp multiplies pieces of 16 rows and 8 columns. Lane 4 g + t has, of
+    // rows g and g + 8, and of column g, words t and t + 4; of sums columns 2 t and 2 t + 1 ----
+    int64_t pieces_down() const { return std::min(2, tile_.rows / 16); }
+    int64_t pieces_across() const { return tile_.own_rows / pieces_down(); }
+    Value warps_across() { return b_.index(tile_.columns / (8 * pieces_across())); }
+    Value lane_row() { return b_.div(b_.mod(thread_, b_.index(32)), b_.index(4)); }
+    Value lane_word() { return b_.mod(thread_, b_.index(4)); }
+    Value piece_row(int64_t m) {
+        const Value warp = b_.div(b_.div(thread_, b_.index(32)), warps_across());
+        return b_.mul(b_.add(b_.mul(warp, b_.index(pieces_down())), b_.index(m)), b_.index(16));
+    }
+    Value piece_column(int64_t n) {
+        const Value warp = b_.mod(b_.div(thread_, b_.index(32)), warps_across());
+        return b_.mul(b_.add(b_.mul(warp, b_.index(pieces_across())), b_.index(n)), b_.index(8));
+    }
+
+    Values multiplied(Value k, const Values& state) {
+        const auto fragment = [&](const Factor& factor, Value first, int64_t halves) {
+            Values words;
+            for (const int64_t far : {0, 4})
+                for (int64_t half = 0; half < halves; ++half) {
+                    const Value at = b_.add(b_.add(first, lane_row()), b_.index(8 * half)),
+                                term = b_.add(b_.add(k, lane_word()), b_.index(far));
+                    words.push_back(
+                        b_.bits(Kind::i32, b_.load(word_at(factor, at, term), 1, true)));
+                }
+            return words;
+        };
+        std::vector<Values> columns;
+        for (int64_t n = 0; n < pieces_across(); ++n)
+            columns.push_back(fragment(columns_, piece_column(n), 1));
+        Values next;
+        for (int64_t m = 0; m < pieces_down(); ++m) {
+            const Values rows = fragment(rows_, piece_row(m), 2);
+            for (const Values& column : columns) {
+                Values args = rows;
+                append(args, column);
+                args.push_back(state[next.size()]);
+                next.push_back(b_.multiply(*halves_, args));
+            }
+        }
+        return next;
+    }
+
+    // ---- results ----
+    int64_t result_pitch() const { return tile_.columns + kResultPadding; }
+    Value result_at(Value row, Value column) {
+        return b_.at(results_, b_.add(b_.mul(row, b_.index(result_pitch())), column));
+    }
+
+    void keep_sums(const Values& sums) {
+        for (size_t s = 0; s < sums.size(); ++s) {
+            const auto number = static_cast<int64_t>(s);
+            if (!halves_) {
+                const int64_t vectors = TileSize::kOwnColumns / plan_.vector;
+                b_.store(result_at(own_row(number / vectors), own_column(number % vectors)),
+                         sums[s], true);
+                continue;
+            }
+            const Value row = b_.add(piece_row(number / pieces_across()), lane_row()),
+                        column = b_.add(piece_column(number % pieces_across()),
+                                        b_.mul(lane_word(), b_.index(2)));
+            for (int lane = 0; lane < 4; ++lane)
+                b_.store(result_at(b_.add(row, b_.index(lane / 2 * 8)),
+                                   b_.add(column, b_.index(lane % 2))),
+                         b_.lane(sums[s], lane), true);
+        }
+    }
+
     void write_results(const Values& bases, const Values& sums) {
-        const Value width = b_.index(columns_.size);
         b_.barrier(false);
-        for (int64_t n = 0; n < static_cast<int64_t>(sums.size()); ++n)
-            b_.store(b_.at(rows_.room, b_.add(b_.mul(own_row(n / vectors()), width),
-                                              own_column(n % vectors()))),
-                     sums[static_cast<size_t>(n)], true);
+        keep_sums(sums);
         b_.barrier(false);
-        b_.loop(thread_, b_.index(rows_.size * columns_.size), plan_.threads, {},
+        const Value width = b_.index(tile_.columns);
+        b_.loop(thread_, b_.index(tile_.rows * tile_.columns), plan_.threads, {},
                 [&](Value element, const Values&) {
-            const Value row = b_.add(rows_.first, b_.div(element, width)),
-                        column = b_.add(columns_.first, b_.mod(element, width));
+            const Value own_row = b_.div(element, width), own_column = b_.mod(element, width),
+                        row = b_.add(rows_.first, own_row),
+                        column = b_.add(columns_.first, own_column);
             const Value is_there = b_.both(b_.compute(ScalarOp::le, {row, rows_.last}),
                                            b_.compute(ScalarOp::le, {column, columns_.last}));
             b_.branch(is_there, [&] {
                 const Values there = f_.gathered(f_.along(bases, rows_.axis, row));
                 Values values(static_cast<size_t>(f_.kernel.program.size()));
                 f_.evaluate_row(walk_, there, {column}, {}, values);
-                const Value sum = b_.load(b_.at(rows_.room, element), 1, true);
+                const Value sum = b_.load(result_at(own_row, own_column), 1, true);
                 f_.evaluate_row(rows_plan_.walks.back(), there, {column}, {sum}, values);
                 f_.store(rows_plan_.outputs, there, {column}, values);
             });
@@ -222,10 +332,12 @@ private:
     Frame f_;  // of single values
     Builder& b_;
     const GpuPlan& plan_;
+    const TileSize& tile_;
+    const std::optional<DType> halves_;  // that tensor cores multiply
     const RowPlan rows_plan_;
     const RowWalk& walk_;
-    const TileSize& tile_;
     const Value thread_;
+    Value results_;
     Factor rows_, columns_;
 };
 

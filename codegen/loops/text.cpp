@@ -43,7 +43,7 @@ bool has_number(Op op) {
     }
 }
 bool has_dtype(const Inst& inst) {
-    return inst.op == Op::widen || inst.op == Op::shorten ||
+    return inst.op == Op::widen || inst.op == Op::shorten || inst.op == Op::multiply ||
            (inst.op == Op::compute && inst.compute == ScalarOp::narrow);
 }
 

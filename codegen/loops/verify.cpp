@@ -173,6 +173,12 @@ private:
                 return needs(count == 0 && inst.number >= 0 &&
                                  inst.number <= static_cast<int64_t>(Where::part),
                              "takes a place of a thread");
+            case Op::multiply: {
+                const auto is_word = [&](int id) { return type_of(id) == Type{Kind::i32}; };
+                const bool fits = count == 7 && std::all_of(args.begin(), args.end() - 1, is_word);
+                return needs(fits && arg(6) == Type{Kind::f32, 4} && to == arg(6),
+                             "takes six i32 and an f32x4, and gives such a one");
+            }
             case Op::barrier:
             case Op::publish: return needs(count == 0, "takes nothing");
         }

@@ -86,8 +86,8 @@ TEST(HalidePtx, NothingIsContracted) {
 TEST(HalidePtx, LaunchesOfAnySizeShareAnImage) {
     const KernelIR kernel =
         parse_kernel("kernel rank=1\nin f32 contiguous\n%0: f32 = input 0\nout f32 %0\n");
-    EXPECT_EQ(compiler().variant(kernel, {{64}, {1, 1}}),
-              compiler().variant(kernel, {{1'000'000}, {1, 1}}));
+    EXPECT_EQ(compiler().variant(kernel, {{64}, {1, 1}}, 90),
+              compiler().variant(kernel, {{1'000'000}, {1, 1}}, 90));
 }
 
 TEST(HalidePtx, OldGpusAreRefused) {

@@ -105,8 +105,10 @@ TEST(MlirGpu, LoadsNeighboursTogether) {
 TEST(MlirGpu, OneImageServesLaunchesOfOnePlan) {
     const Case a = broadcast_case(DType::f32, 7, 64), b = broadcast_case(DType::f32, 9, 128);
     const Case odd = broadcast_case(DType::f32, 7, 35);
-    EXPECT_EQ(compiler().variant(a.kernel, a.launch), compiler().variant(b.kernel, b.launch));
-    EXPECT_NE(compiler().variant(a.kernel, a.launch), compiler().variant(odd.kernel, odd.launch));
+    EXPECT_EQ(compiler().variant(a.kernel, a.launch, 90),
+              compiler().variant(b.kernel, b.launch, 90));
+    EXPECT_NE(compiler().variant(a.kernel, a.launch, 90),
+              compiler().variant(odd.kernel, odd.launch, 90));
 }
 
 TEST(MlirGpu, TakesTheNewestArchitectureBeforeOneItDoesNotKnow) {

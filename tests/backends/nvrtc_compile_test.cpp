@@ -23,7 +23,7 @@ protected:
 TEST_F(NvrtcTest, CompilesKernelsForEveryArchitecture) {
     std::vector<GpuCase> cases = handmade_gpu_cases();
     for (size_t i = cases.size(); i-- > 0;)
-        if (i % 5 != 0 && gpu_plan_of(cases[i].data.kernel, cases[i].data.launch).parts == 1)
+        if (i % 5 != 0 && gpu_plan_of(cases[i].data.kernel, cases[i].data.launch, 90).parts == 1)
             cases.erase(cases.begin() + static_cast<ptrdiff_t>(i));
     for (GpuCase& c : random_gpu_cases(2000, 2008)) cases.push_back(std::move(c));
     ASSERT_GE(cases.size(), 20u);
@@ -59,11 +59,13 @@ TEST_F(NvrtcTest, RefusesAGpuThatIsTooOld) {
 TEST_F(NvrtcTest, OneImageServesLaunchesOfOnePlan) {
     const Case a = broadcast_case(DType::f32, 7, 64), b = broadcast_case(DType::f32, 9, 128),
                odd = broadcast_case(DType::f32, 7, 35);
-    EXPECT_EQ(compiler_.variant(a.kernel, a.launch), compiler_.variant(b.kernel, b.launch));
-    EXPECT_NE(compiler_.variant(a.kernel, a.launch), compiler_.variant(odd.kernel, odd.launch));
+    EXPECT_EQ(compiler_.variant(a.kernel, a.launch, 90), compiler_.variant(b.kernel, b.launch, 90));
+    EXPECT_NE(compiler_.variant(a.kernel, a.launch, 90),
+              compiler_.variant(odd.kernel, odd.launch, 90));
     Case huge = a;
     huge.launch.extents[0] = int64_t{1} << 32;
-    EXPECT_NE(compiler_.variant(a.kernel, a.launch), compiler_.variant(huge.kernel, huge.launch));
+    EXPECT_NE(compiler_.variant(a.kernel, a.launch, 90),
+              compiler_.variant(huge.kernel, huge.launch, 90));
 }
 
 TEST_F(NvrtcTest, SaysWhyATextDoesNotCompile) {

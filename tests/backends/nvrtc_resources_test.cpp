@@ -24,7 +24,8 @@ TEST_P(NvrtcResources, NothingIsSpilled) {
     for (const GpuCase& c : handmade_gpu_cases()) {
         const KernelIR kernel = legalize(c.data.kernel);
         const std::string text = cat(
-            prelude(), print_kernel(kernel, gpu_plan_of(kernel, c.data.launch), "megjit_kernel"));
+            prelude(),
+            print_kernel(kernel, gpu_plan_of(kernel, c.data.launch, GetParam()), "megjit_kernel"));
         const Resources needs =
             resources_of(nvrtc.compile(text, cat("compute_", GetParam())), GetParam());
         std::cout << "sm_" << GetParam() << " " << c.name << ": " << needs.registers

@@ -97,7 +97,7 @@ struct FakeGpuCompiler : GpuCompiler {
     bool is_available = true;
     std::string missing() const override { return is_available ? "" : "it lacks its library"; }
     std::string version_key() const override { return is_available ? "1" : "unknown"; }
-    std::string variant(const KernelIR&, const LaunchShape& launch) const override {
+    std::string variant(const KernelIR&, const LaunchShape& launch, CodeTarget) const override {
         return launch.numel() % 4 ? "odd" : "even";
     }
     GpuImage compile(const KernelIR&, const LaunchShape&, CodeTarget) override {

@@ -147,7 +147,7 @@ std::vector<Target> targets_of(const Case& c) {
     std::vector<Target> targets;
     for (const int width : {4, 8, 16}) targets.push_back({.width = width, .divides = width > 4});
     for (const GpuPlan& plan :
-         {gpu_plan_of(c.kernel, c.launch), single_team_plan_of(c.kernel, c.launch)})
+         {gpu_plan_of(c.kernel, c.launch, 90), single_team_plan_of(c.kernel, c.launch, 90)})
         targets.push_back({.width = plan.vector, .divides = plan.wide, .gpu = plan});
     return targets;
 }
@@ -222,6 +222,8 @@ TEST(LoopsVerifier, RefusesWhatIsUnsound) {
     expect("if 0x1:b1 {\n} else garbage\n}\n", "expected '{'");
     expect("loop v2 = 0:index to v1 by 1:index {\nyield\nv3: index = compute add v1 v1\n}\n",
            "expected '}'");
+    expect("v2: f32x4 = multiply f16 0x0:i32 0x0:i32 0x0:i32 0x0:i32 0x0:i32 0x0:f32 0x0:f32x4\n",
+           "six i32 and an f32x4");
     expect("v2: f64 = load #0 v0\n", "a pointer to what it gives");
     expect("v2: f32x4 = load #0 v0 0x1:b1x8\n", "and a mask");
     expect("store #0 v0 0x0:i32\n", "what is stored there");
