@@ -13,6 +13,7 @@
 #include "jit/passes/fusion_group.h"
 #include "jit/pipeline.h"
 #include "runtime/host/error.h"
+#include "runtime/host/product_rules.h"
 #include "runtime/ops/known.h"
 
 namespace megjit::jit {
@@ -23,10 +24,11 @@ using codegen::TuneMode;
 using runtime::cat;
 
 // What could compute it beside the library: tiles, where neighboring columns lie side by side, and
-// panels, if there are enough rows to pack them for (codegen/tiles.h).
+// panels, if there are enough rows to pack them for (codegen/tiles.h). On a GPU both are tiles in
+// shared memory; panels take columns whatever way they lie.
 std::vector<Products> generated_ways(const Graph& graph, const Node& node) {
     constexpr int64_t kLeastRows = 4, kLeastColumns = 8, kLeastRowsOfPanels = 16;
-    if (!is_product_of_floats(graph, node) || !graph.device().is_host()) return {};
+    if (!is_product_of_floats(graph, node)) return {};
     for (const ValueId value : node.inputs)
         if (graph.producer(value).kind == NodeKind::constant) return {};
     const auto [space, strides] = contraction_of(graph, node);
@@ -34,6 +36,7 @@ std::vector<Products> generated_ways(const Graph& graph, const Node& node) {
     if (rank < 3 || space.numel() == 0) return {};
     const int64_t rows = space[rank - 3], columns = space[rank - 2];
     if (rows < kLeastRows || columns < kLeastColumns || space[rank - 1] < 2) return {};
+    if (!graph.device().is_host()) return {Products::panels};
     std::vector<Products> ways;
     if (strides[1][static_cast<size_t>(rank) - 2] == 1) ways.push_back(Products::tiles);
     if (rows >= kLeastRowsOfPanels) ways.push_back(Products::panels);
@@ -52,6 +55,21 @@ bool is_short(const runtime::Contraction& contraction) {
     const int rank = contraction.space.rank();
     const int64_t columns = contraction.space[rank - 2], sum = contraction.space[rank - 1];
     return sum <= kLongestSum && sum * columns <= kMostElements;
+}
+
+// Of a GPU: a result that need not go to memory and back saves more time than the library's product
+// is faster. That is so for short sums.
+bool is_short_for_gpu(const Graph& graph, const Node& node) {
+    constexpr double kTensorCores = 8, kTiles = 0.5, kTilesOfHalves = 2;  // times the speed of f32
+    const Type& result = graph.type(node.outputs[0]);
+    const bool is_half = result.dtype != runtime::DType::f32,
+               has_tensor_cores = is_half || runtime::product_rules().tf32;
+    const runtime::Speeds speeds = graph.device().speeds();
+    const double seconds =
+        2 * static_cast<double>(contraction_of(graph, node).space.numel()) / speeds.flops;
+    const double lost = seconds / (is_half ? kTilesOfHalves : kTiles) -
+                        seconds / (has_tensor_cores ? kTensorCores : 1);
+    return lost < 2 * static_cast<double>(result.bytes()) / speeds.bytes;
 }
 
 // What the times hang on: rows up to the next power of two, so that one measurement serves sizes
@@ -205,6 +223,10 @@ ProductChoice choose_product(const Graph& graph, const Node& node, const Pipelin
     }
     if (options.products != Products::measured)
         return {can(options.products) ? options.products : Products::library, "as asked for"};
+    if (!graph.device().is_host())
+        return is_short_for_gpu(graph, node)
+                   ? ProductChoice{Products::panels, "a short sum beside a result that stays"}
+                   : ProductChoice{Products::library, "a long sum"};
     if (const auto timing = timing_of(graph, node, options, ways)) {
         std::string why;
         for (const auto& [candidate, seconds] : *timing)

@@ -15,7 +15,9 @@ struct ProductChoice {
 // As measured on this machine, by the timings that are there (codegen/tuning.h); else by a model:
 // the second factor is so small, and the sum so short, that the result's way through memory counts,
 // and the device has no instructions of its own for the dtype.
-// With MEGJIT_TUNE=on what was not measured is measured first, which takes up to a second.
+// On a GPU nothing is measured: there a model compares what the result's way through memory takes
+// with what the library is faster by. With MEGJIT_TUNE=on what was not measured is measured first,
+// which takes up to a second.
 ProductChoice choose_product(const Graph& graph, const Node& node, const PipelineOptions& options);
 
 }  // namespace megjit::jit

@@ -67,3 +67,29 @@ def test_halves_read_small_weights_as_they_are(m, n, k, dtype, step):
     assert joined(traced) and not joined(exact)
     # tanh's slope is 1 at most: an error of the sums, which are rounded once, is one of the results at most
     np.testing.assert_allclose(result, wanted, rtol=0, atol=4 * step * (1 + k**0.5))
+
+
+@pytest.mark.parametrize("m, n, k", [(300, 200, 8), (65, 33, 17), (128, 64, 33)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_short_sum_takes_what_follows_along(m, n, k, turned):
+    """Where the result's way through memory takes longer than the library is faster."""
+    a, b, bias, more = normal(*((k, m) if turned else (m, k))), normal(k, n), normal(n), normal(m, n)
+    body = lambda a, b, bias, more: F.gelu(F.matmul(a, b, transpose_a=turned) + bias) + more  # noqa: E731
+    result, traced = on("gpu0", body, a, b, bias, more)
+    exact, _ = on("gpu0", body, a, b, bias, more, numerics="exact")
+    np.testing.assert_allclose(result, exact, rtol=0, atol=1e-6 * k + 2e-6)
+    assert len(joined(traced)) == 1 and "a short sum" in traced.explain()
+
+
+def test_long_sums_and_steps_of_its_own_are_the_librarys():
+    for body in (lambda a, b: F.tanh(F.matmul(a, b)), lambda a, b: F.relu(F.matmul(a, b) + a)):
+        _, traced = on("gpu0", body, normal(400, 400), normal(400, 400))
+        assert not joined(traced)
+
+
+def test_special_values_pass_as_in_the_library():
+    a, b = normal(20, 8), normal(8, 16)
+    a[0, 0], a[1, 1], a[2, 2], b[3, 3] = np.nan, np.inf, -np.inf, 0
+    result, traced = on("gpu0", lambda a, b: F.matmul(a, b) * 0.5 - 1, a, b)
+    np.testing.assert_allclose(result, a @ b * np.float32(0.5) - 1, rtol=1e-5, atol=1e-5)
+    assert joined(traced)
