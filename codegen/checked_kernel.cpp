@@ -8,7 +8,7 @@
 #include <span>
 
 #include "codegen/expand_math.h"
-#include "codegen/tiles.h"
+#include "codegen/gpu_plan.h"
 #include "runtime/host/error.h"
 #include "runtime/host/half.h"
 
@@ -63,7 +63,8 @@ public:
     std::string difference(size_t k, const void* got, bool shares_rows) const {
         const DType dtype = kernel_.outputs[k].dtype;
         const size_t size = size_of(dtype);
-        const double allowed = shares_rows && !keeps_order_on_gpu(kernel_) ? rounding(k) : 0;
+        const double allowed =
+            shares_rows && !keeps_order_on_gpu(kernel_, launch_) ? rounding(k) : 0;
         for (int64_t i = 0; i < count(k); ++i) {
             const size_t offset = static_cast<size_t>(i) * size;
             if (std::memcmp(static_cast<const std::byte*>(got) + offset,

@@ -88,17 +88,35 @@ int parts_of(const KernelIR& kernel, int64_t blocks, int64_t length) {
     return parts;
 }
 
+int64_t tiles_of(const KernelIR& kernel, const LaunchShape& launch, const TileSize& tile) {
+    const auto pieces = [&](int axis, int64_t size) {
+        return (launch.extents[static_cast<size_t>(axis)] + size - 1) / size;
+    };
+    const int rows = kernel.kept() - 2;
+    return product(launch.extents, 0, rows) * pieces(rows, tile.rows) *
+           pieces(rows + 1, tile.columns);
+}
+
 // Products with enough rows and columns for it fill the GPU with large tiles, which read less.
-int tile_of(int64_t batches, int64_t rows, int64_t columns) {
+int tile_of(const KernelIR& kernel, const LaunchShape& launch) {
     constexpr int kSmallest = static_cast<int>(std::size(kTileSizes)) - 1;
+    const int64_t rows = launch.extents[static_cast<size_t>(kernel.kept()) - 2];
     const auto fits = [&](const TileSize& tile) {
-        const int64_t down = (rows + tile.rows - 1) / tile.rows,
-                      across = (columns + tile.columns - 1) / tile.columns;
-        return 2 * rows > tile.rows && batches * down * across >= kFullGrid / 2;
+        return 2 * rows > tile.rows && tiles_of(kernel, launch, tile) >= kFullGrid / 2;
     };
     int tile = 0;
     while (tile < kSmallest && !fits(kTileSizes[tile])) ++tile;
     return tile;
+}
+
+// How many blocks share the terms of a tile: as many as fill the GPU, and some more, which load
+// while others wait.
+int parts_of_tiles(int64_t tiles, int64_t terms) {
+    constexpr int64_t kLeastTerms = 128;
+    int parts = 1;
+    while (parts < 16 && tiles * parts < 2 * kFullGrid && terms / (2 * parts) >= kLeastTerms)
+        parts *= 2;
+    return parts;
 }
 
 // By most elements that only rows read.
@@ -139,11 +157,11 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarge
     if (kernel.reduced == 0) return plan;
     const int64_t length = product(launch.extents, kernel.kept(), kernel.rank);
     if (is_one_product(kernel)) {
-        const auto rows = static_cast<size_t>(kernel.kept()) - 2;
         plan.cover = Cover::tiles;
-        plan.tile = tile_of(product(launch.extents, 0, kernel.kept() - 2), launch.extents[rows],
-                            launch.extents[rows + 1]);
+        plan.tile = tile_of(kernel, launch);
         plan.threads = plan.tile_size().threads();
+        if (kernel.reduced == 1)
+            plan.parts = parts_of_tiles(tiles_of(kernel, launch, plan.tile_size()), length);
         plan.vector = TileSize::kOwnColumns;
         plan.tensor_cores =
             target.gpu_arch >= kFirstWithTensorCores && halves_of(kernel).has_value();
@@ -180,6 +198,11 @@ GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch, C
     return plan;
 }
 
+static int words_of_part(const KernelIR& kernel, const GpuPlan& plan) {
+    if (plan.cover == Cover::tiles) return plan.tile_size().rows * plan.tile_size().columns;
+    return plan.slots() * part_words(kernel);
+}
+
 GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan) {
     GpuImage image;
     image.cover = plan.cover;
@@ -191,8 +214,7 @@ GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan) {
     }
     image.block[0] = static_cast<uint32_t>(plan.threads);
     image.parts = static_cast<uint32_t>(plan.parts);
-    if (plan.parts > 1)
-        image.part_bytes = static_cast<uint32_t>(plan.slots() * part_words(kernel)) * 4;
+    if (plan.parts > 1) image.part_bytes = static_cast<uint32_t>(words_of_part(kernel, plan)) * 4;
     return image;
 }
 
@@ -205,13 +227,20 @@ int part_words(const KernelIR& kernel) {
     return words;
 }
 
+bool keeps_order_on_gpu(const KernelIR& kernel, const LaunchShape& launch) {
+    if (kernel.reduced == 0) return true;
+    if (!is_one_product(kernel) || halves_of(kernel)) return false;
+    return gpu_plan_of(kernel, launch, {}).parts == 1;
+}
+
 std::string print(const GpuPlan& plan) {
     using runtime::cat;
     if (plan.cover == Cover::tiles)
         return cat("tiles ", plan.tile_size().rows, "x", plan.tile_size().columns,
                    plan.rows_lie_along_sum ? " along" : " across",
-                   plan.tensor_cores ? " by tensor cores" : "", plan.wide ? " i64 x" : " i32 x",
-                   plan.vector);
+                   plan.tensor_cores ? " by tensor cores" : "",
+                   plan.parts > 1 ? cat(" parts=", plan.parts) : "",
+                   plan.wide ? " i64 x" : " i32 x", plan.vector);
     const char* cover = plan.cover == Cover::elements ? "elements"
                         : plan.cover == Cover::rows   ? "rows"
                                                       : "columns";

@@ -27,7 +27,7 @@ struct GpuPlan {
     int threads = 256;  // of a block
     int team =
         1;  // threads that share a row: of reductions a warp, a block, or one of each 32 in a block
-    int parts = 1;  // blocks that share a row: of reductions that fill no GPU otherwise
+    int parts = 1;  // blocks that share a row (or a tile): of reductions that fill no GPU otherwise
     int slots() const { return threads / team; }  // rows of a block
     // Of tiles: which of kTileSizes; and do neighbors of the reduced axis lie side by side in what
     // rows read?
@@ -45,6 +45,9 @@ GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch, C
 GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan);  // without its code
 // What a block leaves for each row that it shares with others, in words of 4 bytes.
 int part_words(const KernelIR& kernel);
+// Has each sum of the kernel (if it has any) a CPU's order there, and so its bits, whoever
+// compiles?
+bool keeps_order_on_gpu(const KernelIR& kernel, const LaunchShape& launch);
 std::string print(const GpuPlan& plan);  // "rows team=256/256 parts=8 i32 x4"
 
 // Operands are numbered as strides are: inputs, then outputs.

@@ -137,10 +137,6 @@ std::optional<DType> halves_of(const KernelIR& kernel) {
     return first == type_of(takes[1]) ? first : std::nullopt;
 }
 
-bool keeps_order_on_gpu(const KernelIR& kernel) {
-    return kernel.reduced == 0 || (is_one_product(kernel) && !halves_of(kernel));
-}
-
 bool is_one_product(const KernelIR& kernel) {
     return kernel.lanes > Lanes::kept && kernel.reductions.size() == 1;
 }

@@ -41,7 +41,5 @@ bool is_one_product(const KernelIR& kernel);
 // Of such a kernel, legal or not: f16 or bf16 if both factors are numbers of that type, whatever
 // they are computed of. Tensor cores multiply those.
 std::optional<DType> halves_of(const KernelIR& kernel);
-// On a GPU, has each sum of the kernel (if it has any) a CPU's order, and so its bits?
-bool keeps_order_on_gpu(const KernelIR& kernel);
 
 }  // namespace megjit::codegen

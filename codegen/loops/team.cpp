@@ -132,19 +132,20 @@ void Team::leave(const Values& total, Value block, int64_t first, int64_t words)
     }
 }
 
-Value Team::is_last(Value ticket) {
-    const Value flag = b_.room({Kind::i32}, 1, true), one = b_.constant({Kind::i32}, 1);
-    b_.publish();
-    b_.barrier(false);
-    b_.branch(b_.equal(thread_, b_.index(0)), [&] {
-        const auto last = static_cast<uint64_t>(plan_.parts - 1);
-        const Value is_last = b_.equal(b_.count(ticket), b_.constant({Kind::i32}, last));
-        b_.branch(is_last, [&] { b_.store(ticket, b_.constant({Kind::i32}, 0), false); });
-        b_.store(flag, b_.compute(ScalarOp::b1_to_i32, {is_last}), true);
+Value is_last_part(Frame& frame, Value ticket) {
+    Builder& b = frame.b;
+    const Value flag = b.room({Kind::i32}, 1, true), one = b.constant({Kind::i32}, 1);
+    b.publish();
+    b.barrier(false);
+    b.branch(b.equal(b.where(Where::thread), b.index(0)), [&] {
+        const auto last = static_cast<uint64_t>(frame.target.gpu->parts - 1);
+        const Value is_last = b.equal(b.count(ticket), b.constant({Kind::i32}, last));
+        b.branch(is_last, [&] { b.store(ticket, b.constant({Kind::i32}, 0), false); });
+        b.store(flag, b.compute(ScalarOp::b1_to_i32, {is_last}), true);
     });
-    b_.barrier(false);
-    b_.publish();
-    return b_.equal(b_.load(flag, 1, true), one);
+    b.barrier(false);
+    b.publish();
+    return b.equal(b.load(flag, 1, true), one);
 }
 
 Values Team::all_parts(Reducer& reducer, const Values& like, Value block, int64_t first,

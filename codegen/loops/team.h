@@ -18,9 +18,6 @@ public:
     void barrier() { b_.barrier(is_warp()); }  // what the team has read may be written behind it
     // Where blocks share rows: leaves the total of this block, number `first` of the row's words.
     void leave(const Values& total, Value block, int64_t first, int64_t words);
-    // Have all others that share the row left theirs? Then the ticket is 0 again, for the next
-    // launch.
-    Value is_last(Value ticket);
     // The totals of all blocks, in their order.
     Values all_parts(Reducer& reducer, const Values& like, Value block, int64_t first,
                      int64_t words);
@@ -47,5 +44,9 @@ private:
     Value scratch_;
     int64_t scratch_slots_ = 0;  // totals in shared memory, state by state
 };
+
+// Of blocks that share rows: is this the last one to leave its part? Then the ticket is 0 again,
+// for the next launch.
+Value is_last_part(Frame& frame, Value ticket);
 
 }  // namespace megjit::codegen::loops

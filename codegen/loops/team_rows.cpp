@@ -118,7 +118,7 @@ private:
         b_.branch(b_.equal(team_.lane(), b_.index(0)), [&] {
             for_each([&](size_t n, int64_t word) { team_.leave(totals[n], block_, word, words); });
         });
-        b_.branch(team_.is_last(b_.at(f_.tickets, block_)), [&] {
+        b_.branch(is_last_part(f_, b_.at(f_.tickets, block_)), [&] {
             for_each([&](size_t n, int64_t word) {
                 totals[n] = team_.all_parts(reducers[n], totals[n], block_, word, words);
             });

@@ -4,11 +4,15 @@
 // memory as well: whatever is computed of them stands in the code once, and neighbors store
 // neighbors.
 //
-// Each sum takes its products in the order of codegen/row_plan.h: the bits are those of a CPU.
-// Tensor cores take sixteen products of halves together, in an order that is the card's.
+// Where there are few tiles, blocks share the terms of one: each leaves its sums in memory, and the
+// last one adds them in the order of the terms.
+//
+// Each sum takes its products in the order of codegen/row_plan.h: the bits are those of a CPU,
+// unless blocks share it. Tensor cores take sixteen products of halves together, in an order that
+// is the card's.
 #include <algorithm>
 
-#include "codegen/loops/frame.h"
+#include "codegen/loops/team.h"
 #include "codegen/tiles.h"
 
 namespace megjit::codegen::loops {
@@ -91,19 +95,34 @@ public:
         const Values start(static_cast<size_t>(tile_.own_rows * TileSize::kOwnColumns / lanes()),
                            b_.number({Kind::f32, lanes()}, 0));
         const Values sums = f_.for_runs(bases, start, [&](const Frame::Run& run, const Values& in) {
+            const auto [from, to] = own_terms(run.length);
             const int64_t terms = tile_.terms * together();
-            const Value left = b_.mod(run.length, b_.index(terms)),
-                        whole = b_.sub(run.length, left);
+            const Value left = b_.mod(b_.sub(to, from), b_.index(terms)), whole = b_.sub(to, left);
             const Values after = b_.loop(
-                b_.index(0), whole, terms, in,
+                from, whole, terms, in,
                 [&](Value first, const Values& state) { return added(run, first, {}, state); });
-            return b_.choose(b_.less(whole, run.length),
-                             [&] { return added(run, whole, left, after); }, [&] { return after; });
+            return b_.choose(b_.less(whole, to), [&] { return added(run, whole, left, after); },
+                             [&] { return after; });
         });
         write_results(bases, sums);
     }
 
 private:
+    // ---- blocks that share the terms: each takes neighbors ----
+    std::pair<Value, Value> own_terms(Value length) {
+        if (plan_.parts == 1) return {b_.index(0), length};
+        const int64_t terms = tile_.terms * together();
+        const Value each =
+            b_.mul(b_.divided_up(b_.divided_up(length, terms), plan_.parts), b_.index(terms));
+        const Value from = b_.smaller(b_.mul(b_.where(Where::part), each), length);
+        return {from, b_.smaller(b_.add(from, each), length)};
+    }
+    Value place_of_part(Value part, Value element) {
+        const Value tile = b_.add(b_.mul(b_.where(Where::block), b_.index(plan_.parts)), part);
+        return b_.at(f_.parts, b_.add(b_.mul(tile, b_.index(elements())), element));
+    }
+    int64_t elements() const { return int64_t{tile_.rows} * tile_.columns; }
+
     // ---- factors ----
     int64_t together() const { return halves_ ? 2 : 1; }  // indices of the reduced axis in a word
     int64_t pitch_of(const Factor& factor) const {
@@ -309,23 +328,48 @@ private:
         b_.barrier(false);
         keep_sums(sums);
         b_.barrier(false);
-        const Value width = b_.index(tile_.columns);
-        b_.loop(thread_, b_.index(tile_.rows * tile_.columns), plan_.threads, {},
-                [&](Value element, const Values&) {
-            const Value own_row = b_.div(element, width), own_column = b_.mod(element, width),
-                        row = b_.add(rows_.first, own_row),
-                        column = b_.add(columns_.first, own_column);
-            const Value is_there = b_.both(b_.compute(ScalarOp::le, {row, rows_.last}),
-                                           b_.compute(ScalarOp::le, {column, columns_.last}));
-            b_.branch(is_there, [&] {
-                const Values there = f_.gathered(f_.along(bases, rows_.axis, row));
-                Values values(static_cast<size_t>(f_.kernel.program.size()));
-                f_.evaluate_row(walk_, there, {column}, {}, values);
-                const Value sum = b_.load(result_at(own_row, own_column), 1, true);
-                f_.evaluate_row(rows_plan_.walks.back(), there, {column}, {sum}, values);
-                f_.store(rows_plan_.outputs, there, {column}, values);
+        const auto kept = [&](Value element) {
+            const Value width = b_.index(tile_.columns);
+            return b_.load(result_at(b_.div(element, width), b_.mod(element, width)), 1, true);
+        };
+        if (plan_.parts == 1)
+            return for_elements(
+                [&](Value element) { write_result(bases, element, kept(element)); });
+        for_elements([&](Value element) {
+            b_.store(place_of_part(b_.where(Where::part), element),
+                     b_.bits(Kind::i32, kept(element)), false);
+        });
+        b_.branch(is_last_part(f_, b_.at(f_.tickets, b_.where(Where::block))), [&] {
+            for_elements([&](Value element) {
+                const auto part = [&](Value number) {
+                    const Value word = b_.load_of_others(place_of_part(number, element));
+                    return b_.bits(Kind::f32, word);
+                };
+                const Values sum =
+                    b_.loop(b_.index(1), b_.index(plan_.parts), 1, {part(b_.index(0))},
+                            [&](Value number, const Values& state) {
+                    return Values{b_.add(state[0], part(number))};
+                });
+                write_result(bases, element, sum[0]);
             });
-            return Values();
+        });
+    }
+    void for_elements(const std::function<void(Value element)>& body) {
+        b_.loop(thread_, b_.index(elements()), plan_.threads, {},
+                [&](Value element, const Values&) { return body(element), Values(); });
+    }
+    void write_result(const Values& bases, Value element, Value sum) {
+        const Value width = b_.index(tile_.columns),
+                    row = b_.add(rows_.first, b_.div(element, width)),
+                    column = b_.add(columns_.first, b_.mod(element, width));
+        const Value is_there = b_.both(b_.compute(ScalarOp::le, {row, rows_.last}),
+                                       b_.compute(ScalarOp::le, {column, columns_.last}));
+        b_.branch(is_there, [&] {
+            const Values there = f_.gathered(f_.along(bases, rows_.axis, row));
+            Values values(static_cast<size_t>(f_.kernel.program.size()));
+            f_.evaluate_row(walk_, there, {column}, {}, values);
+            f_.evaluate_row(rows_plan_.walks.back(), there, {column}, {sum}, values);
+            f_.store(rows_plan_.outputs, there, {column}, values);
         });
     }
 

@@ -62,7 +62,7 @@ std::optional<codegen::Lanes> lanes_with_makers(const Graph& graph, const Node& 
     constexpr int64_t kFewRows = 32, kLeastPanelRows = 16, kMostRows = 512;
     // Of a GPU: each row reads, and makes, the weights again; or a tile of rows does. With more
     // rows the library's faster product outweighs the weights' way through memory.
-    constexpr int64_t kFewRowsOfGpu = 4, kMostRowsOfGpu = 64;
+    constexpr int64_t kFewRowsOfGpu = 4, kMostRowsOfGpu = 32;
     if (!is_product_of_floats(graph, node)) return {};
     const auto [space, strides] = contraction_of(graph, node);
     if (space.rank() < 2 || space.numel() == 0) return {};

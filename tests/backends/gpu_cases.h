@@ -4,8 +4,8 @@
 
 #include "codegen/expand_math.h"
 #include "codegen/gpu_image.h"
+#include "codegen/gpu_plan.h"
 #include "codegen/legalize.h"
-#include "codegen/tiles.h"
 #include "tests/codegen/random_kernels.h"
 
 namespace megjit::codegen {
@@ -42,7 +42,8 @@ struct GpuCase {
     // The interpreter's bits, but for reductions whose order of additions is a GPU's own.
     std::string fault_of(size_t output, const std::vector<char>& got,
                          const std::vector<char>& want) const {
-        if (!keeps_order_on_gpu(data.kernel)) return reduction_fault_of(data, output, got, want);
+        if (!keeps_order_on_gpu(data.kernel, data.launch))
+            return reduction_fault_of(data, output, got, want);
         return codegen::fault_of(data, output, got, want);
     }
 };
@@ -231,16 +232,22 @@ inline std::vector<GpuCase> handmade_gpu_cases() {
     }
     // By tiles of every size, whole ones and edges.
     using Extents = std::array<int64_t, 4>;
-    for (const Extents& extents :
-         {Extents{1, 5, 33, 130}, {2, 40, 70, 64}, {128, 33, 20, 17}, {128, 70, 64, 5}})
+    for (const Extents& extents : {Extents{1, 5, 33, 130},
+                                   {2, 40, 70, 64},
+                                   {128, 33, 20, 17},
+                                   {128, 70, 64, 5},
+                                   {1, 20, 40, 1100}})
         for (const bool rows_turned : {false, true})
             for (const bool columns_turned : {false, true})
                 add(cat("product ", extents[0], "x", extents[1], "x", extents[2], "x", extents[3],
                         rows_turned ? " t" : " n", columns_turned ? "t" : "n"),
                     product_case(extents, rows_turned, columns_turned));
     for (const DType dtype : {DType::f16, DType::bf16})
-        for (const Extents& extents :
-             {Extents{2, 40, 70, 150}, {128, 33, 20, 33}, {128, 70, 64, 18}, {1, 5, 9, 3}})
+        for (const Extents& extents : {Extents{2, 40, 70, 150},
+                                       {128, 33, 20, 33},
+                                       {128, 70, 64, 18},
+                                       {1, 5, 9, 3},
+                                       {1, 20, 40, 1100}})
             for (const bool turned : {false, true})
                 add(cat("product of ", info(dtype).tag, " ", extents[0], "x", extents[1], "x",
                         extents[2], "x", extents[3], turned ? " tt" : " nn"),
