@@ -34,6 +34,9 @@ struct GpuPlan {
     int tile = 0;
     bool rows_lie_along_sum = false;
     bool tensor_cores = false;  // multiply, where both factors are halves (tiles.h)
+    // On a multiprocessor, or 0 where the assembler may choose: so many tiles that a thread has 128
+    // registers for its sums. (Left alone, it spills some to make room for one more.)
+    int least_blocks() const { return cover == Cover::tiles ? 512 / threads : 0; }
     const TileSize& tile_size() const { return kTileSizes[tile]; }
 };
 

@@ -343,6 +343,8 @@ OwningOpRef<ModuleOp> emit_gpu(MLIRContext& context, const KernelIR& kernel, con
     auto kernel_fn = gpu::GPUFuncOp::create(b, kKernelSymbol, b.getFunctionType(parameters, {}));
     kernel_fn->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
     kernel_fn.setKnownBlockSize(ArrayRef<int32_t>{plan.threads, 1, 1});
+    if (plan.least_blocks())
+        kernel_fn->setAttr("nvvm.minctasm", b.getI32IntegerAttr(plan.least_blocks()));
     Block& entry = kernel_fn.getBody().front();
     b.setInsertionPointToStart(&entry);
     for (size_t p = 0; p < function.parameters.size(); ++p)

@@ -30,10 +30,7 @@ public:
         for (const int id : function_.parameters)
             parameters +=
                 cat(parameters.empty() ? "" : ", ", parameter_type(type_of(id)), " v", id);
-        // Of tiles so many threads that each has 128 registers: for its sums. (With more of them
-        // some are spilled.)
-        const std::string blocks =
-            plan.cover == codegen::Cover::tiles ? cat(", ", 512 / plan.threads) : "";
+        const std::string blocks = plan.least_blocks() ? cat(", ", plan.least_blocks()) : "";
         text_ = cat("extern \"C\" __global__ void __launch_bounds__(", plan.threads, blocks, ") ",
                     entry, "(", parameters, ") {\n");
         line(cat("typedef ", plan.wide ? "long long" : "int", " Index;"));
