@@ -11,6 +11,7 @@
 namespace megjit::python {
 namespace {
 
+using runtime::Layout;
 using Theirs = nb::ndarray<nb::ro>;
 
 // ---- theirs as ours
@@ -69,14 +70,33 @@ DType dtype_of(const nb::dlpack::dtype& theirs) {
     refuse(runtime::cat("tensors have no elements of ", theirs.bits, " bits of that kind"));
 }
 
-bool is_row_major(const Theirs& array) {
-    int64_t step = 1;
-    for (size_t axis = array.ndim(); axis-- > 0;) {
-        const auto extent = static_cast<int64_t>(array.shape(axis));
-        if (extent != 1 && array.stride(axis) != step) return false;
-        step *= extent;
-    }
+// From an element to the next along each axis, in elements; of a layout that is not packed.
+std::array<int64_t, runtime::kMaxRank> steps_of(const Type& type) {
+    std::array<int64_t, runtime::kMaxRank> steps = type.shape.row_major_strides();
+    if (type.layout != Layout::channels_last) return steps;
+    int64_t step = type.shape[1];
+    for (int axis = type.rank(); axis-- > 2; step *= type.shape[axis]) steps[axis] = step;
+    steps[1] = 1;
+    steps[0] = step;
+    return steps;
+}
+
+bool lies_as(const Theirs& array, const Type& type) {
+    const auto steps = steps_of(type);
+    for (int axis = 0; axis < type.rank(); ++axis)
+        if (type.shape[axis] != 1 && array.stride(static_cast<size_t>(axis)) != steps[axis])
+            return false;
     return true;
+}
+
+std::optional<Layout> layout_of(const Theirs& array, Type type) {
+    for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
+        type.layout = layout;
+        const bool has_spatial_axes = type.rank() >= 3 && type.rank() <= 5;
+        if ((has_spatial_axes || layout == Layout::row_major) && lies_as(array, type))
+            return layout;
+    }
+    return {};
 }
 
 nb::object borrow(nb::handle object, bool writable) {
@@ -96,7 +116,9 @@ nb::object borrow(nb::handle object, bool writable) {
     runtime::Device& device =
         default_device().is_host() ? default_device() : runtime::host_device();
     if (!type.numel()) return wrap(runtime::empty_tensor(device, type));
-    if (!is_row_major(array)) refuse("its elements are not in row-major order");
+    const std::optional<Layout> layout = layout_of(array, type);
+    if (!layout) refuse("its elements are neither in row-major order nor channels-last");
+    type.layout = *layout;
     void* const data = const_cast<void*>(array.data());
     if (reinterpret_cast<uintptr_t>(data) % runtime::size_of(type.dtype))
         refuse("its elements do not lie at multiples of their size");
@@ -116,19 +138,30 @@ nb::object exported(const TensorRef& value) {
     nb::dlpack::dtype dtype{};
     for (const Row& row : kDTypes)
         if (row.ours == type.dtype) dtype = row.theirs;
+    const auto steps = steps_of(type);
     const nb::capsule owner(new TensorRef(value),
                             [](void* held) noexcept { delete static_cast<TensorRef*>(held); });
     using Ours = nb::ndarray<nb::array_api, Access...>;
-    return nb::cast(Ours(value->data(), shape.size(), shape.data(), owner, nullptr, dtype,
+    return nb::cast(Ours(value->data(), shape.size(), shape.data(), owner, steps.data(), dtype,
                          nb::device::cpu::value));
 }
 
+// A channels-last value as it lies, if that is the host's memory; anything else in row-major order.
+TensorRef readable(const TensorRef& value) {
+    if (value->type().layout != Layout::channels_last || !value->device().is_host() ||
+        runtime::context().tracer)
+        return host_row_major(value);
+    runtime::require_data(*value);
+    return value;
+}
+
 nb::object lend(const Handle& self) {
-    const TensorRef given = self.value(), value = host_row_major(given);
+    const TensorRef given = self.value(), value = readable(given);
     if (value->storage() != given->storage()) {
-        PyErr_SetString(PyExc_BufferError,
-                        "Tensor.__dlpack__: the value does not lie on the host in row-major order\n"
-                        "  fix: leave copy=False out");
+        PyErr_SetString(
+            PyExc_BufferError,
+            "Tensor.__dlpack__: the value does not lie on the host in row-major order, or channels-last\n"
+            "  fix: leave copy=False out");
         throw nb::python_error();
     }
     return exported<nb::ro>(value);
@@ -138,7 +171,7 @@ nb::object lend(const Handle& self) {
 nb::object give_away(const Handle& self) {
     const TensorRef& value = self.value();
     if (!value->has_data() || !value->unique() || !value->storage()->unique() ||
-        !value->storage()->is_owned() || host_row_major(TensorRef(value))->id() != value->id())
+        !value->storage()->is_owned() || readable(value)->id() != value->id())
         return nb::none();
     return exported<>(value);
 }

@@ -132,6 +132,41 @@ def test_inference_and_other_sizes():
             torch.testing.assert_close(run(x), net(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_convolutions_cross_as_they_lie_and_results_have_torchs_strides(order):
+    """Each copy into row-major order, and back, takes as long as a small convolution."""
+    torch._dynamo.reset()
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.Hardtanh()).to(memory_format=order)
+    x = torch.rand(4, 3, 20, 20).to(memory_format=order).requires_grad_()
+    run, kept = torch.compile(net, backend=backend, options={"fallback": False}), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda value: kept.append(value) or value, lambda value: value):
+        got = run(x)
+    images = [value for value in kept if value.dim() == 4 and not any(value is each for each in (x, *net.parameters()))]
+    assert len(images) >= 4 and all(value.is_contiguous(memory_format=torch.channels_last) for value in images if value.data_ptr() != got.data_ptr())
+    gradients = torch.autograd.grad(got.square().sum(), [x, *net.parameters()])
+    want = net(x)
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(gradients, torch.autograd.grad(want.square().sum(), [x, *net.parameters()]), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_of_batch_norm(dtype, training, affine):
+    torch._dynamo.reset()
+    net = nn.BatchNorm2d(5, affine=affine).train(training)
+    net(torch.rand(8, 5, 3, 3))
+    run = torch.compile(net, backend=backend, options={"fallback": False})
+    x = torch.rand(8, 5, 6, 6).to(dtype).requires_grad_()
+    wanted = [x, *net.parameters()]
+    got, want = (torch.autograd.grad((each(x).float() ** 3).sum(), wanted) for each in (run, net))
+    for ours, theirs in zip(got, want, strict=True):
+        bound = 1e-4 if dtype is torch.float32 else 3e-2
+        torch.testing.assert_close(ours, theirs, rtol=bound, atol=bound * theirs.abs().max().item())
+
+
 def test_bfloat16_by_autocast():
     torch._dynamo.reset()
     net, x, _ = mlp()

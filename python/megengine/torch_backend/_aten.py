@@ -106,10 +106,15 @@ def _divisors(x: Tensor, dy: Tensor, kernel: Sequence[int], stride: Sequence[int
 # -- normalization: with mean and reciprocal deviation, which backward reads
 
 
+def _scale_of(x: Tensor, weight: Tensor | None) -> Tensor:
+    return F.ones((x._tuple_shape[1],)) if weight is None else weight
+
+
 def batch_norm(
-    x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor, training: bool, momentum: float, eps: float
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, ...]:
     """(result, mean, reciprocal deviation, new running mean, new running variance)."""
+    weight, bias = _scale_of(x, weight), F.zeros((x._tuple_shape[1],)) if bias is None else bias
     if not training:
         factor = ops.rsqrt(running_var + eps) * weight
         y = (x - _beside_channels(running_mean, x.ndim)) * _beside_channels(factor, x.ndim) + _beside_channels(bias, x.ndim)
@@ -120,6 +125,18 @@ def batch_norm(
     mean, var = (F.flatten(each) for each in statistics)
     new_mean = running_mean * (1 - momentum) + mean * momentum
     return y, mean, ops.rsqrt(var + eps), new_mean, running_var * (1 - momentum) + var * (momentum * count / (count - 1))
+
+
+def batch_norm_backward(
+    dy: Tensor, x: Tensor, weight: Tensor | None, running_mean: Tensor, running_var: Tensor, mean: Tensor, deviation: Tensor, training: bool, eps: float, mask: Any
+) -> tuple[Tensor, ...]:
+    scale = _scale_of(x, weight)
+    if training:
+        mean, deviation = _wide(mean, deviation)
+        return tuple(ops.batch_norm_grad(x, mean, 1 / F.square(deviation), scale, dy, eps=0.0))
+    factor = ops.rsqrt(running_var + eps) * scale
+    sums = ops.batch_norm_grad_sums(x, running_mean, running_var, dy, eps=eps)
+    return (dy * _beside_channels(factor, x.ndim)).astype(x.dtype), *sums
 
 
 def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
@@ -284,7 +301,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "max_pool2d_with_indices": max_pool2d, "max_pool2d_with_indices_backward": max_pool2d_backward,
     "avg_pool2d_backward": avg_pool2d_backward,
     "_adaptive_avg_pool2d_backward": lambda dy, x: ops.adaptive_avg_pool_grad(dy, input_shape=x._tuple_shape[-2:]),
-    "_native_batch_norm_legit_functional": batch_norm, "native_layer_norm": layer_norm, "native_group_norm": group_norm,
+    "_native_batch_norm_legit_functional": batch_norm, "native_batch_norm_backward": batch_norm_backward, "native_layer_norm": layer_norm, "native_group_norm": group_norm,
     "_scaled_dot_product_flash_attention_for_cpu": attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "slice_scatter": slice_scatter, "select_scatter": select_scatter, "slice_backward": slice_backward, "select_backward": select_backward,

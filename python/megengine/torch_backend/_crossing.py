@@ -15,6 +15,7 @@ from ..jit.report import MemoryPlan
 from ._aten import RANDOM, Unsupported
 from ._compiled import Compiled
 from ._joint import prepare, separate_statistics
+from ._layouts import has_fixed_sizes, lay_out
 from ._partition import name_of, reasons_against, tensors_in, with_strides
 from ._private import (
     default_partition,
@@ -39,6 +40,8 @@ def partitioner(options: dict[str, Any], beside: Callable[[], int]) -> Callable[
     def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> Pair:
         prepare(joint)
         by_strides = len(with_strides(joint.graph, ())) > 0  # then backward reads what is kept by its strides
+        if not by_strides:
+            lay_out(_forward(joint), joint.graph.output_node().args[0][:num_fwd_outputs])
         pair = cut(joint, inputs, num_fwd_outputs, more)
         pair[0].meta[SEEN] = len(pair[0].graph.output_node().args[0]) if by_strides else num_fwd_outputs
         return pair
@@ -64,7 +67,7 @@ def partitioner(options: dict[str, Any], beside: Callable[[], int]) -> Callable[
 
 def _has_fixed_sizes(joint: fx.GraphModule) -> bool:
     values = (tensor for node in joint.graph.nodes for tensor in tensors_in(node.meta.get("val")))
-    return all(isinstance(extent, int) for tensor in values for extent in tensor.shape)
+    return all(map(has_fixed_sizes, values))
 
 
 def _refusal(graph: fx.GraphModule, options: dict[str, Any]) -> MemoryError | None:

@@ -12,8 +12,13 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def prepare(joint: fx.GraphModule) -> None:
-    """Max pooling's gradient finds the maxima again, so that no places cross; of dropout only what is kept crosses. In place."""
+    """Max pooling's gradient finds the maxima again, so that no places cross; of dropout only what is kept crosses, and of batch norm no running statistics. In place."""
     graph = joint.graph
+    for node in graph.find_nodes(op="call_function", target=aten._native_batch_norm_legit_functional.default):
+        _keep_statistics_wide(node)
+    for node in graph.find_nodes(op="call_function", target=aten.native_batch_norm_backward.default):
+        if node.args[7]:  # training: they are not read, and their owner changes them
+            node.args = (*node.args[:3], None, None, *node.args[5:])
     for node in graph.find_nodes(op="call_function", target=aten.max_pool2d_with_indices_backward.default):
         if _pools_plainly(node):
             _forget_places(graph, node)
@@ -47,6 +52,15 @@ def _filled(graph: fx.Graph, like: Any) -> fx.Node:
     node = graph.call_function(aten.full.default, (list(value.shape), 1), {"dtype": value.dtype})
     node.meta["val"] = value.new_ones(value.shape)
     return node
+
+
+def _keep_statistics_wide(node: fx.Node) -> None:
+    """Mean and deviation cross in float32 as eager mode has them, whatever the batch is in."""
+    results = node.meta["val"]
+    node.meta["val"] = tuple(each.float() if place in (1, 2) else each for place, each in enumerate(results))
+    for user in node.users:
+        if user.args[1] in (1, 2):
+            user.meta["val"] = user.meta["val"].float()
 
 
 def _pools_plainly(node: fx.Node) -> bool:

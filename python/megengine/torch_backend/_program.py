@@ -10,6 +10,7 @@ from torch import fx
 from torch.utils import _pytree
 
 from .. import _core
+from ..core import ops
 from ..device import coalesce_free_memory, get_allocated_memory, get_reserved_memory
 from ..jit.configs import memory_limit_bytes
 from ..jit.replay import Replay
@@ -17,6 +18,7 @@ from ..jit.report import MemoryPlan
 from ..random import seed as seed_ours
 from ..tensor import Tensor
 from ._aten import RANDOM, Unsupported, function_of
+from ._layouts import channels_last, is_channels_last
 from ._partition import DTYPES, LARGEST, name_of, user_line_of
 from ._private import unset_fake_temporarily
 
@@ -94,7 +96,7 @@ class Program:
         """Of a call with tensors as the graph has them, all of known sizes. MemoryError for a limit that cannot be kept."""
         values = [node.meta.get("val") for node in self._graph.graph.find_nodes(op="placeholder")]
         with unset_fake_temporarily():  # torch compiles in a mode in which tensors have no memory; what is not written takes none
-            given = [_core.borrow(torch.empty(v.shape, dtype=getattr(torch, DTYPES[v.dtype]))) if isinstance(v, torch.Tensor) else v for v in values]
+            given = [_core.borrow(_unwritten(v)) if isinstance(v, torch.Tensor) else v for v in values]
             replay, _, tensors = self._replay(given, beside)
             return replay.plan(tensors)
 
@@ -110,6 +112,7 @@ class Program:
             def body(*values: Tensor) -> list[Tensor]:
                 rest = iter(values)
                 results = self.interpret([next(rest) if each is Tensor else each for each in pattern])
+                results = [_laid_out(value, expected) for value, expected in zip(results, self._expected, strict=True)]
                 form[:] = [Tensor if isinstance(each, Tensor) else each for each in results]
                 return [each for each in results if isinstance(each, Tensor)]
 
@@ -162,7 +165,20 @@ def as_ours(value: Any) -> Any:
         if value.numel() and (value.max() > LARGEST or value.min() < -LARGEST):
             return None
         value = value.to(torch.int32)
-    return _core.borrow(value.contiguous())
+    return _core.borrow(value if value.is_contiguous() or is_channels_last(value) else value.contiguous())
+
+
+def _unwritten(expected: torch.Tensor) -> torch.Tensor:
+    """As calls will have it, by its shape, dtype and order; what is not written takes no memory."""
+    memory = torch.empty(expected.shape, dtype=getattr(torch, DTYPES[expected.dtype]))
+    return channels_last(memory) if is_channels_last(expected) else memory
+
+
+def _laid_out(value: Any, expected: Any) -> Any:
+    """A result in the order of memory that torch has planned for it, where that is one of ours."""
+    if isinstance(value, Tensor) and isinstance(expected, torch.Tensor) and is_channels_last(expected):
+        return ops.relayout(value, layout="channels_last")
+    return value
 
 
 def as_theirs(value: Any, expected: Any, strided: bool = True) -> Any:
@@ -173,10 +189,14 @@ def as_theirs(value: Any, expected: Any, strided: bool = True) -> Any:
     lent = torch.from_dlpack(_core.lend(value) if given is None else given)
     steps = expected.stride()
     is_known = strided and all(isinstance(step, int) and step for step in (*expected.shape, *steps))  # else sizes that only this call knows, or one element in many places
-    if given is not None and lent.dtype is expected.dtype and (not is_known or expected.is_contiguous()):
+    if given is not None and lent.dtype is expected.dtype and (not is_known or _lie_alike(lent, expected)):
         return lent
     made = torch.empty_strided(expected.shape, steps, dtype=expected.dtype) if is_known else torch.empty(lent.shape, dtype=expected.dtype)
     return made.copy_(lent)
+
+
+def _lie_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return all(own == theirs for extent, own, theirs in zip(one.shape, one.stride(), other.stride(), strict=True) if extent != 1)
 
 
 def _settled(value: Any, expected: Any) -> Any:

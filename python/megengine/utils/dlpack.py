@@ -80,7 +80,7 @@ def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | N
     Raises
     ------
     BufferError
-        For memory that cannot be shared: on another device, not in row-major order, of a dtype that
+        For memory that cannot be shared: on another device, neither in row-major order nor channels-last, of a dtype that
         tensors do not have (int64, float64).
 
     Examples
