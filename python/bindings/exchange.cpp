@@ -1,7 +1,10 @@
 // Memory that is shared with other libraries, by DLPack or the buffer protocol: values over memory
 // of theirs, and memory of values for them to read.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "python/bindings/handle.h"
@@ -12,6 +15,7 @@ namespace megjit::python {
 namespace {
 
 using runtime::Layout;
+using runtime::Shape;
 using Theirs = nb::ndarray<nb::ro>;
 
 // ---- theirs as ours
@@ -19,7 +23,8 @@ using Theirs = nb::ndarray<nb::ro>;
 // Keeps the owner of borrowed memory. A storage may go in any thread, under any lock, but the
 // owner's destructor is Python's: it runs in the main thread, when that is back in Python.
 struct Owner {
-    Theirs array;
+    Theirs array = {};
+    nb::object object = {};
     Owner* next = nullptr;
 };
 std::atomic<Owner*> abandoned{nullptr};
@@ -64,10 +69,8 @@ constexpr Row kDTypes[] = {
     {DType::b8, as_dlpack(Code::Bool, 8)},      {DType::c64, as_dlpack(Code::Complex, 64)}};
 static_assert(std::size(kDTypes) == runtime::kDTypeCount);
 
-DType dtype_of(const nb::dlpack::dtype& theirs) {
-    for (const Row& row : kDTypes)
-        if (row.theirs == theirs) return row.ours;
-    refuse(runtime::cat("tensors have no elements of ", theirs.bits, " bits of that kind"));
+nb::dlpack::dtype theirs_of(DType dtype) {
+    return std::ranges::find(kDTypes, dtype, &Row::ours)->theirs;
 }
 
 // From an element to the next along each axis, in elements; of a layout that is not packed.
@@ -81,22 +84,61 @@ std::array<int64_t, runtime::kMaxRank> steps_of(const Type& type) {
     return steps;
 }
 
-bool lies_as(const Theirs& array, const Type& type) {
+// Memory of others, as they describe it; strides in elements.
+struct Described {
+    void* data = nullptr;
+    int32_t device = 0;
+    nb::dlpack::dtype dtype = {};
+    std::span<const int64_t> shape = {};
+    const int64_t* strides = nullptr;
+};
+
+bool lies_as(const Described& memory, const Type& type) {
     const auto steps = steps_of(type);
     for (int axis = 0; axis < type.rank(); ++axis)
-        if (type.shape[axis] != 1 && array.stride(static_cast<size_t>(axis)) != steps[axis])
-            return false;
+        if (type.shape[axis] != 1 && memory.strides[axis] != steps[axis]) return false;
     return true;
 }
 
-std::optional<Layout> layout_of(const Theirs& array, Type type) {
+std::optional<Layout> layout_of(const Described& memory, Type type) {
     for (const Layout layout : {Layout::row_major, Layout::channels_last}) {
         type.layout = layout;
         const bool has_spatial_axes = type.rank() >= 3 && type.rank() <= 5;
-        if ((has_spatial_axes || layout == Layout::row_major) && lies_as(array, type))
+        if ((has_spatial_axes || layout == Layout::row_major) && lies_as(memory, type))
             return layout;
     }
     return {};
+}
+
+// Finds the type of a tensor over it. Returns why there cannot be one; "" if there can.
+std::string fault_of(const Described& memory, Type& type) {
+    if (memory.device != nb::device::cpu::value) return "it is not the host's";
+    const auto* const row =
+        std::ranges::find_if(kDTypes, [&](const Row& each) { return each.theirs == memory.dtype; });
+    if (row == std::end(kDTypes))
+        return runtime::cat("tensors have no elements of ", memory.dtype.bits,
+                            " bits of that kind");
+    if (memory.shape.size() > static_cast<size_t>(runtime::kMaxRank))
+        return runtime::cat("it has ", memory.shape.size(), " axes, a tensor at most ",
+                            runtime::kMaxRank);
+    type = {row->ours, Shape(memory.shape)};
+    if (!type.numel()) return {};
+    const std::optional<Layout> layout = layout_of(memory, type);
+    if (!layout) return "its elements are neither in row-major order nor channels-last";
+    type.layout = *layout;
+    return reinterpret_cast<uintptr_t>(memory.data) % runtime::size_of(type.dtype)
+               ? "its elements do not lie at multiples of their size"
+               : "";
+}
+
+nb::object tensor_over(const Described& memory, const Type& type, Owner&& owner, bool writable) {
+    runtime::Device& device =
+        default_device().is_host() ? default_device() : runtime::host_device();
+    if (!type.numel()) return wrap(runtime::empty_tensor(device, type));
+    auto keep = std::shared_ptr<void>(new Owner(std::move(owner)), abandon);
+    return wrap(runtime::make_tensor(
+        type,
+        runtime::Storage::borrow(device, memory.data, type.bytes(), std::move(keep), writable)));
 }
 
 nb::object borrow(nb::handle object, bool writable) {
@@ -106,25 +148,14 @@ nb::object borrow(nb::handle object, bool writable) {
         PyErr_Clear();
         refuse("it is neither an array nor a DLPack capsule");
     }
-    if (array.device_type() != nb::device::cpu::value) refuse("it is not the host's");
-    Type type{dtype_of(array.dtype()), {}};
-    if (array.ndim() > static_cast<size_t>(runtime::kMaxRank))
-        refuse(
-            runtime::cat("it has ", array.ndim(), " axes, a tensor at most ", runtime::kMaxRank));
-    for (size_t axis = 0; axis < array.ndim(); ++axis)
-        type.shape.push_back(static_cast<int64_t>(array.shape(axis)));
-    runtime::Device& device =
-        default_device().is_host() ? default_device() : runtime::host_device();
-    if (!type.numel()) return wrap(runtime::empty_tensor(device, type));
-    const std::optional<Layout> layout = layout_of(array, type);
-    if (!layout) refuse("its elements are neither in row-major order nor channels-last");
-    type.layout = *layout;
-    void* const data = const_cast<void*>(array.data());
-    if (reinterpret_cast<uintptr_t>(data) % runtime::size_of(type.dtype))
-        refuse("its elements do not lie at multiples of their size");
-    auto keep = std::shared_ptr<void>(new Owner{std::move(array)}, abandon);
-    return wrap(runtime::make_tensor(
-        type, runtime::Storage::borrow(device, data, type.bytes(), std::move(keep), writable)));
+    const Described memory{.data = const_cast<void*>(array.data()),
+                           .device = array.device_type(),
+                           .dtype = array.dtype(),
+                           .shape = {array.shape_ptr(), array.ndim()},
+                           .strides = array.stride_ptr()};
+    Type type;
+    if (const std::string why = fault_of(memory, type); !why.empty()) refuse(why);
+    return tensor_over(memory, type, {.array = array}, writable);
 }
 
 // ---- ours as theirs
@@ -135,9 +166,7 @@ nb::object exported(const TensorRef& value) {
     runtime::Rematerializer::instance().keep(*value);
     const Type& type = value->type();
     std::vector<size_t> shape(type.shape.begin(), type.shape.end());
-    nb::dlpack::dtype dtype{};
-    for (const Row& row : kDTypes)
-        if (row.ours == type.dtype) dtype = row.theirs;
+    const nb::dlpack::dtype dtype = theirs_of(type.dtype);
     const auto steps = steps_of(type);
     const nb::capsule owner(new TensorRef(value),
                             [](void* held) noexcept { delete static_cast<TensorRef*>(held); });
@@ -167,14 +196,143 @@ nb::object lend(const Handle& self) {
     return exported<nb::ro>(value);
 }
 
+bool is_free_to_give(const TensorRef& value) {
+    return value->has_data() && value->unique() && value->storage()->unique() &&
+           value->storage()->is_owned() && readable(value)->id() == value->id();
+}
+
 // Of a value that nobody else has: whoever takes it may write to it.
 nb::object give_away(const Handle& self) {
-    const TensorRef& value = self.value();
-    if (!value->has_data() || !value->unique() || !value->storage()->unique() ||
-        !value->storage()->is_owned() || readable(value)->id() != value->id())
-        return nb::none();
-    return exported<>(value);
+    return is_free_to_give(self.value()) ? exported<>(self.value()) : nb::none();
 }
+
+// ---- all tensors of a call, by the C functions that a library has for its class of them
+
+// As DLPack's version 1 has them.
+struct CTensor {
+    void* data;
+    int32_t device, device_id, rank;
+    nb::dlpack::dtype dtype;
+    int64_t *shape, *strides;
+    uint64_t offset;
+};
+struct CManaged {
+    uint32_t major, minor;
+    void* owner;
+    void (*end)(CManaged*);
+    uint64_t flags;
+    CTensor tensor;
+};
+struct CFunctions {
+    uint32_t major, minor;
+    CFunctions* older;
+    void (*make)();
+    int (*managed_of)(PyObject*, CManaged**);
+    int (*object_of)(CManaged*, PyObject**);
+    int (*tensor_of)(PyObject*, CTensor*);  // good as long as the object
+    void (*stream)();
+};
+
+// How a result is wanted: of that dtype (none of ours: never), with these strides (none: in any
+// order).
+struct Wanted {
+    std::optional<DType> dtype;
+    std::optional<std::vector<int64_t>> steps;
+    bool is_met_by(const Type& type) const {
+        if (type.dtype != dtype) return false;
+        const auto own = steps_of(type);
+        for (int axis = 0; steps && axis < type.rank(); ++axis)
+            if (type.shape[axis] != 1 && own[axis] != (*steps)[static_cast<size_t>(axis)])
+                return false;
+        return true;
+    }
+};
+
+class Exchange {
+public:
+    explicit Exchange(nb::type_object type) : type_(std::move(type)) {
+        const nb::object capsule = nb::getattr(type_, "__dlpack_c_exchange_api__");
+        functions_ = static_cast<const CFunctions*>(
+            PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+        if (!functions_) throw nb::python_error();
+        while (functions_ && functions_->major != 1) functions_ = functions_->older;
+        if (!functions_ || !functions_->tensor_of) refuse("its class has other functions for it");
+    }
+
+    // Tensors in the place of theirs; what cannot be shared as it lies, or is none, stays as it is.
+    nb::tuple ours(const nb::list& values) const {
+        release_abandoned(nullptr);
+        nb::list result, left;
+        for (nb::handle value : values) {
+            const bool is_theirs = PyObject_TypeCheck(value.ptr(), type());
+            nb::object tensor = is_theirs ? over(value) : nb::borrow(value);
+            if (tensor.is(value) && is_theirs) left.append(nb::len(result));
+            result.append(std::move(tensor));
+        }
+        return nb::make_tuple(std::move(result), std::move(left));
+    }
+
+    // Theirs over the memory of values that nobody else has, and that are as wanted.
+    nb::tuple theirs(const nb::list& values, const nb::list& wanted) const {
+        nb::list result, left;
+        for (nb::handle each : values) {
+            const TensorRef& value = value_of(each.ptr());
+            const size_t place = nb::len(result);
+            const bool is_given =
+                nb::cast<const Wanted&>(nb::handle(wanted[place])).is_met_by(value->type()) &&
+                is_free_to_give(value);
+            if (!is_given) left.append(place);
+            result.append(is_given ? given(value) : nb::none());
+        }
+        return nb::make_tuple(std::move(result), std::move(left));
+    }
+
+private:
+    struct Given {
+        TensorRef value;
+        std::array<int64_t, runtime::kMaxRank> shape, steps;
+        CManaged managed;
+    };
+
+    PyTypeObject* type() const { return reinterpret_cast<PyTypeObject*>(type_.ptr()); }
+
+    nb::object over(nb::handle value) const {
+        CTensor found{};
+        Type type;
+        if (functions_->tensor_of(value.ptr(), &found)) {
+            PyErr_Clear();
+            return nb::borrow(value);
+        }
+        const Described memory{.data = static_cast<char*>(found.data) + found.offset,
+                               .device = found.device,
+                               .dtype = found.dtype,
+                               .shape = {found.shape, static_cast<size_t>(found.rank)},
+                               .strides = found.strides};
+        if (!fault_of(memory, type).empty()) return nb::borrow(value);
+        return tensor_over(memory, type, {.object = nb::borrow(value)}, false);
+    }
+
+    nb::object given(const TensorRef& value) const {
+        runtime::Rematerializer::instance().keep(*value);
+        const Type& type = value->type();
+        auto* const given = new Given{value, {}, steps_of(type), {}};
+        std::ranges::copy(type.shape, given->shape.begin());
+        given->managed = {
+            .major = 1,
+            .minor = 0,
+            .owner = given,
+            .end = [](CManaged* managed) { delete static_cast<Given*>(managed->owner); },
+            .flags = 0,
+            .tensor = {value->data(), nb::device::cpu::value, 0, type.rank(), theirs_of(type.dtype),
+                       given->shape.data(), given->steps.data(), 0}};
+        PyObject* object = nullptr;
+        if (functions_->object_of(&given->managed, &object)) throw nb::python_error();
+        return nb::steal(object);
+    }
+
+    nb::type_object type_;
+    const CFunctions* functions_ = nullptr;
+};
 
 }  // namespace
 
@@ -188,6 +346,27 @@ void bind_exchange(nb::module_& m) {
     // The same, to be written to as well, of a value that nobody else has; else None. The tensor
     // is not to be used any more.
     m.def("give_away", &give_away, nb::arg("tensor"));
+    nb::class_<Wanted>(
+        m, "Wanted",
+        "How a result is to lie: dtype None: never as ours do; steps: strides in elements, None: in any order.")
+        .def("__init__",
+             [](Wanted* self, nb::object dtype, std::optional<std::vector<int64_t>> steps) {
+        new (self) Wanted{dtype.is_none() ? std::nullopt : std::optional(dtype_from(dtype)),
+                          std::move(steps)};
+    }, nb::arg("dtype").none(), nb::arg("steps").none());
+    nb::class_<Exchange>(
+        m, "Exchange",
+        "Shares the memory of all tensors of a call with another library, by the C functions of its class of tensors (`__dlpack_c_exchange_api__`).")
+        .def(nb::init<nb::type_object>(), nb::arg("type"))
+        .def(
+            "ours", &Exchange::ours, nb::arg("values"),
+            nb::sig("def ours(self, values: list[Any]) -> tuple[list[Any], list[int]]"),
+            "Tensors over the memory of theirs, and the places of theirs that cannot be shared as they lie, which stay as they are.")
+        .def(
+            "theirs", &Exchange::theirs, nb::arg("values"), nb::arg("wanted"),
+            nb::sig(
+                "def theirs(self, values: list[Any], wanted: list[Wanted]) -> tuple[list[Any], list[int]]"),
+            "Theirs over the memory of values that nobody else has, and that are as wanted, and the places of others, which have None. The values are not to be used any more.");
     m.def("address", [](const Handle& tensor) {
         return reinterpret_cast<uintptr_t>(tensor.value()->data());
     }, nb::arg("tensor"), "Where the elements lie on its device.");

@@ -162,10 +162,16 @@ public:
     // meanwhile.
     nb::object run_direct(nb::list arguments, uint64_t guards) {
         const runtime::Turn::Held turn = direct_turn_.take();
-        const auto found = std::ranges::find(direct_, guards, &DirectCall::guards);
-        if (found == direct_.end()) return nb::none();
-        const std::shared_ptr<DirectCall> current = *found;  // another thread may drop it
-        return current->run(arguments);
+        return run_found(std::ranges::find(direct_, guards, &DirectCall::guards), arguments);
+    }
+
+    // The same, of a call that nobody guards: what was recorded for arguments of these types.
+    nb::object replay(nb::list arguments) {
+        const runtime::Turn::Held turn = direct_turn_.take();
+        const Tensors given = values_of(arguments);
+        return run_found(
+            std::ranges::find_if(direct_, [&](const auto& each) { return each->takes(given); }),
+            arguments);
     }
 
     // What it holds of Python, for the cycle collector: a function may be reached from its own
@@ -189,6 +195,15 @@ public:
     jit::TraceFunction function;
 
 private:
+    using DirectCalls = std::vector<std::shared_ptr<DirectCall>>;  // newest use first
+
+    nb::object run_found(DirectCalls::iterator found, const nb::list& arguments) {
+        if (found == direct_.end()) return nb::none();
+        std::rotate(direct_.begin(), found, found + 1);
+        const std::shared_ptr<DirectCall> current = direct_.front();  // another thread may drop it
+        return current->run(arguments);
+    }
+
     std::unique_ptr<TracedCall> taken(const nb::list& arguments) const {
         if (auto call = TracedCall::take(this, arguments)) return call;
         runtime::user_error({.what = "no such call has begun in this thread"},
@@ -201,7 +216,7 @@ private:
         return {recorder->version(), outside_of(call, *recorder, arguments)};
     }
 
-    std::vector<std::shared_ptr<DirectCall>> direct_;  // newest use first
+    DirectCalls direct_;
     Recording recorded_;  // that ended last
     runtime::Turn direct_turn_{"a traced function"};
 };
@@ -256,6 +271,7 @@ void bind_trace(nb::module_& m) {
         .def("guards_for", &PyTrace::guards_for, nb::arg("arguments"))
         .def("all_guards", &PyTrace::all_guards)
         .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"), nb::arg("guards"))
+        .def("replay", &PyTrace::replay, nb::arg("arguments"))
         .def("clear", &PyTrace::clear)
         .def("share_arena",
              [](PyTrace& self, const PyTrace& other) {

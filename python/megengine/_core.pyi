@@ -235,6 +235,30 @@ def lend(tensor: Tensor) -> Any: ...
 
 def give_away(tensor: Tensor) -> Any: ...
 
+class Wanted:
+    """
+    How a result is to lie: dtype None: never as ours do; steps: strides in elements, None: in any order.
+    """
+
+    def __init__(self, dtype: object | None, steps: Sequence[int] | None) -> None: ...
+
+class Exchange:
+    """
+    Shares the memory of all tensors of a call with another library, by the C functions of its class of tensors (`__dlpack_c_exchange_api__`).
+    """
+
+    def __init__(self, type: type) -> None: ...
+
+    def ours(self, values: list[Any]) -> tuple[list[Any], list[int]]:
+        """
+        Tensors over the memory of theirs, and the places of theirs that cannot be shared as they lie, which stay as they are.
+        """
+
+    def theirs(self, values: list[Any], wanted: list[Wanted]) -> tuple[list[Any], list[int]]:
+        """
+        Theirs over the memory of values that nobody else has, and that are as wanted, and the places of others, which have None. The values are not to be used any more.
+        """
+
 def address(tensor: Tensor) -> int:
     """Where the elements lie on its device."""
 
@@ -746,6 +770,8 @@ class TraceFunction:
     def all_guards(self) -> list[int]: ...
 
     def run_direct(self, arguments: list[Any], guards: int) -> list[Any] | None: ...
+
+    def replay(self, arguments: list[Any]) -> object: ...
 
     def clear(self) -> None: ...
 

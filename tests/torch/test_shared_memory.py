@@ -1,10 +1,15 @@
 """Memory that is shared with PyTorch, in both directions."""
 
+import gc
+import time
+import weakref
+
 import numpy as np
 import pytest
 import torch
 
 import megengine as mge
+from megengine import _core
 from megengine.utils.dlpack import from_dlpack
 
 
@@ -20,6 +25,49 @@ def test_a_tensor_over_torchs_memory(dtype):
 def test_what_cannot_be_shared_is_refused(theirs):
     with pytest.raises(BufferError, match="cannot be shared"):
         from_dlpack(theirs, copy=False)
+
+
+def test_all_tensors_of_a_call_are_shared_by_torchs_c_functions():
+    exchange = _core.Exchange(torch.Tensor)
+    plain, last = torch.rand(4, 3), torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    values = [plain, 7, last, torch.nn.Parameter(plain), torch.ones(3, dtype=torch.int64), plain.t(), torch.rand(3, device="meta"), torch.tensor(2.0)]
+    ours, left = exchange.ours(values)
+    assert left == [4, 5, 6] and ours[1] == 7 and all(ours[place] is values[place] for place in left)
+    for place in (0, 2, 3, 7):
+        assert _core.address(ours[place]) == values[place].data_ptr()
+        np.testing.assert_array_equal(ours[place].numpy(), values[place].detach().numpy())
+    tall = mge.tensor(np.ones((300, 2), "float32"))
+    made = [tall * 2, tall * 3, tall * 4, tall * 5]
+    wanted = [_core.Wanted("float32", None), _core.Wanted("float32", [1, 300]), _core.Wanted(None, None), _core.Wanted("float32", [2, 1])]
+    places = [_core.address(each) for each in made]
+    also = mge.Tensor(made[3])
+    theirs, left = exchange.theirs(made, wanted)
+    del made
+    assert left == [1, 2, 3] and theirs[1:] == [None] * 3  # other strides, another dtype, a value that somebody else has
+    theirs[0] += 1
+    assert theirs[0].data_ptr() == places[0] and theirs[0].sum() == 1800 and also.numpy().sum() == 3000
+
+
+def test_a_class_without_such_functions_is_refused():
+    with pytest.raises(AttributeError, match="__dlpack_c_exchange_api__"):
+        _core.Exchange(np.ndarray)
+
+
+def test_shared_memory_lives_as_long_as_the_tensor():
+    exchange = _core.Exchange(torch.Tensor)
+    theirs = torch.rand(1000)
+    alive, want = weakref.ref(theirs), theirs.clone()
+    (ours,), _ = exchange.ours([theirs])
+    del theirs
+    gc.collect()
+    assert alive() is not None
+    np.testing.assert_array_equal(ours.numpy(), want.numpy())
+    del ours
+    for _ in range(1000):
+        if alive() is None:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the memory's owner was never let go")
 
 
 def test_a_torch_tensor_over_our_memory():

@@ -28,12 +28,11 @@ class Replay:
     def __init__(self, body: Callable[..., list[Tensor]], **options: Any) -> None:
         self._body = body
         self.traced = trace(body, symbolic=True, **options)
+        self._replay = self.traced._function.replay
 
     def __call__(self, arguments: list[Tensor]) -> list[Tensor]:
         """Returns the body's results. MemoryError, before anything runs, for a ``memory_limit`` that cannot be kept."""
-        function = self.traced._function
-        guards = function.guards_for(arguments)  # 0: nothing was recorded for their types
-        found = function.run_direct(arguments, guards) if guards else None
+        found = self._replay(arguments)  # None: nothing was recorded for their types
         return self._record(arguments) if found is None else found
 
     def plan(self, arguments: list[Tensor]) -> MemoryPlan:

@@ -51,7 +51,12 @@ class Compiled:
 
     def __call__(self, arguments: list[Any], beside: int = 0) -> list[Any]:
         """beside: bytes that other graphs keep meanwhile, which are taken from the limit."""
-        results = self._complete(lambda: self._whole(arguments, beside) if self._whole else self._by_parts(arguments, beside))
+        while True:
+            try:
+                results = self._whole(arguments, beside) if self._whole else self._by_parts(arguments, beside)
+                break
+            except Unsupported as error:
+                self._leave(error)
         if self._left and not self._is_told:
             self._is_told = True
             warnings.warn(f"megjit leaves operations to torch: {self._names()}", stacklevel=2)
@@ -60,17 +65,16 @@ class Compiled:
 
     def plan(self) -> int:
         """The bytes that a call takes, by what the graph knows of its tensors, whose sizes are all known. MemoryError if it cannot keep the limit."""
-        found: int = self._complete(lambda: self._whole.plan().planned_bytes if self._whole else self._plan_parts())
-        return found
-
-    def _complete(self, work: Callable[[], Any]) -> Any:
-        """What a part turns out to lack, when it is recorded, is torch's too; what has run until then has changed nothing."""
         while True:
             try:
-                return work()
+                return self._whole.plan().planned_bytes if self._whole else self._plan_parts()
             except Unsupported as error:
-                self._left.update(dict.fromkeys((error.node, *parts_of_result(error.node)), str(error)))
-                self._prepare()
+                self._leave(error)
+
+    def _leave(self, error: Unsupported) -> None:
+        """What a part turns out to lack, when it is recorded, is torch's too; what has run until then has changed nothing."""
+        self._left.update(dict.fromkeys((error.node, *parts_of_result(error.node)), str(error)))
+        self._prepare()
 
     def _by_parts(self, arguments: list[Any], beside: int) -> list[Any]:
         results = self._graph.graph.output_node().args[0]

@@ -21,13 +21,14 @@ class Pair:
 
     def __init__(self, options: dict[str, Any], fallback: bool) -> None:
         self._options, self._fallback = options, fallback
+        self._is_limited = bool(options.get("memory_limit"))
         self._keeps = 0  # bytes of the last forward call
         self.partition = partitioner(options, _others)
 
     def alone(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         """Of a graph without a backward."""
         compiled = Compiled(graph, self._options, self._fallback, seen=len(graph.graph.output_node().args[0]))
-        return boxed(lambda arguments: compiled(arguments, _others()))
+        return boxed((lambda arguments: compiled(arguments, _others())) if self._is_limited else compiled)
 
     def forward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         if refused := graph.meta.get(REFUSED):
@@ -46,11 +47,11 @@ class Pair:
             self._keeps = _hold([each for each in results if isinstance(each, torch.Tensor) and each.data_ptr() not in given])
             return results
 
-        return boxed(run if self._options.get("memory_limit") else lambda arguments: compiled(arguments))
+        return boxed(run if self._is_limited else compiled)
 
     def backward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         compiled = Compiled(graph, self._options, self._fallback, seen=0)
-        return boxed(lambda arguments: compiled(arguments, max(0, _others() - self._keeps)))
+        return boxed((lambda arguments: compiled(arguments, max(0, _others() - self._keeps))) if self._is_limited else compiled)
 
 
 def _others() -> int:

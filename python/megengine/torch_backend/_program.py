@@ -22,6 +22,7 @@ from ._layouts import channels_last, is_channels_last
 from ._partition import DTYPES, LARGEST, name_of, user_line_of
 from ._private import unset_fake_temporarily
 
+_exchange = _core.Exchange(torch.Tensor)
 _arena: list[Replay] = []  # one, whose arena is that of all
 
 
@@ -68,28 +69,41 @@ class Program:
         results = list(graph.graph.output_node().args[0])
         self._expected = [node.meta.get("val") if isinstance(node, fx.Node) else node for node in results]
         self._strided = [node in strided for node in results]
-        places = {node: place for place, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
+        inputs = graph.graph.find_nodes(op="placeholder")
+        self._takes_tensors_alone = all(isinstance(node.meta.get("val"), torch.Tensor) for node in inputs)
+        places = {node: place for place, node in enumerate(inputs)}
         self._passed_on = [places.get(node) for node in results]  # of each result the argument that it is, if any
+        self._wanted = [_wanted(*each) for each in zip(self._expected, self._strided, self._passed_on, strict=True) if isinstance(each[0], torch.Tensor)]
         self.draws = any(name_of(node).partition(".")[0] in RANDOM for node in graph.graph.nodes)
         self._replays: dict[tuple[Any, ...], tuple[Replay, list[Any]]] = {}
         self._constants: dict[str, Tensor] = {}
 
     def __call__(self, arguments: list[Any], beside: int = 0) -> list[Any]:
         """beside: bytes that are held elsewhere meanwhile, and taken from the limit."""
-        given = [as_ours(value) for value in arguments]
-        if any(value is None and isinstance(theirs, torch.Tensor) for value, theirs in zip(given, arguments, strict=True)):
-            return list(self._graph(*arguments))  # an int64 beyond 32 bits
+        given, left = _exchange.ours(arguments)
+        for place in left:
+            if (ours := as_ours(arguments[place])) is None:
+                return list(self._graph(*arguments))  # an int64 beyond 32 bits
+            given[place] = ours
         if self.draws:
             seed_from_torch()
         replay, form, tensors = self._replay(given, beside)
         if self._limit:
             _release_unused(self._limit)
-        found = iter(replay(tensors))
-        results = [next(found) if each is Tensor else each for each in form]
+        found = replay(tensors)
+        theirs, left = _exchange.theirs(found, self._wanted)
+        if not left and len(form) == len(theirs):
+            return theirs  # type: ignore[no-any-return]
+        return self._by_copies(arguments, form, found, theirs)
+
+    def _by_copies(self, arguments: list[Any], form: list[Any], found: list[Tensor], theirs: list[Any]) -> list[Any]:
+        """The results, of which some are no tensors, are arguments, or cannot be given away as they lie."""
+        pairs = zip(found, theirs, strict=True)
+        results = [next(pairs) if each is Tensor else (each, None) for each in form]
         same = [None if place is None else arguments[place] for place in self._passed_on]
         return [
-            theirs if theirs is not None else as_theirs(value, expected, strided)
-            for value, expected, theirs, strided in zip(results, self._expected, same, self._strided, strict=True)
+            argument if argument is not None else given if given is not None else as_theirs(value, expected, strided)
+            for (value, given), expected, argument, strided in zip(results, self._expected, same, self._strided, strict=True)
         ]
 
     def plan(self, beside: int = 0) -> MemoryPlan:
@@ -102,9 +116,12 @@ class Program:
 
     def _replay(self, given: list[Any], beside: int) -> tuple[Replay, list[Any], list[Tensor]]:
         """The program, which of its results are tensors, and its arguments. Sizes are numbers of it: there is one for each of their values."""
-        tensors = [value for value in given if isinstance(value, Tensor)]
         limit = max(1, self._limit - beside) if self._limit else None
-        sizes = (limit, *(value for value in given if not isinstance(value, Tensor)))
+        if self._takes_tensors_alone:
+            tensors, sizes = given, (limit,)
+        else:
+            tensors = [value for value in given if isinstance(value, Tensor)]
+            sizes = (limit, *(value for value in given if not isinstance(value, Tensor)))
         if sizes not in self._replays:
             form: list[Any] = []
             pattern = [Tensor if isinstance(value, Tensor) else value for value in given]
@@ -117,7 +134,7 @@ class Program:
                 return [each for each in results if isinstance(each, Tensor)]
 
             self._replays[sizes] = share_arena(Replay(body, **{**self._options, "memory_limit": limit})), form
-        return *self._replays[sizes], tensors
+        return (*self._replays[sizes], tensors)
 
     def interpret(self, arguments: list[Any]) -> list[Any]:
         """The graph's results, in a recording. Unsupported, with the node, for a form that we do not have."""
@@ -181,22 +198,27 @@ def _laid_out(value: Any, expected: Any) -> Any:
     return value
 
 
+def _wanted(expected: torch.Tensor, strided: bool, passed_on: int | None) -> _core.Wanted:
+    """How a result is torch's without a copy. One that is an argument is no result of ours."""
+    dtype = DTYPES[expected.dtype]
+    is_same = passed_on is None and getattr(torch, dtype) is expected.dtype
+    return _core.Wanted(dtype if is_same else None, _known_steps(expected) if strided else None)
+
+
+def _known_steps(expected: torch.Tensor) -> list[int] | None:
+    """None where only calls know them, or where one element is in many places."""
+    steps = expected.stride()
+    return list(steps) if all(isinstance(step, int) and step for step in (*expected.shape, *steps)) else None
+
+
 def as_theirs(value: Any, expected: Any, strided: bool = True) -> Any:
-    """In the dtype that torch has planned for it, and with its strides: the memory itself where nobody else has it, else a copy."""
+    """A copy, in the dtype that torch has planned for it, and with its strides."""
     if not isinstance(value, Tensor):
         return value
-    given = _core.give_away(value)
-    lent = torch.from_dlpack(_core.lend(value) if given is None else given)
-    steps = expected.stride()
-    is_known = strided and all(isinstance(step, int) and step for step in (*expected.shape, *steps))  # else sizes that only this call knows, or one element in many places
-    if given is not None and lent.dtype is expected.dtype and (not is_known or _lie_alike(lent, expected)):
-        return lent
-    made = torch.empty_strided(expected.shape, steps, dtype=expected.dtype) if is_known else torch.empty(lent.shape, dtype=expected.dtype)
+    lent = torch.from_dlpack(_core.lend(value))
+    steps = _known_steps(expected) if strided else None
+    made = torch.empty_strided(expected.shape, steps, dtype=expected.dtype) if steps is not None else torch.empty(lent.shape, dtype=expected.dtype)
     return made.copy_(lent)
-
-
-def _lie_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return all(own == theirs for extent, own, theirs in zip(one.shape, one.stride(), other.stride(), strict=True) if extent != 1)
 
 
 def _settled(value: Any, expected: Any) -> Any:
