@@ -271,7 +271,8 @@ void bind_trace(nb::module_& m) {
         .def("guards_for", &PyTrace::guards_for, nb::arg("arguments"))
         .def("all_guards", &PyTrace::all_guards)
         .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"), nb::arg("guards"))
-        .def("replay", &PyTrace::replay, nb::arg("arguments"))
+        .def("replay", &PyTrace::replay, nb::arg("arguments"),
+             nb::sig("def replay(self, arguments: list[Any]) -> list[Any] | None"))
         .def("clear", &PyTrace::clear)
         .def("share_arena",
              [](PyTrace& self, const PyTrace& other) {

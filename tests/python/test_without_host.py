@@ -475,3 +475,43 @@ def test_a_program_may_keep_the_traced_function_where_its_body_finds_it():
     runner.other = trace(lambda x: x + runner.scale, symbolic=True)
     runner.scale = 4.0
     assert runner.step(t(1)).item() == 4
+
+
+def _copied_and_written(x):
+    y = F.copy(x)
+    y[0] = 1
+    return (y * 2).sum()
+
+
+def _written_twice(x):
+    parts = [F.copy(x), x * 3]
+    for i, part in enumerate(parts):
+        part[i] = 1
+        part += parts[0]
+    return parts[1]
+
+
+def _in_a_cycle(x):
+    y = F.copy(x)
+    y.itself = y
+    y[1:] *= 2
+    return y.sum()
+
+
+class _Writing(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = M.Linear(4, 4)
+
+    def forward(self, x):
+        return _copied_and_written(self.layer(x))
+
+
+@pytest.mark.parametrize("body", [_copied_and_written, _written_twice, _in_a_cycle, _Writing()], ids=["copy", "twice", "cycle", "module"])
+@pytest.mark.parametrize("options", [{"without_host": True}, {}], ids=["without_host", "decided"])
+def test_temporaries_that_are_written_in_place_are_not_recorded_again(body, options):
+    traced = trace(lambda x: body(x), symbolic=True, **options)
+    for scale in range(5):
+        x = mge.tensor(np.full((4, 4), scale, "float32"))
+        np.testing.assert_allclose(traced(x).numpy(), body(x).numpy(), rtol=1e-6)
+    assert " 4 replays" in traced.explain()

@@ -93,7 +93,7 @@ class Program:
         found = replay(tensors)
         theirs, left = _exchange.theirs(found, self._wanted)
         if not left and len(form) == len(theirs):
-            return theirs  # type: ignore[no-any-return]
+            return theirs
         return self._by_copies(arguments, form, found, theirs)
 
     def _by_copies(self, arguments: list[Any], form: list[Any], found: list[Tensor], theirs: list[Any]) -> list[Any]:
