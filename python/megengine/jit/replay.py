@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,11 +13,18 @@ from .tracing import trace
 _GUARDS = 1  # the caller's, who are not asked
 
 
+def _named(body: Callable[..., list[Tensor]], name: str) -> Callable[..., list[Tensor]]:
+    named = functools.partial(body)
+    named.__name__ = name  # type: ignore[attr-defined]  # it has no line, either
+    return named
+
+
 class Replay:
     """A function of tensors that is recorded at its first call with their types, and run without its body from then on.
 
     Unlike `trace`, nothing of what the body reads is watched: the caller knows that it would do the same again (a compiler whose own guards
-    hold, a graph that never changes). The body returns a list of tensors. options: those of `trace` (``opt_level``, ``memory_limit``, ``numerics``).
+    hold, a graph that never changes). The body returns a list of tensors. name: in plans and errors, the body's own if empty. options: those of `trace` (``opt_level``,
+    ``memory_limit``, ``numerics``).
 
     >>> import megengine as mge
     >>> from megengine.jit.replay import Replay
@@ -25,9 +33,9 @@ class Replay:
     ([6.0], [8.0])
     """
 
-    def __init__(self, body: Callable[..., list[Tensor]], **options: Any) -> None:
+    def __init__(self, body: Callable[..., list[Tensor]], name: str = "", **options: Any) -> None:
         self._body = body
-        self.traced = trace(body, symbolic=True, **options)
+        self.traced = trace(_named(body, name) if name else body, symbolic=True, **options)
         self._replay = self.traced._function.replay
 
     def __call__(self, arguments: list[Tensor]) -> list[Tensor]:
@@ -44,6 +52,9 @@ class Replay:
         self.traced._function.share_arena(other.traced._function)
 
     def _record(self, arguments: list[Tensor]) -> list[Tensor]:
+        if trace._planned_by is not None:
+            planned: list[Tensor] = trace._planned_by(self.traced, tuple(arguments), {})
+            return planned
         function = self.traced._function
         try:
             function.begin_capture(arguments)

@@ -19,7 +19,7 @@ from ..random import seed as seed_ours
 from ..tensor import Tensor
 from ._aten import RANDOM, Unsupported, function_of
 from ._layouts import channels_last, is_channels_last
-from ._partition import DTYPES, LARGEST, name_of, user_line_of
+from ._partition import DTYPES, LARGEST, line_of, name_of, user_line_of
 from ._private import unset_fake_temporarily
 
 _exchange = _core.Exchange(torch.Tensor)
@@ -46,6 +46,13 @@ def _release_unused(limit: int) -> None:
         coalesce_free_memory()
 
 
+def _name_of(graph: fx.GraphModule) -> str:
+    """As plans and errors call it: "forward from net.py:3 in forward"."""
+    line = next((user_line_of(node) for node in graph.graph.nodes if line_of(node)), "")
+    is_backward = any("tangents" in node.name for node in graph.graph.find_nodes(op="placeholder"))
+    return ("backward" if is_backward else "forward") + (f" from {line}" if line else "")
+
+
 class Program:
     """Calls of one graph.
 
@@ -61,7 +68,7 @@ class Program:
         line_of: Callable[[fx.Node], str] = user_line_of,
         strided: Collection[fx.Node] = (),
     ) -> None:
-        self._graph, self._options, self._line_of = graph, options, line_of
+        self._graph, self._options, self._line_of, self._name = graph, options, line_of, _name_of(graph)
         self._originals = originals or {}
         self._limit = memory_limit_bytes(options.get("memory_limit"))
         if self._limit:  # blocks of up to 1 MiB take what they need, too: what is free counts
@@ -133,7 +140,7 @@ class Program:
                 form[:] = [Tensor if isinstance(each, Tensor) else each for each in results]
                 return [each for each in results if isinstance(each, Tensor)]
 
-            self._replays[sizes] = share_arena(Replay(body, **{**self._options, "memory_limit": limit})), form
+            self._replays[sizes] = share_arena(Replay(body, self._name, **{**self._options, "memory_limit": limit})), form
         return (*self._replays[sizes], tensors)
 
     def interpret(self, arguments: list[Any]) -> list[Any]:

@@ -101,14 +101,14 @@ class Step:
         options = tuple(tuple((name, value) for name, value in group.items() if name not in ("params", "lr", "initial_lr")) for group in self._optimizer.param_groups)
         key = (form, rest, modes, options)
         if key not in self._programs:
-            self._programs[key] = _StepProgram(exported(Whole(self._model, self._loss, leaves, form), arguments), self._optimizer, self._lent, self._options)
+            self._programs[key] = _StepProgram(exported(Whole(self._model, self._loss, leaves, form), arguments), self._optimizer, self._lent, f"step of {type(self._model).__name__}", self._options)
         return self._programs[key], arguments
 
 
 class _StepProgram:
     """Steps with batches of one form."""
 
-    def __init__(self, exported: Exported, optimizer: torch.optim.Optimizer, lent: dict[torch.Tensor, Lent], options: dict[str, Any]) -> None:
+    def __init__(self, exported: Exported, optimizer: torch.optim.Optimizer, lent: dict[torch.Tensor, Lent], name: str, options: dict[str, Any]) -> None:
         if left := reasons_against(exported.graph):
             node, why = next(iter(left.items()))
             raise RuntimeError(f"step: megjit cannot compile this model: {place_of(node)} ({why})\n  fix: torch.compile(model, backend=\"megjit\") leaves such operations to torch")
@@ -123,7 +123,7 @@ class _StepProgram:
         # int64, which programs have in 32 bits, goes in and out by value.
         self._in_place = [each for each in exported.held if each.dtype is not torch.int64]
         self._by_value = dict.fromkeys(each for each in exported.held if each.dtype is torch.int64)
-        self._options = options
+        self._name, self._options = name, options
         self._replays: dict[tuple[int, ...], Replay] = {}
 
     def plan(self, arguments: list[torch.Tensor]) -> MemoryPlan:
@@ -158,7 +158,7 @@ class _StepProgram:
         for memory in lent:
             memory.before()
         if pattern not in self._replays:
-            self._replays[pattern] = share_arena(Replay(lambda *given: self._body(pattern, list(given)), **self._options))
+            self._replays[pattern] = share_arena(Replay(lambda *given: self._body(pattern, list(given)), self._name, **self._options))
         numbers = [Tensor(number) for row in distinct for number in row]
         given = [as_ours(each) for each in (*arguments, *self._by_value)]
         if any(each is None for each in given):
