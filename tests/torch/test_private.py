@@ -73,6 +73,25 @@ def test_descriptors_tell_parameters_buffers_and_gradients():
     assert any(isinstance(each, private.PlainAOTOutput) for each in results)
 
 
+def test_a_graph_says_whether_it_breaks_and_comes_with_the_tensors_of_the_call():
+    found = []
+
+    def backend(graph, inputs):
+        found.append((private.breaks_behind(graph), [type(each) for each in inputs], [each.data_ptr() for each in inputs]))
+        return graph
+
+    def broken(x):
+        x = x * 2
+        torch._dynamo.graph_break()
+        return x + 1
+
+    torch._dynamo.reset()
+    x = torch.rand(4)
+    torch.compile(broken, backend=backend)(x)
+    assert [breaks for breaks, *_ in found] == [True, False]
+    assert all(types == [torch.Tensor] for _, types, _ in found) and found[0][2] == [x.data_ptr()]
+
+
 def test_fake_tensors_have_no_values_and_can_be_left():
     with torch._subclasses.FakeTensorMode() as mode:
         x = mode.from_tensor(torch.ones(3))

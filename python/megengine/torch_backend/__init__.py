@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._pair import Pair
-from ._private import aot_autograd, decompositions
+from ._private import aot_autograd, breaks_behind, decompositions
 from ._step import Step, step
 
 __all__ = ["Step", "backend", "step"]
@@ -37,7 +37,7 @@ def backend(graph: Any, example_inputs: Any, *, options: dict[str, Any] | None =
         raise ValueError(f"megjit has no option {sorted(unknown)[0]!r}; it has {', '.join(sorted(_OPTIONS))}")
     fallback = bool(given.pop("fallback", True))
     options = {"opt_level": 3, **given}
-    pair = Pair(options, fallback)
+    pair = Pair(options, fallback, example_inputs, breaks_behind(graph))
     compiled = aot_autograd(
         fw_compiler=pair.forward, bw_compiler=pair.backward, inference_compiler=pair.alone, partition_fn=pair.partition, decompositions=decompositions()
     )

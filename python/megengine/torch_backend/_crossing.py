@@ -33,8 +33,11 @@ SEEN = "megjit_seen"  # likewise: how many of its first results torch's programs
 _VIEWS = {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "alias", "detach"}
 
 
-def partitioner(options: dict[str, Any], beside: Callable[[], int]) -> Callable[..., Pair]:
-    """What AOTAutograd asks to cut a joint graph. beside: bytes that other graphs keep for their backward just now."""
+def partitioner(options: dict[str, Any], beside: Callable[[], int], breaks: bool) -> Callable[..., Pair]:
+    """What AOTAutograd asks to cut a joint graph. beside: bytes that other graphs keep for their backward just now. breaks: another graph follows.
+
+    Whoever is followed keeps half of what is left, if a cut does, and else the least.
+    """
     limit = memory_limit_bytes(options.get("memory_limit"))
 
     def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> Pair:
@@ -54,11 +57,17 @@ def partitioner(options: dict[str, Any], beside: Callable[[], int]) -> Callable[
         separate_statistics(joint)
         left = max(1, limit - beside())
         refusals: list[MemoryError] = []
+        fitting: list[tuple[int, Pair]] = []  # bytes that cross, and the cut
         for pair in _cuts(joint, inputs, num_fwd_outputs, {**options, "memory_limit": left}, more):
             found = [error for graph in pair if (error := _refusal(graph, {**options, "memory_limit": left}))]
-            if not found:
+            if found:
+                refusals.append(max(found, key=_needs))
+                continue
+            fitting.append((_crossing_bytes(pair[0], num_fwd_outputs), pair))
+            if not breaks or fitting[-1][0] <= left // 2:
                 return pair
-            refusals.append(max(found, key=_needs))
+        if fitting:
+            return min(fitting, key=operator.itemgetter(0))[1]
         pair[0].meta[REFUSED] = _told(min(refusals, key=_needs), limit - left)
         return pair
 
@@ -68,6 +77,12 @@ def partitioner(options: dict[str, Any], beside: Callable[[], int]) -> Callable[
 def _has_fixed_sizes(joint: fx.GraphModule) -> bool:
     values = (tensor for node in joint.graph.nodes for tensor in tensors_in(node.meta.get("val")))
     return all(map(has_fixed_sizes, values))
+
+
+def _crossing_bytes(forward: fx.GraphModule, count: int) -> int:
+    """What forward keeps, beside what it is given and its first results, which others want."""
+    kept = {node for node in forward.graph.output_node().args[0][count:] if isinstance(node, fx.Node) and node.op != "placeholder"}
+    return sum(tensor.numel() * tensor.element_size() for node in kept for tensor in tensors_in(node.meta.get("val")))
 
 
 def _refusal(graph: fx.GraphModule, options: dict[str, Any]) -> MemoryError | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -12,23 +12,25 @@ from torch import fx
 from ._compiled import Compiled
 from ._crossing import REFUSED, SEEN, partitioner
 
-_held: dict[int, int] = {}  # bytes that calls keep for their backward, by call
+_held: dict[int, dict[int, int]] = {}  # what calls keep for their backward: by call, and by address its bytes
 _calls = 0
 
 
 class Pair:
     """The compilers that AOTAutograd asks for one graph of dynamo's."""
 
-    def __init__(self, options: dict[str, Any], fallback: bool) -> None:
+    def __init__(self, options: dict[str, Any], fallback: bool, inputs: Iterable[Any], breaks: bool) -> None:
+        """inputs: of the call that asks for it. breaks: whether another graph follows, for which there must be room."""
         self._options, self._fallback = options, fallback
         self._is_limited = bool(options.get("memory_limit"))
-        self._keeps = 0  # bytes of the last forward call
-        self.partition = partitioner(options, _others)
+        self._call: int | None = None  # the last of forward
+        given = _addresses(inputs)
+        self.partition = partitioner(options, lambda: _others(given), breaks)
 
     def alone(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         """Of a graph without a backward."""
         compiled = Compiled(graph, self._options, self._fallback, seen=len(graph.graph.output_node().args[0]))
-        return boxed((lambda arguments: compiled(arguments, _others())) if self._is_limited else compiled)
+        return boxed((lambda arguments: compiled(arguments, _others(_addresses(arguments)))) if self._is_limited else compiled)
 
     def forward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         if refused := graph.meta.get(REFUSED):
@@ -42,31 +44,41 @@ class Pair:
         compiled = Compiled(graph, self._options, self._fallback, graph.meta[SEEN])
 
         def run(arguments: list[Any]) -> list[Any]:
-            given = {each.data_ptr() for each in arguments if isinstance(each, torch.Tensor)}
-            results = compiled(arguments, _others())
-            self._keeps = _hold([each for each in results if isinstance(each, torch.Tensor) and each.data_ptr() not in given])
+            given = _addresses(arguments)
+            results = compiled(arguments, _others(given))
+            self._call = _hold([each for each in results if isinstance(each, torch.Tensor) and each.data_ptr() not in given])
             return results
 
         return boxed(run if self._is_limited else compiled)
 
     def backward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         compiled = Compiled(graph, self._options, self._fallback, seen=0)
-        return boxed((lambda arguments: compiled(arguments, max(0, _others() - self._keeps))) if self._is_limited else compiled)
+        return boxed((lambda arguments: compiled(arguments, _others(_addresses(arguments), self._call))) if self._is_limited else compiled)
 
 
-def _others() -> int:
-    return sum(_held.values())
+def _addresses(values: Iterable[Any]) -> set[int]:
+    """Of tensors that have memory."""
+    return {each.data_ptr() for each in values if type(each) in (torch.Tensor, torch.nn.Parameter)}
 
 
-def _hold(results: list[torch.Tensor]) -> int:
+def _others(given: set[int], without: int | None = None) -> int:
+    """Bytes that calls keep meanwhile, but for those that are given to this one, and those of one call."""
+    kept: dict[int, int] = {}
+    for call, bytes_at in _held.items():
+        if call != without:
+            kept.update(bytes_at)
+    return sum(size for address, size in kept.items() if address not in given)
+
+
+def _hold(results: list[torch.Tensor]) -> int | None:
     """Counts what a forward call gives, as long as the last of it lives."""
     global _calls
     if not results:
-        return 0
+        return None
     _calls += 1
-    _held[_calls] = sum(each.numel() * each.element_size() for each in results)
+    _held[_calls] = {each.data_ptr(): each.numel() * each.element_size() for each in results}
     weakref.finalize(results[-1], _held.pop, _calls)
-    return _held[_calls]
+    return _calls
 
 
 def boxed(call: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:

@@ -47,7 +47,7 @@ from torch._subclasses.fake_tensor import (
 
 __all__ = [
     "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
-    "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "min_cut_rematerialization_partition",
+    "breaks_behind", "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "min_cut_rematerialization_partition",
     "unset_fake_temporarily",
 ]  # fmt: skip
 
@@ -59,3 +59,9 @@ def decompositions() -> dict[Any, Any]:
     rules.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
     rules.pop(torch.ops.aten.native_batch_norm_backward.default, None)  # ours is one operation, too
     return rules
+
+
+def breaks_behind(graph: Any) -> bool:
+    """Does dynamo end this graph within a function, so that another one follows?"""
+    reason = getattr(graph, "compile_subgraph_reason", None)
+    return bool(getattr(reason, "graph_break", False))
