@@ -297,3 +297,10 @@ def test_boxes_are_aligned_as_by_torchvision():
 
     inputs = torch.rand(2, 3, 10, 12), torch.tensor([[0, 1.0, 2.0, 9.0, 13.0], [1, 0.0, 0.0, 7.0, 7.0], [0, -3.0, 2.0, 30.0, 20.0]])
     assert_agree(Net(), fx.from_torch(torch.export.export(Net(), inputs)), *inputs)
+
+
+def test_weights_of_any_strides_are_read():
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 5)).eval().to(memory_format=torch.channels_last)
+    net[0].bias = nn.Parameter(torch.rand(16)[::2])
+    net[3].weight, net[3].bias = nn.Parameter(torch.rand(128, 5).t()), nn.Parameter(torch.rand(1).expand(5))
+    check(net, torch.rand(2, 3, 6, 6))
