@@ -190,3 +190,56 @@ def test_what_it_cannot_do_is_refused_with_the_line():
     net[4].bias = nn.Parameter(net[6].weight.data[0])
     with pytest.raises(ValueError, match="views of one memory"):
         step(net, F.cross_entropy, sgd)(x, y)
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 1e6])
+def test_gradients_are_clipped_as_torch_clips_them(max_norm):
+    def run(ours):
+        net, x, y = network()
+        optimizer = torch.optim.SGD(net.parameters(), 0.5, momentum=0.9)
+        if ours:
+            train = step(net, F.cross_entropy, optimizer, max_grad_norm=max_norm)
+            return [train(x, y).item() for _ in range(5)], net.state_dict()
+        losses = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            value = F.cross_entropy(net(x), y)
+            value.backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), max_norm)
+            optimizer.step()
+            losses.append(value.item())
+        return losses, net.state_dict()
+
+    (want, weights), (got, ours) = run(False), run(True)
+    np.testing.assert_allclose(got, want, rtol=1e-4)
+    for key, value in weights.items():
+        torch.testing.assert_close(ours[key], value, rtol=1e-3, atol=1e-4)
+
+
+def test_gradients_that_are_no_numbers_make_all_so():
+    net = nn.Linear(3, 1)
+    train = step(net, lambda y: y.sum().log(), torch.optim.SGD(net.parameters(), 0.1), max_grad_norm=1.0)
+    train(torch.full((2, 3), float("nan")))
+    assert net.weight.isnan().all() and net.bias.isnan().all()
+
+
+def test_a_step_under_autocast_is_torchs():
+    def run(ours):
+        torch.manual_seed(0)
+        net, x, y = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 10)), torch.rand(32, 64), torch.randint(0, 10, (32,))
+        optimizer, results = torch.optim.SGD(net.parameters(), 0.1), []
+        train = step(net, F.cross_entropy, optimizer) if ours else None
+        for mixed in (True, True, False, True):
+            with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+                value = train(x, y) if ours else F.cross_entropy(net(x), y)
+            if not ours:
+                value.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            results.append(value.item())
+        return results, net[0].weight.detach(), train and len(train._programs)
+
+    (want, weight, _), (got, ours, count) = run(False), run(True)
+    np.testing.assert_allclose(got, want, rtol=2e-3)
+    torch.testing.assert_close(ours, weight, rtol=1e-2, atol=1e-4)
+    assert count == 2 and got[1] != pytest.approx(got[2], abs=1e-7)

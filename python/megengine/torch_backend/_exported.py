@@ -44,11 +44,11 @@ class _Lines(TorchFunctionMode):  # type: ignore[misc]  # torch has no types her
 
 
 class Whole(torch.nn.Module):  # type: ignore[misc]
-    """Tensors of a batch -> its loss. leaves, form: of (what the model is given, what the loss is given besides)."""
+    """Tensors of a batch -> its loss. leaves, form: of (what the model is given, what the loss is given besides). mixed: the dtype of `torch.autocast`, if any."""
 
-    def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], leaves: Sequence[Any], form: Any) -> None:
+    def __init__(self, model: torch.nn.Module, loss: Callable[..., Any], leaves: Sequence[Any], form: Any, mixed: torch.dtype | None) -> None:
         super().__init__()
-        self.model, self.loss = model, loss
+        self.model, self.loss, self._mixed = model, loss, mixed
         self._leaves, self._form = [None if isinstance(each, torch.Tensor) else each for each in leaves], form
         self._places = [place for place, each in enumerate(leaves) if isinstance(each, torch.Tensor)]
 
@@ -57,7 +57,7 @@ class Whole(torch.nn.Module):  # type: ignore[misc]
         for place, each in zip(self._places, tensors, strict=True):
             leaves[place] = each
         inputs, targets = _pytree.tree_unflatten(leaves, self._form)
-        with _Lines():
+        with _Lines(), torch.autocast("cpu", self._mixed, self._mixed is not None):
             if isinstance(inputs, dict):
                 result = self.model(**inputs)
             else:
@@ -113,7 +113,7 @@ class Exported:
 
 def exported(module: Whole, tensors: Sequence[torch.Tensor]) -> Exported:
     """Runs the module once, on tensors without values. ValueError where the loss is not one number, RuntimeError for a module that reads values."""
-    with contextlib.ExitStack() as stack, torch.enable_grad(), traceback.preserve_node_meta():
+    with contextlib.ExitStack() as stack, torch.enable_grad(), torch.autocast("cpu", enabled=False), traceback.preserve_node_meta():
         try:
             joint = aot_export_joint_with_descriptors(stack, module, tuple(tensors), decompositions=decompositions())
         except (DataDependentOutputException, DynamicOutputShapeException) as error:

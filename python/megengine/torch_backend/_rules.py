@@ -69,3 +69,11 @@ RULES: dict[type, Rule] = {
     torch.optim.Adam: _ADAM,
     torch.optim.AdamW: _ADAM,
 }
+
+
+def clipped(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
+    """Scaled together, where the norm of all is larger; torch's formula, which makes all NaN where one is."""
+    norms = F.stack([F.sqrt(F.sum(F.square(each.astype("float32")))) for each in gradients])
+    factor = max_norm / (F.sqrt(F.sum(F.square(norms))) + 1e-6)
+    factor = F.where(factor >= 1, F.ones_like(factor), factor)
+    return [each * factor.astype(each.dtype) for each in gradients]

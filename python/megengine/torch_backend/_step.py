@@ -15,7 +15,7 @@ from ..tensor import Tensor
 from ._exported import Exported, Whole, exported
 from ._partition import place_of, reasons_against
 from ._program import Program, as_ours, as_theirs, seed_from_torch, share_arena
-from ._rules import RULES, Group, Rule
+from ._rules import RULES, Group, Rule, clipped
 
 
 class Lent:
@@ -99,9 +99,10 @@ class Step:
         rest = tuple((tuple(each.shape), each.dtype) if isinstance(each, torch.Tensor) else each for each in leaves)
         modes = tuple(module.training for module in self._model.modules())
         options = tuple(tuple((name, value) for name, value in group.items() if name not in ("params", "lr", "initial_lr")) for group in self._optimizer.param_groups)
-        key = (form, rest, modes, options)
+        mixed = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+        key = (form, rest, modes, options, mixed)
         if key not in self._programs:
-            self._programs[key] = _StepProgram(exported(Whole(self._model, self._loss, leaves, form), arguments), self._optimizer, self._lent, f"step of {type(self._model).__name__}", self._options)
+            self._programs[key] = _StepProgram(exported(Whole(self._model, self._loss, leaves, form, mixed), arguments), self._optimizer, self._lent, f"step of {type(self._model).__name__}", self._options)
         return self._programs[key], arguments
 
 
@@ -116,14 +117,15 @@ class _StepProgram:
         if len(set(places)) < len(places):
             raise ValueError("step: two parameters or buffers of the model are views of one memory, which a step cannot write twice\n  fix: make them one parameter, or copies")
         self._exported, self._lent = exported, lent
-        self._program = Program(exported.graph, options)
+        self._name, self._options = name, dict(options)
+        self._max_grad_norm: float | None = self._options.pop("max_grad_norm")
+        self._program = Program(exported.graph, self._options)
         rule = RULES[type(optimizer)]
         known = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
         self._trained = [_Trained(each, known[each], rule, optimizer.state) for each in exported.trained if each in known]
         # int64, which programs have in 32 bits, goes in and out by value.
         self._in_place = [each for each in exported.held if each.dtype is not torch.int64]
         self._by_value = dict.fromkeys(each for each in exported.held if each.dtype is torch.int64)
-        self._name, self._options = name, options
         self._replays: dict[tuple[int, ...], Replay] = {}
 
     def plan(self, arguments: list[torch.Tensor]) -> MemoryPlan:
@@ -181,12 +183,15 @@ class _StepProgram:
         values.update((each, self._lent[each].ours) for each in self._in_place)
         one = Tensor(1.0, dtype=str(self._exported.loss.dtype).removeprefix("torch."))  # the gradient of the loss
         found = self._exported.results(self._program.interpret([*(values[each] for each in self._exported.held), *inputs, one]))
-        for each in self._trained:
+        gradients = [found.gradients[each.parameter] for each in self._trained]
+        if self._max_grad_norm is not None:
+            gradients = clipped(gradients, self._max_grad_norm)
+        for each, gradient in zip(self._trained, gradients, strict=True):
             width = len(numbers) // (max(pattern, default=0) + 1)
             own = numbers[pattern[self._trained.index(each)] * width :][:width]
             states = [self._lent[each.states[name]].ours for name in each.names]
             handle = self._lent[each.parameter].ours
-            new, new_states = each.rule.update(each.group, handle, found.gradients[each.parameter], states, own)
+            new, new_states = each.rule.update(each.group, handle, gradient, states, own)
             for target, value in zip([handle, *states], [new, *new_states], strict=True):
                 target._reset(value.astype(target.dtype))
         for buffer, value in found.buffers.items():
@@ -201,6 +206,7 @@ def step(
     optimizer: torch.optim.Optimizer,
     memory_limit: int | str | None = None,
     *,
+    max_grad_norm: float | None = None,
     opt_level: int = 3,
     numerics: str = "fast",
 ) -> Step:
@@ -213,10 +219,11 @@ def step(
 
     model: called with ``x``: a tensor, a tuple or list of arguments, or a dict by name. loss: of the model's result and the further
     arguments of the call; gives a number. optimizer: torch's SGD, Adam or AdamW. memory_limit: bytes, or text such as "2GB": what a step takes
-    for parameters, states, batch and all between; kept by computing values again. opt_level, numerics: as of `megengine.jit.trace`.
+    for parameters, states, batch and all between; kept by computing values again. max_grad_norm: gradients of the optimizer's parameters are scaled where
+    their norm is larger, as by ``torch.nn.utils.clip_grad_norm_``. opt_level, numerics: as of `megengine.jit.trace`.
 
-    One program is made for each form of a batch (shapes, dtypes), mode of the modules and setting of the optimizer other than the learning
-    rate. ``train.plan(x, y)`` gives its memory plan, and runs nothing. TypeError for another optimizer; RuntimeError for an operation that
+    A call under ``torch.autocast("cpu", dtype)`` runs model and loss in mixed precision, as torch's own loop does. One program is made for each form of a batch
+    (shapes, dtypes), such a dtype, mode of the modules and setting of the optimizer other than the learning rate. ``train.plan(x, y)`` gives its memory plan, and runs nothing. TypeError for another optimizer; RuntimeError for an operation that
     megjit does not have, or a model that reads values of tensors, with the line; ValueError for parameters that are views of one memory, and a loss that is not one number; MemoryError, before anything runs or changes, for a limit that cannot be kept.
     """
-    return Step(model, loss, optimizer, {"memory_limit": memory_limit, "opt_level": opt_level, "numerics": numerics})
+    return Step(model, loss, optimizer, {"memory_limit": memory_limit, "max_grad_norm": max_grad_norm, "opt_level": opt_level, "numerics": numerics})
