@@ -136,6 +136,7 @@ def test_inference_and_other_sizes():
 def test_convolutions_cross_as_they_lie_and_results_have_torchs_strides(order):
     """Each copy into row-major order, and back, takes as long as a small convolution."""
     torch._dynamo.reset()
+    torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.Hardtanh()).to(memory_format=order)
     x = torch.rand(4, 3, 20, 20).to(memory_format=order).requires_grad_()
     run, kept = torch.compile(net, backend=backend, options={"fallback": False}), []
@@ -148,7 +149,7 @@ def test_convolutions_cross_as_they_lie_and_results_have_torchs_strides(order):
     assert got.stride() == want.stride()
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
     for ours, theirs in zip(gradients, torch.autograd.grad(want.square().sum(), [x, *net.parameters()]), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4 * max(1, theirs.abs().max().item()))
 
 
 @pytest.mark.parametrize("affine", [True, False])
@@ -156,6 +157,7 @@ def test_convolutions_cross_as_they_lie_and_results_have_torchs_strides(order):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gradients_of_batch_norm(dtype, training, affine):
     torch._dynamo.reset()
+    torch.manual_seed(0)
     net = nn.BatchNorm2d(5, affine=affine).train(training)
     net(torch.rand(8, 5, 3, 3))
     run = torch.compile(net, backend=backend, options={"fallback": False})

@@ -55,12 +55,12 @@ def _filled(graph: fx.Graph, like: Any) -> fx.Node:
 
 
 def _keep_statistics_wide(node: fx.Node) -> None:
-    """Mean and deviation cross in float32 as eager mode has them, whatever the batch is in."""
-    results = node.meta["val"]
-    node.meta["val"] = tuple(each.float() if place in (1, 2) else each for place, each in enumerate(results))
+    """Mean and deviation cross in float32, as eager mode has them, whatever the batch is in: where its gradient alone reads them."""
+    results = list(node.meta["val"])
     for user in node.users:
-        if user.args[1] in (1, 2):
-            user.meta["val"] = user.meta["val"].float()
+        if user.args[1] in (1, 2) and all(each.target is aten.native_batch_norm_backward.default for each in user.users):
+            results[user.args[1]] = user.meta["val"] = user.meta["val"].float()
+    node.meta["val"] = tuple(results)
 
 
 def _pools_plainly(node: fx.Node) -> bool:

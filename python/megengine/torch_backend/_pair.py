@@ -19,7 +19,7 @@ _calls = 0
 class Pair:
     """The compilers that AOTAutograd asks for one graph of dynamo's."""
 
-    def __init__(self, options: dict[str, Any], fallback: bool, inputs: Iterable[Any], breaks: bool) -> None:
+    def __init__(self, options: dict[str, Any], fallback: bool, inputs: Iterable[Any] = (), breaks: bool = False) -> None:
         """inputs: of the call that asks for it. breaks: whether another graph follows, for which there must be room."""
         self._options, self._fallback = options, fallback
         self._is_limited = bool(options.get("memory_limit"))
