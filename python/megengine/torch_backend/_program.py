@@ -57,7 +57,7 @@ class Program:
     """Calls of one graph.
 
     options: of `jit.trace`. originals: of a part of a graph, the nodes that its own stand for. line_of: what names a node in plans and errors.
-    strided: the results that get the strides that torch has planned; others, which no program of the user's sees, are in row-major order.
+    strided: the results that get the strides that torch has planned; others, which no program of the user's sees, lie as they are made.
     """
 
     def __init__(
@@ -207,8 +207,8 @@ def _laid_out(value: Any, expected: Any) -> Any:
 
 def _wanted(expected: torch.Tensor, strided: bool, passed_on: int | None) -> _core.Wanted:
     """How a result is torch's without a copy. One that is an argument is no result of ours."""
-    dtype = DTYPES[expected.dtype]
-    is_same = passed_on is None and getattr(torch, dtype) is expected.dtype
+    dtype = DTYPES.get(expected.dtype)
+    is_same = passed_on is None and dtype is not None and getattr(torch, dtype) is expected.dtype
     return _core.Wanted(dtype if is_same else None, _known_steps(expected) if strided else None)
 
 
