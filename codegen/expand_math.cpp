@@ -3,12 +3,31 @@
 #include <algorithm>
 
 #include "runtime/core/scalar_math.h"
+#include "runtime/host/error.h"
 
 namespace megjit::codegen {
 
 using namespace runtime;
 
+namespace {
+
+bool is_of_doubles(const ScalarInst& inst) {
+    return is_transcendental(inst.op) && inst.type == ScalarType::f64;
+}
+
+}  // namespace
+
+bool can_expand_math(const ScalarProgram& program) {
+    return std::ranges::none_of(program.insts(), is_of_doubles);
+}
+
 KernelIR expand_math(const KernelIR& kernel) {
+    if (const auto found = std::ranges::find_if(kernel.program.insts(), is_of_doubles);
+        found != kernel.program.insts().end())
+        user_error({.what = cat("no kernel is generated for ", name_of(found->op), " of float64"),
+                    .why = "functions of float64 are the C library's, on CPUs",
+                    .fix = "compute it in float32, or on the CPU"},
+                   ErrorKind::type);
     const std::span<const ScalarInst> insts = kernel.program.insts();
     if (std::none_of(insts.begin(), insts.end(),
                      [](const ScalarInst& inst) { return is_transcendental(inst.op); }))

@@ -7,7 +7,11 @@
 
 namespace megjit::codegen {
 
-// The same kernel without exp, log, sin, ...; itself when there are none.
+// The same kernel without exp, log, sin, ...; itself when there are none. UserError where one is of
+// float64: these are the C library's.
 KernelIR expand_math(const KernelIR& kernel);
+
+// Has the program none of these?
+bool can_expand_math(const runtime::ScalarProgram& program);
 
 }  // namespace megjit::codegen

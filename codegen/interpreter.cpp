@@ -8,7 +8,6 @@
 
 #include "codegen/loops/loops.h"
 #include "codegen/scalar_oracle.h"
-#include "runtime/core/number_to_integer.h"
 #include "runtime/host/error.h"
 
 namespace megjit::codegen {
@@ -116,11 +115,15 @@ private:
         const Kind kind = type_of(inst.results[0]).kind;
         switch (inst.op) {
             case Op::compute: return computed(inst, lane);
-            case Op::convert: return converted(type_of(inst.args[0]).kind, kind, arg(0));
+            case Op::convert: {
+                const uint64_t given = arg(0);
+                return evaluate(ScalarOp::cast, scalar_of(type_of(inst.args[0]).kind),
+                                scalar_of(kind), {}, &given);
+            }
             case Op::bits:
             case Op::fence: return arg(0);
-            case Op::widen: return widened(inst.dtype, static_cast<uint32_t>(arg(0)));
-            case Op::shorten: return shortened(inst.dtype, static_cast<uint32_t>(arg(0)));
+            case Op::widen: return widened(inst.dtype, arg(0));
+            case Op::shorten: return shortened(inst.dtype, arg(0));
             case Op::lanes: return static_cast<uint64_t>(lane);
             case Op::splat: return *cell(inst.args[0]);
             case Op::lane: return cell(inst.args[0])[inst.number];
@@ -159,73 +162,28 @@ private:
     uint64_t computed(const Inst& inst, int lane) {
         uint64_t v[3] = {0, 0, 0};
         for (size_t n = 0; n < inst.args.size(); ++n) v[n] = cell(inst.args[n])[lane];
-        if (inst.compute == ScalarOp::select) return v[0] ? v[1] : v[2];
-        const auto narrow = [&](ScalarType type) {
-            const uint32_t words[3] = {static_cast<uint32_t>(v[0]), static_cast<uint32_t>(v[1]),
-                                       static_cast<uint32_t>(v[2])};
-            return evaluate(inst.compute, type, inst.dtype, words);
-        };
-        switch (type_of(inst.args[0]).kind) {
-            case Kind::f32: return narrow(ScalarType::f32);
-            case Kind::i32: return narrow(ScalarType::i32);
-            case Kind::b1: return narrow(ScalarType::b1);
-            case Kind::f64:
-                return of_reals(inst.compute, std::bit_cast<double>(v[0]),
-                                std::bit_cast<double>(v[1]));
-            default: return of_indices(inst.compute, v[0], v[1]);
+        const ScalarType taken = scalar_of(type_of(inst.args[0]).kind),
+                         gives = scalar_of(type_of(inst.results[0]).kind);
+        if (taken == ScalarType::i64 &&
+            (inst.compute == ScalarOp::div || inst.compute == ScalarOp::mod)) {
+            if (v[1] == 0) throw InternalError("interpreter: an index is divided by 0");
+            return inst.compute == ScalarOp::div ? v[0] / v[1] : v[0] % v[1];
         }
+        return evaluate(inst.compute, taken, gives, inst.dtype, v);
     }
 
-    static uint64_t of_reals(ScalarOp op, double a, double b) {
-        const auto bits = [](double value) { return std::bit_cast<uint64_t>(value); };
-        switch (op) {
-            case ScalarOp::add: return bits(a + b);
-            case ScalarOp::sub: return bits(a - b);
-            case ScalarOp::mul: return bits(a * b);
-            case ScalarOp::div: return bits(a / b);
-            case ScalarOp::floor: return bits(std::floor(a));
-            case ScalarOp::lt: return a < b;
-            default: throw InternalError(cat("interpreter: ", runtime::name_of(op), " of f64"));
+    static ScalarType scalar_of(Kind kind) {
+        switch (kind) {
+            case Kind::b1: return ScalarType::b1;
+            case Kind::i8:
+            case Kind::i16:
+            case Kind::i32: return ScalarType::i32;
+            case Kind::i64:
+            case Kind::index: return ScalarType::i64;
+            case Kind::f32: return ScalarType::f32;
+            case Kind::f64: return ScalarType::f64;
         }
-    }
-
-    static uint64_t of_indices(ScalarOp op, uint64_t a, uint64_t b) {
-        const auto x = static_cast<int64_t>(a), y = static_cast<int64_t>(b);
-        switch (op) {
-            case ScalarOp::add: return a + b;
-            case ScalarOp::sub: return a - b;
-            case ScalarOp::mul: return a * b;
-            case ScalarOp::div:
-            case ScalarOp::mod:
-                if (b == 0) throw InternalError("interpreter: an index is divided by 0");
-                return op == ScalarOp::div ? a / b : a % b;
-            case ScalarOp::max: return x < y ? b : a;
-            case ScalarOp::min: return y < x ? b : a;
-            case ScalarOp::lt: return x < y;
-            case ScalarOp::le: return x <= y;
-            case ScalarOp::eq: return a == b;
-            default: throw InternalError(cat("interpreter: ", runtime::name_of(op), " of index"));
-        }
-    }
-
-    static uint64_t converted(Kind from, Kind to, uint64_t bits) {
-        const auto real = [&]() -> double {
-            if (from == Kind::f64) return std::bit_cast<double>(bits);
-            if (from == Kind::f32) return std::bit_cast<float>(static_cast<uint32_t>(bits));
-            if (from == Kind::i32) return static_cast<int32_t>(bits);
-            return static_cast<double>(static_cast<int64_t>(bits));
-        };
-        switch (to) {
-            case Kind::f64: return std::bit_cast<uint64_t>(real());
-            case Kind::f32: return std::bit_cast<uint32_t>(static_cast<float>(real()));
-            case Kind::i32:
-                return static_cast<uint32_t>(from == Kind::f64 ? runtime::number_to_integer(real())
-                                                               : static_cast<int32_t>(bits));
-            default:
-                return from == Kind::i32
-                           ? static_cast<uint64_t>(int64_t{static_cast<int32_t>(bits)})
-                           : bits;
-        }
+        return ScalarType::i64;
     }
 
     const Function& function_;

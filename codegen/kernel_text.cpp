@@ -15,11 +15,11 @@ constexpr std::string_view kInnerNames[] = {"contiguous", "broadcast", "strided"
 constexpr std::string_view kLaneNames[] = {"last", "kept", "tiles", "panels"};
 constexpr std::string_view kReduceNames[] = {"sum",    "prod", "max",      "min", "argmax",
                                              "argmin", "mean", "variance", "dot"};
-constexpr std::string_view kTypeNames[] = {"f32", "i32", "b1"};
-uint32_t constant_bits(LineReader& line, ScalarType type) {
+constexpr std::string_view kTypeNames[] = {"f32", "i32", "b1", "f64", "i64"};
+uint64_t constant_bits(LineReader& line, ScalarType type) {
     const std::string text(line.word());
-    if (text.starts_with("0x") && text.size() <= 10) {
-        uint32_t bits = 0;
+    if (text.starts_with("0x") && static_cast<int>(text.size()) <= 2 + runtime::bits_in(type) / 4) {
+        uint64_t bits = 0;
         const auto [end, error] =
             std::from_chars(text.data() + 2, text.data() + text.size(), bits, 16);
         if (error != std::errc() || end != text.data() + text.size())
@@ -28,6 +28,8 @@ uint32_t constant_bits(LineReader& line, ScalarType type) {
     }
     switch (type) {
         case ScalarType::i32: return static_cast<uint32_t>(line.number<int32_t>(text));
+        case ScalarType::i64: return static_cast<uint64_t>(line.number<int64_t>(text));
+        case ScalarType::f64: return std::bit_cast<uint64_t>(line.number<double>(text));
         case ScalarType::b1:
             if (text != "true" && text != "false")
                 line.fault(cat("'", text, "' is neither true nor false"));
@@ -41,8 +43,8 @@ uint32_t constant_bits(LineReader& line, ScalarType type) {
 ScalarInst read_inst(LineReader& line, std::string_view name, int expected_id) {
     if (name != cat("%", expected_id, ":")) line.fault(cat("expected %", expected_id, ":"));
     ScalarInst inst;
-    inst.type =
-        static_cast<ScalarType>(line.one_of(kTypeNames, line.word(), "a type: f32, i32 or b1"));
+    inst.type = static_cast<ScalarType>(
+        line.one_of(kTypeNames, line.word(), "a type: f32, i32, b1, f64 or i64"));
     if (line.word() != "=") line.fault("expected '=' after the type");
     inst.op = line.scalar_op();
     if (inst.op == ScalarOp::input) inst.bits = line.number<uint32_t>(line.word());

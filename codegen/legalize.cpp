@@ -1,5 +1,7 @@
 #include "codegen/legalize.h"
 
+#include <bit>
+
 #include "codegen/expand_math.h"
 #include "runtime/core/scalar_math.h"
 #include "runtime/host/error.h"
@@ -17,35 +19,44 @@ struct Reader {
     const ScalarProgram& program;
 
     bool is(int id, ScalarOp op) const { return program[id].op == op; }
-    bool is_number(int id, uint32_t bits) const {
+    bool is_number(int id, uint64_t bits) const {
         return is(id, ScalarOp::constant) && program[id].bits == bits;
     }
+    ScalarType type(int id) const { return program[id].type; }
     int arg(int id, int k) const { return program[id].args[static_cast<size_t>(k)]; }
     // %id is `a op b`, where b is a number.
-    bool compares(int id, ScalarOp op, int a, uint32_t bits) const {
+    bool compares(int id, ScalarOp op, int a, uint64_t bits) const {
         return is(id, op) && arg(id, 0) == a && is_number(arg(id, 1), bits);
     }
 
     // Neither 0 nor -1: a number, or `b == 0 | b == -1 ? 1 : b`.
     bool divides(int id) const {
-        if (is(id, ScalarOp::constant)) return program[id].bits + 1 > 1;
+        if (is(id, ScalarOp::constant)) return program[id].bits != 0 && program[id].bits != ~0u;
         if (!is(id, ScalarOp::select) || !is(arg(id, 0), ScalarOp::bit_or)) return false;
         const int special = arg(id, 0), b = arg(id, 2);
         return is_number(arg(id, 1), 1) && compares(arg(special, 0), ScalarOp::eq, b, 0) &&
                compares(arg(special, 1), ScalarOp::eq, b, ~0u);
     }
-    // What an i32 holds: `-2^31 <= a & a < 2^31 ? a : 0`.
-    bool is_in_range(int id) const {
+    // What the integer holds: `-2^31 <= a & a < 2^31 ? a : 0`.
+    bool is_in_range(int id, ScalarType integer) const {
+        const double limit = integer == ScalarType::i64 ? 0x1p63 : 0x1p31;
+        const auto bits = [&](double value) {
+            return type(id) == ScalarType::f64
+                       ? std::bit_cast<uint64_t>(value)
+                       : uint64_t{std::bit_cast<uint32_t>(static_cast<float>(value))};
+        };
         if (!is(id, ScalarOp::select) || !is(arg(id, 0), ScalarOp::bit_and)) return false;
         const int fits = arg(id, 0), least = arg(fits, 0), a = arg(id, 1);
-        return is(least, ScalarOp::le) && is_number(arg(least, 0), 0xCF000000) &&
-               arg(least, 1) == a && compares(arg(fits, 1), ScalarOp::lt, a, 0x4F000000) &&
+        return is(least, ScalarOp::le) && is_number(arg(least, 0), bits(-limit)) &&
+               arg(least, 1) == a && compares(arg(fits, 1), ScalarOp::lt, a, bits(limit)) &&
                is_number(arg(id, 2), 0);
     }
-    // Less than 32: a number, or `n & 31`.
+    // Less than the bits: a number, or `n & 31`.
     bool is_shift(int id) const {
-        return is(id, ScalarOp::constant) ? program[id].bits < 32
-                                          : is(id, ScalarOp::bit_and) && is_number(arg(id, 1), 31);
+        const auto bits = static_cast<uint64_t>(bits_in(type(id)));
+        return is(id, ScalarOp::constant)
+                   ? program[id].bits < bits
+                   : is(id, ScalarOp::bit_and) && is_number(arg(id, 1), bits - 1);
     }
 };
 
@@ -54,11 +65,11 @@ bool is_legal(const ScalarProgram& program, const ScalarInst& inst, NativeOps na
     const Reader read{program};
     switch (inst.op) {
         case ScalarOp::max:
-        case ScalarOp::min: return type == ScalarType::i32;
-        case ScalarOp::mod:
+        case ScalarOp::min: return is_integer(type);
         case ScalarOp::neg:
-        case ScalarOp::abs: return type == ScalarType::f32;
-        case ScalarOp::div: return type == ScalarType::f32 || read.divides(inst.args[1]);
+        case ScalarOp::abs: return is_real(type);
+        case ScalarOp::mod: return type != ScalarType::i32;
+        case ScalarOp::div: return type != ScalarType::i32 || read.divides(inst.args[1]);
         case ScalarOp::bit_not: return false;
         case ScalarOp::shl:
         case ScalarOp::shr:
@@ -67,7 +78,12 @@ bool is_legal(const ScalarProgram& program, const ScalarInst& inst, NativeOps na
         case ScalarOp::le:
         case ScalarOp::eq:
         case ScalarOp::ne: return type != ScalarType::b1;
-        case ScalarOp::f32_to_i32: return native.f32_to_i32 || read.is_in_range(inst.args[0]);
+        case ScalarOp::cast: {
+            if (!is_real(type) || !is_integer(inst.type)) return true;
+            const bool is_native =
+                native.f32_to_i32 && type == ScalarType::f32 && inst.type == ScalarType::i32;
+            return is_native || read.is_in_range(inst.args[0], inst.type);
+        }
         case ScalarOp::narrow: return inst.narrow_to == DType::f16;
         default: return !is_transcendental(inst.op);
     }
@@ -84,7 +100,9 @@ Expr larger(Expr a, Expr b, Expr b_is_better) {
     const Expr best = select(b_is_better, b, a);
     const ScalarInst& second = (*b.program())[b.id()];
     const bool never_nan =
-        second.op == ScalarOp::constant && (second.bits & 0x7FFFFFFF) <= 0x7F800000;
+        second.op == ScalarOp::constant &&
+        (second.type == ScalarType::f64 ? second.bits << 1 <= uint64_t{0x7FF} << 53
+                                        : (second.bits & 0x7FFFFFFF) <= 0x7F800000);
     return never_nan ? best : select(ne(b, b), b, best);
 }
 
@@ -114,26 +132,29 @@ Expr narrowed(Expr x, DType dtype) {
         case DType::u8: return narrowed_integer(x, dtype);
         case DType::f32:
         case DType::i32:
+        case DType::f64:
+        case DType::i64:
         case DType::b8:
         case DType::c64: break;
     }
     return x;
 }
 
-Expr legal_f32(ScalarOp op, Expr a, Expr b) {
-    switch (op) {
+Expr legal_real(const ScalarInst& inst, Expr a, Expr b) {
+    switch (inst.op) {
         case ScalarOp::max: return larger(a, b, a < b);
         case ScalarOp::min: return larger(a, b, b < a);
-        case ScalarOp::f32_to_i32: {  // INT32_MIN for what is out of range
-            const Expr fits = make(ScalarOp::le, {a.constant(-0x1p31), a}) & (a < 0x1p31);
-            const Expr whole = make(ScalarOp::f32_to_i32, {select(fits, a, 0.0)});
-            return select(fits, whole, whole.constant(-0x1p31));
+        case ScalarOp::cast: {  // the least for what is out of range
+            const double limit = inst.type == ScalarType::i64 ? 0x1p63 : 0x1p31;
+            const Expr fits = make(ScalarOp::le, {a.constant(-limit), a}) & (a < limit);
+            const Expr whole = to_type(select(fits, a, 0.0), inst.type);
+            return select(fits, whole, whole.constant(-limit));
         }
         default: return {};
     }
 }
 
-// Towards minus infinity; 0 for a divisor of 0, and INT32_MIN / -1 wraps.
+// Towards minus infinity; 0 for a divisor of 0, and the least / -1 wraps.
 Expr divided(Expr a, Expr b) {
     if (Reader{*b.program()}.divides(b.id())) return a / b;
     const Expr by_zero = eq(b, 0.0), by_minus_one = eq(b, -1.0);
@@ -142,16 +163,17 @@ Expr divided(Expr a, Expr b) {
     return select(by_zero, a.constant(0), select(by_minus_one, a.constant(0) - a, quotient));
 }
 
-Expr legal_i32(ScalarOp op, Expr a, Expr b) {
+Expr legal_integer(ScalarOp op, Expr a, Expr b) {
     switch (op) {
         case ScalarOp::div: return divided(a, b);
         case ScalarOp::mod: return select(eq(b, 0.0), a.constant(0), a - divided(a, b) * b);
         case ScalarOp::neg: return a.constant(0) - a;
-        case ScalarOp::abs: return max(a, a.constant(0) - a);  // INT32_MIN stays
+        case ScalarOp::abs: return max(a, a.constant(0) - a);  // the least stays
         case ScalarOp::bit_not: return a ^ -1.0;
         case ScalarOp::shl:
         case ScalarOp::shr:
-        case ScalarOp::shr_logical: return make(op, {a, b & 31.0});
+        case ScalarOp::shr_logical:
+            return make(op, {a, b & static_cast<double>(bits_in(b.type()) - 1)});
         default: return {};
     }
 }
@@ -175,8 +197,10 @@ Expr legal(ScalarProgram& program, const ScalarInst& inst) {
     const Expr a(&program, inst.args[0]), b(&program, inst.args[1]);
     if (inst.op == ScalarOp::narrow) return narrowed(a, inst.narrow_to);
     switch (a.type()) {
-        case ScalarType::f32: return legal_f32(inst.op, a, b);
-        case ScalarType::i32: return legal_i32(inst.op, a, b);
+        case ScalarType::f32:
+        case ScalarType::f64: return legal_real(inst, a, b);
+        case ScalarType::i32:
+        case ScalarType::i64: return legal_integer(inst.op, a, b);
         case ScalarType::b1: return legal_b1(inst.op, a, b);
     }
     return {};

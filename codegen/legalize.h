@@ -4,13 +4,14 @@
 // Of a legal kernel
 // * operands are f32, f16 or integers; bfloat16 and bool are their bits (u16 and u8), which the
 //   program takes apart and puts together;
-// * instructions are: input, constant, select; add, sub, mul on f32 and i32; div, mod (C's fmod),
-//   neg, abs, fma, sqrt, floor, ceil, trunc, round_even on f32; max and min on i32; bit_and,
-//   bit_or, bit_xor on i32 and b1; shifts by less than 32; lt, le, eq, ne on f32 and i32; casts;
-//   narrow to f16;
+// * instructions are: input, constant, select; add, sub, mul on numbers; div, mod (C's fmod), neg,
+//   abs, fma, sqrt, floor, ceil, trunc, round_even on reals; max and min on integers; bit_and,
+//   bit_or, bit_xor on integers and b1; shifts by less than the bits; lt, le, eq, ne on numbers;
+//   casts; narrow to f16; div and mod on i64;
 // * div on i32 rounds towards minus infinity, and its divisor is neither 0 nor -1;
-// * f32_to_i32 takes what an i32 can hold, but where the target has it for all (NativeOps);
-// * reductions are of f32 and i32.
+// * a cast of a real to an integer takes what that can hold, but where the target has it for all
+//   (NativeOps);
+// * reductions are of numbers.
 // No instruction may be contracted, reordered or assumed away (NaN, infinity, -0, denormals).
 #pragma once
 
@@ -20,7 +21,7 @@ namespace megjit::codegen {
 
 // What a target has besides, as one instruction.
 struct NativeOps {
-    bool f32_to_i32 = false;  // of any f32, as scalar.h says
+    bool f32_to_i32 = false;  // a cast of any f32 to i32, as scalar.h says
 };
 constexpr NativeOps kX86Ops = {.f32_to_i32 = true};
 

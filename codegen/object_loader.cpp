@@ -1,48 +1,23 @@
 #include "codegen/object_loader.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <map>
 
 #include <elf.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "codegen/callable_functions.h"
 #include "runtime/host/error.h"
-
-// What code generation may call where the CPU has no instruction for it; nothing else is visible to
-// a kernel.
-extern "C" {
-float __extendhfsf2(uint16_t);
-uint16_t __truncsfhf2(float);
-}
 
 namespace megjit::codegen {
 namespace {
 
 using runtime::cat;
 
-void* external(std::string_view name) {
-    using Unary = float (*)(float);
-    const auto address = [](auto* function) { return reinterpret_cast<void*>(function); };
-    static const std::map<std::string_view, void*> known = {
-        {"fmodf", address(static_cast<float (*)(float, float)>(std::fmod))},
-        {"fmaf", address(static_cast<float (*)(float, float, float)>(std::fma))},
-        {"sqrtf", address(static_cast<Unary>(std::sqrt))},
-        {"floorf", address(static_cast<Unary>(std::floor))},
-        {"ceilf", address(static_cast<Unary>(std::ceil))},
-        {"truncf", address(static_cast<Unary>(std::trunc))},
-        {"roundevenf",
-         address(static_cast<Unary>(std::nearbyint))},  // in the default rounding mode the same
-        {"floor", address(static_cast<double (*)(double)>(std::floor))},
-        {"memcpy", address(&std::memcpy)},
-        {"memset", address(&std::memset)},
-        {"__extendhfsf2", address(&__extendhfsf2)},
-        {"__truncsfhf2", address(&__truncsfhf2)},
-    };
-    const auto found = known.find(name);
-    return found == known.end() ? nullptr : found->second;
+void* callable(std::string_view name) {
+    const auto found = callable_functions().find(name);
+    return found == callable_functions().end() ? nullptr : found->second;
 }
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -203,7 +178,7 @@ private:
         const auto symbol = object_.entry<Elf64_Sym>(symbols, ELF64_R_SYM(relocation.r_info));
         std::byte* place = base_ + offsets_[section] + relocation.r_offset;
         std::byte* target = address_of(symbol, symbols);
-        void* outside = target ? nullptr : external(object_.name(symbols, symbol.st_name));
+        void* outside = target ? nullptr : callable(object_.name(symbols, symbol.st_name));
         if (!target && !outside)
             refuse(
                 cat("it calls ", object_.name(symbols, symbol.st_name), ", which kernels may not"));

@@ -74,7 +74,7 @@ BoundKernel transpose_kernel(const OpCall& call, const Type& output) {
 
 int add_reduction(KernelSpec& spec, Reduce kind, int arg, DType result) {
     Expr value(&spec.program, arg);
-    const bool divides = kind == Reduce::mean && value.type() != ScalarType::f32;
+    const bool divides = kind == Reduce::mean && !is_real(value.type());
     if (divides) kind = Reduce::sum;  // integers are added exactly
     const bool keeps_bool = kind == Reduce::max || kind == Reduce::min;
     if (value.type() == ScalarType::b1 && !keeps_bool) value = to_type(value, ScalarType::i32);
@@ -113,12 +113,7 @@ std::optional<BoundKernel> contraction_kernel(const OpCall& call, std::span<cons
 }
 
 int constant_in(ScalarProgram& program, DType dtype, double value) {
-    const ScalarType type = compute_type(dtype);
-    const uint32_t bits =
-        type == ScalarType::f32  ? std::bit_cast<uint32_t>(static_cast<float>(value))
-        : type == ScalarType::b1 ? static_cast<uint32_t>(value != 0)
-                                 : static_cast<uint32_t>(number_to_integer(value));
-    return program.constant(type, bits);
+    return Expr(&program, -1).constant(compute_type(dtype), value).id();
 }
 
 BoundKernel full_kernel(const OpCall& call, const Type& output) {

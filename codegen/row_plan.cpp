@@ -14,16 +14,20 @@ using namespace runtime;
 // difference of mean squares and squared mean, to what f32 can tell. Products run out of the range
 // of f32 before f64 does.
 std::vector<Accumulator> accumulators_of(Reduce kind, ScalarType type) {
-    const bool is_float = type == ScalarType::f32;
+    const bool is_float = type == ScalarType::f32, is_double = type == ScalarType::f64;
     // Truths are taken as 0 and 1.
-    const ScalarType taken = is_float ? ScalarType::f32 : ScalarType::i32;
+    const ScalarType taken = type == ScalarType::b1 ? ScalarType::i32 : type;
     switch (kind) {
         case Reduce::sum:
-        case Reduce::mean: return {{.join = Join::add, .type = taken, .wide = is_float}};
+        case Reduce::mean:
+            return {{.join = Join::add, .type = taken, .wide = is_float, .chains = !is_double}};
         case Reduce::prod:
-            return {{.join = Join::mul, .type = taken, .wide = is_float, .chains = !is_float}};
+            return {{.join = Join::mul,
+                     .type = taken,
+                     .wide = is_float,
+                     .chains = !is_float && !is_double}};
         case Reduce::variance: {
-            const Accumulator sum{.wide = true, .chains = false};
+            const Accumulator sum{.type = taken, .wide = is_float, .chains = false};
             Accumulator squares = sum;
             squares.squares = true;
             return {sum, squares};
@@ -110,10 +114,8 @@ std::string_view word_of(Finish finish) {
 
 std::string word_of(const Accumulator& accumulator) {
     return cat(word_of(accumulator.join), accumulator.squares ? " of squares" : "",
-               accumulator.chains ? cat(" in chains of ", kChain) : "",
-               accumulator.wide                      ? ", f64"
-               : accumulator.type == ScalarType::f32 ? ", f32"
-                                                     : ", i32");
+               accumulator.chains ? cat(" in chains of ", kChain) : "", ", ",
+               name_of(accumulator.wide ? ScalarType::f64 : accumulator.type));
 }
 
 // What is known while a plan is read.
@@ -205,14 +207,16 @@ private:
 
 double Accumulator::neutral() const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    const bool is_float = type == ScalarType::f32;
+    const double least = runtime::is_real(type)    ? -kInfinity
+                         : type == ScalarType::i64 ? -0x1p63
+                                                   : -0x1p31;
     switch (join) {
         case Join::add: return 0;
         case Join::mul: return 1;
         case Join::max:
-        case Join::first_max: return is_float ? -kInfinity : INT32_MIN;
+        case Join::first_max: return least;
         case Join::min:
-        case Join::first_min: return is_float ? kInfinity : INT32_MAX;
+        case Join::first_min: return runtime::is_real(type) ? kInfinity : -least - 1;
     }
     return 0;
 }

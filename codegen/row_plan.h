@@ -12,6 +12,8 @@
 //   At last lane j < L/2 takes lane j + L/2, then j < L/4 lane j + L/4, until one is left.
 //   A dot has no chains: each lane adds product after product to its f32, rounding once for each.
 //
+//   What is f64 itself has no chains either.
+//
 // So eight f32 are added before an f64 takes over: sums of any length are right to some 1e-7 of the
 // sum of absolute values, at the speed of f32. (GPUs share a row among threads: there a chain is
 // what a thread takes next, and lanes are the threads.)
@@ -37,7 +39,7 @@ enum class Join : uint8_t {
 // neutral one.
 struct Accumulator {
     Join join = Join::add;
-    ScalarType type = ScalarType::f32;  // of the elements that it takes; f32 or i32
+    ScalarType type = ScalarType::f32;  // of the elements that it takes; not b1
     bool squares = false;  // takes x * x
     bool wide = false;  // lanes are f64
     bool chains = true;  // else the lane takes every element itself, a wide one as f64

@@ -7,10 +7,11 @@
 
 namespace megjit::codegen {
 
-// `taken`: the type of the first operand (of `select` that of the choices).
-uint32_t evaluate(runtime::ScalarOp op, runtime::ScalarType taken, runtime::DType narrow_to,
-                  const uint32_t* operands);
-uint32_t widened(runtime::DType dtype, uint32_t stored);  // to the compute type
-uint32_t shortened(runtime::DType dtype, uint32_t value);  // to what is stored
+// `taken`: the type of the first operand (of `select` that of the choices); `gives`: that of the
+// result. Values of 32 bits lie in the lower half.
+uint64_t evaluate(runtime::ScalarOp op, runtime::ScalarType taken, runtime::ScalarType gives,
+                  runtime::DType narrow_to, const uint64_t* operands);
+uint64_t widened(runtime::DType dtype, uint64_t stored);  // to the compute type
+uint64_t shortened(runtime::DType dtype, uint64_t value);  // to what is stored
 
 }  // namespace megjit::codegen

@@ -30,16 +30,21 @@ std::string type_fault(const ScalarInst& inst, ScalarType a, ScalarType b, Scala
         case mul:
         case div:
         case mod:
-            return needs(t != B && t == a && a == b, "takes two f32 or two i32 and gives the same");
+            return needs(t != B && t == a && a == b,
+                         "takes two numbers of one type and gives the same");
         case neg:
-        case ScalarOp::abs: return needs(t != B && t == a, "takes f32 or i32 and gives the same");
+        case ScalarOp::abs:
+            return needs(t != B && t == a, "takes a number and gives the same type");
         case max:
         case min:
             return needs(t == a && a == b, "takes two operands of one type and gives the same");
         case fma:
-            return needs(t == F && a == F && b == F && c == F, "takes three f32 and gives f32");
+            return needs(is_real(t) && a == t && b == t && c == t,
+                         "takes three reals of one type and gives the same");
         case pow:
-        case atan2: return needs(t == F && a == F && b == F, "takes two f32 and gives f32");
+        case atan2:
+            return needs(is_real(t) && a == t && b == t,
+                         "takes two reals of one type and gives the same");
         case ScalarOp::sqrt:
         case floor:
         case ceil:
@@ -65,15 +70,19 @@ std::string type_fault(const ScalarInst& inst, ScalarType a, ScalarType b, Scala
         case erfc:
         case erfinv:
         case lgamma:
-        case digamma: return needs(t == F && a == F, "takes f32 and gives f32");
+        case digamma: return needs(is_real(t) && a == t, "takes a real and gives the same type");
         case bit_and:
         case bit_or:
         case bit_xor:
-            return needs(t != F && t == a && a == b, "takes two i32 or two b1 and gives the same");
-        case bit_not: return needs(t != F && t == a, "takes i32 or b1 and gives the same");
+            return needs(!is_real(t) && t == a && a == b,
+                         "takes two integers or two b1 and gives the same");
+        case bit_not:
+            return needs(!is_real(t) && t == a, "takes an integer or b1 and gives the same");
         case shl:
         case shr:
-        case shr_logical: return needs(t == I && a == I && b == I, "takes two i32 and gives i32");
+        case shr_logical:
+            return needs(is_integer(t) && a == t && b == t,
+                         "takes two integers of one type and gives the same");
         case lt:
         case le:
         case eq:
@@ -81,11 +90,11 @@ std::string type_fault(const ScalarInst& inst, ScalarType a, ScalarType b, Scala
         case select:
             return needs(a == B && t == b && b == c,
                          "takes b1 and two operands of one type, and gives that type");
-        case f32_to_i32:
+        case cast:
+            return needs(t != B && t != a && (a != B || is_integer(t)),
+                         "takes another type than it gives, b1 only for integers, and gives no b1");
         case bits_f32_to_i32: return needs(t == I && a == F, "takes f32 and gives i32");
-        case i32_to_f32:
         case bits_i32_to_f32: return needs(t == F && a == I, "takes i32 and gives f32");
-        case b1_to_i32: return needs(t == I && a == B, "takes b1 and gives i32");
         case narrow:
             return needs(t == a && stores_as(inst.narrow_to, t),
                          "takes and gives the compute type of its dtype");
@@ -138,9 +147,9 @@ std::string reduction_fault(const KernelIR& kernel, size_t r) {
     const auto [kind, arg] = kernel.reductions[r];
     if (arg < 0 || arg >= kernel.program.size()) return cat("%", arg, " is not defined");
     const ScalarType type = kernel.program[arg].type;
-    const bool is_float = kind == Reduce::mean || kind == Reduce::variance || kind == Reduce::dot,
+    const bool takes_reals = kind == Reduce::mean || kind == Reduce::variance,
                is_order = kind == Reduce::max || kind == Reduce::min;
-    if (is_float ? type != F : !is_order && type == B)
+    if (kind == Reduce::dot ? type != F : takes_reals ? !is_real(type) : !is_order && type == B)
         return cat(name_of(kind), " does not take this type");
     return "";
 }

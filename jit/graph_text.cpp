@@ -22,14 +22,19 @@ constexpr int64_t kLargestNumbers = 16;
 
 std::string number_text(const runtime::Tensor& tensor, int64_t i) {
     char text[40];
-    std::snprintf(text, sizeof text, runtime::is_floating(tensor.dtype()) ? "%.9g" : "%.0f",
-                  runtime::item_as_double(tensor, i));
+    const char* const form = tensor.dtype() == DType::f64           ? "%.17g"
+                             : runtime::is_floating(tensor.dtype()) ? "%.9g"
+                                                                    : "%.0f";
+    std::snprintf(text, sizeof text, form, runtime::item_as_double(tensor, i));
     return text;
 }
 
 std::string constant_text(const runtime::Tensor& tensor) {
     const int64_t n = tensor.type().numel();
-    if (tensor.dtype() == DType::c64 || n > kLargestNumbers) {
+    bool are_numbers = tensor.dtype() != DType::c64 && n <= kLargestNumbers;
+    for (int64_t i = 0; are_numbers && i < n; ++i)
+        are_numbers = runtime::is_exact_as_double(tensor, i);
+    if (!are_numbers) {
         std::string hex = "x";
         static constexpr char kDigits[] = "0123456789abcdef";
         for (size_t i = 0; i < tensor.type().bytes(); ++i) {

@@ -38,6 +38,8 @@ struct BFloat {
 using Complex = std::complex<float>;
 
 inline float widen(float v) { return v; }
+inline double widen(double v) { return v; }
+inline int64_t widen(int64_t v) { return v; }
 inline Complex widen(Complex v) { return v; }
 template <std::integral T>
 int32_t widen(T v) {
@@ -62,6 +64,8 @@ T narrow_to(V v) {
     if constexpr (std::is_same_v<T, Half>) return {runtime::float_to_half(static_cast<float>(v))};
     else if constexpr (std::is_same_v<T, BFloat>)
         return {runtime::float_to_bfloat(static_cast<float>(v))};
+    else if constexpr (std::is_same_v<T, int64_t> && std::is_floating_point_v<V>)
+        return runtime::number_to_integer<int64_t>(static_cast<double>(v));
     else if constexpr (std::is_integral_v<T> && std::is_floating_point_v<V>)
         return static_cast<T>(runtime::number_to_integer(v));
     else return static_cast<T>(v);
@@ -74,6 +78,8 @@ auto with_real(DType dtype, Fn&& fn) {
         case DType::f32: return fn(std::type_identity<float>{});
         case DType::f16: return fn(std::type_identity<Half>{});
         case DType::bf16: return fn(std::type_identity<BFloat>{});
+        case DType::f64: return fn(std::type_identity<double>{});
+        case DType::i64: return fn(std::type_identity<int64_t>{});
         case DType::i32: return fn(std::type_identity<int32_t>{});
         case DType::i16: return fn(std::type_identity<int16_t>{});
         case DType::i8: return fn(std::type_identity<int8_t>{});

@@ -115,7 +115,7 @@ private:
                 if (inst.compute == runtime::ScalarOp::narrow)
                     return widened(inst.dtype, shorten(inst.dtype, v[0]));
                 return compute(inst.compute, type_of(inst.args[0]).kind, v);
-            case Op::convert: return Cast::make(to, v[0]);
+            case Op::convert: return convert(to, v[0]);
             case Op::bits: return Reinterpret::make(to, v[0]);
             case Op::fence: return fenced(v[0], opaque_zero_);
             case Op::widen: return widened(inst.dtype, v[0]);
@@ -301,8 +301,12 @@ class ForPtx final : public IRMutator {
     Expr visit(const Call* call) override {
         const Expr changed = IRMutator::visit(call);
         const Call* op = changed.as<Call>();
-        if (op->is_intrinsic(Call::strict_mul) && op->type == Halide::Float(32))
-            return Call::make(op->type, "llvm.nvvm.mul.rn.f", op->args, Call::PureExtern);
+        if (op->is_intrinsic(Call::strict_mul) && op->type.is_scalar())
+            return Call::make(op->type,
+                              op->type.bits() == 64 ? "llvm.nvvm.mul.rn.d" : "llvm.nvvm.mul.rn.f",
+                              op->args, Call::PureExtern);
+        if (op->name == "fmod")
+            return Call::make(op->type, "__nv_fmod", op->args, Call::PureExtern);
         if (op->name != "fmodf") return changed;
         const Type f64 = Halide::Float(64);
         return Cast::make(op->type,

@@ -32,33 +32,33 @@ Expr quotient(const Expr& a, const Expr& b) {
                      strict(Call::strict_div, a, Variable::make(b.type(), "divisor")));
 }
 
-// One of LLVM's own functions. It is called lane by lane, and LLVM's SLP vectorizer makes one
-// vector instruction of the calls. Halide's functions of vectors (floor, ...) stop at 8 lanes, and
-// it has no fma.
-Expr llvm(const char* name, std::initializer_list<Expr> args) {
-    return Call::make(args.begin()->type(), name, args, Call::PureExtern);
+// One of LLVM's own functions, "llvm.floor". It is called lane by lane, and LLVM's SLP vectorizer
+// makes one vector instruction of the calls. Halide's functions of vectors (floor, ...) stop at 8
+// lanes, and it has no fma.
+Expr llvm(std::string name, std::initializer_list<Expr> args) {
+    const Type type = args.begin()->type();
+    name += type.bits() == 64 ? ".f64" : ".f32";
+    return Call::make(type, name, args, Call::PureExtern);
 }
 
+// The same bits as numbers of another code: without sign, with sign, reals.
 Expr bits(const Expr& value) {
-    return Reinterpret::make(Halide::UInt(32, value.type().lanes()), value);
+    return Reinterpret::make(value.type().with_code(Type::UInt), value);
 }
-Expr as_i32(const Expr& value) {
-    return Reinterpret::make(Halide::Int(32, value.type().lanes()), value);
+Expr as_integer(const Expr& value) {
+    return Reinterpret::make(value.type().with_code(Type::Int), value);
 }
-Expr as_f32(const Expr& value) {
-    return Reinterpret::make(Halide::Float(32, value.type().lanes()), value);
-}
-Expr unsigned_like(const Expr& value, uint32_t number) {
-    return constant({Kind::i32, value.type().lanes()}, number);
+Expr as_real(const Expr& value) {
+    return Reinterpret::make(value.type().with_code(Type::Float), value);
 }
 
 Expr bitwise(Call::IntrinsicOp op, const Expr& a, const Expr& b) {
     return Call::make(a.type(), op, {a, b}, Call::PureIntrinsic);
 }
-// On the bits of a and b, as an i32. Unsigned arithmetic wraps, signed one is undefined there.
+// On the bits of a and b, as an integer. Unsigned arithmetic wraps, signed one is undefined there.
 template <class Node>
 Expr wrapping(const Expr& a, const Expr& b) {
-    return as_i32(Node::make(bits(a), bits(b)));
+    return as_integer(Node::make(bits(a), bits(b)));
 }
 
 Expr of_reals(ScalarOp op, const Expr& a, const Expr& b) {
@@ -67,7 +67,9 @@ Expr of_reals(ScalarOp op, const Expr& a, const Expr& b) {
         case ScalarOp::sub: return strict(Call::strict_sub, a, b);
         case ScalarOp::mul: return strict(Call::strict_mul, a, b);
         case ScalarOp::div: return quotient(a, b);
-        case ScalarOp::mod: return llvm("fmodf", {a, b});  // exact
+        case ScalarOp::mod:  // exact
+            return Call::make(a.type(), a.type().bits() == 64 ? "fmod" : "fmodf", {a, b},
+                              Call::PureExtern);
         case ScalarOp::lt: return less(a, b);
         case ScalarOp::le: return less_equal(a, b);
         case ScalarOp::eq: return equal(a, b);
@@ -76,19 +78,27 @@ Expr of_reals(ScalarOp op, const Expr& a, const Expr& b) {
     }
 }
 
-Expr of_words(ScalarOp op, const Expr& a, const Expr& b) {
+// Of i64 and index: quotients and remainders have no sign.
+Expr without_sign(ScalarOp op, const Expr& a, const Expr& b) {
+    const Expr x = bits(a), y = bits(b);
+    return as_integer(op == ScalarOp::div ? Div::make(x, y) : Mod::make(x, y));
+}
+
+Expr of_integers(ScalarOp op, const Expr& a, const Expr& b) {
     switch (op) {
         case ScalarOp::add: return wrapping<Add>(a, b);
         case ScalarOp::sub: return wrapping<Sub>(a, b);
         case ScalarOp::mul: return wrapping<Mul>(a, b);
+        case ScalarOp::div:
+        case ScalarOp::mod: return a.type().bits() == 64 ? without_sign(op, a, b) : Expr();
         case ScalarOp::max: return Max::make(a, b);
         case ScalarOp::min: return Min::make(a, b);
         case ScalarOp::bit_and: return bitwise(Call::bitwise_and, a, b);
         case ScalarOp::bit_or: return bitwise(Call::bitwise_or, a, b);
         case ScalarOp::bit_xor: return bitwise(Call::bitwise_xor, a, b);
-        case ScalarOp::shl: return as_i32(bitwise(Call::shift_left, bits(a), bits(b)));
+        case ScalarOp::shl: return as_integer(bitwise(Call::shift_left, bits(a), bits(b)));
         case ScalarOp::shr: return bitwise(Call::shift_right, a, bits(b));
-        case ScalarOp::shr_logical: return as_i32(bitwise(Call::shift_right, bits(a), bits(b)));
+        case ScalarOp::shr_logical: return as_integer(bitwise(Call::shift_right, bits(a), bits(b)));
         case ScalarOp::lt: return LT::make(a, b);
         case ScalarOp::le: return LE::make(a, b);
         case ScalarOp::eq: return EQ::make(a, b);
@@ -97,30 +107,13 @@ Expr of_words(ScalarOp op, const Expr& a, const Expr& b) {
     }
 }
 
-// Quotients and remainders have no sign.
+// They do not overflow, and Halide simplifies what it knows to be signed.
 Expr of_indices(ScalarOp op, const Expr& a, const Expr& b) {
-    const Type type = a.type(), natural = Halide::UInt(64, type.lanes());
-    const auto unsigned_of = [&](auto make) {
-        return Cast::make(type, make(Cast::make(natural, a), Cast::make(natural, b)));
-    };
     switch (op) {
         case ScalarOp::add: return Add::make(a, b);
         case ScalarOp::sub: return Sub::make(a, b);
         case ScalarOp::mul: return Mul::make(a, b);
-        case ScalarOp::div: return unsigned_of([](Expr x, Expr y) { return Div::make(x, y); });
-        case ScalarOp::mod: return unsigned_of([](Expr x, Expr y) { return Mod::make(x, y); });
-        case ScalarOp::max: return Max::make(a, b);
-        case ScalarOp::min: return Min::make(a, b);
-        case ScalarOp::bit_and: return bitwise(Call::bitwise_and, a, b);
-        case ScalarOp::bit_or: return bitwise(Call::bitwise_or, a, b);
-        case ScalarOp::shl: return bitwise(Call::shift_left, a, Cast::make(natural, b));
-        case ScalarOp::shr_logical:
-            return Cast::make(
-                type, bitwise(Call::shift_right, Cast::make(natural, a), Cast::make(natural, b)));
-        case ScalarOp::lt: return LT::make(a, b);
-        case ScalarOp::le: return LE::make(a, b);
-        case ScalarOp::eq: return EQ::make(a, b);
-        default: return {};
+        default: return of_integers(op, a, b);
     }
 }
 
@@ -135,22 +128,22 @@ Expr of_truths(ScalarOp op, const Expr& a, const Expr& b) {
 
 Expr of_one(ScalarOp op, const Expr& a) {
     const Type type = a.type();
-    const auto with_bits = [&](Call::IntrinsicOp how, uint32_t mask) {
-        return as_f32(bitwise(how, as_i32(a), unsigned_like(a, mask)));
+    const bool is_double = type.bits() == 64;
+    const auto with_bits = [&](Call::IntrinsicOp how, uint64_t mask) {
+        const Kind kind = is_double ? Kind::i64 : Kind::i32;
+        return as_real(bitwise(how, as_integer(a), constant({kind, type.lanes()}, mask)));
     };
+    const uint64_t sign = uint64_t{1} << (type.bits() - 1);
     switch (op) {
-        case ScalarOp::neg: return with_bits(Call::bitwise_xor, 0x80000000u);
-        case ScalarOp::abs: return with_bits(Call::bitwise_and, 0x7FFFFFFFu);
-        case ScalarOp::sqrt: return llvm("llvm.sqrt.f32", {a});
-        case ScalarOp::floor: return llvm("llvm.floor.f32", {a});
-        case ScalarOp::ceil: return llvm("llvm.ceil.f32", {a});
-        case ScalarOp::trunc: return llvm("llvm.trunc.f32", {a});
-        case ScalarOp::round_even: return llvm("llvm.roundeven.f32", {a});
-        case ScalarOp::f32_to_i32: return Cast::make(Halide::Int(32, type.lanes()), a);
-        case ScalarOp::b1_to_i32: return Select::make(a, unsigned_like(a, 1), unsigned_like(a, 0));
-        case ScalarOp::i32_to_f32: return Cast::make(Halide::Float(32, type.lanes()), a);
-        case ScalarOp::bits_f32_to_i32: return as_i32(a);
-        case ScalarOp::bits_i32_to_f32: return as_f32(a);
+        case ScalarOp::neg: return with_bits(Call::bitwise_xor, sign);
+        case ScalarOp::abs: return with_bits(Call::bitwise_and, sign - 1);
+        case ScalarOp::sqrt: return llvm("llvm.sqrt", {a});
+        case ScalarOp::floor: return llvm("llvm.floor", {a});
+        case ScalarOp::ceil: return llvm("llvm.ceil", {a});
+        case ScalarOp::trunc: return llvm("llvm.trunc", {a});
+        case ScalarOp::round_even: return llvm("llvm.roundeven", {a});
+        case ScalarOp::bits_f32_to_i32: return as_integer(a);
+        case ScalarOp::bits_i32_to_f32: return as_real(a);
         default: return {};  // not legal
     }
 }
@@ -197,7 +190,9 @@ Expr widen(DType dtype, const Expr& stored) {
     const Type i32 = Halide::Int(32, lanes);
     switch (dtype) {
         case DType::f32:
-        case DType::i32: return stored;
+        case DType::i32:
+        case DType::f64:
+        case DType::i64: return stored;
         case DType::f16:
             return Cast::make(Halide::Float(32, lanes),
                               Reinterpret::make(Halide::Float(16, lanes), stored));
@@ -217,7 +212,9 @@ Expr shorten(DType dtype, const Expr& value) {
     const Type stored = memory_type(codegen::loops::storage_of(dtype), lanes);
     switch (dtype) {
         case DType::f32:
-        case DType::i32: return value;
+        case DType::i32:
+        case DType::f64:
+        case DType::i64: return value;
         case DType::f16:
             return Reinterpret::make(stored, Cast::make(Halide::Float(16, lanes), value));
         case DType::i16:
@@ -231,23 +228,29 @@ Expr shorten(DType dtype, const Expr& value) {
     return {};
 }
 
+Expr convert(const Type& to, const Expr& value) {
+    if (!value.type().is_bool()) return Cast::make(to, value);
+    const Kind kind = to.bits() == 64 ? Kind::i64 : Kind::i32;
+    return Select::make(value, constant({kind, to.lanes()}, 1), constant({kind, to.lanes()}, 0));
+}
+
 Expr fenced(const Expr& value, const Expr& opaque_zero) {
-    const int lanes = value.type().lanes();
-    return as_f32(bitwise(Call::bitwise_xor, as_i32(value),
-                          lanes == 1 ? opaque_zero : Broadcast::make(opaque_zero, lanes)));
+    const Type type = value.type().with_code(Type::Int);
+    const Expr zero = type.bits() == 64 ? Cast::make(Halide::Int(64), opaque_zero) : opaque_zero;
+    return as_real(bitwise(Call::bitwise_xor, as_integer(value),
+                           type.lanes() == 1 ? zero : Broadcast::make(zero, type.lanes())));
 }
 
 Expr compute(ScalarOp op, Kind kind, std::span<const Expr> v) {
     if (op == ScalarOp::select) return Select::make(v[0], v[1], v[2]);
-    if (op == ScalarOp::fma) return llvm("llvm.fma.f32", {v[0], v[1], v[2]});
-    if (kind == Kind::f64 && op == ScalarOp::floor) return llvm("llvm.floor.f64", {v[0]});
+    if (op == ScalarOp::fma) return llvm("llvm.fma", {v[0], v[1], v[2]});
     if (runtime::arity_of(op) == 1) return of_one(op, v[0]);
     switch (kind) {
         case Kind::f32:
         case Kind::f64: return of_reals(op, v[0], v[1]);
-        case Kind::i32: return of_words(op, v[0], v[1]);
         case Kind::b1: return of_truths(op, v[0], v[1]);
-        default: return of_indices(op, v[0], v[1]);
+        case Kind::index: return of_indices(op, v[0], v[1]);
+        default: return of_integers(op, v[0], v[1]);
     }
 }
 

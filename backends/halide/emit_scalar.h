@@ -18,7 +18,8 @@ Halide::Expr constant(codegen::loops::Type type, uint64_t bits);
 Halide::Expr widen(runtime::DType dtype,
                    const Halide::Expr& stored);  // from memory to the compute type
 Halide::Expr shorten(runtime::DType dtype, const Halide::Expr& value);  // and back
-// `value`, an f32, in a way that LLVM cannot look through; `opaque_zero` is an i32 that it cannot
+Halide::Expr convert(const Halide::Type& to, const Halide::Expr& value);  // also a bool
+// `value`, a real, in a way that LLVM cannot look through; `opaque_zero` is an i32 that it cannot
 // know.
 Halide::Expr fenced(const Halide::Expr& value, const Halide::Expr& opaque_zero);
 Halide::Expr compute(runtime::ScalarOp op, codegen::loops::Kind kind,

@@ -66,7 +66,9 @@ Value ScalarEmitter::convert(Kind from, codegen::loops::Type to, Value value) {
         return grows ? Value(arith::ExtFOp::create(b_, type, value, arith::FastMathFlagsAttr()))
                      : Value(arith::TruncFOp::create(b_, type, value));
     if (is_real(to.kind)) return arith::SIToFPOp::create(b_, type, value);
+    if (from == Kind::f32 && to.kind == Kind::i32) return truncated(value);
     if (is_real(from)) return arith::FPToSIOp::create(b_, type, value);
+    if (from == Kind::b1) return arith::ExtUIOp::create(b_, type, value);
     if (bits(type) == bits(value.getType())) return value;
     return grows ? Value(arith::ExtSIOp::create(b_, type, value))
                  : Value(arith::TruncIOp::create(b_, type, value));
@@ -167,7 +169,6 @@ Value ScalarEmitter::of_reals(ScalarOp op, ArrayRef<Value> v) {
         case ScalarOp::le: return compare(FCmp::OLE);
         case ScalarOp::eq: return compare(FCmp::OEQ);
         case ScalarOp::ne: return compare(FCmp::UNE);
-        case ScalarOp::f32_to_i32: return truncated(v[0]);
         case ScalarOp::bits_f32_to_i32:
             return arith::BitcastOp::create(b_, like(v[0], b_.getI32Type()), v[0]);
         default: return {};  // not legal
@@ -198,8 +199,6 @@ Value ScalarEmitter::of_integers(ScalarOp op, bool is_index, ArrayRef<Value> v) 
         case ScalarOp::le: return compare(ICmp::sle);
         case ScalarOp::eq: return compare(ICmp::eq);
         case ScalarOp::ne: return compare(ICmp::ne);
-        case ScalarOp::i32_to_f32:
-            return arith::SIToFPOp::create(b_, like(v[0], b_.getF32Type()), v[0]);
         case ScalarOp::bits_i32_to_f32:
             return arith::BitcastOp::create(b_, like(v[0], b_.getF32Type()), v[0]);
         default: return {};
@@ -211,8 +210,6 @@ Value ScalarEmitter::of_truths(ScalarOp op, ArrayRef<Value> v) {
         case ScalarOp::bit_and: return arith::AndIOp::create(b_, v[0], v[1]);
         case ScalarOp::bit_or: return arith::OrIOp::create(b_, v[0], v[1]);
         case ScalarOp::bit_xor: return arith::XOrIOp::create(b_, v[0], v[1]);
-        case ScalarOp::b1_to_i32:
-            return arith::ExtUIOp::create(b_, like(v[0], b_.getI32Type()), v[0]);
         default: return {};
     }
 }

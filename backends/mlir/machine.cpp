@@ -1,9 +1,7 @@
 #include "backends/mlir/machine.h"
 
-#include <cmath>
-#include <cstring>
-
 #include "backends/mlir/emit.h"
+#include "codegen/callable_functions.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -46,13 +44,6 @@ llvm::orc::JITTargetMachineBuilder target_of(runtime::Isa isa) {
 
 }  // namespace
 
-// What code generation may call where the CPU has no instruction for it; nothing else is visible to
-// a kernel.
-extern "C" {
-float __extendhfsf2(uint16_t);
-uint16_t __truncsfhf2(float);
-}
-
 struct Machine::State {
     std::unique_ptr<llvm::orc::LLJIT> jit;
     std::unique_ptr<llvm::TargetMachine> target;
@@ -94,25 +85,10 @@ struct Machine::State {
 
     void define_functions() {
         llvm::orc::SymbolMap symbols;
-        const auto define = [&](const char* name, auto* function) {
+        for (const auto& [name, address] : codegen::callable_functions())
             symbols[jit->mangleAndIntern(name)] = {
-                llvm::orc::ExecutorAddr::fromPtr(function),
+                llvm::orc::ExecutorAddr::fromPtr(address),
                 llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
-        };
-        using Unary = float (*)(float);
-        define("fmodf", static_cast<float (*)(float, float)>(std::fmod));
-        define("fmaf", static_cast<float (*)(float, float, float)>(std::fma));
-        define("sqrtf", static_cast<Unary>(std::sqrt));
-        define("floorf", static_cast<Unary>(std::floor));
-        define("ceilf", static_cast<Unary>(std::ceil));
-        define("truncf", static_cast<Unary>(std::trunc));
-        define("roundevenf",
-               static_cast<Unary>(std::nearbyint));  // in the default rounding mode the same
-        define("floor", static_cast<double (*)(double)>(std::floor));
-        define("memcpy", &std::memcpy);
-        define("memset", &std::memset);
-        define("__extendhfsf2", &__extendhfsf2);
-        define("__truncsfhf2", &__truncsfhf2);
         must(jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))),
              "defining functions");
     }

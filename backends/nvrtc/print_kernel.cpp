@@ -35,6 +35,7 @@ public:
                     entry, "(", parameters, ") {\n");
         line(cat("typedef ", plan.wide ? "long long" : "int", " Index;"));
         line(cat("typedef unsigned ", plan.wide ? "long long" : "int", " Count;"));
+        line("typedef unsigned long long Natural;");
         for (const Function::Room& room : function_.rooms)
             line(cat(room.is_shared ? "__shared__ " : "",
                      room.lanes > 1 ? cat("__align__(", bytes_of_vector(room), ") ") : "",

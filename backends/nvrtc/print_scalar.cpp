@@ -17,27 +17,27 @@ std::string hex(uint32_t bits) {
 }
 
 // Contraction is off when this is compiled: a * b + c rounds twice.
-std::string of_reals(ScalarOp op, const std::string& a, const std::string& b,
+std::string of_reals(ScalarOp op, bool is_double, const std::string& a, const std::string& b,
                      const std::string& c) {
+    const char* const f = is_double ? "" : "f";  // what the names of functions end in
     switch (op) {
         case ScalarOp::add: return cat(a, " + ", b);
         case ScalarOp::sub: return cat(a, " - ", b);
         case ScalarOp::mul: return cat(a, " * ", b);
         case ScalarOp::div: return cat(a, " / ", b);
-        case ScalarOp::mod: return cat("fmodf(", a, ", ", b, ")");
+        case ScalarOp::mod: return cat("fmod", f, "(", a, ", ", b, ")");
         case ScalarOp::neg: return cat("-", a);
-        case ScalarOp::abs: return cat("fabsf(", a, ")");
-        case ScalarOp::fma: return cat("__fmaf_rn(", a, ", ", b, ", ", c, ")");
-        case ScalarOp::sqrt: return cat("__fsqrt_rn(", a, ")");
-        case ScalarOp::floor: return cat("floorf(", a, ")");
-        case ScalarOp::ceil: return cat("ceilf(", a, ")");
-        case ScalarOp::trunc: return cat("truncf(", a, ")");
-        case ScalarOp::round_even: return cat("rintf(", a, ")");
+        case ScalarOp::abs: return cat("fabs", f, "(", a, ")");
+        case ScalarOp::fma: return cat("__fma", f, "_rn(", a, ", ", b, ", ", c, ")");
+        case ScalarOp::sqrt: return cat(is_double ? "__dsqrt_rn(" : "__fsqrt_rn(", a, ")");
+        case ScalarOp::floor: return cat("floor", f, "(", a, ")");
+        case ScalarOp::ceil: return cat("ceil", f, "(", a, ")");
+        case ScalarOp::trunc: return cat("trunc", f, "(", a, ")");
+        case ScalarOp::round_even: return cat("rint", f, "(", a, ")");
         case ScalarOp::lt: return cat(a, " < ", b);
         case ScalarOp::le: return cat(a, " <= ", b);
         case ScalarOp::eq: return cat(a, " == ", b);
         case ScalarOp::ne: return cat(a, " != ", b);
-        case ScalarOp::f32_to_i32: return cat("(int)", a);
         case ScalarOp::bits_f32_to_i32: return cat("__float_as_int(", a, ")");
         default: return "";
     }
@@ -61,7 +61,6 @@ std::string of_words(ScalarOp op, const std::string& a, const std::string& b) {
         case ScalarOp::le: return cat(a, " <= ", b);
         case ScalarOp::eq: return cat(a, " == ", b);
         case ScalarOp::ne: return cat(a, " != ", b);
-        case ScalarOp::i32_to_f32: return cat("(float)", a);
         case ScalarOp::bits_i32_to_f32: return cat("__int_as_float(", a, ")");
         default: return "";
     }
@@ -72,29 +71,36 @@ std::string of_truths(ScalarOp op, const std::string& a, const std::string& b) {
         case ScalarOp::bit_and: return cat(a, " && ", b);
         case ScalarOp::bit_or: return cat(a, " || ", b);
         case ScalarOp::bit_xor: return cat(a, " != ", b);
-        case ScalarOp::b1_to_i32: return cat("(int)", a);
         default: return "";
     }
 }
 
-// Quotients and remainders have no sign.
+// Quotients and remainders have no sign. An index does not overflow, an i64 wraps.
 std::string of_indices(ScalarOp op, Kind kind, const std::string& a, const std::string& b) {
-    const char* const natural = kind == Kind::index ? "Count" : "unsigned long long";
+    const bool is_index = kind == Kind::index;
+    const char* const natural = is_index ? "Count" : "Natural";
+    const auto wrapping = [&](const char* sign) {
+        if (is_index) return cat(a, sign, b);
+        return cat("(long long)(", natural, "(", a, ")", sign, natural, "(", b, "))");
+    };
     switch (op) {
-        case ScalarOp::add: return cat(a, " + ", b);
-        case ScalarOp::sub: return cat(a, " - ", b);
-        case ScalarOp::mul: return cat(a, " * ", b);
+        case ScalarOp::add: return wrapping(" + ");
+        case ScalarOp::sub: return wrapping(" - ");
+        case ScalarOp::mul: return wrapping(" * ");
         case ScalarOp::div: return cat(natural, "(", a, ") / ", natural, "(", b, ")");
         case ScalarOp::mod: return cat(natural, "(", a, ") % ", natural, "(", b, ")");
         case ScalarOp::max: return cat(a, " < ", b, " ? ", b, " : ", a);
         case ScalarOp::min: return cat(b, " < ", a, " ? ", b, " : ", a);
         case ScalarOp::bit_and: return cat(a, " & ", b);
         case ScalarOp::bit_or: return cat(a, " | ", b);
-        case ScalarOp::shl: return cat(a, " << ", b);
+        case ScalarOp::bit_xor: return cat(a, " ^ ", b);
+        case ScalarOp::shl: return wrapping(" << ");
+        case ScalarOp::shr: return cat(a, " >> ", b);
         case ScalarOp::shr_logical: return cat("(unsigned long long)", a, " >> ", b);
         case ScalarOp::lt: return cat(a, " < ", b);
         case ScalarOp::le: return cat(a, " <= ", b);
         case ScalarOp::eq: return cat(a, " == ", b);
+        case ScalarOp::ne: return cat(a, " != ", b);
         default: return "";
     }
 }
@@ -159,7 +165,7 @@ std::string expression(ScalarOp op, Kind kind, const std::string* v) {
     const std::string text = [&] {
         switch (kind) {
             case Kind::f32:
-            case Kind::f64: return of_reals(op, v[0], v[1], v[2]);
+            case Kind::f64: return of_reals(op, kind == Kind::f64, v[0], v[1], v[2]);
             case Kind::i32: return of_words(op, v[0], v[1]);
             case Kind::b1: return of_truths(op, v[0], v[1]);
             default: return of_indices(op, kind, v[0], v[1]);

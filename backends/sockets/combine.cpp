@@ -51,7 +51,8 @@ T apply(T a, T b) {
     constexpr bool is_number = std::is_arithmetic_v<T>;
     if constexpr (op == Combine::sum || op == Combine::prod) {
         if constexpr (std::is_integral_v<T>) {
-            const auto x = static_cast<uint32_t>(a), y = static_cast<uint32_t>(b);
+            using Natural = std::make_unsigned_t<decltype(+a)>;
+            const auto x = static_cast<Natural>(a), y = static_cast<Natural>(b);
             return static_cast<T>(op == Combine::sum ? x + y : x * y);
         } else {
             return op == Combine::sum ? a + b : a * b;
@@ -103,6 +104,8 @@ void combine(std::span<const void* const> parts, void* out, int64_t count, DType
         case DType::f16: return combine_by<Half>(parts, out, count, op);
         case DType::bf16: return combine_by<BFloat>(parts, out, count, op);
         case DType::i32: return combine_by<Plain<int32_t>>(parts, out, count, op);
+        case DType::f64: return combine_by<Plain<double>>(parts, out, count, op);
+        case DType::i64: return combine_by<Plain<int64_t>>(parts, out, count, op);
         case DType::i16: return combine_by<Plain<int16_t>>(parts, out, count, op);
         case DType::i8: return combine_by<Plain<int8_t>>(parts, out, count, op);
         case DType::u8: return combine_by<Plain<uint8_t>>(parts, out, count, op);

@@ -15,14 +15,21 @@ std::vector<int> ids_of(const Values& values) {
 }  // namespace
 
 Kind kind_of(ScalarType type) {
-    return type == ScalarType::f32 ? Kind::f32 : type == ScalarType::i32 ? Kind::i32 : Kind::b1;
+    switch (type) {
+        case ScalarType::f32: return Kind::f32;
+        case ScalarType::f64: return Kind::f64;
+        case ScalarType::i32: return Kind::i32;
+        case ScalarType::i64: return Kind::i64;
+        case ScalarType::b1: break;
+    }
+    return Kind::b1;
 }
 
 Kind storage_of(DType dtype) {
     switch (runtime::size_of(dtype)) {
         case 1: return Kind::i8;
         case 2: return Kind::i16;
-        default: return dtype == DType::f32 ? Kind::f32 : Kind::i32;
+        default: return kind_of(runtime::compute_type(dtype));
     }
 }
 
@@ -63,7 +70,10 @@ Value Builder::number(Type type, double value) {
         case Kind::f32: return constant(type, std::bit_cast<uint32_t>(static_cast<float>(value)));
         case Kind::f64: return constant(type, std::bit_cast<uint64_t>(value));
         case Kind::i32: return constant(type, static_cast<uint32_t>(static_cast<int32_t>(value)));
-        default: return constant(type, static_cast<uint64_t>(static_cast<int64_t>(value)));
+        default:  // the nearest of 2^63 is 2^63 - 1
+            return constant(type, value < 0x1p63
+                                      ? static_cast<uint64_t>(static_cast<int64_t>(value))
+                                      : ~uint64_t{0} >> 1);
     }
 }
 
@@ -99,10 +109,7 @@ Type result_of(ScalarOp op, Type taken) {
         case ScalarOp::le:
         case ScalarOp::eq:
         case ScalarOp::ne: return {Kind::b1, taken.lanes};
-        case ScalarOp::f32_to_i32:
-        case ScalarOp::bits_f32_to_i32:
-        case ScalarOp::b1_to_i32: return {Kind::i32, taken.lanes};
-        case ScalarOp::i32_to_f32:
+        case ScalarOp::bits_f32_to_i32: return {Kind::i32, taken.lanes};
         case ScalarOp::bits_i32_to_f32: return {Kind::f32, taken.lanes};
         default: return taken;
     }
@@ -128,14 +135,14 @@ Value Builder::bits(Kind kind, Value a) {
 Value Builder::fence(Value a) { return add_inst(Op::fence, {a}, type_of(a)); }
 
 Value Builder::widen(DType dtype, Value stored) {
-    if (dtype == DType::f32 || dtype == DType::i32) return stored;
+    if (runtime::size_of(dtype) >= 4) return stored;
     const Value wide = add_inst(Op::widen, {stored},
                                 {kind_of(runtime::compute_type(dtype)), type_of(stored).lanes});
     here_->insts.back().dtype = dtype;
     return wide;
 }
 Value Builder::shorten(DType dtype, Value value) {
-    if (dtype == DType::f32 || dtype == DType::i32) return value;
+    if (runtime::size_of(dtype) >= 4) return value;
     const Value stored = add_inst(Op::shorten, {value}, {storage_of(dtype), type_of(value).lanes});
     here_->insts.back().dtype = dtype;
     return stored;

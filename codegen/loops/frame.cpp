@@ -153,20 +153,44 @@ void Frame::evaluate(std::span<const int> ids, std::span<const Values> at, const
                 own[static_cast<size_t>(id)] = instruction(id, own);
 }
 
-// No CPU divides vectors of integers. A quotient of two i32 in double is off by less than 2^-52 of
-// itself, and at least 2^-31 of itself away from the next integer unless it is one: its floor is
-// exact.
+// A quotient of two i32 in double is off by less than 2^-52 of itself, and at least 2^-31 of itself
+// away from the next integer unless it is one: its floor is exact.
+Value Frame::divided_i32(Value a, Value by) {
+    const Value quotient = b.div(b.convert(Kind::f64, a), b.convert(Kind::f64, by));
+    return b.convert(Kind::i32, b.compute(ScalarOp::floor, {quotient}));
+}
+
+// The loops' division knows no sign. Of different signs the quotient is -(|a| / |by|), rounded up.
+Value Frame::divided_i64(Value a, Value by) {
+    const Type type = b.type_of(a);
+    const Value zero = b.constant(type, 0), one = b.constant(type, 1);
+    const auto magnitude = [&](Value x) { return b.select(b.less(x, zero), b.sub(zero, x), x); };
+    const Value is_zero = b.equal(by, zero), size = magnitude(a),
+                step = b.select(is_zero, one, magnitude(by)), quotient = b.div(size, step);
+    const Value is_whole = b.equal(b.mul(quotient, step), size), below = b.sub(zero, quotient);
+    const Value differs = b.less(b.compute(ScalarOp::bit_xor, {a, by}), zero);
+    const Value result = b.select(differs, b.select(is_whole, below, b.sub(below, one)), quotient);
+    return b.select(is_zero, zero, result);
+}
+Value Frame::rest_i64(Value a, Value by) {
+    const Value zero = b.constant(b.type_of(a), 0);
+    return b.select(b.equal(by, zero), zero, b.sub(a, b.mul(divided_i64(a, by), by)));
+}
+
 Value Frame::instruction(int id, const Values& values) {
     const ScalarInst& inst = kernel.program[id];
     if (inst.op == ScalarOp::constant) return b.constant({kind_of(inst.type), width}, inst.bits);
     Values args;
     for (int k = 0; k < runtime::arity_of(inst.op); ++k)
         args.push_back(values[static_cast<size_t>(inst.args[k])]);
-    const bool is_float = inst.type == ScalarType::f32;
-    if (inst.op == ScalarOp::div && !is_float && !target.divides) {
-        const Value quotient = b.div(b.convert(Kind::f64, args[0]), b.convert(Kind::f64, args[1]));
-        return b.convert(Kind::i32, b.compute(ScalarOp::floor, {quotient}));
-    }
+    const bool is_float = runtime::is_real(inst.type);
+    if (inst.op == ScalarOp::cast) return b.convert(kind_of(inst.type), args[0]);
+    if (inst.op == ScalarOp::div && inst.type == ScalarType::i64)
+        return divided_i64(args[0], args[1]);
+    if (inst.op == ScalarOp::mod && inst.type == ScalarType::i64) return rest_i64(args[0], args[1]);
+    // No CPU divides vectors of integers.
+    if (inst.op == ScalarOp::div && !is_float && !target.divides)
+        return divided_i32(args[0], args[1]);
     const Value value = b.compute(inst.op, args, inst.narrow_to);
     // Compilers take the larger of (the larger of x and 0) and 0 for the larger of x and 0,
     // whatever their comparisons say of NaN and of the sign of 0.

@@ -16,7 +16,7 @@ namespace megjit::codegen::loops {
 using runtime::ScalarOp;
 
 // `index` counts: 64 bits, or 32 where the numbers of the launch fit (GpuPlan::wide). Operands in
-// memory are f32, i32, i16 and i8.
+// memory are f32, f64, i64, i32, i16 and i8.
 enum class Kind : uint8_t { b1, i8, i16, i32, i64, index, f32, f64 };
 Kind kind_of(ScalarType type);
 Kind storage_of(DType dtype);
@@ -30,11 +30,11 @@ struct Type {
 };
 Type result_of(ScalarOp op, Type taken);  // of `compute`, whose operands (select: arms) are `taken`
 
-// X(name): instructions. `compute` is a ScalarOp with the meaning of runtime/core/scalar.h, also on
-// index and i64 (div and mod: without sign; max, min, lt, le: with it) and on f64.
+// X(name): instructions. `compute` is a ScalarOp, but no cast, with the meaning of
+// runtime/core/scalar.h, also on index; div and mod on index and i64 know no sign.
 #define MEGJIT_LOOP_OPS(X) \
     X(compute) /* a, b, c */ \
-    X(convert) /* a: to the result's kind; integers with their sign, or cut */ \
+    X(convert) /* a: to the result's kind, as `cast` of scalar.h; an index is an i64 */ \
     X(bits) /* a: the same bits as another kind of that size */ \
     X(fence) /* a, which no compiler may see through */ \
     X(widen) /* a, as stored: to the compute type of `dtype` */ \

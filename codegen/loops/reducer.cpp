@@ -23,9 +23,7 @@ Values Reducer::start(bool lanes) {
     Values values;
     for (const Slot& slot : slots_) {
         if (!lanes && !slot.by.chains) continue;
-        const Kind kind = slot.by.type == ScalarType::i32 ? Kind::i32
-                          : lanes && slot.by.wide         ? Kind::f64
-                                                          : Kind::f32;
+        const Kind kind = lanes && slot.by.wide ? Kind::f64 : kind_of(slot.by.type);
         values.push_back(b_.number({kind, f_.width}, slot.by.neutral()));
         if (slot.by.has_place()) values.push_back(b_.constant({Kind::i32, f_.width}, 0));
     }
@@ -81,7 +79,7 @@ void Reducer::join(const Slot& slot, std::span<Value> a, std::span<const Value> 
 Value Reducer::taken(const Slot& slot, const Values& values) {
     const Reduced& reduced = reductions_[slot.reduction];
     Value x = values[static_cast<size_t>(reduced.takes[0])];
-    if (b_.type_of(x).kind == Kind::b1) x = b_.compute(ScalarOp::b1_to_i32, {x});
+    if (b_.type_of(x).kind == Kind::b1) x = b_.convert(Kind::i32, x);
     if (!slot.by.chains) x = widened(slot, x);
     return slot.by.squares ? b_.mul(x, x) : x;
 }
@@ -146,7 +144,7 @@ Value Reducer::as_result(ScalarType type, Join join, Value value) {
 }
 
 Values Reducer::results(const Values& lanes, Value elements) {
-    const auto mean_of = [&](Value sum) {
+    const auto mean_of = [&](Value sum) {  // in f64
         return b_.div(sum, f_.splat(b_.convert(Kind::f64, elements)));
     };
     Values results;

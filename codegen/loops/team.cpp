@@ -141,7 +141,7 @@ Value is_last_part(Frame& frame, Value ticket) {
         const auto last = static_cast<uint64_t>(frame.target.gpu->parts - 1);
         const Value is_last = b.equal(b.count(ticket), b.constant({Kind::i32}, last));
         b.branch(is_last, [&] { b.store(ticket, b.constant({Kind::i32}, 0), false); });
-        b.store(flag, b.compute(ScalarOp::b1_to_i32, {is_last}), true);
+        b.store(flag, b.convert(Kind::i32, is_last), true);
     });
     b.barrier(false);
     b.publish();

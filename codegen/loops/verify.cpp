@@ -96,18 +96,17 @@ private:
                              "takes a b1 and two blocks that give its results");
             case Op::compute: return compute_fault(inst, to);
             case Op::convert: {
-                const auto is_real = [](Kind kind) {
-                    return kind == Kind::f32 || kind == Kind::f64;
-                };
-                const auto is_count = [](Kind kind) {
+                const auto is_integer = [](Kind kind) {
                     return kind == Kind::i32 || kind == Kind::i64 || kind == Kind::index;
+                };
+                const auto is_number = [&](Kind kind) {
+                    return is_integer(kind) || kind == Kind::f32 || kind == Kind::f64;
                 };
                 const Kind from = arg(0).kind;
                 const bool fits =
-                    is_real(from) ? is_real(to.kind) || (from == Kind::f64 && to.kind == Kind::i32)
-                                  : is_count(from) && (is_count(to.kind) || is_real(to.kind));
-                return needs(count == 1 && arg(0).lanes == to.lanes && fits,
-                             "takes a number; an f64 becomes i32, an f32 no integer");
+                    from == Kind::b1 ? is_integer(to.kind) : is_number(from) && is_number(to.kind);
+                return needs(count == 1 && arg(0).lanes == to.lanes && fits && !to.is_pointer,
+                             "takes a number, or b1 for an integer");
             }
             case Op::fence: return needs(count == 1 && to == arg(0), "gives what it takes");
             case Op::widen:
@@ -193,6 +192,7 @@ private:
         const std::vector<int>& args = inst.args;
         const bool selects = inst.compute == ScalarOp::select;
         bool sound = !args.empty() && inst.compute != ScalarOp::input &&
+                     inst.compute != ScalarOp::cast &&
                      args.size() == static_cast<size_t>(runtime::arity_of(inst.compute));
         if (!sound) return "takes other operands";
         const Type taken = type_of(args[selects ? 1 : 0]);

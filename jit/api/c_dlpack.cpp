@@ -29,11 +29,11 @@ struct Element {
     megjit_dtype dtype;
     uint8_t code, bits;
 };
-constexpr Element kElements[] = {{MEGJIT_FLOAT32, 2, 32},  {MEGJIT_FLOAT16, 2, 16},
-                                 {MEGJIT_BFLOAT16, 4, 16}, {MEGJIT_INT32, 0, 32},
-                                 {MEGJIT_INT16, 0, 16},    {MEGJIT_INT8, 0, 8},
-                                 {MEGJIT_UINT8, 1, 8},     {MEGJIT_UINT16, 1, 16},
-                                 {MEGJIT_BOOL, 6, 8},      {MEGJIT_COMPLEX64, 5, 64}};
+constexpr Element kElements[] = {
+    {MEGJIT_FLOAT32, 2, 32},   {MEGJIT_FLOAT16, 2, 16}, {MEGJIT_BFLOAT16, 4, 16},
+    {MEGJIT_INT32, 0, 32},     {MEGJIT_INT16, 0, 16},   {MEGJIT_INT8, 0, 8},
+    {MEGJIT_UINT8, 1, 8},      {MEGJIT_UINT16, 1, 16},  {MEGJIT_BOOL, 6, 8},
+    {MEGJIT_COMPLEX64, 5, 64}, {MEGJIT_FLOAT64, 2, 64}, {MEGJIT_INT64, 0, 64}};
 
 megjit_dtype dtype_of(const DLManagedTensor& given) {
     for (const Element& element : kElements)

@@ -20,10 +20,11 @@ static_assert(int(DType::f32) + 1 == MEGJIT_FLOAT32 && int(DType::f16) + 1 == ME
               int(DType::bf16) + 1 == MEGJIT_BFLOAT16 && int(DType::i32) + 1 == MEGJIT_INT32 &&
               int(DType::i16) + 1 == MEGJIT_INT16 && int(DType::i8) + 1 == MEGJIT_INT8 &&
               int(DType::u8) + 1 == MEGJIT_UINT8 && int(DType::u16) + 1 == MEGJIT_UINT16 &&
-              int(DType::b8) + 1 == MEGJIT_BOOL && int(DType::c64) + 1 == MEGJIT_COMPLEX64);
+              int(DType::b8) + 1 == MEGJIT_BOOL && int(DType::c64) + 1 == MEGJIT_COMPLEX64 &&
+              int(DType::f64) + 1 == MEGJIT_FLOAT64 && int(DType::i64) + 1 == MEGJIT_INT64);
 
 Type type_from(megjit_dtype dtype, int32_t rank, const int64_t* shape) {
-    if (dtype < MEGJIT_FLOAT32 || dtype > MEGJIT_COMPLEX64)
+    if (dtype < MEGJIT_FLOAT32 || dtype > MEGJIT_INT64)
         runtime::user_error(
             {.what = cat("there is no dtype ", int(dtype)), .fix = "use a value of megjit_dtype"});
     if (rank < 0 || rank > MEGJIT_MAX_RANK)

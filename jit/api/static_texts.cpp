@@ -30,6 +30,8 @@ const char* c_type_of(DType dtype) {
     switch (dtype) {
         case DType::f32: return "float";
         case DType::i32: return "int32_t";
+        case DType::f64: return "double";
+        case DType::i64: return "int64_t";
         case DType::i16: return "int16_t";
         case DType::i8: return "int8_t";
         default: return runtime::size_of(dtype) == 2 ? "uint16_t" : "uint8_t";

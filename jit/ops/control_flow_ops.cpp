@@ -159,6 +159,7 @@ void register_control_flow_ops() {
                        {"trips", AttrKind::integer},
                        {"reverse", AttrKind::integer, Attr{int64_t{0}}},
                        {"keeps", AttrKind::integer, Attr{int64_t{0}}}},
+             .takes_64_bits = true,
              .infer = infer_scan,
              .grad = scan_gradients,
              .cost = cost_scan});
@@ -167,6 +168,7 @@ void register_control_flow_ops() {
                               .inputs = {"operands"},
                               .variadic = true,
                               .attrs = {{"condition", AttrKind::graph}, {"body", AttrKind::graph}},
+                              .takes_64_bits = true,
                               .infer = infer_while,
                               .grad = refuse_gradients,
                               .keeps = runtime::Keeps::nothing,
@@ -177,6 +179,7 @@ void register_control_flow_ops() {
              .inputs = {"operands"},
              .variadic = true,
              .attrs = {{"if_true", AttrKind::graph}, {"if_false", AttrKind::graph}},
+             .takes_64_bits = true,
              .infer = infer_cond,
              .grad = cond_gradients,
              .cost = cost_cond});

@@ -31,6 +31,7 @@ private:
         if (x.kind == NodeKind::constant)
             return x.constant->type() == y.constant->type() && x.constant->type().numel() == 1 &&
                    x.constant->dtype() != runtime::DType::c64 &&
+                   runtime::is_exact_as_double(*x.constant) &&
                    runtime::item_as_double(*x.constant) == runtime::item_as_double(*y.constant);
         if (x.kind != NodeKind::op || !x.op->is_elementwise() || !runtime::same(x.attrs, y.attrs))
             return false;

@@ -51,6 +51,17 @@ bool is_fusible_type(const Type& type) {
     return type.dtype != runtime::DType::c64 && type.numel() != 0;
 }
 
+// Functions of float64 are the C library's.
+bool is_generated(const Graph& graph, const Node& node) {
+    if (!node.op->is_elementwise()) return true;
+    const std::vector<Type> inputs = graph.types(node.inputs);
+    const auto is_double = [](const Type& type) { return type.dtype == runtime::DType::f64; };
+    if (std::ranges::none_of(inputs, is_double)) return true;
+    runtime::ScalarProgram program;
+    runtime::build_expr({*node.op, node.attrs, inputs}, graph.type(node.outputs[0]).dtype, program);
+    return codegen::can_expand_math(program);
+}
+
 // Is the code of its expression long, in the types that it has here?
 bool is_heavy(const Graph& graph, const Node& node) {
     const std::vector<Type> inputs = graph.types(node.inputs);
@@ -113,7 +124,7 @@ private:
     bool can_fuse(NodeId id) const {
         const Node& node = graph_.node(id);
         const Part part = part_of(node);
-        if (part == Part::none || node.inputs.empty()) return false;
+        if (part == Part::none || node.inputs.empty() || !is_generated(graph_, node)) return false;
         const Type& result = graph_.type(node.outputs[0]);
         if (!is_fusible_type(result)) return false;
         for (ValueId input : node.inputs) {

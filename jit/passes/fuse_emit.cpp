@@ -29,7 +29,8 @@ constexpr int64_t kManyElements = 16384;
 // One value for all elements, known now.
 std::optional<double> number_of(const Node& node) {
     if (node.kind == NodeKind::constant && node.constant->type().numel() == 1 &&
-        node.constant->dtype() != runtime::DType::c64)
+        node.constant->dtype() != runtime::DType::c64 &&
+        runtime::is_exact_as_double(*node.constant))
         return runtime::item_as_double(*node.constant);
     if (node.op == &ops::full()) return std::get<double>(node.attrs[1]);
     return {};

@@ -71,7 +71,8 @@ DType default_dtype(runtime::Category category) {
 // The numbers that an integer dtype holds; its truncated values lie between low - 1 and high + 1.
 struct Range {
     double low = 0, high = 0;
-    bool holds(double value) const { return value > low - 1 && value < high + 1; }
+    // Of int64 low - 1 is low, and high + 1 is 2^63, as doubles.
+    bool holds(double value) const { return (value > low - 1 || value == low) && value < high + 1; }
 };
 Range range_of(DType dtype) {
     const double half = std::ldexp(1.0, static_cast<int>(8 * runtime::size_of(dtype)) - 1);
@@ -100,7 +101,7 @@ bool is_checked(DType dtype) {
 void check_array(nb::handle array, DType dtype) {
     const std::string kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
     if (!is_checked(dtype) || (kind != "i" && kind != "u" && kind != "f") ||
-        nb::cast<int64_t>(array.attr("size")) == 0)
+        (kind == "i" && dtype == DType::i64) || nb::cast<int64_t>(array.attr("size")) == 0)
         return;
     const Range range = range_of(dtype);
     for (const auto& [extreme, place] : {std::pair("max", "argmax"), std::pair("min", "argmin")}) {
@@ -118,7 +119,23 @@ void check_array(nb::handle array, DType dtype) {
 
 runtime::Device* default_place = nullptr;
 
+// A Python integer that a double does not hold exactly, and an int64 does.
+std::optional<int64_t> long_integer(PyObject* object, DType dtype) {
+    if (dtype != DType::i64 || !PyLong_Check(object)) return {};
+    int overflows = 0;
+    const int64_t value = PyLong_AsLongLongAndOverflow(object, &overflows);
+    constexpr int64_t kExact = int64_t{1} << 53;
+    if (overflows || (value >= -kExact && value <= kExact)) return {};
+    return value;
+}
+
 TensorRef number_tensor(PyObject* object, DType dtype, bool constant, runtime::Device& device) {
+    if (const auto exact = long_integer(object, dtype)) {
+        const TensorRef tensor =
+            runtime::tensor_from_host(device, {.dtype = dtype, .shape = {}}, &*exact);
+        tensor->is_constant = constant;
+        return tensor;
+    }
     const double value = number_value(object);
     if (info(dtype).category == runtime::Category::integer && !range_of(dtype).holds(value))
         check_number(nb::handle(object), dtype);
@@ -144,7 +161,8 @@ bool is_number(PyObject* object) { return PyFloat_Check(object) || PyLong_Check(
 }  // namespace
 
 void check_number(nb::handle number, DType dtype) {
-    if (is_checked(dtype) && !range_of(dtype).holds(number_value(number.ptr())))
+    if (is_checked(dtype) && !long_integer(number.ptr(), dtype) &&
+        !range_of(dtype).holds(number_value(number.ptr())))
         refuse_overflow(number, dtype, "");
 }
 
@@ -298,11 +316,17 @@ TensorRef tensor_from_numpy(nb::handle value, bool constant, runtime::Device& de
              .fix = "give all rows one length"});
     const bool is_empty_list =
         nb::cast<int64_t>(array.attr("size")) == 0 && !nb::hasattr(value, "dtype");
-    // There is no 64-bit tensor.
-    const bool is_wide = name == "int64" || name == "uint64" || name == "uint32";
-    if (name == "float64" || is_empty_list || (is_wide && wanted && runtime::is_floating(*wanted)))
+    // 64 bits are kept where somebody asks for them.
+    const bool keeps = wanted && (wanted == DType::f64 || wanted == DType::i64) &&
+                       name.find("complex") == std::string::npos && name != "object";
+    const bool is_wide = !keeps && (name == "int64" || name == "uint64" || name == "uint32");
+    if (keeps) {
+        check_array(array, *wanted);
+        name = info(*wanted).name;
+    } else if (name == "float64" || is_empty_list ||
+               (is_wide && wanted && runtime::is_floating(*wanted))) {
         name = "float32";
-    else if (is_wide) name = "int32";
+    } else if (is_wide) name = "int32";
     else if (name == "complex128") name = "complex64";
     const DType dtype = runtime::dtype_from_name(name);
     if (wanted && *wanted != dtype) check_array(array, *wanted);

@@ -66,7 +66,8 @@ constexpr Row kDTypes[] = {
     {DType::bf16, as_dlpack(Code::Bfloat, 16)}, {DType::i32, as_dlpack(Code::Int, 32)},
     {DType::i16, as_dlpack(Code::Int, 16)},     {DType::i8, as_dlpack(Code::Int, 8)},
     {DType::u8, as_dlpack(Code::UInt, 8)},      {DType::u16, as_dlpack(Code::UInt, 16)},
-    {DType::b8, as_dlpack(Code::Bool, 8)},      {DType::c64, as_dlpack(Code::Complex, 64)}};
+    {DType::b8, as_dlpack(Code::Bool, 8)},      {DType::c64, as_dlpack(Code::Complex, 64)},
+    {DType::f64, as_dlpack(Code::Float, 64)},   {DType::i64, as_dlpack(Code::Int, 64)}};
 static_assert(std::size(kDTypes) == runtime::kDTypeCount);
 
 nb::dlpack::dtype theirs_of(DType dtype) {

@@ -25,7 +25,9 @@ int64_t integer_from(PyObject* object) {
                 {.what = runtime::cat("an attribute needs one integer, this tensor is ",
                                       to_string(tensor->type()))});
         tensor = host_row_major(tensor);
-        return static_cast<int64_t>(runtime::item_as_double(*tensor));
+        return info(tensor->dtype()).category == runtime::Category::integer
+                   ? runtime::item_as_integer(*tensor)
+                   : static_cast<int64_t>(runtime::item_as_double(*tensor));
     }
     PyObject* index = PyNumber_Index(object);
     if (!index) throw nb::python_error();

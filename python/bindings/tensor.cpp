@@ -213,8 +213,7 @@ nb::object item_of(TensorRef given) {
     const TensorRef tensor = host_row_major(given);
     switch (info(tensor->dtype()).category) {
         case runtime::Category::boolean: return nb::bool_(tensor->as<uint8_t>()[0] != 0);
-        case runtime::Category::integer:
-            return nb::int_(static_cast<int64_t>(runtime::item_as_double(*tensor)));
+        case runtime::Category::integer: return nb::int_(runtime::item_as_integer(*tensor));
         case runtime::Category::floating: return nb::float_(runtime::item_as_double(*tensor));
         case runtime::Category::complex: break;
     }

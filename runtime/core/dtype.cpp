@@ -16,6 +16,8 @@ constexpr DTypeInfo kTable[kDTypeCount] = {
     {DType::u16, "uint16", "u16", 2, Category::integer, false},
     {DType::b8, "bool", "bool", 1, Category::boolean, false},
     {DType::c64, "complex64", "c64", 8, Category::complex, true},
+    {DType::f64, "float64", "f64", 8, Category::floating, true},
+    {DType::i64, "int64", "i64", 8, Category::integer, true},
 };
 
 }  // namespace
@@ -43,7 +45,8 @@ DType promote(DType a, DType b) {
         user_error({.what = cat("no common dtype for ", left.name, " and ", right.name),
                     .fix = "take F.real and F.imag first"},
                    ErrorKind::type);
-    if (left.category != right.category) return DType::f32;
+    if (left.category != right.category)
+        return a == DType::f64 || b == DType::f64 ? DType::f64 : DType::f32;
     if (left.is_signed != right.is_signed)
         user_error({.what = cat("no common dtype for ", left.name, " and ", right.name),
                     .why = "one is signed and the other is not",

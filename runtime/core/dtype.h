@@ -8,8 +8,8 @@
 
 namespace megjit::runtime {
 
-enum class DType : uint8_t { f32, f16, bf16, i32, i16, i8, u8, u16, b8, c64 };
-inline constexpr int kDTypeCount = 10;
+enum class DType : uint8_t { f32, f16, bf16, i32, i16, i8, u8, u16, b8, c64, f64, i64 };
+inline constexpr int kDTypeCount = 12;
 
 // Promotion ranks the categories: boolean < integer < floating (semantics: a Python scalar only
 // matters when its category ranks above every tensor's).
@@ -32,8 +32,9 @@ inline bool is_floating(DType dtype) { return info(dtype).category == Category::
 DType dtype_from_name(std::string_view name);
 
 // Result type of an operation on two tensors: equal types stay; float16 counts as float32 when the
-// other differs; different categories give float32; one category gives the wider. Throws UserError
-// for signed with unsigned integers and for complex with anything else.
+// other differs; different categories give float32, or float64 where one is that; one category
+// gives the wider. Throws UserError for signed with unsigned integers and for complex with anything
+// else.
 DType promote(DType a, DType b);
 
 }  // namespace megjit::runtime

@@ -6,12 +6,14 @@
 
 namespace megjit::runtime {
 
-// Truncates. NaN, and what int32 cannot hold, give INT32_MIN, as f32_to_i32 of kernels does;
-// narrower dtypes take the low bits.
-inline int32_t number_to_integer(double value) {
-    constexpr double kLimit = 2147483648.0;  // 2^31
-    return value > -kLimit - 1 && value < kLimit ? static_cast<int32_t>(value)
-                                                 : std::numeric_limits<int32_t>::min();
+// Truncates. NaN, and what T cannot hold, give its least value, as `cast` of kernels does;
+// dtypes narrower than int32 take the low bits.
+template <class T = int32_t>
+T number_to_integer(double value) {
+    constexpr double kLeast = static_cast<double>(std::numeric_limits<T>::min());
+    // As doubles, -2^63 and -2^63 - 1 are the same.
+    const bool fits = (sizeof(T) < 8 ? value > kLeast - 1 : value >= kLeast) && value < -kLeast;
+    return fits ? static_cast<T>(value) : std::numeric_limits<T>::min();
 }
 
 }  // namespace megjit::runtime

@@ -137,9 +137,22 @@ bool same(const Attrs& a, const Attrs& b) {
                       [](const Attr& x, const Attr& y) { return same(x, y); });
 }
 
+bool OpDef::computes_64_bits() const {
+    return takes_64_bits || is_elementwise() || reduction || access != Access::other;
+}
+
 std::vector<Type> infer(const OpCall& call) {
     check_input_count(call.op, call.inputs.size());
     if (call.op.is_elementwise()) return {infer_elementwise(call)};
+    if (!call.op.computes_64_bits())
+        for (const Type& input : call.inputs)
+            if (input.dtype == DType::f64 || input.dtype == DType::i64)
+                user_error(
+                    {.what = cat(call.op.name, ": does not compute ", info(input.dtype).name,
+                                 ", got ", to_string(input)),
+                     .fix = cat("x.astype(\"", input.dtype == DType::f64 ? "float32" : "int32",
+                                "\") before it")},
+                    ErrorKind::type);
     return call.op.infer(call);
 }
 
@@ -170,7 +183,8 @@ Expr full_gradient(const OpCall& call, const Type& output, int k, ScalarProgram&
         inputs.emplace_back(&program, program.input(i, compute_type(call.inputs[i].dtype)));
     const ExprArgs args(call, inputs);
     const Expr y(&program, program.input(n, compute_type(output.dtype)));
-    const Expr dy(&program, program.input(n + 1, ScalarType::f32));
+    const Expr dy(&program, program.input(n + 1, output.dtype == DType::f64 ? ScalarType::f64
+                                                                            : ScalarType::f32));
     if (call.op.grad_expr) return call.op.grad_expr(args, k, y, dy);
     const Expr result = call.op.expr ? call.op.expr(args) : call.op.derived_expr(args);
     return derivative(result, k, dy);
@@ -203,12 +217,13 @@ OpDef make_derived(const Derivation& from, std::string name) {
     op.derived_expr = [from, n](const ExprArgs& args) {
         Expr any = args[0];
         ScalarProgram* program = any.program();
-        std::vector<Type> types(n, Type{.dtype = DType::f32});
+        const DType dy = args.call.inputs.back().dtype == DType::f64 ? DType::f64 : DType::f32;
+        std::vector<Type> types(n, Type{.dtype = dy});
         for (size_t i = 0; i < from.operands.size(); ++i)
             if (from.operands[i] < n) types[from.operands[i]] = args.call.inputs[i];
         const OpCall base{*from.base, args.call.attrs, types};
         ScalarProgram scratch;
-        const Expr gradient = full_gradient(base, {.dtype = DType::f32}, from.input, scratch);
+        const Expr gradient = full_gradient(base, {.dtype = dy}, from.input, scratch);
         std::vector<int> inputs(n + 2, any.id());
         for (size_t i = 0; i < from.operands.size(); ++i) inputs[from.operands[i]] = args[i].id();
         return Expr(program, program->inline_program(scratch, gradient.id(), inputs));

@@ -174,6 +174,10 @@ struct OpDef {
     bool variadic = false;
     std::vector<AttrSpec> attrs = {};
     Promotion promotion = Promotion::none;
+    // Its kernels know float64 and int64. Those of element-wise ops and reductions do, and of what
+    // moves elements as `access` says.
+    bool takes_64_bits = false;
+    bool computes_64_bits() const;
 
     // Element-wise ops: `expr`, and `grad_expr` where the derivative that follows from `expr` is
     // not the best (it may use the result y, which then is kept instead of x). Everything else

@@ -27,40 +27,43 @@ ScalarType result_type(ScalarOp op, const ScalarProgram& program, std::span<cons
         case ScalarOp::le:
         case ScalarOp::eq:
         case ScalarOp::ne: return ScalarType::b1;
-        case ScalarOp::f32_to_i32:
-        case ScalarOp::b1_to_i32:
         case ScalarOp::bits_f32_to_i32: return ScalarType::i32;
-        case ScalarOp::i32_to_f32:
         case ScalarOp::bits_i32_to_f32: return ScalarType::f32;
         case ScalarOp::select: return program[args[1]].type;
         default: return program[args[0]].type;
     }
 }
 
-std::string_view name_of_type(ScalarType type) {
-    switch (type) {
-        case ScalarType::f32: return "f32";
-        case ScalarType::i32: return "i32";
-        case ScalarType::b1: return "b1";
+// A constant as one reads it; bits in hexadecimal where decimal digits would not give them back.
+std::string constant_text(const ScalarInst& inst) {
+    const auto real = [&](double value, int digits) {
+        char text[32];
+        if (value - value != 0)
+            std::snprintf(text, sizeof text, "0x%0*llx", bits_in(inst.type) / 4,
+                          static_cast<unsigned long long>(inst.bits));
+        else std::snprintf(text, sizeof text, "%.*g", digits, value);
+        return std::string(text);
+    };
+    switch (inst.type) {
+        case ScalarType::i32: return std::to_string(static_cast<int32_t>(inst.bits));
+        case ScalarType::i64: return std::to_string(static_cast<int64_t>(inst.bits));
+        case ScalarType::b1: return inst.bits ? "true" : "false";
+        case ScalarType::f32:
+            return real(std::bit_cast<float>(static_cast<uint32_t>(inst.bits)), 9);
+        case ScalarType::f64: return real(std::bit_cast<double>(inst.bits), 17);
     }
     return "?";
 }
 
-// A constant as one reads it; bits in hexadecimal where decimal digits would not give them back.
-std::string constant_text(const ScalarInst& inst) {
-    char text[32];
-    switch (inst.type) {
-        case ScalarType::i32: return std::to_string(static_cast<int32_t>(inst.bits));
-        case ScalarType::b1: return inst.bits ? "true" : "false";
-        case ScalarType::f32: {
-            const float value = std::bit_cast<float>(inst.bits);
-            if (value != value || value - value != 0)
-                std::snprintf(text, sizeof text, "0x%08x", inst.bits);
-            else std::snprintf(text, sizeof text, "%.9g", static_cast<double>(value));
-            return text;
-        }
+uint64_t bits_of_number(ScalarType type, double value) {
+    switch (type) {
+        case ScalarType::f32: return std::bit_cast<uint32_t>(static_cast<float>(value));
+        case ScalarType::f64: return std::bit_cast<uint64_t>(value);
+        case ScalarType::i32: return static_cast<uint32_t>(number_to_integer(value));
+        case ScalarType::i64: return static_cast<uint64_t>(number_to_integer<int64_t>(value));
+        case ScalarType::b1: return value != 0;
     }
-    return "?";
+    throw InternalError("unknown scalar type");
 }
 
 }  // namespace
@@ -68,11 +71,22 @@ std::string constant_text(const ScalarInst& inst) {
 std::string_view name_of(ScalarOp op) { return kScalarNames[static_cast<int>(op)]; }
 int arity_of(ScalarOp op) { return kArities[static_cast<int>(op)]; }
 
+std::string_view name_of(ScalarType type) {
+    switch (type) {
+        case ScalarType::f32: return "f32";
+        case ScalarType::i32: return "i32";
+        case ScalarType::b1: return "b1";
+        case ScalarType::f64: return "f64";
+        case ScalarType::i64: return "i64";
+    }
+    return "?";
+}
+
 ScalarType compute_type(DType dtype) {
     switch (info(dtype).category) {
         case Category::boolean: return ScalarType::b1;
-        case Category::integer: return ScalarType::i32;
-        case Category::floating: return ScalarType::f32;
+        case Category::integer: return dtype == DType::i64 ? ScalarType::i64 : ScalarType::i32;
+        case Category::floating: return dtype == DType::f64 ? ScalarType::f64 : ScalarType::f32;
         case Category::complex: break;
     }
     user_error(
@@ -94,10 +108,10 @@ int ScalarProgram::emit(ScalarInst inst) {
 }
 
 int ScalarProgram::input(int index, ScalarType type) {
-    return emit({.op = ScalarOp::input, .type = type, .bits = static_cast<uint32_t>(index)});
+    return emit({.op = ScalarOp::input, .type = type, .bits = static_cast<uint64_t>(index)});
 }
 
-int ScalarProgram::constant(ScalarType type, uint32_t bits) {
+int ScalarProgram::constant(ScalarType type, uint64_t bits) {
     return emit({.op = ScalarOp::constant, .type = type, .bits = bits});
 }
 
@@ -160,7 +174,7 @@ Expr make(ScalarOp op, std::initializer_list<Expr> args) {
 }
 
 Expr narrow(Expr x, DType dtype) {
-    if (size_of(dtype) == 4 || dtype == DType::b8) return x;
+    if (size_of(dtype) >= 4 || dtype == DType::b8) return x;
     ScalarInst inst{.op = ScalarOp::narrow, .type = x.type(), .narrow_to = dtype};
     inst.args[0] = x.id();
     return {x.program(), x.program()->emit(inst)};
@@ -168,29 +182,17 @@ Expr narrow(Expr x, DType dtype) {
 
 Expr to_type(Expr x, ScalarType type) {
     if (x.type() == type) return x;
-    switch (type) {
-        case ScalarType::b1: return ne(x, 0.0);
-        case ScalarType::i32:
-            return make(x.type() == ScalarType::b1 ? ScalarOp::b1_to_i32 : ScalarOp::f32_to_i32,
-                        {x});
-        case ScalarType::f32: return make(ScalarOp::i32_to_f32, {to_type(x, ScalarType::i32)});
-    }
-    throw InternalError("unknown scalar type");
+    if (type == ScalarType::b1) return ne(x, 0.0);
+    if (is_real(type) && x.type() == ScalarType::b1) x = to_type(x, ScalarType::i32);
+    ScalarInst inst{.op = ScalarOp::cast, .type = type};
+    inst.args[0] = x.id();
+    return {x.program(), x.program()->emit(inst)};
 }
 
 Expr Expr::constant(double value) const { return constant(type(), value); }
 
 Expr Expr::constant(ScalarType type, double value) const {
-    switch (type) {
-        case ScalarType::f32:
-            return {program_,
-                    program_->constant(type, std::bit_cast<uint32_t>(static_cast<float>(value)))};
-        case ScalarType::i32:
-            return {program_,
-                    program_->constant(type, static_cast<uint32_t>(number_to_integer(value)))};
-        case ScalarType::b1: return {program_, program_->constant(type, value != 0)};
-    }
-    throw InternalError("unknown scalar type");
+    return {program_, program_->constant(type, bits_of_number(type, value))};
 }
 
 Expr promote_number(Expr like, double value) { return like.constant(value); }
@@ -199,7 +201,7 @@ std::string to_string(const ScalarProgram& program) {
     std::string text;
     for (int id = 0; id < program.size(); ++id) {
         const ScalarInst& inst = program[id];
-        text += cat("%", id, ": ", name_of_type(inst.type), " = ", name_of(inst.op));
+        text += cat("%", id, ": ", name_of(inst.type), " = ", name_of(inst.op));
         if (inst.op == ScalarOp::input) text += cat(" ", inst.bits);
         if (inst.op == ScalarOp::constant) text += " " + constant_text(inst);
         if (inst.op == ScalarOp::narrow) text += cat(" ", info(inst.narrow_to).tag);

@@ -2,10 +2,10 @@
 // the single definition from which the eager kernels (backends/cpu/vm), the generated kernels of
 // every backend and the interpreter (codegen/interpreter) come.
 //
-// Values are computed as f32, i32 or b1. float16 and bfloat16 are widened when loaded; `narrow`
-// rounds (or wraps, for small integers) a value to what its storage type can hold, so that a fused
-// kernel gives the bits that separate kernels would give. No instruction is contracted or
-// reordered.
+// Values are computed as f32, f64, i32, i64 or b1. float16 and bfloat16 are widened to f32 when
+// loaded, small integers to i32; `narrow` rounds (or wraps, for small integers) a value to what its
+// storage type can hold, so that a fused kernel gives the bits that separate kernels would give. No
+// instruction is contracted or reordered.
 #pragma once
 
 #include <array>
@@ -21,31 +21,45 @@
 
 namespace megjit::runtime {
 
-enum class ScalarType : uint8_t { f32, i32, b1 };
+enum class ScalarType : uint8_t { f32, i32, b1, f64, i64 };
 ScalarType compute_type(DType dtype);  // UserError for c64
+std::string_view name_of(ScalarType type);
+constexpr bool is_real(ScalarType type) {
+    return type == ScalarType::f32 || type == ScalarType::f64;
+}
+constexpr bool is_integer(ScalarType type) {
+    return type == ScalarType::i32 || type == ScalarType::i64;
+}
+constexpr int bits_in(ScalarType type) {  // 1 of b1
+    return type == ScalarType::b1                               ? 1
+           : type == ScalarType::f64 || type == ScalarType::i64 ? 64
+                                                                : 32;
+}
 
 // X(name, arity): the only list of scalar instructions. Result type = type of the first operand,
-// except: comparisons give b1; casts as named; `select` the type of its second operand.
+// except: comparisons give b1; casts what they name; `select` the type of its second operand.
 // clang-format off
 #define MEGJIT_SCALAR_OPS(X)                                                                       \
     X(input, 0) X(constant, 0)                                                                     \
-    /* arithmetic on f32 and i32; i32 wraps. div, mod: f32 IEEE and C fmod; i32 floor and sign of divisor, 0 for a zero divisor */ \
+    /* arithmetic on reals and integers, which wrap. div, mod: IEEE and C fmod; integers floor and sign of divisor, 0 for a zero divisor */ \
     X(add, 2) X(sub, 2) X(mul, 2) X(div, 2) X(mod, 2) X(neg, 1) X(abs, 1)                          \
     /* NaN of either operand wins, as NumPy's maximum and minimum */                               \
     X(max, 2) X(min, 2)                                                                            \
-    /* f32 only; fma rounds once; round is half to even */                                         \
+    /* reals only; fma rounds once; round is half to even */                                       \
     X(fma, 3) X(sqrt, 1) X(floor, 1) X(ceil, 1) X(trunc, 1) X(round_even, 1)                       \
-    /* f32 only, expanded by scalar_math.h: at most 2 ulp; sin, cos, tan reduced for every finite argument */ \
+    /* reals only: f32 expanded by scalar_math.h: at most 2 ulp; sin, cos, tan reduced for every finite argument; f64 by the C library, eagerly on CPUs */ \
     X(exp, 1) X(expm1, 1) X(log, 1) X(log1p, 1) X(sin, 1) X(cos, 1) X(tan, 1) X(asin, 1) X(acos, 1) \
     X(atan, 1) X(atan2, 2) X(sinh, 1) X(cosh, 1) X(tanh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1)    \
     X(erf, 1) X(erfc, 1) X(erfinv, 1) X(pow, 2) X(lgamma, 1) X(digamma, 1)                         \
-    /* bits: i32 and b1 (logical); shifts on i32, the count taken modulo 32; shr is arithmetic, shr_logical fills with 0 */ \
+    /* bits: integers and b1 (logical); shifts of integers, the count taken modulo their bits; shr is arithmetic, shr_logical fills with 0 */ \
     X(bit_and, 2) X(bit_or, 2) X(bit_xor, 2) X(bit_not, 1) X(shl, 2) X(shr, 2) X(shr_logical, 2)   \
     /* comparisons give b1; NaN compares false, and true under ne */                               \
     X(lt, 2) X(le, 2) X(eq, 2) X(ne, 2)                                                            \
     X(select, 3)                                                                                   \
-    /* casts; f32_to_i32 truncates, NaN and what is out of range give INT32_MIN */                 \
-    X(f32_to_i32, 1) X(i32_to_f32, 1) X(b1_to_i32, 1) X(bits_f32_to_i32, 1) X(bits_i32_to_f32, 1)  \
+    /* to the type of the result, never b1. Reals are rounded to the nearest, or truncated to integers: NaN */ \
+    /* and what is out of range give the least; integers are cut; of b1 only to integers */        \
+    X(cast, 1)                                                                                     \
+    X(bits_f32_to_i32, 1) X(bits_i32_to_f32, 1)                                                    \
     X(narrow, 1)
 // clang-format on
 
@@ -61,7 +75,7 @@ struct ScalarInst {
     ScalarOp op = ScalarOp::input;
     ScalarType type = ScalarType::f32;  // of the result
     DType narrow_to = DType::f32;  // `narrow` only
-    uint32_t bits = 0;  // `constant`: the value's bits; `input`: its index
+    uint64_t bits = 0;  // `constant`: the value's bits; `input`: its index
     std::array<int32_t, 3> args{-1, -1, -1};
     bool operator==(const ScalarInst&) const = default;
 };
@@ -76,7 +90,7 @@ public:
     explicit ScalarProgram(std::vector<ScalarInst> insts) : insts_(std::move(insts)) {}
     int emit(ScalarInst inst);
     int input(int index, ScalarType type);
-    int constant(ScalarType type, uint32_t bits);
+    int constant(ScalarType type, uint64_t bits);
     const ScalarInst& operator[](int id) const { return insts_[static_cast<size_t>(id)]; }
     int size() const { return static_cast<int>(insts_.size()); }
     std::span<const ScalarInst> insts() const { return insts_; }
@@ -113,7 +127,7 @@ private:
 
 Expr make(ScalarOp op, std::initializer_list<Expr> args);
 Expr narrow(Expr x, DType dtype);
-Expr to_type(Expr x, ScalarType type);  // numeric cast between f32, i32 and b1 (b1: x != 0)
+Expr to_type(Expr x, ScalarType type);  // numeric cast (b1: x != 0)
 
 #define MEGJIT_UNARY(name) \
     inline Expr name(Expr x) { return make(ScalarOp::name, {x}); }

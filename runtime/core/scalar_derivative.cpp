@@ -65,6 +65,7 @@ Expr rule(const ScalarInst& inst, int k, Expr y, Expr dy) {
         case ScalarOp::select:
             return k == 0 ? Expr() : k == 1 ? select(a, dy, 0.0) : select(a, 0.0, dy);
         case ScalarOp::narrow: return dy;
+        case ScalarOp::cast: return to_type(dy, a.type());
         case ScalarOp::input:
         case ScalarOp::constant:
         case ScalarOp::floor:
@@ -82,9 +83,6 @@ Expr rule(const ScalarInst& inst, int k, Expr y, Expr dy) {
         case ScalarOp::le:
         case ScalarOp::eq:
         case ScalarOp::ne:
-        case ScalarOp::f32_to_i32:
-        case ScalarOp::i32_to_f32:
-        case ScalarOp::b1_to_i32:
         case ScalarOp::bits_f32_to_i32:
         case ScalarOp::bits_i32_to_f32: break;
     }
@@ -101,12 +99,10 @@ Expr derivative(Expr result, int input_index, Expr seed) {
     std::vector<bool> depends(end, false);
     for (int id = 0; id < end; ++id) {
         const ScalarInst& inst = program[id];
-        if (inst.op == ScalarOp::input)
-            depends[id] =
-                static_cast<int>(inst.bits) == input_index && inst.type == ScalarType::f32;
+        if (inst.op == ScalarOp::input) depends[id] = static_cast<int>(inst.bits) == input_index;
         for (int k = 0; k < arity_of(inst.op); ++k)
             depends[id] = depends[id] || depends[inst.args[k]];
-        if (inst.type != ScalarType::f32) depends[id] = false;
+        if (!is_real(inst.type)) depends[id] = false;
     }
     if (!depends[end - 1]) return {};
     std::vector<Expr> slopes(end);

@@ -10,7 +10,7 @@
 namespace megjit::runtime {
 
 // The bits of the result when all operands are constants, or nothing.
-std::optional<uint32_t> fold(const ScalarProgram& program, const ScalarInst& inst);
+std::optional<uint64_t> fold(const ScalarProgram& program, const ScalarInst& inst);
 
 // The value of the program that `inst` always equals, or -1.
 int identity_of(const ScalarProgram& program, const ScalarInst& inst);

@@ -153,6 +153,8 @@ TensorRef scalar_tensor(double value, DType dtype) {
         case DType::f32: store(static_cast<float>(value)); break;
         case DType::f16: store(float_to_half(static_cast<float>(value))); break;
         case DType::bf16: store(float_to_bfloat(static_cast<float>(value))); break;
+        case DType::f64: store(value); break;
+        case DType::i64: store(number_to_integer<int64_t>(value)); break;
         case DType::i32: store(number_to_integer(value)); break;
         case DType::i16: store(static_cast<int16_t>(number_to_integer(value))); break;
         case DType::i8: store(static_cast<int8_t>(number_to_integer(value))); break;
@@ -175,6 +177,8 @@ double item_as_double(const Tensor& tensor, int64_t index) {
         case DType::f32: return tensor.as<float>()[index];
         case DType::f16: return half_to_float(tensor.as<uint16_t>()[index]);
         case DType::bf16: return bfloat_to_float(tensor.as<uint16_t>()[index]);
+        case DType::f64: return tensor.as<double>()[index];
+        case DType::i64: return static_cast<double>(tensor.as<int64_t>()[index]);
         case DType::i32: return tensor.as<int32_t>()[index];
         case DType::i16: return tensor.as<int16_t>()[index];
         case DType::i8: return tensor.as<int8_t>()[index];
@@ -185,6 +189,17 @@ double item_as_double(const Tensor& tensor, int64_t index) {
     }
     user_error({.what = "a complex64 element is not a real number", .fix = "take F.real first"},
                ErrorKind::type);
+}
+
+int64_t item_as_integer(const Tensor& tensor, int64_t index) {
+    return tensor.dtype() == DType::i64 ? tensor.as<int64_t>()[index]
+                                        : static_cast<int64_t>(item_as_double(tensor, index));
+}
+
+bool is_exact_as_double(const Tensor& tensor, int64_t index) {
+    constexpr int64_t kExact = int64_t{1} << 53;
+    return tensor.dtype() != DType::i64 ||
+           (tensor.as<int64_t>()[index] >= -kExact && tensor.as<int64_t>()[index] <= kExact);
 }
 
 }  // namespace megjit::runtime

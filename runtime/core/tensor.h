@@ -180,5 +180,8 @@ TensorRef empty_tensor(Device& device, const Type& type);  // uninitialised memo
 TensorRef tensor_from_host(Device& device, const Type& type, const void* data);
 TensorRef scalar_tensor(double value, DType dtype);  // 0-d, on the host; small cache of recent ones
 double item_as_double(const Tensor& tensor, int64_t index = 0);  // of the host; any dtype but c64
+int64_t item_as_integer(const Tensor& tensor, int64_t index = 0);  // exactly, of integers
+// Is it what item_as_double says? An int64 has digits that a double has not.
+bool is_exact_as_double(const Tensor& tensor, int64_t index = 0);
 
 }  // namespace megjit::runtime

@@ -12,6 +12,7 @@
 #include "runtime/host/host_lock.h"
 #include "runtime/host/mutex.h"
 #include "runtime/host/user_line.h"
+#include "runtime/ops/builders.h"
 #include "runtime/ops/known.h"
 #include "runtime/ops/operand_layouts.h"
 #include "runtime/ops/ordered.h"
@@ -44,6 +45,26 @@ Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs, const Devic
         if (joins) input->is_constant = true;
     }
     return result;
+}
+
+// Places of int64 as int32, which kernels read; what does not fit lies outside of every axis
+// afterwards, too.
+Tensors with_narrow_places(const OpDef& op, std::span<const TensorRef> inputs) {
+    Tensors result(inputs.begin(), inputs.end());
+    for (size_t i = 0; i < result.size(); ++i) {
+        TensorRef& x = result[i];
+        if (op.kind_of(i) != OperandKind::places || x->dtype() != DType::i64) continue;
+        x = build::op("maximum", {x, build::number(INT32_MIN, x)});
+        x = build::cast(build::op("minimum", {x, build::number(INT32_MAX, x)}), DType::i32);
+    }
+    return result;
+}
+
+bool has_wide_places(const OpDef& op, std::span<const TensorRef> inputs) {
+    if (!op.extent_of_places) return false;
+    for (size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i]->dtype() == DType::i64 && op.kind_of(i) == OperandKind::places) return true;
+    return false;
 }
 
 struct EditedGraphs {
@@ -303,6 +324,10 @@ Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
     Device& device = device_of(op, inputs, wanted);
     if (needs_promotion(op.promotion, inputs)) {
         converted = promoted(op, inputs, device);
+        inputs = converted;
+    }
+    if (has_wide_places(op, inputs)) [[unlikely]] {
+        converted = with_narrow_places(op, inputs);
         inputs = converted;
     }
     if (is_laid_out(inputs)) [[unlikely]]

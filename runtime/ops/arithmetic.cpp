@@ -37,7 +37,7 @@ OpDef rounding(std::string name, std::string doc, ExprRule expr) {
 }
 
 Expr round_half_away(const ExprArgs& a) {
-    if (a[0].type() != ScalarType::f32) return a[0];
+    if (!is_real(a[0].type())) return a[0];
     const Expr whole = trunc(a[0]);
     const Expr away = select(a[0] < 0.0, whole - 1.0, whole + 1.0);
     return select(abs(a[0] - whole) < 0.5, whole, select(eq(a[0], whole), whole, away));
@@ -45,13 +45,13 @@ Expr round_half_away(const ExprArgs& a) {
 
 Expr sign_of(const ExprArgs& a) {
     const Expr x = number(a[0]);
-    const Expr zero_or_nan = x.type() == ScalarType::f32 ? select(eq(x, 0.0), 0.0, x) : x;
+    const Expr zero_or_nan = is_real(x.type()) ? select(eq(x, 0.0), 0.0, x) : x;
     return select(x > 0.0, x.constant(1), select(x < 0.0, x.constant(-1), zero_or_nan));
 }
 
 template <Expr (*f)(Expr)>
 Expr unless_integer(const ExprArgs& a) {
-    return a[0].type() == ScalarType::f32 ? f(a[0]) : a[0];
+    return is_real(a[0].type()) ? f(a[0]) : a[0];
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ std::vector<OpDef> arithmetic_ops() {
         binary("floor_div", "x / y rounded towards minus infinity; an integer divided by 0 is 0.",
                [](const ExprArgs& a) {
         const Expr quotient = number(a[0]) / number(a[1]);
-        return quotient.type() == ScalarType::f32 ? floor(quotient) : quotient;
+        return is_real(quotient.type()) ? floor(quotient) : quotient;
     }),
         binary("mod", "Rest of the division: with the sign of y for integers, of x for floats.",
                [](const ExprArgs& a) { return mod(number(a[0]), number(a[1])); }),

@@ -279,6 +279,7 @@ std::vector<OpDef> conv_ops() {
              "The same tensor in another order of memory: 'row_major', 'channels_last', or one of the backend's own.",
          .inputs = {"x"},
          .attrs = {{"layout", AttrKind::text}},
+         .takes_64_bits = true,
          .infer = infer_relayout,
          .grad = [](const GradCall& g) -> Grads { return {g.out_grads[0]}; },
          .keeps = Keeps::nothing,

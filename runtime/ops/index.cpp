@@ -392,7 +392,8 @@ Tensors bounded_nonzero(const OpCall&, std::span<const TensorRef> inputs) {
 void check_boxes(const OpCall& call) {
     const Type& boxes = call.inputs[0];
     if (boxes.dtype != DType::f32 || boxes.rank() != 2 || boxes.shape[1] != 4)
-        refuse(call, cat(call.op.name, " N1: boxes are f32[n, 4], not ", to_string(boxes)));
+        refuse(call, cat(call.op.name, " N1: boxes are f32[n, 4], not ", to_string(boxes)),
+               "cast them to float32");
 }
 
 std::vector<TensorRef> run_nms(const OpCall& call, std::span<const TensorRef> inputs) {
@@ -623,6 +624,7 @@ std::vector<OpDef> by_value() {
          .doc =
              "The elements of x where mask is true, and their int32 indices in row-major order, counted in the flattened tensor.",
          .inputs = {"x", {"mask", OperandKind::mask}},
+         .takes_64_bits = true,
          .grad = grad_mask_select,
          .direct = run_mask_select,
          .bounded = bounded_mask_select},
@@ -652,6 +654,7 @@ std::vector<OpDef> by_value() {
          .inputs = {"x"},
          .attrs = {{"num_classes", AttrKind::integer},
                    {"dtype", AttrKind::text, Attr{std::string("int32")}}},
+         .takes_64_bits = true,
          .infer = infer_one_hot,
          .keeps = Keeps::nothing,
          .checks_values = true,

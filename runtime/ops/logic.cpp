@@ -34,9 +34,7 @@ OpDef bits(std::string name, std::string doc, Promotion promotion, ExprRule expr
             .commutative = commutative};
 }
 
-Expr real(Expr x) { return to_type(x, ScalarType::f32); }
-
-Expr infinity(Expr x) { return x.constant(ScalarType::f32, HUGE_VAL); }
+Expr infinity(Expr x) { return x.constant(real(x).type(), HUGE_VAL); }
 
 }  // namespace
 

@@ -44,7 +44,7 @@ std::vector<Type> infer_reduce(const OpCall& call) {
                 reduced_shape(call, x.shape, call.integers("axes"), call.flag("keepdims"))};
     if (kind == Reduce::max || kind == Reduce::min) check_not_empty(call, x, result.shape);
     else if (x.dtype == DType::b8) result.dtype = DType::i32;
-    if (kind == Reduce::mean) result.dtype = DType::f32;
+    if (kind == Reduce::mean && x.dtype != DType::f64) result.dtype = DType::f32;
     return {result};
 }
 
@@ -86,7 +86,7 @@ Grads grad_prod(const GradCall& g) {
         build::where(is_zero, build::full(x->shape(), 1, x->dtype(), x->device()), x);
     const TensorRef product = build::op("reduce_prod", {safe}, {axes, int64_t{1}});
     const TensorRef zeros = build::broadcast_to(
-        build::reduce_sum(build::cast(is_zero, DType::f32), axes, true), x->shape());
+        build::reduce_sum(build::cast(is_zero, x->dtype()), axes, true), x->shape());
     const TensorRef none = build::zeros_like(x), all = build::broadcast_to(product, x->shape());
     const TensorRef one_zero = build::op("equal", {zeros, build::number(1, zeros)}),
                     no_zero = build::op("equal", {zeros, build::number(0, zeros)});
@@ -133,9 +133,9 @@ std::vector<OpDef> reduce_ops() {
     return {
         reduction(
             "reduce_sum", Reduce::sum,
-            "Sum over axes; bool counts in int32, other dtypes stay (small integers wrap, float16 adds in float32).",
+            "Sum over axes; bool counts in int32, other dtypes stay (integers wrap, float16 adds in float32).",
             [](const GradCall& g) -> Grads { return {spread(g, g.out_grads[0])}; }, Keeps::nothing),
-        reduction("reduce_mean", Reduce::mean, "Mean over axes, always float32.",
+        reduction("reduce_mean", Reduce::mean, "Mean over axes: float64 of float64, else float32.",
                   [](const GradCall& g) -> Grads {
         const int64_t n =
             g.inputs[0]->type().numel() / std::max<int64_t>(1, g.outputs[0]->type().numel());

@@ -283,6 +283,7 @@ std::vector<OpDef> moving_ops() {
              "x[begin:end:step] on every axis. Bounds are normalised: 0 <= begin < extent, end exclusive and -1 where a negative step runs to the front.",
          .inputs = {"x"},
          .attrs = region_specs(),
+         .takes_64_bits = true,
          .infer = infer_slice,
          .grad = [](const GradCall& g) -> Grads {
         const TensorRef zeros = build::zeros_like(g.inputs[0]);
@@ -297,6 +298,7 @@ std::vector<OpDef> moving_ops() {
          .doc = "x with x[begin:end:step] replaced by value.",
          .inputs = {"x", "value"},
          .attrs = region_specs(),
+         .takes_64_bits = true,
          .infer = infer_slice_set,
          .grad = [](const GradCall& g) -> Grads {
         const TensorRef& dy = g.out_grads[0];
@@ -323,6 +325,7 @@ std::vector<OpDef> making_ops() {
          .variadic = true,
          .attrs = {{"axis", AttrKind::integer}},
          .promotion = Promotion::arithmetic,
+         .takes_64_bits = true,
          .infer = infer_concat,
          .grad = grad_concat,
          .keeps = Keeps::nothing,
@@ -337,6 +340,7 @@ std::vector<OpDef> making_ops() {
                    {"after", AttrKind::integers},
                    {"mode", AttrKind::text, Attr{std::string("constant")}},
                    {"value", AttrKind::real, Attr{0.0}}},
+         .takes_64_bits = true,
          .infer = infer_pad,
          .grad = grad_pad,
          .keeps = Keeps::nothing,
@@ -348,6 +352,7 @@ std::vector<OpDef> making_ops() {
          .attrs = {{"before", AttrKind::integers},
                    {"after", AttrKind::integers},
                    {"mode", AttrKind::text}},
+         .takes_64_bits = true,
          .infer = infer_pad_grad,
          .grad = [](const GradCall& g) -> Grads {
         return {build::op(
@@ -361,6 +366,7 @@ std::vector<OpDef> making_ops() {
          .doc = "x on another device, by name.",
          .inputs = {"x"},
          .attrs = {{"device", AttrKind::text}},
+         .takes_64_bits = true,
          .grad = [](const GradCall& g) -> Grads {
         return {
             build::op("copy_to", {g.out_grads[0]}, {std::string(g.inputs[0]->device().name())})};
@@ -385,6 +391,7 @@ std::vector<OpDef> making_ops() {
              "x, whose leading extent stays what it was: the program took it for a number, at `line`.",
          .inputs = {"x"},
          .attrs = {{"batch", AttrKind::integer}, {"line", AttrKind::text}},
+         .takes_64_bits = true,
          .infer = infer_fixed_batch,
          .grad = [](const GradCall& g) -> Grads { return {g.out_grads[0]}; },
          .keeps = Keeps::nothing,
@@ -396,6 +403,7 @@ std::vector<OpDef> making_ops() {
          .dumped_as = "GetVarShape",
          .doc = "The extents of x, int32.",
          .inputs = {"x"},
+         .takes_64_bits = true,
          .infer = [](const OpCall& call) -> std::vector<Type> {
         return {{DType::i32, {call.inputs[0].rank()}}};
     },

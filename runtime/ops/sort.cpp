@@ -60,6 +60,7 @@ std::vector<OpDef> sort_ops() {
          .inputs = {"x"},
          .attrs = {{"axis", AttrKind::integer, Attr{int64_t{-1}}},
                    {"descending", AttrKind::integer, Attr{int64_t{0}}}},
+         .takes_64_bits = true,
          .infer = infer_sort,
          .grad = grad_sort,
          .keeps = Keeps::outputs,
@@ -72,6 +73,7 @@ std::vector<OpDef> sort_ops() {
          .attrs = {{"k", AttrKind::integer},
                    {"axis", AttrKind::integer, Attr{int64_t{-1}}},
                    {"descending", AttrKind::integer, Attr{int64_t{0}}}},
+         .takes_64_bits = true,
          .infer = infer_sort,
          .grad = grad_sort,
          .keeps = Keeps::outputs,
@@ -84,6 +86,7 @@ std::vector<OpDef> sort_ops() {
          .attrs = {{"axis", AttrKind::integer},
                    {"exclusive", AttrKind::integer, Attr{int64_t{0}}},
                    {"reverse", AttrKind::integer, Attr{int64_t{0}}}},
+         .takes_64_bits = true,
          .infer = infer_cumsum,
          .grad = [](const GradCall& g) -> Grads {
         return {build::op("cumsum", {g.out_grads[0]},

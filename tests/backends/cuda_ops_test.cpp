@@ -38,6 +38,8 @@ protected:
         };
         switch (v.type.dtype) {
             case DType::f32: return put(static_cast<float>(value));
+            case DType::f64: return put(value);
+            case DType::i64: return put(static_cast<int64_t>(value));
             case DType::f16: return put(float_to_half(static_cast<float>(value)));
             case DType::bf16: return put(float_to_bfloat(static_cast<float>(value)));
             case DType::i32: return put(static_cast<int32_t>(value));

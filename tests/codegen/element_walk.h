@@ -23,42 +23,46 @@ class RowReduction {
 public:
     RowReduction(ScalarType type, int64_t run, int lanes) : type_(type), run_(run), lanes_(lanes) {}
 
-    uint32_t of(Reduce kind, const std::vector<uint32_t>& row) const {
+    uint64_t of(Reduce kind, const std::vector<uint64_t>& row) const {
         const auto n = static_cast<double>(row.size());
         const auto square = [](double x) { return x * x; };
         switch (kind) {
-            case Reduce::sum: return type_ == F ? f32_bits(sum(row)) : whole(row, 0, std::plus());
+            case Reduce::sum:
+                return is_real(type_) ? real_bits(sum(row)) : whole(row, 0, std::plus());
             case Reduce::prod:
-                return type_ == F ? f32_bits(product(row)) : whole(row, 1, std::multiplies());
-            case Reduce::mean: return f32_bits(sum(row) / n);
+                return is_real(type_) ? real_bits(product(row)) : whole(row, 1, std::multiplies());
+            case Reduce::mean: return real_bits(sum(row) / n);
             case Reduce::variance: {
                 const double mean = sum_in_f64(row, std::identity()) / n,
                              variance = sum_in_f64(row, square) / n - mean * mean;
-                return f32_bits(variance < 0 ? 0 : variance);
+                return real_bits(variance < 0 ? 0 : variance);
             }
             case Reduce::max: return best<std::greater<>>(row).first;
             case Reduce::min: return best<std::less<>>(row).first;
             case Reduce::argmax: return best<std::greater<>>(row).second;
             case Reduce::argmin: return best<std::less<>>(row).second;
-            case Reduce::dot: return dot(row, std::vector<uint32_t>(row.size(), f32_bits(1)));
+            case Reduce::dot: return dot(row, std::vector<uint64_t>(row.size(), real_bits(1)));
         }
         return 0;
     }
 
     // Each lane adds unrounded products.
-    uint32_t dot(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) const {
+    uint64_t dot(const std::vector<uint64_t>& a, const std::vector<uint64_t>& b) const {
         std::vector<float> lanes(static_cast<size_t>(lanes_));
         for (size_t i = 0; i < a.size(); ++i) {
             float& sum = lanes[lane(i)];
-            sum = std::fma(std::bit_cast<float>(a[i]), std::bit_cast<float>(b[i]), sum);
+            sum = std::fma(static_cast<float>(real(a[i])), static_cast<float>(real(b[i])), sum);
         }
         return std::bit_cast<uint32_t>(joined(lanes, std::plus<float>()));
     }
 
 private:
-    static constexpr ScalarType F = ScalarType::f32;
-    static double real(uint32_t bits) { return std::bit_cast<float>(bits); }
-    static uint32_t f32_bits(double value) {
+    double real(uint64_t bits) const {
+        if (type_ == ScalarType::f64) return std::bit_cast<double>(bits);
+        return std::bit_cast<float>(static_cast<uint32_t>(bits));
+    }
+    uint64_t real_bits(double value) const {
+        if (type_ == ScalarType::f64) return std::bit_cast<uint64_t>(value);
         return std::bit_cast<uint32_t>(static_cast<float>(value));
     }
     size_t lane(size_t i) const {
@@ -73,7 +77,8 @@ private:
     }
 
     // Eight of a lane are added in f32, and these sums in f64.
-    double sum(const std::vector<uint32_t>& row) const {
+    double sum(const std::vector<uint64_t>& row) const {
+        if (type_ == ScalarType::f64) return sum_in_f64(row, std::identity());
         std::vector<double> lanes(static_cast<size_t>(lanes_)), chains(lanes.size());
         for (size_t i = 0; i < row.size(); ++i) {
             if (static_cast<int64_t>(i) % run_ % (8 * lanes_) == 0)
@@ -85,46 +90,50 @@ private:
         return joined(lanes, std::plus());
     }
     template <class Term>
-    double sum_in_f64(const std::vector<uint32_t>& row, const Term& term) const {
+    double sum_in_f64(const std::vector<uint64_t>& row, const Term& term) const {
         std::vector<double> lanes(static_cast<size_t>(lanes_));
         for (size_t i = 0; i < row.size(); ++i) lanes[lane(i)] += term(real(row[i]));
         return joined(lanes, std::plus());
     }
-    double product(const std::vector<uint32_t>& row) const {
+    double product(const std::vector<uint64_t>& row) const {
         std::vector<double> lanes(static_cast<size_t>(lanes_), 1.0);
         for (size_t i = 0; i < row.size(); ++i) lanes[lane(i)] *= real(row[i]);
         return joined(lanes, std::multiplies());
     }
     template <class Join>
-    static uint32_t whole(const std::vector<uint32_t>& row, uint32_t start, const Join& join) {
-        return std::accumulate(row.begin(), row.end(), start, join);  // which wraps
+    uint64_t whole(const std::vector<uint64_t>& row, uint64_t start, const Join& join) const {
+        const uint64_t all = std::accumulate(row.begin(), row.end(), start, join);  // which wraps
+        return type_ == ScalarType::i64 ? all : static_cast<uint32_t>(all);
     }
 
     // The best value, or the first NaN, and the first place that has it. Of zeros, whose signs may
     // differ, the first of a lane, and then that of the lower lane.
     template <class Better>
-    std::pair<uint32_t, uint32_t> best(const std::vector<uint32_t>& row) const {
+    std::pair<uint64_t, uint64_t> best(const std::vector<uint64_t>& row) const {
         constexpr bool kLargest = std::is_same_v<Better, std::greater<>>;
-        const auto value = [&](uint32_t bits) {
-            return type_ == F ? real(bits) : static_cast<double>(static_cast<int32_t>(bits));
+        const auto value = [&](uint64_t bits) -> long double {
+            if (is_real(type_)) return real(bits);
+            return type_ == ScalarType::i64 ? static_cast<int64_t>(bits)
+                                            : static_cast<int32_t>(bits);
         };
-        const auto wins = [&](uint32_t a, uint32_t b) {  // over what came before
-            const double x = value(a), y = value(b);
+        const auto wins = [&](uint64_t a, uint64_t b) {  // over what came before
+            const long double x = value(a), y = value(b);
             return std::isnan(x) || std::isnan(y) ? !std::isnan(y) : Better()(x, y);
         };
-        const uint32_t neutral = type_ == F ? f32_bits(kLargest ? -INFINITY : INFINITY)
+        const uint64_t least = uint64_t{1} << (type_ == ScalarType::i64 ? 63 : 31);
+        const uint64_t neutral = is_real(type_) ? real_bits(kLargest ? -INFINITY : INFINITY)
                                  : type_ == ScalarType::b1 ? !kLargest
-                                 : kLargest                ? uint32_t{1} << 31
-                                                           : ~(uint32_t{1} << 31);
-        std::vector<uint32_t> lanes(static_cast<size_t>(lanes_), neutral);
+                                 : kLargest                ? least
+                                                           : least - 1;
+        std::vector<uint64_t> lanes(static_cast<size_t>(lanes_), neutral);
         size_t place = 0;
         for (size_t i = 0; i < row.size(); ++i) {
             if (wins(row[i], lanes[lane(i)])) lanes[lane(i)] = row[i];
             if (wins(row[i], row[place])) place = i;
         }
-        const uint32_t most =
-            joined(lanes, [&](uint32_t a, uint32_t b) { return wins(b, a) ? b : a; });
-        return {most, static_cast<uint32_t>(place)};
+        const uint64_t most =
+            joined(lanes, [&](uint64_t a, uint64_t b) { return wins(b, a) ? b : a; });
+        return {most, place};
     }
 
     const ScalarType type_;
@@ -132,17 +141,17 @@ private:
     const int lanes_;
 };
 
-inline uint32_t load(runtime::DType dtype, const void* data, int64_t index) {
+inline uint64_t load(runtime::DType dtype, const void* data, int64_t index) {
     const size_t bytes = runtime::size_of(dtype);
-    uint32_t stored = 0;
+    uint64_t stored = 0;
     std::memcpy(&stored, static_cast<const char*>(data) + index * static_cast<int64_t>(bytes),
                 bytes);
     return widened(dtype, stored);
 }
 
-inline void store(runtime::DType dtype, void* data, int64_t index, uint32_t bits) {
+inline void store(runtime::DType dtype, void* data, int64_t index, uint64_t bits) {
     const size_t bytes = runtime::size_of(dtype);
-    const uint32_t stored = shortened(dtype, bits);
+    const uint64_t stored = shortened(dtype, bits);
     std::memcpy(static_cast<char*>(data) + index * static_cast<int64_t>(bytes), &stored, bytes);
 }
 
@@ -203,7 +212,7 @@ private:
         return offset;
     }
 
-    uint32_t read_input(size_t i) const {
+    uint64_t read_input(size_t i) const {
         const Operand& input = kernel_.inputs[i];
         int64_t offset = offset_of(i);
         if (input.is_offset) return static_cast<uint32_t>(offset);
@@ -237,11 +246,11 @@ private:
         else values_[id] = read_input(inst.bits);
     }
 
-    uint32_t evaluated(const runtime::ScalarInst& inst) {
-        uint32_t v[3] = {0, 0, 0};
+    uint64_t evaluated(const runtime::ScalarInst& inst) {
+        uint64_t v[3] = {0, 0, 0};
         for (int k = 0; k < runtime::arity_of(inst.op); ++k) v[k] = values_[inst.args[k]];
         const int taken = inst.args[inst.op == runtime::ScalarOp::select ? 1 : 0];
-        return evaluate(inst.op, kernel_.program[taken].type, inst.narrow_to, v);
+        return evaluate(inst.op, kernel_.program[taken].type, inst.type, inst.narrow_to, v);
     }
 
     // As often as it takes: a reduction's elements may need the results of others.
@@ -276,7 +285,7 @@ private:
         const auto [kind, arg] = kernel_.reductions[r];
         const runtime::ScalarInst& inst = kernel_.program[arg];
         const bool multiplies = kind == Reduce::dot && inst.op == runtime::ScalarOp::mul;
-        std::vector<uint32_t> row, factors[2];
+        std::vector<uint64_t> row, factors[2];
         over_row([&] {
             evaluate_needed({arg});
             row.push_back(values_[arg]);
@@ -308,8 +317,8 @@ private:
     void* const* outputs_;
     size_t rank_;
     std::vector<int64_t> index_;
-    std::vector<uint32_t> values_;
-    std::vector<uint32_t> reduced_;  // of the row at hand
+    std::vector<uint64_t> values_;
+    std::vector<uint64_t> reduced_;  // of the row at hand
     std::vector<int64_t> gather_strides_;
 };
 

@@ -67,7 +67,7 @@ TEST(Interpreter, NaNOfEitherOperandWins) {
 }
 
 TEST(Interpreter, CastsAsX86Does) {
-    const std::string_view body = "%0: f32 = input 0\n%1: i32 = f32_to_i32 %0\n";
+    const std::string_view body = "%0: f32 = input 0\n%1: i32 = cast %0\n";
     EXPECT_EQ((run<int32_t, float>(body, DType::f32, DType::i32, {-2.9f})), -2);
     EXPECT_EQ((run<int32_t, float>(body, DType::f32, DType::i32, {kNaN})), INT32_MIN);
     EXPECT_EQ((run<int32_t, float>(body, DType::f32, DType::i32, {3e9f})), INT32_MIN);

@@ -210,7 +210,7 @@ TEST(LoopsVerifier, RefusesWhatIsUnsound) {
     expect("v2: f32 = compute select 0x1:f32 0x0:f32 0x1:f32\n", "one type");
     expect("v2: f32 = compute input\n", "other operands");
     expect("v2: i32 = fence 0x1:f32\n", "gives what it takes");
-    expect("v2: i32 = convert 0x1:f32\n", "takes a number");
+    expect("v2: b1 = convert 0x1:f32\n", "takes a number");
     expect("v2: i32 = shorten f16 0x1:f32\n", "between memory and registers");
     expect("v2: f32x-3 = load #0 v0\n", "without lanes");
     expect("lanes\n", "gives one value");

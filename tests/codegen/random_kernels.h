@@ -16,9 +16,9 @@ namespace megjit::codegen {
 
 using namespace runtime;
 
-inline const std::vector<DType> kScalarDTypes = {DType::f32, DType::f16, DType::bf16,
-                                                 DType::i32, DType::i16, DType::i8,
-                                                 DType::u8,  DType::u16, DType::b8};
+inline const std::vector<DType> kScalarDTypes = {DType::f32, DType::f16, DType::bf16, DType::i32,
+                                                 DType::i16, DType::i8,  DType::u8,   DType::u16,
+                                                 DType::b8,  DType::f64, DType::i64};
 
 class Random {
 public:
@@ -60,10 +60,17 @@ public:
                : range(0, 1) ? pick(special)
                              : static_cast<int32_t>(engine_());
     }
+    double f64() { return range(0, 2) ? f32() : f32() * (1 + std::ldexp(f32(), -30)); }
+    int64_t i64() {
+        static const std::vector<int64_t> special = {INT64_MAX, INT64_MIN, int64_t{1} << 32, -1};
+        return range(0, 1) ? i32() : range(0, 1) ? pick(special) : static_cast<int64_t>(engine_());
+    }
     void fill(DType dtype, void* data, int64_t count) {
         for (int64_t i = 0; i < count; ++i) {
-            const uint32_t bits = [&]() -> uint32_t {
+            const uint64_t bits = [&]() -> uint64_t {
                 switch (dtype) {
+                    case DType::f64: return std::bit_cast<uint64_t>(f64());
+                    case DType::i64: return static_cast<uint64_t>(i64());
                     case DType::f32: return std::bit_cast<uint32_t>(f32());
                     case DType::f16: return float_to_half(f32());
                     case DType::bf16: return float_to_bfloat(f32());
@@ -126,12 +133,13 @@ struct Case {
 // Same bits, where any NaN is as good as another.
 inline bool same_value(DType dtype, const void* a, const void* b) {
     if (std::memcmp(a, b, size_of(dtype)) == 0) return true;
-    uint32_t x = 0, y = 0;
+    uint64_t x = 0, y = 0;
     std::memcpy(&x, a, size_of(dtype));
     std::memcpy(&y, b, size_of(dtype));
-    const auto is_nan = [&](uint32_t bits) {
+    const auto is_nan = [&](uint64_t bits) {
         switch (dtype) {
-            case DType::f32: return std::isnan(std::bit_cast<float>(bits));
+            case DType::f64: return std::isnan(std::bit_cast<double>(bits));
+            case DType::f32: return std::isnan(std::bit_cast<float>(static_cast<uint32_t>(bits)));
             case DType::f16: return std::isnan(half_to_float(static_cast<uint16_t>(bits)));
             case DType::bf16: return std::isnan(bfloat_to_float(static_cast<uint16_t>(bits)));
             default: return false;
@@ -144,11 +152,14 @@ inline bool same_value(DType dtype, const void* a, const void* b) {
 // one by one.
 inline void add_instruction(Random& random, ScalarProgram& program) {
     using enum ScalarOp;
+    constexpr ScalarType kReals[] = {ScalarType::f32, ScalarType::f32, ScalarType::f64};
+    constexpr ScalarType kIntegers[] = {ScalarType::i32, ScalarType::i32, ScalarType::i64};
+    const ScalarType real = kReals[random.range(0, 2)], integer = kIntegers[random.range(0, 2)];
     const auto any = [&] {
         return Expr(&program, static_cast<int>(random.range(0, program.size() - 1)));
     };
-    const auto f = [&] { return to_type(any(), ScalarType::f32); };
-    const auto i = [&] { return to_type(any(), ScalarType::i32); };
+    const auto f = [&] { return to_type(any(), real); };
+    const auto i = [&] { return to_type(any(), integer); };
     const auto b = [&] { return to_type(any(), ScalarType::b1); };
     switch (random.range(0, 11)) {
         case 0:
@@ -157,8 +168,8 @@ inline void add_instruction(Random& random, ScalarProgram& program) {
                  {f(), f()});
             return;
         case 2:
-            make(random.pick<ScalarOp>({neg, ScalarOp::abs, ScalarOp::sqrt, floor, ceil, trunc,
-                                        round_even, f32_to_i32}),
+            make(random.pick<ScalarOp>(
+                     {neg, ScalarOp::abs, ScalarOp::sqrt, floor, ceil, trunc, round_even}),
                  {f()});
             return;
         case 3: make(fma, {f(), f(), f()}); return;
@@ -169,8 +180,8 @@ inline void add_instruction(Random& random, ScalarProgram& program) {
                  {i(), i()});
             return;
         case 6:
-            make(random.pick<ScalarOp>({neg, ScalarOp::abs, bit_not, i32_to_f32, bits_i32_to_f32}),
-                 {i()});
+            if (integer == ScalarType::i32 && random.range(0, 3) == 0) make(bits_i32_to_f32, {i()});
+            else make(random.pick<ScalarOp>({neg, ScalarOp::abs, bit_not}), {i()});
             return;
         case 7:
             make(random.pick<ScalarOp>({bit_and, bit_or, bit_xor, max, min, lt, le, eq, ne}),
@@ -178,7 +189,7 @@ inline void add_instruction(Random& random, ScalarProgram& program) {
             return;
         case 8: {
             // The bits of a NaN are nobody's promise.
-            const Expr x = f();
+            const Expr x = to_type(any(), ScalarType::f32);
             make(bits_f32_to_i32, {runtime::select(runtime::eq(x, x), x, 1.5)});
             return;
         }
@@ -270,8 +281,9 @@ inline Case bound_and_filled(KernelSpec spec, Random& random) {
         auto& bytes = c.inputs.emplace_back(static_cast<size_t>(count) * size_of(input.dtype));
         for (int64_t e = 0; e < count; ++e) {
             const float x = static_cast<float>(random.range(-512, 512)) / 256;
-            const uint32_t bits =
-                input.dtype == DType::i32   ? static_cast<uint32_t>(random.range(0, 4))
+            const uint64_t bits =
+                input.dtype == DType::f64   ? std::bit_cast<uint64_t>(static_cast<double>(x))
+                : input.dtype == DType::i32 ? static_cast<uint32_t>(random.range(0, 4))
                 : input.dtype == DType::i8  ? static_cast<uint32_t>(random.range(0, 255))
                 : input.dtype == DType::f32 ? std::bit_cast<uint32_t>(x)
                 : input.dtype == DType::f16 ? float_to_half(x)
@@ -363,7 +375,7 @@ inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
         const int id = program.input(static_cast<int>(spec.inputs.size()) - 1, compute_type(dtype));
         to.push_back(to_type(Expr(&program, id), ScalarType::f32));
     };
-    const std::vector<DType> floats = {DType::f32, DType::f32, DType::f16, DType::bf16};
+    const std::vector<DType> floats = {DType::f32, DType::f32, DType::f16, DType::bf16, DType::f64};
     for (int i = 0; i < random.range(1, 3); ++i)
         add_input(random.pick(floats), dense(all), elements);
     if (random.range(0, 1)) add_input(random.pick(floats), dense(of_reduced), elements);
@@ -408,11 +420,18 @@ inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
         if (is_place) arg = elements[0];  // ties and rounding must not decide
         if (kind == Reduce::prod) arg = arg * 0.001 + 1.0;
         if (kind == Reduce::dot && random.range(0, 7)) arg = arg * anything();
+        if (kind != Reduce::dot && random.range(0, 3) == 0) arg = to_type(arg, ScalarType::f64);
+        else if (kind < Reduce::mean && random.range(0, 4) == 0)
+            arg = to_type(arg * 4.0, random.range(0, 1) ? ScalarType::i64 : ScalarType::i32);
         spec.reductions.push_back({kind, arg.id()});
-        const int id = program.input(inputs + r, is_place ? ScalarType::i32 : ScalarType::f32);
+        const ScalarType type = is_place ? ScalarType::i32 : arg.type();
+        const int id = program.input(inputs + r, type);
         spec.results.push_back(id);
-        spec.outputs.push_back(
-            {.dtype = is_place ? DType::i32 : DType::f32, .strides = dense(of_kept)});
+        spec.outputs.push_back({.dtype = type == ScalarType::f32   ? DType::f32
+                                         : type == ScalarType::f64 ? DType::f64
+                                         : type == ScalarType::i64 ? DType::i64
+                                                                   : DType::i32,
+                                .strides = dense(of_kept)});
         const Expr value = to_type(Expr(&program, id), ScalarType::f32);
         rows.push_back(is_place                                     ? value * 0.001
                        : kind == Reduce::sum || kind == Reduce::dot ? value * (1.0 / 64)
@@ -423,7 +442,7 @@ inline Case random_reduction_case(uint64_t seed, int64_t largest = 70) {
         for (int step = 0; step < random.range(1, 4); ++step)
             value = small_step(random, program, value, anything());
         const DType dtype = random.pick(floats);
-        spec.results.push_back(narrow(value, dtype).id());
+        spec.results.push_back(narrow(to_type(value, compute_type(dtype)), dtype).id());
         spec.outputs.push_back({.dtype = dtype, .strides = dense(all)});
     }
     return bound_and_filled(std::move(spec), random);
@@ -436,7 +455,7 @@ inline std::string fault_of(const Case& c, size_t k, const std::vector<char>& go
     const DType dtype = c.kernel.outputs[k].dtype;
     for (size_t at = 0; at + size_of(dtype) < want.size(); at += size_of(dtype))
         if (!same_value(dtype, got.data() + at, want.data() + at)) {
-            uint32_t a = 0, b = 0;
+            uint64_t a = 0, b = 0;
             std::memcpy(&a, got.data() + at, size_of(dtype));
             std::memcpy(&b, want.data() + at, size_of(dtype));
             return cat("output ", k, "[", at / size_of(dtype), "]: bits ", in_hex(a),

@@ -20,7 +20,7 @@ TEST(FaultOf, WantsOperandsOfOneType) {
     EXPECT_EQ(
         fault(
             "kernel rank=1\n%0: f32 = constant 1\n%1: i32 = constant 1\n%2: f32 = add %0 %1\nout f32 %2\n"),
-        "%2 (add): takes two f32 or two i32 and gives the same");
+        "%2 (add): takes two numbers of one type and gives the same");
 }
 
 TEST(FaultOf, WantsEveryInput) {

@@ -41,6 +41,7 @@ ALLOWED = {
     "_graph/core.py:Call.check_saved": ("what", "classes of calls say more"),
     "traced_module/base_expr.py:Expr.check_saved": ("what", "classes of exprs say more"),
     "autodiff/function.py:Function.*": ("args kwargs output_grads", _ABSTRACT),
+    "torch_backend/_aten.py:batch_norm_backward": ("mask", "which gradients torch wants: those that it does not read are dropped from the graph"),
     "core/_config.py:attribute_of.write": ("module", "a setter of a property"),
     "core/op_objects.py:OpDef.run": ("inputs", _ABSTRACT),
     "core/tensor/array_method.py:ArrayMethodMixin.item": ("args", "declared for the type checker"),

@@ -13,7 +13,9 @@ struct Program {
     Expr x{&program, program.input(0, ScalarType::f32)};
     Expr n{&program, program.input(1, ScalarType::i32)};
     Expr c{&program, program.input(2, ScalarType::b1)};
-    float value(Expr e) const { return std::bit_cast<float>(program[e.id()].bits); }
+    float value(Expr e) const {
+        return std::bit_cast<float>(static_cast<uint32_t>(program[e.id()].bits));
+    }
     int32_t integer(Expr e) const { return static_cast<int32_t>(program[e.id()].bits); }
 };
 

@@ -353,7 +353,8 @@ void pad_rows(const PadPlan& plan, T value, const T* x, T* y) {
 
 template <class T>
 T element_of(double value) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(runtime::number_to_integer(value));
+    if constexpr (std::is_same_v<T, double>) return value;
+    else if constexpr (std::is_integral_v<T>) return narrow_to<T>(value);
     else return narrow_to<T>(static_cast<float>(value));
 }
 
@@ -385,9 +386,9 @@ Prepared prepare_pad(const OpCall& call, std::span<const Type> outputs) {
 }
 
 // Rows of dx gather the rows of dy that came from them, always in the same order.
-template <class T>
+template <class T, class Sum>
 void fold_rows(const PadPlan& plan, const std::vector<std::vector<std::vector<int64_t>>>& images,
-               const T* dy, T* dx, float* sums) {
+               const T* dy, T* dx, Sum* sums) {
     const int last = plan.rank - 1;
     const int64_t width = plan.wide[last], inner = plan.narrow[last],
                   rows = plan.narrow.numel() / std::max<int64_t>(1, inner);
@@ -403,8 +404,8 @@ void fold_rows(const PadPlan& plan, const std::vector<std::vector<std::vector<in
                 rest /= plan.narrow[i];
                 combinations *= static_cast<int64_t>(choices[i]->size());
             }
-            float* sum = sums + row * inner;
-            std::fill_n(sum, inner, 0.0f);
+            Sum* sum = sums + row * inner;
+            std::fill_n(sum, inner, Sum{});
             for (int64_t c = 0; c < combinations; ++c) {
                 int64_t from = 0, which = c;
                 for (int i = last - 1; i >= 0; --i) {
@@ -413,7 +414,8 @@ void fold_rows(const PadPlan& plan, const std::vector<std::vector<std::vector<in
                             strides[static_cast<size_t>(i)];
                     which /= n;
                 }
-                for (int64_t j = 0; j < width; ++j) sum[source[j]] += widen(dy[from + j]);
+                for (int64_t j = 0; j < width; ++j)
+                    sum[source[j]] += static_cast<Sum>(widen(dy[from + j]));
             }
             for (int64_t j = 0; j < inner; ++j) dx[row * inner + j] = narrow_to<T>(sum[j]);
         }
@@ -437,11 +439,13 @@ Prepared prepare_pad_grad(const OpCall& call, std::span<const Type> outputs) {
         for (size_t j = 0; j < source.size(); ++j)
             axis[static_cast<size_t>(source[j])].push_back(static_cast<int64_t>(j));
     }
-    const auto workspace = static_cast<size_t>(outputs[0].numel()) * sizeof(float);
+    const auto workspace = static_cast<size_t>(outputs[0].numel()) *
+                           (outputs[0].dtype == DType::f64 ? sizeof(double) : sizeof(float));
     return with_real(outputs[0].dtype, [&]<class T>(std::type_identity<T>) {
         return executable([=](void* const* in, void* const* out, void* work) {
+            using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
             fold_rows(*plan, images, static_cast<const T*>(in[0]), static_cast<T*>(out[0]),
-                      static_cast<float*>(work));
+                      static_cast<Sum*>(work));
         }, workspace);
     });
 }

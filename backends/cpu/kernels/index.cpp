@@ -207,9 +207,10 @@ Prepared prepare_index_set(const OpCall& call, std::span<const Type> outputs) {
 template <class C, class T>
 void add_row(C* to, const T* from, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
-        if constexpr (std::is_integral_v<C>)
-            to[i] = static_cast<C>(static_cast<uint32_t>(to[i]) + static_cast<uint32_t>(from[i]));
-        else to[i] += widen(from[i]);
+        if constexpr (std::is_integral_v<C>) {  // wraps
+            using Natural = std::make_unsigned_t<decltype(+to[i])>;
+            to[i] = static_cast<C>(static_cast<Natural>(to[i]) + static_cast<Natural>(from[i]));
+        } else to[i] += widen(from[i]);
     }
 }
 

@@ -2,8 +2,8 @@
 // reduce.cpp and arg_reduce.cpp share.
 //
 // Narrow dtypes are widened block by block in the L1 cache, so that the loops exist for float,
-// int32 and complex alone. Floats are added in the order of codegen/row_plan.h, which kernels of
-// generated code have, too: in chains of eight, and the chains' sums in double.
+// int32, types of 64 bits and complex alone. Floats are added in the order of codegen/row_plan.h,
+// which kernels of generated code have, too: in chains of eight, and the chains' sums in double.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,16 @@ constexpr int64_t kShort = 32;  // rows below this are reduced many at a time
 
 // --- what is reduced ------------------------------------------------------------------------
 
+// In what elements are added and multiplied: integers wrap.
+template <class C>
+using Added = std::conditional_t<
+    std::is_floating_point_v<C>, double,
+    std::conditional_t<std::is_same_v<C, int64_t>, uint64_t,
+                       std::conditional_t<std::is_integral_v<C>, uint32_t, std::complex<double>>>>;
+
 struct Sum {
     template <class C>
-    using Acc = std::conditional_t<
-        std::is_same_v<C, float>, double,
-        std::conditional_t<std::is_integral_v<C>, uint32_t, std::complex<double>>>;
+    using Acc = Added<C>;
     template <class A>
     static constexpr A start() {
         return A{};
@@ -38,7 +43,7 @@ struct Sum {
 };
 struct Prod {
     template <class C>
-    using Acc = std::conditional_t<std::is_same_v<C, float>, double, uint32_t>;
+    using Acc = Added<C>;
     template <class A>
     static constexpr A start() {
         return A{1};
@@ -81,7 +86,8 @@ using AccOf = typename Op::template Acc<C>;
 template <class Op, class C>
 constexpr bool kInChains = std::is_same_v<Op, Sum> && std::is_same_v<C, float>;
 template <class Op>
-constexpr int kLanesOf = std::is_same_v<Op, Sum> ? codegen::kRowLanes : kJoinLanes;
+constexpr int kLanesOf =
+    std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod> ? codegen::kRowLanes : kJoinLanes;
 
 constexpr int64_t kBlock = codegen::kChain * kStrip;  // elements that are widened at a time
 static_assert(kBlock % (codegen::kChain * codegen::kRowLanes) == 0);  // whole groups

@@ -16,6 +16,14 @@ inline uint32_t key_of(float v) {
     return bits ^ ((bits >> 31) ? 0xFFFFFFFFu : 0x80000000u);
 }
 inline uint32_t key_of(int32_t v) { return static_cast<uint32_t>(v) ^ 0x80000000u; }
+inline uint64_t key_of(double v) {
+    if (v != v) return ~uint64_t{0};
+    const auto bits = std::bit_cast<uint64_t>(v + 0.0);
+    return bits ^ ((bits >> 63) ? ~uint64_t{0} : uint64_t{1} << 63);
+}
+inline uint64_t key_of(int64_t v) {
+    return static_cast<uint64_t>(v) ^ uint64_t { 1 } << 63;
+}
 
 // By digits of the key, least significant first; digits that are all equal are passed over. Returns
 // where the result lies.
@@ -41,9 +49,30 @@ struct Order {
     bool descending = false;
 };
 
+// Keys of 64 bits have no room for their places beside them.
 template <class T>
-void sort_line(const Order& order, const T* x, int64_t stride, T* values, int32_t* places,
-               uint64_t* words) {
+void sort_wide_line(const Order& order, const T* x, int64_t stride, T* values, int32_t* places,
+                    uint64_t* words) {
+    const int64_t n = order.split.length;
+    auto* const order_of = reinterpret_cast<int32_t*>(words + n);
+    for (int64_t i = 0; i < n; ++i) {
+        words[i] = order.descending ? ~key_of(x[i * stride]) : key_of(x[i * stride]);
+        order_of[i] = static_cast<int32_t>(i);
+    }
+    const auto before = [=](int32_t a, int32_t b) {
+        return words[a] != words[b] ? words[a] < words[b] : a < b;
+    };
+    if (order.k < n) std::nth_element(order_of, order_of + order.k, order_of + n, before);
+    std::sort(order_of, order_of + order.k, before);
+    for (int64_t i = 0; i < order.k; ++i) {
+        places[i * stride] = order_of[i];
+        values[i * stride] = x[order_of[i] * stride];
+    }
+}
+
+template <class T>
+void sort_narrow_line(const Order& order, const T* x, int64_t stride, T* values, int32_t* places,
+                      uint64_t* words) {
     const int64_t n = order.split.length, k = order.k;
     const uint32_t flip = order.descending ? 0xFFFFFFFFu : 0;
     for (int64_t i = 0; i < n; ++i)
@@ -64,6 +93,13 @@ void sort_line(const Order& order, const T* x, int64_t stride, T* values, int32_
         places[i * stride] = place;
         values[i * stride] = x[place * stride];
     }
+}
+
+template <class T>
+void sort_line(const Order& order, const T* x, int64_t stride, T* values, int32_t* places,
+               uint64_t* words) {
+    if constexpr (sizeof(T) == 8) return sort_wide_line(order, x, stride, values, places, words);
+    else sort_narrow_line(order, x, stride, values, places, words);
 }
 
 Prepared prepare_sort(const OpCall& call, std::span<const Type> outputs) {
@@ -108,6 +144,7 @@ template <class Out, class A>
 Out rounded(A a) {
     if constexpr (std::is_same_v<A, std::complex<double>>)
         return Out(static_cast<float>(a.real()), static_cast<float>(a.imag()));
+    else if constexpr (std::is_same_v<Out, double>) return a;
     else if constexpr (std::is_same_v<A, double>) return narrow_to<Out>(static_cast<float>(a));
     else return static_cast<Out>(a);
 }
@@ -117,8 +154,9 @@ template <class T, class Out>
 void scan_columns(const Scan& s, const T* x, Out* y, int64_t n) {
     using C = Computed<T>;
     using A = std::conditional_t<
-        std::is_same_v<C, float>, double,
-        std::conditional_t<std::is_same_v<C, Complex>, std::complex<double>, uint32_t>>;
+        std::is_floating_point_v<C>, double,
+        std::conditional_t<std::is_same_v<C, Complex>, std::complex<double>,
+                           std::conditional_t<sizeof(C) == 8, uint64_t, uint32_t>>>;
     constexpr int64_t kColumns = 64;
     A acc[kColumns] = {};
     int64_t at = s.reverse ? (s.split.length - 1) * s.split.inner : 0;

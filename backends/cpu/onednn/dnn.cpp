@@ -228,7 +228,9 @@ dnnl::memory::data_type data_type(DType dtype) {
         case DType::i16:
         case DType::u16:
         case DType::b8:
-        case DType::c64: break;
+        case DType::c64:
+        case DType::f64:
+        case DType::i64: break;
     }
     throw runtime::InternalError(
         runtime::cat("oneDNN kernels take no ", runtime::info(dtype).name));

@@ -37,7 +37,11 @@ bool is_constant(const LaunchShape& launch, size_t input) {
     return true;
 }
 
-bool is_word(DType dtype) { return dtype == DType::f32 || dtype == DType::i32; }
+// Computed as it is stored.
+bool is_word(DType dtype) {
+    return dtype == DType::f32 || dtype == DType::i32 || size_of(dtype) == 8;
+}
+int64_t bytes_in(ScalarType type) { return bits_in(type) == 64 ? 8 : 4; }
 
 // Scratch of this thread, kept between runs.
 struct Scratch {
@@ -71,6 +75,7 @@ struct Load {
     LoadFn run = nullptr;
     int value = 0, input = 0;
     size_t bytes = 0;  // an element
+    int64_t width = 4;  // a value
     bool dense = false, constant = false, words = false;
 };
 struct Store {
@@ -87,7 +92,9 @@ public:
         make_steps();
         block_ = registers_ == 0 && constants_.empty() ? std::max<int64_t>(numel_, 1) : kBlock;
         const int64_t words = std::min(block_, (std::max<int64_t>(numel_, 1) + 15) / 16 * 16);
-        register_bytes_ = static_cast<size_t>(words) * 4;
+        for (const ScalarInst& inst : kernel_.program.insts())
+            register_width_ = std::max(register_width_, bytes_in(inst.type));
+        register_bytes_ = static_cast<size_t>(words * register_width_);
         fill_constants(words);
     }
 
@@ -117,14 +124,17 @@ private:
         const int last = program.size() - 1;
         const bool writes = kernel_.results.size() == 1 && kernel_.results[0] == last &&
                             is_word(kernel_.outputs[0].dtype) && arity_of(program[last].op) > 0;
-        std::vector<int> free_registers;
+        std::vector<int> free_registers[2];  // of values of 32 and of 64 bits
+        const auto free_for = [&](const ScalarInst& value) -> std::vector<int>& {
+            return free_registers[bytes_in(value.type) == 8];
+        };
         for (int id = 0; id < program.size(); ++id) {
             const ScalarInst& inst = program[id];
             if (last_use_[id] < 0) continue;
             Place& place = places_[id];
             if (inst.op == ScalarOp::constant) {
                 place = {Place::constant, static_cast<int>(constants_.size())};
-                constants_.push_back(inst.type == ScalarType::b1 ? 0u - inst.bits : inst.bits);
+                constants_.push_back({inst.type, inst.bits});
                 continue;
             }
             if (inst.op == ScalarOp::input && is_word(kernel_.inputs[inst.bits].dtype) &&
@@ -139,15 +149,15 @@ private:
                 const bool again = std::find(inst.args.begin(), inst.args.begin() + k, operand) !=
                                    inst.args.begin() + k;
                 if (!again && last_use_[operand] == id && is_reusable(operand))
-                    free_registers.push_back(places_[operand].index);
+                    free_for(program[operand]).push_back(places_[operand].index);
             }
             if (writes && id == last) {
                 place = {Place::output, 0};
                 continue;
             }
-            if (inst.op != ScalarOp::input && !free_registers.empty()) {
-                place = {Place::reg, free_registers.back()};
-                free_registers.pop_back();
+            if (auto& free = free_for(inst); inst.op != ScalarOp::input && !free.empty()) {
+                place = {Place::reg, free.back()};
+                free.pop_back();
             } else {
                 place = {Place::reg, registers_++};
             }
@@ -171,13 +181,14 @@ private:
                 if (place.kind != Place::reg) continue;
                 const DType dtype = kernel_.inputs[inst.bits].dtype;
                 loads_.push_back({kernels.load(dtype), id, static_cast<int>(inst.bits),
-                                  size_of(dtype), is_dense(launch_, inst.bits),
-                                  is_constant(launch_, inst.bits), is_word(dtype)});
+                                  size_of(dtype), bytes_in(inst.type), is_dense(launch_, inst.bits),
+                                  is_constant(launch_, inst.bits),
+                                  is_word(dtype) && size_of(dtype) == 4});
                 continue;
             }
             const ScalarType type = kernel_.program[inst.args[0]].type;
             Instruction step{inst.op == ScalarOp::narrow ? kernels.narrow(inst.narrow_to)
-                                                         : kernels.step(inst.op, type),
+                                                         : kernels.step(inst.op, type, inst.type),
                              id, inst.args[0], std::max(inst.args[1], 0),
                              std::max(inst.args[2], 0)};
             if (!step.run) throw InternalError(cat("the VM has no loop for ", name_of(inst.op)));
@@ -192,10 +203,16 @@ private:
     }
 
     void fill_constants(int64_t words) {
-        constant_words_.resize(constants_.size() * static_cast<size_t>(words));
-        for (size_t k = 0; k < constants_.size(); ++k)
-            std::fill_n(constant_words_.begin() + static_cast<ptrdiff_t>(k * words), words,
-                        constants_[k]);
+        const size_t stride = register_bytes_ / sizeof(uint32_t);
+        constant_words_.resize(constants_.size() * stride);
+        for (size_t k = 0; k < constants_.size(); ++k) {
+            const auto [type, bits] = constants_[k];
+            uint32_t* const to = constant_words_.data() + k * stride;
+            if (bytes_in(type) == 8) std::fill_n(reinterpret_cast<uint64_t*>(to), words, bits);
+            else
+                std::fill_n(to, words,
+                            static_cast<uint32_t>(type == ScalarType::b1 ? 0u - bits : bits));
+        }
     }
 
     void run_range(void* const* inputs, void* const* outputs, int64_t lo, int64_t hi) const {
@@ -220,9 +237,11 @@ private:
                         reinterpret_cast<char*>(const_cast<uint32_t*>(constant_words_.data())) +
                         static_cast<size_t>(place.index) * register_bytes_;
                     break;
-                case Place::input: at[id] = static_cast<char*>(inputs[place.index]) + lo * 4; break;
+                case Place::input:
+                    at[id] = static_cast<char*>(inputs[place.index]) + lo * width_of(id);
+                    break;
                 case Place::output:
-                    at[id] = static_cast<char*>(outputs[place.index]) + lo * 4;
+                    at[id] = static_cast<char*>(outputs[place.index]) + lo * width_of(id);
                     break;
             }
         }
@@ -246,9 +265,11 @@ private:
                           at[store.value], n);
             for (size_t id = 0; id < places_.size(); ++id)
                 if (places_[id].kind == Place::input || places_[id].kind == Place::output)
-                    at[id] += n * 4;
+                    at[id] += n * width_of(id);
         }
     }
+
+    int64_t width_of(size_t id) const { return bytes_in(kernel_.program.insts()[id].type); }
 
     // Elements begin..begin+n of the iteration space, in runs along its innermost axis.
     void load_walk(const Load& load, char* to, const char* from, int64_t begin, int64_t n) const {
@@ -273,7 +294,7 @@ private:
             } else {
                 load.run(to, from + offset * static_cast<int64_t>(load.bytes), strides[inner], run);
             }
-            to += run * 4;
+            to += run * load.width;
             n -= run;
             if (n == 0) break;
             offset -= index[inner] * strides[inner];  // to the row's begin
@@ -292,13 +313,14 @@ private:
     int64_t numel_ = 0;
     std::vector<Place> places_;
     std::vector<int> last_use_;
-    std::vector<uint32_t> constants_;
+    std::vector<std::pair<ScalarType, uint64_t>> constants_;
     std::vector<uint32_t> constant_words_;  // a register's worth of each
     std::vector<Load> loads_;
     std::vector<Instruction> steps_;
     std::vector<Store> stores_;
     int registers_ = 0;
     int64_t block_ = kBlock;
+    int64_t register_width_ = 4;  // of its widest values
     size_t register_bytes_ = 0;
     int64_t weight_ = 0;  // of an element, in cheap instructions
 };

@@ -15,16 +15,17 @@ using runtime::DType;
 using runtime::ScalarOp;
 using runtime::ScalarType;
 
-// Values are 32 bits wide: f32, i32, or b1 as 0 and -1. `out` may be one of the operands.
+// Values are 32 bits wide: f32, i32, or b1 as 0 and -1; or 64: f64 and i64. `out` may be one of the
+// operands of its width.
 using StepFn = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n);
 using LoadFn = void (*)(void* out, const void* from, int64_t stride,
                         int64_t n);  // stride in elements
 using StoreFn = void (*)(void* to, const void* values, int64_t n);
 
 struct VmKernels {
-    // `type` is that of the first operand, for `select` of the result. Null for what is no loop:
-    // inputs, constants and narrow.
-    StepFn (*step)(ScalarOp op, ScalarType type) = nullptr;
+    // `taken` is the type of the first operand, `gives` that of the result. Null for what is no
+    // loop: inputs, constants and narrow.
+    StepFn (*step)(ScalarOp op, ScalarType taken, ScalarType gives) = nullptr;
     StepFn (*narrow)(DType dtype) = nullptr;
     LoadFn (*load)(DType dtype) = nullptr;
     StoreFn (*store)(DType dtype) = nullptr;

@@ -53,7 +53,9 @@ std::optional<Combined> combined(DType dtype, Combine by) {
             if (by != Combine::sum) return {};
             return Combined{nccl::Type::f32, Reduction::sum, 2};
         case DType::i16:
-        case DType::u16: return {};
+        case DType::u16:
+        case DType::f64:
+        case DType::i64: return {};
     }
     return {};
 }

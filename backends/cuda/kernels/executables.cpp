@@ -23,6 +23,12 @@ std::string storage_type(DType dtype) {
         case DType::u16: return "u16";
         case DType::u8:
         case DType::b8: return "u8";
+        case DType::f64:
+        case DType::i64:
+            runtime::user_error(
+                {.what = cat("this op has no kernel for ", runtime::info(dtype).name, " on GPUs"),
+                 .fix = "cast its operands, or move them with .to('cpu0')"},
+                runtime::ErrorKind::type);
         case DType::c64: break;
     }
     throw runtime::InternalError("a kernel for complex64 takes floats");
@@ -53,6 +59,7 @@ uint64_t element_bits(DType dtype, double value) {
         case DType::f16: return runtime::float_to_half(number);
         case DType::bf16: return runtime::float_to_bfloat(number);
         case DType::b8: return value != 0;
+        case DType::f64: return std::bit_cast<uint64_t>(value);
         default: return static_cast<uint64_t>(static_cast<int64_t>(value));
     }
 }

@@ -80,7 +80,9 @@ typedef enum megjit_dtype {
     MEGJIT_UINT8 = 7,
     MEGJIT_UINT16 = 8,
     MEGJIT_BOOL = 9, /**< one byte, 0 or 1 */
-    MEGJIT_COMPLEX64 = 10 /**< two float32: real, imaginary */
+    MEGJIT_COMPLEX64 = 10, /**< two float32: real, imaginary */
+    MEGJIT_FLOAT64 = 11,
+    MEGJIT_INT64 = 12
 } megjit_dtype;
 
 /** The most axes that a tensor has. */

@@ -34,12 +34,14 @@ inline void check(megjit_status status) {
     if (status != MEGJIT_OK) throw Error(status);
 }
 
-/** The megjit_dtype of float, std::int32_t, std::int16_t, std::int8_t, their unsigned ones and
- * bool. */
+/** The megjit_dtype of float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t, their
+ * unsigned ones and bool. */
 template <class T>
 constexpr megjit_dtype dtype_of() {
     using Element = std::remove_const_t<T>;
     if constexpr (std::is_same_v<Element, float>) return MEGJIT_FLOAT32;
+    else if constexpr (std::is_same_v<Element, double>) return MEGJIT_FLOAT64;
+    else if constexpr (std::is_same_v<Element, std::int64_t>) return MEGJIT_INT64;
     else if constexpr (std::is_same_v<Element, std::int32_t>) return MEGJIT_INT32;
     else if constexpr (std::is_same_v<Element, std::int16_t>) return MEGJIT_INT16;
     else if constexpr (std::is_same_v<Element, std::int8_t>) return MEGJIT_INT8;

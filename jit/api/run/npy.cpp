@@ -25,7 +25,8 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"<f4", MEGJIT_FLOAT32, 4}, {"<f2", MEGJIT_FLOAT16, 2}, {"<i4", MEGJIT_INT32, 4},
     {"<i2", MEGJIT_INT16, 2},   {"|i1", MEGJIT_INT8, 1},    {"|u1", MEGJIT_UINT8, 1},
-    {"<u2", MEGJIT_UINT16, 2},  {"|b1", MEGJIT_BOOL, 1},    {"<c8", MEGJIT_COMPLEX64, 8}};
+    {"<u2", MEGJIT_UINT16, 2},  {"|b1", MEGJIT_BOOL, 1},    {"<c8", MEGJIT_COMPLEX64, 8},
+    {"<f8", MEGJIT_FLOAT64, 8}, {"<i8", MEGJIT_INT64, 8}};
 
 // Numbers of `file` that are checked against its end.
 class Reader {

@@ -282,7 +282,7 @@ class GraphInference:
                 "  why: a dumped graph is made for the shapes of the recorded call\n"
                 "  fix: call the function with this shape and dump it again"
             )
-        return Tensor(array.astype(dtype, copy=False))
+        return Tensor(array.astype(dtype, copy=False), dtype=dtype)
 
 
 # ---- looking a network through; see megengine.utils.network

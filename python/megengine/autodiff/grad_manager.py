@@ -19,7 +19,7 @@ __all__ = ["AttachSpec", "GradManager", "GradManagerGroup", "get_backwarding_gra
 Callback = Callable[[Tensor, Tensor], Tensor | None]
 
 _backwarding: ContextVar[GradManager | None] = ContextVar("backwarding", default=None)
-_DIFFERENTIABLE = frozenset({"float32", "float16", "bfloat16"})
+_DIFFERENTIABLE = frozenset({"float32", "float16", "bfloat16", "float64"})
 
 
 class _Recording(threading.local):

@@ -74,7 +74,7 @@ def full(
             value = ops.cast(value, dtype=dtype_name(dtype))
         return on(device, _broadcast_to(value, extents))
     if dtype is None:
-        dtype = np.asarray(value).dtype
+        dtype = "bool" if isinstance(value, bool | np.bool_) else "int32" if isinstance(value, int | np.integer) else "float32"
     return _filled(extents, value, dtype, device)
 
 
@@ -86,6 +86,8 @@ def _filled(
             raise ValueError(f"shape {list(shape)} has a negative extent")
     name = dtype_name(dtype)
     _core.check_number(value, name)
+    if name == "int64" and float(value) != value:  # digits that no double has
+        return on(device, _broadcast_to(Tensor(value, dtype=name), shape))
     return ops.full(shape=shape, value=float(value), dtype=name, device=None if device is None else str(device))
 
 

@@ -1,9 +1,8 @@
 """Class indices: embedding, one-hot, picking along an axis."""
 
-import numpy as np
-
 from ..core import ops
 from ..core.tensor.array_method import as_tensor
+from ..core.tensor.indexing import as_places
 from ..core.tensor.shapes import normalize_axis
 from ..tensor import Tensor
 
@@ -92,10 +91,7 @@ def embedding(
     ):
         if given is not None:
             raise ValueError(f"embedding: {name} is not supported; leave it None")
-    index = as_tensor(inp)
-    if index.dtype != np.int32:
-        index = ops.cast(index, dtype="int32")
-    return ops.index_get(weight, index, axes=(0,))
+    return ops.index_get(weight, as_places(as_tensor(inp)), axes=(0,))
 
 
 def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:
@@ -136,8 +132,6 @@ def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     shape = src._tuple_shape
     axis = normalize_axis(axis, len(shape), "indexing_one_hot")
     outer = shape[:axis] + (1,) + shape[axis + 1 :]
-    index = as_tensor(index)
-    if index.dtype != np.int32:
-        index = ops.cast(index, dtype="int32")
+    index = as_places(as_tensor(index))
     picked = ops.gather(src, ops.reshape(index, shape=outer), axis=axis)
     return picked if keepdims else ops.reshape(picked, shape=shape[:axis] + shape[axis + 1 :])

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from ..core import apply_const, convert_inputs, ops
 from ..core.tensor.array_method import require_tensors
+from ..core.tensor.indexing import as_places
 from ..core.tensor.shapes import normalize_axis, taken
 from ..tensor import Tensor
 from ._creation import zeros_like
@@ -81,7 +82,9 @@ def where(
 def triangle(x: Tensor, diagonal: int, upper: bool) -> Tensor:
     """Zero below the diagonal of the last two axes, or above it."""
     rows, columns = x._tuple_shape[-2:]
-    lower = np.tri(rows, columns, max(-rows, min(columns, diagonal - 1 if upper else diagonal)), dtype=bool)
+    lower = np.tri(
+        rows, columns, max(-rows, min(columns, diagonal - 1 if upper else diagonal)), dtype=bool
+    )
     return where(apply_const(~lower if upper else lower), x, zeros_like(x))
 
 
@@ -174,7 +177,7 @@ def _index(index: ArrayLike, op: str) -> Tensor:
         index = apply_const(np.asarray(index, np.int32))
     if index.dtype.kind not in "iu":
         raise TypeError(f"{op}: index is {index.dtype}, not an integer dtype")
-    return index if index.dtype == np.int32 else ops.cast(index, dtype="int32")
+    return as_places(index)
 
 
 def _check_index(inp: Tensor, index: Tensor, axis: int, op: str) -> None:

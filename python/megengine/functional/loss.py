@@ -9,6 +9,7 @@ from ..core import ops
 from ..core import torch_words as _torch_words
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
+from ..core.tensor.indexing import as_places
 from ..core.tensor.shapes import normalize_axis
 from ..tensor import Tensor
 from ._ctc import ctc_loss
@@ -177,8 +178,7 @@ def cross_entropy(
     pred = _to_high(pred)
     logp = ops.log_softmax(pred, axis=axis) if with_logits else ops.log(pred)
     outer = shape[:axis] + (1,) + shape[axis + 1 :]
-    label = label if label.dtype.name == "int32" else ops.cast(label, dtype="int32")
-    label = ops.checked_label(label, classes=shape[axis], op="cross_entropy")
+    label = ops.checked_label(as_places(label), classes=shape[axis], op="cross_entropy")
     index = ops.reshape(label, shape=outer)
     loss = ops.neg(
         ops.reshape(ops.gather(logp, index, axis=axis), shape=shape[:axis] + shape[axis + 1 :])

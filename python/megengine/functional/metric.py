@@ -7,6 +7,7 @@ import numpy as np
 
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
+from ..core.tensor.indexing import as_places
 from ..tensor import Tensor
 
 __all__ = ["topk_accuracy"]
@@ -53,9 +54,7 @@ def topk_accuracy(
     if max(wanted) > classes:
         raise ValueError(f"topk_accuracy: top {max(wanted)} of only {classes} classes")
     _, indices = ops.topk(logits.detach(), k=max(wanted), axis=1, descending=True)
-    hits = ops.equal(
-        indices, ops.reshape(ops.cast(target, dtype="int32"), shape=(logits._tuple_shape[0], 1))
-    )
+    hits = ops.equal(indices, ops.reshape(as_places(target), shape=(logits._tuple_shape[0], 1)))
     positions = apply_const(np.arange(max(wanted), dtype=np.int32))
     rank = ops.reduce_min(ops.where(hits, positions, classes), axes=(1,), keepdims=False)
     accuracies = [

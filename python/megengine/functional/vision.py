@@ -7,6 +7,7 @@ import numpy as np
 
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
+from ..core.tensor.indexing import as_places
 from ..core.tensor.shapes import as_pair, taken
 from ..tensor import Tensor
 from ._colour import cvt_color
@@ -141,8 +142,10 @@ def warp_perspective(
         batch = (
             mat_idx if isinstance(mat_idx, Tensor) else apply_const(np.asarray(mat_idx, np.int32))
         )
-        batch = ops.cast(batch, dtype="int32")
-    if mat._tuple_shape[0] != (images._tuple_shape[0] if batch is None else math.prod(batch._tuple_shape)):
+        batch = as_places(batch)
+    if mat._tuple_shape[0] != (
+        images._tuple_shape[0] if batch is None else math.prod(batch._tuple_shape)
+    ):
         raise ValueError(
             f"warp_perspective: {mat._tuple_shape[0]} matrices for {images._tuple_shape[0]} images"
         )

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from .. import fx
+from ..core.tensor.dtype import NARROWED
 from ..module import Module
 from ..tensor import Parameter, Tensor
 from ._proto import OnnxError, onnx
 
 REAL = frozenset({"float32", "float16", "bfloat16"})
-NARROWED = {"int64": "int32", "uint64": "int32", "uint32": "int32", "float64": "float32"}
 OPEN = -(2**62)
 MOST_ELEMENTS = 1024  # of a value that is kept as known while loading
 _RESERVED = frozenset(dir(Module())) | {"graph", "code", "recompile"}

@@ -155,7 +155,8 @@ def resized(args: object, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
     """The arguments, with zeros of other shapes in the place of Tensors."""
     args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     sizes = iter(shapes)
-    return tuple(F.zeros(next(sizes), dtype=arg.dtype) if isinstance(arg, (Tensor, np.ndarray)) else arg for arg in args)
+    args = tuple(Tensor(arg) if isinstance(arg, np.ndarray) else arg for arg in args)
+    return tuple(F.zeros(next(sizes), dtype=arg.dtype) if isinstance(arg, Tensor) else arg for arg in args)
 
 
 def _parameter_names(function: Callable[..., Any], places: list[int]) -> list[str]:

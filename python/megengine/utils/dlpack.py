@@ -81,7 +81,7 @@ def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | N
     ------
     BufferError
         For memory that cannot be shared: on another device, neither in row-major order nor channels-last, of a dtype that
-        tensors do not have (int64, float64).
+        tensors do not have (uint32, complex128).
 
     Examples
     --------
@@ -96,4 +96,5 @@ def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | N
     if copy is False:
         return _core.borrow(ext_tensor)
     source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
-    return Tensor(np.from_dlpack(source))
+    array = np.from_dlpack(source)
+    return Tensor(array, dtype=array.dtype if array.dtype in (np.int64, np.float64) else None)

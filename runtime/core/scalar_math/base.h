@@ -13,8 +13,8 @@
 namespace megjit::runtime {
 
 // The words that lanes must offer too.
-inline Expr to_int(Expr x) { return make(ScalarOp::f32_to_i32, {x}); }
-inline Expr to_float(Expr x) { return make(ScalarOp::i32_to_f32, {x}); }
+inline Expr to_int(Expr x) { return to_type(x, ScalarType::i32); }
+inline Expr to_float(Expr x) { return to_type(x, ScalarType::f32); }
 inline Expr bits_of(Expr x) { return make(ScalarOp::bits_f32_to_i32, {x}); }
 inline Expr float_of(Expr x) { return make(ScalarOp::bits_i32_to_f32, {x}); }
 inline Expr shr_logical(Expr a, Expr b) { return make(ScalarOp::shr_logical, {a, b}); }

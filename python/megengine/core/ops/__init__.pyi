@@ -421,7 +421,7 @@ def reduce_max(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) ->
     """Largest element over axes; NaN wins. Each of several equal largest elements receives the whole gradient."""
 
 def reduce_mean(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
-    """Mean over axes, always float32."""
+    """Mean over axes: float64 of float64, else float32."""
 
 def reduce_min(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
     """Smallest element over axes; NaN wins. Each of several equal smallest elements receives the whole gradient."""
@@ -433,7 +433,7 @@ def reduce_scatter_sum(x: object, /, *after: object, group: str, size: int) -> t
     """The sum over the processes of the part of this one."""
 
 def reduce_sum(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
-    """Sum over axes; bool counts in int32, other dtypes stay (small integers wrap, float16 adds in float32)."""
+    """Sum over axes; bool counts in int32, other dtypes stay (integers wrap, float16 adds in float32)."""
 
 def reduce_sum_to_root(x: object, /, *after: object, group: str, is_root: int) -> _Tensor:
     """Sum over the processes, in the root."""

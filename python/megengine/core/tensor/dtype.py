@@ -1,4 +1,4 @@
-"""dtypes: names, 64-bit narrowing, and quantised dtypes (NumPy dtypes that carry scale and zero
+"""dtypes: names, narrowing, and quantised dtypes (NumPy dtypes that carry scale and zero
 point).
 
 A quantised dtype is ``np.dtype`` of the stored integer with metadata ``{"mgb_dtype": {"name",
@@ -11,24 +11,21 @@ from typing import Any, NamedTuple, Self, SupportsFloat
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-_NARROWED = {
-    "int64": "int32",
-    "float64": "float32",
-    "uint64": "int32",
-    "uint32": "int32",
-    "complex128": "complex64",
-}
+_UNSUPPORTED = {"uint64": "int32", "uint32": "int32", "complex128": "complex64"}
+# What data becomes where nobody asks for a dtype.
+NARROWED = {**_UNSUPPORTED, "int64": "int32", "float64": "float32"}
 _BITS = {
     "intb1": 1, "intb2": 2, "intb4": 4, "qint1": 1, "qint2": 2, "quint2": 2, "qint4": 4, "quint4":
     4, "bool": 8, "int8": 8, "uint8": 8, "qint8": 8, "quint8": 8, "int16": 16, "uint16": 16,
     "float16": 16, "bfloat16": 16, "int32": 32, "float32": 32, "qint32": 32, "complex64": 64,
+    "float64": 64, "int64": 64,
 }  # fmt: skip
-_PLAIN = frozenset("float32 float16 bfloat16 int32 int16 int8 uint16 uint8 bool complex64".split())
+_PLAIN = frozenset("float32 float16 bfloat16 int32 int16 int8 uint16 uint8 bool complex64 float64 int64".split())
 
 
 def dtype_name(dtype: DTypeLike) -> str:
-    """Name of a plain dtype as ops take it; 64-bit ones are narrowed. TypeError for an unsupported
-    one.
+    """Name of a plain dtype as ops take it; unsigned ones above 16 bits become int32, complex128
+    complex64. TypeError for an unsupported one.
     """
     if type(dtype) is str and dtype in _PLAIN:
         return dtype
@@ -36,7 +33,7 @@ def dtype_name(dtype: DTypeLike) -> str:
         name = getattr(dtype, "name", None) or (np.dtype(dtype).name if dtype is not None else "None")
     except TypeError:  # of NumPy, which knows no such dtype either
         name = ""
-    name = _NARROWED.get(name, name)
+    name = _UNSUPPORTED.get(name, name)
     if name not in _PLAIN:
         raise TypeError(f"dtype {dtype!r} is not supported; use one of {', '.join(sorted(_PLAIN))}")
     return name
@@ -60,7 +57,7 @@ def is_bfloat16(dtype: DTypeLike) -> bool:
 
 def is_differentible_dtype(dtype: DTypeLike) -> bool:
     """Whether gradients exist for tensors of this dtype."""
-    return _name_of(dtype) in ("float32", "float16", "bfloat16")
+    return _name_of(dtype) in ("float32", "float16", "bfloat16", "float64")
 
 
 def _name_of(dtype: Any) -> str:

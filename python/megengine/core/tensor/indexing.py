@@ -199,7 +199,14 @@ def _add_index(access: Access, item: "Tensor | np.ndarray", extent: int) -> None
 def _index_tensor(item: "Tensor | np.ndarray") -> "Tensor":
     if isinstance(item, np.ndarray):
         return apply_const(np.ascontiguousarray(item, np.int32).reshape(item.shape))
-    return item if item.dtype == np.int32 else ops.cast(item, dtype="int32")
+    return as_places(item)
+
+
+def as_places(index: "Tensor") -> "Tensor":
+    """int32, as ops read places. What does not fit lies outside of every axis afterwards, too."""
+    if index.dtype == np.int64:
+        index = ops.minimum(ops.maximum(index, -(2**31)), 2**31 - 1)
+    return index if index.dtype == np.int32 else ops.cast(index, dtype="int32")
 
 
 def _add_mask(access: Access, mask: "Tensor | np.ndarray", shape: Shape, axis: int) -> None:

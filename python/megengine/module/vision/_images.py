@@ -24,7 +24,7 @@ class Stream(RNG):
 
 def as_float(inp: Tensor) -> Tensor:
     """The image in float32, if it is not a float one."""
-    return inp if inp.dtype.name in ("float32", "float16", "bfloat16") else inp.astype("float32")
+    return inp if inp.dtype.name in ("float32", "float16", "bfloat16", "float64") else inp.astype("float32")
 
 
 def like(result: Tensor, inp: Tensor) -> Tensor:

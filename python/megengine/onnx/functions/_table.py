@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...core.tensor.dtype import dtype_name
+from ...core.tensor.dtype import NARROWED, dtype_name
 from ...tensor import Tensor
 from .._proto import onnx
 
@@ -59,7 +59,7 @@ def dtype_of(element_type: int) -> str:
     names = onnx().TensorProto.DataType
     name = names.Name(element_type).lower()
     try:
-        return dtype_name({"float": "float32", "double": "float64"}.get(name, name))
+        return dtype_name(NARROWED.get(name, {"float": "float32", "double": "float32"}.get(name, name)))
     except TypeError:
         raise ValueError(f"there are no tensors of {name}") from None
 
