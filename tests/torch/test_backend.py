@@ -227,12 +227,14 @@ def test_a_limit_is_kept_or_refused_before_anything_runs():
         train(deep, options={"memory_limit": "1MB"})
 
 
-def test_float64_is_left_to_torch():
+def test_float64_is_computed_in_64_bits_or_left_to_torch():
     torch._dynamo.reset()
-    run = torch.compile(lambda x: x.sin() * 2, backend=backend)
-    x = torch.rand(10, dtype=torch.float64)
-    with pytest.warns(UserWarning, match="leaves operations to torch: aten.sin.default, .*test_backend.py.* \\(a tensor of torch.float64\\)"):
-        torch.testing.assert_close(run(x), x.sin() * 2)
+    x = torch.rand(10, 10, dtype=torch.float64)
+    run = torch.compile(lambda x: x.sin() * 2 + x.mean(0).exp(), backend=backend, options={"fallback": False})
+    torch.testing.assert_close(run(x), x.sin() * 2 + x.mean(0).exp(), rtol=1e-14, atol=0)
+    run = torch.compile(lambda x: (x @ x).sin(), backend=backend)
+    with pytest.warns(UserWarning, match="leaves operations to torch: aten.mm.default, .*test_backend.py.* \\(float64 beside products"):
+        torch.testing.assert_close(run(x), (x @ x).sin(), rtol=1e-14, atol=0)
 
 
 def test_an_unknown_operation_is_left_to_torch_or_refused():
@@ -247,23 +249,24 @@ def test_an_unknown_operation_is_left_to_torch_or_refused():
         strict(x)
 
 
-def test_integers_beyond_32_bits_are_torchs():
+def test_int64_is_computed_in_64_bits():
     torch._dynamo.reset()
-    run = torch.compile(lambda x: x + 1, backend=backend, options={"fallback": False})
-    for values in ([1, 2], [1 << 40, 7], [3, 4], [-(1 << 50), 0]):
+    run = torch.compile(lambda x: ((x + 1) * 3, x.cumsum(0) * x, x.sum(), x // 7, x.float(), x.sort(descending=True)[1], x > 5), backend=backend, options={"fallback": False})
+    for values in ([1, 2], [1 << 40, 7], [3, 4], [-(1 << 50), 0], [(1 << 53) + 1, -(1 << 62)]):
         x = torch.tensor(values)
-        assert run(x).tolist() == (x + 1).tolist() and run(x).dtype is torch.int64
+        for got, want in zip(run(x), ((x + 1) * 3, x.cumsum(0) * x, x.sum(), x // 7, x.float(), x.sort(descending=True)[1], x > 5), strict=True):
+            assert torch.equal(got, want) and got.dtype is want.dtype
 
 
-def test_arithmetic_in_int64_is_left_to_torch_where_it_may_need_64_bits():
+def test_small_integers_and_truths_add_up_in_64_bits():
     torch._dynamo.reset()
-    run = torch.compile(lambda x: x.cumsum(0) * x, backend=backend)
-    with pytest.warns(UserWarning, match="aten.mul.Tensor, .*arithmetic in int64"):
-        x = torch.full((10,), 1 << 20)
-        assert torch.equal(run(x), x.cumsum(0) * x)
+    run = torch.compile(lambda x: (x.sum(), x.cumsum(0), x.prod()), backend=backend, options={"fallback": False})
+    for x in (torch.full((10,), 200, dtype=torch.uint8), torch.full((10,), 1 << 30, dtype=torch.int32), torch.ones(10, dtype=torch.bool)):
+        for got, want in zip(run(x), (x.sum(), x.cumsum(0), x.prod()), strict=True):
+            assert torch.equal(got, want) and got.dtype is want.dtype
 
 
-def test_places_are_computed_in_32_bits():
+def test_places_are_places():
     torch._dynamo.reset()
     run = torch.compile(lambda mask: (mask.cumsum(-1) - 1).clamp(min=0) * 2, backend=backend, options={"fallback": False})
     mask = torch.rand(4, 10) > 0.3

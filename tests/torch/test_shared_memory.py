@@ -13,7 +13,7 @@ from megengine import _core
 from megengine.utils.dlpack import from_dlpack
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int8, torch.uint8, torch.bool])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool])
 def test_a_tensor_over_torchs_memory(dtype):
     theirs = torch.ones(300, 3, dtype=dtype)
     ours = from_dlpack(theirs, copy=False)
@@ -21,7 +21,7 @@ def test_a_tensor_over_torchs_memory(dtype):
     np.testing.assert_array_equal(ours.astype("float32").numpy(), theirs.float().numpy())
 
 
-@pytest.mark.parametrize("theirs", [torch.ones(3, dtype=torch.int64), torch.ones(3, 4).t(), torch.ones(2, device="meta")], ids=["int64", "transposed", "meta"])
+@pytest.mark.parametrize("theirs", [torch.ones(3, dtype=torch.complex128), torch.ones(3, 4).t(), torch.ones(2, device="meta")], ids=["complex128", "transposed", "meta"])
 def test_what_cannot_be_shared_is_refused(theirs):
     with pytest.raises(BufferError, match="cannot be shared"):
         from_dlpack(theirs, copy=False)
@@ -30,7 +30,7 @@ def test_what_cannot_be_shared_is_refused(theirs):
 def test_all_tensors_of_a_call_are_shared_by_torchs_c_functions():
     exchange = _core.Exchange(torch.Tensor)
     plain, last = torch.rand(4, 3), torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last)
-    values = [plain, 7, last, torch.nn.Parameter(plain), torch.ones(3, dtype=torch.int64), plain.t(), torch.rand(3, device="meta"), torch.tensor(2.0)]
+    values = [plain, 7, last, torch.nn.Parameter(plain), torch.ones(3, dtype=torch.complex128), plain.t(), torch.rand(3, device="meta"), torch.tensor(2.0)]
     ours, left = exchange.ours(values)
     assert left == [4, 5, 6] and ours[1] == 7 and all(ours[place] is values[place] for place in left)
     for place in (0, 2, 3, 7):

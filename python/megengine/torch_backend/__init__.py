@@ -13,8 +13,8 @@ options:
 - ``fallback`` (True): an operation, dtype or device that megjit does not have is torch's, and the graph runs in parts, with one warning that names
   all such operations and their lines; False: a RuntimeError.
 
-On CPUs. int64 is for places, labels and counters: 32 bits are computed with, and calls whose values do not fit are torch's; float64 and complex
-numbers are left to torch. Dropout follows ``torch.manual_seed`` (not torch's own numbers).
+On CPUs. int64 and float64 are computed in 64 bits; where a graph has products or norms of float64, all its float64 is torch's, as complex
+numbers are. Dropout follows ``torch.manual_seed`` (not torch's own numbers).
 """
 
 from __future__ import annotations

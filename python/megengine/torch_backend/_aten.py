@@ -204,7 +204,7 @@ def _attention_options(
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> tuple[Tensor, Tensor]:
     """(values, places), equal ones in their order."""
-    if x.dtype not in (np.float32, np.int32):
+    if x.dtype.itemsize < 4:
         raise Unsupported(f"of {x.dtype}, where equal ones would change places")
     return tuple(FUNCTIONS["sort"](x, dim, descending))
 
@@ -289,7 +289,7 @@ def arange(*bounds: float, dtype: str | None = None, **_: Any) -> Tensor:
 
 
 def full(size: Sequence[int], value: Any, *, dtype: str | None = None, **_: Any) -> Tensor:
-    return F.full(tuple(size), value, dtype=dtype or ("float32" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int32"))
+    return F.full(tuple(size), value, dtype=dtype or ("float32" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int64"))
 
 
 def with_alpha(function: Callable[..., Any]) -> Callable[..., Any]:

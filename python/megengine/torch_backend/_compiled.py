@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +12,15 @@ import torch
 from torch import fx
 
 from ._aten import Unsupported
-from ._partition import Part, parts_of, parts_of_result, place_of, reasons_against, with_strides
+from ._partition import (
+    Part,
+    parts_of,
+    parts_of_result,
+    place_of,
+    reasons_against,
+    tensors_of,
+    with_strides,
+)
 from ._program import Program
 
 _MOST_NAMED = 6  # operations in a warning
@@ -73,7 +82,12 @@ class Compiled:
 
     def _leave(self, error: Unsupported) -> None:
         """What a part turns out to lack, when it is recorded, is torch's too; what has run until then has changed nothing."""
-        self._left.update(dict.fromkeys((error.node, *parts_of_result(error.node)), str(error)))
+        alike = [error.node]
+        if re.search("float64|int64", str(error)):  # nor will others of these dtypes be computed
+            dtypes = [tensor.dtype for tensor in tensors_of(error.node)]
+            alike += [node for node in self._graph.graph.nodes if node.target is error.node.target and [tensor.dtype for tensor in tensors_of(node)] == dtypes]
+        for node in alike:
+            self._left.update(dict.fromkeys((node, *parts_of_result(node)), str(error)))
         self._prepare()
 
     def _by_parts(self, arguments: list[Any], beside: int) -> list[Any]:

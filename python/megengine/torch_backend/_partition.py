@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -15,15 +14,14 @@ from torch.utils import _pytree
 
 from ._aten import function_of
 
-# By torch's dtypes. Of int64 the values are checked in each call: they are places, labels and counters.
+# By torch's dtypes.
 DTYPES = {
-    torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16", torch.int64: "int32", torch.int32: "int32",
-    torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
+    torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float64: "float64", torch.int64: "int64",
+    torch.int32: "int32", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
 }  # fmt: skip
-# int64 from outside stays below this in magnitude, or the call is torch's.
-LARGEST = 1 << 24
+# What computes no float64 here.
+_NOT_IN_DOUBLE = re.compile(r"(addmm|mm|bmm|baddbmm|convolution|_?softmax|_log_softmax|native_.*norm|_scaled_dot|.*pool|upsample|grid_sampler|lstm|gru)")
 _TORCHS = os.path.dirname(torch.__file__) + os.sep  # layers, which are not the user's lines
-_LAST = 2**63 - 1  # of slices: the end
 
 
 def name_of(node: fx.Node) -> str:
@@ -54,6 +52,11 @@ def tensors_in(value: Any) -> Iterable[torch.Tensor]:
     return (each for each in _pytree.tree_leaves(value) if isinstance(each, torch.Tensor))
 
 
+def tensors_of(node: fx.Node) -> Iterable[torch.Tensor]:
+    """What it gives and takes."""
+    return (tensor for each in (node, *node.all_input_nodes) for tensor in tensors_in(each.meta.get("val")))
+
+
 # -- what is left to torch
 
 
@@ -64,13 +67,12 @@ def reasons_against(graph: fx.GraphModule) -> dict[fx.Node, str]:
     for node in calls:
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
             return dict.fromkeys(calls, "an operation that writes to what it is given")  # nothing may move past it
-    bounds: dict[fx.Node, float] = {}
-    for node in graph.graph.nodes:
-        if node in calls and (why := _reason(node, left, graph)):
+    in_double = [node for node in calls if any(tensor.dtype is torch.float64 for tensor in tensors_of(node))]
+    if any(_NOT_IN_DOUBLE.match(name_of(node)) for node in in_double):  # torch computes all of it: turns cost more than they give
+        left.update(dict.fromkeys(in_double, "float64 beside products or norms of it"))
+    for node in calls:
+        if node not in left and (why := _reason(node, left, graph)):
             left[node] = why
-        bounds[node] = LARGEST if node in left else _bound(node, bounds)
-        if node in calls and node not in left and bounds[node] >= 2**31 and any(t.dtype is torch.int64 for t in tensors_in(node.meta.get("val"))):
-            left[node], bounds[node] = "arithmetic in int64", LARGEST
     return left
 
 
@@ -91,15 +93,14 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> s
         return "" if getattr(node.target, "__module__", "") in ("_operator", "math") else "no ATen operation"
     if function_of(name) is None:
         return "an operation that megjit does not have, or that torch does better"
+    if name.startswith(("pow.", "float_power.")) and not node.meta["val"].is_floating_point():
+        return "powers of integers, which megjit computes as floats"
     if name == "max_pool2d_with_indices.default" and any(user.args[1] == 1 and user.users for user in node.users):
         return "with the places of the maxima"
     if name == "max_pool2d_with_indices_backward.default" and not is_found_again(node):
         return "with places of maxima from elsewhere"
     if _reads_by_strides(node):
         return "elements of memory that is not row-major"
-    numbers = (each for each in _pytree.tree_leaves((node.args, node.kwargs)) if isinstance(each, int))
-    if any(abs(number) >= 2**31 and number != _LAST for number in numbers):
-        return "a number beyond 32 bits"
     return ""
 
 
@@ -123,76 +124,6 @@ def with_strides(graph: fx.Graph, seen: Sequence[Any]) -> set[fx.Node]:
     """The values that need torch's strides: what the user's program sees, and all where an operation reads memory by strides."""
     reads_memory = any(_reads_by_strides(node) for node in graph.nodes)
     return {node for node in (graph.nodes if reads_memory else seen) if isinstance(node, fx.Node)}
-
-
-# -- how large integers can be
-
-
-def _size(node: fx.Node) -> float:
-    """Elements of the largest operand."""
-    tensors = [tensor for each in node.all_input_nodes for tensor in tensors_in(each.meta.get("val"))]
-    return max((float(each.numel()) if all(isinstance(n, int) for n in each.shape) else math.inf for each in tensors), default=0.0)
-
-
-_Rule = Callable[[fx.Node, list[float]], float]
-
-
-def _sum(node: fx.Node, bounds: list[float]) -> float:
-    factor: Any = node.kwargs.get("alpha", 1)
-    return sum(bounds) * max(1.0, float(abs(factor)))
-
-
-def _added(node: fx.Node, bounds: list[float]) -> float:
-    """Of an operation that may add all of its last operand to one element."""
-    return bounds[0] + max(bounds[1:]) * _size(node)
-
-
-# What gives integers, and their largest magnitude by those of its tensors and numbers.
-_BOUNDS: dict[str, _Rule] = {
-    **dict.fromkeys((
-        "clone", "alias", "detach", "view", "reshape", "_unsafe_view", "expand", "slice", "select", "unsqueeze", "squeeze", "permute",
-        "transpose", "t", "cat", "stack", "where", "clamp", "clamp_min", "clamp_max", "remainder", "fmod", "full", "full_like", "fill",
-        "scalar_tensor", "index", "_unsafe_index", "index_select", "gather", "copy", "lift_fresh_copy", "repeat", "new_full",
-        "neg", "abs", "sign", "flip", "roll", "maximum", "minimum", "amax", "amin", "select_scatter", "slice_scatter", "scatter",
-        "masked_fill", "arange", "tril", "triu", "split", "split_with_sizes", "unbind", "constant_pad_nd", "_to_copy", "relu",
-    ), lambda node, bounds: max(bounds, default=0.0)),
-    **dict.fromkeys(("zeros", "zeros_like", "ones", "ones_like", "empty", "new_zeros", "new_ones"), lambda node, bounds: 1.0),
-    **dict.fromkeys(("add", "sub", "rsub"), _sum),
-    **dict.fromkeys(("scatter_add", "index_put", "_unsafe_index_put"), _added),
-    "mul": lambda node, bounds: math.prod(bounds),
-    **dict.fromkeys(("sum", "cumsum"), lambda node, bounds: bounds[0] * _size(node)),
-    **dict.fromkeys(("argmax", "argmin", "argsort"), lambda node, bounds: _size(node)),
-    # Values, which may be of another dtype, and places.
-    **dict.fromkeys(("sort", "topk", "max", "min"), lambda node, bounds: max(bounds[0] if bounds[0] < math.inf else 0.0, _size(node))),
-    "max_pool2d_with_indices": lambda node, bounds: 0.0,
-}  # fmt: skip
-_OF_DTYPE = {torch.bool: 1.0, torch.uint8: 255.0, torch.int8: 128.0, torch.int16: 2.0**15, torch.int32: 2.0**31 - 1}
-# Their numbers are values; those of others are axes and places.
-_WITH_NUMBERS = {
-    "add", "sub", "rsub", "mul", "where", "clamp", "clamp_min", "clamp_max", "remainder", "fmod", "full", "full_like", "fill", "new_full", "scalar_tensor",
-    "scatter", "masked_fill", "arange", "constant_pad_nd",
-}  # fmt: skip
-
-
-def _bound(node: fx.Node, bounds: dict[fx.Node, float]) -> float:
-    """The largest magnitude that an integer result can have; infinite where that is not known."""
-    value = node.meta.get("val")
-    dtypes = {tensor.dtype for tensor in tensors_in(value)}
-    if torch.int64 not in dtypes:
-        if isinstance(value, torch.SymInt):
-            return float(LARGEST)
-        return max((_OF_DTYPE.get(dtype, math.inf) for dtype in dtypes), default=math.inf)
-    if node.op != "call_function":
-        return LARGEST
-    if node.target is operator.getitem:
-        return bounds[node.all_input_nodes[0]]
-    packet = name_of(node).partition(".")[0]
-    if packet not in _BOUNDS:
-        return math.inf
-    leaves = _pytree.tree_leaves((node.args, node.kwargs))
-    tensors = [bounds[each] for each in leaves if isinstance(each, fx.Node)]
-    numbers = [float(abs(each)) for each in leaves if isinstance(each, (int, float))]
-    return _BOUNDS[packet](node, tensors + numbers * (packet in _WITH_NUMBERS))
 
 
 # -- parts

@@ -19,7 +19,7 @@ from ..random import seed as seed_ours
 from ..tensor import Tensor
 from ._aten import RANDOM, Unsupported, function_of
 from ._layouts import channels_last, is_channels_last
-from ._partition import DTYPES, LARGEST, line_of, name_of, user_line_of
+from ._partition import DTYPES, line_of, name_of, user_line_of
 from ._private import unset_fake_temporarily
 
 _exchange = _core.Exchange(torch.Tensor)
@@ -51,6 +51,10 @@ def _name_of(graph: fx.GraphModule) -> str:
     line = next((user_line_of(node) for node in graph.graph.nodes if line_of(node)), "")
     is_backward = any("tangents" in node.name for node in graph.graph.find_nodes(op="placeholder"))
     return ("backward" if is_backward else "forward") + (f" from {line}" if line else "")
+
+
+# Of small integers and truths.
+_ADDING_IN_64_BITS = {"sum", "prod", "cumsum", "cumprod"}
 
 
 class Program:
@@ -89,9 +93,7 @@ class Program:
         """beside: bytes that are held elsewhere meanwhile, and taken from the limit."""
         given, left = _exchange.ours(arguments)
         for place in left:
-            if (ours := as_ours(arguments[place])) is None:
-                return list(self._graph(*arguments))  # an int64 beyond 32 bits
-            given[place] = ours
+            given[place] = as_ours(arguments[place])
         if self.draws:
             seed_from_torch()
         replay, form, tensors = self._replay(given, beside)
@@ -172,6 +174,8 @@ class Program:
         without = ("device", "layout", "pin_memory", "memory_format", "generator")
         kwargs = {name: value for name, value in kwargs.items() if name not in without and value is not None}
         name = name_of(node)
+        if name.partition(".")[0] in _ADDING_IN_64_BITS and node.meta["val"].dtype is torch.int64:
+            args = (args[0].astype("int64"), *args[1:])
         return (function_of(name) if name else node.target)(*args, **kwargs)  # type: ignore[misc]  # it was looked for before
 
     def _constant(self, name: str) -> Tensor:
@@ -181,14 +185,10 @@ class Program:
 
 
 def as_ours(value: Any) -> Any:
-    """A tensor over torch's memory, where that is as ours lies; None for an int64 that does not fit."""
+    """A tensor over torch's memory, where that is as ours lies, else over a copy; anything else as it is."""
     if not isinstance(value, torch.Tensor):
         return value
     value = value.detach()
-    if value.dtype is torch.int64:
-        if value.numel() and (value.max() > LARGEST or value.min() < -LARGEST):
-            return None
-        value = value.to(torch.int32)
     return _core.borrow(value if value.is_contiguous() or is_channels_last(value) else value.contiguous())
 
 

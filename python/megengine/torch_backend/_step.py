@@ -123,9 +123,6 @@ class _StepProgram:
         rule = RULES[type(optimizer)]
         known = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
         self._trained = [_Trained(each, known[each], rule, optimizer.state) for each in exported.trained if each in known]
-        # int64, which programs have in 32 bits, goes in and out by value.
-        self._in_place = [each for each in exported.held if each.dtype is not torch.int64]
-        self._by_value = dict.fromkeys(each for each in exported.held if each.dtype is torch.int64)
         self._replays: dict[tuple[int, ...], Replay] = {}
 
     def plan(self, arguments: list[torch.Tensor]) -> MemoryPlan:
@@ -136,10 +133,8 @@ class _StepProgram:
         replay, given, lent = self._ready(arguments)
         if self._program.draws:
             seed_from_torch()
-        loss, *others = replay(given)
+        (loss,) = replay(given)
         bring_back(lent)
-        for buffer, value in zip(self._changed_by_value(), others, strict=True):
-            buffer.copy_(torch.from_dlpack(_core.lend(value)))
         counts = [each.states["step"] for each in self._trained if "step" in each.states]
         if counts:
             torch._foreach_add_(counts, 1)
@@ -155,34 +150,26 @@ class _StepProgram:
         pattern = tuple(places[row] for row in rows)
         for each in self._trained:
             each.make_states()
-        lent = [self._lent_of(each) for each in self._in_place]
+        lent = [self._lent_of(each) for each in self._exported.held]
         lent += [self._lent_of(each.states[name]) for each in self._trained for name in each.names]
         for memory in lent:
             memory.before()
         if pattern not in self._replays:
             self._replays[pattern] = share_arena(Replay(lambda *given: self._body(pattern, list(given)), self._name, **self._options))
         numbers = [Tensor(number) for row in distinct for number in row]
-        given = [as_ours(each) for each in (*arguments, *self._by_value)]
-        if any(each is None for each in given):
-            raise ValueError("step: an int64 tensor has values beyond 24 bits, which places, labels and counters have not")
-        return self._replays[pattern], [*given, *numbers], lent
+        return self._replays[pattern], [*map(as_ours, arguments), *numbers], lent
 
     def _lent_of(self, theirs: torch.Tensor) -> Lent:
         if theirs not in self._lent:
             self._lent[theirs] = Lent(theirs)
         return self._lent[theirs]
 
-    def _changed_by_value(self) -> list[torch.Tensor]:
-        return [each for each in self._exported.changed if each in self._by_value]
-
     def _body(self, pattern: Sequence[int], given: list[Tensor]) -> list[Tensor]:
-        """Forward, loss, backward and the updates. given: arguments, int64 buffers, numbers of the optimizer."""
-        inputs, rest = given[: self._exported.input_count], given[self._exported.input_count :]
-        values = dict(zip(self._by_value, rest, strict=False))
-        numbers = rest[len(self._by_value) :]
-        values.update((each, self._lent[each].ours) for each in self._in_place)
+        """Forward, loss, backward and the updates. given: arguments, and numbers of the optimizer."""
+        inputs, numbers = given[: self._exported.input_count], given[self._exported.input_count :]
         one = Tensor(1.0, dtype=str(self._exported.loss.dtype).removeprefix("torch."))  # the gradient of the loss
-        found = self._exported.results(self._program.interpret([*(values[each] for each in self._exported.held), *inputs, one]))
+        held = [self._lent[each].ours for each in self._exported.held]
+        found = self._exported.results(self._program.interpret([*held, *inputs, one]))
         gradients = [found.gradients[each.parameter] for each in self._trained]
         if self._max_grad_norm is not None:
             gradients = clipped(gradients, self._max_grad_norm)
@@ -195,9 +182,8 @@ class _StepProgram:
             for target, value in zip([handle, *states], [new, *new_states], strict=True):
                 target._reset(value.astype(target.dtype))
         for buffer, value in found.buffers.items():
-            if buffer not in self._by_value:
-                self._lent[buffer].ours._reset(value)
-        return [found.loss, *(found.buffers[each] for each in self._changed_by_value())]
+            self._lent[buffer].ours._reset(value)
+        return [found.loss]
 
 
 def step(

@@ -28,7 +28,12 @@ def _masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 def _div(input, other, *, rounding_mode=None):
     if rounding_mode is None:
         return input / other
-    return input // other if rounding_mode == "floor" else _trunc(input / other)
+    if rounding_mode == "floor":
+        return input // other
+    if any(isinstance(each, float) or (isinstance(each, Tensor) and each.dtype.kind not in "iub") for each in (input, other)):
+        return _trunc(input / other)
+    below = input // other  # of integers, whose quotients floats do not hold
+    return below + ((below * other != input) & ((input < 0) != (other < 0))).astype(below.dtype)
 
 
 def _remainder(input, other):
