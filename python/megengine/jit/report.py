@@ -8,8 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import plan_text
-from .plan_html import kernels_cell, plan_cell, plan_page
+from . import plan_html, plan_text
 
 
 @dataclass(frozen=True)
@@ -249,14 +248,14 @@ class MemoryPlan:
         >>> double.plan(tensor([1.0, 2.0])).html().startswith("<!doctype html>")
         True
         """
-        return plan_page(self, title=title)
+        return plan_html.plan_page(self, title=title)
 
     def __repr__(self) -> str:
         return plan_text.plan_text(self, "memory of a call")
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return plan_cell(self)
+        return plan_html.plan_cell(self)
 
 
 @dataclass(frozen=True, repr=False)
@@ -352,7 +351,7 @@ class Kernels(list[GeneratedKernel]):
         return plan_text.kernels_text(self)
 
     def _repr_html_(self) -> str:
-        return kernels_cell(self)
+        return plan_html.kernels_cell(self)
 
 
 def merge_curves(segments: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
