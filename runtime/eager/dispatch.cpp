@@ -47,15 +47,12 @@ Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs, const Devic
     return result;
 }
 
-// Places of int64 as int32, which kernels read; what does not fit lies outside of every axis
-// afterwards, too.
 Tensors with_narrow_places(const OpDef& op, std::span<const TensorRef> inputs) {
     Tensors result(inputs.begin(), inputs.end());
     for (size_t i = 0; i < result.size(); ++i) {
-        TensorRef& x = result[i];
-        if (op.kind_of(i) != OperandKind::places || x->dtype() != DType::i64) continue;
-        x = build::op("maximum", {x, build::number(INT32_MIN, x)});
-        x = build::cast(build::op("minimum", {x, build::number(INT32_MAX, x)}), DType::i32);
+        const bool is_wide = result[i]->dtype() == DType::i64;
+        if (is_wide && op.kind_of(i) == OperandKind::places)
+            result[i] = build::narrow_places(result[i]);
     }
     return result;
 }

@@ -22,6 +22,11 @@ TensorRef cast(const TensorRef& x, DType dtype) {
     return x->dtype() == dtype ? x : op("cast", {x}, {std::string(info(dtype).name)});
 }
 
+TensorRef narrow_places(const TensorRef& places) {
+    const TensorRef least = op("maximum", {places, number(INT32_MIN, places)});
+    return cast(op("minimum", {least, number(INT32_MAX, places)}), DType::i32);
+}
+
 TensorRef reshape(const TensorRef& x, const Shape& shape) {
     return x->shape() == shape ? x : op("reshape", {x}, {extents_of(shape)});
 }
