@@ -32,7 +32,8 @@ ModelOptions options_from_c(const megjit_model_options* given) {
             .exact = c.numerics ? std::optional(numerics == "exact") : std::nullopt,
             .compiler = c.compiler ? c.compiler : "",
             .profile = c.profile != 0,
-            .trusts_kernels = c.trusts_kernels != 0};
+            .trusts_kernels = c.trusts_kernels != 0,
+            .batch = c.batch};
 }
 
 // What `use` refuses is the file's fault.

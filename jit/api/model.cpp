@@ -8,6 +8,7 @@
 #include "jit/api/report.h"
 #include "jit/export.h"
 #include "jit/failure_rule.h"
+#include "jit/other_batch.h"
 #include "jit/pipeline.h"
 #include "runtime/core/host_view.h"
 #include "runtime/eager/dispatch.h"
@@ -19,6 +20,15 @@ namespace megjit::api {
 using runtime::cat;
 
 namespace {
+
+std::shared_ptr<const jit::Model> with_batch(const std::shared_ptr<const jit::Model>& function,
+                                             int64_t batch) {
+    if (batch == 0) return function;
+    auto resized = std::make_shared<jit::Model>(*function);
+    resized->graph = jit::with_batch(function->graph, function->inputs.size(), batch);
+    resized->order.clear();  // of the plan for the recorded batch
+    return resized;
+}
 
 std::vector<Port> inputs_of(const jit::Model& function) {
     const std::vector<Type> types = function.input_types();
@@ -128,7 +138,7 @@ void compile(const File& file, const ModelOptions& options) {
 
 Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
     : file_(std::move(file)),
-      function_(file_->function(options.function)),
+      function_(with_batch(file_->function(options.function), options.batch)),
       device_(options.device ? options.device : &runtime::host_device()),
       inputs_(inputs_of(*function_)),
       parameters_(parameters_of(*function_)),

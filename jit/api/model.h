@@ -22,6 +22,7 @@ struct ModelOptions {
     std::string compiler = {};  // empty: MGB_JIT_BACKEND, or the device's best
     bool profile = false;
     bool trusts_kernels = false;  // those that the file brings
+    int64_t batch = 0;  // of all inputs, in place of the recorded one; 0: that
     // Positions in the file's outputs; not given: all.
     std::optional<std::vector<size_t>> outputs = {};
 };

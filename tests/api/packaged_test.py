@@ -19,7 +19,7 @@ BATCH, SIZE = 4, (4, 3, 12, 12)
 
 class Options(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("device", c_char_p), ("limit", c_uint64), ("numerics", c_char_p), ("compiler", c_char_p),
-                ("opt_level", c_int32), ("profile", c_int32), ("function", c_char_p), ("trusts_kernels", c_int32), ("reserved", c_int32)]  # fmt: skip
+                ("opt_level", c_int32), ("profile", c_int32), ("function", c_char_p), ("trusts_kernels", c_int32), ("reserved", c_int32), ("batch", c_int64)]  # fmt: skip
 
 
 def check(status: int) -> None:

@@ -150,10 +150,14 @@ typedef struct megjit_model_options {
                                has put into the file. They are code that will run in this process:
                                trust where the file comes from. Since version 2 */
     int32_t reserved; /**< 0 */
+    int64_t batch; /**< the first extent of all inputs, in place of the recorded one; 0: that.
+                        ::MEGJIT_INVALID_ARGUMENT, with the line, where the function has used the
+                        recorded one as a number. Packaged kernels are for the recorded batch.
+                        Since version 3 */
 } megjit_model_options;
 
 #define MEGJIT_MODEL_OPTIONS_DEFAULT \
-    {sizeof(megjit_model_options), NULL, 0, NULL, NULL, -1, 0, NULL, 0, 0}
+    {sizeof(megjit_model_options), NULL, 0, NULL, NULL, -1, 0, NULL, 0, 0, 0}
 
 /**
  * Loads a file, compiles one of its functions and packs its weights; waits until the kernels are

@@ -21,6 +21,7 @@ constexpr const char* kUsage = R"(usage: megjit-run MODEL [--input NAME=FILE.npy
   --function NAME        of a file with several functions; default: the first
   --trust                uses the compiled kernels of a packaged file: code that will run
   --device NAME          such as gpu0; default: cpu0
+  --batch N              so many samples, in place of those of the file
 )";
 
 struct Options {
@@ -68,6 +69,8 @@ Options options_from(int argc, char** argv) {
             options.of_model.function = value();
         } else if (word == "--trust") {
             options.of_model.trusts_kernels = 1;
+        } else if (word == "--batch") {
+            options.of_model.batch = number_from(value(), "--batch");
         } else if (word == "--device") {
             options.of_model.device = value();
         } else if (word.starts_with("-") || !options.model.empty()) {
