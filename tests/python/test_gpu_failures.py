@@ -1,6 +1,9 @@
 """Calls of the driver that fail: each is told or made up for, and the next run gives what it gave."""
 
 import gc
+import os
+import subprocess
+import sys
 
 import emulated
 import numpy as np
@@ -83,3 +86,11 @@ def test_no_memory_at_all_is_told_with_what_it_was_for(losses, function, what):
     assert len(str(caught.value).splitlines()) <= 6
     run()
     assert train() == losses
+
+
+@pytest.mark.parametrize("given, said", [("cuMemAlloc_v2:1", "2.0"), ("cuLaunchKernel:1", "out of memory"), ("cuLaunchKernel", "cuInit failed")])
+def test_the_environment_lets_a_call_fail(given, said):
+    program = "import megengine as mge; print((mge.tensor([1.0], device='gpu0') + 1).item())"
+    environment = {**os.environ, **emulated.gpus(), "MEGJIT_CARD_FAIL": given}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    assert said in run.stdout + run.stderr and (run.returncode == 0) == (said == "2.0")
