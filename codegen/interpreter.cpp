@@ -116,9 +116,9 @@ private:
         switch (inst.op) {
             case Op::compute: return computed(inst, lane);
             case Op::convert: {
-                const uint64_t given = arg(0);
+                const uint64_t given[3] = {arg(0), 0, 0};
                 return evaluate(ScalarOp::cast, scalar_of(type_of(inst.args[0]).kind),
-                                scalar_of(kind), {}, &given);
+                                scalar_of(kind), {}, given);
             }
             case Op::bits:
             case Op::fence: return arg(0);
