@@ -387,6 +387,8 @@ def main() -> int:
         return 0
     report = {"about": about(options), "cases": {}}
     print(table.heading(report["about"]))
+    path = Path(options.json)
+    path.parent.mkdir(parents=True, exist_ok=True)
     harness, last = Harness(options), None
     for module, question, case in cases:
         if question != last:
@@ -394,13 +396,11 @@ def main() -> int:
             last = question
         entry = table.entry(harness.measure(module, case))
         report["cases"][case.name] = entry
+        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         harness.say("")
         for line in table.lines(case, report["cases"]):
             print(line, flush=True)
     print(table.verdict(report["cases"]))
-    path = Path(options.json)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(f"all numbers are in {options.json}; benchmarks/compare.py compares two such files")
     return 0
 

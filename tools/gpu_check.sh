@@ -33,7 +33,7 @@ pack() {
 # The programs were told at build time where the compilers of kernels lie.
 unpack() {
     [ -d $kit ] || tar -C build -xJf $kit.tar.xz
-    export PYTHONPATH=$PWD/$kit/site LD_LIBRARY_PATH=$PWD/$kit/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export PYTHONPATH=$PWD/$kit/site LD_LIBRARY_PATH=$PWD/$kit/lib:$PWD/$kit/site/megjit.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     sed "s#@tests@#$PWD/$kit/tests#g" $kit/tests/commands >$kit/tests/CTestTestfile.cmake
     while read -r plugin; do
         [ -e "$plugin" ] || { mkdir -p "${plugin%/*}" && ln -s "$PWD/$kit/site/megengine/${plugin##*/}" "$plugin"; }
@@ -65,12 +65,12 @@ about() {
     "$python" -m pip list 2>/dev/null | grep -iE '^(megjit|numpy|torch|triton|jax|nvidia-)'
     true
 }
-tests() { (cd tests/python && "$python" -m pytest -p no:cacheprovider -n "$processes" -m gpu .); }
+tests() { (cd tests/python && "$python" -m pytest -p no:cacheprovider -p no:benchmark -n "$processes" -m gpu .); }
 programs() { ctest --test-dir "$tests" -L gpu --output-on-failure -j "$processes"; }
 sanitizer() {
     compute-sanitizer --version >/dev/null 2>&1 || { echo "left out: there is no compute-sanitizer"; return 0; }
     (cd tests/python && compute-sanitizer --tool memcheck --error-exitcode 9 \
-        "$python" -m pytest -p no:cacheprovider -m gpu test_gpu.py)
+        "$python" -m pytest -p no:cacheprovider -p no:benchmark -m gpu test_gpu.py)
 }
 figures() { "$python" benchmarks/harness.py --device gpu --quick --ours "$python" --json "$report/figures.json" --log "$report/figures.log"; }
 memory() { "$python" benchmarks/memory_on_card.py; }

@@ -1,8 +1,10 @@
 #include "backends/cuda/cuda_device.h"
 
+#include <algorithm>
 #include <map>
 
 #include "backends/cuda/generated_kernel.h"
+#include "backends/cuda/kernels/executables.h"
 #include "backends/cuda/product_kernel.h"
 #include "backends/cuda/products/cudnn_problems.h"
 #include "codegen/compiler.h"
@@ -132,6 +134,8 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
         if (auto executable = written()) return executable;
     if (is_product)
         if (auto executable = expanded()) return executable;
+    const auto is_empty = [](const Type& type) { return type.numel() == 0; };
+    if (std::ranges::any_of(call.inputs, is_empty)) return zeros(outputs);
     user_error({.what = cat(call.op.name, ": a GPU has no kernel for ", to_string(call.inputs)),
                 .why = why,
                 .fix = "compute it on the CPU: x.to('cpu0')"},

@@ -497,10 +497,16 @@ void CudaStream::tell_failure(void* to) {
     upload(to, flag_, 1, true);
 }
 
+// By an event: whoever waits for a stream that another thread captures spoils the capture.
 void CudaStream::wait_until_idle() noexcept try {
     if (!handle_) return;
-    gpu_.make_current();
-    gpu_.driver().call().synchronize_stream(handle_);
+    enter();
+    Event event = nullptr;
+    {
+        const Lock lock = locked();
+        event = event_at(queued_);
+    }
+    gpu_.driver().call().synchronize_event(event);
 } catch (const DeviceError&) {}
 
 const CudaStream::Lost* CudaStream::range_of(Ticket ticket) const {

@@ -168,7 +168,9 @@ std::shared_ptr<const Executable> product_kernel(CudaDevice& device, const OpCal
     Gpu& gpu = device.gpu();
     const double seconds = gpu.speeds().seconds(runtime::cost_of(call, outputs));
     auto product = plan(device, call, outputs, seconds, why_not);
-    if (gpu.driver().emulation() && (product || !call.op.expand))
+    const auto is_empty = [](const Type& type) { return type.numel() == 0; };
+    if (gpu.driver().emulation() && !std::ranges::any_of(call.inputs, is_empty) &&
+        (product || !call.op.expand))
         return std::make_shared<const HostProduct>(
             gpu, runtime::host_device().prepare(call, outputs), product.get(), call.inputs.size(),
             outputs.size(), seconds);

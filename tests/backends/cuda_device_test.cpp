@@ -244,6 +244,28 @@ TEST_F(Repeated, TheEndOfOneIsNotTheEndOfWhatOthersQueue) {
     second.set_value();
 }
 
+// Found by eight threads on a card: a thread that waited for the stream spoiled another's capture.
+TEST_F(Repeated, TheEndOfOneSparesWhatAnotherThreadCaptures) {
+    one_ = counted(gpu(), 1);
+    const TensorRef x = counted(gpu(), 10);
+    for (int i = 0; i < 3; ++i) step(x, one_);
+    std::unique_ptr<Stream::Kept> other;
+    TensorRef sum;
+    std::future<void> end;
+    int calls = 0;
+    for (int run = 0; run < 3; ++run)
+        gpu().stream().repeat(other, [&] {
+            sum = build::add(x, x);
+            if (++calls == 3) {  // first it is run, then looked at, then captured
+                end = std::async(std::launch::async, [&] { kept_ = nullptr; });
+                end.wait_for(std::chrono::milliseconds(20));
+            }
+            sum = build::add(sum, x);
+        });
+    end.get();
+    EXPECT_EQ(values_of(sum)[9], 27.0f);
+}
+
 // ---- failures of the GPU
 
 class CudaFailures : public CudaDeviceTest {

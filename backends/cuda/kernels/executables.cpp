@@ -8,6 +8,16 @@
 
 namespace megjit::cuda {
 
+Prepared zeros(std::span<const Type> outputs) {
+    std::vector<size_t> bytes;
+    for (const Type& type : outputs) bytes.push_back(type.bytes());
+    return executable(
+        [bytes = std::move(bytes)](CudaStream& stream, void* const*, void* const* out, void*) {
+        for (size_t i = 0; i < bytes.size(); ++i)
+            stream.clear(reinterpret_cast<Address>(out[i]), bytes[i]);
+    });
+}
+
 std::string with_prelude(std::string_view text) {
     return std::string(texts::prelude) + std::string(text);
 }

@@ -41,6 +41,9 @@ inline Prepared nothing_to_do() {
     return executable([](CudaStream&, void* const*, void* const*, void*) {});
 }
 
+// Of an op that adds nothing up.
+Prepared zeros(std::span<const Type> outputs);
+
 // The text of a family behind what all share.
 std::string with_prelude(std::string_view text);
 // The type that counts what a launch covers: 64 bits where the numbers do not fit into 31.

@@ -14,14 +14,7 @@ Prepared prepare_as(CudaDevice& device, const OpCall& call, std::span<const Type
 }
 
 Prepared prepare_empty(CudaDevice&, const OpCall& call, std::span<const Type> outputs) {
-    if (call.inputs[0].numel() > 0) return nullptr;
-    std::vector<size_t> bytes;
-    for (const Type& type : outputs) bytes.push_back(type.bytes());
-    return executable(
-        [bytes = std::move(bytes)](CudaStream& stream, void* const*, void* const* out, void*) {
-        for (size_t i = 0; i < bytes.size(); ++i)
-            stream.clear(reinterpret_cast<Address>(out[i]), bytes[i]);
-    });
+    return call.inputs[0].numel() > 0 ? nullptr : zeros(outputs);
 }
 
 // A channels-last tensor is a row-major one of [n and spatial, c].
