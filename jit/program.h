@@ -130,6 +130,7 @@ private:
     };
 
     bool is_profiled_ = false;
+    bool is_first_run_out_ = false;  // no part of profile_ any more
     Clock clock_;
     Profile profile_;  // a row for each step, or none
     mutable runtime::Mutex profile_mutex_{"a profile"};  // a report does not wait for a run

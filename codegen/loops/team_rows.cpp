@@ -89,11 +89,7 @@ private:
             reducers.emplace_back(scalar_, std::span(&reduced, 1));
         Values start;
         for (Reducer& reducer : reducers) append(start, reducer.start_lanes());
-        const Values lanes =
-            b_.loop(b_.index(0), pieces_, kChain, start, [&](Value from, const Values& state) {
-            return write_chains(walk, reducers, from,
-                                b_.smaller(pieces_, b_.add(from, b_.index(kChain))), state);
-        });
+        const Values lanes = write_lanes(walk, reducers, start);
         std::vector<Values> totals;
         size_t first = 0;
         for (Reducer& reducer : reducers) {
@@ -123,6 +119,24 @@ private:
                 totals[n] = team_.all_parts(reducers[n], totals[n], block_, word, words);
             });
             finish();
+        });
+    }
+
+    // All pieces of this thread. Chains of a known length, whose loads compilers move together,
+    // where a load is of one element: fewer bytes would be on their way than a GPU can wait for.
+    Values write_lanes(const RowWalk& walk, std::vector<Reducer>& reducers, Values lanes) {
+        const Value chain = b_.index(kChain);
+        Value whole = b_.index(0);
+        if (plan_.vector == 1 && !reducers.empty() && walk.outputs.empty()) {
+            whole = b_.sub(pieces_, b_.mod(pieces_, chain));
+            lanes =
+                b_.loop(b_.index(0), whole, kChain, lanes, [&](Value from, const Values& state) {
+                return write_chains(walk, reducers, from, b_.add(from, chain), state);
+            });
+        }
+        return b_.loop(whole, pieces_, kChain, lanes, [&](Value from, const Values& state) {
+            return write_chains(walk, reducers, from, b_.smaller(pieces_, b_.add(from, chain)),
+                                state);
         });
     }
 
