@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <optional>
 
 #include "backends/cuda/products/library_stream.h"
@@ -22,7 +23,7 @@ using runtime::OpCall;
 using runtime::Type;
 
 constexpr int kTried = 8;  // proposals that a search times
-constexpr uint32_t kAlignment = 16;  // bytes, of every address
+constexpr uint32_t kAlignment = 16;  // bytes, of every operand
 
 // One of the library's descriptors, owned.
 template <class Raw>
@@ -184,6 +185,12 @@ private:
         }
         return static_cast<Address>(elements) * element_;
     }
+    // In bytes, of the matrices at all places of the outer batch axes.
+    uint32_t alignment(const std::vector<int64_t>& extents, int64_t matrix) const {
+        if (outer_count() == 1) return kAlignment;
+        const size_t step = static_cast<size_t>(matrix * extents.back()) * element_;
+        return static_cast<uint32_t>(std::gcd(step, size_t{kAlignment}));
+    }
     const Chosen& choose(Handle handle, MatmulDescriptor descriptor) const {
         const std::lock_guard lock(mutex_);
         if (chosen_) return *chosen_;
@@ -195,8 +202,10 @@ private:
                            "cublasLtMatmulPreferenceSetAttribute");
         };
         prefer(kMaxWorkspace, uint64_t{workspace_});
-        for (PreferenceAttribute name : {kAlignmentA, kAlignmentB, kAlignmentC, kAlignmentD})
-            prefer(name, kAlignment);
+        prefer(kAlignmentA, alignment(problem_.b_batch, problem_.k * problem_.n));
+        prefer(kAlignmentB, alignment(problem_.a_batch, problem_.m * problem_.k));
+        for (PreferenceAttribute name : {kAlignmentC, kAlignmentD})
+            prefer(name, alignment(problem_.batch, problem_.m * problem_.n));
         Proposal proposals[kTried];
         int count = 0;
         library_.check(library_.call().propose(
