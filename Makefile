@@ -121,6 +121,7 @@ fuzz: build fuzz-programs fuzz-files
 fuzz-programs: build-tests card
 	for backend in MLIR HALIDE; do $(BUILD)/tests/graph_fuzz --backend $$backend --programs $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED) || exit 1; done
 	for backend in NVRTC MLIR HALIDE; do MEGJIT_CUDA_DRIVER=$(BUILD)/tests/card/emulator/libmegjit_card.so \
+		MEGJIT_CUDNN=$(BUILD)/tests/card/libraries/libmegjit_card_cudnn.so MEGJIT_CUBLASLT=$(BUILD)/tests/card/libraries/libmegjit_card_cublaslt.so \
 		$(BUILD)/tests/graph_fuzz --backend $$backend --device gpu0 --programs $$(($(FUZZ_PROGRAMS) / 20)) --seed $(FUZZ_SEED) || exit 1; done
 	cd tests/python && MEGJIT_FUZZ=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py
 	cd tests/python && MEGJIT_FUZZ=1 MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py

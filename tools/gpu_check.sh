@@ -19,7 +19,7 @@ pack() {
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-compile --target $kit/site \
         --python-version 3.12 --only-binary=:all: dist/megjit-*-abi3-*.whl
     cp "$tests/gpu_tests" "$tests/graph_fuzz" $kit/tests/
-    cp "${tests%tests}"tests/card/emulator/libmegjit_card.so $kit/site/megengine/
+    cp "$tests"/card/emulator/libmegjit_card.so "$tests"/card/libraries/*.so $kit/site/megengine/
     # shellcheck disable=SC2046
     cp -L $(ldd "$tests/gpu_tests" ${1:+.venv/lib/python3*/site-packages/megengine/libmegjit_halide.so} |
         awk -v ours="$PWD/.venv/" 'index($3, ours) == 1 {print $3}' | sort -u) $kit/lib/
@@ -52,8 +52,9 @@ choose_package() {
     fi
     python=$(command -v "$python")
     if [ -n "${MEGJIT_EMULATED_GPUS:-}" ]; then # the programs do not know the package's folder
-        MEGJIT_CUDA_DRIVER=$("$python" -c 'import megengine; print(megengine.__path__[0])')/libmegjit_card.so
-        export MEGJIT_CUDA_DRIVER
+        package=$("$python" -c 'import megengine; print(megengine.__path__[0])')
+        export MEGJIT_CUDA_DRIVER=$package/libmegjit_card.so MEGJIT_CUDNN=$package/libmegjit_card_cudnn.so \
+            MEGJIT_CUBLASLT=$package/libmegjit_card_cublaslt.so
     fi
     "$python" -c 'import megengine as mge; mge.tensor(0, device="gpu0")' 2>"$report/build.txt" ||
         { grep -A 9 "Error:" "$report/build.txt" >&2; exit 1; }

@@ -190,12 +190,10 @@ void CudaStream::Task::run() {
     }
 }
 
-void CudaStream::call(std::function<void()> work, std::span<const Address> same) {
+void CudaStream::call(std::function<void()> work) {
     enter();
     const Lock lock = locked();
-    const Address number = ++calls_;
-    if (same.empty()) same = {&number, 1};
-    queue(Piece{.call = "cuLaunchHostFunc", .arguments = std::as_bytes(same)},
+    queue(Piece{.call = "cuLaunchHostFunc", .arguments = bytes_of(++calls_)},
           [&, name = Work{.op = next.op, .where = next.where}] {
         const auto task = std::make_shared<Task>(*this, std::move(work), name, queued_ + 1);
         if (graph_) graph_->keep(task);

@@ -52,9 +52,8 @@ public:
     void launch(const LoadedKernel& kernel, const LaunchSize& size, const void* parameters,
                 size_t bytes);
     // Work of the host, between what was queued before and after. What it throws is a failure of
-    // the stream. It must not call the driver. Work with the same numbers is the same to a graph
-    // that repeats it, and without numbers never.
-    void call(std::function<void()> work, std::span<const Address> same = {});
+    // the stream. It must not call the driver. To a graph that repeats it, it is never the same.
+    void call(std::function<void()> work);
     // What a library queues by itself.
     void run_library(const Product* product, std::span<const Address> inputs,
                      std::span<const Address> outputs, Address workspace,

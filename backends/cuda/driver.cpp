@@ -16,12 +16,8 @@ CudaDriver::CudaDriver() {
 #define MEGJIT_X(symbol, name, parameters) found.function(#symbol, functions_.name);
     MEGJIT_CUDA_FUNCTIONS(MEGJIT_X)
 #undef MEGJIT_X
-    const auto of_the_card = [&]<class Fn>(const char* name, Fn& fn) {
-        fn = reinterpret_cast<Fn>(dlsym(found.handle, name));
-    };
-    of_the_card("megjit_card_host_pointer", emulation_.host_pointer);
-    of_the_card("megjit_card_last_fault", emulation_.last_fault);
-    of_the_card("megjit_card_spend", emulation_.spend);
+    emulation_.last_fault =
+        reinterpret_cast<const char* (*)()>(dlsym(found.handle, "megjit_card_last_fault"));
     check(functions_.init(0), "cuInit");
     check(functions_.version(&version_), "cuDriverGetVersion");
     check(functions_.device_count(&device_count_), "cuDeviceGetCount");
@@ -29,7 +25,7 @@ CudaDriver::CudaDriver() {
 }
 
 CudaDriver::CudaDriver(const Functions& functions, bool is_emulated) : functions_(functions) {
-    if (is_emulated) emulation_.host_pointer = [](Address) -> void* { return nullptr; };
+    if (is_emulated) emulation_.last_fault = [] { return ""; };
 }
 
 void CudaDriver::check(Result result, const char* call) const {

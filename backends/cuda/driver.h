@@ -107,15 +107,12 @@ public:
     CudaDriver(const Functions& functions, bool is_emulated);
 
     const Functions& call() const { return functions_; }
-    // Of tests/card/emulator, a driver that executes on the host: where it finds what lies at an
-    // address of a GPU, what the last fault was, and what a host function would take on a card.
-    // Null of a real driver.
+    // Of tests/card/emulator, a driver that executes on the host: what the last fault was. Null of
+    // a real driver.
     struct Emulation {
-        void* (*host_pointer)(Address) = nullptr;
         const char* (*last_fault)() = nullptr;
-        void (*spend)(double nanoseconds) = nullptr;
     };
-    const Emulation* emulation() const { return emulation_.host_pointer ? &emulation_ : nullptr; }
+    const Emulation* emulation() const { return emulation_.last_fault ? &emulation_ : nullptr; }
     int device_count() const { return device_count_; }
     int version() const { return version_; }  // 12040 is CUDA 12.4
     // DeviceError that names the call, and what the driver says of the result.

@@ -1,6 +1,9 @@
 #include "backends/cuda/product_kernel.h"
 
+#include <algorithm>
+
 #include "backends/cuda/cuda_stream.h"
+#include "backends/cuda/kernels/executables.h"
 #include "backends/cuda/products/product.h"
 #include "runtime/host/error.h"
 #include "runtime/host/product_rules.h"
@@ -9,17 +12,6 @@ namespace megjit::cuda {
 namespace {
 
 using runtime::Executable;
-using runtime::OpCall;
-using runtime::Type;
-
-// As the card's libraries would find out, the emulated card refuses what cuBLASLt refuses.
-Address checked_workspace(void* workspace) {
-    const auto address = reinterpret_cast<Address>(workspace);
-    if (address % Product::kWorkspaceAlign)
-        throw runtime::InternalError(runtime::cat("a library's workspace lies at ", address,
-                                                  ", no multiple of ", Product::kWorkspaceAlign));
-    return address;
-}
 
 std::vector<Address> addresses(void* const* pointers, size_t count) {
     std::vector<Address> list(count);
@@ -38,7 +30,7 @@ public:
                  void* workspace) const override {
         const std::vector<Address> in = addresses(inputs, inputs_),
                                    out = addresses(outputs, outputs_);
-        const Address scratch = workspace_bytes() ? checked_workspace(workspace) : 0;
+        const auto scratch = reinterpret_cast<Address>(workspace);
         dynamic_cast<CudaStream&>(stream).run_library(
             product_.get(), in, out, scratch,
             [&](LibraryStream& library) { product_->enqueue(library, in, out, scratch); });
@@ -51,54 +43,6 @@ private:
     std::unique_ptr<Product> product_;
     std::string remark_;
     size_t inputs_, outputs_;
-};
-
-// The library's plan says what it needs; a kernel of the host computes.
-class HostProduct final : public Executable {
-public:
-    // `product` may be null. `seconds`: what a card would take.
-    HostProduct(Gpu& gpu, std::shared_ptr<const Executable> kernel, const Product* product,
-                size_t inputs, size_t outputs, double seconds)
-        : card_(*gpu.driver().emulation()),
-          kernel_(std::move(kernel)),
-          workspace_(
-              std::max(product ? product->workspace_bytes() : 0, kernel_->workspace_bytes())),
-          remark_(product ? product->describe() : ""),
-          inputs_(inputs),
-          outputs_(outputs),
-          seconds_(seconds) {}
-
-    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
-                 void* workspace) const override {
-        std::vector<Address> same{reinterpret_cast<Address>(this)};
-        const auto on_host = [&](void* published) {
-            same.push_back(reinterpret_cast<Address>(published));
-            return published ? card_.host_pointer(same.back()) : nullptr;
-        };
-        std::vector<void*> in(inputs_), out(outputs_);
-        std::transform(inputs, inputs + inputs_, in.begin(), on_host);
-        std::transform(outputs, outputs + outputs_, out.begin(), on_host);
-        if (workspace_) checked_workspace(workspace);
-        void* const scratch = workspace_ ? on_host(workspace) : nullptr;
-        dynamic_cast<CudaStream&>(stream).call(
-            [kernel = kernel_, in = std::move(in), out = std::move(out), scratch,
-             spend = card_.spend, seconds = seconds_] {
-            kernel->enqueue(runtime::inline_stream(), in.data(), out.data(), scratch);
-            spend(1e9 * seconds);
-        },
-            same);
-    }
-    size_t workspace_bytes() const override { return workspace_; }
-    size_t workspace_align() const override { return Product::kWorkspaceAlign; }
-    std::string_view remark() const override { return remark_; }
-
-private:
-    const CudaDriver::Emulation& card_;
-    std::shared_ptr<const Executable> kernel_;
-    size_t workspace_;
-    std::string remark_;
-    size_t inputs_, outputs_;
-    double seconds_;
 };
 
 // Runs products of one call on the device's stream, on memory of its own, and reads the clock.
@@ -144,7 +88,7 @@ private:
 
 // Where there is no memory for a search, the library's first proposal is taken.
 std::unique_ptr<Product> plan(CudaDevice& device, const OpCall& call, std::span<const Type> outputs,
-                              double emulated_seconds, std::string* why_not) {
+                              std::string* why_not) {
     const runtime::ProductRules rules = runtime::product_rules();
     const CardDescription& card = device.gpu().description();
     // As much as the operands, if that is more than usual: without it cuDNN's engines for gradients
@@ -157,7 +101,6 @@ std::unique_ptr<Product> plan(CudaDevice& device, const OpCall& call, std::span<
     if (rules.timed) try {
             std::optional<Stopwatch> watch;
             options.milliseconds = [&](const Product& product) {
-                if (device.gpu().driver().emulation()) return 1e3 * emulated_seconds;
                 if (!watch) watch.emplace(device, call, outputs);
                 return watch->milliseconds(product);
             };
@@ -171,15 +114,7 @@ std::unique_ptr<Product> plan(CudaDevice& device, const OpCall& call, std::span<
 std::shared_ptr<const Executable> product_kernel(CudaDevice& device, const OpCall& call,
                                                  std::span<const Type> outputs,
                                                  std::string* why_not) {
-    Gpu& gpu = device.gpu();
-    const double seconds = gpu.speeds().seconds(runtime::cost_of(call, outputs));
-    auto product = plan(device, call, outputs, seconds, why_not);
-    const auto is_empty = [](const Type& type) { return type.numel() == 0; };
-    if (gpu.driver().emulation() && !std::ranges::any_of(call.inputs, is_empty) &&
-        (product || !call.op.expand))
-        return std::make_shared<const HostProduct>(
-            gpu, runtime::host_device().prepare(call, outputs), product.get(), call.inputs.size(),
-            outputs.size(), seconds);
+    auto product = plan(device, call, outputs, why_not);
     if (!product) return nullptr;
     return std::make_shared<const ProductKernel>(std::move(product), call.inputs.size(),
                                                  outputs.size());

@@ -8,9 +8,7 @@
 namespace megjit::cuda {
 
 // By the rules of runtime/host/product_rules.h. Null, with the reason, where no library serves the
-// op. On an emulated card the library plans, and the host's kernels compute, between the kernels of
-// the stream; there they also serve ops that nothing else does: refused, but made of no simpler
-// ones.
+// op.
 std::shared_ptr<const runtime::Executable> product_kernel(CudaDevice& device,
                                                           const runtime::OpCall& call,
                                                           std::span<const runtime::Type> outputs,

@@ -84,6 +84,7 @@ struct Entry {
     int oldest = 0;
     std::string_view oldest_text;
     std::string Debug::* variable;
+    std::string_view emulated = {};  // what serves emulated GPUs in its place; none: the library
 };
 
 const Entry& entry(Library library) {
@@ -96,7 +97,8 @@ const Entry& entry(Library library) {
          of_any_cuda,
          12000,
          "12.0",
-         &Debug::cuda_driver},
+         &Debug::cuda_driver,
+         "libmegjit_card.so"},
         {"NVRTC",
          "pip install nvidia-cuda-nvrtc",
          {"libnvrtc.so.13", "libnvrtc.so.12"},
@@ -114,7 +116,8 @@ const Entry& entry(Library library) {
          cuda_of_cudnn,
          91100,
          "9.11",
-         &Debug::cudnn},
+         &Debug::cudnn,
+         "libmegjit_card_cudnn.so"},
         {"cuBLASLt",
          "pip install nvidia-cublas",
          {"libcublasLt.so.13", "libcublasLt.so.12"},
@@ -123,7 +126,8 @@ const Entry& entry(Library library) {
          cuda_of_cublaslt,
          120000,
          "12.0",
-         &Debug::cublaslt},
+         &Debug::cublaslt,
+         "libmegjit_card_cublaslt.so"},
         {"NCCL",
          "pip install nvidia-nccl-cu13",
          {"libnccl.so.2"},
@@ -190,13 +194,15 @@ void* FoundLibrary::address_of(const char* symbol) const {
 }
 
 static bool is_emulated(Library library) {
-    return library == Library::driver && debug().emulated_gpus > 0;
+    const Entry& known = entry(library);
+    return debug().emulated_gpus > 0 && !known.emulated.empty() &&
+           (debug().*known.variable).empty();
 }
 
 std::vector<fs::path> candidates_of(Library library) {
     const Entry& known = entry(library);
     if (const std::string& named = debug().*known.variable; !named.empty()) return {named};
-    if (is_emulated(library)) return {plugin_folder() / "libmegjit_card.so"};
+    if (is_emulated(library)) return {plugin_folder() / known.emulated};
     const fs::path packages = package_folder().parent_path();  // ours and others
     std::vector<fs::path> paths;
     for (const std::string& file : known.files) {

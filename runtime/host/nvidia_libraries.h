@@ -35,8 +35,8 @@ private:
 };
 
 // The library's own variable (runtime/host/debug.h) alone, where that is set. Else what the loader
-// finds, the wheels beside our package, and the toolkits under /usr/local; newest first. The driver
-// of emulated GPUs is the one that is installed with us.
+// finds, the wheels beside our package, and the toolkits under /usr/local; newest first. Emulated
+// GPUs have a driver, a cuDNN and a cuBLASLt of their own, which are installed with us.
 std::vector<std::filesystem::path> candidates_of(NvidiaLibrary library);
 
 // The first candidate that opens, is new enough, and of no later major version of CUDA than the

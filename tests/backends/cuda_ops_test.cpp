@@ -561,7 +561,7 @@ TEST_F(CudaOps, AProductRefusesAWorkspaceThatItsLibraryWouldRefuse) {
     std::vector<void*> in{start, start + 8192}, out{start + 16384};
     EXPECT_NO_THROW(product->enqueue(gpu().stream(), in.data(), out.data(), start + 32768));
     EXPECT_THROW(product->enqueue(gpu().stream(), in.data(), out.data(), start + 32768 + 64),
-                 InternalError);
+                 DeviceError);
     gpu().stream().synchronize();
 }
 

@@ -296,10 +296,13 @@ def test_a_child_of_a_fork_is_told_what_to_do():
 PRODUCTS = {
     "matmul": (F.matmul, (24, 40), (40, 16)),
     "matmul of batches": (F.matmul, (4, 24, 40), (4, 40, 16)),
+    "matmul of batches of batches": (F.matmul, (2, 1, 5, 7), (3, 7, 9)),  # the second begins between multiples of 16 bytes
+    "matmul over nothing": (F.matmul, (24, 0), (0, 16)),
     "linear": (F.linear, (24, 40), (16, 40), (16,)),
     "conv2d": (lambda x, w, b: F.conv2d(x, w, b, padding=1), (2, 16, 12, 12), (32, 16, 3, 3), (1, 32, 1, 1)),
     "strided conv2d": (lambda x, w: F.conv2d(x, w, stride=2, padding=1), (2, 16, 12, 12), (32, 16, 3, 3)),
     "conv2d of groups": (lambda x, w: F.conv2d(x, w, groups=4), (2, 16, 12, 12), (4, 8, 4, 3, 3)),
+    "conv2d of no images": (lambda x, w: F.conv2d(x, w, padding=1), (0, 16, 12, 12), (32, 16, 3, 3)),
     "conv3d": (F.conv3d, (2, 8, 6, 6, 6), (16, 8, 3, 3, 3)),
     "conv_transpose2d": (lambda x, w: F.conv_transpose2d(x, w, stride=2), (2, 16, 6, 6), (16, 8, 4, 4)),
     "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), (2, 8, 12, 12)),
@@ -321,7 +324,7 @@ def test_products_and_their_gradients_are_those_of_the_cpu(name, dtype):
     operands = [normal(*shape) / 2 for shape in shapes]
     here, there = both(compute, *operands, dtype=dtype)
     for a, b in zip(here, there, strict=True):
-        np.testing.assert_allclose(b, a, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * max(1, np.abs(a).max()))
+        np.testing.assert_allclose(b, a, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * np.abs(a).max(initial=1))
 
 
 def test_a_network_in_training_is_that_of_the_cpu():

@@ -58,7 +58,6 @@ def test_a_file_of_another_kind_is_told_by_what_it_lacks():
     assert "it lacks cudnnGetVersion" in table
 
 
-@pytest.mark.skipif(not mge.device.get_cudnn_version(), reason="there is no cuDNN")
 @pytest.mark.parametrize(
     ("setting", "dtype", "words"),
     [
@@ -85,7 +84,7 @@ np.testing.assert_array_equal(F.conv2d(x, w).numpy(), plain)
 
 @pytest.mark.parametrize("steps", ["relu(y + b)", "y + b + r", "relu(y + b + r)"])
 def test_steps_behind_a_convolution_that_cudnn_refuses_are_generated(steps):
-    """Here it refuses all, for there is none; the emulated card computes the plain convolution in its place."""
+    """As on cards before Blackwell, it refuses all three of them together in float32."""
     script = f"""
 import numpy as np
 import megengine as mge
@@ -107,7 +106,7 @@ for place in ("gpu0", "gpu0", "cpu0"):
     result = y.numpy()
     np.testing.assert_allclose(result, f(*(mge.tensor(a, device="cpu0") for a in arrays)).numpy(), rtol=1e-4, atol=1e-4)
 """
-    run("-c", script, **emulated.gpus(), MEGJIT_CUDNN="/nowhere/libcudnn.so.9")
+    run("-c", script, **emulated.gpus())
 
 
 def test_batch_normalization_needs_no_cudnn():
@@ -147,7 +146,13 @@ import megengine as mge
 import megengine.functional as F
 
 x = mge.tensor(np.ones((64, 64), "float32"), device="gpu0")
-f = mge.jit.trace(lambda x: F.exp(x * 0) + F.matmul(x, x), symbolic=True)
+f = mge.jit.trace(lambda x: F.exp(x * 0) + x, symbolic=True)
 print(*(f(x)[0, 0].item() for _ in range(3)))
+try:
+    F.matmul(x, x)
+except TypeError as error:
+    print(error)
 """
-    assert run("-c", script, **older, MEGJIT_COMPILE="sync").split() == ["65.0"] * 3
+    numbers, *words = run("-c", script, **older, MEGJIT_COMPILE="sync").splitlines()
+    assert numbers == "2.0 2.0 2.0"
+    assert "it is of CUDA 13, the driver of CUDA 12.4; pip install 'megjit[cuda12]'" in "\n".join(words)

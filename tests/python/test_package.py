@@ -165,9 +165,11 @@ def test_kernels_for_a_gpu_that_is_not_there(tmp_path):
     fn(mge.tensor(np.zeros((2, 5, 24), "float32")), mge.tensor(np.zeros((2, 5), "int32")))
     fn.dump(tmp_path / "net.dump", arg_names=["x", "ids"])
     # The emulated card takes PTX, for which its number is set; who packages has no card: its library lies elsewhere.
+    planning = [CARD.with_name(f"libmegjit_card_{name}.so") for name in ("cublaslt", "cudnn")]
     for folder, library in (("no_card", CARD.with_name("libmegjit_mlir.so")), ("card_alone", CARD)):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / library.name).symlink_to(library)
+        for each in (library, *planning):
+            (tmp_path / folder / each.name).symlink_to(each)
     packing = {**environment, "MEGJIT_PLUGIN_DIR": str(tmp_path / "no_card")}
     words = [sys.executable, "-m", "megengine", "package", str(tmp_path / "net.dump"), "-o", str(tmp_path / "packed.dump"), "--gpu", "sm_80,sm_90", "--memory-limit", "1MB"]
     done = subprocess.run(words, env=packing, capture_output=True, text=True)

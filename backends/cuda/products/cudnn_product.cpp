@@ -13,7 +13,7 @@ namespace {
 using runtime::cat;
 
 constexpr size_t kTried = 8;  // proposals that a search times
-constexpr size_t kScratchAlignment = 64;  // bytes
+constexpr size_t kScratchAlignment = Product::kWorkspaceAlign;  // a plan's workspace is behind it
 
 struct Step {
     std::vector<int64_t> ids = {};

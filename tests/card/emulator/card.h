@@ -37,13 +37,19 @@ int megjit_card_version();
 // next call.
 const char* megjit_card_last_fault();
 
-// Where the host finds what lies at a device's address, or null where no live allocation holds it.
-// For host functions queued on a stream: whoever else uses it races with the streams.
-void* megjit_card_host_pointer(uint64_t address);
-
-// In a host function that does the work of one of NVIDIA's libraries: what a card would take for
-// it.
-void megjit_card_spend(double nanoseconds);
+// Of the stand-ins for NVIDIA's libraries (tests/card/libraries): queues a kernel that the host
+// computes, or records it in a capture. `run` gets where the host finds the operands, in their
+// order, and returns null, or what was wrong; an operand that no live allocation holds by then is a
+// fault of the card. `drop` is called when neither a stream nor a graph needs `data` any more, also
+// where this fails. The driver's result.
+struct megjit_card_operand {
+    uint64_t address;
+    size_t bytes;
+};
+int megjit_card_library_work(void* stream, const char* name, const megjit_card_operand* operands,
+                             size_t count, double flops,
+                             const char* (*run)(void* data, void* const* places),
+                             void (*drop)(void* data), void* data);
 
 // Allocations of the driver's user that were not freed, over all cards; their bytes.
 size_t megjit_card_live_allocations(size_t* bytes);

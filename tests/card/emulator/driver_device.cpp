@@ -18,19 +18,17 @@ const char* megjit_card_last_fault() {
     return text.c_str();
 }
 
-void megjit_card_spend(double nanoseconds) { spend(nanoseconds); }
-
-void* megjit_card_host_pointer(uint64_t address) {
-    Card* card = card_of(address);
-    if (!card) return nullptr;
-    Address begin = 0;
-    Allocation found;
-    if (!card->memory.allocation_at(address, begin, found)) return nullptr;
-    const uint64_t bytes = found.bytes - (address - begin);
-    const Extent extent = card->memory.find(address, bytes);
-    return extent.holds(address, bytes)
-               ? reinterpret_cast<void*>(address + static_cast<Address>(extent.to_host))
-               : nullptr;
+int megjit_card_library_work(void* stream, const char* name, const megjit_card_operand* operands,
+                             size_t count, double flops,
+                             const char* (*run)(void* data, void* const* places),
+                             void (*drop)(void* data), void* data) {
+    std::vector<LibraryWork::Operand> all;
+    for (size_t i = 0; i < count; ++i) all.push_back({operands[i].address, operands[i].bytes});
+    const auto work = std::make_shared<LibraryWork>(name, std::move(all), flops, run, drop, data);
+    return call(Needs::context, [&] {
+        ++launches;
+        submit(stream_of(static_cast<Stream*>(stream)), work);
+    });
 }
 
 size_t megjit_card_live_allocations(size_t* bytes) {

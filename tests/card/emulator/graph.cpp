@@ -64,7 +64,8 @@ std::vector<GraphExec::Step> steps_of(const Graph& graph) {
 }  // namespace
 
 NodeType type_of(const Work* work) {
-    if (dynamic_cast<const KernelWork*>(work)) return NodeType::kernel;
+    if (dynamic_cast<const KernelWork*>(work) || dynamic_cast<const LibraryWork*>(work))
+        return NodeType::kernel;
     if (dynamic_cast<const CopyWork*>(work)) return NodeType::copy;
     if (dynamic_cast<const FillWork*>(work)) return NodeType::fill;
     if (dynamic_cast<const HostWork*>(work)) return NodeType::host;

@@ -10,7 +10,6 @@ constexpr double kLaunchNs = 2000;  // until the card starts
 constexpr double kPinnedBytesPerNs = 50, kPageableBytesPerNs = 12, kPeerBytesPerNs = 200;
 
 thread_local bool inside_host_function = false;
-thread_local double spent_ns = 0;  // by the host function
 
 // A faulty range is an error of the call, as drivers have it.
 void check_range(const char* what, Address address, size_t bytes) {
@@ -31,8 +30,6 @@ size_t span(size_t pitch, size_t width, size_t height) {
 }
 
 }  // namespace
-
-void spend(double nanoseconds) { spent_ns += nanoseconds; }
 
 bool in_host_function() { return inside_host_function; }
 
@@ -101,10 +98,23 @@ double FillWork::run(Card& card) {
 
 double HostWork::run(Card&) {
     inside_host_function = true;
-    spent_ns = 0;
     function(data);
     inside_host_function = false;
-    return kLaunchNs + spent_ns;
+    return kLaunchNs;
+}
+
+double LibraryWork::run(Card& card) {
+    std::vector<void*> places;
+    size_t bytes = 0;
+    for (const Operand& operand : operands_) {
+        places.push_back(
+            operand.bytes ? on_host(card, operand.address, operand.bytes, name_.c_str()) : nullptr);
+        bytes += operand.bytes;
+    }
+    if (const char* wrong = run_(data_, places.data()))
+        throw Fault(Result::launch_failed, name_ + ": " + wrong);
+    return kLaunchNs + static_cast<double>(bytes) / card.description().bytes_per_ns() +
+           flops_ / (2 * card.description().thread_instructions_per_ns());
 }
 
 double LiveWork::run(Card& card) {

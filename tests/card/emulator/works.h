@@ -49,8 +49,35 @@ public:
     void* data;
 };
 
-// Of the host function that runs on this thread.
-void spend(double nanoseconds);
+// A kernel of a library, which the host computes (megjit_card_library_work).
+class LibraryWork : public Work {
+public:
+    struct Operand {
+        Address address;
+        size_t bytes;
+    };
+    using Run = const char* (*)(void* data, void* const* places);
+    using Drop = void (*)(void* data);
+    LibraryWork(std::string name, std::vector<Operand> operands, double flops, Run run, Drop drop,
+                void* data)
+        : name_(std::move(name)),
+          operands_(std::move(operands)),
+          flops_(flops),
+          run_(run),
+          drop_(drop),
+          data_(data) {}
+    ~LibraryWork() override { drop_(data_); }
+    LibraryWork(const LibraryWork&) = delete;
+    double run(Card& card) override;
+
+private:
+    std::string name_;
+    std::vector<Operand> operands_;
+    double flops_;
+    Run run_;
+    Drop drop_;
+    void* data_;
+};
 
 // Whether this thread runs a host function, which must not call the driver.
 bool in_host_function();
