@@ -265,6 +265,7 @@ REFUSES(RefusesOtherContexts, "is current", {
     call("cuCtxSetCurrent", other);
 })
 REFUSES(RefusesDeadStreams, "is none of the handle's context", {
+    call("cuStreamSynchronize", stream_);
     call("cuStreamDestroy_v2", stream_);
     streams_.clear();
 })

@@ -84,18 +84,44 @@ TEST_F(Streams, TheLegacyStreamWaitsForBlockingOnesAndTheyForIt) {
     EXPECT_EQ(value, 5u);
 }
 
-TEST_F(Streams, PageableSourcesAreReadAtOnceAndTargetsAreWrittenLate) {
-    std::vector<uint32_t> source = {7}, target = {0};
+uint64_t pageable_copies() {
+    const auto count =
+        reinterpret_cast<uint64_t (*)(const char*)>(dlsym(library(), "megjit_card_calls"));
+    return count("a pageable copy");
+}
+
+TEST_F(Streams, PageableCopiesWaitForTheStreamAndReadTheirSourceAtOnce) {
+    const uint64_t before = pageable_copies();
+    std::vector<uint32_t> source = {7};
     Gate gate;
     gate.close(stream_);
+    std::thread opener([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        gate.open = true;
+    });
     const Address word = upload(source);
+    EXPECT_TRUE(gate.passed);
     source[0] = 8;
-    CHECK_DRIVER("cuMemcpyDtoHAsync_v2", static_cast<void*>(target.data()), word, size_t{4},
-                 stream_);
-    EXPECT_EQ(target[0], 0u);
-    gate.open = true;
-    CHECK_DRIVER("cuStreamSynchronize", stream_);
-    EXPECT_EQ(target[0], 7u);
+    opener.join();
+    EXPECT_EQ(download<uint32_t>(word, 1)[0], 7u);
+    EXPECT_EQ(pageable_copies(), before + 2);
+}
+
+// Then the source is read when the copy runs: soon, but for the stream's small delay.
+TEST_F(Streams, WhereTheCardReadsPageableMemoryNothingIsStaged) {
+    setenv("MEGJIT_CARD_HMM", "1", 1);
+    const Address word = allocate(4);
+    bool is_late = false;
+    for (int i = 0; i < 2000 && !is_late; ++i) {
+        volatile uint32_t source = 7;
+        EXPECT_DRIVER(0, "cuMemcpyHtoDAsync_v2", word,
+                      const_cast<const void*>(static_cast<volatile void*>(&source)), size_t{4},
+                      stream_);
+        source = 8;
+        is_late = download<uint32_t>(word, 1)[0] == 8;
+    }
+    unsetenv("MEGJIT_CARD_HMM");
+    EXPECT_TRUE(is_late);
 }
 
 TEST_F(Streams, PinnedSourcesAreReadWhenTheStreamGetsThere) {

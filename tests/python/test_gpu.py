@@ -291,6 +291,16 @@ def test_a_child_of_a_fork_is_told_what_to_do():
     assert (x + 1).numpy() == 2
 
 
+@pytest.mark.skipif("MEGJIT_EMULATED_GPUS" not in os.environ, reason="a system's cards read pageable memory, or do not")
+def test_arrays_may_change_after_uploads_where_cards_read_pageable_memory(monkeypatch):
+    monkeypatch.setenv("MEGJIT_CARD_HMM", "1")
+    for _ in range(100):
+        array = np.ones(1000, "float32")
+        there = mge.tensor(array)
+        array[:] = 2
+        np.testing.assert_array_equal(there.numpy(), np.ones(1000, "float32"))
+
+
 # ---- what NVIDIA's libraries compute, against the CPU
 
 PRODUCTS = {

@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 # Calls that make a graph, wait for the card, or load code.
 COSTLY = [
     "cuStreamBeginCapture_v2", "cuGraphInstantiateWithFlags", "cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize",
-    "cuModuleLoadDataEx", "cuMemAlloc_v2", "cuMemHostAlloc", "cuLaunchKernel",
+    "cuModuleLoadDataEx", "cuMemAlloc_v2", "cuMemHostAlloc", "cuLaunchKernel", "a pageable copy",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@
 namespace megjit::card {
 namespace {
 
-std::atomic<bool> initialised = false, forked = false;
+std::atomic<bool> initialised = false, forked = false, has_ended = false;
 
 struct Handles {
     std::mutex mutex;
@@ -107,6 +107,7 @@ void initialise() {
         fail_calls(text.substr(0, colon).c_str(), nth, 1, Result::out_of_memory);
     }
     make_cards();
+    std::atexit([] { has_ended = true; });  // runs before what was to happen at exit before cuInit
     pthread_atfork(nullptr, nullptr, [] { forked = true; });
     initialised = true;
 }
@@ -115,6 +116,7 @@ void check_initialised() {
     if (forked)
         throw Fault(Result::not_initialized,
                     "the driver was initialised before a fork; the child cannot use it");
+    if (has_ended) throw Fault(Result::deinitialized, "the process ends, and with it the driver");
     if (!initialised) throw Fault(Result::not_initialized, "cuInit was not called");
 }
 

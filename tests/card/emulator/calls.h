@@ -61,6 +61,7 @@ enum class Needs : uint8_t { nothing, init, context };
 
 // Counts a call of the function; throws where that one shall fail (megjit_card_fail).
 void begin_call(const char* name);
+inline constexpr const char* kPageableCopy = "a pageable copy";  // counted besides the call
 uint64_t calls_of(const char* name);
 void fail_calls(const char* name, uint64_t nth, uint64_t times, Result result);
 

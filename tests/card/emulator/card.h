@@ -6,7 +6,8 @@
 // Environment: MEGJIT_EMULATED_GPUS (number of cards, default 1), MEGJIT_CARD_ARCH (80, 90 or 100:
 // what the cards say of themselves; default 90), MEGJIT_CARD_DRIVER (the driver's version of CUDA,
 // such as 12.4), MEGJIT_CARD_FAIL (a function and which of its calls finds no memory, such as
-// cuMemAlloc_v2:3).
+// cuMemAlloc_v2:3), MEGJIT_CARD_HMM (1: pageable memory is read when the copy runs, as some systems
+// do it).
 //
 // What it does on purpose, to find what is wrong in a caller:
 // - Device memory cannot be touched by the host: its addresses lie in a reservation.
@@ -14,7 +15,9 @@
 // - Addresses are handed out anew as late as possible, with gaps, so that accesses after a free and
 //   beyond an end are noticed by kernels and copies.
 // - Work on a stream starts after a small random delay. Only copies *from* pageable host memory are
-//   staged when they are queued, as the driver promises; copies to the host are always late.
+//   staged when they are queued; copies to the host are always late. Both wait for what the stream
+//   has queued before, as the driver does, and count as "a pageable copy" (megjit_card_calls).
+// - When the process ends, calls give CUDA_ERROR_DEINITIALIZED to who was there before cuInit.
 // - Nodes of a graph that do not depend on each other run in a random order.
 // - A random order of warps is used between barriers.
 // Faults are sticky, as on a card: every later call returns the fault's result, until

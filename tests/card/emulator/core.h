@@ -26,6 +26,8 @@ using Address = uint64_t;  // in a card's memory
     X(peer_access_unsupported, 217, "PEER_ACCESS_UNSUPPORTED", \
       "peer access is not supported between these two devices") \
     X(invalid_ptx, 218, "INVALID_PTX", "a PTX JIT compilation failed") \
+    X(unsupported_ptx_version, 222, "UNSUPPORTED_PTX_VERSION", \
+      "the provided PTX was compiled with an unsupported toolchain.") \
     X(file_not_found, 301, "FILE_NOT_FOUND", "file not found") \
     X(operating_system, 304, "OPERATING_SYSTEM", \
       "OS call failed or operation not supported on this OS") \

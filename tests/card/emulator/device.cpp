@@ -1,7 +1,9 @@
 #include "tests/card/emulator/device.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 
 #include "tests/card/emulator/stream.h"
@@ -23,6 +25,24 @@ std::string& fault_text() {
 }
 
 }  // namespace
+
+int driver_version() {
+    const char* given = std::getenv("MEGJIT_CARD_DRIVER");
+    int major = 0, minor = 0;
+    if (!given || !*given) return 13000;
+    if (std::sscanf(given, "%d.%d", &major, &minor) < 1 || major < 1)
+        throw Fault(Result::invalid_value,
+                    text("MEGJIT_CARD_DRIVER is \"%s\"; give a version such as 12.4", given));
+    return 1000 * major + 10 * minor;
+}
+
+int newest_ptx() {
+    const char* given = std::getenv("MEGJIT_CARD_DRIVER");
+    if (!given || !*given) return INT_MAX;
+    // 12.0 to 12.5 have the versions 8.0 to 8.5, later ones of CUDA 12 are one behind.
+    const int version = driver_version() / 10, major = version / 100, minor = version % 100;
+    return 10 * (major - 4) + minor - (major == 12 && minor > 5);
+}
 
 std::string text(const char* format, ...) {
     char buffer[1024];

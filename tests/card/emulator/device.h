@@ -78,6 +78,12 @@ private:
     Stream* legacy_;
 };
 
+// MEGJIT_CARD_DRIVER, "12.4" as 12040; else what the libraries of our tests want. Throws Fault.
+int driver_version();
+// The newest version of PTX that it compiles, 84 for 8.4; any, where MEGJIT_CARD_DRIVER is not set:
+// real cards get machine code of a later NVRTC, where this one gets its PTX.
+int newest_ptx();
+
 // Every card there is; made at cuInit.
 std::vector<Card*>& cards();
 void make_cards();  // throws Fault

@@ -51,19 +51,6 @@ uint64_t megjit_card_thread_instructions() { return ptx::take_thread_instruction
 
 namespace {
 
-constexpr int kDriverVersion = 13000;
-
-// MEGJIT_CARD_DRIVER, "12.4" as 12040.
-int driver_version() {
-    const char* given = std::getenv("MEGJIT_CARD_DRIVER");
-    int major = 0, minor = 0;
-    if (!given || !*given) return kDriverVersion;
-    if (std::sscanf(given, "%d.%d", &major, &minor) < 1 || major < 1)
-        throw Fault(Result::invalid_value,
-                    text("MEGJIT_CARD_DRIVER is \"%s\"; give a version such as 12.4", given));
-    return 1000 * major + 10 * minor;
-}
-
 struct ResultText {
     int number;
     const char *name, *text;
@@ -204,7 +191,7 @@ MEGJIT_CARD_API cuCtxGetDevice(int* id) {
 MEGJIT_CARD_API cuCtxGetApiVersion(Context* context, unsigned* version) {
     return call(Needs::init, [&] {
         if (context) checked(context);
-        out(version) = kDriverVersion;
+        out(version) = driver_version();
     });
 }
 MEGJIT_CARD_API cuCtxGetId(Context* context, unsigned long long* id) {

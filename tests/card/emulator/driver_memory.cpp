@@ -45,11 +45,25 @@ void wait(Stream& stream) {
     if (stream.card.failed()) throw Fault(stream.card.result());
 }
 
+// The driver copies pageable memory by itself, behind what the stream has queued. (Its promise that
+// the target is written by then is left out, as nobody ought to rely on it.)
+void wait_if_pageable(Stream& stream, const CopyWork::Side& to, const CopyWork::Side& from,
+                      size_t bytes) {
+    const auto is_pageable = [&](const CopyWork::Side& side) {
+        return !side.on_card && bytes > 0 &&
+               PinnedMemory::instance().find(side.address, bytes).begin == 0;
+    };
+    if (stream.capture || (!is_pageable(to) && !is_pageable(from))) return;
+    begin_call(kPageableCopy);
+    wait(stream);
+}
+
 int copy(CopyWork::Side to, CopyWork::Side from, size_t bytes, Stream* stream,
          const char* caller = __builtin_FUNCTION()) {
     return call(Needs::context, [&] {
         Stream& on = stream_of(stream);
         to.pitch = from.pitch = bytes;
+        wait_if_pageable(on, to, from, bytes);
         submit(on, std::make_shared<CopyWork>(on.card, to, from, bytes, 1, !on.capture));
     }, caller);
 }

@@ -188,6 +188,10 @@ MEGJIT_CARD_API cuModuleUnload(Module* module) {
     return call(Needs::init, [&] {
         expect(module, Kind::module);
         check_not_capturing("cuModuleUnload");
+        if (&current_card() != &module->card)
+            throw Fault(Result::invalid_context,
+                        text("a module of card %d is unloaded while card %d's context is current",
+                             module->card.ordinal(), current_card().ordinal()));
         module->card.wait_for_all();
         forget_module(module);
         delete module;

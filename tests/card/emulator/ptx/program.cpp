@@ -1,6 +1,7 @@
 #include "tests/card/emulator/ptx/program.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "tests/card/emulator/ptx/decode.h"
 
@@ -38,6 +39,14 @@ Program::Program(Card& card, const char* text) : card_(card) {
         throw Fault(Result::no_binary_for_gpu,
                     "PTX for " + module.target +
                         megjit::card::text("; the card is sm_%d", card.description().arch));
+    int major = 0, minor = 0;
+    if (std::sscanf(module.version.c_str(), "%d.%d", &major, &minor) != 2)
+        refuse(1, ".version is missing");
+    if (10 * major + minor > newest_ptx())
+        throw Fault(Result::unsupported_ptx_version,
+                    "PTX of version " + module.version +
+                        megjit::card::text("; the driver compiles up to %d.%d", newest_ptx() / 10,
+                                           newest_ptx() % 10));
     Symbols symbols;
     for (const Declaration& d : module.variables) {
         if (d.space == Space::shared) {
