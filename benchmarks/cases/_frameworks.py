@@ -34,6 +34,7 @@ def setup_megjit():
 
     mge.set_default_device("gpu0" if ON_GPU else "cpux")
     mge.config.tf32 = ON_GPU  # as XLA does by default, and torch below
+    mge.config.benchmark_kernel = ON_GPU  # as torch below
 
 
 def setup_torch():

@@ -96,3 +96,20 @@ def test_special_values_pass_as_in_the_library():
     result, traced = on("gpu0", lambda a, b: F.matmul(a, b) * 0.5 - 1, a, b)
     np.testing.assert_allclose(result, a @ b * np.float32(0.5) - 1, rtol=1e-5, atol=1e-5)
     assert joined(traced)
+
+
+@pytest.mark.parametrize("dtype, step", [("float16", 2**-11), ("bfloat16", 2**-8)])
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+def test_rows_that_begin_anywhere_are_copied_for_tensor_cores(turned, dtype, step):
+    m, n, k = 300, 517, 261
+    a, b = normal(*((k, m) if turned[0] else (m, k))), normal(*((n, k) if turned[1] else (k, n)))
+    halves = [mge.tensor(value, device="gpu0").astype(dtype) for value in (a, b)]
+    traced = trace(
+        lambda a, b: F.matmul(a, b, transpose_a=turned[0], transpose_b=turned[1]), symbolic=True, opt_level=3
+    )
+    for _ in range(3):
+        result = traced(*halves).astype("float32").numpy()
+    exact = [value.astype("float32").numpy().astype("float64") for value in halves]
+    wanted = (exact[0].T if turned[0] else exact[0]) @ (exact[1].T if turned[1] else exact[1])
+    np.testing.assert_allclose(result, wanted, rtol=step, atol=1e-4 * k**0.5)
+    assert any("rows copied to 16 bytes" in line for line in traced.memory_plan().steps)
