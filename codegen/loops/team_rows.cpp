@@ -122,16 +122,17 @@ private:
         });
     }
 
-    // All pieces of this thread. Chains of a known length, whose loads compilers move together,
-    // where a load is of one element: fewer bytes would be on their way than a GPU can wait for.
+    // All pieces of this thread. Where a load is of one element, some are loaded before the first
+    // of them is used: else fewer bytes would be on their way than a GPU can wait for.
     Values write_lanes(const RowWalk& walk, std::vector<Reducer>& reducers, Values lanes) {
+        constexpr size_t kShortWalk = 40;  // instructions, of which four are held at a time
         const Value chain = b_.index(kChain);
         Value whole = b_.index(0);
-        if (plan_.vector == 1 && !reducers.empty() && walk.outputs.empty()) {
+        if (plan_.vector == 1 && walk.elements.size() <= kShortWalk) {
             whole = b_.sub(pieces_, b_.mod(pieces_, chain));
             lanes =
                 b_.loop(b_.index(0), whole, kChain, lanes, [&](Value from, const Values& state) {
-                return write_chains(walk, reducers, from, b_.add(from, chain), state);
+                return write_whole_chain(walk, reducers, from, state);
             });
         }
         return b_.loop(whole, pieces_, kChain, lanes, [&](Value from, const Values& state) {
@@ -140,18 +141,49 @@ private:
         });
     }
 
+    // kChain pieces, from number `from` on.
+    Values write_whole_chain(const RowWalk& walk, std::vector<Reducer>& reducers, Value from,
+                             const Values& lanes) {
+        constexpr int kAtOnce = 4;
+        Values state = started(reducers, lanes);
+        for (int first = 0; first < kChain; first += kAtOnce) {
+            std::vector<Evaluated> pieces;
+            for (int k = first; k < first + kAtOnce; ++k)
+                pieces.push_back(evaluated(walk, b_.add(from, b_.index(k))));
+            for (const Evaluated& piece : pieces)
+                f_.store(walk.outputs, piece.bases, piece.at, piece.values);
+            for (const Evaluated& piece : pieces) state = taken(walk, reducers, piece, state);
+        }
+        return ended(reducers, state);
+    }
+
     // Pieces from..to of this thread.
     Values write_chains(const RowWalk& walk, std::vector<Reducer>& reducers, Value from, Value to,
                         const Values& lanes) {
+        const Values state = started(reducers, lanes);
+        return ended(reducers, b_.loop(from, to, 1, state, [&](Value number, const Values& own) {
+            const Evaluated piece = evaluated(walk, number);
+            f_.store(walk.outputs, piece.bases, piece.at, piece.values);
+            return taken(walk, reducers, piece, own);
+        }));
+    }
+
+    // The chains of all reducers, then their lanes.
+    Values started(std::vector<Reducer>& reducers, const Values& lanes) {
         Values state;
         for (Reducer& reducer : reducers) append(state, reducer.start_chains());
-        const size_t chains = state.size();
         append(state, lanes);
-        state = b_.loop(from, to, 1, state, [&](Value piece, const Values& own) {
-            return write_piece(walk, reducers, piece, chains, own);
-        });
+        return state;
+    }
+    static size_t chains_of(const std::vector<Reducer>& reducers) {
+        size_t chains = 0;
+        for (const Reducer& reducer : reducers) chains += reducer.chain_values();
+        return chains;
+    }
+    // The lanes, with what the chains have.
+    Values ended(std::vector<Reducer>& reducers, const Values& state) {
         Values next;
-        size_t chain = 0, lane = chains;
+        size_t chain = 0, lane = chains_of(reducers);
         for (Reducer& reducer : reducers) {
             const size_t size = reducer.chain_values(), all = reducer.lane_values();
             append(next, reducer.with_chains(slice(state, lane, all), slice(state, chain, size)));
@@ -161,29 +193,35 @@ private:
         return next;
     }
 
-    // `state`: the chains of all reducers, then their lanes.
-    Values write_piece(const RowWalk& walk, std::vector<Reducer>& reducers, Value piece,
-                       size_t chains, const Values& state) {
-        const int64_t width = plan_.vector;
-        const Value number = b_.add(b_.mul(piece, b_.index(workers())), worker_);
-        const Value place = b_.mul(number, b_.index(width));
-        const int kept = f_.kernel.kept(), rank = f_.kernel.rank;
+    // A piece with its values, which nobody took yet.
+    struct Evaluated {
+        Value place;
         Values bases;
-        Piece at = row_piece_;
+        Piece at;
+        Values values;
+    };
+    Evaluated evaluated(const RowWalk& walk, Value piece) {
+        const Value number = b_.add(b_.mul(piece, b_.index(workers())), worker_);
+        const Value place = b_.mul(number, b_.index(plan_.vector));
+        const int kept = f_.kernel.kept(), rank = f_.kernel.rank;
+        Evaluated it{place, {}, row_piece_, values_};
         if (plan_.cover == Cover::columns) {
-            bases = f_.moved_to(bases_, kept, rank, place);
+            it.bases = f_.moved_to(bases_, kept, rank, place);
         } else {
             const Frame::Place there = f_.place_of(bases_, kept, rank, place);
-            bases = there.bases;
-            at = {there.last};
+            it.bases = there.bases;
+            it.at = {there.last};
         }
-        Values values = values_;
-        f_.evaluate(walk.elements, bases, at, values);
-        f_.store(walk.outputs, bases, at, values);
+        f_.evaluate(walk.elements, it.bases, it.at, it.values);
+        return it;
+    }
+    Values taken(const RowWalk& walk, std::vector<Reducer>& reducers, const Evaluated& piece,
+                 const Values& state) {
         Values next = state;
-        for (int64_t k = 0; k < width && !reducers.empty(); ++k)
-            next = write_step(walk, reducers, static_cast<int>(k), values, chains, next,
-                              f_.i32_of(b_.add(place, b_.index(k))));
+        for (int64_t k = 0; k < plan_.vector && !reducers.empty(); ++k)
+            next =
+                write_step(walk, reducers, static_cast<int>(k), piece.values, chains_of(reducers),
+                           next, f_.i32_of(b_.add(piece.place, b_.index(k))));
         return next;
     }
 
