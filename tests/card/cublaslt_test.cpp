@@ -249,6 +249,19 @@ TEST_F(CublasLtTest, RefusesWrongAttributes) {
         "no proposal is asked for");
 }
 
+// A handle takes memory, which a capture that others must not disturb forbids; and a capture that
+// was spoilt takes no work.
+TEST_F(CublasLtTest, KeepsToTheRulesOfCaptures) {
+    ASSERT_EQ(propose(), 0);
+    CHECK_DRIVER("cuStreamBeginCapture_v2", stream_, 0);
+    cuda::cublaslt::Handle made = nullptr;
+    expect_refused(lt().create(&made), "takes memory of the card, which gives none");
+    EXPECT_DRIVER(kCaptureUnsupported, "cuStreamSynchronize", stream_);
+    expect_refused(multiply(), "the driver takes no work: 901");
+    Handle graph = nullptr;
+    EXPECT_DRIVER(kCaptureInvalidated, "cuStreamEndCapture", stream_, &graph);
+}
+
 TEST_F(CublasLtTest, NeedsAContext) {
     call("cuCtxSetCurrent", static_cast<Handle>(nullptr));
     cuda::cublaslt::Handle made = nullptr;

@@ -310,10 +310,25 @@ TEST_F(CudnnTest, AttributesHaveNamesTypesAndNumbers) {
                    "what is not finalized tells nothing");
     expect_refused(dnn().get(d, kTensorId, Tag::int64, 1, &count, &number),
                    "attribute 906 is none that is asked for");
-    EXPECT_NE(dnn().create_descriptor(static_cast<Kind>(99), &d), 0);
+    expect_refused(dnn().create_descriptor(static_cast<Kind>(99), &d), "nobody asks for kind 99");
     expect_refused(dnn().finalize(unfinished_pack({1, 2}, {nullptr}, nullptr)),
                    "each id has a pointer");
     expect_refused(dnn().finalize(make(Kind::plan)), "a plan is of a configuration or a text");
+}
+
+TEST_F(CudnnTest, KnowsTypesAndCards) {
+    const Raw odd = finalized(unfinished_tensor(1, {4}, {1}, static_cast<DataType>(77)));
+    expect_refused(dnn().finalize(graph({pointwise(PointwiseMode::add, odd, odd, odd)})),
+                   "type 77");
+    const Raw x = tensor(1, {4}), heuristic = make(Kind::heuristic);
+    set(heuristic, kHeuristicGraph,
+        finalized(graph({pointwise(PointwiseMode::add, x, x, tensor(2, {4}))})));
+    set(heuristic, kHeuristicDevice, device("{\"deviceName\": \"x\"}"));
+    set(heuristic, kHeuristicMode, Tag::heuristic_mode, 3);
+    int64_t count = 0;
+    expect_refused(
+        dnn().get(finalized(heuristic), kHeuristicResults, Tag::descriptor, 0, &count, nullptr),
+        "the card has no ");
 }
 
 TEST_F(CudnnTest, TensorsInsideAreWrittenOnceAndFirst) {
@@ -349,6 +364,16 @@ TEST_F(CudnnTest, OperandsGoTogether) {
     expect_refused(matmul({1, 2, 3}, {1, 4, 5}, {1, 2, 5}), "the matrices do not go together");
     expect_refused(matmul({2, 2, 3}, {1, 3, 5}, {2, 2, 5}), "the batches differ");
     expect_refused(matmul({2, 3}, {1, 3, 5}, {1, 2, 5}), "the ranks differ");
+    Raw window = make(Kind::resample);
+    set(window, kResampleMode, Tag::resample_mode, static_cast<int>(ResampleMode::max));
+    set(window, kResampleMath, Tag::data_type, 0), set(window, kResampleDims, {2});
+    set(window, kResampleNan, Tag::nan_propagation, 1);
+    set(window, kResamplePadding, Tag::padding_mode, 1);
+    for (int name : {kResampleStrides, kResampleWindow}) set(window, name, {2, 2});
+    for (int name : {kResamplePaddingBefore, kResamplePaddingAfter}) set(window, name, {0, 0});
+    expect_refused(binary(Kind::resample_forward, kResampleForwardDescription, window,
+                          {kResampleForwardX, kResampleForwardY}, {{1, 2, 4, 4}, {1, 3, 2, 2}}),
+                   "the channels or batches do not go together");
     expect_refused(binary(Kind::reshape_op, 0, nullptr, {kReshapeX, kReshapeY}, {{2, 3}, {5}}),
                    "the numbers of elements differ");
 }
@@ -393,6 +418,7 @@ TEST_F(CudnnConvTest, OperandsGoTogether) {
     expect_refused(dnn().finalize(conv({1, 3, 4, 3})), "axis 2 has 4 places, not 3");
     expect_refused(dnn().finalize(conv({1, 4, 3, 3})),
                    "the channels or batches do not go together");
+    expect_refused(dnn().finalize(conv({1, 3, 3, 3, 1})), "tensors of one rank, 4 or 5");
     expect_refused(dnn().finalize(conv({1, 3, 3, 3}, {0, 0}, 2)), "alpha is 1 and beta 0");
     Raw what = make(Kind::convolution);
     set(what, kConvolutionMath, Tag::data_type, 0), set(what, kConvolutionDims, {2});

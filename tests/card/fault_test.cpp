@@ -27,7 +27,7 @@ OTHERS:
 TEST_F(Faults, AnAccessPastTheEndNamesInstructionThreadAndAllocation) {
     const Address p = allocate(100);
     EXPECT_EQ(result_of(reader(), {2}, {64}, p, uint64_t{96}), 0);
-    EXPECT_EQ(result_of(reader(), {2}, {64}, p, uint64_t{100}), kIllegalAddress);
+    EXPECT_EQ(result_of(reader(), {1}, {64}, p, uint64_t{100}), kIllegalAddress);
     expect_fault({"kernel k, ptx line 12: ld.global.u32 %v, [%a];",
                   "thread (37, 0, 0) of block (0, 0, 0)", "0 bytes past the end of allocation",
                   "of 100 bytes"});

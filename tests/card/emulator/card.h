@@ -19,7 +19,9 @@
 //   has queued before, as the driver does, and count as "a pageable copy" (megjit_card_calls).
 // - When the process ends, calls give CUDA_ERROR_DEINITIALIZED to who was there before cuInit.
 // - Nodes of a graph that do not depend on each other run in a random order.
-// - A random order of warps is used between barriers.
+// - Blocks run in another order in each launch, warps in a random one between barriers.
+// - Two warps that touch a byte of shared memory, one of them writing, without a barrier between
+//   them, are a fault that names kernel, instruction, warps and byte.
 // Faults are sticky, as on a card: every later call returns the fault's result, until
 // cuDevicePrimaryCtxReset.
 //

@@ -24,6 +24,7 @@ void atomic(Warp& w, const Inst& in, F next) {
     if (!m) return;
     Places places;
     locate(w, in, m, sizeof(U), sizeof(U), places);
+    note_shared(w, in, m, sizeof(U), SharedLog::Kind::atomic, places);
     const U *b = row<U>(w, in.b), *c = row<U>(w, in.c);
     U* to = in.flags & 1 ? row<U>(w, in.d) : nullptr;
     each_lane(m, [&](int i) {

@@ -10,6 +10,7 @@
 
 #include "tests/card/emulator/device.h"
 #include "tests/card/emulator/ptx/program.h"
+#include "tests/card/emulator/ptx/shared.h"
 #include "tests/card/emulator/ptx/syntax.h"
 
 namespace megjit::card::ptx {
@@ -131,11 +132,13 @@ struct Barrier {
 };
 
 struct Block {
-    explicit Block(Launch& launch) : launch(launch) {}
+    Block(Launch& launch, uint32_t shared_bytes)
+        : launch(launch), shared_bytes(shared_bytes), log(shared_bytes) {}
 
     Launch& launch;
     std::byte* shared = nullptr;
-    uint32_t shared_bytes = 0;
+    const uint32_t shared_bytes;
+    SharedLog log;
     Dim3 index;
     std::vector<Warp> warps;
     std::array<Barrier, 16> barriers;

@@ -113,6 +113,7 @@ void release(Block& block, uint8_t id) {
     Barrier& barrier = block.barriers[id];
     const uint32_t arrived = barrier.arrived, votes = barrier.votes;
     barrier = {};
+    block.log.barrier();
     for (Warp& w : block.warps)
         for (Group& group : w.groups) {
             if (group.wait != Group::Wait::barrier || group.barrier != id) continue;

@@ -1,7 +1,8 @@
-// A launch: blocks one after the other, their warps in turn.
+// A launch: blocks one after the other, in any order, their warps in turn.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <numeric>
 
 #include "tests/card/emulator/ptx/code.h"
 
@@ -67,12 +68,13 @@ void fill(std::byte* at, uint64_t bits) {
 // The memory of one block's threads, used by all blocks in turn.
 class Team {
 public:
-    Team(Launch& launch, uint32_t threads) : launch_(launch), block_(launch) {
+    Team(Launch& launch, uint32_t threads)
+        : launch_(launch),
+          block_(launch, launch.code.static_shared_bytes + launch.shape.dynamic_shared_bytes) {
         const Code& code = launch.code;
         const uint32_t count = (threads + kLanes - 1) / kLanes;
         file_bytes_ = (code.file_bytes + 63) / 64 * 64;
         const size_t local = size_t{code.local_bytes} * kLanes;
-        block_.shared_bytes = code.static_shared_bytes + launch.shape.dynamic_shared_bytes;
         memory_.reset(new std::byte[64 + count * (file_bytes_ + local) + block_.shared_bytes]);
         std::byte* at = memory_.get();
         at += -reinterpret_cast<uintptr_t>(at) & 63;
@@ -96,6 +98,7 @@ public:
         block_.index = index;
         block_.live = threads_;
         block_.barriers = {};
+        block_.log.barrier();
         std::memset(block_.shared, 0xff, block_.shared_bytes);
         const size_t count = block_.warps.size();
         for (size_t i = 0; i < count; ++i) start(block_.warps[i], i + 1 == count ? missing_ : 0);
@@ -167,6 +170,19 @@ private:
     Warp* current_ = nullptr;
 };
 
+// In an order of its own in each launch: a card promises none.
+template <class Visit>
+void each_block(Dim3 grid, const Visit& visit) {
+    static std::atomic<uint64_t> launches = 0;
+    const uint64_t count = grid.count(), launch = ++launches;
+    uint64_t step = launch * 0x9e3779b97f4a7c15 % count + 1;
+    while (std::gcd(step, count) != 1) ++step;
+    uint64_t at = launch % count;
+    for (uint64_t i = 0; i < count; ++i, at = (at + step) % count)
+        visit({static_cast<uint32_t>(at % grid.x), static_cast<uint32_t>(at / grid.x % grid.y),
+               static_cast<uint32_t>(at / grid.x / grid.y)});
+}
+
 std::string where(const Launch& launch, const Team& team) {
     const Warp& w = team.current();
     const Inst& in = w.next[-1];
@@ -202,9 +218,7 @@ double execute(Card& card, const Kernel& kernel, const Shape& shape) {
         std::fflush(stdout);
     };
     try {
-        for (uint32_t z = 0; z < shape.grid.z; ++z)
-            for (uint32_t y = 0; y < shape.grid.y; ++y)
-                for (uint32_t x = 0; x < shape.grid.x; ++x) team.run({x, y, z});
+        each_block(shape.grid, [&](Dim3 index) { team.run(index); });
     } catch (const Fault& fault) {
         print();
         throw Fault(fault.result, where(launch, team) + fault.text);

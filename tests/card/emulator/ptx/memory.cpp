@@ -126,6 +126,29 @@ bool in_order(const Places& places, uint32_t bytes) {
     return differs == 0;
 }
 
+}  // namespace
+
+void note_shared(Warp& w, const Inst& in, uint32_t m, uint32_t bytes, SharedLog::Kind kind,
+                 const Places& places) {
+    const auto space = static_cast<Space>(in.mode);
+    if ((space != Space::shared && space != Space::generic) || w.block->warps.size() == 1) return;
+    Block& block = *w.block;
+    const auto note = [&](int lane, size_t count) {
+        const auto offset = static_cast<size_t>(places.at[lane] - block.shared);
+        if (offset >= block.shared_bytes || block.log.note(w.index, kind, offset, count)) return;
+        stop(w, 1u << lane, Result::launch_failed,
+             block.log.describe(w.index, kind, offset, count));
+    };
+    if (m == kAll && in_order(places, bytes)) return note(0, size_t{bytes} * kLanes);
+    const std::byte* before = nullptr;
+    each_lane(m, [&](int i) {
+        if (places.at[i] != before) note(i, bytes);
+        before = places.at[i];
+    });
+}
+
+namespace {
+
 // M: in memory; D: in the register, which may be wider.
 template <class M, class D>
 void load(Warp& w, const Inst& in) {
@@ -133,6 +156,7 @@ void load(Warp& w, const Inst& in) {
     if (!m) return;
     Places places;
     locate(w, in, m, sizeof(M) * in.count, sizeof(M) * in.count, places);
+    note_shared(w, in, m, sizeof(M) * in.count, SharedLog::Kind::read, places);
     const auto read = [&](int i, uint32_t k) {
         M value;
         std::memcpy(&value, places.at[i] + k * sizeof(M), sizeof value);
@@ -158,6 +182,7 @@ void store(Warp& w, const Inst& in) {
     if (!m) return;
     Places places;
     locate(w, in, m, sizeof(M) * in.count, sizeof(M) * in.count, places);
+    note_shared(w, in, m, sizeof(M) * in.count, SharedLog::Kind::write, places);
     if (m == kAll && in.count == 1 && in_order(places, sizeof(M))) {
         std::memcpy(places.at[0], row<M>(w, in.list[0]), sizeof(M) * kLanes);
         return;
@@ -250,6 +275,7 @@ void copy_async(Warp& w, const Inst& in) {
     if (!m) return;
     Places to, from;
     locate(w, in, m, in.count, in.count, to);
+    note_shared(w, in, m, in.count, SharedLog::Kind::write, to);
     Inst source = in;
     source.a = in.b;
     source.imm = in.list[0];

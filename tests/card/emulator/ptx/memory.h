@@ -13,6 +13,11 @@ struct Places {
 void locate(Warp& w, const Inst& in, uint32_t m, uint32_t bytes, uint32_t alignment,
             Places& places);
 
+// Of shared memory: stops the kernel where a barrier is missing between this and what another warp
+// does there.
+void note_shared(Warp& w, const Inst& in, uint32_t m, uint32_t bytes, SharedLog::Kind kind,
+                 const Places& places);
+
 // Decodes [register or symbol + offset] into in.a, in.imm, in.e (bytes of the address), in.mode
 // (its space), in.extent.
 void decode_address(Decoder& d, const Statement& s, const Operand& operand, Inst& in);
