@@ -84,7 +84,7 @@ int parts_of(const KernelIR& kernel, int64_t blocks, int64_t length, int64_t lea
         kernel.passes() == 1 && std::all_of(kernel.outputs.begin(), kernel.outputs.end(),
                                             [](const Operand& o) { return o.per_row; });
     int parts = 1;
-    while (is_once && parts < 64 && blocks * parts < kFullGrid && length / (2 * parts) >= least)
+    while (is_once && parts < 128 && blocks * parts < kFullGrid && length / (2 * parts) >= least)
         parts *= 2;
     return parts;
 }

@@ -125,7 +125,7 @@ private:
     // All pieces of this thread. Where a load is of one element, some are loaded before the first
     // of them is used: else fewer bytes would be on their way than a GPU can wait for.
     Values write_lanes(const RowWalk& walk, std::vector<Reducer>& reducers, Values lanes) {
-        constexpr size_t kShortWalk = 40;  // instructions, of which four are held at a time
+        constexpr size_t kShortWalk = 40;  // instructions, of which kChain / 2 are held at a time
         const Value chain = b_.index(kChain);
         Value whole = b_.index(0);
         if (plan_.vector == 1 && walk.elements.size() <= kShortWalk) {
@@ -144,11 +144,12 @@ private:
     // kChain pieces, from number `from` on.
     Values write_whole_chain(const RowWalk& walk, std::vector<Reducer>& reducers, Value from,
                              const Values& lanes) {
-        constexpr int kAtOnce = 4;
+        constexpr size_t kLittle = 12;  // instructions
+        const int at_once = walk.elements.size() <= kLittle ? kChain : kChain / 2;
         Values state = started(reducers, lanes);
-        for (int first = 0; first < kChain; first += kAtOnce) {
+        for (int first = 0; first < kChain; first += at_once) {
             std::vector<Evaluated> pieces;
-            for (int k = first; k < first + kAtOnce; ++k)
+            for (int k = first; k < first + at_once; ++k)
                 pieces.push_back(evaluated(walk, b_.add(from, b_.index(k))));
             for (const Evaluated& piece : pieces)
                 f_.store(walk.outputs, piece.bases, piece.at, piece.values);

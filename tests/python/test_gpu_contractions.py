@@ -112,4 +112,4 @@ def test_rows_that_begin_anywhere_are_copied_for_tensor_cores(turned, dtype, ste
     exact = [value.astype("float32").numpy().astype("float64") for value in halves]
     wanted = (exact[0].T if turned[0] else exact[0]) @ (exact[1].T if turned[1] else exact[1])
     np.testing.assert_allclose(result, wanted, rtol=step, atol=1e-4 * k**0.5)
-    assert any("rows copied to 16 bytes" in line for line in traced.memory_plan().steps)
+    assert any("of copies whose rows begin at 16 bytes" in line for line in traced.memory_plan().steps)

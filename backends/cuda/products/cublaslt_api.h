@@ -12,7 +12,6 @@ using Handle = struct OpaqueCublasLt*;
 using MatmulDescriptor = struct OpaqueMatmul*;
 using LayoutDescriptor = struct OpaqueLayout*;
 using PreferenceDescriptor = struct OpaquePreference*;
-using TransformDescriptor = struct OpaqueTransform*;
 
 enum class DataType : int { f32 = 0, f16 = 2, bf16 = 14 };
 enum class Compute : int { f32 = 68, tf32 = 77 };
@@ -57,10 +56,7 @@ struct Proposal {
     X(cublasLtMatmulPreferenceDestroy, destroy_preference, Status, (PreferenceDescriptor)) \
     X(cublasLtMatmulPreferenceSetAttribute, set_preference, Status, (PreferenceDescriptor, int name, const void* value, size_t bytes)) \
     X(cublasLtMatmulAlgoGetHeuristic, propose, Status, (Handle, MatmulDescriptor, LayoutDescriptor a, LayoutDescriptor b, LayoutDescriptor c, LayoutDescriptor d, PreferenceDescriptor, int room, Proposal*, int* count)) \
-    X(cublasLtMatmul, matmul, Status, (Handle, MatmulDescriptor, const void* alpha, const void* a, LayoutDescriptor, const void* b, LayoutDescriptor, const void* beta, const void* c, LayoutDescriptor, void* d, LayoutDescriptor, const Algorithm*, void* workspace, size_t workspace_bytes, void* stream)) \
-    X(cublasLtMatrixTransformDescCreate, create_transform, Status, (TransformDescriptor*, DataType scale)) \
-    X(cublasLtMatrixTransformDescDestroy, destroy_transform, Status, (TransformDescriptor)) \
-    X(cublasLtMatrixTransform, transform, Status, (Handle, TransformDescriptor, const void* alpha, const void* a, LayoutDescriptor, const void* beta, const void* b, LayoutDescriptor, void* c, LayoutDescriptor, void* stream))
+    X(cublasLtMatmul, matmul, Status, (Handle, MatmulDescriptor, const void* alpha, const void* a, LayoutDescriptor, const void* b, LayoutDescriptor, const void* beta, const void* c, LayoutDescriptor, void* d, LayoutDescriptor, const Algorithm*, void* workspace, size_t workspace_bytes, void* stream))
 // clang-format on
 
 }  // namespace megjit::cuda::cublaslt

@@ -1,6 +1,6 @@
 // tests/card/libraries/cublaslt.cpp -- a library with cuBLASLt's ABI: those of its functions that
 // we call. What it checks beside library.h:
-//   L1 a matrix has a known type, and its columns are as far apart as they are long, or farther
+//   L1 a matrix has a known type, and its columns are as far apart as they are long
 //   L2 the factors of a product go together, C is as D is
 //   L3 an algorithm is one that was proposed for this product, by this library
 //   L4 addresses have the alignment that the algorithm was asked for
@@ -31,7 +31,6 @@ struct OpaqueLayout {
     int64_t step = 0;  // elements
     bool operator==(const OpaqueLayout&) const = default;
 };
-struct OpaqueTransform {};
 struct OpaquePreference {
     uint64_t workspace = 0;
     uint32_t alignment[4] = {256, 256, 256, 256};
@@ -57,7 +56,6 @@ T& checked(T* object, const char* kind) {
 }
 OpaqueMatmul& checked(MatmulDescriptor d) { return checked(d, "description of a product"); }
 OpaqueLayout& checked(LayoutDescriptor d) { return checked(d, "layout"); }
-OpaqueTransform& checked(TransformDescriptor d) { return checked(d, "description of a copy"); }
 OpaquePreference& checked(PreferenceDescriptor d) { return checked(d, "preference"); }
 OpaqueCublasLt& checked(Handle handle) {
     checked(handle, "handle").home.check_current(kNotInitialized);
@@ -333,57 +331,6 @@ MEGJIT_LIBRARY_API Status cublasLtMatmul(Handle handle, MatmulDescriptor descrip
               2.0 * static_cast<double>(p.m * p.n * p.k * p.y.batch),
               [p, alpha = factors[0], beta = factors[1]](const std::vector<std::byte*>& places) {
             multiply(p, alpha, beta, places);
-        });
-    });
-}
-
-MEGJIT_LIBRARY_API Status cublasLtMatrixTransformDescCreate(TransformDescriptor* made,
-                                                            DataType scale) {
-    return call(kInternal, [&] {
-        if (scale != DataType::f32) throw Misuse(kNotSupported, "copies are scaled in float32");
-        *made = new OpaqueTransform;
-        live().add(*made, "description of a copy");
-    });
-}
-MEGJIT_LIBRARY_API Status cublasLtMatrixTransformDescDestroy(TransformDescriptor d) {
-    return call(kInternal, [&] {
-        live().remove(d, "description of a copy");
-        delete d;
-    });
-}
-
-// Copies alone: of two matrices, or by other factors than 1 and 0, is asked by nobody.
-MEGJIT_LIBRARY_API Status cublasLtMatrixTransform(Handle handle, TransformDescriptor descriptor,
-                                                  const void* alpha, const void* a,
-                                                  LayoutDescriptor la, const void* beta,
-                                                  const void* b, LayoutDescriptor, void* c,
-                                                  LayoutDescriptor lc, void* stream) {
-    return call(kInternal, [&] {
-        const Home& home = checked(handle).home;
-        home.check_stream(kInvalidValue, stream);
-        checked(descriptor);
-        const OpaqueLayout from = checked(la), to = checked(lc);
-        float factors[2];
-        std::memcpy(&factors[0], alpha, sizeof(float));
-        std::memcpy(&factors[1], beta, sizeof(float));
-        if (b || factors[0] != 1 || factors[1] != 0)
-            throw Misuse(kNotSupported, "a matrix is copied, and nothing else");
-        if (from.type != to.type || from.rows != to.rows || from.columns != to.columns ||
-            from.batch != to.batch)
-            throw Misuse(kInvalidValue, "a copy has the elements of what is copied");
-        const size_t alignment = size_of(element(to.type));
-        const auto operand = [&](const char* name, const void* at, const OpaqueLayout& l,
-                                 bool is_written) {
-            return Operand{name, at, span_bytes(element(l.type), dims_of(l), strides_of(l)),
-                           alignment, is_written};
-        };
-        const std::vector<Operand> operands = {operand("A", a, from, false),
-                                               operand("C", c, to, true)};
-        check_operands(kInvalidValue, operands, home);
-        queue(kInternal, stream, "cuBLASLt's copy of a matrix", operands, 0,
-              [=](const std::vector<std::byte*>& places) {
-            scatter(gather(places[0], element(from.type), dims_of(from), strides_of(from)),
-                    places[1], element(to.type), strides_of(to));
         });
     });
 }
