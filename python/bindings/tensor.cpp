@@ -1,5 +1,6 @@
 // The Tensor base class: slots that go straight to dispatch, and what Python needs to build the
 // rest on.
+#include <algorithm>
 #include <cstring>
 
 #include "python/bindings/capture.h"
@@ -17,8 +18,18 @@ const runtime::OpDef& op_named(std::string_view name) { return runtime::find_op(
 // long as the process.
 PyObject* to_high = nullptr;
 
-PyObject* apply_slot(const runtime::OpDef& op, PyObject* const* args, size_t count) {
+bool has_integers(PyObject* const* args, size_t count) {
+    return std::any_of(args, args + count, [](PyObject* arg) {
+        return is_tensor(arg) && runtime::info(handle_of(arg).value()->dtype()).category ==
+                                     runtime::Category::integer;
+    });
+}
+
+// `of_integers`: what the operator is instead where a tensor has an integer dtype.
+PyObject* apply_slot(const runtime::OpDef& usual, PyObject* const* args, size_t count,
+                     const runtime::OpDef* of_integers = nullptr) {
     return guard([&]() -> PyObject* {
+        const runtime::OpDef& op = of_integers && has_integers(args, count) ? *of_integers : usual;
         for (size_t i = 0; i < count; ++i)
             if (!is_tensor(args[i]) &&
                 (args[i] == Py_None || PyUnicode_Check(args[i]) || PyDict_Check(args[i]))) {
@@ -47,12 +58,21 @@ MEGJIT_BINARY_SLOT(slot_mul, "mul")
 MEGJIT_BINARY_SLOT(slot_plain_div, "true_div")
 MEGJIT_BINARY_SLOT(slot_floor_div, "floor_div")
 MEGJIT_BINARY_SLOT(slot_mod, "mod")
-MEGJIT_BINARY_SLOT(slot_and, "logical_and")
-MEGJIT_BINARY_SLOT(slot_or, "logical_or")
-MEGJIT_BINARY_SLOT(slot_xor, "logical_xor")
 MEGJIT_BINARY_SLOT(slot_lshift, "left_shift")
 MEGJIT_BINARY_SLOT(slot_rshift, "right_shift")
 #undef MEGJIT_BINARY_SLOT
+
+// Logic of bools, bits of integers.
+#define MEGJIT_BIT_SLOT(slot, logic, bits) \
+    PyObject* slot(PyObject* a, PyObject* b) { \
+        static const runtime::OpDef &usual = op_named(logic), &of_integers = op_named(bits); \
+        PyObject* args[2] = {a, b}; \
+        return apply_slot(usual, args, 2, &of_integers); \
+    }
+MEGJIT_BIT_SLOT(slot_and, "logical_and", "bit_and")
+MEGJIT_BIT_SLOT(slot_or, "logical_or", "bit_or")
+MEGJIT_BIT_SLOT(slot_xor, "logical_xor", "bit_xor")
+#undef MEGJIT_BIT_SLOT
 
 PyObject* slot_plain_pow(PyObject* a, PyObject* b) {
     PyObject* args[2] = {a, b};
@@ -79,8 +99,12 @@ PyObject* slot_pow(PyObject* a, PyObject* b, PyObject*) { return slot_pow2(a, b)
     }
 MEGJIT_UNARY_SLOT(slot_neg, "neg")
 MEGJIT_UNARY_SLOT(slot_abs, "abs")
-MEGJIT_UNARY_SLOT(slot_invert, "logical_not")
 #undef MEGJIT_UNARY_SLOT
+
+PyObject* slot_invert(PyObject* a) {
+    static const runtime::OpDef &logic = op_named("logical_not"), &bits = op_named("bit_not");
+    return apply_slot(logic, &a, 1, &bits);
+}
 
 // x += y rebinds the handle to the new value; no other handle sees it.
 template <PyObject* (*binary)(PyObject*, PyObject*)>

@@ -285,7 +285,12 @@ Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wa
 
 DType promoted_dtype(const OpDef& op, std::span<const DType> operands) {
     DType to = operands[0];
-    for (DType dtype : operands) to = promote(to, dtype);
+    for (const DType dtype : operands) {
+        const bool counts_bits = op.promotion == Promotion::integer;  // a bool is a bit
+        to = counts_bits && to == DType::b8      ? dtype
+             : counts_bits && dtype == DType::b8 ? to
+                                                 : promote(to, dtype);
+    }
     const auto refuse = [&](std::string_view wanted) {
         user_error({.what = cat(op.name, ": needs ", wanted, ", got ", info(operands[0]).name,
                                 operands.size() > 1 ? cat(" and ", info(operands[1]).name) : ""),

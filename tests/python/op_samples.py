@@ -133,6 +133,12 @@ BINARY = [
             F.greater_equal: np.greater_equal,
         }.items()
     ),
+    *(
+        _binary(function, reference, INTS, 2 * INTS[::-1].copy() + 1, grad=())
+        for function, reference in {F.bitwise_and: np.bitwise_and, F.bitwise_or: np.bitwise_or, F.bitwise_xor: np.bitwise_xor}.items()
+    ),
+    Sample("bitwise_not", F.bitwise_not, np.invert, (INTS,), ()),
+    Sample("lerp", F.lerp, lambda a, b, w: a + w * (b - a), (X, _normal(3, 4), UNIT), (0, 1, 2)),
     _binary(F.logical_and, np.logical_and, INTS > 0, INTS > 2, grad=()),
     _binary(F.logical_or, np.logical_or, INTS > 0, INTS > 2, grad=()),
     _binary(F.logical_xor, np.logical_xor, INTS > 0, INTS > 2, grad=()),
@@ -260,7 +266,53 @@ LOSSES = [
     ),
 ]
 
+def _of_labels(x, label, weight=1.0, ignored=None, smooth=0.0):
+    logp = (x - _logsumexp(x)[:, None]) * weight
+    kept = [i for i, each in enumerate(label) if each != ignored]
+    losses = [-(1 - smooth) * logp[i, label[i]] - smooth * logp[i].mean() for i in kept]
+    return np.sum(losses) / np.sum((np.ones(4) * weight)[label[kept]])
+
+
+def _cosine(x, y):
+    return (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+
+
+def _apart(x, y, p=2):
+    return (np.abs(x - y + 1e-6) ** p).sum(-1) ** (1 / p)
+
+
+SIDES = np.array([1, -1, -1], np.int32)
+WEIGHT = _between(0.2, 3, 4)
+LOSSES += [
+    Sample("cross_entropy_ignoring", lambda x, y: F.loss.cross_entropy(x, y, ignore_index=-100), lambda x, y: _of_labels(x, y, ignored=-100), (X, np.array([1, -100, 3], np.int32))),
+    Sample("cross_entropy_weighted", lambda x, y, w: F.loss.cross_entropy(x, y, weight=w), _of_labels, (X, LABEL, WEIGHT), (0, 2)),
+    Sample(
+        "cross_entropy_of_all",
+        lambda x, y, w: F.loss.cross_entropy(x, y, label_smooth=0.1, ignore_index=0, weight=w),
+        lambda x, y, w: _of_labels(x, y, w, 0, 0.1),
+        (X, LABEL, WEIGHT),
+        (0, 2),
+    ),
+    Sample("huber_loss", lambda x, y: F.loss.huber_loss(x, y, delta=0.3), lambda x, y: np.where(np.abs(x - y) < 0.3, (x - y) ** 2 / 2, 0.3 * (np.abs(x - y) - 0.15)).mean(), (X, UNIT / 4), (0, 1)),
+    Sample("smooth_l1_loss", lambda x, y: F.loss.smooth_l1_loss(x, y, beta=0.3), lambda x, y: np.where(np.abs(x - y) < 0.3, (x - y) ** 2 / 0.6, np.abs(x - y) - 0.15).mean(), (X, UNIT / 4), (0, 1)),
+    Sample("smooth_l1_loss_of_0", lambda x, y: F.loss.smooth_l1_loss(x, y, beta=0), lambda x, y: np.abs(x - y).mean(), (X, UNIT), (0, 1)),
+    Sample("kl_div", F.loss.kl_div, lambda x, y: (y * (np.log(y) - x)).mean(), (X, PROBABILITY), (0, 1)),
+    Sample("kl_div_of_batches", lambda x, y: F.loss.kl_div(x, y, "batchmean"), lambda x, y: -(y * x).sum() / 3, (X, TARGET)),
+    Sample("kl_div_of_logarithms", lambda x, y: F.loss.kl_div(x, y, "sum", log_target=True), lambda x, y: (np.exp(y) * (y - x)).sum(), (X, UNIT), (0, 1)),
+    Sample("cosine_embedding_loss", lambda x, y, side: F.loss.cosine_embedding_loss(x, y, side, margin=-0.9), lambda x, y, side: np.where(side == 1, 1 - _cosine(x, y), np.maximum(0, _cosine(x, y) + 0.9)).mean(), (X, _normal(3, 4), SIDES), (0, 1)),
+    Sample("triplet_margin_loss", lambda a, b, c: F.loss.triplet_margin_loss(a, b, c, margin=9.0), lambda a, b, c: (_apart(a, b) - _apart(a, c) + 9).mean(), (X, UNIT, POSITIVE), (0, 1, 2)),
+    Sample("triplet_margin_loss_swapped", lambda a, b, c: F.loss.triplet_margin_loss(a, b, c, margin=9.0, p=3, swap=True), lambda a, b, c: (_apart(a, b, 3) - np.minimum(_apart(a, c, 3), _apart(b, c, 3)) + 9).mean(), (X, UNIT, POSITIVE), (0, 1, 2)),
+]  # fmt: skip
+
 INDEX = np.array([[0, 2, 1, 3], [3, 3, 0, 0], [1, 0, 2, 2]], np.int32)
+
+
+
+def _added(x, place, value):
+    x = x.copy()
+    np.add.at(x, place, value)
+    return x
+
 
 ARRANGEMENT = [
     Sample("reshape", lambda x: F.reshape(x, (2, -1)), lambda x: x.reshape(2, -1), (X,)),
@@ -290,6 +342,47 @@ ARRANGEMENT = [
     Sample("pad_reflect", lambda x: F.pad(x, ((1, 2), (2, 1)), "reflect"), lambda x: np.pad(x, ((1, 2), (2, 1)), "reflect"), (X,)),
     Sample("meshgrid", lambda x, y: F.meshgrid(x, y)[0], lambda x, y: np.meshgrid(x, y)[0], (_normal(3), _normal(2))),
     Sample("copy", F.copy, np.copy, (X,)),
+    Sample("tril", F.tril, np.tril, (_normal(2, 3, 4),)),
+    Sample("triu", lambda x: F.triu(x, k=-1), lambda x: np.triu(x, -1), (_normal(2, 4, 3),)),
+    Sample("unbind", lambda x: F.unbind(x, -1)[1], lambda x: x[..., 1], (X,)),
+    Sample("cumprod", lambda x: F.cumprod(x, 1), lambda x: np.cumprod(x, 1), (_between(-2, 2, 3, 7) * (np.arange(7) != 4),)),
+    Sample("index_add", lambda x, i, v: F.index_add(x, -1, i, v), lambda x, i, v: _added(x, (slice(None), i), v), (X, np.array([2, 0, 2], np.int32), _normal(3, 3)), (0, 2)),
+    Sample("scatter_add", lambda x, i, v: F.scatter_add(x, 1, i, v), lambda x, i, v: _added(x, (np.arange(3)[:, None], i), v), (X, INDEX, _normal(3, 4)), (0, 2)),
+    Sample("bincount", lambda i: F.bincount(i, length=9), lambda i: np.bincount(i, minlength=9), (INDEX.ravel(),), ()),
+    Sample("bincount_weighted", lambda i, w: F.bincount(i, w, length=4), np.bincount, (LABEL, _normal(3)), (1,)),
+    Sample("searchsorted", F.searchsorted, np.searchsorted, (np.sort(X.ravel()), np.append(X.ravel()[::3], [-9, 9]).astype(np.float32)), ()),
+    Sample("searchsorted_right", lambda a, v: F.searchsorted(a, v, "right"), lambda a, v: np.searchsorted(a, v, "right"), (np.array([1, 1, 2, 5, 5, 5, 7], np.int32), np.arange(9, dtype=np.int32).reshape(3, 3)), ()),
+    Sample("searchsorted_rows", F.searchsorted, lambda a, v: np.stack([np.searchsorted(*pair) for pair in zip(a, v, strict=True)]), (np.sort(X, 1), _normal(3, 5)), ()),
+    Sample("embedding_padded", lambda w, i: F.embedding(i, w, padding_idx=-1), lambda w, i: w[i], (_normal(5, 3), INDEX)),
+]  # fmt: skip
+
+CONV_KERNEL = _normal(3, 4, 2, 3)
+
+
+def _ceil_windows(x, fill):
+    """Windows of 3 by 2, stride 2, padding 1 and 0, rounded up, of 6 by 5 images: [n, c, 4, 3, 3, 2]."""
+    x = np.pad(x, ((0, 0), (0, 0), (1, 2), (0, 1)), constant_values=fill)
+    return np.lib.stride_tricks.sliding_window_view(x, (3, 2), (2, 3))[:, :, ::2, ::2]
+
+
+def _inside(counts_padding):
+    ones = np.zeros((1, 1, 9, 6))
+    ones[:, :, 0 if counts_padding else 1 : 8 if counts_padding else 7, :5] = 1
+    return np.lib.stride_tricks.sliding_window_view(ones, (3, 2), (2, 3))[:, :, ::2, ::2].sum((4, 5))
+
+
+def _convolved(x, w):
+    x = np.pad(x, ((0, 0), (0, 0), (0, 1), (2, 2)))
+    view = np.lib.stride_tricks.sliding_window_view(x, (2, 5), (2, 3))[..., ::2]
+    return np.einsum("nchwij,ocij->nohw", view, w)
+
+
+WINDOWS = [
+    Sample("max_pool2d_rounded_up", lambda x: F.max_pool2d(x, (3, 2), 2, (1, 0), ceil_mode=True), lambda x: _ceil_windows(x, -np.inf).max((4, 5)), (IMAGE,)),
+    Sample("avg_pool2d_rounded_up", lambda x: F.avg_pool2d(x, (3, 2), 2, (1, 0), ceil_mode=True), lambda x: _ceil_windows(x, 0).sum((4, 5)) / _inside(False), (IMAGE,)),
+    Sample("avg_pool2d_rounded_up_of_all", lambda x: F.avg_pool2d(x, (3, 2), 2, (1, 0), "average", True), lambda x: _ceil_windows(x, 0).sum((4, 5)) / _inside(True), (IMAGE,)),
+    Sample("conv2d_same", lambda x, w: F.conv2d(x, w, padding="same", dilation=(1, 2)), _convolved, (IMAGE, CONV_KERNEL), (0, 1), 1e-4),
+    Sample("conv2d_valid", lambda x, w: F.conv2d(x, w, padding="valid", dilation=(1, 2)), lambda x, w: _convolved(x, w)[:, :, :-1, 2:-2], (IMAGE, CONV_KERNEL), (0, 1), 1e-4),
 ]  # fmt: skip
 
 MATRIX = _normal(3, 3) + 3 * np.eye(3, dtype=np.float32)
@@ -310,4 +403,4 @@ LINEAR_ALGEBRA = [
     Sample("einsum_dots", lambda a, b: F.einsum("...i,ij->...j", a, b), lambda a, b: a @ b, (_normal(2, 3, 4), _normal(4, 2)), (0, 1)),
 ]  # fmt: skip
 
-SAMPLES = UNARY + BINARY + REDUCTIONS + LOSSES + ARRANGEMENT + LINEAR_ALGEBRA
+SAMPLES = UNARY + BINARY + REDUCTIONS + LOSSES + ARRANGEMENT + WINDOWS + LINEAR_ALGEBRA

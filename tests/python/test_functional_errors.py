@@ -48,9 +48,9 @@ REFUSED = {
     "pad mode": (lambda: F.pad(X, ((1, 1),), "wrap"), ValueError, "pad: mode 'wrap'"),
     "pad width": (lambda: F.pad(X, ((-1, 1),)), ValueError, "negative width"),
     "embedding options": (
-        lambda: F.embedding(Tensor([0]), X, padding_idx=0),
+        lambda: F.embedding(Tensor([0]), X, max_norm=1.0),
         ValueError,
-        "padding_idx",
+        "max_norm",
     ),
     "one_hot of a list": (lambda: F.one_hot([1], 3), TypeError, "list is not a Tensor"),
     "gather rank": (lambda: F.gather(X, 0, Tensor([0])), ValueError, "index has 1 axes"),

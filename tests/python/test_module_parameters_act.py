@@ -39,8 +39,8 @@ NOISE = {"per_channel": True, **SEEDED}
 
 # class: (arguments, inputs of forward, other values of optional parameters)
 CALLS = {
-    M.AvgPool2d: ((3,), (IMAGE,), {"stride": 1, "padding": 1, "mode": ("average", {"padding": 1})}),
-    M.MaxPool2d: ((3,), (IMAGE,), {"stride": 1, "padding": 1}),
+    M.AvgPool2d: ((3,), (IMAGE,), {"stride": 1, "padding": 1, "ceil_mode": True, "mode": ("average", {"padding": 1})}),
+    M.MaxPool2d: ((3,), (IMAGE,), {"stride": 1, "padding": 1, "ceil_mode": (True, {"stride": 2})}),
     M.BatchMatMulActivation: ((2, 4, 3), (normal(2, 4, 5),), {"bias": False, "nonlinear_mode": "relu"}),
     M.BatchNorm1d: ((4,), (LINE,), BATCH_NORM), M.BatchNorm2d: ((4,), (IMAGE,), BATCH_NORM), M.BatchNorm3d: ((2,), (CUBE,), BATCH_NORM),
     M.SyncBatchNorm: ((4,), (IMAGE,), BATCH_NORM),

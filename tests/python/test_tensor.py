@@ -3,6 +3,7 @@
 import copy
 import gc
 import io
+import operator
 import pickle
 import weakref
 
@@ -104,10 +105,25 @@ def test_none_is_no_operand():
         Tensor([1.0]) + None
 
 
-def test_bitwise_operators_need_bool():
-    assert (Tensor([True, False]) & Tensor([True, True])).tolist() == [True, False]
-    with pytest.raises(TypeError):
-        Tensor([1]) & Tensor([1])
+def test_operators_of_bits_are_logic_of_bools():
+    x, y = Tensor([True, True, False]), Tensor([True, False, False])
+    assert [op.tolist() for op in (x & y, x | y, x ^ y, ~x)] == [[True, False, False], [True, True, False], [False, True, False], [False, False, True]]
+    with pytest.raises(TypeError, match="astype"):
+        Tensor([1.0]) & Tensor([1.0])
+    with pytest.raises(TypeError, match="integer"):
+        Tensor([1]) & Tensor([1.0])
+
+
+def test_operators_of_bits_are_numpys_of_integers():
+    a, b = np.array([12, 7, -3], np.int16), np.array([True, False, True])
+    for op in (operator.and_, operator.or_, operator.xor):
+        for x, y in ((a, a[::-1].copy()), (a, b), (b, a), (a, 6), (6, a)):
+            got = op(*(Tensor(each) if isinstance(each, np.ndarray) else each for each in (x, y))).numpy()
+            assert got.dtype == np.int16 and got.tolist() == op(x, y).tolist()
+    assert (~Tensor(a)).numpy().tolist() == (~a).tolist()
+    x = Tensor(a)
+    x |= 1
+    assert x.tolist() == (a | 1).tolist()
 
 
 def test_an_array_on_the_left_gives_a_tensor():

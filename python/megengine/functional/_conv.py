@@ -42,12 +42,33 @@ def _ungrouped(weight: Tensor, groups: int, ndim: int, op: str) -> Tensor:
     return ops.reshape(weight, shape=(shape[0] * shape[1],) + shape[2:])
 
 
+def same_padding(kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], op: str) -> list[tuple[int, int]]:
+    """(before, after) of each axis that keep its extent; after is one more where a kernel is even. ValueError for a stride."""
+    if any(step != 1 for step in stride):
+        raise ValueError(f"{op}: padding='same' keeps extents, and a stride of {tuple(stride)} does not\n  fix: give the padding in numbers")
+    widths = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    return [(width // 2, width - width // 2) for width in widths]
+
+
+def _padded(inp: Tensor, padding: str, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], op: str) -> tuple[Tensor, tuple[int, ...]]:
+    """The input, and the padding that is left to the op, the same on both sides."""
+    none = (0,) * len(kernel)
+    if padding == "valid":
+        return inp, none
+    if padding != "same":
+        raise ValueError(f"{op}: padding {padding!r} is neither 'same' nor 'valid'; give one of these, or numbers")
+    before, after = zip(*same_padding(kernel, stride, dilation, op), strict=True)
+    if before == after:
+        return inp, before
+    return ops.pad(inp, before=(0, 0, *before), after=(0, 0, *after), mode="constant", value=0.0), none
+
+
 def _convolve(
     inp: Tensor,
     weight: Tensor,
     bias: Tensor | None,
     stride: IntsLike,
-    padding: IntsLike,
+    padding: IntsLike | str,
     dilation: IntsLike,
     groups: int,
     ndim: int,
@@ -59,14 +80,11 @@ def _convolve(
     if groups != 1 or weight.ndim != ndim:
         weight = _ungrouped(weight, groups, ndim, op)
     n = ndim - 2
-    y = _conv(
-        inp,
-        weight,
-        stride=as_pair(stride, f"{op}: stride", n),
-        padding=as_pair(padding, f"{op}: padding", n),
-        dilation=as_pair(dilation, f"{op}: dilation", n),
-        groups=groups,
-    )
+    stride, dilation = as_pair(stride, f"{op}: stride", n), as_pair(dilation, f"{op}: dilation", n)
+    if isinstance(padding, str):
+        inp, padding = _padded(inp, padding, weight._tuple_shape[2:], stride, dilation, op)
+    padding = as_pair(padding, f"{op}: padding", n)
+    y = _conv(inp, weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     if bias is not None:
         y = _add(y, bias)
     return y
@@ -77,7 +95,7 @@ def conv1d(
     weight: Tensor,
     bias: Tensor | None = None,
     stride: int = 1,
-    padding: int = 0,
+    padding: int | str = 0,
     dilation: int = 1,
     groups: int = 1,
     conv_mode: str = "cross_correlation",
@@ -93,8 +111,12 @@ def conv1d(
         [out, c, k], or [groups, out / groups, c / groups, k] if groups > 1.
     bias : Tensor or None
         None, or a tensor that broadcasts to the result, such as [1, out, 1].
-    stride, padding, dilation : int
-        In elements; padding adds zeros at both ends.
+    stride : int
+        In elements.
+    padding : int or str
+        Zeros added at both ends, or "same" or "valid", as in `conv2d`.
+    dilation : int
+        In elements.
     groups : int
         How many groups the channels are split into; an output channel sees those of its group.
     conv_mode : str
@@ -127,7 +149,7 @@ def conv2d(
     weight: Tensor,
     bias: Tensor | None = None,
     stride: IntPair = 1,
-    padding: IntPair = 0,
+    padding: IntPair | str = 0,
     dilation: IntPair = 1,
     groups: int = 1,
     conv_mode: str = "cross_correlation",
@@ -143,8 +165,13 @@ def conv2d(
         [out, c, kh, kw], or [groups, out / groups, c / groups, kh, kw] if groups > 1.
     bias : Tensor or None
         None or [1, out, 1, 1].
-    stride, padding, dilation : int or sequence of int
-        One int, or one each for height and width; padding adds zeros on every side.
+    stride : int or sequence of int
+        One int, or one each for height and width.
+    padding : int, sequence of int or str
+        Zeros added on every side, likewise. "same" keeps the extents, for a stride of 1: below and
+        to the right there is one more where a kernel is even. "valid" is 0.
+    dilation : int or sequence of int
+        Likewise.
     groups : int
         How many groups the channels are split into; an output channel sees those of its group.
     conv_mode : str
@@ -161,7 +188,8 @@ def conv2d(
     Raises
     ------
     ValueError
-        For shapes that do not fit each other, or another conv_mode than "cross_correlation".
+        For shapes that do not fit each other, another conv_mode than "cross_correlation", and
+        "same" with a stride.
     TypeError
         Unless inp and weight are Tensors.
 
@@ -185,7 +213,7 @@ def conv3d(
     weight: Tensor,
     bias: Tensor | None = None,
     stride: IntTriple = 1,
-    padding: IntTriple = 0,
+    padding: IntTriple | str = 0,
     dilation: IntTriple = 1,
     groups: int = 1,
     conv_mode: str = "cross_correlation",
@@ -200,8 +228,12 @@ def conv3d(
         [out, c, kd, kh, kw], or [groups, out / groups, c / groups, kd, kh, kw] if groups > 1.
     bias : Tensor or None
         None or [1, out, 1, 1, 1].
-    stride, padding, dilation : int or sequence of int
-        One int, or one for each of the three axes; padding adds zeros on every side.
+    stride : int or sequence of int
+        One int, or one for each of the three axes.
+    padding : int, sequence of int or str
+        Zeros added on every side, likewise, or "same" or "valid", as in `conv2d`.
+    dilation : int or sequence of int
+        Likewise.
     groups : int
         How many groups the channels are split into; an output channel sees those of its group.
     conv_mode : str

@@ -1,7 +1,7 @@
 """Tensors made from numbers."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -91,8 +91,14 @@ def _filled(
     return ops.full(shape=shape, value=float(value), dtype=name, device=None if device is None else str(device))
 
 
+def _check_one_shape(op: str, shape: object, more: tuple[object, ...]) -> None:
+    if more:
+        extents = ", ".join(map(repr, (shape, *more)))
+        raise TypeError(f"{op}: {1 + len(more)} positional arguments, {extents}\n  fix: give the extents as one shape, {op}(({extents}))")
+
+
 def zeros(
-    shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None
+    shape: Shape, *more: Never, dtype: DTypeLike = "float32", device: str | Device | None = None
 ) -> Tensor:
     """Makes a tensor of zeros.
 
@@ -100,6 +106,8 @@ def zeros(
     ----------
     shape : int, Tensor or sequence of int or Tensor
         The extents: an int for a vector, or several ints and integer tensors.
+    *more : Never
+        Nothing: several extents are one shape, ``F.zeros((2, 3))``.
     dtype : DTypeLike
         Of the result.
     device : str, Device or None
@@ -114,6 +122,8 @@ def zeros(
     ------
     ValueError
         For a negative extent.
+    TypeError
+        For extents that are not one sequence.
 
     Examples
     --------
@@ -122,11 +132,12 @@ def zeros(
     array([[0, 0],
            [0, 0]], dtype=int32)
     """
+    _check_one_shape("zeros", shape, more)
     return _filled(as_ints(shape), 0.0, dtype, device)
 
 
 def ones(
-    shape: Shape, *, dtype: DTypeLike = "float32", device: str | Device | None = None
+    shape: Shape, *more: Never, dtype: DTypeLike = "float32", device: str | Device | None = None
 ) -> Tensor:
     """Makes a tensor of ones.
 
@@ -134,6 +145,8 @@ def ones(
     ----------
     shape : int, Tensor or sequence of int or Tensor
         The extents: an int for a vector, or several ints and integer tensors.
+    *more : Never
+        Nothing: several extents are one shape, ``F.ones((2, 3))``.
     dtype : DTypeLike
         Of the result.
     device : str, Device or None
@@ -148,6 +161,8 @@ def ones(
     ------
     ValueError
         For a negative extent.
+    TypeError
+        For extents that are not one sequence.
 
     Examples
     --------
@@ -155,6 +170,7 @@ def ones(
     >>> F.ones(3).numpy()
     array([1., 1., 1.], dtype=float32)
     """
+    _check_one_shape("ones", shape, more)
     return _filled(as_ints(shape), 1.0, dtype, device)
 
 

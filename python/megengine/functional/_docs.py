@@ -8,7 +8,7 @@ from ..tensor import Tensor
 Operand = Tensor | int | float | bool
 _Function = TypeVar("_Function", bound=Callable[..., Tensor])
 
-# Of results in a float dtype, of x's, of the promoted one, of bool; and of operands of bool.
+# Of results in a float dtype, of x's, of the promoted one, of bool; and of operands of integers and of bool.
 FLOAT = """
     Parameters
     ----------
@@ -52,6 +52,22 @@ BOOL = """
     -------
     Tensor
         The broadcast shape, dtype bool.
+    """
+BITS = """
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Shapes that broadcast, integer dtypes; or bool, for which it is logic.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Raises
+    ------
+    TypeError
+        For another dtype.
     """
 LOGICAL = """
     Parameters

@@ -60,7 +60,7 @@ def embedding(
     weight : Tensor
         [num, dim].
     padding_idx : int or None
-        None: other values are not supported.
+        A row that gets no gradient, such as that of padding; negative ones count from the end.
     max_norm, norm_type : float or None
         None: other values are not supported.
 
@@ -74,7 +74,8 @@ def embedding(
     IndexError
         For an index outside of [-num, num).
     ValueError
-        For padding_idx, max_norm or norm_type, which are not supported.
+        For a padding_idx outside of [-num, num), and for max_norm or norm_type, which are not
+        supported.
 
     Examples
     --------
@@ -84,14 +85,24 @@ def embedding(
     array([[4., 5.],
            [0., 1.]], dtype=float32)
     """
-    for name, given in (
-        ("padding_idx", padding_idx),
-        ("max_norm", max_norm),
-        ("norm_type", norm_type),
-    ):
+    for name, given in (("max_norm", max_norm), ("norm_type", norm_type)):
         if given is not None:
             raise ValueError(f"embedding: {name} is not supported; leave it None")
-    return ops.index_get(weight, as_places(as_tensor(inp)), axes=(0,))
+    places = as_places(as_tensor(inp))
+    rows = ops.index_get(weight, places, axes=(0,))
+    if padding_idx is None:
+        return rows
+    first = row_of_padding(padding_idx, weight._tuple_shape[0], "embedding")
+    is_padding = ops.logical_or(ops.equal(places, first), ops.equal(places, first - weight._tuple_shape[0]))
+    is_padding = ops.reshape(is_padding, shape=(*places._tuple_shape, *(1,) * (weight.ndim - 1)))
+    return ops.where(is_padding, ops.stop_gradient(rows), rows)
+
+
+def row_of_padding(padding_idx: int, num: int, op: str) -> int:
+    """``padding_idx`` from the front. ValueError for a row that a table of ``num`` does not have."""
+    if not -num <= padding_idx < num:
+        raise ValueError(f"{op}: padding_idx is {padding_idx}, and the table has {num} rows")
+    return padding_idx % num
 
 
 def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool = False) -> Tensor:

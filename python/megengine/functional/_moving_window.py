@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import ops
+from ..core import apply_const, ops
 from ..tensor import Tensor
 
 
@@ -57,6 +57,8 @@ def max_pool(x: Tensor, windows: list[Window]) -> Tensor:
     """The largest element of each window of the last axes; floats only, for padding is -inf."""
     if _is_even(x, windows):
         return ops.max_pool(x, **_attributes(windows))
+    if _is_dense(x, windows):
+        return ops.max_pool(padded(x, windows, -math.inf), **_attributes(windows) | {"padding": (0,) * len(windows)})
     return reduce_windows(x, windows, -math.inf, ops.reduce_max)
 
 
@@ -69,13 +71,23 @@ def avg_pool(x: Tensor, windows: list[Window], count_padding: bool) -> Tensor:
         places = w.positions()
         low, high = (-w.before, w.extent + w.after) if count_padding else (0, w.extent)
         counts = counts[..., None] * ((places >= low) & (places < high)).sum(1)
+    if _is_dense(x, windows):
+        attributes = _attributes(windows) | {"padding": (0,) * len(windows)}
+        means = ops.avg_pool(padded(x, windows, 0.0), **attributes, count_include_padding=1)
+        area = math.prod(w.size for w in windows)
+        return means if (counts == area).all() else (means * apply_const((area / counts).astype(np.float32))).astype(x.dtype)
     return (reduce_windows(x, windows, 0.0, ops.reduce_sum) / Tensor(counts.astype(np.float32))).astype(x.dtype)
+
+
+def _is_dense(x: Tensor, windows: list[Window]) -> bool:
+    """Is there an op for it once it is padded: images without dilation?"""
+    return x.ndim == len(windows) + 2 and all(w.gap == 1 for w in windows)
 
 
 def _is_even(x: Tensor, windows: list[Window]) -> bool:
     """Is there an op for it: images, no dilation, as much padding on both sides, nothing rounded up?"""
-    return x.ndim == len(windows) + 2 and all(
-        w.gap == 1 and w.before == w.after < w.size and w.count == (w.extent + 2 * w.before - w.size) // w.step + 1
+    return _is_dense(x, windows) and all(
+        w.before == w.after < w.size and w.count == (w.extent + 2 * w.before - w.size) // w.step + 1
         for w in windows
     )
 

@@ -60,6 +60,57 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     return ops.nms(boxes.detach(), scores.detach(), iou_thresh=float(iou_thresh), max_output=limit)
 
 
+def batched_nms(
+    boxes: Tensor, scores: Tensor, classes: Tensor, iou_thresh: float, max_output: int | None = None
+) -> Tensor:
+    """Finds the boxes that non-maximum suppression keeps when only boxes of one class drop each
+    other.
+
+    Parameters
+    ----------
+    boxes : Tensor
+        [n, 4] as (x1, y1, x2, y2).
+    scores : Tensor
+        [n].
+    classes : Tensor
+        [n], integers: the class, or the image, of each box.
+    iou_thresh : float
+        As in `nms`.
+    max_output : int or None
+        As in `nms`, of all classes together.
+
+    Returns
+    -------
+    Tensor
+        Int32 indices of the boxes, the highest score first; without a gradient.
+
+    Raises
+    ------
+    AssertionError
+        For other shapes.
+
+    Notes
+    -----
+    Boxes of each class are moved to a place of their own, as torchvision does it: with thousands of
+    classes float32 has few digits left for the box.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, functional as F
+    >>> boxes = Tensor([[0.0, 0.0, 9.0, 9.0], [1.0, 1.0, 9.0, 9.0], [0.0, 1.0, 9.0, 9.0]])
+    >>> F.vision.batched_nms(boxes, Tensor([0.6, 0.9, 0.3]), Tensor([0, 1, 1]), iou_thresh=0.5).numpy()
+    array([1, 0], dtype=int32)
+    """
+    require_tensors("batched_nms", boxes, scores, classes)
+    if classes._tuple_shape != scores._tuple_shape:
+        raise AssertionError(f"batched_nms: {list(scores._tuple_shape)} scores but {list(classes._tuple_shape)} classes")
+    if not boxes.size:
+        return nms(boxes, scores, iou_thresh, max_output)
+    low, high = (op(boxes, axes=(0, 1), keepdims=False) for op in (ops.reduce_min, ops.reduce_max))
+    apart = ops.mul(ops.cast(classes, dtype="float32"), ops.add(ops.sub(high, low), 1.0))
+    return nms(ops.add(boxes, ops.reshape(apart, shape=(*classes._tuple_shape, 1))), scores, iou_thresh, max_output)
+
+
 def roi_align(
     inp: Tensor,
     rois: Tensor,

@@ -12,7 +12,7 @@ from ..core.tensor.shapes import normalize_axis, taken
 from ..tensor import Tensor
 from ._creation import zeros_like
 
-__all__ = ["cond_take", "diag", "gather", "non_zero", "scatter", "where"]
+__all__ = ["cond_take", "diag", "gather", "non_zero", "scatter", "tril", "triu", "where"]
 
 Operand = Tensor | int | float | bool
 
@@ -86,6 +86,73 @@ def triangle(x: Tensor, diagonal: int, upper: bool) -> Tensor:
         rows, columns, max(-rows, min(columns, diagonal - 1 if upper else diagonal)), dtype=bool
     )
     return where(apply_const(~lower if upper else lower), x, zeros_like(x))
+
+
+def tril(inp: Tensor, k: int = 0) -> Tensor:
+    """Keeps the elements on and below the ``k``-th diagonal of matrices; those above become 0.
+
+    Parameters
+    ----------
+    inp : Tensor
+        [..., m, n], any dtype.
+    k : int
+        0 is the main diagonal, 1 the one above it, -1 below.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        For a tensor with fewer than 2 axes.
+
+    Examples
+    --------
+    >>> from megengine import functional as F
+    >>> F.tril(F.ones((2, 3), dtype="int32")).numpy()
+    array([[1, 0, 0],
+           [1, 1, 0]], dtype=int32)
+    """
+    return triangle(_matrices(inp, "tril"), k, upper=False)
+
+
+def triu(inp: Tensor, k: int = 0) -> Tensor:
+    """Keeps the elements on and above the ``k``-th diagonal of matrices; those below become 0.
+
+    Parameters
+    ----------
+    inp : Tensor
+        [..., m, n], any dtype.
+    k : int
+        0 is the main diagonal, 1 the one above it, -1 below.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        For a tensor with fewer than 2 axes.
+
+    Examples
+    --------
+    >>> from megengine import functional as F
+    >>> F.triu(F.ones((2, 3), dtype="int32"), k=1).numpy()
+    array([[0, 1, 1],
+           [0, 0, 1]], dtype=int32)
+    """
+    return triangle(_matrices(inp, "triu"), k, upper=True)
+
+
+def _matrices(inp: Tensor, op: str) -> Tensor:
+    require_tensors(op, inp)
+    if inp.ndim < 2:
+        raise ValueError(f"{op}: a tensor of shape {list(inp._tuple_shape)}; a matrix has two axes")
+    return inp
 
 
 def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,7 +239,7 @@ def non_zero(condition: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor
     return tuple(taken(found, 1, k) for k in range(found._tuple_shape[1]))
 
 
-def _index(index: ArrayLike, op: str) -> Tensor:
+def as_index(index: ArrayLike, op: str) -> Tensor:
     if not isinstance(index, Tensor):
         index = apply_const(np.asarray(index, np.int32))
     if index.dtype.kind not in "iu":
@@ -227,9 +294,30 @@ def gather(inp: Tensor, axis: int, index: Tensor) -> Tensor:
     """
     require_tensors("gather", inp)
     axis = normalize_axis(axis, inp.ndim, "gather")
-    index = _index(index, "gather")
+    index = as_index(index, "gather")
     _check_index(inp, index, axis, "gather")
     return ops.gather(inp, index, axis=axis)
+
+
+def scatter_operands(inp: Tensor, axis: int, index: ArrayLike, source: ArrayLike, op: str) -> tuple[int, Tensor, Tensor]:
+    """The axis from the front, places, and the elements for them in inp's dtype."""
+    require_tensors(op, inp)
+    axis = normalize_axis(axis, inp.ndim, op)
+    index = as_index(index, op)
+    _check_index(inp, index, axis, op)
+    source = source if isinstance(source, Tensor) else apply_const(np.asarray(source))
+    if source._tuple_shape != index._tuple_shape:
+        if (
+            any(i > n for i, n in zip(index._tuple_shape, source._tuple_shape, strict=False))
+            or source.ndim != index.ndim
+        ):
+            raise ValueError(
+                f"{op}: index {list(index._tuple_shape)} does not fit source {list(source._tuple_shape)}"
+            )
+        source = ops.slice(
+            source, begin=(0,) * index.ndim, end=index._tuple_shape, step=(1,) * index.ndim
+        )
+    return axis, index, source if source.dtype == inp.dtype else ops.cast(source, dtype=inp.dtype.name)
 
 
 def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
@@ -267,24 +355,7 @@ def scatter(inp: Tensor, axis: int, index: Tensor, source: Tensor) -> Tensor:
     array([[0., 0., 7.],
            [8., 0., 0.]], dtype=float32)
     """
-    require_tensors("scatter", inp)
-    axis = normalize_axis(axis, inp.ndim, "scatter")
-    index = _index(index, "scatter")
-    _check_index(inp, index, axis, "scatter")
-    source = source if isinstance(source, Tensor) else apply_const(np.asarray(source))
-    if source._tuple_shape != index._tuple_shape:
-        if (
-            any(i > n for i, n in zip(index._tuple_shape, source._tuple_shape, strict=False))
-            or source.ndim != index.ndim
-        ):
-            raise ValueError(
-                f"scatter: index {list(index._tuple_shape)} does not fit source {list(source._tuple_shape)}"
-            )
-        source = ops.slice(
-            source, begin=(0,) * index.ndim, end=index._tuple_shape, step=(1,) * index.ndim
-        )
-    if source.dtype != inp.dtype:
-        source = ops.cast(source, dtype=inp.dtype.name)
+    axis, index, source = scatter_operands(inp, axis, index, source, "scatter")
     inp._reset(ops.scatter(inp, index, source, axis=axis))
     return inp
 

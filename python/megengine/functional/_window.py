@@ -12,6 +12,7 @@ from ..core.tensor.array_method import require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype
 from ..core.tensor.shapes import Shape, as_ints, as_pair, cut
 from ..tensor import Tensor
+from . import _moving_window as moving
 
 Widths = int | Sequence[int] | Sequence[Sequence[int]]
 
@@ -265,7 +266,7 @@ def _pool_args(
 
 @keeps_quantized_dtype
 def max_pool2d(
-    inp: Tensor, kernel_size: IntPair, stride: IntPair | None = None, padding: IntPair = 0
+    inp: Tensor, kernel_size: IntPair, stride: IntPair | None = None, padding: IntPair = 0, ceil_mode: bool = False
 ) -> Tensor:
     """Takes the largest element of each window of images.
 
@@ -279,6 +280,9 @@ def max_pool2d(
         Between windows, likewise; None means ``kernel_size``.
     padding : int or sequence of int
         Added on every side, likewise; it never wins.
+    ceil_mode : bool
+        Whether oh is rounded up: a last window that begins within the image or its padding may
+        reach beyond it.
 
     Returns
     -------
@@ -298,7 +302,15 @@ def max_pool2d(
              [13., 15.]]]], dtype=float32)
     """
     require_tensors("max_pool2d", inp)
-    return ops.max_pool(inp, **_pool_args(kernel_size, stride, padding, "max_pool2d"))
+    args = _pool_args(kernel_size, stride, padding, "max_pool2d")
+    return moving.max_pool(inp, _rounded_up(inp, args, "max_pool2d")) if ceil_mode else ops.max_pool(inp, **args)
+
+
+def _rounded_up(inp: Tensor, args: dict[str, Any], op: str) -> list[moving.Window]:
+    """The windows of ceil_mode."""
+    if inp.ndim != 4:
+        raise ValueError(f"{op}: inp has shape {list(inp._tuple_shape)}, not [n, c, h, w]")
+    return moving.windows_of(inp._tuple_shape[2:], args["kernel"], args["stride"], (1, 1), args["padding"] * 2, "NOTSET", 1)
 
 
 @keeps_quantized_dtype
@@ -308,6 +320,7 @@ def avg_pool2d(
     stride: IntPair | None = None,
     padding: IntPair = 0,
     mode: str = "average_count_exclude_padding",
+    ceil_mode: bool = False,
 ) -> Tensor:
     """Takes the mean of each window of images.
 
@@ -324,6 +337,8 @@ def avg_pool2d(
     mode : str
         "average_count_exclude_padding" leaves padding out of the mean, "average" counts it as
         zeros.
+    ceil_mode : bool
+        As in `max_pool2d`; what lies beyond the padding never counts.
 
     Returns
     -------
@@ -353,6 +368,8 @@ def avg_pool2d(
             f"avg_pool2d: mode {mode!r} is neither 'average' nor 'average_count_exclude_padding'"
         )
     args = _pool_args(kernel_size, stride, padding, "avg_pool2d")
+    if ceil_mode:
+        return moving.avg_pool(inp, _rounded_up(inp, args, "avg_pool2d"), kind == "average")
     return ops.avg_pool(inp, **args, count_include_padding=kind == "average")
 
 

@@ -8,13 +8,15 @@ from .._core import Tensor as _Tensor
 from ..core import ops
 from ..core.tensor.amp import to_high as _to_high
 from ..tensor import Tensor
+from ._bits import bitwise_and, bitwise_not, bitwise_or, bitwise_xor
 from ._docs import BOOL, FLOAT, LOGICAL, PROMOTED, SAME, Operand
 from ._docs import tells as _tells
 
 __all__ = [
-    "abs", "add", "acos", "asin", "atan", "atan2", "asinh", "acosh", "atanh", "ceil", "clip", "cos",
+    "abs", "add", "acos", "asin", "atan", "atan2", "asinh", "acosh", "atanh",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "clip", "cos",
     "cosh", "div", "equal", "erf", "exp", "expm1", "floor", "floor_div", "greater", "greater_equal",
-    "left_shift", "less", "less_equal", "log", "log1p", "logical_and", "logical_not", "logical_or",
+    "left_shift", "lerp", "less", "less_equal", "log", "log1p", "logical_and", "logical_not", "logical_or",
     "logical_xor", "logaddexp", "maximum", "minimum", "mod", "mul", "neg", "not_equal", "pow",
     "right_shift", "round", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh",
 ]  # fmt: skip
@@ -741,6 +743,28 @@ def atan2(y: Operand, x: Operand) -> Tensor:
     array([0.7854, 2.3562, 3.1416], dtype=float32)
     """
     return ops.atan2(_to_high(y), _to_high(x))
+
+
+def lerp(start: Operand, end: Operand, weight: Operand) -> Tensor:
+    """Interpolates between ``start`` and ``end``: ``start + weight * (end - start)``, elementwise.
+
+    Parameters
+    ----------
+    start, end, weight : Tensor or number
+        Shapes that broadcast; weights outside of [0, 1] extrapolate.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape and the promoted dtype.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, functional as F
+    >>> F.lerp(Tensor([0.0, 10.0]), Tensor([1.0, 20.0]), 0.25).numpy()
+    array([ 0.25, 12.5 ], dtype=float32)
+    """
+    return ops.add(start, ops.mul(weight, ops.sub(end, start)))
 
 
 def clip(x: Tensor, lower: Operand | None = None, upper: Operand | None = None) -> Tensor:

@@ -13,6 +13,14 @@ from ..core.tensor.indexing import as_places
 from ..core.tensor.shapes import normalize_axis
 from ..tensor import Tensor
 from ._ctc import ctc_loss
+from ._distances import (
+    cosine_embedding_loss,
+    huber_loss,
+    kl_div,
+    smooth_l1_loss,
+    triplet_margin_loss,
+)
+from ._loss_parts import reduced, warn_of_broadcast
 
 __all__ = [
     "l1_loss",
@@ -21,27 +29,12 @@ __all__ = [
     "binary_cross_entropy",
     "hinge_loss",
     "ctc_loss",
+    "cosine_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "smooth_l1_loss",
+    "triplet_margin_loss",
 ]
-
-
-def _reduce(loss: Tensor, reduction: str) -> Tensor:
-    if reduction == "mean":
-        return ops.reduce_mean(loss, axes=tuple(range(loss.ndim)), keepdims=False)
-    if reduction == "sum":
-        return ops.reduce_sum(loss, axes=tuple(range(loss.ndim)), keepdims=False)
-    if reduction == "none":
-        return loss
-    raise ValueError(f"reduction {reduction!r} is not one of 'mean', 'sum', 'none'")
-
-
-def _warn_of_broadcast(name: str, pred: Tensor, label: Tensor) -> None:
-    shapes = getattr(pred, "_tuple_shape", ()), getattr(label, "_tuple_shape", ())
-    if shapes[0] != shapes[1] and all(shapes):
-        _warnings.warn(
-            f"{name}: pred has shape {list(shapes[0])} and label {list(shapes[1])}; they broadcast, which is seldom meant: "
-            "reshape one of them",
-            stacklevel=3,
-        )
 
 
 def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
@@ -73,8 +66,8 @@ def l1_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     >>> F.loss.l1_loss(pred, label, reduction="none").numpy()
     array([0., 3.], dtype=float32)
     """
-    _warn_of_broadcast("l1_loss", pred, label)
-    return _reduce(ops.abs(ops.sub(pred, label)), reduction)
+    warn_of_broadcast("l1_loss", pred, label)
+    return reduced(ops.abs(ops.sub(pred, label)), reduction)
 
 
 def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
@@ -103,8 +96,8 @@ def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     >>> F.loss.square_loss(Tensor([1.0, 2.0]), Tensor([1.0, 5.0])).item()
     4.5
     """
-    _warn_of_broadcast("square_loss", pred, label)
-    return _reduce(ops.square(ops.sub(pred, label)), reduction)
+    warn_of_broadcast("square_loss", pred, label)
+    return reduced(ops.square(ops.sub(pred, label)), reduction)
 
 
 def cross_entropy(
@@ -114,6 +107,8 @@ def cross_entropy(
     with_logits: bool = True,
     label_smooth: float = 0,
     reduction: str = "mean",
+    ignore_index: int | None = None,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """Computes ``-log p[label]``, where p is the softmax of ``pred`` along ``axis``.
 
@@ -132,7 +127,13 @@ def cross_entropy(
         A share s in [0, 1] that goes to all classes evenly:
         ``-(1 - s) * log p[label] - s * mean(log p)``.
     reduction : str
-        "mean", "sum" or "none".
+        "mean", "sum" or "none". The mean divides by the sum of the labels' weights, without those
+        that are ignored.
+    ignore_index : int or None
+        A label, of a class or not, whose loss is 0.
+    weight : Tensor or None
+        [classes], what the loss of each class is multiplied by: ``weight[label]``, and for the
+        share of label_smooth the weight of each class.
 
     Returns
     -------
@@ -142,7 +143,7 @@ def cross_entropy(
     Raises
     ------
     ValueError
-        For another reduction, or a label of another rank.
+        For another reduction, a label of another rank, or weights of another shape.
     IndexError
         For a label that is not a class.
 
@@ -177,16 +178,34 @@ def cross_entropy(
         )
     pred = _to_high(pred)
     logp = ops.log_softmax(pred, axis=axis) if with_logits else ops.log(pred)
-    outer = shape[:axis] + (1,) + shape[axis + 1 :]
-    label = ops.checked_label(as_places(label), classes=shape[axis], op="cross_entropy")
-    index = ops.reshape(label, shape=outer)
-    loss = ops.neg(
-        ops.reshape(ops.gather(logp, index, axis=axis), shape=shape[:axis] + shape[axis + 1 :])
-    )
+    label = as_places(label)
+    counted = None
+    if ignore_index is not None:
+        counted = ops.not_equal(label, ignore_index)
+        label = ops.where(counted, label, 0)
+    label = ops.checked_label(label, classes=shape[axis], op="cross_entropy")
+    if weight is not None:
+        logp = ops.mul(logp, _of_classes(weight, shape, axis))
+    index = ops.reshape(label, shape=shape[:axis] + (1,) + shape[axis + 1 :])
+    loss = ops.neg(ops.reshape(ops.gather(logp, index, axis=axis), shape=label._tuple_shape))
     if label_smooth:
         mean = ops.reduce_mean(logp, axes=(axis,), keepdims=False)
         loss = ops.sub(ops.mul(loss, 1 - label_smooth), ops.mul(mean, label_smooth))
-    return _reduce(loss, reduction)
+    if weight is None and counted is None:
+        return reduced(loss, reduction)
+    shares = ops.full(shape=(), value=1.0, dtype=loss.dtype.name, device=loss) if weight is None else ops.index_get(weight, label, axes=(0,))
+    if counted is not None:
+        shares, loss = ops.where(counted, shares, 0.0), ops.where(counted, loss, 0.0)
+    total = reduced(loss, "sum" if reduction == "mean" else reduction)
+    return ops.true_div(total, reduced(shares, "sum")) if reduction == "mean" else total
+
+
+def _of_classes(weight: Tensor, shape: tuple[int, ...], axis: int) -> Tensor:
+    """Weights of classes as they broadcast to predictions."""
+    require_tensors("cross_entropy", weight)
+    if weight._tuple_shape != (shape[axis],):
+        raise ValueError(f"cross_entropy: weight has shape {list(weight._tuple_shape)} for {shape[axis]} classes")
+    return ops.reshape(weight, shape=(shape[axis],) + (1,) * (len(shape) - axis - 1))
 
 
 def binary_cross_entropy(
@@ -223,13 +242,13 @@ def binary_cross_entropy(
     >>> F.loss.binary_cross_entropy(pred, label, reduction="none").numpy().round(4)
     array([  0.6931, 200.    ], dtype=float32)
     """
-    _warn_of_broadcast("binary_cross_entropy", pred, label)
+    warn_of_broadcast("binary_cross_entropy", pred, label)
     pred = _to_high(pred)
     if with_logits:  # softplus(x) - x * label: the same, finite for every x
-        return _reduce(ops.sub(ops.softplus(pred), ops.mul(pred, label)), reduction)
+        return reduced(ops.sub(ops.softplus(pred), ops.mul(pred, label)), reduction)
     positive = _times_log(label, pred)
     negative = _times_log(ops.sub(1.0, label), ops.sub(1.0, pred))
-    return _reduce(ops.neg(ops.add(positive, negative)), reduction)
+    return reduced(ops.neg(ops.add(positive, negative)), reduction)
 
 
 def _times_log(x: Tensor, y: Tensor) -> Tensor:
@@ -273,11 +292,11 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "
     """
     if norm not in ("L1", "L2"):
         raise ValueError(f"hinge_loss: norm {norm!r} is neither 'L1' nor 'L2'")
-    _warn_of_broadcast("hinge_loss", pred, label)
+    warn_of_broadcast("hinge_loss", pred, label)
     loss = ops.relu(ops.sub(1.0, ops.mul(pred, label)))
     if norm == "L2":
         loss = ops.square(loss)
-    return _reduce(ops.reduce_sum(loss, axes=(1,), keepdims=False), reduction)
+    return reduced(ops.reduce_sum(loss, axes=(1,), keepdims=False), reduction)
 
 
 if not _TYPE_CHECKING:

@@ -10,6 +10,7 @@ from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype
 from ..core.tensor.shapes import as_int, as_ints, normalize_axes, normalize_axis
 from ..tensor import Tensor
+from ._adding import bincount, index_add, scatter_add
 from ._creation import (
     arange,
     complex,
@@ -26,13 +27,15 @@ from ._creation import (
     zeros,
     zeros_like,
 )  # fmt: skip
-from ._select import cond_take, diag, gather, non_zero, scatter, where
+from ._ordering import searchsorted, unique
+from ._select import cond_take, diag, gather, non_zero, scatter, tril, triu, where
 
 __all__ = [
-    "arange", "broadcast_to", "concat", "cond_take", "non_zero", "copy", "cumsum", "diag",
-    "expand_dims", "eye", "flatten", "full", "full_like", "gather", "imag", "linspace", "meshgrid",
-    "ones", "ones_like", "polar", "repeat", "reshape", "roll", "scatter", "split", "squeeze",
-    "stack", "swapaxes", "tile", "transpose", "complex", "real", "where", "zeros", "zeros_like",
+    "arange", "bincount", "broadcast_to", "concat", "cond_take", "non_zero", "copy", "cumprod", "cumsum", "diag",
+    "expand_dims", "eye", "flatten", "full", "full_like", "gather", "imag", "index_add", "linspace", "meshgrid",
+    "ones", "ones_like", "polar", "repeat", "reshape", "roll", "scatter", "scatter_add", "searchsorted", "split",
+    "squeeze", "stack", "swapaxes", "tile", "transpose", "tril", "triu", "unbind", "unique", "complex", "real",
+    "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -205,6 +208,37 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
         cuts = tuple(np.cumsum(sizes)[:-1].tolist())
     bounds = (0,) + cuts + (extent,)
     return tuple(shapes.cut(inp, axis, a, b) for a, b in zip(bounds, bounds[1:], strict=False))
+
+
+def unbind(inp: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+    """Returns the slices along ``axis``, without it.
+
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape but [].
+    axis : int
+        Counts from the end if negative.
+
+    Returns
+    -------
+    tuple of Tensor
+        ``inp.shape[axis]`` tensors of the other axes.
+
+    Raises
+    ------
+    ValueError
+        For an axis that ``inp`` does not have.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, functional as F
+    >>> [row.tolist() for row in F.unbind(Tensor([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
+    require_tensors("unbind", inp)
+    axis = normalize_axis(axis, inp.ndim, "unbind")
+    return tuple(shapes.taken(inp, axis, k) for k in range(inp._tuple_shape[axis]))
 
 
 def transpose(inp: Tensor, pattern: Iterable[int | str]) -> Tensor:
@@ -460,6 +494,44 @@ def cumsum(inp: Tensor, axis: int) -> Tensor:
     return ops.cumsum(
         inp, axis=normalize_axis(axis, inp.ndim, "cumsum"), exclusive=False, reverse=False
     )
+
+
+def cumprod(inp: Tensor, axis: int) -> Tensor:
+    """Computes the running product along ``axis``, each element included.
+
+    Parameters
+    ----------
+    inp : Tensor
+        Any shape but [].
+    axis : int
+        Counts from the end if negative.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``inp``; bool becomes int32, other dtypes stay.
+
+    Notes
+    -----
+    Products of neighbours come first, so floats may differ from NumPy's in the last digits. The
+    gradient divides by nothing: it holds for zeros, too.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, functional as F
+    >>> F.cumprod(Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), axis=1).numpy()
+    array([[  1.,   2.,   6.],
+           [  4.,  20., 120.]], dtype=float32)
+    """
+    require_tensors("cumprod", inp)
+    axis = normalize_axis(axis, inp.ndim, "cumprod")
+    y = ops.cast(inp, dtype="int32") if inp.dtype == np.bool_ else ops.identity(inp)
+    extent, by = inp._tuple_shape[axis], 1
+    while by < extent:  # each element is a product of `by` elements, or of all before it
+        further = ops.mul(shapes.cut(y, axis, by, extent), shapes.cut(y, axis, 0, extent - by))
+        y = ops.concat(shapes.cut(y, axis, 0, by), further, axis=axis)
+        by *= 2
+    return y
 
 
 def meshgrid(*inputs: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:

@@ -13,12 +13,12 @@ from ..tensor import Tensor
 from ._colour import cvt_color
 from ._deform import correlation
 from ._resize import interpolate, resize
-from ._roi import nms, roi_align, roi_pooling
+from ._roi import batched_nms, nms, roi_align, roi_pooling
 from ._sample import back_to_dtype, check_border, check_interpolation, grid, sample, to_nchw
 
 __all__ = [
-    "correlation", "cvt_color", "interpolate", "nms", "nvof", "remap", "roi_align", "roi_pooling",
-    "warp_affine", "warp_perspective", "flip", "rotate", "rot90", "resize",
+    "batched_nms", "correlation", "cvt_color", "interpolate", "nms", "nvof", "remap", "roi_align",
+    "roi_pooling", "warp_affine", "warp_perspective", "flip", "rotate", "rot90", "resize",
 ]  # fmt: skip
 
 

@@ -42,14 +42,10 @@ def _take_affine(ours: Any, theirs: Any, take: Take) -> Any:
 
 def _convolution(cls: type[Module]) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
-        padding = m.padding
-        if isinstance(padding, str):
-            same = padding == "same"
-            padding = networks.same_padding(m.kernel_size, m.dilation) if same else 0
         options = {} if m.padding_mode == "zeros" else {"padding_mode": m.padding_mode}
         if options and cls is M.Conv3d:
             raise ValueError(f"padding_mode={m.padding_mode!r}")
-        sizes = (m.in_channels, m.out_channels, m.kernel_size, m.stride, padding, m.dilation)
+        sizes = (m.in_channels, m.out_channels, m.kernel_size, m.stride, m.padding, m.dilation)
         ours = _made(cls, *sizes, m.groups, m.bias is not None, **options)
         return _take_affine(ours, m, take)
 
@@ -72,7 +68,7 @@ def _linear(m: Any, take: Take) -> Module:
 def _embedding(m: Any, take: Take) -> Module:
     if m.max_norm is not None:
         raise ValueError("max_norm renormalizes the table in place")
-    ours = _made(M.Embedding, m.num_embeddings, m.embedding_dim)
+    ours = _made(M.Embedding, m.num_embeddings, m.embedding_dim, m.padding_idx)
     ours.weight = take(m.weight)
     return ours
 
@@ -157,8 +153,8 @@ def _max_pool(rank: int, cls: type[Any] | None = None) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         if m.return_indices:
             raise ValueError("return_indices=True: maxima are found without their places")
-        if cls and pooling.is_plain(m.dilation, m.ceil_mode):
-            return cls(m.kernel_size, m.stride, m.padding)
+        if cls and pooling.is_plain(m.dilation):
+            return cls(m.kernel_size, m.stride, m.padding, m.ceil_mode)
         return _functional(pooling.max_pool, (*_WINDOW, "dilation"), rank=rank)(m, take)
 
     return build
@@ -168,9 +164,9 @@ def _avg_pool(rank: int, cls: type[Any] | None = None) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         if getattr(m, "divisor_override", None) is not None:
             raise ValueError("divisor_override")
-        if cls and not m.ceil_mode:
+        if cls:
             exclude = "" if m.count_include_pad else "_count_exclude_padding"
-            return cls(m.kernel_size, m.stride, m.padding, "average" + exclude)
+            return cls(m.kernel_size, m.stride, m.padding, "average" + exclude, m.ceil_mode)
         return _functional(pooling.avg_pool, (*_WINDOW, "count_include_pad"), rank=rank)(m, take)
 
     return build

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..functional._conv import same_padding
 from ..tensor import Parameter
 from ._weighted import Weighted
 
@@ -15,9 +16,11 @@ Size = int | Sequence[int]
 _PADDING_MODES = ("zeros", "reflect", "replicate")
 
 
-def _tuple_of(name: str, value: Size, rank: int) -> tuple[int, ...]:
+def _tuple_of(name: str, value: Size | str, rank: int) -> tuple[int, ...]:
     """``value`` for each of ``rank`` spatial axes. ValueError for another number of values."""
     given: Any = value
+    if isinstance(given, str):
+        raise ValueError(f"{name}: {value!r} is neither a number nor a name that is known")
     if np.ndim(given) == 0:
         return (int(given),) * rank
     sizes = tuple(int(size) for size in given)
@@ -44,7 +47,7 @@ class _ConvNd(Weighted):
         out_channels: int,
         kernel_size: Size,
         stride: Size,
-        padding: Size,
+        padding: Size | str,
         dilation: Size,
         groups: int,
         bias: bool = True,
@@ -66,8 +69,8 @@ class _ConvNd(Weighted):
         self.out_channels = out_channels
         self.kernel_size = _tuple_of("kernel_size", kernel_size, self._rank)
         self.stride = _tuple_of("stride", stride, self._rank)
-        self.padding = _tuple_of("padding", padding, self._rank)
         self.dilation = _tuple_of("dilation", dilation, self._rank)
+        self.padding = self._padding_of(padding)
         self.groups = groups
         if output_padding is not None:
             self.output_padding = _tuple_of("output_padding", output_padding, self._rank)
@@ -78,6 +81,20 @@ class _ConvNd(Weighted):
         self.weight = Parameter(np.zeros(self._infer_weight_shape(), np.float32))
         self.bias = Parameter(np.zeros(self._infer_bias_shape(), np.float32)) if bias else None
         self.reset_parameters()
+
+    def _padding_of(self, padding: Size | str) -> tuple[int, ...]:
+        """In numbers. ValueError for "same" where it would differ before and after."""
+        if not isinstance(padding, str) or padding not in ("same", "valid"):
+            return _tuple_of("padding", padding, self._rank)
+        if padding == "valid":
+            return (0,) * self._rank
+        widths = same_padding(self.kernel_size, self.stride, self.dilation, type(self).__name__)
+        if any(before != after for before, after in widths):
+            raise ValueError(
+                f"{type(self).__name__}: padding='same' of a kernel of {self.kernel_size} is {widths}, not the same before and after\n"
+                "  fix: use an odd kernel_size, or F.pad and padding=0"
+            )
+        return tuple(before for before, _ in widths)
 
     def _infer_weight_shape(self) -> tuple[int, ...]:
         return self._grouped(self.out_channels, self.in_channels)

@@ -45,7 +45,7 @@ class _PaddedConv(_ConvNd):
         out_channels: int,
         kernel_size: Size,
         stride: Size = 1,
-        padding: Size = 0,
+        padding: Size | str = 0,
         dilation: Size = 1,
         groups: int = 1,
         bias: bool = True,
@@ -103,7 +103,11 @@ class Conv1d(_PaddedConv):
     ----------
     in_channels, out_channels : int
         As in `Conv2d`.
-    kernel_size, stride, padding, dilation : int or sequence of int
+    kernel_size, stride : int or sequence of int
+        As in `Conv2d`.
+    padding : int, sequence of int or str
+        As in `Conv2d`.
+    dilation : int or sequence of int
         As in `Conv2d`.
     groups : int
         As in `Conv2d`.
@@ -137,8 +141,9 @@ class Conv2d(_PaddedConv):
         In pixels: an int, or (height, width).
     stride : int or sequence of int
         Between windows, likewise.
-    padding : int or sequence of int
-        Added on both sides, likewise.
+    padding : int, sequence of int or str
+        Added on both sides, likewise. "same" is what keeps H and W, for odd kernels and a stride
+        of 1; "valid" is 0. The attribute has the numbers.
     dilation : int or sequence of int
         Between the elements of a kernel, likewise.
     groups : int
@@ -157,7 +162,8 @@ class Conv2d(_PaddedConv):
     Raises
     ------
     ValueError
-        For channels that groups do not divide, sizes of another number of values, or another mode.
+        For channels that groups do not divide, sizes of another number of values, another mode, and
+        "same" where it would differ before and after.
 
     Notes
     -----
@@ -185,7 +191,11 @@ class Conv3d(_ConvNd):
     ----------
     in_channels, out_channels : int
         As in `Conv2d`.
-    kernel_size, stride, padding, dilation : int or sequence of int
+    kernel_size, stride : int or sequence of int
+        As in `Conv2d`.
+    padding : int, sequence of int or str
+        As in `Conv2d`.
+    dilation : int or sequence of int
         As in `Conv2d`.
     groups : int
         As in `Conv2d`.
@@ -211,7 +221,7 @@ class Conv3d(_ConvNd):
         out_channels: int,
         kernel_size: Size,
         stride: Size = 1,
-        padding: Size = 0,
+        padding: Size | str = 0,
         dilation: Size = 1,
         groups: int = 1,
         bias: bool = True,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import functional as F
+from ..functional._index import row_of_padding
 from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
@@ -23,7 +24,7 @@ class Embedding(Module):
     num_embeddings, embedding_dim : int
         Rows and columns of the table ``weight``.
     padding_idx : int or None
-        None: other values are not supported.
+        A row that starts as zeros and gets no gradient; negative ones count from the end.
     max_norm, norm_type : float or None
         None: other values are not supported.
     initial_weight : Tensor, array_like or None
@@ -36,7 +37,8 @@ class Embedding(Module):
     Raises
     ------
     ValueError
-        For a table of another shape, and for padding_idx, max_norm or norm_type.
+        For a table of another shape, a padding_idx that is no row of it, and for max_norm or
+        norm_type.
 
     Examples
     --------
@@ -60,7 +62,9 @@ class Embedding(Module):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        _refuse(padding_idx=padding_idx, max_norm=max_norm, norm_type=norm_type)
+        _refuse(max_norm=max_norm, norm_type=norm_type)
+        if padding_idx is not None:
+            padding_idx = row_of_padding(padding_idx, num_embeddings, "Embedding")
         self.padding_idx = padding_idx
         self.max_norm = max_norm
         self.norm_type = norm_type
@@ -78,8 +82,10 @@ class Embedding(Module):
         self.weight = Parameter(initial_weight)
 
     def reset_parameters(self) -> None:
-        """Draw new initial values from the standard normal distribution."""
+        """Draw new initial values from the standard normal distribution; the row of padding is zero."""
         init.normal_(self.weight)
+        if self.padding_idx is not None:
+            self.weight[self.padding_idx] = 0.0
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the rows at ``inputs``, integers of any shape: inputs.shape + (embedding_dim,).
@@ -100,7 +106,7 @@ class Embedding(Module):
             For an index outside the table.
         """
         weight = self.weight.detach() if self.freeze else self.weight
-        return F.nn.embedding(inputs, weight)
+        return F.nn.embedding(inputs, weight, self.padding_idx)
 
     @classmethod
     def from_pretrained(
@@ -120,7 +126,7 @@ class Embedding(Module):
         freeze : bool
             Keep the table as it is.
         padding_idx : int or None
-            None: other values are not supported.
+            A row that gets no gradient; it keeps its values.
         max_norm, norm_type : float or None
             None: other values are not supported.
 
@@ -132,7 +138,7 @@ class Embedding(Module):
         Raises
         ------
         ValueError
-            Unless the table is 2-D.
+            Unless the table is 2-D, and as for the class.
         """
         shape = tuple(getattr(embeddings, "_tuple_shape", np.shape(embeddings)))
         if len(shape) != 2:

@@ -15,18 +15,21 @@ class _PoolNd(Module):
     """kernel_size, stride, padding: an int or one for height and one for width; stride None: the kernel."""
 
     _repr_facts = "kernel_size={0.kernel_size}, stride={0.stride}, padding={0.padding}"
+    ceil_mode = False  # of modules in older files
 
     def __init__(
         self,
         kernel_size: int | tuple[int, int],
         stride: int | tuple[int, int] | None = None,
         padding: int | tuple[int, int] = 0,
+        ceil_mode: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.kernel_size = kernel_size
         self.stride = stride or kernel_size
         self.padding = padding
+        self.ceil_mode = ceil_mode
 
 
 class MaxPool2d(_PoolNd):
@@ -42,6 +45,8 @@ class MaxPool2d(_PoolNd):
         Between windows, likewise; None is the kernel.
     padding : int or (int, int)
         Added on every side, likewise; it is never the maximum.
+    ceil_mode : bool
+        Whether OH and OW are rounded up.
     **kwargs : object
         `name`, as of `Module`.
 
@@ -66,7 +71,7 @@ class MaxPool2d(_PoolNd):
         Tensor
             (N, C, OH, OW), same dtype.
         """
-        return F.max_pool2d(inp, self.kernel_size, self.stride, self.padding)
+        return F.max_pool2d(inp, self.kernel_size, self.stride, self.padding, self.ceil_mode)
 
 
 class AvgPool2d(_PoolNd):
@@ -83,6 +88,8 @@ class AvgPool2d(_PoolNd):
     mode : str
         "average_count_exclude_padding" divides by the number of pixels inside the image, "average"
         by that of the window; ValueError for any other when called.
+    ceil_mode : bool
+        As in `MaxPool2d`.
     **kwargs : object
         `name`, as of `Module`.
 
@@ -102,9 +109,10 @@ class AvgPool2d(_PoolNd):
         stride: int | tuple[int, int] | None = None,
         padding: int | tuple[int, int] = 0,
         mode: str = "average_count_exclude_padding",
+        ceil_mode: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(kernel_size, stride, padding, **kwargs)
+        super().__init__(kernel_size, stride, padding, ceil_mode, **kwargs)
         self.mode = mode
 
     def forward(self, inp: Tensor) -> Tensor:
@@ -120,7 +128,7 @@ class AvgPool2d(_PoolNd):
         Tensor
             (N, C, OH, OW), same dtype.
         """
-        return F.avg_pool2d(inp, self.kernel_size, self.stride, self.padding, self.mode)
+        return F.avg_pool2d(inp, self.kernel_size, self.stride, self.padding, self.mode, self.ceil_mode)
 
     def _module_info_string(self) -> str:
         return super()._module_info_string() + f", mode={self.mode}"

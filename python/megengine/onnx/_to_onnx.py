@@ -36,6 +36,8 @@ def _convert(emit: Emitter, node: Node) -> str:
         return "dropout_mask"
     if node.op not in CONVERTERS:
         return node.op
+    if node.op in _BITS and emit.opset < 18:
+        return f"{node.op} before opset 18"
     try:
         emit.convert(node, CONVERTERS[node.op])
     except TypeError:  # a Dim is not a number
@@ -81,7 +83,7 @@ _SAME: dict[str, tuple[str, dict[str, Any]]] = {
     "sinh": ("Sinh", {}), "cosh": ("Cosh", {}), "tanh": ("Tanh", {}), "asinh": ("Asinh", {}), "acosh": ("Acosh", {}),
     "atanh": ("Atanh", {}), "erf": ("Erf", {}), "sigmoid": ("Sigmoid", {}), "relu": ("Relu", {}), "softplus": ("Softplus", {}),
     "selu": ("Selu", {}), "hswish": ("HardSwish", {}), "hsigmoid": ("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5}),
-    "prelu": ("PRelu", {}), "identity": ("Identity", {}),
+    "prelu": ("PRelu", {}), "identity": ("Identity", {}), "stop_gradient": ("Identity", {}),
 }  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def einsum(equation, *operands):
 def embedding(input, weight, padding_idx=None, max_norm=None, *options, **others):
     if max_norm is not None:
         raise ValueError("max_norm renormalizes the table in place, which is not supported")
-    return F.embedding(input, weight)
+    return F.embedding(input, weight, padding_idx)
 
 
 # -- convolutions ------------------------------------------------------------------------------------
@@ -66,24 +66,12 @@ _CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: 
 
 
 def _one(value: Any) -> Any:
-    """conv1d takes ints."""
+    """conv1d takes ints, or a name of the padding."""
     return value[0] if isinstance(value, (tuple, list)) else value
-
-
-def same_padding(kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
-    """Padding that keeps extents. ValueError where it would differ before and after."""
-    total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
-    if any(pad % 2 for pad in total):
-        raise ValueError("padding 'same' of an even kernel, which pads unequally")
-    return tuple(pad // 2 for pad in total)
 
 
 def _convolution(rank: int):
     def convolution(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-        if isinstance(padding, str):
-            if padding == "same":
-                raise ValueError("padding 'same' as an argument; use the module, or numbers")
-            padding = 0
         settings: Any = (stride, padding, dilation)
         if rank == 1:
             settings = map(_one, settings)

@@ -17,16 +17,16 @@ from .._intercept import wrap
 Sizes = int | Sequence[int]
 
 
-def is_plain(dilation: int | Sequence[int], ceil_mode: bool) -> bool:
-    return not ceil_mode and set(np.ravel(dilation)) == {1}
+def is_plain(dilation: int | Sequence[int]) -> bool:
+    return set(np.ravel(dilation)) == {1}
 
 
 def _max_pool(rank: int):
     def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         if return_indices:
             raise ValueError("return_indices=True: maxima are found without their places")
-        if rank == 2 and is_plain(dilation, ceil_mode):
-            return F.max_pool2d(input, kernel_size, stride or kernel_size, padding)
+        if rank == 2 and is_plain(dilation):
+            return F.max_pool2d(input, kernel_size, stride or kernel_size, padding, ceil_mode)
         return max_pool(input, rank, kernel_size, stride, padding, dilation, ceil_mode)
 
     return pool
@@ -36,9 +36,9 @@ def _avg_pool(rank: int):
     def pool(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
         if divisor_override is not None:
             raise ValueError("divisor_override is not supported")
-        if rank == 2 and not ceil_mode:
+        if rank == 2:
             mode = "average" if count_include_pad else "average_count_exclude_padding"
-            return F.avg_pool2d(input, kernel_size, stride or kernel_size, padding, mode)
+            return F.avg_pool2d(input, kernel_size, stride or kernel_size, padding, mode, ceil_mode)
         return avg_pool(input, rank, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
     return pool

@@ -108,6 +108,12 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     return F.sum(x1 * x2, axis=dim) / (lengths[0] * lengths[1])
 
 
+def searchsorted(sorted_sequence, input, *, right=False, side=None, sorter=None, **options):
+    if sorter is not None:
+        raise ValueError("searchsorted: sorter is not supported; sort the sequence first")
+    return F.searchsorted(sorted_sequence, input, side or ("right" if right else "left"))
+
+
 @wrap
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements each of ``bins`` equal parts of [min, max] has, in the dtype of the elements; min = max: the elements' own range."""
@@ -160,7 +166,8 @@ FUNCTIONS = {
     "norm": norm, "linalg_vector_norm": norm, "normalize": normalize, "cosine_similarity": cosine_similarity,
     "logsumexp": lambda input, dim, keepdim=False: F.logsumexp(input, dim, keepdim),
     "cumsum": lambda input, dim, *, dtype=None: F.cumsum(cast(input, dtype), axis=dim),
-    "topk": topk,
+    "cumprod": lambda input, dim, *, dtype=None: F.cumprod(cast(input, dtype), axis=dim),
+    "topk": topk, "searchsorted": searchsorted,
     "sort": sort,
     "argsort": lambda input, dim=-1, descending=False, stable=False: sort(input, dim, descending).indices,
 }  # fmt: skip

@@ -12,7 +12,6 @@ from numpy.typing import DTypeLike
 from ... import functional as F
 from ...core.tensor.dtype import dtype_name
 from ...core.tensor.shapes import normalize_axis
-from ...functional._select import triangle
 from ...tensor import Tensor
 from .._intercept import wrap
 from ..node import _IMPURE
@@ -184,22 +183,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, -(-input._tuple_shape[dim] // chunks), dim)
 
 
-@wrap
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """The items along an axis."""
-    return tuple(input[_along(dim, i)] for i in range(input._tuple_shape[dim]))
-
-
-@wrap
-def tril(input: Tensor, diagonal: int = 0) -> Tensor:
-    """Zero above the diagonal of the last two axes."""
-    return triangle(input, diagonal, upper=False)
-
-
-@wrap
-def triu(input: Tensor, diagonal: int = 0) -> Tensor:
-    """Zero below the diagonal of the last two axes."""
-    return triangle(input, diagonal, upper=True)
+def index_add(input, dim, index, source, *, alpha=1):
+    return F.index_add(input, dim, index, source if alpha == 1 else source * alpha)
 
 
 # -- dtypes ------------------------------------------------------------------------------------------
@@ -320,9 +305,12 @@ FUNCTIONS = {
     "copy": lambda input, src, non_blocking=False: F.broadcast_to(src.astype(input.dtype), input.shape),
     "split": split,
     "chunk": chunk,
-    "unbind": unbind,
-    "tril": tril,
-    "triu": triu,
+    "unbind": lambda input, dim=0: F.unbind(input, dim),
+    "tril": lambda input, diagonal=0: F.tril(input, diagonal),
+    "triu": lambda input, diagonal=0: F.triu(input, diagonal),
+    "index_add": index_add,
+    "scatter_add": lambda input, dim, index, src: F.scatter_add(input, dim, index, src),
+    "bincount": lambda input, weights=None, minlength=0: F.bincount(input, weights, minlength),
     "index_put": index_put,
     "select_scatter": select_scatter,
     "slice_scatter": slice_scatter,
