@@ -12,6 +12,8 @@ import types
 MODULES = {
     "megengine": "Tensors, files, devices",
     "megengine.functional": "Functions of tensors",
+    "megengine.functional.fft": "Fourier transforms",
+    "megengine.functional.linalg": "Linear algebra",
     "megengine.functional.loss": "Losses",
     "megengine.functional.vision": "Functions of images",
     "megengine.module": "Layers",

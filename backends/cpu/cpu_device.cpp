@@ -24,6 +24,8 @@ void register_arg_reduce_kernels();
 void register_sort_kernels();
 void register_random_kernels();
 void register_linalg_kernels();
+void register_decomposition_kernels();
+void register_fft_kernels();
 void register_conv_kernels();
 void register_quantized_conv_kernels();
 void register_relayout_kernels();
@@ -70,6 +72,8 @@ void register_all_kernels() {
     register_sort_kernels();
     register_random_kernels();
     register_linalg_kernels();
+    register_decomposition_kernels();
+    register_fft_kernels();
     register_conv_kernels();
     register_quantized_conv_kernels();
     register_relayout_kernels();

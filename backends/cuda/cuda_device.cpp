@@ -17,6 +17,7 @@ namespace megjit::cuda {
 void register_attention_kernels();
 void register_collective_kernels();
 void register_copy_kernels();
+void register_fft_kernels();
 void register_index_kernels();
 void register_linalg_kernels();
 void register_matmul_kernels();
@@ -47,6 +48,7 @@ void register_all_kernels() {
     register_attention_kernels();
     register_collective_kernels();
     register_copy_kernels();
+    register_fft_kernels();
     register_index_kernels();
     register_linalg_kernels();
     register_matmul_kernels();

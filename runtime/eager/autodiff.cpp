@@ -19,6 +19,9 @@ bool keeps(Keeps keeps, Keeps what) {
     return (static_cast<int>(keeps) & static_cast<int>(what)) != 0;
 }
 
+// A gradient of complex numbers is d/d real + i d/d imag.
+bool has_gradients(DType dtype) { return is_floating(dtype) || dtype == DType::c64; }
+
 bool is_differentiable(const OpDef& op) { return op.is_elementwise() || op.grad; }
 
 // Gradients of one element-wise application, each a single derived op.
@@ -125,7 +128,7 @@ void Tape::record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef
     bool any = false;
     Entry entry{.op = &op, .attrs = attrs};
     for (const TensorRef& input : inputs) {
-        const bool tracked = tracks(*input) && is_floating(input->dtype());
+        const bool tracked = tracks(*input) && has_gradients(input->dtype());
         entry.in_ids.push_back(tracked ? input->id() : 0);
         any |= tracked;
     }
@@ -136,7 +139,7 @@ void Tape::record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef
     for (const TensorRef& output : outputs) {
         entry.outputs.push_back(keeps(keep, Keeps::outputs) ? output : without_data(output));
         entry.out_ids.push_back(output->id());
-        if (is_floating(output->dtype())) made_.insert(output->id());
+        if (has_gradients(output->dtype())) made_.insert(output->id());
     }
     entries_.push_back(std::move(entry));
 }
@@ -183,7 +186,7 @@ Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef>
     std::unordered_map<uint64_t, TensorRef> grads;
     const auto accumulate = [&grads](uint64_t id, const TensorRef& grad) {
         TensorRef& sum = grads[id];
-        sum = sum ? build::add(sum, grad) : grad;
+        sum = sum ? build::sum_of(sum, grad) : grad;
     };
     for (size_t i = 0; i < ys.size(); ++i)
         if (tracks(*ys[i])) accumulate(ys[i]->id(), dys[i]);

@@ -20,6 +20,8 @@ std::vector<OpDef> reduce_ops();
 std::vector<OpDef> sort_ops();
 std::vector<OpDef> random_ops();
 std::vector<OpDef> linalg_ops();
+std::vector<OpDef> decomposition_ops();
+std::vector<OpDef> fft_ops();
 // networks
 std::vector<OpDef> attention_ops();
 std::vector<OpDef> conv_ops();
@@ -36,9 +38,10 @@ void register_all_ops() {
     std::call_once(once, [] {
         using Family = std::vector<OpDef> (*)();
         constexpr Family kFamilies[] = {
-            arithmetic_ops, math_ops, logic_ops,   activation_ops, shape_ops,     index_ops,
-            reduce_ops,     sort_ops, random_ops,  linalg_ops,     conv_ops,      matmul_ops,
-            norm_ops,       pool_ops, softmax_ops, attention_ops,  recurrent_ops, collective_ops,
+            arithmetic_ops,    math_ops,    logic_ops,     activation_ops, shape_ops,
+            index_ops,         reduce_ops,  sort_ops,      random_ops,     linalg_ops,
+            decomposition_ops, fft_ops,     conv_ops,      matmul_ops,     norm_ops,
+            pool_ops,          softmax_ops, attention_ops, recurrent_ops,  collective_ops,
         };
         for (const Family family : kFamilies)
             for (OpDef& op : family()) register_op(std::move(op));

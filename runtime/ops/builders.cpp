@@ -10,6 +10,12 @@ Tensors op_n(std::string_view name, std::span<const TensorRef> inputs, Attrs att
     return apply(find_op(name), attrs, inputs);
 }
 
+TensorRef sum_of(const TensorRef& a, const TensorRef& b) {
+    if (a->dtype() != DType::c64) return add(a, b);
+    return op("complex",
+              {add(op("real", {a}), op("real", {b})), add(op("imag", {a}), op("imag", {b}))});
+}
+
 TensorRef number(double value, const TensorRef& like) {
     return scalar_tensor(value, like->dtype());
 }

@@ -17,6 +17,7 @@ Tensors op_n(std::string_view name, std::span<const TensorRef> inputs,
              Attrs attrs = {});  // all outputs
 
 inline TensorRef add(const TensorRef& a, const TensorRef& b) { return op("add", {a, b}); }
+TensorRef sum_of(const TensorRef& a, const TensorRef& b);  // also of complex numbers, by parts
 inline TensorRef sub(const TensorRef& a, const TensorRef& b) { return op("sub", {a, b}); }
 inline TensorRef mul(const TensorRef& a, const TensorRef& b) { return op("mul", {a, b}); }
 inline TensorRef div(const TensorRef& a, const TensorRef& b) { return op("true_div", {a, b}); }

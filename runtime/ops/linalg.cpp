@@ -6,6 +6,21 @@
 #include "runtime/ops/window.h"
 
 namespace megjit::runtime {
+
+Shape with_last(const Shape& shape, int64_t rows, int64_t columns) {
+    Shape result = shape;
+    result[shape.rank() - 2] = rows;
+    result[shape.rank() - 1] = columns;
+    return result;
+}
+
+TensorRef transposed(const TensorRef& x) {
+    build::Axes perm;
+    for (int i = 0; i < x->shape().rank(); ++i) perm.push_back(i);
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    return build::transpose(x, perm);
+}
+
 namespace {
 
 void check_matrix(const OpCall& call) {
@@ -16,13 +31,6 @@ void check_matrix(const OpCall& call) {
     if (x.dtype != DType::f32)
         refuse(call, cat(call.op.name, " V3: the dtype is float32, not ", info(x.dtype).name),
                "cast to float32", ErrorKind::type);
-}
-
-Shape with_last(const Shape& shape, int64_t rows, int64_t columns) {
-    Shape result = shape;
-    result[shape.rank() - 2] = rows;
-    result[shape.rank() - 1] = columns;
-    return result;
 }
 
 std::vector<Type> infer_matinv(const OpCall& call) {
@@ -48,12 +56,6 @@ std::vector<Type> infer_svd(const OpCall& call) {
             {DType::f32, with_last(x, full ? n : k, n)}};
 }
 
-TensorRef transposed(const TensorRef& x) {
-    build::Axes perm;
-    for (int i = 0; i < x->shape().rank(); ++i) perm.push_back(i);
-    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-    return build::transpose(x, perm);
-}
 TensorRef identity_matrix(int64_t n, Device& device) {
     const TensorRef ones = build::full({n}, 1, DType::i32, device);
     const TensorRef labels = build::op("cumsum", {ones}, {int64_t{0}, int64_t{1}, int64_t{0}});
@@ -126,8 +128,8 @@ Cost cost_cubic(const OpCall& call, std::span<const Type> outputs) {
 
 }  // namespace
 
-void refuse_singular(int64_t matrix, int64_t count) {
-    user_error({.what = cat("matinv: matrix ", matrix, " of ", count, " is singular"),
+void refuse_singular(std::string_view op, int64_t matrix, int64_t count) {
+    user_error({.what = cat(op, ": matrix ", matrix, " of ", count, " is singular"),
                 .why = "a pivot is 0",
                 .fix = "add a small multiple of the identity"},
                ErrorKind::runtime);

@@ -387,6 +387,12 @@ WINDOWS = [
 
 MATRIX = _normal(3, 3) + 3 * np.eye(3, dtype=np.float32)
 
+
+def _of_eigenvectors(v):
+    """What does not depend on their signs."""
+    return v[:, :1] @ v[:, :1].T
+
+
 LINEAR_ALGEBRA = [
     Sample("matmul", F.matmul, np.matmul, (X, _normal(4, 2)), (0, 1)),
     Sample("matmul_batched", F.matmul, np.matmul, (_normal(2, 1, 3, 4), _normal(5, 4, 2)), (0, 1)),
@@ -397,10 +403,50 @@ LINEAR_ALGEBRA = [
     Sample("linear", F.linear, lambda x, w, b: x @ w.T + b, (X, _normal(2, 4), _normal(2)), (0, 1, 2)),
     Sample("matinv", F.matinv, np.linalg.inv, (MATRIX,), tolerance=1e-4),
     Sample("svd", lambda x: F.svd(x)[1], lambda x: np.linalg.svd(x)[1], (X,), ()),
+    Sample("solve", F.linalg.solve, np.linalg.solve, (MATRIX, _normal(3, 2)), (0, 1), 1e-4),
+    Sample("solve_of_a_vector", F.linalg.solve, lambda a, b: np.stack([np.linalg.solve(each, b) for each in a]), (np.stack([MATRIX, MATRIX.T]), _normal(3)), (0, 1), 1e-4),
+    Sample("cholesky", lambda x: F.linalg.cholesky(F.matmul(x, x, transpose_b=True)), lambda x: np.linalg.cholesky(x @ x.T), (MATRIX,), tolerance=1e-4),
+    Sample("det", F.linalg.det, np.linalg.det, (np.stack([MATRIX, -MATRIX]),), tolerance=1e-4),
+    Sample("slogdet", lambda x: F.linalg.slogdet(x).logabsdet, lambda x: np.linalg.slogdet(x)[1], (-MATRIX,), tolerance=1e-4),
+    Sample("eigvalsh", lambda x: F.linalg.eigvalsh(x + x.T), lambda x: np.linalg.eigvalsh(x + x.T), (MATRIX,), tolerance=1e-4),
+    Sample("eigenvectors", lambda x: _of_eigenvectors(F.linalg.eigh(x + x.T).eigenvectors), lambda x: _of_eigenvectors(np.linalg.eigh(x + x.T)[1]), (MATRIX,), tolerance=1e-4),
+    *(Sample(f"qr_{part}", lambda x, part=part: F.linalg.qr(x)[part], lambda x, part=part: np.linalg.qr(x)[part], (_normal(2, 5, 3),), tolerance=1e-4) for part in (0, 1)),
+    Sample("pinv", F.linalg.pinv, np.linalg.pinv, (_normal(5, 3),), tolerance=1e-4),
+    Sample("lstsq", F.linalg.lstsq, lambda a, b: np.linalg.lstsq(a, b, rcond=None)[0], (_normal(5, 3), _normal(5)), (0, 1), 1e-4),
+    Sample("matrix_power", lambda x: F.linalg.matrix_power(x, 5), lambda x: np.linalg.matrix_power(x, 5), (MATRIX / 4,), tolerance=1e-4),
+    Sample("matrix_power_below_0", lambda x: F.linalg.matrix_power(x, -2), lambda x: np.linalg.matrix_power(x, -2), (MATRIX,), tolerance=1e-4),
     Sample("cross", F.cross, np.cross, (_normal(4, 3), _normal(4, 3, seed=1)), (0, 1)),
     Sample("einsum", lambda a, b: F.einsum("bij,bjk->bik", a, b), lambda a, b: a @ b, (_normal(2, 3, 4), _normal(2, 4, 2)), (0, 1)),
     Sample("einsum_trace", lambda a: F.einsum("ii", a), np.trace, (MATRIX,)),
     Sample("einsum_dots", lambda a, b: F.einsum("...i,ij->...j", a, b), lambda a, b: a @ b, (_normal(2, 3, 4), _normal(4, 2)), (0, 1)),
 ]  # fmt: skip
 
-SAMPLES = UNARY + BINARY + REDUCTIONS + LOSSES + ARRANGEMENT + WINDOWS + LINEAR_ALGEBRA
+
+
+def _parts(z):
+    return np.concatenate([z.real, z.imag]) if isinstance(z, np.ndarray) else F.concat([F.real(z), F.imag(z)])
+
+
+def _of_parts(name, *args, x=X, **kwargs):
+    """A transform of complex numbers, whose real and imaginary parts are two operands."""
+    ours, theirs = getattr(F.fft, name), getattr(np.fft, name)
+    back = (lambda z: z) if name.startswith("ir") else _parts
+    return Sample(f"{name}_{len(x.shape)}_{args}_{kwargs}", lambda a, b: back(ours(F.complex(a, b), *args, **kwargs)), lambda a, b: back(theirs(a + 1j * b, *args, **kwargs)), (x, _normal(*x.shape)), (0, 1))
+
+
+_LINE = _normal(2, 7)
+TRANSFORMS = [
+    Sample("rfft", lambda x: _parts(F.fft.rfft(x)), lambda x: _parts(np.fft.rfft(x)), (X,)),
+    Sample("rfft_odd", lambda x: _parts(F.fft.rfft(x, norm="ortho")), lambda x: _parts(np.fft.rfft(x, norm="ortho")), (_LINE,)),
+    Sample("rfftn", lambda x: _parts(F.fft.rfftn(x, (4, 6), (2, 0))), lambda x: _parts(np.fft.rfftn(x, (4, 6), (2, 0))), (_normal(5, 2, 3),)),
+    Sample("rfft_power", lambda x: F.sum(F.real(F.fft.rfft(x)) ** 2 + F.imag(F.fft.rfft(x)) ** 2, axis=1), lambda x: (np.abs(np.fft.rfft(x)) ** 2).sum(1), (_normal(3, 5) / 2,)),
+    Sample("fft_of_real", lambda x: _parts(F.fft.fft(x, n=3)), lambda x: _parts(np.fft.fft(x, n=3)), (X,)),
+    _of_parts("fft"), _of_parts("fft", 6, 0, "forward"), _of_parts("ifft", x=_LINE), _of_parts("ifft", None, -2, "forward"), _of_parts("irfft"), _of_parts("irfft", 7, norm="forward"),
+    _of_parts("irfft", 5, 0), _of_parts("fftn", x=_normal(2, 3, 4)), _of_parts("fft2", x=_normal(2, 3, 4)), _of_parts("ifft2", (5, 2), x=_normal(2, 3, 4)), _of_parts("ifftn", axes=(0, 2), x=_normal(2, 3, 4)),
+    _of_parts("irfftn", axes=(1, 0), x=_normal(3, 4)), _of_parts("irfft2", (3, 5), x=_normal(2, 3, 4)),
+    Sample("fftshift", F.fft.fftshift, np.fft.fftshift, (_normal(4, 3),)), Sample("ifftshift", lambda x: F.fft.ifftshift(x, -1), lambda x: np.fft.ifftshift(x, -1), (_normal(4, 3),)),
+]  # fmt: skip
+
+NOT_IN_ONNX = {"matinv", "svd", "matrix_power_below_0"} | {sample.name for sample in TRANSFORMS if "shift" not in sample.name}
+NOT_IN_ONNX |= {sample.name for sample in LINEAR_ALGEBRA if sample.name.startswith(("solve", "cholesky", "det", "slogdet", "eig", "qr", "pinv", "lstsq"))}
+SAMPLES = UNARY + BINARY + REDUCTIONS + LOSSES + ARRANGEMENT + WINDOWS + LINEAR_ALGEBRA + TRANSFORMS

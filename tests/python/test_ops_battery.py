@@ -179,6 +179,8 @@ CONV = {"stride": (2, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 2}
 POOL = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0)}
 KEY = np.array([1, 2, 3, 4], np.int32)
 CUBE = normal(2, 3, 4)
+POSITIVE_DEFINITE = np.cov(normal(3, 9)).astype(np.float32) + np.eye(3, dtype=np.float32)
+SPECTRUM = (X + 1j * Y).astype(np.complex64)
 
 
 def changed(x, place, value, add=False):
@@ -296,7 +298,7 @@ OTHERS = [
     Row("pad_grad", lambda g: changed(np.zeros((3, 4)), np.ix_([0, 0, 1, 2, 2, 2], [0, 1, 2, 3, 3, 3, 3]), g, True), (normal(6, 7),), {"before": (1, 0), "after": (2, 3), "mode": "edge"}, (0,)),
     Row("full", lambda: np.full((2, 3), 1.5), (), {"shape": (2, 3), "value": 1.5, "dtype": "float32"}),
     Row("complex", lambda a, b: a + 1j * b, (X, Y)),
-    Row("real", np.real, ((X + 1j * Y).astype(np.complex64),)), Row("imag", np.imag, ((X + 1j * Y).astype(np.complex64),)),
+    Row("real", np.real, (SPECTRUM,)), Row("imag", np.imag, (SPECTRUM,)),
     Row("index_get", lambda x, i, j: x[i, j], (X, ROWS, COLUMNS), {"axes": (0, 1)}, (0,)),
     Row("index_set", lambda x, v, i, j: changed(x, (i, j), v), (X, normal(3), np.array([0, 2, 1], np.int32), COLUMNS), {"axes": (0, 1)}, (0, 1)),
     Row("index_add", lambda x, v, i, j: changed(x, (i, j), v, True), (X, normal(3), ROWS, COLUMNS), {"axes": (0, 1)}, (0, 1)),
@@ -330,6 +332,11 @@ OTHERS = [
     ]),
     Row("matinv", np.linalg.inv, (normal(3, 3) + 3 * np.eye(3, dtype=np.float32),), grad=(0,), smooth=True, tolerance=1e-5),
     Row("svd", lambda x: (None, np.linalg.svd(x)[1], None), (X,), {"full_matrices": 0}, tolerance=1e-5),  # and test_the_vectors_of_svd_...
+    Row("cholesky", np.linalg.cholesky, (POSITIVE_DEFINITE,), tolerance=1e-5), Row("eigh", np.linalg.eigvalsh, (POSITIVE_DEFINITE,), tolerance=1e-5),
+    Row("qr", np.linalg.qr, (normal(4, 3),), {"complete": 0}, (0,), tolerance=1e-5),
+    Row("slogdet", lambda x: np.linalg.slogdet(x), (POSITIVE_DEFINITE,), tolerance=1e-5),
+    Row("solve", np.linalg.solve, (POSITIVE_DEFINITE, normal(3, 2)), grad=(0, 1), smooth=True, tolerance=1e-5),
+    Row("fft", lambda x: np.fft.fft(x) / 2, (SPECTRUM,), {"scale": 0.5}), Row("rfft", np.fft.rfft, (X,)), Row("irfft", lambda x: 7 * np.fft.irfft(x, n=7), (SPECTRUM,), {"n": 7}),
     Row("conv", convolved, (IMAGE, KERNEL), CONV, (0, 1), smooth=True, tolerance=1e-5),
     Row("quantized_conv", lambda x, w, s, b: np.clip(np.rint(np.maximum(convolved(x * 1.0, w * 1.0) * s + b[:, None, None], 0)), -128, 127),
         ((5 * IMAGE).astype(np.int8), (30 * KERNEL).astype(np.int8), np.float32([0.013]), normal(6)), {**CONV, "relu": 1}),

@@ -179,6 +179,12 @@ CALLS = {
     V.flip: ((PIXELS,), {"vertical": False, "horizontal": False}), V.rot90: ((PIXELS,), {"clockwise": False}),
     V.rotate: ((IMAGE, 30.0), {"format": "NHWC", "interp_mode": "nearest", "angle": 60.0}),
     V.resize: ((IMAGE, 3), {"format": ("NHWC", {"size": (3, 3)}), "imode": "nearest", "max_size": (4, {"inp": normal(1, 1, 12, 4)})}),
+    **{function: ((CUBE,), {"n": 3, "axis": 0, "norm": "ortho"}) for function in (F.fft.fft, F.fft.ifft, F.fft.rfft, F.fft.irfft)},
+    **{function: ((CUBE,), {"s": (2, 5), "axes": (0, 1), "norm": "ortho"}) for function in (
+        F.fft.fft2, F.fft.ifft2, F.fft.rfft2, F.fft.irfft2, F.fft.fftn, F.fft.ifftn, F.fft.rfftn, F.fft.irfftn)},
+    F.fft.fftfreq: ((4,), {"d": 0.5, "dtype": "float16"}), F.fft.rfftfreq: ((4,), {"d": 0.5, "dtype": "float16"}),
+    F.fft.fftshift: ((CUBE,), {"axes": 1}), F.fft.ifftshift: ((CUBE,), {"axes": 1}),
+    F.linalg.qr: ((normal(4, 3),), {"mode": "complete"}), F.linalg.pinv: ((X,), {"rcond": 0.9}),
     random.multinomial: ((Tensor([1.0, 1.0, 1.0]), 3), {"replacement": True}), random.RNG: ((), {"seed": 7}),
     F.nn.multi_head_attention: ATTENTION,
     F.nn.scaled_dot_product_attention: ((normal(2, 3, 4), normal(2, 5, 4, seed=1), normal(2, 5, 4, seed=2)), {
@@ -240,7 +246,7 @@ def test_another_value_changes_the_result_or_says_why_not(function, name):
 
 
 def test_every_optional_parameter_of_a_function_is_in_the_table():
-    modules = ("megengine.functional", "megengine.functional.loss", "megengine.functional.vision", "megengine.random")
+    modules = ("megengine.functional", "megengine.functional.fft", "megengine.functional.linalg", "megengine.functional.loss", "megengine.functional.vision", "megengine.random")
     functions = [found for name, found in public() if name.rpartition(".")[0] in modules]
     missing = [f"{each.__name__}: {name}" for each in functions for name in optional(each) if name not in CALLS.get(each, ((), {}))[1]]
     assert len(functions) > 150 and not missing

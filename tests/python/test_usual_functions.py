@@ -96,7 +96,84 @@ def test_labels_that_are_all_ignored_have_no_mean():
     assert F.loss.cross_entropy(pred, label, ignore_index=-1, reduction="none").tolist() == [0, 0]
 
 
+def test_complex_gradients_add_up_and_go_twice():
+    x = Tensor(np.random.default_rng(2).normal(size=(2, 6)).astype(np.float32))
+
+    def power(x):
+        z = F.fft.fft(x)
+        return (F.real(z) ** 2 + F.imag(z) ** 2).sum()  # Parseval: 6 sum(x ** 2)
+
+    np.testing.assert_allclose(gradient(power, x), 12 * x.numpy(), rtol=1e-5)
+    x.grad = None
+    with GradManager().attach([x]) as outer:
+        with GradManager().attach([x]) as inner:
+            inner.backward(power(x))
+        first, x.grad = x.grad, None
+        outer.backward((first * first).sum())
+    np.testing.assert_allclose(x.grad.numpy(), 2 * 12 * 12 * x.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 13, 30, 31, 37, 60, 74, 128, 210, 1009])
+def test_transforms_of_any_length_are_numpys(n):
+    rng = np.random.default_rng(n)
+    x = (rng.normal(size=(2, n)) + 1j * rng.normal(size=(2, n))).astype(np.complex64)
+    real, exact = np.ascontiguousarray(x.real), x.astype(np.complex128)
+    pairs = (
+        (F.fft.fft(Tensor(x)), np.fft.fft(exact)), (F.fft.ifft(Tensor(x)), np.fft.ifft(exact)), (F.fft.rfft(Tensor(real)), np.fft.rfft(exact.real)),
+        (F.fft.irfft(Tensor(x), n=2 * n - 1), np.fft.irfft(exact, n=2 * n - 1)), (F.fft.irfft(Tensor(x), n=2 * n), np.fft.irfft(exact, n=2 * n)),
+    )  # fmt: skip
+    for got, want in pairs:
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-6, atol=1e-6 * np.abs(want).max())
+    assert F.fft.fftfreq(n, 0.1).numpy().tolist() == np.fft.fftfreq(n, 0.1).astype(np.float32).tolist()
+    assert F.fft.rfftfreq(n).numpy().tolist() == np.fft.rfftfreq(n).astype(np.float32).tolist()
+
+
+@pytest.mark.parametrize(("m", "n"), [(5, 3), (3, 5), (4, 4), (1, 1), (3, 1), (0, 0), (70, 40)])
+def test_qr_has_lapacks_signs(m, n):
+    x = np.random.default_rng(m).normal(size=(m, n)).astype(np.float32)
+    for mode in ("reduced", "complete"):
+        for got, want in zip(F.linalg.qr(Tensor(x), mode), np.linalg.qr(x.astype(np.float64), mode), strict=True):
+            np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, atol=1e-5)
+    assert F.linalg.qr(Tensor(x), "r").numpy().tobytes() == F.linalg.qr(Tensor(x)).R.numpy().tobytes()
+
+
+def test_symmetric_matrices_of_any_sign_and_rank():
+    rng = np.random.default_rng(3)
+    for rank in (0, 1, 6, 20):
+        vectors = rng.normal(size=(20, rank)).astype(np.float32)
+        x = vectors * np.float32(np.where(np.arange(rank) % 2, -1, 3)) @ vectors.T
+        w, v = (part.numpy() for part in F.linalg.eigh(Tensor(x)))
+        want = np.linalg.eigvalsh(x.astype(np.float64))
+        np.testing.assert_allclose(w, want, atol=1e-6 * max(1, np.abs(want).max()))
+        np.testing.assert_allclose(v.T @ v, np.eye(20), atol=1e-5)
+        np.testing.assert_allclose(v * w @ v.T, x, atol=1e-5 * max(1, np.abs(want).max()))
+    upper = Tensor(np.array([[2, 99], [1, 2]], np.float32))
+    assert F.linalg.eigvalsh(upper).numpy().round(5).tolist() == [1, 3] and F.linalg.cholesky(upper).numpy()[0].tolist() == [np.float32(2**0.5), 0]
+
+
+def test_determinants_of_singular_matrices_are_0():
+    sign, logarithm = F.linalg.slogdet(Tensor([[1.0, 2.0], [2.0, 4.0]]))
+    assert (sign.item(), logarithm.item(), F.linalg.det(F.zeros((3, 3))).item()) == (0, -np.inf, 0)
+    assert F.linalg.svdvals(Tensor([[3.0, 0.0], [0.0, 4.0]])).numpy().round(5).tolist() == [4, 3]
+    assert F.linalg.inv(2 * F.eye(2)).numpy().tolist() == [[0.5, 0], [0, 0.5]]
+    assert F.linalg.matrix_power(F.ones((2, 2), dtype="int32"), 0).numpy().tolist() == [[1, 0], [0, 1]]
+
+
 ERRORS = {
+    "a norm": (lambda: F.fft.fft(X, norm="orthogonal"), ValueError, "norm 'orthogonal'"),
+    "a real transform of complex numbers": (lambda: F.fft.rfft(F.complex(X, X)), TypeError, "use fft, or real"),
+    "nothing to transform": (lambda: F.fft.fft(F.zeros((2, 0))), ValueError, "at least one element"),
+    "no elements": (lambda: F.fft.irfft(X, n=0), ValueError, "0 elements"),
+    "sizes of other axes": (lambda: F.fft.fftn(X, (2, 3), 0), ValueError, "2 sizes for 1 axes"),
+    "a matrix that is not square": (lambda: F.linalg.cholesky(X), ValueError, "2 rows and 3 columns"),
+    "a vector": (lambda: F.linalg.det(F.ones(3)), ValueError, "two axes"),
+    "an indefinite matrix": (lambda: F.linalg.cholesky(Tensor([[1.0, 2.0], [2.0, 1.0]])).numpy(), RuntimeError, "not positive definite"),
+    "a singular system": (lambda: F.linalg.solve(F.ones((2, 2)), F.ones(2)).numpy(), RuntimeError, "solve: matrix 0 of 1 is singular"),
+    "a system of other rows": (lambda: F.linalg.solve(F.eye(2), F.ones(3)), ValueError, "other rows"),
+    "infinite elements": (lambda: F.linalg.eigvalsh(F.full((2, 2), np.inf)).numpy(), RuntimeError, "infinite or NaN"),
+    "qr's mode": (lambda: F.linalg.qr(X, "full"), ValueError, "mode 'full'"),
+    "a gradient of a wide qr": (lambda: gradient(lambda x: F.linalg.qr(x).Q, F.ones((2, 3))), RuntimeError, "no fewer rows"),
+    "a power of what is not square": (lambda: F.linalg.matrix_power(X, 2), ValueError, "square"),
     "extents apart": (lambda: F.zeros(2, 3), TypeError, r"zeros\(\(2, 3\)\)"),
     "extents of ones": (lambda: F.ones(2, 3, 4), TypeError, r"ones\(\(2, 3, 4\)\)"),
     "a triangle of a vector": (lambda: F.tril(Tensor([1.0])), ValueError, r"tril: a tensor of shape \[1\]"),

@@ -1,5 +1,6 @@
 // backends/cpu/kernels/linalg.cpp -- inverse by Gauss and Jordan with row pivots, singular values
-// by one-sided Jacobi rotations (Hestenes 1958). Both compute in double, one matrix a thread.
+// and eigenvalues by one-sided Jacobi rotations (Hestenes 1958). Both compute in double, one matrix
+// a thread.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -55,7 +56,7 @@ Prepared prepare_matinv(const OpCall& call, std::span<const Type>) {
                 for (int64_t i = 0; i < size; ++i) y[i] = static_cast<float>(inverse[i]);
             }
         });
-        if (singular >= 0) runtime::refuse_singular(singular, count);
+        if (singular >= 0) runtime::refuse_singular("matinv", singular, count);
     }, static_cast<size_t>(2 * size * count) * sizeof(double));
 }
 
@@ -192,9 +193,53 @@ Prepared prepare_svd(const OpCall& call, std::span<const Type>) {
     }, static_cast<size_t>(doubles * count) * sizeof(double));
 }
 
+// A symmetric matrix plus a multiple of the identity that makes all eigenvalues positive has these
+// as its singular values, and one set of vectors.
+Prepared prepare_eigh(const OpCall& call, std::span<const Type>) {
+    const Type& x = call.inputs[0];
+    const int64_t n = x.shape[x.rank() - 1], size = n * n, count = size ? x.numel() / size : 0;
+    const int64_t doubles = Svd::doubles(n, n, n);
+    return executable([=](void* const* in, void* const* out, void* work) {
+        std::atomic<bool> bad{false};
+        parallel_for(count, std::max<int64_t>(1, 5000 / (size * n + 1)), 1,
+                     [&](int64_t lo, int64_t hi) {
+            for (int64_t b = lo; b < hi; ++b) {
+                const float* from = static_cast<const float*>(in[0]) + b * size;
+                float *w = static_cast<float*>(out[0]) + b * n,
+                      *v = static_cast<float*>(out[1]) + b * size;
+                Svd svd(n, n, n, static_cast<double*>(work) + b * doubles);
+                double sum = 0;  // of squares: no eigenvalue is larger than its root
+                for (int64_t r = 0; r < n; ++r)
+                    for (int64_t c = 0; c < n; ++c) {
+                        const auto value =
+                            static_cast<double>(r > c ? from[r * n + c] : from[c * n + r]);
+                        svd.a[r * n + c] = value;
+                        sum += value * value;
+                    }
+                if (!std::isfinite(sum)) {
+                    bad = true;
+                    continue;
+                }
+                const double shift = sum > 0 ? 2 * std::sqrt(sum) : 1;
+                for (int64_t i = 0; i < n; ++i) svd.a[i * n + i] += shift;
+                svd.run();
+                for (int64_t i = 0; i < n; ++i) {  // the largest is the last one
+                    w[i] = static_cast<float>(svd.s[n - 1 - i] - shift);
+                    for (int64_t r = 0; r < n; ++r)
+                        v[r * n + i] = static_cast<float>(svd.w[(n - 1 - i) * n + r]);
+                }
+            }
+        });
+        if (bad)
+            runtime::user_error({.what = "eigh: the matrix has infinite or NaN elements"},
+                                runtime::ErrorKind::runtime);
+    }, static_cast<size_t>(doubles * count) * sizeof(double));
+}
+
 }  // namespace
 
 void register_linalg_kernels() {
+    register_kernel("eigh", prepare_eigh);
     register_kernel("matinv", prepare_matinv);
     register_kernel("svd", prepare_svd);
 }

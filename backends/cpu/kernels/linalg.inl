@@ -1,6 +1,6 @@
 // backends/cpu/kernels/linalg.inl -- products and rotations of rows of doubles. See each_isa.h.
 
-double dot(const double* a, const double* b, int64_t n) {
+[[maybe_unused]] double dot(const double* a, const double* b, int64_t n) {
     constexpr int kLanes = 16;
     double lane[kLanes] = {};
     int64_t i = 0;
@@ -11,10 +11,13 @@ double dot(const double* a, const double* b, int64_t n) {
     for (const double v : lane) sum += v;
     return sum;
 }
-void rotate(double* a, double* b, int64_t n, double c, double s) {
+[[maybe_unused]] void rotate(double* a, double* b, int64_t n, double c, double s) {
     for (int64_t i = 0; i < n; ++i) {
         const double x = a[i], y = b[i];
         a[i] = c * x - s * y;
         b[i] = s * x + c * y;
     }
+}
+[[maybe_unused]] void add_scaled(double* to, double factor, const double* row, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) to[i] += factor * row[i];
 }

@@ -1,5 +1,6 @@
 #include "backends/cuda/kernels/host_round_trip.h"
 
+#include <algorithm>
 #include <mutex>
 
 namespace megjit::cuda {
@@ -19,7 +20,7 @@ public:
         for (const Type& type : call.inputs) place(type.bytes());
         for (const Type& type : outputs) place(type.bytes());
         place(kernel_->workspace_bytes());
-        memory_ = device.host_memory(bytes);
+        memory_ = device.host_memory(std::max<size_t>(bytes, 1));  // empty tensors take none
         for (const size_t offset : offsets) places_.push_back(memory_.get() + offset);
         inputs_ = call.inputs.size();
         outputs_ = outputs.size();

@@ -1,4 +1,4 @@
-// backends/cuda/kernels/linalg.cpp -- matrix inverses; singular values are computed by the host.
+// backends/cuda/kernels/linalg.cpp -- matrix inverses; the host computes decompositions.
 #include "runtime/ops/linalg.h"
 #include "backends/cuda/kernels/host_round_trip.h"
 #include "backends/cuda/kernels/texts.h"
@@ -14,7 +14,7 @@ Prepared prepare_matinv(CudaDevice& device, const OpCall& call, std::span<const 
                               {{"INDEX", index_type(count)}});
     return executable([=](CudaStream& stream, void* const* in, void* const* out, void* work) {
         const Address fault = stream.fault_of_next([=](const Fault& wrong) {
-            runtime::refuse_singular(static_cast<uint32_t>(wrong.value), count);
+            runtime::refuse_singular("matinv", static_cast<uint32_t>(wrong.value), count);
         });
         LaunchSize size = blocks_for(count, 1);
         size.block[0] = 256;
@@ -29,7 +29,8 @@ Prepared prepare_matinv(CudaDevice& device, const OpCall& call, std::span<const 
 
 void register_linalg_kernels() {
     register_kernel("matinv", prepare_matinv);
-    register_kernel("svd", host_round_trip);
+    for (const char* op : {"svd", "cholesky", "eigh", "qr", "slogdet", "solve"})
+        register_kernel(op, host_round_trip);
 }
 
 }  // namespace megjit::cuda

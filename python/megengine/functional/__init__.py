@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..core import torch_words as _torch_words
 from . import debug_param as debug_param
+from . import fft as fft
+from . import linalg as linalg
 from . import loss as loss
 from . import metric as metric
 from . import nn as nn

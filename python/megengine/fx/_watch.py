@@ -38,7 +38,7 @@ RANDOM_METHODS = frozenset(
 )
 RECORDED = frozenset(  # the public functions of `megengine.functional` and of its modules
     found
-    for module in (functional, functional.debug_param, functional.loss, functional.metric, functional.nn, functional.vision)
+    for module in (functional, functional.debug_param, functional.fft, functional.linalg, functional.loss, functional.metric, functional.nn, functional.vision)
     for name, found in vars(module).items()
     if isinstance(found, types.FunctionType) and not name.startswith("_") and found.__module__.startswith(functional.__name__)
 )

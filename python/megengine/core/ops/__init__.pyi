@@ -129,6 +129,9 @@ def checked_index(index: object, /, *, axis: int, extent: int, op: str) -> _Tens
 def checked_label(label: object, /, *, classes: int, op: str) -> _Tensor:
     """The labels. One outside of [0, classes) is an IndexError that names it and op."""
 
+def cholesky(x: object, /) -> _Tensor:
+    """The lower triangle l with x = l l^T; what is above x's diagonal is not read."""
+
 def complex(real: object, imag: object, /) -> _Tensor:
     """real + i imag."""
 
@@ -171,6 +174,9 @@ def digamma(x: object, /) -> _Tensor:
 def dropout_mask(key: object, /, *, shape: int | Sequence[int], drop_prob: float) -> _Tensor:
     """0 with probability drop_prob, else 1 / (1 - drop_prob)."""
 
+def eigh(x: object, /) -> tuple[_Tensor, ...]:
+    """Rising eigenvalues and eigenvectors, as columns, of symmetric matrices; what is above x's diagonal is not read."""
+
 def elu(x: object, /, *, alpha: float = 1.0) -> _Tensor:
     """x, or alpha * (exp(x) - 1) where x is negative."""
 
@@ -197,6 +203,9 @@ def expm1(x: object, /) -> _Tensor:
 
 def fake_quant(x: object, scale: object, zero_point: object, grad_scale: object, /, *, qmin: int = -128, qmax: int = 127) -> _Tensor:
     """x rounded to scale * (q - zero_point) with q in [qmin, qmax]; grad_scale weights the gradient of scale."""
+
+def fft(x: object, /, *, inverse: int = 0, scale: float = 1.0) -> _Tensor:
+    """scale * sum of x[t] exp(-2 pi i k t / n) along the last axis; inverse: exp(+2 pi i k t / n), not divided by n."""
 
 def fixed_batch(x: object, /, *, batch: int, line: str) -> _Tensor:
     """x, whose leading extent stays what it was: the program took it for a number, at `line`."""
@@ -254,6 +263,9 @@ def index_get(x: object, /, *index: object, axes: int | Sequence[int]) -> _Tenso
 
 def index_set(x: object, value: object, /, *index: object, axes: int | Sequence[int]) -> _Tensor:
     """x with `value` written at those indices; of several writes to one element the last wins."""
+
+def irfft(x: object, /, *, n: int, twice: int = 1, scale: float = 1.0) -> _Tensor:
+    """scale * real part of the sum of x[k] exp(2 pi i k t / n) over frequencies 0 to n / 2; twice: those that have a conjugate counterpart count twice."""
 
 def isfinite(x: object, /) -> _Tensor:
     """Is x neither infinite nor NaN?"""
@@ -384,6 +396,9 @@ def pow(x: object, y: object, /) -> _Tensor:
 def prelu(x: object, slope: object, /) -> _Tensor:
     """x, or slope * x where x is negative."""
 
+def qr(x: object, /, *, complete: int = 0) -> tuple[_Tensor, ...]:
+    """q with orthonormal columns and the upper triangle r, x = q r; complete: q is square."""
+
 def quantized_conv(x: object, w: object, scale: object, bias: object, /, *, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, relu: int = 0, dtype: object = 'int8') -> _Tensor:
     """Convolution of int8 x [n, c, spatial...] with int8 w [oc, c / groups, kernel...]: round(acc * scale + bias), saturated."""
 
@@ -450,6 +465,9 @@ def relu6(x: object, /) -> _Tensor:
 def reshape(x: object, /, *, shape: int | Sequence[int]) -> _Tensor:
     """The same elements in row-major order under another shape; shares memory."""
 
+def rfft(x: object, /, *, twice: int = 0, scale: float = 1.0) -> _Tensor:
+    """fft of real numbers, frequencies 0 to n / 2; twice: those that have a conjugate counterpart are doubled."""
+
 def right_shift(x: object, y: object, /) -> _Tensor:
     """x >> y, arithmetic; the count is taken modulo 32."""
 
@@ -507,11 +525,17 @@ def slice(x: object, /, *, begin: int | Sequence[int], end: int | Sequence[int],
 def slice_set(x: object, value: object, /, *, begin: int | Sequence[int], end: int | Sequence[int], step: int | Sequence[int]) -> _Tensor:
     """x with x[begin:end:step] replaced by value."""
 
+def slogdet(x: object, /) -> tuple[_Tensor, ...]:
+    """The sign of the determinant and the logarithm of its magnitude; 0 and -inf for a singular matrix."""
+
 def softmax(x: object, /, *, axis: int) -> _Tensor:
     """exp(x) / sum(exp(x)) along one axis, shifted by the largest element."""
 
 def softplus(x: object, /) -> _Tensor:
     """Smooth ReLU, log(1 + exp(x))."""
+
+def solve(a: object, b: object, /) -> _Tensor:
+    """The x with a x = b."""
 
 def sort(x: object, /, *, axis: int = -1, descending: int = 0) -> tuple[_Tensor, ...]:
     """Values in order along an axis and their int32 indices; equal elements keep their order, NaN counts as the largest."""

@@ -8,7 +8,7 @@ shapes are wrapped: they become one node, and run on tensors.
 
 from __future__ import annotations
 
-from . import aten, elementwise, images, networks, pooling, reductions, shapes
+from . import aten, elementwise, images, networks, pooling, reductions, shapes, transforms
 
 # other name -> name in the tables
 _ALIASES = {
@@ -22,7 +22,7 @@ _ALIASES = {
 
 FUNCTIONS = {
     name: function
-    for room in (elementwise, images, networks, pooling, reductions, shapes)
+    for room in (elementwise, images, networks, pooling, reductions, shapes, transforms)
     for name, function in room.FUNCTIONS.items()
 }
 FUNCTIONS |= {other: FUNCTIONS[name] for other, name in _ALIASES.items()}

@@ -1,0 +1,216 @@
+// backends/cpu/kernels/decompositions.cpp -- Cholesky's and Householder's decompositions, and
+// elimination with row pivots. They compute in double, one matrix a thread; signs are LAPACK's.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "backends/cpu/elements.h"
+#include "runtime/ops/linalg.h"
+
+#define MEGJIT_KERNELS "backends/cpu/kernels/linalg.inl"
+#include "backends/cpu/each_isa.h"
+
+namespace megjit::cpu {
+namespace {
+
+// Calls run(matrix, memory) for each, with room for `doubles` numbers, and returns one for which
+// it gave false, or -1.
+template <class Run>
+int64_t for_matrices(int64_t count, int64_t flops, int64_t doubles, void* work, Run run) {
+    std::atomic<int64_t> failed{-1};
+    parallel_for(count, std::max<int64_t>(1, 20000 / (flops + 1)), 1, [&](int64_t lo, int64_t hi) {
+        for (int64_t k = lo; k < hi; ++k)
+            if (!run(k, static_cast<double*>(work) + k * doubles)) failed = k;
+    });
+    return failed;
+}
+
+struct Matrices {
+    int64_t m = 0, n = 0, count = 0;
+    explicit Matrices(const Shape& shape)
+        : m(shape[shape.rank() - 2]), n(shape[shape.rank() - 1]), count(1) {
+        for (int i = 0; i + 2 < shape.rank(); ++i) count *= shape[i];
+    }
+    int64_t size() const { return m * n; }
+};
+
+size_t bytes_for(int64_t count, int64_t doubles) {
+    return static_cast<size_t>(count * doubles) * sizeof(double);
+}
+
+// --- cholesky -------------------------------------------------------------------------------
+
+// By rows: each element is a dot of two rows that are there already.
+bool factorise(double* a, int64_t n) {
+    for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j <= i; ++j) {
+            const double rest = a[i * n + j] - MEGJIT_BEST(dot)(a + i * n, a + j * n, j);
+            if (j < i) a[i * n + j] = rest / a[j * n + j];
+            else if (!(rest > 0)) return false;
+            else a[i * n + i] = std::sqrt(rest);
+        }
+    return true;
+}
+
+Prepared prepare_cholesky(const OpCall& call, std::span<const Type>) {
+    const Matrices x(call.inputs[0].shape);
+    const int64_t n = x.n, size = x.size();
+    return executable([=](void* const* in, void* const* out, void* work) {
+        const int64_t failed =
+            for_matrices(x.count, size * n / 3, size, work, [&](int64_t k, double* a) {
+            std::copy_n(static_cast<const float*>(in[0]) + k * size, size, a);
+            if (!factorise(a, n)) return false;
+            float* l = static_cast<float*>(out[0]) + k * size;
+            for (int64_t i = 0; i < n; ++i)
+                for (int64_t j = 0; j < n; ++j)
+                    l[i * n + j] = j <= i ? static_cast<float>(a[i * n + j]) : 0.0f;
+            return true;
+        });
+        if (failed >= 0) runtime::refuse_indefinite(failed, x.count);
+    }, bytes_for(x.count, size));
+}
+
+// --- elimination ----------------------------------------------------------------------------
+
+void subtract(double* from, double factor, const double* row, int64_t n) {
+    if (factor != 0) MEGJIT_BEST(add_scaled)(from, -factor, row, n);
+}
+
+// a becomes upper triangular, b (n x k) goes along; the sign of the exchanges, 0 where a pivot is.
+int eliminate(double* a, double* b, int64_t n, int64_t k) {
+    int sign = 1;
+    for (int64_t c = 0; c < n; ++c) {
+        int64_t pivot = c;
+        for (int64_t r = c + 1; r < n; ++r)
+            if (std::abs(a[r * n + c]) > std::abs(a[pivot * n + c])) pivot = r;
+        if (a[pivot * n + c] == 0) return 0;
+        if (pivot != c) {
+            std::swap_ranges(a + c * n, a + (c + 1) * n, a + pivot * n);
+            std::swap_ranges(b + c * k, b + (c + 1) * k, b + pivot * k);
+            sign = -sign;
+        }
+        for (int64_t r = c + 1; r < n; ++r) {
+            const double factor = a[r * n + c] / a[c * n + c];
+            subtract(a + r * n + c, factor, a + c * n + c, n - c);
+            subtract(b + r * k, factor, b + c * k, k);
+        }
+    }
+    return sign;
+}
+
+Prepared prepare_solve(const OpCall& call, std::span<const Type>) {
+    const Matrices a(call.inputs[0].shape), b(call.inputs[1].shape);
+    const int64_t n = a.n, k = b.n, doubles = a.size() + b.size();
+    return executable([=](void* const* in, void* const* out, void* work) {
+        const int64_t failed = for_matrices(a.count, n * n * (n + k), doubles, work,
+                                            [&](int64_t matrix, double* left) {
+            double* right = left + a.size();
+            std::copy_n(static_cast<const float*>(in[0]) + matrix * a.size(), a.size(), left);
+            std::copy_n(static_cast<const float*>(in[1]) + matrix * b.size(), b.size(), right);
+            if (!eliminate(left, right, n, k)) return false;
+            for (int64_t r = n; r-- > 0;) {
+                for (int64_t c = r + 1; c < n; ++c)
+                    subtract(right + r * k, left[r * n + c], right + c * k, k);
+                for (int64_t i = 0; i < k; ++i) right[r * k + i] /= left[r * n + r];
+            }
+            float* x = static_cast<float*>(out[0]) + matrix * b.size();
+            for (int64_t i = 0; i < b.size(); ++i) x[i] = static_cast<float>(right[i]);
+            return true;
+        });
+        if (failed >= 0) runtime::refuse_singular("solve", failed, a.count);
+    }, bytes_for(a.count, doubles));
+}
+
+Prepared prepare_slogdet(const OpCall& call, std::span<const Type>) {
+    const Matrices x(call.inputs[0].shape);
+    const int64_t n = x.n, size = x.size();
+    return executable([=](void* const* in, void* const* out, void* work) {
+        for_matrices(x.count, size * n, size, work, [&](int64_t k, double* a) {
+            std::copy_n(static_cast<const float*>(in[0]) + k * size, size, a);
+            int sign = eliminate(a, nullptr, n, 0);
+            double logarithm = sign ? 0 : -HUGE_VAL;
+            for (int64_t i = 0; sign && i < n; ++i) {
+                logarithm += std::log(std::abs(a[i * n + i]));
+                if (a[i * n + i] < 0) sign = -sign;
+            }
+            static_cast<float*>(out[0])[k] = static_cast<float>(sign);
+            static_cast<float*>(out[1])[k] = static_cast<float>(logarithm);
+            return true;
+        });
+    }, bytes_for(x.count, size));
+}
+
+// --- qr -------------------------------------------------------------------------------------
+
+// Column c of the `columns` columns (each m elements, one after the other) gets zeros below the
+// diagonal by a reflection 1 - tau v v^T, v[0] = 1, which stays in the zeros' place. Returns tau.
+double reflect(double* columns, int64_t m, int64_t n, int64_t c) {
+    double* v = columns + c * m + c;
+    const int64_t rest = m - c;
+    const double below = MEGJIT_BEST(dot)(v + 1, v + 1, rest - 1);
+    if (below == 0) return 0;
+    const double alpha = v[0], beta = -std::copysign(std::sqrt(alpha * alpha + below), alpha);
+    for (int64_t i = 1; i < rest; ++i) v[i] /= alpha - beta;
+    v[0] = 1;
+    const double tau = (beta - alpha) / beta;
+    for (int64_t j = c + 1; j < n; ++j) {
+        double* column = columns + j * m + c;
+        subtract(column, tau * MEGJIT_BEST(dot)(v, column, rest), v, rest);
+    }
+    v[0] = beta;
+    return tau;
+}
+
+// The first `want` columns of the product of the reflections.
+void reflected(const double* columns, const double* taus, double* q, int64_t m, int64_t steps,
+               int64_t want) {
+    std::fill_n(q, m * want, 0.0);
+    for (int64_t i = 0; i < want; ++i) q[i * m + i] = 1;
+    for (int64_t c = steps; c-- > 0;)
+        for (int64_t j = c; j < want; ++j) {
+            const double* v = columns + c * m + c;
+            double* column = q + j * m + c;
+            const int64_t rest = m - c - 1;
+            const double along = taus[c] * (column[0] + MEGJIT_BEST(dot)(v + 1, column + 1, rest));
+            column[0] -= along;
+            subtract(column + 1, along, v + 1, rest);
+        }
+}
+
+Prepared prepare_qr(const OpCall& call, std::span<const Type> outputs) {
+    const Matrices x(call.inputs[0].shape);
+    const int64_t m = x.m, n = x.n, steps = std::min(m, n),
+                  want = outputs[0].shape[outputs[0].rank() - 1];
+    const int64_t doubles = m * n + m * want + steps;
+    return executable([=](void* const* in, void* const* out, void* work) {
+        for_matrices(x.count, m * n * (n + want), doubles, work, [&](int64_t k, double* columns) {
+            const float* from = static_cast<const float*>(in[0]) + k * m * n;
+            for (int64_t r = 0; r < m; ++r)
+                for (int64_t c = 0; c < n; ++c)
+                    columns[c * m + r] = static_cast<double>(from[r * n + c]);
+            double *vectors = columns + m * n, *taus = vectors + m * want;
+            for (int64_t c = 0; c < steps; ++c) taus[c] = reflect(columns, m, n, c);
+            reflected(columns, taus, vectors, m, steps, want);
+            float *q = static_cast<float*>(out[0]) + k * m * want,
+                  *r = static_cast<float*>(out[1]) + k * want * n;
+            for (int64_t i = 0; i < m; ++i)
+                for (int64_t c = 0; c < want; ++c)
+                    q[i * want + c] = static_cast<float>(vectors[c * m + i]);
+            for (int64_t i = 0; i < want; ++i)
+                for (int64_t c = 0; c < n; ++c)
+                    r[i * n + c] = i <= c ? static_cast<float>(columns[c * m + i]) : 0.0f;
+            return true;
+        });
+    }, bytes_for(x.count, doubles));
+}
+
+}  // namespace
+
+void register_decomposition_kernels() {
+    register_kernel("cholesky", prepare_cholesky);
+    register_kernel("qr", prepare_qr);
+    register_kernel("slogdet", prepare_slogdet);
+    register_kernel("solve", prepare_solve);
+}
+
+}  // namespace megjit::cpu
