@@ -81,6 +81,17 @@ FUNCTIONS = {
     "indexing": (lambda x: [x[0], x[:, 1:3], x[..., -1], x[:, None], x[:, :, ::2], x[:, [0, 2]]], IMAGE),
     "index_select, gather": (lambda x: [x.index_select(1, torch.tensor([2, 0])), x.gather(3, (x[..., :2] > 0).long())], IMAGE),
     "tril, triu": (lambda x: [x.tril(), x.triu(1), torch.tril(x, -1)], IMAGE),
+    "cumprod": (lambda x: [x.cumprod(1), torch.cumprod(x, -2)], IMAGE),
+    "adding by index": (lambda x: [x.index_add(1, torch.tensor([2, 0, 2]), x[:, :3], alpha=2), x.scatter_add(3, (x[..., :2] > 0).long(), x)], IMAGE),
+    "bincount, searchsorted": (lambda x: [
+        torch.bincount((x * 2 + 2).long().flatten(), minlength=9), torch.searchsorted(x.sort()[0], x), torch.searchsorted(x[0].sort()[0], x[1], right=True)], ROWS),
+    "bits": (lambda x: [(x * 9).int() & 6, ~(x * 9).int() | 1, (x * 9).int() ^ (x > 0), torch.bitwise_not(x > 0), (x * 9).int() << 2, torch.bitwise_right_shift((x * 9).int(), 1)], ROWS),
+    "embedding with padding": (lambda x: F.embedding((x * 2).long().clamp(0, 9), W((10, 3)), padding_idx=0), ROWS),
+    "padding by name": (lambda x: [F.conv2d(x, W((6, 4, 3, 3)), padding="same"), F.conv2d(x, W((6, 4, 3, 3)), padding="valid")], IMAGE),
+    "losses": (lambda x: [
+        F.mse_loss(x, -x), F.l1_loss(x, -x, reduction="sum"), F.smooth_l1_loss(x, -x, beta=0.3), F.huber_loss(x, -x, "none", 0.3),
+        F.kl_div(x, x.softmax(1), reduction="batchmean"), F.kl_div(x, x.log_softmax(1), reduction="sum", log_target=True)], ROWS),
+    "complex parts": (lambda x: [torch.real(torch.complex(x, x * 2)), torch.imag(torch.complex(x, x * 2)), torch.view_as_real(torch.complex(x, -x))], ROWS),
     "dtypes": (lambda x: [x.half(), x.to(torch.float16).to(x.dtype), x.int(), x.long().type_as(x), (x > 0).float(), x.to("cpu"), x.double()], ROWS),
     "new tensors": (lambda x: [torch.zeros(2, 3), torch.ones(x.size(0)), torch.full((2,), 3.5), x.new_zeros(2, 2), torch.zeros_like(x), torch.arange(x.size(1)), torch.full_like(x, 2)], ROWS),
     "ranges": (lambda x: [torch.arange(5), torch.arange(1, 4, 0.5), torch.linspace(0, 1, 5) + x[0, 0], torch.arange(x.shape[1], device=x.device)], ROWS),
@@ -119,6 +130,22 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+# As they are traced; exported programs have other operators for them.
+TRACED = {
+    "cross_entropy": (lambda x: [
+        F.cross_entropy(x, torch.tensor([1, 5, -100])), F.cross_entropy(x, torch.tensor([1, 5, 2]), W((6,)).abs(), label_smoothing=0.1),
+        F.cross_entropy(x, torch.tensor([1, 5, 2]), W((6,)).abs(), ignore_index=5, reduction="none")], ROWS),
+    "losses of embeddings": (lambda x: [F.cosine_embedding_loss(x, x * x, (x[:, 0] > 0).int() * 2 - 1, 0.1), F.triplet_margin_loss(x, x * x, -x, p=3.0, swap=True)], ROWS),
+    "fft": (lambda x: [torch.view_as_real(each.resolve_conj()) for each in (
+        torch.fft.fft(x), torch.fft.ifft(x, 4, 1, "ortho"), torch.fft.rfft(x), torch.fft.rfft2(x), torch.fft.fftn(x, dim=(1, 2)), torch.fft.fftshift(torch.fft.fft2(x)))], IMAGE),
+    "inverse fft": (lambda x: [torch.fft.irfft(torch.fft.rfft(x), 9), torch.fft.irfft2(torch.fft.rfft2(x), norm="forward"), torch.fft.irfftn(torch.fft.rfftn(x))], IMAGE),
+    "linalg": (lambda x: [
+        torch.linalg.inv(x[:, :3] + 3 * torch.eye(3)), torch.linalg.solve(x[:, :3] + 3 * torch.eye(3), x), torch.linalg.cholesky(x @ x.T + torch.eye(3), upper=True),
+        torch.linalg.qr(x.T)[0], torch.linalg.qr(x.T)[1], torch.linalg.eigh(x @ x.T).eigenvalues, torch.linalg.eigvalsh(x @ x.T), torch.linalg.det(x[:, :3]), torch.linalg.slogdet(x[:, :3])[1],
+        torch.linalg.svdvals(x), torch.linalg.svd(x, False)[1], torch.linalg.matrix_power(x[:, :3], 3)], ROWS),
+}  # fmt: skip
+
+
 class Program(torch.nn.Module):
     def __init__(self, function):
         super().__init__()
@@ -128,9 +155,9 @@ class Program(torch.nn.Module):
         return self.function(x)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", [*FUNCTIONS, *TRACED])
 def test_functions_give_torchs_results(name):
-    function, shape = FUNCTIONS[name]
+    function, shape = (FUNCTIONS | TRACED)[name]
     torch.manual_seed(0)
     check(Program(function), torch.rand(shape) * 1.8 - 0.9)
 

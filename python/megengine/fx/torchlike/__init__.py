@@ -8,7 +8,7 @@ shapes are wrapped: they become one node, and run on tensors.
 
 from __future__ import annotations
 
-from . import aten, elementwise, images, networks, pooling, reductions, shapes, transforms
+from . import aten, elementwise, images, losses, networks, pooling, reductions, shapes, transforms
 
 # other name -> name in the tables
 _ALIASES = {
@@ -22,8 +22,8 @@ _ALIASES = {
 
 FUNCTIONS = {
     name: function
-    for room in (elementwise, images, networks, pooling, reductions, shapes, transforms)
+    for room in (elementwise, images, losses, networks, pooling, reductions, shapes, transforms)
     for name, function in room.FUNCTIONS.items()
 }
 FUNCTIONS |= {other: FUNCTIONS[name] for other, name in _ALIASES.items()}
-OPERATORS = aten.OPERATORS
+OPERATORS = losses.OPERATORS | aten.OPERATORS

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ... import functional as F
+from ...core import ops
 from ...core.tensor.dtype import dtype_name
 from ...core.tensor.shapes import normalize_axis
 from ...tensor import Tensor
@@ -87,6 +88,14 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
 
 
 @wrap
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """Tensors repeated up to one shape."""
+    tensors = _sizes(tensors)
+    shape = np.broadcast_shapes(*(each._tuple_shape for each in tensors))
+    return tuple(F.broadcast_to(each, shape) for each in tensors)
+
+
+@wrap
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """Axes in reverse order."""
     index = [slice(None)] * input.ndim
@@ -139,9 +148,15 @@ def _end(end: Any) -> Any:
 
 @wrap
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    """``input`` with ``values`` at the indices."""
+    """``input`` with ``values`` at the indices, or with these added, so that a place that occurs twice gets both."""
     if accumulate:
-        raise ValueError("index_put: accumulate=True is not supported")
+        axes = [axis for axis, places in enumerate(indices) if places is not None]
+        if axes != [*range(axes[0], axes[0] + len(axes))]:
+            raise ValueError("index_put: accumulate=True with indices that are apart is not supported")
+        places = [F.broadcast_to(each, np.broadcast_shapes(*(i.shape for i in indices if i is not None))) for each in indices if each is not None]
+        shape = input._tuple_shape
+        region = (*shape[: axes[0]], *places[0]._tuple_shape, *shape[axes[-1] + 1 :])
+        return ops.index_add(input, F.broadcast_to(values, region), *places, axes=tuple(axes))
     return _written(input, tuple(slice(None) if i is None else i for i in indices), values)
 
 
@@ -260,7 +275,7 @@ def nothing(*ignored, **options):
 
 FUNCTIONS = {
     **dict.fromkeys(
-        ("contiguous", "clone", "detach", "cpu", "cuda", "requires_grad", "alias", "lift_fresh_copy", "to_dense"), same
+        ("contiguous", "clone", "detach", "cpu", "cuda", "requires_grad", "alias", "lift_fresh_copy", "to_dense", "resolve_conj"), same
     ),
     **dict.fromkeys(
         ("_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size",
@@ -285,6 +300,7 @@ FUNCTIONS = {
     "unsqueeze": lambda input, dim: F.expand_dims(input, dim),
     "squeeze": squeeze,
     "expand": expand,
+    "broadcast_tensors": broadcast_tensors,
     "expand_as": lambda input, other: F.broadcast_to(input, other.shape),
     "repeat": lambda input, *repeats: F.tile(input, _sizes(repeats)),
     "repeat_interleave": lambda input, repeats, dim=None: F.repeat(input, repeats, dim),
