@@ -68,7 +68,9 @@ public:
             rest /= radix;
             if (radix == 4) pass_of_4(x, y, rest, stride);
             else if (radix == 2) pass_of_2(x, y, rest, stride);
-            else pass(x, y, radix, rest, stride);
+            else if (radix == 3) pass<3>(x, y, rest, stride);
+            else if (radix == 5) pass<5>(x, y, rest, stride);
+            else pass(x, y, rest, stride, radix);
             stride *= radix;
             std::swap(x, y);
         }
@@ -76,7 +78,7 @@ public:
     }
 
 private:
-    Number turn(int64_t k) const { return roots_[static_cast<size_t>(k % n_)]; }
+    Number turn(int64_t k) const { return roots_[static_cast<size_t>(k)]; }  // k < n
 
     void pass_of_2(const Number* x, Number* y, int64_t m, int64_t s) const {
         for (int64_t q = 0; q < m; ++q) {
@@ -104,20 +106,28 @@ private:
             }
         }
     }
-    void pass(const Number* x, Number* y, int64_t radix, int64_t m, int64_t s) const {
-        Number of_radix[kLargestRadix];
-        for (int64_t r = 0; r < radix; ++r) of_radix[r] = turn(r * (n_ / radix));
-        for (int64_t q = 0; q < m; ++q)
-            for (int64_t k = 0; k < radix; ++k) {
-                const Number w = turn(q * k * s);
-                Number* to = y + s * (radix * q + k);
-                std::fill_n(to, s, Number{});
-                for (int64_t r = 0; r < radix; ++r) {
-                    const Number factor = w * of_radix[r * k % radix];
-                    const Number* from = x + s * (q + m * r);
-                    for (int64_t j = 0; j < s; ++j) to[j] = to[j] + factor * from[j];
+    // kRadix: that of all other passes is 0 and comes with the call.
+    template <int kRadix = 0>
+    void pass(const Number* x, Number* y, int64_t m, int64_t s, int64_t any = kRadix) const {
+        const int64_t radix = kRadix ? kRadix : any;
+        Number of_radix[kLargestRadix], w[kLargestRadix], a[kLargestRadix];
+        for (int64_t r = 0; r < radix; ++r) of_radix[r] = turn(r * m * s);
+        for (int64_t q = 0; q < m; ++q) {
+            for (int64_t k = 0; k < radix; ++k) w[k] = turn(q * k * s);
+            const Number* from = x + s * q;
+            Number* to = y + s * radix * q;
+            for (int64_t j = 0; j < s; ++j) {
+                for (int64_t r = 0; r < radix; ++r) a[r] = from[j + s * m * r];
+                for (int64_t k = 0; k < radix; ++k) {
+                    Number sum = a[0];
+                    for (int64_t r = 1, turns = k; r < radix; ++r) {
+                        sum = sum + of_radix[turns] * a[r];
+                        turns = turns + k < radix ? turns + k : turns + k - radix;
+                    }
+                    to[j + s * k] = w[k] * sum;
                 }
             }
+        }
     }
 
     // k t = (k^2 + t^2 - (k - t)^2) / 2: with chirp[t] = exp(-pi i t^2 / n) the transform is
