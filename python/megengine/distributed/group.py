@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from .. import _core
 from ..core.random_state import enter_world
 from ..device import get_device_count, set_default_device
+from ..logger import get_logger
+from . import _engine
 from ._environment import LOOPBACK, Place, host_for, place_from_environment
 
 if TYPE_CHECKING:
-    from .server import Client, Server
-
-_BACKENDS = ("auto", "nccl", "rccl", "cncl", "hccl", "ucx", "shm", "tcp")
+    from ._mpi import Mpi
+    from .server import Client
 
 
 class StaticData:
@@ -34,7 +35,10 @@ class StaticData:
     device: int | None = None
     backend: str | None = None
     device_type: str | None = None
-    machine_ranks: list[int] | None = None
+    engine: str | None = None  # what moves tensors of the host
+    mpi: Mpi | None = None
+    machines: list[str] | None = None  # by rank: a name of its machine
+    has_failed: bool = False
     world: Any = None  # the connections, of _core
     seconds: float = 600.0  # how long an operation waits for what others do
     messages: dict[str, int] | None = None  # how many went each way between two processes
@@ -136,8 +140,8 @@ class Group:
 
     @property
     def is_single_machine(self) -> bool:
-        """Whether all processes of the group run on this machine."""
-        return _sd.machine_ranks is None or set(self.proc_ranks) <= set(_sd.machine_ranks)
+        """Whether all processes of the group run on one machine."""
+        return _sd.machines is None or len({_sd.machines[rank] for rank in self.proc_ranks}) <= 1
 
 
 WORLD = Group([])
@@ -168,11 +172,12 @@ def init_process_group(
     device : int or None
         Number of the GPU that this process uses, if there are GPUs.
     backend : str
-        "auto" or "nccl": tensors of GPUs go by NCCL where every process has the library and a GPU
-        of its own; "nccl" warns where not. With any other name they go through the host, as all
-        tensors of CPUs do.
+        What moves tensors of the host: "local" (processes of one machine), "mpi" (what mpiexec or
+        srun has started), "tcp" (sockets alone); "auto" and "nccl": what suits the machines. With
+        these two, tensors of GPUs go by NCCL where every process has the library and a GPU of its
+        own ("nccl" warns where not), else through the host. "auto" asks ``MEGJIT_COMM`` first.
     device_type : str
-        "cpu", "gpu", or "xpu": GPUs where there are any.
+        "cpu", "gpu" or "cuda", or "xpu": GPUs where there are any.
     timeout : float
         Seconds that an operation waits for a process that does not answer.
 
@@ -183,8 +188,8 @@ def init_process_group(
     ValueError
         For other wrong arguments.
     RuntimeError
-        When it is called twice, when the processes do not match (world size, version), or when one
-        does not join in time.
+        When it is called twice, when the processes do not match (world size, version, backend),
+        when one does not join in time, or when the backend or a GPU that is asked for is not there.
 
     Notes
     -----
@@ -220,19 +225,23 @@ def init_process_group(
         raise ValueError(
             f"rank must be from 0 to world_size - 1, got rank {place.rank} and world_size {place.world_size}"
         )
-    _check_backend(backend)
+    backend, engine = _engine.chosen(backend)
     check_device_type(device_type)
+    if device_type in ("gpu", "cuda") and get_device_count("gpu") == 0:
+        raise RuntimeError(
+            f"device_type {device_type!r}: this machine has no GPU that megjit can use\n"
+            "  fix: 'xpu' takes GPUs where there are any, 'cpu' none"
+        )
     if is_distributed():
         raise RuntimeError("init_process_group was called before in this process")
-    _sd.master_ip, _sd.py_server_port = place.master_ip, place.port
     _sd.world_size, _sd.proc_rank, _sd.device = place.world_size, place.rank, place.device
     _sd.backend, _sd.device_type, _sd.seconds = backend, device_type, timeout
     try:
-        if place.starts_server and place.rank == 0 and place.world_size > 1:
-            _sd.server = _server_of(place)
         if place.world_size > 1:
-            _connect()
-        _sd.machine_ranks = list(range(place.world_size))
+            engine = _prepare(engine, place)
+        _sd.master_ip, _sd.py_server_port = place.master_ip, place.port
+        if place.world_size > 1:
+            _connect(engine)
         WORLD.reset(range(place.world_size))
         _use_device(device_type, place.device)
         if _sd.world is not None:  # all wait here for each other
@@ -264,26 +273,48 @@ def set_timeout(seconds: float) -> None:
         _sd.world.set_seconds(seconds)
 
 
-def _server_of(place: Place) -> Server:
-    from .server import Server  # slow to import
+def _prepare(engine: str, place: Place) -> str:
+    """The engine, once MPI is there where that is it; the world has a server then, if rank 0 is to start one."""
+    is_guess = engine == "auto" and _engine.is_mpis_turn()
+    if engine == "mpi" or is_guess:
+        from ._mpi import Mpi  # slow to import
 
-    return Server(place.port, host_for(place.master_ip in LOOPBACK))
+        try:
+            _sd.mpi = Mpi(place.rank, place.world_size)
+            engine = "mpi"
+        except RuntimeError as error:
+            if not is_guess:
+                raise
+            get_logger(__name__).warning("%s", error)
+    if place.starts_server:
+        if _sd.mpi is not None and "MASTER_ADDR" not in os.environ:
+            _sd.server = _sd.mpi.meet(place)
+        elif place.rank == 0:
+            from .server import Server  # slow to import
+
+            _sd.server = Server(place.port, host_for(place.master_ip in LOOPBACK))
+    return engine
 
 
-def _connect() -> None:
+def _connect(engine: str) -> None:
     """Connections with all others; from here on they are told when this process fails."""
     from ._joining import connect  # slow to import
 
     if not hasattr(_core, "World"):
-        raise RuntimeError("this build of megjit was made without backends/sockets, which connects processes")
+        raise RuntimeError("this build of megjit was made without backends/processes, which connects processes")
     client = get_client()
     sockets = connect(client, get_rank(), get_world_size(), _sd.seconds)
-    _sd.world = _core.World(get_rank(), sockets, _sd.seconds, _report_failure)
+    _sd.world = _core.World(get_rank(), sockets, _sd.seconds, _report_failure, reads=engine != "tcp")
     _install_hooks()
+    told = _sd.world.gather(_engine.place_of(engine))
+    _sd.engine, _sd.machines = _engine.settled(engine, told), _engine.machines_of(told)
+    if _sd.mpi is not None:
+        _sd.world.use_mpi(*_sd.mpi.handles())
 
 
 def _report_failure(why: str) -> str:
     """Tells the world that this process gives up; why the first one did."""
+    _sd.has_failed = True
     if _sd.client is None:  # a world of one process
         return ""
     try:
@@ -318,11 +349,15 @@ def _finish() -> None:
     """What others still need of this process's GPU has been done."""
     if _sd.gpu is not None:
         _core.synchronize()
+    if _sd.mpi is not None and _sd.world is not None:
+        _sd.world.end()  # others that wait for this process learn it before they are waited for
+        if not _sd.has_failed:
+            _sd.mpi.end()
 
 
 def check_device_type(device_type: str) -> None:
     """ValueError for a kind of device that is unknown."""
-    if device_type not in (known := ("cpu", "gpu", "cuda", "xpu", "multithread", "rocm", "cambricon", "atlas")):
+    if device_type not in (known := ("xpu", "cpu", "gpu", "cuda")):
         raise ValueError(f"device_type: {device_type!r} is not one of {', '.join(known)}")
 
 
@@ -353,7 +388,8 @@ def override_backend(new_backend: str) -> Iterator[None]:
     Parameters
     ----------
     new_backend : str
-        "auto", "nccl", ...: see `init_process_group`; the same in all processes.
+        "auto" or "nccl": by NCCL where it is there; "mpi", "local", "tcp": tensors of GPUs go
+        through the host, by the world's engine. The same in all processes.
 
     Yields
     ------
@@ -383,13 +419,7 @@ def override_backend(new_backend: str) -> Iterator[None]:
 
 
 def _set_backend(name: str) -> None:
-    _check_backend(name)
-    _sd.backend = name
-
-
-def _check_backend(name: str) -> None:
-    if name not in _BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(_BACKENDS)}, got {name!r}")
+    _sd.backend = _engine.checked(name)
 
 
 def is_distributed() -> bool:

@@ -11,9 +11,9 @@ from .. import _core
 from ..core import ops
 from ..core._telling import deprecated
 from ..device import get_device_count
-from . import _nccl
+from . import _engine, _nccl
 from .functional import all_reduce_sum, broadcast
-from .group import WORLD, Group, _check_backend, _sd, group_barrier, override_backend
+from .group import WORLD, Group, _sd, group_barrier, override_backend
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -265,11 +265,9 @@ class AllreduceCallback:
     ) -> None:
         if not isinstance(reduce_method, str) or reduce_method.lower() not in ("sum", "mean"):
             raise ValueError(f'reduce_method must be "sum" or "mean", got {reduce_method!r}')
-        if backend is not None:
-            _check_backend(backend)
         self._reduce_method = reduce_method.lower()
         self._group = group
-        self._backend = backend
+        self._backend = None if backend is None else _engine.checked(backend)
 
     def __call__(self, param: Tensor, grad: Tensor) -> Tensor:
         if self._group.size == 1:

@@ -20,6 +20,7 @@ import threading
 import time
 from typing import IO
 
+from ._engine import BACKENDS, COMM
 from ._environment import TOKEN, Place, host_for, variables
 from ._token import new_token, shared_token
 from .server import Server
@@ -183,6 +184,7 @@ def main() -> int:
     parser.add_argument("--rank-start", type=int, default=0, help="rank of the first process here")
     parser.add_argument("--master-ip", default="127.0.0.1", help="address of the machine with rank 0")
     parser.add_argument("--port", type=int, default=0, help="where the machines meet; 0: any, on one machine")
+    parser.add_argument("--backend", choices=BACKENDS, help=f"what init_process_group takes where the script names none ({COMM})")
     parser.add_argument("-m", dest="is_module", action="store_true", help="the script is a module's name")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -192,6 +194,10 @@ def main() -> int:
         parser.error(f"ranks {given.rank_start} to {given.rank_start + given.processes - 1} are not part of a world of {size}")  # fmt: skip
     if size > given.processes and not given.port:
         parser.error("several machines need a --port to meet at")
+    if given.backend == "mpi":
+        parser.error(f"MPI starts its processes itself: mpiexec -n {size} python {given.script}, with {COMM}=mpi")
+    if given.backend:
+        os.environ[COMM] = given.backend
     command = [sys.executable, *(["-m"] if given.is_module else []), given.script, *given.arguments]
     return run(command, Place(given.master_ip, given.port, size, given.rank_start, 0), given.processes)
 

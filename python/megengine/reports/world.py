@@ -153,7 +153,7 @@ def table(name: str, found: dict[str, Any]) -> str:
         return f"{found[f'{name}_seconds'] * 1e3:.3f} ms"
 
     compute = sum(found[f"{part}_seconds"] for part in ("forward", "backward", "update"))
-    engine = "on a ring, as NCCL" if found["is_ring"] else "as backends/sockets"
+    engine = "on a ring, as NCCL" if found["is_ring"] else "through sockets"
     rows = {
         "compute: forward, backward, update": " + ".join(map(milliseconds, ("forward", "backward", "update"))),
         "gradients": f"{bytes_text(found['gradient_bytes'])}, tensors: {found['gradients']}, buckets: {len(found['bucket_bytes'])}",

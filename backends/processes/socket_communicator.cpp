@@ -1,12 +1,12 @@
-#include "backends/sockets/socket_communicator.h"
+#include "backends/processes/socket_communicator.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "backends/sockets/combine.h"
+#include "backends/processes/combine.h"
 #include "runtime/host/error.h"
 
-namespace megjit::sockets {
+namespace megjit::processes {
 
 using runtime::Combine;
 using runtime::DType;
@@ -295,4 +295,4 @@ void SocketCommunicator::receive(const Call& call, const IncomingBytes& part) {
     op.run();
 }
 
-}  // namespace megjit::sockets
+}  // namespace megjit::processes

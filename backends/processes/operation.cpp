@@ -1,4 +1,4 @@
-#include "backends/sockets/operation.h"
+#include "backends/processes/operation.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "runtime/host/debug.h"
 #include "runtime/host/parallel.h"
 
-namespace megjit::sockets {
+namespace megjit::processes {
 
 namespace {
 
@@ -79,6 +79,10 @@ void Operation::meet() {
     run();
 }
 
+void Operation::accompany(const std::function<bool()>& moves) {
+    group_.world.accompany(call_, group_.members, moves);
+}
+
 std::byte* Operation::scratch(size_t bytes) {
     if (group_.scratch.size() < bytes) group_.scratch.resize(bytes);
     return group_.scratch.data();
@@ -99,7 +103,7 @@ std::optional<Operation::Offers> Operation::offers(size_t bytes, const void* dat
 }
 
 bool Operation::all_read() {
-    const bool wanted = runtime::debug().cross_memory;
+    const bool wanted = runtime::debug().cross_memory && group_.world.reads();
     if (wanted) permit_siblings();
     const int probe = rank();
     const Offers all = exchanged(group_.world.offer(&probe));
@@ -141,4 +145,4 @@ void Operation::read_offer(const Offers& offers, int peer, size_t at, void* to, 
     if (!read_offered(offers[static_cast<size_t>(peer)], at, to, bytes)) gone_ = peer;
 }
 
-}  // namespace megjit::sockets
+}  // namespace megjit::processes

@@ -1,4 +1,4 @@
-#include "backends/sockets/combine.h"
+#include "backends/processes/combine.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "runtime/host/half.h"
 #include "runtime/host/parallel.h"
 
-namespace megjit::sockets {
+namespace megjit::processes {
 
 using runtime::Combine;
 using runtime::DType;
@@ -115,4 +115,4 @@ void combine(std::span<const void* const> parts, void* out, int64_t count, DType
     }
 }
 
-}  // namespace megjit::sockets
+}  // namespace megjit::processes

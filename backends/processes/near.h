@@ -1,4 +1,4 @@
-// backends/sockets/near.h -- bytes that a process of this machine reads from where they lie,
+// backends/processes/near.h -- bytes that a process of this machine reads from where they lie,
 // instead of receiving them: one copy, and none in the kernel's buffers.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace megjit::sockets {
+namespace megjit::processes {
 
 // Where a process offers bytes. The seal says that it is that process, and that it still does.
 struct Offer {
@@ -38,4 +38,4 @@ bool is_near(int socket);
 // nothing is offered there any more; `to` is undefined then.
 bool read_offered(const Offer& offer, size_t at, void* to, size_t bytes);
 
-}  // namespace megjit::sockets
+}  // namespace megjit::processes

@@ -1,4 +1,4 @@
-#include "backends/sockets/near.h"
+#include "backends/processes/near.h"
 
 #include <netinet/in.h>
 #include <sys/prctl.h>
@@ -11,7 +11,7 @@
 #include <random>
 #include <utility>
 
-namespace megjit::sockets {
+namespace megjit::processes {
 
 namespace {
 constexpr size_t kPiece = 1 << 30;  // one call of Linux reads less than 2 GB
@@ -69,4 +69,4 @@ bool read_offered(const Offer& offer, size_t at, void* to, size_t bytes) {
     return true;
 }
 
-}  // namespace megjit::sockets
+}  // namespace megjit::processes

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "backends/sockets/socket_communicator.h"
+#include "backends/processes/socket_communicator.h"
 
-namespace megjit::sockets {
+namespace megjit::processes {
 
 namespace {
 
@@ -109,4 +109,4 @@ TEST(CrossMemory, WithABrokenSealNothingIsRead) {
     EXPECT_FALSE(read_offered(offer, 0, &got, sizeof got));
 }
 
-}  // namespace megjit::sockets
+}  // namespace megjit::processes

@@ -1,4 +1,4 @@
-// backends/sockets/operation.h -- Operation: one call of one member of a group, while it lives.
+// backends/processes/operation.h -- Operation: one call of one member of a group, while it lives.
 // Peers are ranks of the group here.
 #pragma once
 
@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "backends/sockets/world.h"
+#include "backends/processes/world.h"
 
-namespace megjit::sockets {
+namespace megjit::processes {
 
 // Who takes part, in the order of ranks.
 struct Group {
@@ -40,6 +40,8 @@ public:
     void send(int peer, const void* data, size_t bytes);
     void receive(int peer, void* data, size_t bytes);
     void run();
+    // After a meeting: `moves` is asked until it is true.
+    void accompany(const std::function<bool()>& moves);
     // Does the World hold back sends? Those of this operation are kept then, with their bytes.
     bool is_held();
     // Nobody goes on before all are here.
@@ -73,4 +75,4 @@ private:
 // `peers`, ranks of the world, are sent; all where it is empty.
 void hold_sends(World& world, bool is_on, const std::vector<int>& peers);
 
-}  // namespace megjit::sockets
+}  // namespace megjit::processes

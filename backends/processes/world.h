@@ -1,7 +1,8 @@
-// backends/sockets/ -- processes that exchange bytes of the host's memory through stream sockets.
-// In: sockets that are connected already, one to each other process. Knows runtime/ alone.
+// backends/processes/ -- processes that exchange bytes of the host's memory: through stream
+// sockets, by reading what lies on one machine, or by MPI (mpi/). In: sockets that are connected
+// already, one to each other process. Knows runtime/ alone.
 //
-// backends/sockets/world.h -- World: sends and receives at once, on the calling thread, and finds
+// backends/processes/world.h -- World: sends and receives at once, on the calling thread, and finds
 // out who is gone, hangs, or makes another call.
 //
 // Why no thread of its own does it: handing work over and back costs more than a small message
@@ -14,14 +15,15 @@
 #include <string>
 #include <vector>
 
-#include "backends/sockets/near.h"
+#include "backends/processes/near.h"
 #include "runtime/core/communicator.h"
 #include "runtime/host/turn.h"
 
-namespace megjit::sockets {
+namespace megjit::processes {
 
 struct WorldOptions {
     double seconds = 600;  // without a byte from anybody, after which whom we wait for hangs
+    bool reads = true;  // what lies on this machine; else all travels through sockets
     // Is told once why this process gives up, before the others see its sockets close; gives what
     // is known of the cause: the traceback of who failed first.
     std::function<std::string(const std::string& why)> on_failure = {};
@@ -47,6 +49,10 @@ public:
     void exchange(const runtime::CommunicatorCall& call,
                   std::span<const runtime::OutgoingBytes> sends,
                   std::span<const runtime::IncomingBytes> receives);
+    // For who moves bytes in another way, in a call that all of these ranks have met in: `moves` is
+    // asked until it is true. Meanwhile this looks who is gone, or hangs.
+    void accompany(const runtime::CommunicatorCall& call, std::span<const int> ranks,
+                   const std::function<bool()>& moves);
     void close();
     // close(), where another thread may be in the midst of an operation: that one fails, and
     // closes.
@@ -65,6 +71,7 @@ public:
     // For large operations whose members are all near: as long as one is under way, the others may
     // read what it offers. `lose`: that failed, so that the peer has ended its part.
     bool is_near(int rank) const;
+    bool reads() const { return options_.reads; }
     Offer offer(const void* data) const { return seal_.offer(data); }
     [[noreturn]] void lose(int rank) { lose(peers_[static_cast<size_t>(rank)], 0); }
     // Why the world is closed, or which of these ranks is gone. Empty also while an operation is
@@ -102,6 +109,8 @@ private:
     void begin_message(Peer& peer);
     void check_message(Peer& peer);
     void sleep(std::span<const int> waiting);
+    bool is_gone(int rank) const;
+    [[noreturn]] void leave();
     int rank_of(const Peer& peer) const { return static_cast<int>(&peer - peers_.data()); }
     std::string here() const;  // the call at hand, for errors
     [[noreturn]] void fail(std::string what, std::string why = {});
@@ -123,4 +132,4 @@ private:
     Seal seal_;  // broken then
 };
 
-}  // namespace megjit::sockets
+}  // namespace megjit::processes

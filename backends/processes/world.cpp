@@ -1,4 +1,4 @@
-#include "backends/sockets/world.h"
+#include "backends/processes/world.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -6,15 +6,17 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "runtime/core/side_stream.h"
 #include "runtime/host/error.h"
 #include "runtime/host/interrupt.h"
 
-namespace megjit::sockets {
+namespace megjit::processes {
 
 using runtime::cat;
 using Clock = std::chrono::steady_clock;
@@ -26,6 +28,10 @@ constexpr size_t kMostText = 2000;
 // What a small message needs on one machine; who spins longer takes the core from who answers.
 constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr int kLookMilliseconds = 100;  // how often a sleeper looks for Ctrl-C
+// Who moves bytes in another way makes progress when it is asked.
+constexpr auto kNap = std::chrono::microseconds(20);
+constexpr auto kOnTheWay =
+    std::chrono::seconds(2);  // who has done its part may end before it arrives
 
 uint64_t hash_of(std::string_view text) {  // FNV-1a: the same in every process
     uint64_t hash = 0xCBF29CE484222325u;
@@ -94,19 +100,49 @@ void World::refuse_ended(const runtime::CommunicatorCall& call) const {
 // ---- for who moves bytes in other ways
 
 bool World::is_near(int rank) const {
-    return rank == rank_ || sockets::is_near(peers_[static_cast<size_t>(rank)].socket);
+    return rank == rank_ || processes::is_near(peers_[static_cast<size_t>(rank)].socket);
 }
 
 std::string World::lost(std::span<const int> ranks) {
     const auto turn = turn_.try_take();
     if (!turn) return {};
     if (!failure_.empty()) return failure_;
-    for (const int rank : ranks) {
-        if (rank == rank_) continue;
-        pollfd polled{peers_[static_cast<size_t>(rank)].socket, POLLRDHUP, 0};
-        if (poll(&polled, 1, 0) > 0) return cat("rank ", rank, " is gone");
-    }
-    return {};
+    const auto gone = std::ranges::find_if(ranks, [this](int rank) { return is_gone(rank); });
+    return gone == ranks.end() ? std::string() : cat("rank ", *gone, " is gone");
+}
+
+bool World::is_gone(int rank) const {
+    if (rank == rank_) return false;
+    pollfd polled{peers_[static_cast<size_t>(rank)].socket, POLLRDHUP, 0};
+    return poll(&polled, 1, 0) > 0;
+}
+
+void World::accompany(const runtime::CommunicatorCall& call, std::span<const int> ranks,
+                      const std::function<bool()>& moves) {
+    refuse_ended(call);
+    call_ = &call;
+    const auto begin = Clock::now();
+    auto looked = begin, lost = Clock::time_point::max();
+    try {
+        while (!moves()) {
+            const auto now = Clock::now();
+            if (now - begin < kSpin) sched_yield();
+            else std::this_thread::sleep_for(kNap);
+            if (now - looked < std::chrono::milliseconds(kLookMilliseconds)) continue;
+            looked = now;
+            runtime::check_interrupt();
+            if (is_ending_) fail(cat("rank ", rank_, " has ended in ", here()));
+            const auto gone =
+                std::ranges::find_if(ranks, [this](int rank) { return is_gone(rank); });
+            if (gone != ranks.end()) lost = std::min(lost, now);
+            if (gone != ranks.end() && now - lost > kOnTheWay)
+                lose(peers_[static_cast<size_t>(*gone)], 0);
+            if (now - begin > std::chrono::duration<double>(seconds_))
+                fail(cat(here(), " has not ended for ", seconds(), " s"));
+        }
+    } catch (const runtime::DeviceError& error) {
+        fail(cat(here(), " has failed"), error.what());
+    } catch (...) { leave(); }
 }
 
 void World::give_up(const runtime::CommunicatorCall& call, std::string what, std::string why) {
@@ -163,14 +199,17 @@ void World::exchange(const runtime::CommunicatorCall& call,
                          peer.last_call));
             }
         }
-    } catch (...) {  // messages are half sent: nobody can go on with them
-        if (failure_.empty()) {
-            failure_ = cat("rank ", rank_, " was interrupted in ", here());
-            if (options_.on_failure) options_.on_failure(failure_);
-        }
-        close();
-        throw;
+    } catch (...) { leave(); }
+}
+
+// By the error at hand: messages are half sent, and nobody can go on with them.
+void World::leave() {
+    if (failure_.empty()) {
+        failure_ = cat("rank ", rank_, " was interrupted in ", here());
+        if (options_.on_failure) options_.on_failure(failure_);
     }
+    close();
+    throw;
 }
 
 void World::sleep(std::span<const int> waiting) {
@@ -274,4 +313,4 @@ void World::check_message(Peer& peer) {
     std::swap(peer.last_call, peer.text);
 }
 
-}  // namespace megjit::sockets
+}  // namespace megjit::processes

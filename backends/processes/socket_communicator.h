@@ -1,4 +1,4 @@
-// backends/sockets/socket_communicator.h -- the collective operations of one group of a World, as
+// backends/processes/socket_communicator.h -- the collective operations of one group of a World, as
 // exchanges of everybody with everybody: two steps whatever the size of the group, and as few bytes
 // as a ring moves.
 #pragma once
@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "backends/sockets/operation.h"
+#include "backends/processes/operation.h"
 
-namespace megjit::sockets {
+namespace megjit::processes {
 
-class SocketCommunicator final : public runtime::Communicator {
+class SocketCommunicator : public runtime::Communicator {
 public:
     // `members`: ranks of the world, this process's among them.
     SocketCommunicator(std::shared_ptr<World> world, std::vector<int> members);
@@ -34,11 +34,14 @@ public:
     [[noreturn]] void give_up(const Call& call, std::string what, std::string why) override;
     double seconds() const override { return world_->seconds(); }
 
-private:
+protected:
     Call named(const Call& call) const;
+    Group& group() { return group_; }
+
+private:
     std::shared_ptr<World> world_;
     std::string key_;
     Group group_;
 };
 
-}  // namespace megjit::sockets
+}  // namespace megjit::processes

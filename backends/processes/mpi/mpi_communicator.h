@@ -1,0 +1,39 @@
+// backends/processes/mpi/mpi_communicator.h -- the collective operations of one group by MPI. The
+// World's sockets say who is there and that all make the same call; messages between two go there,
+// too.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backends/processes/mpi/engine.h"
+#include "backends/processes/socket_communicator.h"
+
+namespace megjit::processes::mpi {
+
+class MpiCommunicator final : public SocketCommunicator {
+public:
+    MpiCommunicator(std::shared_ptr<Engine> engine, std::shared_ptr<World> world,
+                    std::vector<int> members);
+
+    // Combined as MPI does: in the same order for the same group and count, by the same library.
+    void all_reduce(const Call& call, const void* in, void* out, int64_t count,
+                    runtime::DType dtype, runtime::Combine combine) override;
+    void reduce(const Call& call, const void* in, void* out, int64_t count, runtime::DType dtype,
+                runtime::Combine combine, int root) override;
+    void reduce_scatter(const Call& call, const void* in, void* out, int64_t count,
+                        runtime::DType dtype, runtime::Combine combine) override;
+    void all_gather(const Call& call, const void* in, void* out, size_t bytes) override;
+    void broadcast(const Call& call, const void* in, void* out, size_t bytes, int root) override;
+    void exchange(const Call& call, std::span<const runtime::OutgoingBytes> sends,
+                  std::span<const runtime::IncomingBytes> receives) override;
+
+private:
+    // What one call asks MPI for, in order: each begins, and gives what it is waited for by.
+    using Begin = std::function<void(Handle comm, Handle* request)>;
+    void run(Operation& op, std::vector<Begin> steps);
+
+    std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace megjit::processes::mpi

@@ -1,0 +1,99 @@
+"""Which engine moves tensors of the host between the processes of a world.
+
+``local``: ours, for one machine: sockets, and reading what others have in their memory. ``mpi``: the cluster's own (`_mpi`).
+``tcp``: ours, through sockets alone. ``auto`` decides by where the processes run. Tensors of GPUs go by NCCL where that is chosen
+(`_nccl`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+from ..core._telling import is_first
+from ..logger import get_logger
+
+HOST_ENGINES = ("mpi", "local", "tcp")
+BACKENDS = ("auto", "nccl", *HOST_ENGINES)
+_OF_VENDORS = ("rccl", "cncl", "hccl", "ucx", "shm")  # which older programs name
+COMM = "MEGJIT_COMM"
+# By how many machines a world spans, or how many of its processes are here: (variable, None or what it must differ from).
+_SPANS = (
+    ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"),
+    ("MPI_LOCALNRANKS", "PMI_SIZE"),
+    ("SLURM_JOB_NUM_NODES", None),
+)
+
+
+def checked(name: str) -> str:
+    """The backend that a program means by a name. ValueError for an unknown one."""
+    if name in _OF_VENDORS:
+        if is_first(("backend", name)):
+            get_logger(__name__).warning("backend %r is not an engine of megjit: it means 'auto'", name)
+        return "auto"
+    if name not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}")
+    return name
+
+
+def chosen(given: str) -> tuple[str, str]:
+    """(backend, engine for tensors of the host or "auto"): what the program gives, or else ``MEGJIT_COMM``. ValueError for an unknown name."""
+    backend = checked(given)
+    try:
+        by_user = checked(os.environ.get(COMM) or "auto")
+    except ValueError as error:
+        raise ValueError(f"{COMM}: {error}") from None
+    if backend == "auto":
+        backend = by_user
+    return backend, next((each for each in (backend, by_user) if each in HOST_ENGINES), "auto")
+
+
+def is_mpis_turn() -> bool:
+    """Whether ``auto`` means MPI: mpiexec or srun has started this process in a world of several machines, and mpi4py is installed."""
+    for own, other in _SPANS:
+        here = os.environ.get(own)
+        if here is not None and here != (os.environ.get(other) if other else "1"):
+            return importlib.util.find_spec("mpi4py") is not None
+    return False
+
+
+def machine() -> str:
+    """A name of this machine that no other one has; a container with a network of its own counts as one."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()}/{os.readlink('/proc/self/ns/net')}"
+    except OSError:
+        return os.uname().nodename
+
+
+def settled(engine: str, told: list[str]) -> str:
+    """The engine of a world whose processes told `place_of` of theirs, by rank. RuntimeError where they do not fit."""
+    engines, machines = zip(*(each.split(" ", 1) for each in told), strict=True)
+    for rank, other in enumerate(engines):
+        if other != engines[0]:
+            raise RuntimeError(f"rank 0 has the backend {engines[0]!r}, and rank {rank} {other!r}; give all the same")
+    count = len(set(machines))
+    if engine == "local" and count > 1:
+        far = next(rank for rank, each in enumerate(machines) if each != machines[0])
+        raise RuntimeError(
+            f"backend 'local' is for processes of one machine, and rank {far} runs on another one than rank 0\n"
+            "  fix: backend='auto', 'mpi' or 'tcp'"
+        )
+    if engine != "auto":
+        return engine
+    if count > 2 and is_first("tcp between machines"):
+        get_logger(__name__).warning(
+            "%d machines exchange tensors by plain TCP; MPI, which knows their network, is used where mpiexec or srun starts the "
+            "program and mpi4py is installed: pip install 'megjit[mpi]', or mpi4py for the MPI that is there", count
+        )  # fmt: skip
+    return "local" if count == 1 else "tcp"
+
+
+def place_of(engine: str) -> str:
+    """What a process tells the others on its way into the world."""
+    return f"{engine} {machine()}"
+
+
+def machines_of(told: list[str]) -> list[str]:
+    """The machine of each process, by rank."""
+    return [each.split(" ", 1)[1] for each in told]
