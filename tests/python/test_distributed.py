@@ -137,6 +137,24 @@ def test_a_group_is_of_a_single_machine_where_its_members_are(monkeypatch):
     assert not dist.new_group([1, 2]).is_single_machine
 
 
+def test_a_message_of_another_shape_or_dtype_than_expected_is_an_error_of_who_receives():
+    @dist.launcher(n_gpus=2, device_type="cpu")
+    def main():
+        if dist.get_rank() == 0:
+            for _ in range(4):
+                DF.remote_send(Tensor(np.ones((2, 3), "float32")), 1)
+            return None
+        told = []
+        for expected in ({"shape": (3, 2)}, {"dtype": "int32"}):
+            with pytest.raises(ValueError, match="rank 0 sent a tensor of shape \\(2, 3\\) and dtype float32, and rank 1 expects") as error:
+                DF.remote_recv(0, **expected)
+            told.append(str(error.value).partition("expects ")[2])
+        DF.remote_recv(0, shape=[2, 3], dtype=np.float32)  # the next one comes all the same
+        return [*told, DF.remote_recv(0, shape=None).shape]
+
+    assert main()[1] == ["shape (3, 2) and dtype float32", "shape (2, 3) and dtype int32", (2, 3)]
+
+
 @pytest.mark.parametrize("kind", ["gpu", "cuda"])
 def test_a_gpu_that_is_not_there_is_an_error(monkeypatch, kind):
     monkeypatch.setattr(dist.group, "get_device_count", lambda kind: 0)

@@ -1,5 +1,6 @@
 """What happens when processes do not fit together, fail, hang or are killed: each other one is told who, where and why."""
 
+import http.client
 import os
 import re
 import signal
@@ -433,6 +434,23 @@ def test_who_does_not_join_is_named():
     with pytest.raises(RuntimeError, match="rank 1 did not join the world of 2 within 0.1 s"):
         client._join(0, 2, "1", ["", 0], 0.1)
     server._close()
+
+
+def test_the_token_never_travels_and_what_was_overheard_is_of_no_use(monkeypatch):
+    server = dist.Server(token="secret")
+    client = dist.Client("127.0.0.1", server.py_server_port, token="secret")
+    client.user_set("a", 0)
+    sent, send = [], http.client.HTTPConnection.send
+    monkeypatch.setattr(http.client.HTTPConnection, "send", lambda self, data: (sent.append(data), send(self, data)))
+    client.user_set("a", 1)
+    overheard = b"".join(sent)
+    assert b"<int>1</int>" in overheard and b"secret" not in overheard
+    client.user_set("a", 2)
+    for forged in (overheard, overheard.replace(b"<int>1</int>", b"<int>9</int>"), overheard.replace(b" 2 ", b" 9 ")):
+        with socket.create_connection(("127.0.0.1", server.py_server_port)) as connection:
+            connection.sendall(forged)
+            assert b" 401 " in connection.recv(1 << 16)
+    assert client.user_get("a") == 2
 
 
 def test_a_client_without_the_token_is_turned_away():

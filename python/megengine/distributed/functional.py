@@ -17,6 +17,7 @@ from .. import _core
 from ..autodiff.grad_manager import note_remote
 from ..core import ops
 from ..core.tensor.array_method import require_tensors
+from ..core.tensor.dtype import dtype_name
 from ..core.tensor.shapes import normalize_axis
 from ..device import get_default_device
 from ..tensor import Tensor
@@ -414,7 +415,7 @@ def remote_recv(
     inp : Tensor or None
         Not needed; a tensor that must be computed before this call.
     **shape_and_dtype : object
-        Taken for programs of MegEngine, ``shape`` and ``dtype``.
+        ``shape`` and ``dtype`` that the program expects; the sender tells them anyway.
 
     Returns
     -------
@@ -424,7 +425,8 @@ def remote_recv(
     Raises
     ------
     ValueError
-        If there is no such process or it is this one.
+        If there is no such process or it is this one, or the tensor has another shape or dtype
+        than given.
     RuntimeError
         Outside of a process group.
     TypeError
@@ -450,6 +452,14 @@ def remote_recv(
         _core.track(gradient_way)
     result: Any = _run("receive_from", gradient_way, WORLD, peer=src_rank, shape=shape, dtype=dtype)
     _sd.held_messages = None  # they went beside it
+    given = shape_and_dtype.get("shape")
+    expected_shape = tuple(shape if given is None else given)
+    expected_dtype = dtype_name(shape_and_dtype.get("dtype") or dtype)
+    if (expected_shape, expected_dtype) != (tuple(shape), dtype):
+        raise ValueError(
+            f"remote_recv: rank {src_rank} sent a tensor of shape {tuple(shape)} and dtype {dtype}, and rank {get_rank()} expects "
+            f"shape {expected_shape} and dtype {expected_dtype}"
+        )
     return result if device is None else result.to(device)
 
 

@@ -2,7 +2,7 @@
 
 In: small values by key, barriers, one-to-all messages, who joined the world and why it failed. Out: the same in every
 process. Tensors do not pass here: processes find each other by this server and connect (``_joining``). It listens on this
-machine only unless told otherwise, and answers those who have the world's token (``_token``).
+machine only unless told otherwise, and answers those who sign their calls with the world's token (``_token``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hmac
 import http.client
+import io
 import secrets
 import threading
 import time
@@ -26,6 +27,7 @@ from ._token import shared_token
 _CONNECT_SECONDS = 30.0  # how long a client waits for its server to come up
 _ANSWER_SECONDS = 5.0  # how long for answers that wait for nobody: the server may be out of reach, or another program
 SECONDS = 600.0  # how long a call waits for what others do
+_MOST_BYTES = 64 << 20  # of one call
 _SLACK_SECONDS = 60.0  # beyond that, who has not got its answer has lost the server
 
 
@@ -212,19 +214,39 @@ class Methods:
             raise RuntimeError(f"rank {rank} failed: {why}")
 
 
+def _signature(token: str, number: str, body: bytes) -> str:
+    """Of a call: the token itself never travels. number: who calls, and the how-manieth call that is."""
+    return hmac.digest(token.encode(), f"{number} ".encode() + body, "sha256").hex()
+
+
 class _Handler(SimpleXMLRPCRequestHandler):
-    """Turns away who does not have the token."""
+    """Turns away who does not have the token, and who repeats what was overheard."""
 
     server: ThreadXMLRPCServer
     disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
-        given = self.headers.get("Authorization", "")
-        if hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode()):
-            super().do_POST()
-        else:
+        length = self.headers.get("Content-Length", "")
+        body = self.rfile.read(int(length)) if length.isdecimal() and int(length) <= _MOST_BYTES else None
+        if body is None or not self._is_signed(body):
             self.close_connection = True
             self.send_error(401)
+            return
+        connection, self.rfile = self.rfile, io.BytesIO(body)  # where the base class reads it from
+        try:
+            super().do_POST()
+        finally:
+            self.rfile = connection
+
+    def _is_signed(self, body: bytes) -> bool:
+        caller, count, signature = [*self.headers.get("Authorization", "").split(" "), "", "", ""][:3]
+        wanted = _signature(self.server.token, f"{caller} {count}", body)
+        if not hmac.compare_digest(signature.encode(), wanted.encode()):
+            return False
+        with self.server.lock:
+            is_new = int(count) > self.server.counts.get(caller, 0)
+            self.server.counts[caller] = max(int(count), self.server.counts.get(caller, 0))
+        return is_new
 
 
 class ThreadXMLRPCServer(ThreadingMixIn, SimpleXMLRPCServer):
@@ -233,6 +255,11 @@ class ThreadXMLRPCServer(ThreadingMixIn, SimpleXMLRPCServer):
     daemon_threads = True
     request_queue_size = 128
     token = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.lock = threading.Lock()
+        self.counts: dict[str, int] = {}  # caller -> of its last call
+        super().__init__(*args, **kwargs)
 
 
 class Server:
@@ -296,11 +323,19 @@ class Server:
 
 
 class _Transport(xmlrpc.client.Transport):
-    """Shows the token, and waits for ``seconds`` at most."""
+    """Signs with the token, and waits for ``seconds`` at most."""
 
     def __init__(self, token: str, seconds: float) -> None:
-        super().__init__(use_builtin_types=True, headers=[("Authorization", f"Bearer {token}")])
+        super().__init__(use_builtin_types=True)
+        self._token = token
+        self._caller, self._count = secrets.token_hex(16), 0
         self._seconds = seconds
+
+    def send_content(self, connection: http.client.HTTPConnection, request_body: Any) -> None:
+        self._count += 1
+        number = f"{self._caller} {self._count}"
+        connection.putheader("Authorization", f"{number} {_signature(self._token, number, request_body)}")
+        super().send_content(connection, request_body)
 
     def make_connection(self, host: str | tuple[str, dict[str, str]]) -> http.client.HTTPConnection:
         connection = super().make_connection(host)
