@@ -173,6 +173,10 @@ void bind_autodiff(nb::module_& m) {
             capture->note_unrepeatable("the body seeds a random generator");
         self.seed(seed);
     })
+        .def("restore",
+             [](RandomState& state, uint64_t seed, uint64_t counter) {
+        state = RandomState(seed, counter);
+    }, nb::arg("seed"), nb::arg("counter"), "Go on where another one was.")
         .def_prop_ro("current_seed", &RandomState::current_seed)
         .def_prop_ro("counter", &RandomState::counter);
     m.def("default_random_state", [] { return &runtime::default_random_state(); },

@@ -321,6 +321,9 @@ class RandomState:
 
     def seed(self, arg: int, /) -> None: ...
 
+    def restore(self, seed: int, counter: int) -> None:
+        """Go on where another one was."""
+
     @property
     def current_seed(self) -> int: ...
 

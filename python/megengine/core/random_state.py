@@ -49,6 +49,20 @@ def enter_world(rank: int | None, gather: Callable[[str], list[str]] | None = No
     _noise.seed(_seed_of_rank())
 
 
+def state() -> list[int]:
+    """Of this process: seed and counter of the default state, and the counter of that of the masks."""
+    return [_default.current_seed, _default.counter, _noise.counter]
+
+
+def restore(seed: int, counter: int, noise_counter: int) -> None:
+    """Go on where `state` was taken, in a world of any size."""
+    global _is_seeded
+    _default.restore(seed, counter)
+    _is_seeded = True
+    if _rank is not None:
+        _noise.restore(_seed_of_rank(), noise_counter)
+
+
 def _seed_of_rank() -> int:
     mixed = np.random.SeedSequence([_default.current_seed, _rank or 0])
     return int(mixed.generate_state(1, np.uint64)[0])

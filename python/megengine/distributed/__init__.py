@@ -35,6 +35,7 @@ from .helper import synchronized as synchronized
 from .launcher import launcher as launcher
 
 if _typing.TYPE_CHECKING:
+    from . import checkpoint as checkpoint
     from .server import Client as Client
     from .server import Server as Server
 
@@ -42,6 +43,8 @@ if _typing.TYPE_CHECKING:
 def __getattr__(name: str) -> _typing.Any:
     if name in ("Client", "Server"):  # only who starts a world needs XML-RPC
         return getattr(_importlib.import_module(f"{__name__}.server"), name)
+    if name == "checkpoint":
+        return _importlib.import_module(f"{__name__}.checkpoint")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -83,8 +83,8 @@ class _Process:
             pass
 
 
-def run(command: list[str], place: Place, local_size: int) -> int:
-    """Runs the ranks from ``place.rank`` on, and gives their exit code: 0, or that of the first one that failed."""
+def run(command: list[str], place: Place, local_size: int) -> tuple[int, bool]:
+    """Runs the ranks from ``place.rank`` on, and gives their exit code: 0, or that of the first one that failed; and whether a signal ended them."""
     is_alone = local_size == place.world_size
     token = os.environ.get(TOKEN) or (new_token() if is_alone else shared_token())
     server = None
@@ -116,9 +116,11 @@ def run(command: list[str], place: Place, local_size: int) -> int:
         for reader in each.readers:
             reader.start()
     try:
-        return _wait(processes, server, passed_on)
+        return _wait(processes, server, passed_on), bool(passed_on)
     finally:
         _end(processes)
+        if server is not None:
+            server._close()  # the next run has the port
         for each in processes:
             for reader in each.readers:
                 reader.join(1)
@@ -185,6 +187,7 @@ def main() -> int:
     parser.add_argument("--master-ip", default="127.0.0.1", help="address of the machine with rank 0")
     parser.add_argument("--port", type=int, default=0, help="where the machines meet; 0: any, on one machine")
     parser.add_argument("--backend", choices=BACKENDS, help=f"what init_process_group takes where the script names none ({COMM})")
+    parser.add_argument("--restarts", type=int, default=0, help="how many times all processes start again after one has failed")
     parser.add_argument("-m", dest="is_module", action="store_true", help="the script is a module's name")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -199,7 +202,12 @@ def main() -> int:
     if given.backend:
         os.environ[COMM] = given.backend
     command = [sys.executable, *(["-m"] if given.is_module else []), given.script, *given.arguments]
-    return run(command, Place(given.master_ip, given.port, size, given.rank_start, 0), given.processes)
+    for left in range(given.restarts, -1, -1):
+        code, is_ended = run(command, Place(given.master_ip, given.port, size, given.rank_start, 0), given.processes)
+        if code == 0 or is_ended or left == 0:
+            break
+        print(f"all processes start again; {left - 1} more times at most", file=sys.stderr, flush=True)
+    return code
 
 
 if __name__ == "__main__":

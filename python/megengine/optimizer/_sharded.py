@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import _core
 from ..core import ops
+from ..distributed._parts import Part
 from ..distributed.functional import all_gather, reduce_scatter_sum
 from ..distributed.group import WORLD, Group
 from ..tensor import Parameter, Tensor
@@ -140,6 +141,18 @@ class _Sharded(Optimizer):
             }
         try:
             return super().state_dict(keep_var)
+        finally:
+            self._state = {}
+
+    def _state_of_parts(self) -> dict[str, Any]:
+        """`state_dict` with a Part where that has an array: what this process alone can say."""
+        for param, part in self._parts.items():
+            self._state[param] = {
+                name: value if name == "step" else Part(value, param._tuple_shape, self._group.rank * value._tuple_shape[0])  # type: ignore[misc]  # for state_dict alone
+                for name, value in self._inner._state[part].items()
+            }
+        try:
+            return super().state_dict(keep_var=True)
         finally:
             self._state = {}
 
