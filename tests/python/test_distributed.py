@@ -1,6 +1,7 @@
 """One process as a world of its own; worlds of several processes on the CPU; the RPC pair."""
 
 import os
+import pickle
 import signal
 import threading
 import time
@@ -116,13 +117,20 @@ def test_auto_is_mpi_where_an_mpiexec_has_started_several_machines(monkeypatch):
     assert not _engine.is_mpis_turn()
     monkeypatch.setenv("MPI_LOCALNRANKS", "2")
     assert _engine.is_mpis_turn()
+    monkeypatch.setenv("MEGENGINE_DISTRIBUTED_SERVER", "1")  # within such a job distributed.run has started this process
+    assert not _engine.is_mpis_turn()
+    monkeypatch.delenv("MEGENGINE_DISTRIBUTED_SERVER")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert not _engine.is_mpis_turn()
 
 
-def test_a_world_settles_on_one_engine():
+def test_a_world_settles_on_one_engine(capsys):
     assert _engine.settled("auto", ["auto one", "auto one"]) == "local"
     assert _engine.settled("auto", ["auto one", "auto two"]) == "tcp"
+    assert capsys.readouterr().err == ""
+    for rank in (0, 1):
+        assert _engine.settled("auto", ["auto one", "auto two", "auto three"], rank) == "tcp"
+    assert capsys.readouterr().err.count("pip install 'megjit[mpi]'") == 1
     with pytest.raises(RuntimeError, match="rank 0 has the backend 'mpi', and rank 1 'tcp'"):
         _engine.settled("mpi", ["mpi one", "tcp one"])
     with pytest.raises(RuntimeError, match="rank 2 runs on another"):
@@ -380,3 +388,8 @@ def test_operations_between_group_start_and_end_are_as_outside():
     y = DF.all_reduce_sum(x)
     dist.group_end()
     assert y.tolist() == [1, 2]
+
+
+def test_functions_that_name_the_package_can_be_pickled_by_value():
+    """As cloudpickle does with those of a program."""
+    assert pickle.loads(pickle.dumps(dist)) is dist

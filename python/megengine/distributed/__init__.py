@@ -51,6 +51,10 @@ def __getattr__(name: str) -> _typing.Any:
 class _DistributedModule(_types.ModuleType):
     """This module, with ``backend`` as a property that can be set."""
 
+    def __reduce__(self) -> tuple[_typing.Any, ...]:
+        """By its name, as all modules: cloudpickle, and so Ray, sends functions of programs with the modules that they name."""
+        return _importlib.import_module, (self.__name__,)
+
     @property
     def backend(self) -> str:
         return group.get_backend()

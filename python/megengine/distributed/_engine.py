@@ -12,6 +12,7 @@ import os
 
 from ..core._telling import is_first
 from ..logger import get_logger
+from ._environment import HAS_SERVER
 
 HOST_ENGINES = ("mpi", "local", "tcp")
 BACKENDS = ("auto", "nccl", *HOST_ENGINES)
@@ -50,6 +51,8 @@ def chosen(given: str) -> tuple[str, str]:
 
 def is_mpis_turn() -> bool:
     """Whether ``auto`` means MPI: mpiexec or srun has started this process in a world of several machines, and mpi4py is installed."""
+    if HAS_SERVER in os.environ:  # a launcher of ours has
+        return False
     for own, other in _SPANS:
         here = os.environ.get(own)
         if here is not None and here != (os.environ.get(other) if other else "1"):
@@ -66,22 +69,22 @@ def machine() -> str:
         return os.uname().nodename
 
 
-def settled(engine: str, told: list[str]) -> str:
+def settled(engine: str, told: list[str], rank: int = 0) -> str:
     """The engine of a world whose processes told `place_of` of theirs, by rank. RuntimeError where they do not fit."""
     engines, machines = zip(*(each.split(" ", 1) for each in told), strict=True)
-    for rank, other in enumerate(engines):
-        if other != engines[0]:
-            raise RuntimeError(f"rank 0 has the backend {engines[0]!r}, and rank {rank} {other!r}; give all the same")
+    for other, its in enumerate(engines):
+        if its != engines[0]:
+            raise RuntimeError(f"rank 0 has the backend {engines[0]!r}, and rank {other} {its!r}; give all the same")
     count = len(set(machines))
     if engine == "local" and count > 1:
-        far = next(rank for rank, each in enumerate(machines) if each != machines[0])
+        far = next(other for other, each in enumerate(machines) if each != machines[0])
         raise RuntimeError(
             f"backend 'local' is for processes of one machine, and rank {far} runs on another one than rank 0\n"
             "  fix: backend='auto', 'mpi' or 'tcp'"
         )
     if engine != "auto":
         return engine
-    if count > 2 and is_first("tcp between machines"):
+    if count > 2 and rank == 0:
         get_logger(__name__).warning(
             "%d machines exchange tensors by plain TCP; MPI, which knows their network, is used where mpiexec or srun starts the "
             "program and mpi4py is installed: pip install 'megjit[mpi]', or mpi4py for the MPI that is there", count

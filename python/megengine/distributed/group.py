@@ -307,7 +307,7 @@ def _connect(engine: str) -> None:
     _sd.world = _core.World(get_rank(), sockets, _sd.seconds, _report_failure, reads=engine != "tcp")
     _install_hooks()
     told = _sd.world.gather(_engine.place_of(engine))
-    _sd.engine, _sd.machines = _engine.settled(engine, told), _engine.machines_of(told)
+    _sd.engine, _sd.machines = _engine.settled(engine, told, get_rank()), _engine.machines_of(told)
     if _sd.mpi is not None:
         _sd.world.use_mpi(*_sd.mpi.handles())
 
