@@ -8,7 +8,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-cpp test-cpp-api test-python test-pythons lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-peers test-torch test-plain-cmake test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-cpp test-cpp-api test-python test-pythons lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-plain-cmake test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -70,6 +70,15 @@ test-cudnn: build-tests build/cudnn/done
 test-network: build
 	@tools/setup.sh test iproute2
 	cd tests/network && ../../$(PY) -m pytest -rs .
+
+# Worlds that Ray places, on two nodes of this machine. The first time 260 MB are installed.
+build/ray/done: | setup-tests
+	rm -rf build/ray
+	$(PY) -m pip install -q --disable-pip-version-check --target build/ray ray
+	touch $@
+
+test-cluster: build build/ray/done
+	cd tests/cluster && PYTHONPATH=../../build/ray RAY_worker_niceness=0 ../../$(PY) -m pytest -W ignore .
 
 lint: setup-tests
 	$(PY) -m ruff check python tests examples benchmarks tools docs

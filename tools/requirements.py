@@ -10,7 +10,7 @@ from pathlib import Path
 described = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
 project = described["project"]
 own = project["name"] + "["  # an extra that is made of others
-hardware = ["cuda12", "cuda13"]  # 1.3 GB that serve nobody without a card; what tests need of it the group test has
+hardware = ["cuda12", "cuda13", "ray"]  # 1.3 GB that serve nobody without a card, or a cluster; what tests need of it the group test has
 extras = [
     name
     for extra, names in project["optional-dependencies"].items()

@@ -43,8 +43,8 @@ if _typing.TYPE_CHECKING:
 def __getattr__(name: str) -> _typing.Any:
     if name in ("Client", "Server"):  # only who starts a world needs XML-RPC
         return getattr(_importlib.import_module(f"{__name__}.server"), name)
-    if name == "checkpoint":
-        return _importlib.import_module(f"{__name__}.checkpoint")
+    if name in ("checkpoint", "ray"):
+        return _importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
