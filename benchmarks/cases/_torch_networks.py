@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import math
+import statistics
 from collections.abc import Callable
 from typing import Any
 
 from cases import _torch_door as door
 
 TOLERANCE = 1e-3
+_NUDGES = 4
 WORDS = 96
 _TEXT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _KEYS = {**_TEXT, "num_key_value_heads": 2, "head_dim": 8}
@@ -107,13 +110,44 @@ def _gradients(net: Any, inputs: dict[str, Any], run: Any) -> dict[str, Any]:
     result = run(*given.values()) if "x" in given else run(**given)
     loss = getattr(result, "loss", None)
     if loss is None:
-        loss = (result if isinstance(result, torch.Tensor) else result[0]).square().mean()
+        result = result if isinstance(result, torch.Tensor) else result[0] * torch.linspace(0, 1, result[0].shape[-1])  # squares of a norm's results add up to a constant
+        loss = result.square().mean()
     loss.backward()
     return {name: each.grad.double() for name, each in net.named_parameters() if each.grad is not None}
 
 
+def _nudged(net: Any, seed: int) -> Any:
+    """A copy in which weights differ by half a unit in the last place, or not at all."""
+    import torch
+
+    other, generator = copy.deepcopy(net), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for each in other.parameters():
+            each.mul_(1 + (torch.randint(3, each.shape, generator=generator) - 1) * 2.0**-24)
+    return other
+
+
+def _errors(net: Any, inputs: dict[str, Any], run: Any) -> dict[str, float]:
+    """Of gradients against those of float64: the norm of a parameter's error ÷ that of the gradient. What is 1e-7 of the norm of all gradients is zero but for rounding."""
+    wide = copy.deepcopy(net).double()
+    if hasattr(wide, "set_experts_implementation"):
+        wide.set_experts_implementation("eager")  # grouped products have no float64
+    exact, found = _gradients(wide, inputs, wide), _gradients(net, inputs, run)
+    if found.keys() != exact.keys():
+        raise RuntimeError(f"gradients of {sorted(exact.keys() ^ found.keys())[0]}")
+    sizes = {key: each.norm().item() for key, each in exact.items()}
+    least = 1e-7 * math.hypot(*sizes.values())
+    if sum(size > least for size in sizes.values()) < len(sizes) // 2:
+        raise RuntimeError("most gradients are zero")
+    return {key: (found[key] - each).norm().item() / max(sizes[key], least) for key, each in exact.items()}
+
+
 def worst_error(name: str, family: str, how: str = "door") -> float:
-    """Of a training step's gradients against float64: the norm of a parameter's error ÷ (what is allowed); 1 is the limit."""
+    """Of a training step's gradients: the error of a parameter ÷ (what is allowed); 1 is the limit.
+
+    Runs with weights that differ by rounding: one alone may be right, or wrong, by chance (a rectified value at zero). The median of ours may have twice the
+    largest of eager mode's errors.
+    """
     import torch
 
     torch._dynamo.reset()
@@ -124,19 +158,22 @@ def worst_error(name: str, family: str, how: str = "door") -> float:
         _without_dropout(module)
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    wide, other = copy.deepcopy(net).double(), copy.deepcopy(net)
-    if hasattr(wide, "set_experts_implementation"):
-        wide.set_experts_implementation("eager")  # grouped products have no float64
-    exact, eager = _gradients(wide, inputs, wide), _gradients(other, inputs, other)
-    ours = _gradients(net, inputs, door.compiled(net, how))
-    if ours.keys() != exact.keys():
-        raise RuntimeError(f"gradients of {sorted(exact.keys() ^ ours.keys())[0]}")
-    worst = 0.0
-    for key, right in exact.items():
-        size = right.norm().item() or 1e-30
-        allowed = max(TOLERANCE, 2 * (eager[key] - right).norm().item() / size)
-        worst = max(worst, (ours[key] - right).norm().item() / size / allowed)
-    return worst
+    with torch.no_grad():
+        for key, each in net.named_parameters():
+            if key.endswith(("weight", "gamma")) and each.abs().max() < 1e-4:  # what begins at zero, or nearly, lets no gradient through
+                each.normal_(0, 0.02) if each.dim() > 1 else each.uniform_(0.5, 1)
+    starts = [copy.deepcopy(net).state_dict(), *(_nudged(net, seed).state_dict() for seed in range(_NUDGES))]
+
+    def errors(run: Any) -> list[dict[str, float]]:
+        found = []
+        for start in starts:
+            net.load_state_dict(start)
+            found.append(_errors(net, inputs, run))
+        return found
+
+    eager, ours = errors(net), errors(door.compiled(net, how))
+    allowed = {key: max(TOLERANCE, 2 * max(each[key] for each in eager)) for key in eager[0]}
+    return max(statistics.median(each[key] for each in ours) / most for key, most in allowed.items())
 
 
 def part_that_fails(family: str, told: Callable[[str, Any], None], how: str = "door") -> float:
