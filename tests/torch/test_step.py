@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from megengine import _core
 from megengine.torch_backend import step
 
 OPTIMIZERS = {
@@ -84,6 +85,24 @@ def test_parameters_stay_where_they_are_and_may_be_written_between_steps():
     net[4].weight.data = start["4.weight"].clone(memory_format=torch.contiguous_format)
     net[0].to(memory_format=torch.channels_last)
     assert np.isfinite(run(x, y).item()) and net[0].weight.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("name", ["momentum", "adamw"])
+def test_parameters_that_lie_channels_last_are_written_where_they_lie(name):
+    def model():
+        net, x, y = network()
+        return net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last), y
+
+    (want, weights, _), (got, ours, _) = (train(OPTIMIZERS[name], each, model=model) for each in (False, True))
+    np.testing.assert_allclose(got, want, rtol=1e-4)
+    for key, value in weights.items():
+        torch.testing.assert_close(ours[key], value, rtol=1e-3, atol=1e-4)
+    net, x, y = model()
+    optimizer = OPTIMIZERS[name](net.parameters())
+    run = step(net, F.cross_entropy, optimizer)
+    run(x, y)
+    lent = [run._lent[each] for each in (net[0].weight, *optimizer.state[net[0].weight].values()) if each.dim() == 4]
+    assert len(lent) > 1 and all(each.is_channels_last and _core.address(each.ours) == each.theirs.data_ptr() for each in lent)
 
 
 def test_modes_shapes_and_frozen_parameters():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from ._private import (
     extract_forward_and_backward,
     min_cut_rematerialization_partition,
 )
-from ._program import Program
+from ._program import Program, bytes_needed
 
 Pair = tuple[fx.GraphModule, fx.GraphModule]
 # Of the limit: what the joint graph is planned for, one after the other. Its plan has what the two graphs have, but for what they give each other.
@@ -50,7 +49,7 @@ def partitioner(options: dict[str, Any], beside: Callable[[], int], breaks: bool
         return pair
 
     def cut(joint: fx.GraphModule, inputs: Sequence[Any], num_fwd_outputs: int, more: dict[str, Any]) -> Pair:
-        if not _has_fixed_sizes(joint):
+        if not have_fixed_sizes(joint):
             return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
         if not limit:
             return _all_kept(joint, inputs, num_fwd_outputs, more)
@@ -61,20 +60,20 @@ def partitioner(options: dict[str, Any], beside: Callable[[], int], breaks: bool
         for pair in _cuts(joint, inputs, num_fwd_outputs, {**options, "memory_limit": left}, more):
             found = [error for graph in pair if (error := _refusal(graph, {**options, "memory_limit": left}))]
             if found:
-                refusals.append(max(found, key=_needs))
+                refusals.append(max(found, key=bytes_needed))
                 continue
             fitting.append((_crossing_bytes(pair[0], num_fwd_outputs), pair))
             if not breaks or fitting[-1][0] <= left // 2:
                 return pair
         if fitting:
             return min(fitting, key=operator.itemgetter(0))[1]
-        pair[0].meta[REFUSED] = _told(min(refusals, key=_needs), limit - left)
+        pair[0].meta[REFUSED] = _told(min(refusals, key=bytes_needed), limit - left)
         return pair
 
     return partition
 
 
-def _has_fixed_sizes(joint: fx.GraphModule) -> bool:
+def have_fixed_sizes(joint: fx.GraphModule) -> bool:
     values = (tensor for node in joint.graph.nodes for tensor in tensors_in(node.meta.get("val")))
     return all(map(has_fixed_sizes, values))
 
@@ -93,15 +92,10 @@ def _refusal(graph: fx.GraphModule, options: dict[str, Any]) -> MemoryError | No
     return None
 
 
-def _needs(error: MemoryError) -> int:
-    found = re.search(r"at least (\d+) bytes", str(error))
-    return int(found[1]) if found else 0
-
-
 def _told(error: MemoryError, beside: int) -> MemoryError:
     if not beside:
         return error
-    return MemoryError(f"{error}\n  beside: other graphs of the program keep {beside} bytes for their backward, which makes {beside + _needs(error)}")
+    return MemoryError(f"{error}\n  beside: other graphs of the program keep {beside} bytes for their backward, which makes {beside + bytes_needed(error)}")
 
 
 def _cuts(joint: fx.GraphModule, inputs: Sequence[Any], count: int, options: dict[str, Any], more: dict[str, Any]) -> Iterator[Pair]:

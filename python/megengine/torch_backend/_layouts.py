@@ -29,6 +29,19 @@ def is_channels_last(value: torch.Tensor) -> bool:
     return not value.is_contiguous() and bool(value.movedim(1, -1).is_contiguous())
 
 
+def lies_as_ours(value: torch.Tensor) -> bool:
+    """Is it in an order that tensors of ours have, so that its memory can be shared?"""
+    return value.is_contiguous() or is_channels_last(value)
+
+
+def order_of(value: Any) -> tuple[int, ...] | None:
+    """The order of its axes in which it is row-major; None if it lies as tensors of ours do, or in no such order."""
+    if not isinstance(value, torch.Tensor) or not has_fixed_sizes(value) or lies_as_ours(value):
+        return None
+    order = tuple(sorted(range(value.dim()), key=lambda axis: -value.stride(axis)))
+    return order if value.permute(order).is_contiguous() else None
+
+
 def channels_last(value: torch.Tensor) -> torch.Tensor:
     """Of its shape and dtype, in that order; its elements are not written."""
     made = value.new_empty([value.shape[axis] for axis in (0, *range(2, value.dim()), 1)])

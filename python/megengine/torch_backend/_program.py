@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -10,6 +12,7 @@ from torch import fx
 from torch.utils import _pytree
 
 from .. import _core
+from .. import functional as F
 from ..core import ops
 from ..device import coalesce_free_memory, get_allocated_memory, get_reserved_memory
 from ..jit.configs import memory_limit_bytes
@@ -18,7 +21,13 @@ from ..jit.report import MemoryPlan
 from ..random import seed as seed_ours
 from ..tensor import Tensor
 from ._aten import RANDOM, Unsupported, function_of
-from ._layouts import channels_last, is_channels_last
+from ._layouts import (
+    channels_last,
+    has_fixed_sizes,
+    is_channels_last,
+    lies_as_ours,
+    order_of,
+)
 from ._partition import DTYPES, line_of, name_of, user_line_of
 from ._private import unset_fake_temporarily
 
@@ -46,6 +55,12 @@ def _release_unused(limit: int) -> None:
         coalesce_free_memory()
 
 
+def bytes_needed(error: MemoryError) -> int:
+    """By what a refused limit's error tells; 0 for another error."""
+    found = re.findall(r"(?:at least|which makes) (\d+)", str(error))
+    return int(found[-1]) if found else 0
+
+
 def _name_of(graph: fx.GraphModule) -> str:
     """As plans and errors call it: "forward from net.py:3 in forward"."""
     line = next((user_line_of(node) for node in graph.graph.nodes if line_of(node)), "")
@@ -62,6 +77,7 @@ class Program:
 
     options: of `jit.trace`. originals: of a part of a graph, the nodes that its own stand for. line_of: what names a node in plans and errors.
     strided: the results that get the strides that torch has planned; others, which no program of the user's sees, lie as they are made.
+    What lies in another order of axes than ours is read, or given, as its transpose; other strides are copied, and the copies count under a limit.
     """
 
     def __init__(
@@ -81,9 +97,17 @@ class Program:
         self._expected = [node.meta.get("val") if isinstance(node, fx.Node) else node for node in results]
         self._strided = [node in strided for node in results]
         inputs = graph.graph.find_nodes(op="placeholder")
+        self._orders = {place: order for place, node in enumerate(inputs) if (order := order_of(node.meta.get("val")))}
+        self._copied = sum(_bytes_of_copy(node.meta.get("val")) for place, node in enumerate(inputs) if place not in self._orders)
         self._takes_tensors_alone = all(isinstance(node.meta.get("val"), torch.Tensor) for node in inputs)
         places = {node: place for place, node in enumerate(inputs)}
         self._passed_on = [places.get(node) for node in results]  # of each result the argument that it is, if any
+        self._result_orders: dict[int, tuple[int, ...]] = {}
+        for place, (value, is_strided, passed_on) in enumerate(zip(self._expected, self._strided, self._passed_on, strict=True)):
+            if is_strided and passed_on is None and (order := order_of(value)):
+                self._result_orders[place], self._expected[place] = order, value.permute(order)
+            elif is_strided and passed_on is None and isinstance(value, torch.Tensor) and _known_steps(value):
+                self._copied += _bytes_of_copy(value)
         self._wanted = [_wanted(*each) for each in zip(self._expected, self._strided, self._passed_on, strict=True) if isinstance(each[0], torch.Tensor)]
         self.draws = any(name_of(node).partition(".")[0] in RANDOM for node in graph.graph.nodes)
         self._replays: dict[tuple[Any, ...], tuple[Replay, list[Any]]] = {}
@@ -91,19 +115,27 @@ class Program:
 
     def __call__(self, arguments: list[Any], beside: int = 0) -> list[Any]:
         """beside: bytes that are held elsewhere meanwhile, and taken from the limit."""
-        given, left = _exchange.ours(arguments)
+        shown = arguments
+        if self._orders:
+            shown = [each.detach().permute(self._orders[place]) if place in self._orders else each for place, each in enumerate(arguments)]
+        given, left = _exchange.ours(shown)
         for place in left:
-            given[place] = as_ours(arguments[place])
+            given[place] = as_ours(shown[place])
         if self.draws:
             seed_from_torch()
         replay, form, tensors = self._replay(given, beside)
         if self._limit:
             _release_unused(self._limit)
-        found = replay(tensors)
+        try:
+            found = replay(tensors)
+        except MemoryError as error:
+            raise self._with_copies(error) from None
         theirs, left = _exchange.theirs(found, self._wanted)
-        if not left and len(form) == len(theirs):
-            return theirs
-        return self._by_copies(arguments, form, found, theirs)
+        if left or len(form) != len(theirs):
+            theirs = self._by_copies(arguments, form, found, theirs)
+        for place, order in self._result_orders.items():
+            theirs[place] = theirs[place].permute(_inverse(order))
+        return theirs
 
     def _by_copies(self, arguments: list[Any], form: list[Any], found: list[Tensor], theirs: list[Any]) -> list[Any]:
         """The results, of which some are no tensors, are arguments, or cannot be given away as they lie."""
@@ -119,13 +151,23 @@ class Program:
         """Of a call with tensors as the graph has them, all of known sizes. MemoryError for a limit that cannot be kept."""
         values = [node.meta.get("val") for node in self._graph.graph.find_nodes(op="placeholder")]
         with unset_fake_temporarily():  # torch compiles in a mode in which tensors have no memory; what is not written takes none
+            values = [value.permute(self._orders[place]) if place in self._orders else value for place, value in enumerate(values)]
             given = [_core.borrow(_unwritten(v)) if isinstance(v, torch.Tensor) else v for v in values]
             replay, _, tensors = self._replay(given, beside)
-            return replay.plan(tensors)
+            try:
+                return replay.plan(tensors)
+            except MemoryError as error:
+                raise self._with_copies(error) from None
+
+    def _with_copies(self, error: MemoryError) -> MemoryError:
+        """A limit that is refused, where copies are taken from it."""
+        if not self._copied or not (needed := bytes_needed(error)):
+            return error
+        return MemoryError(f"{error}\n  beside: copies of arguments and results of other strides take {self._copied} bytes, which makes {self._copied + needed}")
 
     def _replay(self, given: list[Any], beside: int) -> tuple[Replay, list[Any], list[Tensor]]:
         """The program, which of its results are tensors, and its arguments. Sizes are numbers of it: there is one for each of their values."""
-        limit = max(1, self._limit - beside) if self._limit else None
+        limit = max(1, self._limit - beside - self._copied) if self._limit else None
         if self._takes_tensors_alone:
             tensors, sizes = given, (limit,)
         else:
@@ -137,7 +179,12 @@ class Program:
 
             def body(*values: Tensor) -> list[Tensor]:
                 rest = iter(values)
-                results = self.interpret([next(rest) if each is Tensor else each for each in pattern])
+                arguments: list[Any] = [next(rest) if each is Tensor else each for each in pattern]
+                for place, order in self._orders.items():
+                    arguments[place] = F.transpose(arguments[place], _inverse(order))
+                results = self.interpret(arguments)
+                for place, order in self._result_orders.items():
+                    results[place] = F.transpose(results[place], order)
                 results = [_laid_out(value, expected) for value, expected in zip(results, self._expected, strict=True)]
                 form[:] = [Tensor if isinstance(each, Tensor) else each for each in results]
                 return [each for each in results if isinstance(each, Tensor)]
@@ -188,8 +235,23 @@ def as_ours(value: Any) -> Any:
     """A tensor over torch's memory, where that is as ours lies, else over a copy; anything else as it is."""
     if not isinstance(value, torch.Tensor):
         return value
-    value = value.detach()
-    return _core.borrow(value if value.is_contiguous() or is_channels_last(value) else value.contiguous())
+    return _core.borrow(as_readable(value.detach()))
+
+
+def as_readable(value: torch.Tensor) -> torch.Tensor:
+    """The same, if it lies as tensors of ours do, else a copy that does."""
+    return value if lies_as_ours(value) else value.contiguous()
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def _bytes_of_copy(value: Any) -> int:
+    """What two of it take more than one, if it has to be copied; elements that are in many places count once."""
+    if not isinstance(value, torch.Tensor) or not has_fixed_sizes(value) or lies_as_ours(value):
+        return 0
+    return value.element_size() * math.prod(extent for extent, step in zip(value.shape, value.stride(), strict=True) if step)
 
 
 def _unwritten(expected: torch.Tensor) -> torch.Tensor:

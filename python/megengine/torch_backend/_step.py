@@ -9,12 +9,21 @@ import torch
 from torch.utils import _pytree
 
 from .. import _core
+from ..core import ops
 from ..jit.replay import Replay
 from ..jit.report import MemoryPlan
 from ..tensor import Tensor
 from ._exported import Exported, Whole, exported
+from ._layouts import is_channels_last, lies_as_ours
 from ._partition import place_of, reasons_against
-from ._program import Program, as_ours, as_theirs, seed_from_torch, share_arena
+from ._program import (
+    Program,
+    as_ours,
+    as_readable,
+    as_theirs,
+    seed_from_torch,
+    share_arena,
+)
 from ._rules import RULES, Group, Rule, clipped
 
 
@@ -22,18 +31,23 @@ class Lent:
     """A tensor of torch's whose memory the programs read and write."""
 
     def __init__(self, theirs: torch.Tensor) -> None:
-        self.theirs, self._address = theirs, 0
+        self.theirs, self._place = theirs, (0, ())
         self.ours = self._borrowed()
 
     def _borrowed(self) -> Tensor:
-        self._address = self.theirs.data_ptr()
-        borrowed: Tensor = _core.borrow(self.theirs.detach().contiguous(), writable=True)
+        self._place = self.theirs.data_ptr(), self.theirs.stride()
+        self.is_channels_last = is_channels_last(self.theirs)
+        borrowed: Tensor = _core.borrow(as_readable(self.theirs.detach()), writable=True)
         return borrowed
 
     def before(self) -> None:
-        """torch may have put other memory in its place, and what is not row-major is copied in each call."""
-        if self.theirs.data_ptr() != self._address or not self.theirs.is_contiguous():
+        """torch may have put other memory in its place, and what does not lie as ours do is copied in each call."""
+        if self._place != (self.theirs.data_ptr(), self.theirs.stride()) or not lies_as_ours(self.theirs):
             self.ours._reset(self._borrowed())
+
+    def laid_out(self, value: Tensor) -> Tensor:
+        """In the order in which it lies."""
+        return ops.relayout(value, layout="channels_last") if self.is_channels_last else value
 
     def has_moved(self) -> bool:
         """Does the new value lie elsewhere than in torch's memory?"""
@@ -123,7 +137,7 @@ class _StepProgram:
         rule = RULES[type(optimizer)]
         known = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
         self._trained = [_Trained(each, known[each], rule, optimizer.state) for each in exported.trained if each in known]
-        self._replays: dict[tuple[int, ...], Replay] = {}
+        self._replays: dict[Any, Replay] = {}  # by the pattern of the optimizer's numbers, and how what is lent lies
 
     def plan(self, arguments: list[torch.Tensor]) -> MemoryPlan:
         replay, given, _ = self._ready(arguments)
@@ -154,10 +168,11 @@ class _StepProgram:
         lent += [self._lent_of(each.states[name]) for each in self._trained for name in each.names]
         for memory in lent:
             memory.before()
-        if pattern not in self._replays:
-            self._replays[pattern] = share_arena(Replay(lambda *given: self._body(pattern, list(given)), self._name, **self._options))
+        form = pattern, tuple(each.is_channels_last for each in lent)
+        if form not in self._replays:
+            self._replays[form] = share_arena(Replay(lambda *given: self._body(pattern, list(given)), self._name, **self._options))
         numbers = [Tensor(number) for row in distinct for number in row]
-        return self._replays[pattern], [*map(as_ours, arguments), *numbers], lent
+        return self._replays[form], [*map(as_ours, arguments), *numbers], lent
 
     def _lent_of(self, theirs: torch.Tensor) -> Lent:
         if theirs not in self._lent:
@@ -176,13 +191,13 @@ class _StepProgram:
         for each, gradient in zip(self._trained, gradients, strict=True):
             width = len(numbers) // (max(pattern, default=0) + 1)
             own = numbers[pattern[self._trained.index(each)] * width :][:width]
-            states = [self._lent[each.states[name]].ours for name in each.names]
-            handle = self._lent[each.parameter].ours
-            new, new_states = each.rule.update(each.group, handle, gradient, states, own)
-            for target, value in zip([handle, *states], [new, *new_states], strict=True):
-                target._reset(value.astype(target.dtype))
+            parameter, *states = (self._lent[tensor] for tensor in (each.parameter, *(each.states[name] for name in each.names)))
+            new, new_states = each.rule.update(each.group, parameter.ours, parameter.laid_out(gradient), [state.ours for state in states], own)
+            for target, value in zip([parameter, *states], [new, *new_states], strict=True):
+                target.ours._reset(target.laid_out(value.astype(target.ours.dtype)))
         for buffer, value in found.buffers.items():
-            self._lent[buffer].ours._reset(value)
+            target = self._lent[buffer]
+            target.ours._reset(target.laid_out(value))
         return [found.loss]
 
 
