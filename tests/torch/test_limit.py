@@ -1,6 +1,7 @@
 """memory_limit: what crosses from forward to backward is chosen so that both keep it, or it is refused before anything runs."""
 
 import gc
+import re
 
 import pytest
 import torch
@@ -122,6 +123,56 @@ def test_pairs_that_live_together_are_added_up():
     with pytest.raises(MemoryError, match="other graphs of the program keep [0-9]+ bytes for their backward") as found:
         run(x)
     found.value.__traceback__ = None  # which holds what the first graph keeps
+
+
+def test_sizes_that_change_are_planned_before_anything_of_them_runs():
+    gc.collect()
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    net, limit = Deep(), 9 << 20
+    run = torch.compile(net, backend=backend, dynamic=True, options={"memory_limit": limit, "fallback": False})
+    for number, rows in enumerate((1000, 4096, 2048, 2048, 100000, 512, 4096)):
+        x, buffers = torch.rand(rows, 64), {name: value.clone() for name, value in net.named_buffers()}
+        gc.collect()
+        reset_max_memory_stats("cpux")
+        before = get_allocated_memory("cpux")
+        net.zero_grad()
+        with torch._dynamo.config.patch(error_on_recompile=number > 0):
+            if rows == 100000:
+                with pytest.raises(MemoryError, match=r"needs at least \d+ bytes"):
+                    run(x)
+                assert all(torch.equal(value, buffers[name]) for name, value in net.named_buffers())
+                continue
+            run(x).square().mean().backward()
+        assert get_max_allocated_memory("cpux") - before <= limit
+        got = [each.grad for each in net.parameters()]
+        net.zero_grad()
+        net.load_state_dict(buffers, strict=False)
+        net(x).square().mean().backward()
+        for ours, each in zip(got, net.parameters(), strict=True):
+            torch.testing.assert_close(ours, each.grad, rtol=1e-3, atol=1e-5)
+    gc.collect()
+    assert not _pair._held
+
+
+def test_other_orders_of_axes_are_in_the_plan_and_copies_of_other_strides_count():
+    x = torch.rand(64, 256, 128)
+    orders = {"row-major": x, "turned": x.permute(2, 0, 1), "every second": torch.rand(64, 256, 256)[..., ::2]}
+    least = {}
+    for name, value in orders.items():
+        torch._dynamo.reset()
+        run = torch.compile(lambda x: torch.tanh(x) * 2, backend=backend, options={"memory_limit": 1 << 10, "fallback": False})
+        with pytest.raises(MemoryError, match="needs at least") as found:
+            run(value)
+        assert ("copies" in str(found.value)) == (name == "every second")
+        least[name] = int(re.findall(r"at least (\d+) bytes|which makes (\d+)", str(found.value))[-1][name == "every second"])
+        torch._dynamo.reset()
+        run = torch.compile(lambda x: torch.tanh(x) * 2, backend=backend, options={"memory_limit": least[name] + 1024, "fallback": False})
+        got = run(value)
+        torch.testing.assert_close(got, torch.tanh(value) * 2)
+        assert got.stride() == torch.tanh(value).stride()
+    assert least["turned"] <= least["row-major"] + 4 * x.numel()  # its result is turned back
+    assert least["every second"] == least["row-major"] + 4 * x.numel()
 
 
 def test_nothing_is_counted_for_ever():

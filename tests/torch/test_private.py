@@ -10,7 +10,7 @@ from torch import nn
 from megengine.torch_backend import _private as private
 
 
-def joint_of(function, *tensors):
+def joint_of(function, *tensors, **options):
     """The joint graph that AOTAutograd gives to a partitioner, with its inputs and the number of forward's results."""
     found = []
 
@@ -23,7 +23,7 @@ def joint_of(function, *tensors):
 
     compiled = private.aot_autograd(fw_compiler=eager, bw_compiler=eager, inference_compiler=eager, partition_fn=partition, decompositions=private.decompositions())
     torch._dynamo.reset()
-    torch.compile(function, backend=compiled)(*tensors)
+    torch.compile(function, backend=compiled, **options)(*tensors)
     return found[0]
 
 
@@ -53,6 +53,16 @@ def test_a_cut_of_ones_own_is_extracted():
     forward, backward = private.extract_forward_and_backward(joint, [*inputs, inner], [], num_fwd_outputs=count)
     assert inner.name in [node.name for node in backward.graph.find_nodes(op="placeholder")]
     assert inner.name in [node.name for node in forward.graph.output_node().args[0][count:]]
+
+
+def test_symbols_of_sizes_are_arguments_and_are_found():
+    weight = torch.rand(4, 4, requires_grad=True)
+    joint, *_ = joint_of(lambda x: torch.tanh(x @ weight), torch.rand(6, 4), dynamic=True)
+    inputs = [node.meta["val"] for node in joint.graph.find_nodes(op="placeholder")]
+    known = {each.node.expr for each in inputs if isinstance(each, torch.SymInt) and each.node.expr.is_symbol}
+    assert known and {symbol for node in joint.graph.nodes for symbol in private.free_symbols(node.meta.get("val"))} == known
+    rows = next(iter(known))
+    assert (rows * 2).xreplace({rows: 3}) == 6
 
 
 def test_decompositions_leave_attention_in_one_piece():
@@ -93,7 +103,7 @@ def test_a_graph_says_whether_it_breaks_and_comes_with_the_tensors_of_the_call()
 
 
 def test_fake_tensors_have_no_values_and_can_be_left():
-    with torch._subclasses.FakeTensorMode() as mode:
+    with private.FakeTensorMode() as mode:
         x = mode.from_tensor(torch.ones(3))
         with pytest.raises(private.DataDependentOutputException):
             x.sum().item()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from ._compiled import Compiled
-from ._crossing import REFUSED, SEEN, partitioner
+from ._crossing import REFUSED, SEEN, have_fixed_sizes, partitioner
+from ._private import default_partition
+from ._sizes import Sizes, are_known_by_call
 
 _held: dict[int, dict[int, int]] = {}  # what calls keep for their backward: by call, and by address its bytes
 _calls = 0
@@ -24,8 +26,26 @@ class Pair:
         self._options, self._fallback = options, fallback
         self._is_limited = bool(options.get("memory_limit"))
         self._call: int | None = None  # the last of forward
-        given = _addresses(inputs)
-        self.partition = partitioner(options, lambda: _others(given), breaks)
+        self._given = _addresses(inputs)
+        self._cut = partitioner(options, lambda: _others(self._given), breaks)
+        self._sizes: Sizes | None = None
+
+    def partition(self, joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """Of a joint graph, as AOTAutograd asks for it; if sizes change under a limit, those of a call are cut when it comes."""
+        if not self._is_limited or have_fixed_sizes(joint) or not are_known_by_call(joint):
+            return self._cut(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
+
+        def cut(joint: fx.GraphModule) -> tuple[fx.GraphModule, fx.GraphModule]:
+            pair = self._cut(joint, (), num_fwd_outputs=num_fwd_outputs)
+            if refused := pair[0].meta.get(REFUSED):
+                raise refused
+            return pair
+
+        self._sizes = Sizes(joint, num_fwd_outputs, cut, self._compiled)
+        return self._sizes.shown(default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more))
+
+    def _compiled(self, graph: fx.GraphModule) -> Compiled:
+        return Compiled(graph, self._options, self._fallback, graph.meta.get(SEEN, 0))
 
     def alone(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         """Of a graph without a backward."""
@@ -39,20 +59,20 @@ class Pair:
                 raise refused
 
             return boxed(refuse)
-        if SEEN not in graph.meta:  # it has no backward, from which it was parted
+        if SEEN not in graph.meta and not self._sizes:  # it has no backward, from which it was parted
             return self.alone(graph, _)
-        compiled = Compiled(graph, self._options, self._fallback, graph.meta[SEEN])
+        compiled = self._sizes.forward if self._sizes else self._compiled(graph)
 
         def run(arguments: list[Any]) -> list[Any]:
-            given = _addresses(arguments)
+            given = self._given = _addresses(arguments)
             results = compiled(arguments, _others(given))
-            self._call = _hold([each for each in results if isinstance(each, torch.Tensor) and each.data_ptr() not in given])
+            self._call = _hold([each for each in results if isinstance(each, torch.Tensor) and each.numel() and each.data_ptr() not in given])
             return results
 
         return boxed(run if self._is_limited else compiled)
 
     def backward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
-        compiled = Compiled(graph, self._options, self._fallback, seen=0)
+        compiled = self._sizes.backward if self._sizes else self._compiled(graph)
         return boxed((lambda arguments: compiled(arguments, _others(_addresses(arguments), self._call))) if self._is_limited else compiled)
 
 

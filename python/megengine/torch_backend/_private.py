@@ -42,12 +42,14 @@ from torch._functorch.partitioners import (
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensorMode,
     unset_fake_temporarily,
 )
+from torch.fx.experimental.symbolic_shapes import free_symbols
 
 __all__ = [
-    "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
-    "breaks_behind", "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "min_cut_rematerialization_partition",
+    "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "FakeTensorMode", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
+    "breaks_behind", "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "free_symbols", "min_cut_rematerialization_partition",
     "unset_fake_temporarily",
 ]  # fmt: skip
 

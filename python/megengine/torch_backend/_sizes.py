@@ -1,0 +1,139 @@
+"""A training graph whose sizes change, under a limit: for each of their values forward and backward are cut and planned before that forward runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+from torch.utils import _pytree
+
+from ._compiled import Compiled
+from ._partition import tensors_in
+from ._private import FakeTensorMode, free_symbols
+
+Pair = tuple[fx.GraphModule, fx.GraphModule]
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class _OfSize(NamedTuple):
+    forward: Compiled
+    backward: Compiled
+    crossing: int  # how many values
+    numbers: list[Any]  # those that torch keeps for backward
+
+
+class Sizes:
+    """The programs of a graph, by the sizes of a call.
+
+    How many values cross differs from size to size, but torch takes a graph with a fixed number of results. So it is shown one with a slot for each value
+    that there is, and a call leaves the others empty; one more slot has the number of the pair, for backward.
+
+    joint: all its symbols are known by arguments of forward (`are_known_by_call`). count: of forward's results that are no slots. cut: gives the pair of a
+    joint graph whose sizes are numbers, or raises MemoryError.
+    """
+
+    def __init__(self, joint: fx.GraphModule, count: int, cut: Callable[[fx.GraphModule], Pair], compiled: Callable[[fx.GraphModule], Compiled]) -> None:
+        self._joint, self._count, self._cut, self._compiled = joint, count, cut, compiled
+        self._places = _places_of(joint)
+        self._slots = sum(1 for node in joint.graph.nodes for _ in tensors_in(node.meta.get("val")))
+        self._kept_numbers: list[Any] = []  # as symbols
+        self._empty = torch.empty(0)
+        self._pairs: dict[tuple[int, ...], int] = {}
+        self._of_size: list[_OfSize] = []
+
+    def shown(self, pair: Pair) -> Pair:
+        """What torch takes for the graphs, made of a pair that it has cut itself. In place."""
+        forward, backward = pair
+        output = forward.graph.output_node()
+        seen, kept = output.args[0][: self._count], output.args[0][self._count :]
+        numbers = [each for each in kept if isinstance(each.meta["val"], _SYMBOLIC)]  # which come last, and first in backward
+        self._kept_numbers = [each.meta["val"] for each in numbers]
+        value = next(iter(tensors_in([node.meta.get("val") for node in self._joint.graph.nodes]))).new_empty((), dtype=torch.int64)
+        with forward.graph.inserting_before(output):
+            slot = forward.graph.call_function(torch.ops.aten.full.default, ([], 0), {"dtype": torch.int64})
+        slot.meta["val"] = value
+        output.args = ([*seen, *[slot] * (1 + self._slots), *numbers],)
+        with backward.graph.inserting_before(backward.graph.find_nodes(op="placeholder")[len(numbers)]):
+            for number in range(1 + self._slots - (len(kept) - len(numbers))):
+                backward.graph.placeholder(f"megjit_slot_{number}").meta["val"] = value
+        forward.recompile()
+        backward.recompile()
+        return pair
+
+    def forward(self, arguments: list[Any], beside: int) -> list[Any]:
+        """MemoryError, before anything runs, for sizes with which forward or backward cannot keep the limit."""
+        sizes = tuple(arguments[place] if axis is None else arguments[place].shape[axis] for place, axis, _ in self._places)
+        if sizes not in self._pairs:
+            self._of_size.append(self._made(sizes))
+            self._pairs[sizes] = len(self._of_size) - 1
+        number = self._pairs[sizes]
+        own = self._of_size[number]
+        results = own.forward(arguments, beside)
+        empty = [self._empty] * (self._slots - own.crossing)
+        return [*results[: self._count], torch.tensor(number), *results[self._count :], *empty, *own.numbers]
+
+    def backward(self, arguments: list[Any], beside: int) -> list[Any]:
+        first = len(self._kept_numbers)
+        own = self._of_size[int(arguments[first])]
+        given = [*arguments[first + 1 : first + 1 + own.crossing], *arguments[first + 1 + self._slots :]]
+        arguments.clear()
+        return own.backward(given, beside)
+
+    def _made(self, sizes: Sequence[int]) -> _OfSize:
+        known = {symbol: number for (_, _, symbol), number in zip(self._places, sizes, strict=True)}
+        one, other = self._cut(_with_numbers(self._joint, known))
+        crossing = len(one.graph.output_node().args[0]) - self._count
+        return _OfSize(self._compiled(one), self._compiled(other), crossing, [_number(each, known) for each in self._kept_numbers])
+
+
+def are_known_by_call(joint: fx.GraphModule) -> bool:
+    """Are all symbols of a graph numbers, or extents, among the arguments of its forward?"""
+    known = {symbol for _, _, symbol in _places_of(joint)}
+    values = (each for node in joint.graph.nodes for each in _pytree.tree_leaves(node.meta.get("val")) if isinstance(each, (torch.Tensor, *_SYMBOLIC)))
+    return all(known.issuperset(free_symbols(each)) for each in values)
+
+
+def _places_of(joint: fx.GraphModule) -> list[tuple[int, int | None, Any]]:
+    """Of each symbol the argument of forward, and its axis, that has its number."""
+    found: dict[Any, tuple[int, int | None, Any]] = {}
+    inputs = [node for node in joint.graph.find_nodes(op="placeholder") if "tangents" not in node.name]
+    for place, node in enumerate(inputs):
+        value = node.meta.get("val")
+        extents = enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)]
+        for axis, extent in extents:
+            if isinstance(extent, torch.SymInt) and extent.node.expr.is_symbol:
+                found.setdefault(extent.node.expr, (place, axis, extent.node.expr))
+    return list(found.values())
+
+
+def _number(value: Any, known: dict[Any, int]) -> Any:
+    if not isinstance(value, _SYMBOLIC):
+        return value
+    kind = int if isinstance(value, torch.SymInt) else float if isinstance(value, torch.SymFloat) else bool
+    return kind(value.node.expr.xreplace(known))
+
+
+def _with_numbers(joint: fx.GraphModule, known: dict[Any, int]) -> fx.GraphModule:
+    """A copy in which symbols are numbers, which are no nodes."""
+
+    def settled(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            extents, steps = ([_number(each, known) for each in sizes] for sizes in (value.shape, value.stride()))
+            return torch.empty_strided(extents, steps, dtype=value.dtype, device=value.device)
+        return _number(value, known)
+
+    graph, copies = fx.Graph(), dict[fx.Node, Any]()
+    with FakeTensorMode():
+        for node in joint.graph.nodes:
+            value = node.meta.get("val")
+            number = settled(value) if isinstance(value, _SYMBOLIC) else None
+            if number is not None and node.op != "placeholder":
+                copies[node] = number
+                continue
+            copy = graph.node_copy(node, copies.__getitem__)
+            copies[node] = copy if number is None else number
+            if "val" in node.meta and node.op != "get_attr":
+                copy.meta["val"] = _pytree.tree_map(settled, value)
+    return fx.GraphModule(joint, graph)
