@@ -27,6 +27,8 @@ public:
     bool fits(const runtime::Tensors& arguments, const runtime::Tensors& captured) const;
     // What it runs; compiles at the first use. Never wait for it while a handle is empty.
     CompiledSegment compiled() const { return version_->compiled(0, function_.options); }
+    // The same, if nothing is left to be compiled, else no program: never waits.
+    CompiledSegment compiled_before() const { return version_->compiled_before(0); }
     // The wanted values. `bound`: by slot, taken as CompiledSegment::run does.
     runtime::Tensors run(const CompiledSegment& compiled, runtime::Tensors& bound) const;
 

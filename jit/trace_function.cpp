@@ -188,6 +188,12 @@ bool Version::make(uint32_t index, const TraceOptions& options, bool waits) {
     return false;
 }
 
+CompiledSegment Version::compiled_before(uint32_t index) const {
+    const std::lock_guard lock(mutex_);
+    const bool is_final = index < slots_.size() && !slots_[index].pending;
+    return is_final ? CompiledSegment(slots_[index]) : CompiledSegment();
+}
+
 CompiledSegment Version::compiled(uint32_t index, const TraceOptions& options, bool final) {
     // What fits with kernels may not fit without.
     const bool waits = final || codegen::compile_mode() == codegen::CompileMode::sync ||

@@ -115,6 +115,8 @@ public:
     // one with all kernels. No lock is held while memory is planned and kernels are waited for, and
     // Ctrl-C may throw then.
     CompiledSegment compiled(uint32_t index, const TraceOptions& options, bool final = false);
+    // The same, if it has all kernels already, else no program.
+    CompiledSegment compiled_before(uint32_t index) const;
     std::vector<CompiledSegment> all_compiled(const TraceOptions& options);  // final ones
     size_t held_bytes() const;  // about; without the arena
     // Those that have a program now, for who does not want to wait.

@@ -208,8 +208,8 @@ std::vector<Handle*> DirectCall::rebound(const nb::list& arguments) const {
 nb::object DirectCall::run(const nb::list& arguments) const {
     Tensors given, bound(sources_.size());
     if (!is_called_alike(arguments) || !grads_are_alike(arguments)) return nb::none();
-    jit::CompiledSegment compiled;
-    {
+    jit::CompiledSegment compiled = call_->compiled_before();
+    if (!compiled.program) {
         const runtime::WithoutHostLock release;
         compiled = call_->compiled();
     }

@@ -261,31 +261,50 @@ public:
     }
 
     // Tensors in the place of theirs; what cannot be shared as it lies, or is none, stays as it is.
-    nb::tuple ours(const nb::list& values) const {
+    // Of all tensors of a call.
+    struct Shared {
+        nb::list values = {};
+        std::vector<size_t> left = {};  // places of what could not be shared
+    };
+    Shared ours(const nb::list& values) const {
         release_abandoned(nullptr);
-        nb::list result, left;
+        Shared result;
         for (nb::handle value : values) {
             const bool is_theirs = PyObject_TypeCheck(value.ptr(), type());
             nb::object tensor = is_theirs ? over(value) : nb::borrow(value);
-            if (tensor.is(value) && is_theirs) left.append(nb::len(result));
-            result.append(std::move(tensor));
+            if (tensor.is(value) && is_theirs) result.left.push_back(nb::len(result.values));
+            result.values.append(std::move(tensor));
         }
-        return nb::make_tuple(std::move(result), std::move(left));
+        return result;
+    }
+
+    // A call with theirs alone whose results can all be given as wanted; takes `values`. None, and
+    // they stay, where one of both cannot be shared, or nothing was recorded for them: the call is
+    // to be made in other ways.
+    nb::object replayed(const nb::callable& replay, const nb::list& wanted, nb::list values) const {
+        const Shared given = ours(values);
+        if (!given.left.empty()) return nb::none();
+        const nb::object found = replay(given.values);
+        if (found.is_none()) return found;
+        Shared results = theirs(nb::cast<nb::list>(found), wanted);
+        if (!results.left.empty()) return nb::none();
+        values.clear();
+        return std::move(results.values);
     }
 
     // Theirs over the memory of values that nobody else has, and that are as wanted.
-    nb::tuple theirs(const nb::list& values, const nb::list& wanted) const {
-        nb::list result, left;
+    Shared theirs(const nb::list& values, const nb::list& wanted) const {
+        Shared result;
         for (nb::handle each : values) {
             const TensorRef& value = value_of(each.ptr());
-            const size_t place = nb::len(result);
+            const size_t place = nb::len(result.values);
             const bool is_given =
                 nb::cast<const Wanted&>(nb::handle(wanted[place])).is_met_by(value->type()) &&
                 is_free_to_give(value);
-            if (!is_given) left.append(place);
-            result.append(is_given ? given(value) : nb::none());
+            if (!is_given) result.left.push_back(place);
+            result.values.append(is_given ? given(value) : nb::none());
         }
-        return nb::make_tuple(std::move(result), std::move(left));
+        return result;
     }
 
 private:
@@ -360,14 +379,28 @@ void bind_exchange(nb::module_& m) {
         "Shares the memory of all tensors of a call with another library, by the C functions of its class of tensors (`__dlpack_c_exchange_api__`).")
         .def(nb::init<nb::type_object>(), nb::arg("type"))
         .def(
-            "ours", &Exchange::ours, nb::arg("values"),
+            "ours",
+            [](const Exchange& self, const nb::list& values) {
+        const auto found = self.ours(values);
+        return nb::make_tuple(found.values, found.left);
+    }, nb::arg("values"),
             nb::sig("def ours(self, values: list[Any]) -> tuple[list[Any], list[int]]"),
             "Tensors over the memory of theirs, and the places of theirs that cannot be shared as they lie, which stay as they are.")
         .def(
-            "theirs", &Exchange::theirs, nb::arg("values"), nb::arg("wanted"),
+            "theirs",
+            [](const Exchange& self, const nb::list& values, const nb::list& wanted) {
+        const auto found = self.theirs(values, wanted);
+        return nb::make_tuple(found.values, found.left);
+    }, nb::arg("values"), nb::arg("wanted"),
             nb::sig(
                 "def theirs(self, values: list[Any], wanted: list[Wanted]) -> tuple[list[Any], list[int]]"),
-            "Theirs over the memory of values that nobody else has, and that are as wanted, and the places of others, which have None. The values are not to be used any more.");
+            "Theirs over the memory of values that nobody else has, and that are as wanted, and the places of others, which have None. The values are not to be used any more.")
+        .def(
+            "replayed", &Exchange::replayed, nb::arg("replay"), nb::arg("wanted"),
+            nb::arg("values"),
+            nb::sig(
+                "def replayed(self, replay: Callable[[list[Any]], list[Any] | None], wanted: list[Wanted], values: list[Any]) -> list[Any] | None"),
+            "A call with theirs alone whose results can all be given as wanted; empties `values`. None, and they stay, where one of both cannot be shared, or the replay gives None: the call is to be made in other ways.");
     m.def("address", [](const Handle& tensor) {
         return reinterpret_cast<uintptr_t>(tensor.value()->data());
     }, nb::arg("tensor"), "Where the elements lie on its device.");

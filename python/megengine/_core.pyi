@@ -259,6 +259,11 @@ class Exchange:
         Theirs over the memory of values that nobody else has, and that are as wanted, and the places of others, which have None. The values are not to be used any more.
         """
 
+    def replayed(self, replay: Callable[[list[Any]], list[Any] | None], wanted: list[Wanted], values: list[Any]) -> list[Any] | None:
+        """
+        A call with theirs alone whose results can all be given as wanted; empties `values`. None, and they stay, where one of both cannot be shared, or the replay gives None: the call is to be made in other ways.
+        """
+
 def address(tensor: Tensor) -> int:
     """Where the elements lie on its device."""
 

@@ -266,6 +266,17 @@ def test_small_integers_and_truths_add_up_in_64_bits():
             assert torch.equal(got, want) and got.dtype is want.dtype
 
 
+def test_results_of_one_call_are_not_those_of_the_next():
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: (x * 2 + 1, x.t() + 1), backend=backend, options={"fallback": False})
+    given = [torch.rand(4, 3) for _ in range(6)]
+    results = [run(x) for x in given]
+    assert all(torch.equal(a, x * 2 + 1) and torch.equal(b, x.t() + 1) and b.stride() == (1, 3) for x, (a, b) in zip(given, results, strict=True))
+    every_second = torch.rand(4, 6)[:, ::2]
+    turned = torch.rand(3, 4).t()
+    assert torch.equal(run(every_second)[0], every_second * 2 + 1) and torch.equal(run(turned)[1], turned.t() + 1)
+
+
 def test_places_are_places():
     torch._dynamo.reset()
     run = torch.compile(lambda mask: (mask.cumsum(-1) - 1).clamp(min=0) * 2, backend=backend, options={"fallback": False})

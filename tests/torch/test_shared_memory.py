@@ -10,6 +10,7 @@ import torch
 
 import megengine as mge
 from megengine import _core
+from megengine.jit.replay import Replay
 from megengine.utils.dlpack import from_dlpack
 
 
@@ -46,6 +47,23 @@ def test_all_tensors_of_a_call_are_shared_by_torchs_c_functions():
     assert left == [1, 2, 3] and theirs[1:] == [None] * 3  # other strides, another dtype, a value that somebody else has
     theirs[0] += 1
     assert theirs[0].data_ptr() == places[0] and theirs[0].sum() == 1800 and also.numpy().sum() == 3000
+
+
+def test_a_recorded_call_takes_theirs_and_gives_theirs_or_nothing_happens():
+    exchange, wanted = _core.Exchange(torch.Tensor), [_core.Wanted("float32", None)]
+    replay = Replay(lambda x: [x * 2 + 1])
+    x = torch.rand(4, 3)
+    values = [x]
+    assert exchange.replayed(replay.recorded, wanted, values) is None and values == [x]  # nothing is recorded
+    replay(exchange.ours(values)[0])
+    (first,), left = exchange.replayed(replay.recorded, wanted, values), list(values)
+    assert torch.equal(first, x * 2 + 1) and not left
+    x += 1
+    (second,) = exchange.replayed(replay.recorded, wanted, [x])
+    assert torch.equal(second, x * 2 + 1) and not torch.equal(first, second)
+    for value, want in (torch.rand(3, 4).t(), wanted[0]), (torch.rand(5, 3), wanted[0]), (x, _core.Wanted("float32", [1, 4])):
+        values = [value]
+        assert exchange.replayed(replay.recorded, [want], values) is None and values[0] is value
 
 
 def test_a_class_without_such_functions_is_refused():

@@ -36,11 +36,11 @@ class Replay:
     def __init__(self, body: Callable[..., list[Tensor]], name: str = "", **options: Any) -> None:
         self._body = body
         self.traced = trace(_named(body, name) if name else body, symbolic=True, **options)
-        self._replay = self.traced._function.replay
+        self.recorded = self.traced._function.replay  # (arguments) -> results of what was recorded for their types, or None
 
     def __call__(self, arguments: list[Tensor]) -> list[Tensor]:
         """Returns the body's results. MemoryError, before anything runs, for a ``memory_limit`` that cannot be kept."""
-        found = self._replay(arguments)  # None: nothing was recorded for their types
+        found = self.recorded(arguments)
         return self._record(arguments) if found is None else found
 
     def plan(self, arguments: list[Tensor]) -> MemoryPlan:

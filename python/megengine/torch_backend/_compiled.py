@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -38,6 +38,8 @@ class Compiled:
         self._strided = with_strides(graph.graph, graph.graph.output_node().args[0][:seen])
         self._left = reasons_against(graph)
         self._is_told = False
+        self.quick: Callable[[list[Any]], list[Any] | None] | None = None  # as of a program
+        self._may_be_quick = True
         self._prepare()
 
     def _prepare(self) -> None:
@@ -63,6 +65,8 @@ class Compiled:
         while True:
             try:
                 results = self._whole(arguments, beside) if self._whole else self._by_parts(arguments, beside)
+                if self._whole and self._may_be_quick:
+                    self.quick = self._whole.quick
                 break
             except Unsupported as error:
                 self._leave(error)
@@ -71,6 +75,18 @@ class Compiled:
             warnings.warn(f"megjit leaves operations to torch: {self._names()}", stacklevel=2)
         arguments.clear()
         return results
+
+    def without_limit(self) -> Callable[[list[Any]], list[Any]]:
+        """The same as a function of one frame, for small graphs, whose calls cost more than what they compute."""
+
+        def run(arguments: list[Any]) -> list[Any]:
+            if self.quick:
+                if (results := self.quick(arguments)) is not None:
+                    return results
+                self.quick, self._may_be_quick = None, False
+            return self(arguments)
+
+        return run
 
     def plan(self) -> int:
         """The bytes that a call takes, by what the graph knows of its tensors, whose sizes are all known. MemoryError if it cannot keep the limit."""

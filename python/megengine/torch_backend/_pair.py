@@ -50,7 +50,7 @@ class Pair:
     def alone(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         """Of a graph without a backward."""
         compiled = Compiled(graph, self._options, self._fallback, seen=len(graph.graph.output_node().args[0]))
-        return boxed((lambda arguments: compiled(arguments, _others(_addresses(arguments)))) if self._is_limited else compiled)
+        return boxed((lambda arguments: compiled(arguments, _others(_addresses(arguments)))) if self._is_limited else compiled.without_limit())
 
     def forward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         if refused := graph.meta.get(REFUSED):
@@ -61,6 +61,8 @@ class Pair:
             return boxed(refuse)
         if SEEN not in graph.meta and not self._sizes:  # it has no backward, from which it was parted
             return self.alone(graph, _)
+        if not self._is_limited:
+            return boxed(self._compiled(graph).without_limit())
         compiled = self._sizes.forward if self._sizes else self._compiled(graph)
 
         def run(arguments: list[Any]) -> list[Any]:
@@ -69,11 +71,13 @@ class Pair:
             self._call = _hold([each for each in results if isinstance(each, torch.Tensor) and each.numel() and each.data_ptr() not in given])
             return results
 
-        return boxed(run if self._is_limited else compiled)
+        return boxed(run)
 
     def backward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
+        if not self._is_limited:
+            return boxed(self._compiled(graph).without_limit())
         compiled = self._sizes.backward if self._sizes else self._compiled(graph)
-        return boxed((lambda arguments: compiled(arguments, _others(_addresses(arguments), self._call))) if self._is_limited else compiled)
+        return boxed(lambda arguments: compiled(arguments, _others(_addresses(arguments), self._call)))
 
 
 def _addresses(values: Iterable[Any]) -> set[int]:
@@ -102,10 +106,6 @@ def _hold(results: list[torch.Tensor]) -> int | None:
 
 
 def boxed(call: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
-    """As torch takes what a compiler gives: a function, marked as one of a list."""
-
-    def run(arguments: list[Any]) -> list[Any]:
-        return call(arguments)
-
-    run._boxed_call = True  # type: ignore[attr-defined]  # torch's protocol
-    return run
+    """A function as torch takes what a compiler gives: marked as one of a list."""
+    call._boxed_call = True  # type: ignore[attr-defined]  # torch's protocol
+    return call
