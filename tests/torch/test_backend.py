@@ -277,6 +277,20 @@ def test_results_of_one_call_are_not_those_of_the_next():
     assert torch.equal(run(every_second)[0], every_second * 2 + 1) and torch.equal(run(turned)[1], turned.t() + 1)
 
 
+def test_parts_read_what_other_parts_made_in_any_order():
+    torch._dynamo.reset()
+
+    def function(x):
+        y = x.t() + 1
+        return torch.special.i0e(y) * y
+
+    x = torch.rand(4, 3)
+    with pytest.warns(UserWarning, match="megjit leaves operations to torch: aten.special_i0e"):
+        got = torch.compile(function, backend=backend)(x)
+    torch.testing.assert_close(got, function(x))
+    assert got.stride() == function(x).stride()
+
+
 def test_places_are_places():
     torch._dynamo.reset()
     run = torch.compile(lambda mask: (mask.cumsum(-1) - 1).clamp(min=0) * 2, backend=backend, options={"fallback": False})

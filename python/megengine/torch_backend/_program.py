@@ -119,15 +119,14 @@ class Program:
 
     def __call__(self, arguments: list[Any], beside: int = 0) -> list[Any]:
         """beside: bytes that are held elsewhere meanwhile, and taken from the limit."""
-        shown = arguments
-        if self._orders:
-            shown = [each.detach().permute(self._orders[place]) if place in self._orders else each for place, each in enumerate(arguments)]
+        turned = {place: order for place, order in self._orders.items() if not lies_as_ours(arguments[place])}  # of other parts, some lie as they were made
+        shown = [each.detach().permute(turned[place]) if place in turned else each for place, each in enumerate(arguments)] if turned else arguments
         given, left = _exchange.ours(shown)
         for place in left:
             given[place] = as_ours(shown[place])
         if self.draws:
             seed_from_torch()
-        replay, form, tensors = self._replay(given, beside)
+        replay, form, tensors = self._replay(given, beside, turned)
         if self._limit:
             _release_unused(self._limit)
         try:
@@ -159,7 +158,7 @@ class Program:
         with unset_fake_temporarily():  # torch compiles in a mode in which tensors have no memory; what is not written takes none
             values = [value.permute(self._orders[place]) if place in self._orders else value for place, value in enumerate(values)]
             given = [_core.borrow(_unwritten(v)) if isinstance(v, torch.Tensor) else v for v in values]
-            replay, _, tensors = self._replay(given, beside)
+            replay, _, tensors = self._replay(given, beside, self._orders)
             try:
                 return replay.plan(tensors)
             except MemoryError as error:
@@ -171,14 +170,14 @@ class Program:
             return error
         return MemoryError(f"{error}\n  beside: copies of arguments and results of other strides take {self._copied} bytes, which makes {self._copied + needed}")
 
-    def _replay(self, given: list[Any], beside: int) -> tuple[Replay, list[Any], list[Tensor]]:
+    def _replay(self, given: list[Any], beside: int, turned: dict[int, tuple[int, ...]]) -> tuple[Replay, list[Any], list[Tensor]]:
         """The program, which of its results are tensors, and its arguments. Sizes are numbers of it: there is one for each of their values."""
         limit = max(1, self._limit - beside - self._copied) if self._limit else None
         if self._takes_tensors_alone:
-            tensors, sizes = given, (limit,)
+            tensors, sizes = given, (limit, *turned)
         else:
             tensors = [value for value in given if isinstance(value, Tensor)]
-            sizes = (limit, *(value for value in given if not isinstance(value, Tensor)))
+            sizes = (limit, *turned, None, *(value for value in given if not isinstance(value, Tensor)))
         if sizes not in self._replays:
             form: list[Any] = []
             pattern = [Tensor if isinstance(value, Tensor) else value for value in given]
@@ -186,7 +185,7 @@ class Program:
             def body(*values: Tensor) -> list[Tensor]:
                 rest = iter(values)
                 arguments: list[Any] = [next(rest) if each is Tensor else each for each in pattern]
-                for place, order in self._orders.items():
+                for place, order in turned.items():
                     arguments[place] = F.transpose(arguments[place], _inverse(order))
                 results = self.interpret(arguments)
                 for place, order in self._result_orders.items():
