@@ -179,7 +179,9 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarge
             length, kLeastPartOfColumn);
     } else {
         plan.cover = Cover::rows;
-        plan.team = length <= 1024 ? kWarp : length <= 8192 ? 256 : 1024;
+        // Small blocks, where there are enough: while some of them join their sums, others load.
+        const bool fills_gpu = product(launch.extents, 0, kernel.kept()) >= 2 * kFullGrid;
+        plan.team = length <= 1024 ? kWarp : length <= 8192 || fills_gpu ? 256 : 1024;
         plan.threads = std::max(plan.team, 256);
         if (plan.team > kWarp)
             plan.parts =
