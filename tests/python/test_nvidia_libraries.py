@@ -134,9 +134,9 @@ for layer, shape in [(BatchNorm1d, (16, 32)), (BatchNorm2d, (2, 8, 5, 3))]:
 
 
 @pytest.mark.skipif(not mge.device.get_cuda_version(), reason="there is no NVRTC")
-def test_libraries_of_a_later_cuda_than_the_drivers_are_not_taken():
+def test_libraries_of_a_later_cuda_than_the_drivers_are_not_taken(tmp_path):
     """On a card they would plan, and then fail at the first run."""
-    older = {"MEGJIT_EMULATED_GPUS": "1", "MEGJIT_CARD_DRIVER": "12.4"}
+    older = {"MEGJIT_EMULATED_GPUS": "1", "MEGJIT_CARD_DRIVER": "12.4", "MEGJIT_CACHE_DIR": str(tmp_path)}
     table = run("-m", "megengine", "info", **older)
     refused = [line for line in table.splitlines() if "it is of CUDA 13, the driver of CUDA 12.4; pip install 'megjit[cuda12]'" in line]
     assert {line.split()[0] for line in refused} >= {"NVRTC", "cuDNN"}
