@@ -60,7 +60,8 @@ struct Library::Functions {
 };
 
 Library::Library(const std::vector<std::filesystem::path>& candidates)
-    : library_(runtime::open_library(runtime::NvidiaLibrary::nvrtc, candidates)) {
+    : library_(runtime::open_library(runtime::NvidiaLibrary::nvrtc, candidates,
+                                     &runtime::find_library(runtime::NvidiaLibrary::driver))) {
     if (!library_) return;
     try {
         const auto functions = std::make_shared<const Functions>(library_);
