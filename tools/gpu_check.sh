@@ -1,13 +1,14 @@
 #!/bin/bash
-# gpu_check.sh [STEP...]: what only a GPU can tell, in ten minutes, from a copy of this tree; a report of files in
-# build/gpu_report. Without STEP all of: about tests programs sanitizer figures memory.
+# gpu_check.sh [--out DIR] [--seconds N] [STEP...]: what only a GPU can tell, in ten minutes or N seconds, from a copy of this tree; a
+# report of files in DIR (build/gpu_report), as they come, and one archive of them. Without STEP all of: about rungs tests programs
+# figures memory sanitizer; those for which no time is left are left out.
 # It takes the package of .venv, else what `gpu_check.sh pack [halide]` left in build/gpu_kit.tar.xz, for a machine that reaches no
 # registry and has Python 3.12 or later with NumPy, ml_dtypes, tqdm, pytest, pytest-xdist, hypothesis, SciPy, scikit-learn,
 # CUDA 13's libraries and, for ctest, CMake; else it builds. PyTorch and JAX are compared with where Python has them.
 # MEGJIT_EMULATED_GPUS=1: the same on an emulated card, with small sizes.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-kit=build/gpu_kit report=$PWD/build/gpu_report
+kit=build/gpu_kit report=$PWD/build/gpu_report whole=600
 
 # The wheel with the stable ABI, the libraries that it asks for, the programs of ctest -L gpu: 28 MB. With Halide's library,
 # by `pack halide`, 73 MB.
@@ -66,6 +67,7 @@ about() {
     "$python" -m pip list 2>/dev/null | grep -iE '^(megjit|numpy|torch|triton|jax|nvidia-)'
     true
 }
+rungs() { MEGJIT_COMPILE=sync "$python" tools/gpu_rungs.py; }
 tests() { (cd tests/python && "$python" -m pytest -p no:cacheprovider -p no:benchmark -n "$processes" -m gpu .); }
 programs() { ctest --test-dir "$tests" -L gpu --output-on-failure -j "$processes"; }
 sanitizer() {
@@ -80,23 +82,37 @@ failed=0
 # step NAME SECONDS: its output is a file of the report; what counts is its last line.
 step() {
     begin=$SECONDS
+    left=$((patience * whole - SECONDS))
+    if [ $left -lt 10 ]; then
+        echo "$1: left out, the time is up" | tee -a "$report/summary.txt"
+        return
+    fi
     export -f "$1"
-    timeout -k 10 "$2" bash -c "$1" >"$report/$1.txt" 2>&1
+    timeout -k 10 "$(($2 < left ? $2 : left))" bash -c "$1" >"$report/$1.txt" 2>&1
     code=$?
     [ $code = 0 ] || failed=1
     echo "$1: status $code after $((SECONDS - begin)) s: $(grep -v '^ *$' "$report/$1.txt" | tail -n 1)" | tee -a "$report/summary.txt"
 }
 
 [ "${1:-}" != pack ] || { pack "${2:-}"; exit; }
+while [ $# -ge 2 ]; do
+    case $1 in
+        --out) report=$(realpath -m "$2") ;;
+        --seconds) whole=$2 ;;
+        *) break ;;
+    esac
+    shift 2
+done
 mkdir -p "$report" && rm -f "$report/summary.txt"
 choose_package
 processes=$(($(nproc) < 8 ? $(nproc) : 8))
 export python tests processes report
 patience=$((${MEGJIT_EMULATED_GPUS:-0} > 0 ? 10 : 1))
-declare -A seconds=([about]=60 [tests]=200 [programs]=120 [sanitizer]=60 [figures]=240 [memory]=180)
-[ $# != 0 ] || set -- about tests programs sanitizer figures memory
+declare -A seconds=([about]=60 [rungs]=60 [tests]=150 [programs]=120 [figures]=240 [memory]=60 [sanitizer]=60)
+[ $# != 0 ] || set -- about rungs tests programs figures memory sanitizer
 for name; do
     [ -n "${seconds[$name]:-}" ] || { echo "gpu_check: no step $name; there are ${!seconds[*]}" >&2; exit 2; }
     step "$name" "$((patience * ${seconds[$name]}))"
 done
+tar -C "$report" --exclude report.tar.gz -czf "$report/report.tar.gz" .
 exit $failed
