@@ -103,8 +103,7 @@ class Expr(FxNode):
         signature = self._parameters()
         if signature is None:
             return tuple(args), kwargs
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
+        bound = self._bound(signature, args, kwargs)
         return bound.args, bound.kwargs
 
     def replace_inputs(self, repl_dict: dict[Node, Node]) -> None:
@@ -140,14 +139,25 @@ class Expr(FxNode):
     def _parameters(self) -> inspect.Signature | None:
         return None
 
+    def _added_parameters(self) -> frozenset[str]:
+        """Those that the original's callee does not have: what a program leaves out of them is no argument."""
+        return frozenset()
+
+    def _bound(self, signature: inspect.Signature, args: Sequence[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        bound = signature.bind(*args, **kwargs)
+        left_out = self._added_parameters() - set(bound.arguments)
+        bound.apply_defaults()
+        for name in left_out:
+            bound.arguments.pop(name, None)
+        return bound
+
     @property
     def named_args(self) -> dict[str, Any]:
         """Arguments by the names of the callee's parameters; ``arg_0``, ... where these are not known."""
         signature = self._parameters()
         if signature is None:
             return {**{repr(ArgsIndex(i)): a for i, a in enumerate(self.args)}, **self.kwargs}
-        bound = signature.bind(*self.args, **self.kwargs)
-        bound.apply_defaults()
+        bound = self._bound(signature, self.args, self.kwargs)
         named: dict[str, Any] = {}
         for name, value in bound.arguments.items():
             kind = signature.parameters[name].kind

@@ -62,6 +62,15 @@ def _target() -> Any:
     return property(lambda self: self.target, lambda self, value: setattr(self, "target", value))
 
 
+_ADDED_PARAMETERS = {
+    "max_pool2d": frozenset({"ceil_mode"}),
+    "avg_pool2d": frozenset({"ceil_mode"}),
+    "cross_entropy": frozenset({"ignore_index", "weight"}),
+    "zeros": frozenset({"more"}),
+    "ones": frozenset({"more"}),
+}
+
+
 class Input(Expr):
     """An input of the graph: the module itself, or a tensor of the call."""
 
@@ -284,6 +293,9 @@ class CallFunction(Expr):
         func = saved.get("_func")
         found = {"_func": func.find()} if isinstance(func, FunctionName) else {}
         return super()._restored({**saved, **found}, args, kwargs)
+
+    def _added_parameters(self) -> frozenset[str]:
+        return _ADDED_PARAMETERS.get(self.func.__name__, frozenset())
 
     def _parameters(self) -> inspect.Signature | None:
         try:
