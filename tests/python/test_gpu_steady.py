@@ -74,15 +74,10 @@ def costs(step, warm=6, runs=5):
     return {name: calls(name) - before[name] for name in COSTLY if calls(name) != before[name]}
 
 
-@pytest.mark.parametrize("level", [0, 3])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_training_step_is_one_launch(name, optimizer, level):
-    make, data = NETWORKS[name]
-    network = make()
+def training_step(network, optimizer, **options):
     parameters, rule = GradManager().attach(network.parameters()), OPTIMIZERS[optimizer](network.parameters())
 
-    @jit.trace(symbolic=True, opt_level=level)
+    @jit.trace(symbolic=True, **options)
     def step(x, labels):
         with parameters:
             loss = F.nn.cross_entropy(network(x), labels)
@@ -90,7 +85,58 @@ def test_a_training_step_is_one_launch(name, optimizer, level):
         rule.step().clear_grad()
         return loss
 
+    return step
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_training_step_is_one_launch(name, optimizer, level):
+    make, data = NETWORKS[name]
+    step = training_step(make(), optimizer, opt_level=level)
     assert costs(lambda: step(mge.tensor(data), mge.tensor(LABELS))) == {}
+
+
+class Digits(M.Module):
+    """The network of examples/train_digits.py, narrow."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = M.ConvBnRelu2d(1, 4, 3, padding=1), M.ConvBnRelu2d(4, 8, 3, padding=1)
+        self.pool, self.hidden, self.drop, self.head = M.MaxPool2d(2), M.Linear(32, 16), M.Dropout(0.2), M.Linear(16, 10)
+
+    def forward(self, x):
+        x = self.pool(self.second(self.pool(self.first(x))))
+        return self.head(self.drop(F.relu(self.hidden(F.flatten(x, 1)))))
+
+
+class Block(M.Module):
+    def __init__(self, width, out, stride):
+        super().__init__()
+        self.first, self.second = M.ConvBnRelu2d(width, out, 3, stride, 1, bias=False), M.ConvBn2d(out, out, 3, 1, 1, bias=False)
+        self.way_by = M.ConvBn2d(width, out, 1, stride, bias=False) if stride > 1 else M.Identity()
+
+    def forward(self, x):
+        return F.relu(self.second(self.first(x)) + self.way_by(x))
+
+
+def resnet18():
+    widths = [4, 8, 12, 16]
+    blocks = [Block(widths[max(0, i - (k == 0))], w, 2 if i and k == 0 else 1) for i, w in enumerate(widths) for k in range(2)]
+    stem = M.ConvBnRelu2d(3, 4, 7, 2, 3, bias=False), M.MaxPool2d(3, 2, 1)
+    return M.Sequential(*stem, *blocks, M.AdaptiveAvgPool2d(1), M.Conv2d(16, 10, 1), Flat())
+
+
+class Flat(M.Module):
+    def forward(self, x):
+        return F.flatten(x, 1)
+
+
+@pytest.mark.parametrize("make, shape", [(Digits, (4, 1, 8, 8)), (resnet18, (2, 3, 32, 32))])
+def test_a_step_of_a_whole_network_is_one_launch(make, shape):
+    step, x = training_step(make(), "SGD", opt_level=3), normal(*shape)
+    labels = (np.arange(shape[0]) % 5).astype("int32")
+    assert costs(lambda: step(mge.tensor(x), mge.tensor(labels))) == {}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
