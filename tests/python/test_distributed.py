@@ -143,6 +143,7 @@ def test_a_group_is_of_a_single_machine_where_its_members_are(monkeypatch):
     monkeypatch.setattr(dist.group._sd, "proc_rank", 0)
     assert dist.new_group([0, 1]).is_single_machine and dist.new_group([2, 3]).is_single_machine
     assert not dist.new_group([1, 2]).is_single_machine
+    assert dist.group._sd.machine_ranks == [0, 1]
 
 
 def test_a_message_of_another_shape_or_dtype_than_expected_is_an_error_of_who_receives():

@@ -48,6 +48,14 @@ class StaticData:
     gpu: str | None = None  # "gpu0": on which this process exchanges tensors by NCCL
     places: dict[int, str] | None = None  # by rank: its NCCL and its GPU, or why it has none
 
+    @property
+    def machine_ranks(self) -> list[int] | None:
+        """The processes on this one's machine."""
+        if self.world_size is None or self.proc_rank is None:
+            return None
+        machines = self.machines or [""] * self.world_size
+        return [rank for rank, name in enumerate(machines) if name == machines[self.proc_rank]]
+
 
 _sd = StaticData()
 at_entry: list[Callable[[], None]] = []  # what the modules that stand on this one do once the world is connected
