@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backends/cuda/cuda_stream.h"
-#include "backends/cuda/kernels/executables.h"
 #include "backends/cuda/products/product.h"
 #include "runtime/host/error.h"
 #include "runtime/host/product_rules.h"
@@ -12,6 +11,8 @@ namespace megjit::cuda {
 namespace {
 
 using runtime::Executable;
+using runtime::OpCall;
+using runtime::Type;
 
 std::vector<Address> addresses(void* const* pointers, size_t count) {
     std::vector<Address> list(count);

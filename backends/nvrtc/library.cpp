@@ -60,8 +60,7 @@ struct Library::Functions {
 };
 
 Library::Library(const std::vector<std::filesystem::path>& candidates)
-    : library_(runtime::open_library(runtime::NvidiaLibrary::nvrtc, candidates,
-                                     &runtime::find_library(runtime::NvidiaLibrary::driver))) {
+    : library_(runtime::open_library(runtime::NvidiaLibrary::nvrtc, candidates)) {
     if (!library_) return;
     try {
         const auto functions = std::make_shared<const Functions>(library_);

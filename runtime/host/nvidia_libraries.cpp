@@ -214,8 +214,9 @@ std::vector<fs::path> candidates_of(Library library) {
     return paths;
 }
 
-FoundLibrary open_library(Library library, std::span<const fs::path> candidates,
-                          const FoundLibrary* driver) {
+FoundLibrary open_library(Library library, std::span<const fs::path> candidates) {
+    const FoundLibrary* driver =
+        library == Library::driver ? nullptr : &find_library(Library::driver);
     FoundLibrary found;
     for (const fs::path& path : candidates) {
         open_one(entry(library), path, driver, found);
@@ -233,10 +234,7 @@ const FoundLibrary& find_library(Library library) {
     static std::array<FoundLibrary, std::size(kNvidiaLibraries)> found;
     const auto at = static_cast<size_t>(library);
     if (library == Library::cudnn) find_library(Library::nvrtc);  // it opens ours by name
-    const FoundLibrary* driver =
-        library == Library::driver ? nullptr : &find_library(Library::driver);
-    std::call_once(once[at],
-                   [&] { found[at] = open_library(library, candidates_of(library), driver); });
+    std::call_once(once[at], [&] { found[at] = open_library(library, candidates_of(library)); });
     return found[at];
 }
 

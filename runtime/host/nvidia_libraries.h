@@ -40,9 +40,8 @@ private:
 std::vector<std::filesystem::path> candidates_of(NvidiaLibrary library);
 
 // The first candidate that opens, is new enough, and of no later major version of CUDA than the
-// driver, if that is given.
-FoundLibrary open_library(NvidiaLibrary library, std::span<const std::filesystem::path> candidates,
-                          const FoundLibrary* driver = nullptr);
+// driver, if there is one.
+FoundLibrary open_library(NvidiaLibrary library, std::span<const std::filesystem::path> candidates);
 
 // The same, for this process: opened at the first call, as its variable says then.
 const FoundLibrary& find_library(NvidiaLibrary library);

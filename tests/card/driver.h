@@ -50,6 +50,8 @@ enum Result : int {
 };
 
 void* library();
+void* stand_in(
+    const char* path);  // opened behind the driver; null, and a failure, where it does not open
 // How many cards: MEGJIT_EMULATED_GPUS is set to it before the library starts.
 constexpr int kCards = 2;
 

@@ -116,7 +116,7 @@ public:
     size_t workspace_bytes() const override {
         return aligned(product_->workspace_bytes()) + bytes_[0] + bytes_[1] + bytes_[2];
     }
-    size_t workspace_align() const override { return 256; }
+    size_t workspace_align() const override { return product_->workspace_align(); }
     std::string_view remark() const override { return remark_; }
 
 private:
