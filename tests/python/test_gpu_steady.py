@@ -1,5 +1,7 @@
 """What a step costs on a GPU, once it runs again and again: counted in calls of the emulated card's driver."""
 
+import gc
+
 import emulated
 import numpy as np
 import pytest
@@ -64,7 +66,9 @@ OPTIMIZERS = {"SGD": lambda p: optim.SGD(p, 0.1, momentum=0.9), "Adam": lambda p
 
 
 def costs(step, warm=6, runs=5):
-    """Calls of each costly function in the runs behind the warm ones."""
+    """Calls of each costly function in the runs behind the warm ones; the places of results are not those that other tests left free."""
+    gc.collect()
+    mge.device.coalesce_free_memory()
     calls = emulated.calls()
     for _ in range(warm):
         step()
