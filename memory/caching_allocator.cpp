@@ -75,9 +75,38 @@ struct SizeClass {
 
 }  // namespace
 
+// A device may have to wait for its work before it maps or unmaps, and other threads need only the
+// books meanwhile. (A system's pages come at once.)
+class CachingAllocator::OpenLock final : public PageSource {
+public:
+    OpenLock(std::unique_ptr<PageSource> pages, runtime::Mutex& lock)
+        : pages_(std::move(pages)), lock_(lock) {}
+    void* map(size_t bytes) override {
+        const Open open(lock_);
+        return pages_->map(bytes);
+    }
+    void unmap(void* p, size_t bytes) noexcept override {
+        const Open open(lock_);
+        pages_->unmap(p, bytes);
+    }
+    bool unmaps_parts() const override { return pages_->unmaps_parts(); }
+    bool is_host_memory() const override { return false; }
+
+private:
+    struct Open {
+        explicit Open(runtime::Mutex& lock) : lock(lock) { lock.unlock(); }
+        ~Open() { lock.lock(); }
+        Open(const Open&) = delete;
+        runtime::Mutex& lock;
+    };
+    const std::unique_ptr<PageSource> pages_;
+    runtime::Mutex& lock_;
+};
+
 struct CachingAllocator::State {
     explicit State(std::unique_ptr<PageSource> source)
-        : pages(std::move(source)),
+        : pages(source->is_host_memory() ? std::move(source)
+                                         : std::make_unique<OpenLock>(std::move(source), lock)),
           spans(*pages),
           most_small_bytes(pages->is_host_memory() ? kSmallBytes : 0) {}
 
@@ -108,6 +137,8 @@ CachingAllocator::CachingAllocator(std::unique_ptr<PageSource> pages)
 CachingAllocator::~CachingAllocator() {
     for (const SizeClass& c : state_->classes)
         for (const Slab& slab : c.slabs) MEGJIT_PERMIT(slab.begin, slab.bytes);
+    const std::lock_guard guard(state_->lock);
+    state_->spans.unmap_all();
 }
 
 void* CachingAllocator::allocate(size_t bytes) {

@@ -32,6 +32,7 @@ public:
     void fail_after(uint64_t n) override;
 
 private:
+    class OpenLock;
     struct State;
     std::unique_ptr<State> state_;
 };

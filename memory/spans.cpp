@@ -8,13 +8,14 @@
 
 namespace megjit::memory {
 
-Spans::~Spans() {
+void Spans::unmap_all() noexcept {
     char* unmapped_up_to = nullptr;  // spans come by address, so those of one region in a row
     for (const auto& [begin, span] : books_) {
         if (begin < unmapped_up_to) continue;
         pages_.unmap(span.region.begin, span.region.bytes);
         unmapped_up_to = span.region.begin + span.region.bytes;
     }
+    books_.clear();
 }
 
 void* Spans::fit(size_t bytes) { return fit_in(pool_of(bytes), bytes); }
@@ -45,8 +46,19 @@ void* Spans::grow_exactly(size_t bytes, size_t cap) { return map(bytes, bytes, c
 
 void* Spans::map(size_t region_bytes, size_t bytes, size_t cap) {
     if (reserved_ > cap || region_bytes > cap - reserved_) return nullptr;
-    char* const begin = static_cast<char*>(pages_.map(region_bytes));
-    if (begin == nullptr) return nullptr;
+    // Taken before, because the owner's lock may be open while a device makes pages.
+    reserved_ += region_bytes;
+    char* begin = nullptr;
+    try {
+        begin = static_cast<char*>(pages_.map(region_bytes));
+    } catch (...) {
+        reserved_ -= region_bytes;
+        throw;
+    }
+    if (begin == nullptr) {
+        reserved_ -= region_bytes;
+        return nullptr;
+    }
     const Region region = {begin, region_bytes, pool_of(bytes)};
     Books::iterator span;
     try {
@@ -54,10 +66,10 @@ void* Spans::map(size_t region_bytes, size_t bytes, size_t cap) {
         free_[region.pool].emplace(region_bytes, begin);
     } catch (...) {
         books_.erase(begin);
+        reserved_ -= region_bytes;
         pages_.unmap(begin, region_bytes);
         throw;
     }
-    reserved_ += region_bytes;
     peak_reserved_ = std::max(peak_reserved_, reserved_);
     return take(span, bytes);
 }
@@ -125,7 +137,7 @@ void Spans::trim() noexcept {
 }
 
 // Gives a free span back to the system and returns the one behind it. What is left of its region on
-// either side becomes a region.
+// either side becomes a region. The owner's lock may be open while a device takes the pages.
 Spans::Books::iterator Spans::unmap(Books::iterator span) noexcept {
     const Region region = span->second.region;
     char* const begin = span->first;
@@ -141,9 +153,9 @@ Spans::Books::iterator Spans::unmap(Books::iterator span) noexcept {
         right->second.region.begin = end;
         right->second.region.bytes = static_cast<size_t>(region.begin + region.bytes - end);
     }
-    pages_.unmap(begin, bytes);
     reserved_ -= bytes;
-    return behind;
+    pages_.unmap(begin, bytes);
+    return books_.lower_bound(end);
 }
 
 }  // namespace megjit::memory

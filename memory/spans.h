@@ -1,5 +1,6 @@
 // memory/spans.h -- pages from the system, cut into spans that are split and joined again.
-// Its books lie outside the pages. Not safe from several threads: the owner holds a lock.
+// Its books lie outside the pages. Not safe from several threads: the owner holds a lock. It may
+// open it while the source maps or unmaps.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,6 @@ inline constexpr size_t kPageBytes = 4096;
 class Spans {
 public:
     explicit Spans(runtime::PageSource& pages) : pages_(pages) {}
-    ~Spans();
     Spans(const Spans&) = delete;
     Spans& operator=(const Spans&) = delete;
 
@@ -30,6 +30,7 @@ public:
 
     void give(void* p) noexcept;  // a span back; allocates nothing
     void trim() noexcept;  // unmaps what is free, where the system takes parts; else free regions
+    void unmap_all() noexcept;  // the end: no span may be in use any more
     void set_growth(const runtime::Growth& growth) { growth_ = growth; }
 
     size_t reserved_bytes() const { return reserved_; }

@@ -45,6 +45,7 @@ public:
     runtime::Allocator& allocator() override { return *allocator_; }
     runtime::Stream& stream() override { return stream_; }
     runtime::Stream& copy_stream() override { return copy_stream_; }
+    bool holds(const void* address) const override { return gpu_->holds(address); }
     std::shared_ptr<std::byte[]> host_memory(size_t bytes) override {
         return gpu_->host_memory(bytes);
     }

@@ -70,8 +70,8 @@ CudaStream::CudaStream(Gpu& gpu, std::string device) : gpu_(gpu), device_(std::m
 
 // Before every call of the driver: made at the first use, so that a process that forks before it
 // keeps the GPU for its children.
-void CudaStream::enter() const {
-    gpu_.make_current();
+Entered CudaStream::enter() const {
+    Entered entered = gpu_.enter();
     std::call_once(made_, [this] {
         const Functions& call = gpu_.driver().call();
         const auto create = [&] { return call.create_stream(&handle_, kNonBlockingStream); };
@@ -79,6 +79,7 @@ void CudaStream::enter() const {
         flag_ = static_cast<int32_t*>(gpu_.pinned(sizeof *flag_));
         *flag_ = 0;
     });
+    return entered;
 }
 
 // Live graphs keep the places of theirs, so that there is no number that suffices.
@@ -103,7 +104,7 @@ Fault& CudaStream::fault_at(int place) {
 CudaStream::~CudaStream() {
     if (!handle_) return;
     try {
-        gpu_.make_current();
+        const Entered entered = gpu_.enter();
         const Functions& call = gpu_.driver().call();
         call.synchronize_stream(handle_);
         libraries_.reset();
@@ -160,7 +161,7 @@ Ticket CudaStream::note(Work work) {
 
 void CudaStream::launch(const LoadedKernel& kernel, const LaunchSize& size, const void* parameters,
                         size_t bytes) {
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     const Piece piece{.call = "cuLaunchKernel",
                       .function = kernel.function(),
@@ -191,7 +192,7 @@ void CudaStream::Task::run() {
 }
 
 void CudaStream::call(std::function<void()> work) {
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     queue(Piece{.call = "cuLaunchHostFunc", .arguments = bytes_of(++calls_)},
           [&, name = Work{.op = next.op, .where = next.where}] {
@@ -210,7 +211,7 @@ void CudaStream::call(std::function<void()> work) {
 void CudaStream::run_library(const Product* product, std::span<const Address> inputs,
                              std::span<const Address> outputs, Address workspace,
                              const std::function<void(LibraryStream&)>& queue_work) {
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     if (!libraries_) libraries_ = std::make_unique<LibraryStream>(handle_);
     std::vector<Address> arguments{at(product), workspace};
@@ -223,7 +224,7 @@ void CudaStream::run_library(const Product* product, std::span<const Address> in
 }
 
 void CudaStream::run_by(const std::function<void(StreamHandle)>& queue_work) {
-    enter();
+    const Entered entered = enter();
     {
         const Lock lock = locked();
         refuse_dead();
@@ -235,13 +236,13 @@ void CudaStream::run_by(const std::function<void(StreamHandle)>& queue_work) {
 }
 
 void CudaStream::lose(Ticket first, const std::exception_ptr& error) {
-    enter();
+    const Entered entered = enter();
     *flag_ = 1;
     fail({.ticket = first}, error);
 }
 
 Address CudaStream::fault_of_next(Tell tell) {
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     refuse_dead();
     next.tell = std::move(tell);
@@ -251,7 +252,7 @@ Address CudaStream::fault_of_next(Tell tell) {
 
 void CudaStream::clear(Address address, size_t bytes) {
     if (bytes == 0) return;
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     queue(Piece{.call = "cuMemsetD8Async", .arguments = bytes_of(address, bytes)},
           [&] { return gpu_.driver().call().fill(address, 0, bytes, handle_); });
@@ -283,7 +284,7 @@ void CudaStream::name_next(std::string_view op, const std::string& where) {
 
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
     if (bytes == 0) return;
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     queue(Piece{.call = "cuMemcpyDtoDAsync", .arguments = bytes_of(at(to), at(from), bytes)},
           [&] { return gpu_.driver().call().copy(at(to), at(from), bytes, handle_); });
@@ -293,7 +294,7 @@ void CudaStream::copy(void* to, const void* from, size_t bytes) {
 // promises less than one would like): what may change goes through memory of ours.
 void CudaStream::upload(void* to, const void* from, size_t bytes, bool stays) {
     if (bytes == 0) return;
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     const auto queue_upload = [&](void* target, const void* source, size_t count) {
         queue(Piece{.call = "cuMemcpyHtoDAsync",
@@ -332,7 +333,7 @@ const std::byte* CudaStream::stage(const std::byte* from, size_t bytes) {
 
 void CudaStream::download(void* to, const void* from, size_t bytes) {
     if (bytes == 0) return;
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     queue(Piece{.call = "cuMemcpyDtoHAsync", .arguments = bytes_of(at(to), at(from), bytes)},
           [&] { return gpu_.driver().call().download(to, at(from), bytes, handle_); });
@@ -345,7 +346,7 @@ bool CudaStream::copy_across(void* to, runtime::Stream& source, Ticket ready, co
     if (bytes == 0) return true;
     wait(source, ready);
     const Context target = gpu_.context(), origin = other->gpu_.context();
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     queue(Piece{.call = "cuMemcpyPeerAsync", .arguments = bytes_of(at(to), at(from), bytes)}, [&] {
         return gpu_.driver().call().copy_peer(at(to), target, at(from), origin, bytes, handle_);
@@ -358,15 +359,43 @@ void CudaStream::wait(runtime::Stream& other, Ticket ticket) {
     auto& source = dynamic_cast<CudaStream&>(other);
     Event event = nullptr;
     {
-        source.enter();
+        const Entered entered = source.enter();
         const Lock lock = source.locked();
         if (ticket <= source.done_) return;
         event = source.event_at(ticket);
     }
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     queue(Piece{.call = "cuStreamWaitEvent", .arguments = bytes_of(at(event))},
           [&] { return gpu_.driver().call().wait_event(handle_, event, 0); });
+}
+
+uintptr_t CudaStream::native() {
+    const Entered entered = enter();
+    return at(handle_);
+}
+
+void CudaStream::wait_for_native(uintptr_t other) {
+    const Entered entered = enter();
+    const Lock lock = locked();
+    refuse_dead();
+    const Functions& call = gpu_.driver().call();
+    Event event = spare_event();
+    // What waits for an event waits for its last record, which may be forgotten then.
+    spare_events_.push_back(event);
+    check(call.record_event(event, reinterpret_cast<StreamHandle>(other)), "cuEventRecord");
+    queue(Piece{.call = "cuStreamWaitEvent", .arguments = bytes_of(at(event))},
+          [&] { return call.wait_event(handle_, event, 0); });
+}
+
+void CudaStream::let_native_wait(uintptr_t other, Ticket ticket) {
+    const Entered entered = enter();
+    const Lock lock = locked();
+    refuse_dead();
+    if (ticket <= done_) return;
+    check(
+        gpu_.driver().call().wait_event(reinterpret_cast<StreamHandle>(other), event_at(ticket), 0),
+        "cuStreamWaitEvent");
 }
 
 // ---- waiting
@@ -375,19 +404,23 @@ void CudaStream::wait(runtime::Stream& other, Ticket ticket) {
 Event CudaStream::event_at(Ticket ticket) {
     for (const Marker& marker : markers_)
         if (marker.ticket >= ticket) return marker.event;
-    Event event = nullptr;
-    const Functions& call = gpu_.driver().call();
-    if (spare_events_.empty()) {
-        check_idle(call.create_event(&event, kWithoutTiming), "cuEventCreate");
-    } else {
-        event = spare_events_.back();
-        spare_events_.pop_back();
-    }
-    if (const Result result = call.record_event(event, handle_)) {
+    Event event = spare_event();
+    if (const Result result = gpu_.driver().call().record_event(event, handle_)) {
         spare_events_.push_back(event);
         check_idle(result, "cuEventRecord");
     }
     markers_.push_back({queued_.load(), event});
+    return event;
+}
+
+Event CudaStream::spare_event() {
+    Event event = nullptr;
+    if (spare_events_.empty()) {
+        check_idle(gpu_.driver().call().create_event(&event, kWithoutTiming), "cuEventCreate");
+    } else {
+        event = spare_events_.back();
+        spare_events_.pop_back();
+    }
     return event;
 }
 
@@ -460,9 +493,19 @@ void CudaStream::check_idle(Result result, const char* call) {
 
 Ticket CudaStream::record() { return queued_; }
 
+bool CudaStream::is_past(Ticket ticket) {
+    if (!handle_) return true;
+    const Entered entered = enter();
+    const Lock lock = locked();
+    if (ticket <= done_) return true;
+    if (gpu_.driver().call().query_event(event_at(ticket)) != 0) return false;
+    retire(ticket);
+    return true;
+}
+
 void CudaStream::synchronize(Ticket ticket) {
     if (!handle_) return;
-    enter();
+    const Entered entered = enter();
     Lock lock = locked();
     refuse_dead();
     if (ticket > done_) {
@@ -491,14 +534,14 @@ void CudaStream::synchronize(Ticket ticket) {
 
 // From pinned memory: the driver reads it when the work before has run.
 void CudaStream::tell_failure(void* to) {
-    enter();
+    const Entered entered = enter();
     upload(to, flag_, 1, true);
 }
 
 // By an event: whoever waits for a stream that another thread captures spoils the capture.
 void CudaStream::wait_until_idle() noexcept try {
     if (!handle_) return;
-    enter();
+    const Entered entered = enter();
     Event event = nullptr;
     {
         const Lock lock = locked();
@@ -526,7 +569,7 @@ std::exception_ptr CudaStream::loss(Ticket ticket) {
 // ---- time
 
 Ticket CudaStream::record_time() {
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     refuse_dead();
     Event event = nullptr;
@@ -544,7 +587,7 @@ Ticket CudaStream::record_time() {
 }
 
 double CudaStream::seconds_between(Ticket begin, Ticket end) const {
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     const auto from = times_.find(begin), to = times_.find(end);
     if (from == times_.end() || to == times_.end()) return 0;  // too long ago

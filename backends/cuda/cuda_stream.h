@@ -80,6 +80,7 @@ public:
 
     Ticket record() override;
     void synchronize(Ticket ticket) override;
+    bool is_past(Ticket ticket) override;
     void wait(runtime::Stream& other, Ticket ticket) override;
     std::exception_ptr loss(Ticket ticket) override;
     void copy(void* to, const void* from, size_t bytes) override;
@@ -87,6 +88,9 @@ public:
     void download(void* to, const void* from, size_t bytes) override;
     bool copy_across(void* to, runtime::Stream& source, Ticket ready, const void* from,
                      size_t bytes) override;
+    uintptr_t native() override;
+    void wait_for_native(uintptr_t other) override;
+    void let_native_wait(uintptr_t other, Ticket ticket) override;
     void name_next(std::string_view op, const std::string& where) override;
     Ticket record_time() override;
     double seconds_between(Ticket begin, Ticket end) const override;
@@ -132,13 +136,14 @@ private:
     };
     class Graph;
 
-    void enter() const;
+    Entered enter() const;
     // With mutex_:
     // Queues by `queue`, which calls the driver; or leaves it to the graph that is being made.
     template <class Queue>
     void queue(const Piece& piece, const Queue& queue);
     Ticket note(Work work);
     Event event_at(Ticket ticket);
+    Event spare_event();
     void await(Ticket ticket);
     void retire(Ticket ticket);
     const std::byte* stage(const std::byte* from, size_t bytes);

@@ -52,6 +52,7 @@ struct KernelNode {
     X(cuDeviceTotalMem_v2, total_memory, (size_t* bytes, DeviceId)) \
     X(cuDeviceGetUuid_v2, device_uuid, (char* sixteen_bytes, DeviceId)) \
     X(cuDevicePrimaryCtxRetain, retain_context, (Context*, DeviceId)) \
+    X(cuCtxGetCurrent, current_context, (Context*)) \
     X(cuCtxSetCurrent, set_context, (Context)) \
     X(cuStreamCreate, create_stream, (StreamHandle*, unsigned flags)) \
     X(cuStreamDestroy_v2, destroy_stream, (StreamHandle)) \
@@ -88,6 +89,7 @@ struct KernelNode {
     X(cuGraphLaunch, launch_graph, (GraphExec, StreamHandle)) \
     X(cuGraphDestroy, destroy_graph, (GraphHandle)) \
     X(cuGraphExecDestroy, destroy_exec, (GraphExec)) \
+    X(cuPointerGetAttribute, pointer_attribute, (void* value, int attribute, Address)) \
     X(cuEventElapsedTime, elapsed, (float* ms, Event from, Event to))
 // clang-format on
 

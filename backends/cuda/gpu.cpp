@@ -18,11 +18,14 @@ constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // options of cuModuleLoadData
 constexpr int kMaxDynamicSharedBytes = 8;  // an attribute of functions
 constexpr uint32_t kSharedBytesForAll = 48 << 10;  // more must be asked for
 constexpr Result kOutOfMemory = 2;
+constexpr int kMemoryType = 2, kDeviceOrdinal = 9;  // attributes of addresses
+constexpr unsigned kOfDevice = 2;  // a type of memory
 // A second, by 16 lanes of PCIe 4 or 5: the generation that cards of the architecture have.
+constexpr size_t kKernelsKept = 1024;  // of images, some 10 to 100 KB each
 constexpr double kLinkBytes = 2.5e10, kLinkBytesOfHopper = 5e10;
 
 Module load_module(const Gpu& gpu, const std::string& code) {
-    gpu.make_current();
+    const Entered entered = gpu.enter();
     std::string log(8192, '\0');
     int options[] = {kErrorLog, kErrorLogBytes};
     void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
@@ -47,6 +50,7 @@ LoadedKernel::LoadedKernel(const Gpu& gpu, const std::string& code, const std::s
                            uint32_t shared_bytes)
     : gpu_(gpu), module_(load_module(gpu, code)) {
     const CudaDriver& driver = gpu.driver();
+    const Entered entered = gpu.enter();
     try {
         driver.check(driver.call().function(&function_, module_, entry.c_str()),
                      "cuModuleGetFunction");
@@ -62,7 +66,7 @@ LoadedKernel::LoadedKernel(const Gpu& gpu, const std::string& code, const std::s
 
 LoadedKernel::~LoadedKernel() {
     try {
-        gpu_.make_current();
+        const Entered entered = gpu_.enter();
         gpu_.driver().call().unload_module(module_);
     } catch (const DeviceError&) {}  // a child of fork() leaves it to the parent
 }
@@ -107,31 +111,43 @@ void Gpu::refuse_child() const {
                 "use the device in children only"));
 }
 
-void Gpu::make_current() const {
-    refuse_child();
-    {
-        const std::lock_guard lock(context_mutex_);
-        if (!context_)
-            driver_.check(driver_.call().retain_context(&context_, device_),
-                          "cuDevicePrimaryCtxRetain");
-    }
-    driver_.check(driver_.call().set_context(context_), "cuCtxSetCurrent");
-}
-
 Context Gpu::context() const {
-    make_current();
+    refuse_child();
+    const std::lock_guard lock(context_mutex_);
+    if (!context_)
+        driver_.check(driver_.call().retain_context(&context_, device_),
+                      "cuDevicePrimaryCtxRetain");
     return context_;
 }
 
+Entered Gpu::enter() const {
+    const Context ours = context();
+    Context before = nullptr;
+    driver_.check(driver_.call().current_context(&before), "cuCtxGetCurrent");
+    if (before == ours) return {};
+    driver_.check(driver_.call().set_context(ours), "cuCtxSetCurrent");
+    return {driver_.call(), before};
+}
+
 Gpu::Memory Gpu::memory() const {
-    make_current();
+    const Entered entered = enter();
     Memory memory;
     driver_.check(driver_.call().memory_info(&memory.free, &memory.total), "cuMemGetInfo");
     return memory;
 }
 
+bool Gpu::holds(const void* address) const {
+    const Entered entered = enter();
+    const auto place = reinterpret_cast<Address>(address);
+    unsigned type = 0;
+    int ordinal = -1;
+    return driver_.call().pointer_attribute(&type, kMemoryType, place) == 0 && type == kOfDevice &&
+           driver_.call().pointer_attribute(&ordinal, kDeviceOrdinal, place) == 0 &&
+           ordinal == ordinal_;
+}
+
 Address Gpu::allocate(size_t bytes) const {
-    make_current();
+    const Entered entered = enter();
     Address address = 0;
     const Result result = driver_.call().allocate(&address, bytes);
     if (result == kOutOfMemory) return 0;
@@ -140,7 +156,7 @@ Address Gpu::allocate(size_t bytes) const {
 }
 
 void Gpu::free(Address address) const noexcept try {
-    make_current();
+    const Entered entered = enter();
     driver_.call().free(address);  // a failure here was told by the call that caused it
 } catch (const DeviceError&) {}
 
@@ -163,7 +179,7 @@ Result Gpu::with_room(const std::function<Result()>& call, size_t bytes,
 }
 
 void* Gpu::pinned(size_t bytes) const {
-    make_current();
+    const Entered entered = enter();
     void* memory = nullptr;
     const auto allocate = [&] { return driver_.call().allocate_host(&memory, bytes, 0); };
     driver_.check(with_room(allocate, bytes, "pinned memory of the host"), "cuMemHostAlloc");
@@ -173,39 +189,61 @@ void* Gpu::pinned(size_t bytes) const {
 std::shared_ptr<std::byte[]> Gpu::host_memory(size_t bytes) const {
     return {static_cast<std::byte*>(pinned(bytes)), [this](std::byte* p) {
         try {
-            make_current();
+            const Entered entered = enter();
             driver_.call().free_host(p);
         } catch (const DeviceError&) {}  // a child of fork() leaves it to the parent
     }};
 }
 
+// With the image, whose address must not become another's.
+struct Gpu::OfImage : LoadedKernel {
+    OfImage(const Gpu& gpu, std::shared_ptr<const codegen::GpuImage> from)
+        : LoadedKernel(gpu, from->code, from->entry, from->shared_bytes), image(std::move(from)) {}
+    const std::shared_ptr<const codegen::GpuImage> image;
+};
+
 std::shared_ptr<const LoadedKernel> Gpu::load(
     const std::shared_ptr<const codegen::GpuImage>& image) {
     refuse_child();
-    const std::lock_guard lock(mutex_);
-    std::weak_ptr<const LoadedKernel>& known = images_[image.get()];
-    if (auto loaded = known.lock()) return loaded;
-    // With the image, whose address must not become another's.
-    struct Kept : LoadedKernel {
-        Kept(const Gpu& gpu, std::shared_ptr<const codegen::GpuImage> from)
-            : LoadedKernel(gpu, from->code, from->entry, from->shared_bytes),
-              image(std::move(from)) {}
-        std::shared_ptr<const codegen::GpuImage> image;
+    const auto known = [&]() -> std::shared_ptr<const OfImage> {
+        const auto found = images_.find(image.get());
+        if (found == images_.end()) return nullptr;
+        recent_.splice(recent_.begin(), recent_, found->second);
+        return recent_.front();
     };
-    auto loaded = std::make_shared<const Kept>(*this, image);
-    known = loaded;
+    {
+        const std::lock_guard lock(mutex_);
+        if (auto loaded = known()) return loaded;
+    }
+    auto loaded = std::make_shared<const OfImage>(*this, image);
+    std::shared_ptr<const OfImage> oldest;  // unloaded without the lock
+    const std::lock_guard lock(mutex_);
+    if (auto of_another_thread = known()) {
+        oldest = std::exchange(loaded, std::move(of_another_thread));
+        return loaded;
+    }
+    recent_.push_front(loaded);
+    images_[image.get()] = recent_.begin();
+    if (recent_.size() > kKernelsKept) {
+        oldest = std::move(recent_.back());
+        recent_.pop_back();
+        images_.erase(oldest->image.get());
+    }
     return loaded;
 }
 
 std::shared_ptr<const LoadedKernel> Gpu::load_source(const std::string& text,
                                                      const std::string& entry) {
     refuse_child();
+    const std::string key = cat(entry, "\n", text);
+    {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = sources_.find(key); found != sources_.end()) return found->second;
+    }
+    auto loaded = std::make_shared<const LoadedKernel>(
+        *this, codegen::KernelService::instance().compile_cuda(text, target()), entry, 0);
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<const LoadedKernel>& loaded = sources_[cat(entry, "\n", text)];
-    if (!loaded)
-        loaded = std::make_shared<const LoadedKernel>(
-            *this, codegen::KernelService::instance().compile_cuda(text, target()), entry, 0);
-    return loaded;
+    return sources_.try_emplace(key, std::move(loaded)).first->second;
 }
 
 }  // namespace megjit::cuda

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "backends/cuda/driver.h"
 #include "backends/cuda/products/card.h"
@@ -33,6 +35,24 @@ private:
     Function function_ = nullptr;
 };
 
+// A GPU's context is current to this thread while it lives; then the one that was current before,
+// whose GPU other libraries use.
+class [[nodiscard]] Entered {
+public:
+    Entered() = default;  // nothing changed
+    Entered(const Functions& call, Context before) : call_(&call), before_(before) {}
+    Entered(Entered&& other) noexcept
+        : call_(std::exchange(other.call_, nullptr)), before_(other.before_) {}
+    Entered& operator=(Entered&&) = delete;
+    ~Entered() {
+        if (call_) call_->set_context(before_);
+    }
+
+private:
+    const Functions* call_ = nullptr;
+    Context before_ = nullptr;
+};
+
 // Any thread may call; every failure is a DeviceError.
 class Gpu {
 public:
@@ -55,12 +75,13 @@ public:
         size_t free = 0, total = 0;
     };
     Memory memory() const;
-    // A context is current to a thread: called before the driver is, by whoever calls it.
-    // DeviceError in a child of fork(), where no GPU can be used that the parent used.
-    void make_current() const;
+    // By whoever calls the driver, before. DeviceError in a child of fork(), where no GPU can be
+    // used that the parent used.
+    Entered enter() const;
     void refuse_child() const;  // DeviceError in a child of the process that uses it
-    Context context() const;
+    Context context() const;  // made at the first use
 
+    bool holds(const void* address) const;  // also of other libraries' memory
     Address allocate(size_t bytes) const;  // 0 when there is no room
     void free(Address address) const noexcept;
     // Calls the driver by `call`; if that finds no memory, once more when all who keep some for
@@ -71,7 +92,8 @@ public:
     void* pinned(size_t bytes) const;
     std::shared_ptr<std::byte[]> host_memory(size_t bytes) const;
 
-    // From what all launches of the image share.
+    // From what all launches of the image share. What was asked for last stays loaded: to unload a
+    // module waits for the GPU.
     std::shared_ptr<const LoadedKernel> load(const std::shared_ptr<const codegen::GpuImage>& image);
     // CUDA C++ of ours; `text` is compiled once.
     std::shared_ptr<const LoadedKernel> load_source(const std::string& text,
@@ -86,8 +108,11 @@ private:
     // The primary one, made at the first use; never released: the process ends with it.
     mutable std::mutex context_mutex_;
     mutable Context context_ = nullptr;
-    std::mutex mutex_;
-    std::unordered_map<const codegen::GpuImage*, std::weak_ptr<const LoadedKernel>> images_;
+    struct OfImage;
+    using Recent = std::list<std::shared_ptr<const OfImage>>;
+    std::mutex mutex_;  // of what follows; nothing is compiled, loaded or unloaded under it
+    Recent recent_;  // the last asked for first
+    std::unordered_map<const codegen::GpuImage*, Recent::iterator> images_;
     std::unordered_map<std::string, std::shared_ptr<const LoadedKernel>> sources_;
 };
 

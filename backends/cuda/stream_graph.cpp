@@ -18,7 +18,7 @@ constexpr int kRunsLeftAlone = 64;
 }  // namespace
 
 void CudaStream::repeat(std::unique_ptr<Kept>& kept, const std::function<void()>& queue) {
-    enter();
+    const Entered entered = enter();
     const Lock lock = locked();
     if (kept) return static_cast<Graph&>(*kept).run(queue);
     queue();  // the first time: what is only made once is no part of a graph
@@ -30,7 +30,7 @@ CudaStream::Graph::~Graph() {
     stream_.wait_until_idle();
     try {
         const Lock lock = stream_.locked();
-        stream_.enter();
+        const Entered entered = stream_.enter();
         stream_.retire(last);
         stream_.free_faults_.insert(stream_.free_faults_.end(), faults_.begin(), faults_.end());
         for (Made& made : made_) destroy(made);

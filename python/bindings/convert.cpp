@@ -292,8 +292,15 @@ namespace {
 
 TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device) {
     try {
-        TensorRef tensor = runtime::tensor_from_host(device, type, data);
+        TensorRef tensor = runtime::empty_tensor(device, type);
         if (tensor->storage()->is_worth_listing()) tensor->storage()->list("Tensor", type);
+        if (type.bytes() == 0) return tensor;
+        if (device.stream().is_inline()) {
+            device.stream().upload(tensor->data(), data, type.bytes());
+        } else {  // the stream may be busy, or full
+            const runtime::WithoutHostLock release;
+            device.stream().upload(tensor->data(), data, type.bytes());
+        }
         return tensor;
     } catch (runtime::OutOfMemory& error) {
         error.say_what_for("Tensor " + to_string(type));
@@ -303,8 +310,7 @@ TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device
 
 }  // namespace
 
-TensorRef tensor_from_numpy(nb::handle value, bool constant, runtime::Device& device,
-                            std::optional<DType> wanted) {
+OurArray our_array(nb::handle value, std::optional<DType> wanted) {
     nb::object array = numpy().attr("asarray")(value);
     std::string name = nb::cast<std::string>(array.attr("dtype").attr("name"));
     if (name == "object" &&
@@ -337,6 +343,12 @@ TensorRef tensor_from_numpy(nb::handle value, bool constant, runtime::Device& de
                 .attr("reshape")(array.attr("shape"));
     Type type{.dtype = dtype};
     for (nb::handle extent : array.attr("shape")) type.shape.push_back(nb::cast<int64_t>(extent));
+    return {type, std::move(array)};
+}
+
+TensorRef tensor_from_numpy(nb::handle value, bool constant, runtime::Device& device,
+                            std::optional<DType> wanted) {
+    const auto [type, array] = our_array(value, wanted);
     const TensorRef tensor =
         new_tensor(type, type.bytes() ? ArrayBytes(array, false).data() : nullptr, device);
     tensor->is_constant = constant;

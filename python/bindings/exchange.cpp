@@ -2,6 +2,7 @@
 // of theirs, and memory of values for them to read.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -18,21 +19,48 @@ using runtime::Layout;
 using runtime::Shape;
 using Theirs = nb::ndarray<nb::ro>;
 
+// ---- as DLPack's version 1 has them
+
+struct CTensor {
+    void* data;
+    int32_t device, device_id, rank;
+    nb::dlpack::dtype dtype;
+    int64_t *shape, *strides;
+    uint64_t offset;
+};
+struct CManaged {
+    uint32_t major, minor;
+    void* owner;
+    void (*end)(CManaged*);
+    uint64_t flags;
+    CTensor tensor;
+};
+
 // ---- theirs as ours
 
 // Keeps the owner of borrowed memory. A storage may go in any thread, under any lock, but the
-// owner's destructor is Python's: it runs in the main thread, when that is back in Python.
+// owner's destructor is Python's: it runs in the main thread, when that is back in Python and what
+// was queued on the memory has run.
 struct Owner {
     Theirs array = {};
     nb::object object = {};
+    runtime::Stream* stream = nullptr;
+    runtime::Ticket last = 0;
     Owner* next = nullptr;
 };
 std::atomic<Owner*> abandoned{nullptr};
 
+void add_abandoned(Owner* owner) {
+    owner->next = abandoned.load();
+    while (!abandoned.compare_exchange_weak(owner->next, owner)) {}
+}
+
+// Those whose work still runs wait for the next time.
 int release_abandoned(void*) {
     for (Owner* owner = abandoned.exchange(nullptr); owner;) {
         Owner* const next = owner->next;
-        delete owner;
+        if (owner->stream->is_past(owner->last)) delete owner;
+        else add_abandoned(owner);
         owner = next;
     }
     return 0;
@@ -40,8 +68,8 @@ int release_abandoned(void*) {
 
 void abandon(void* memory) {
     auto* const owner = static_cast<Owner*>(memory);
-    owner->next = abandoned.load();
-    while (!abandoned.compare_exchange_weak(owner->next, owner)) {}
+    owner->last = owner->stream->record();
+    add_abandoned(owner);
     Py_AddPendingCall(release_abandoned,
                       nullptr);  // where too many wait, the next one releases all
 }
@@ -88,7 +116,7 @@ std::array<int64_t, runtime::kMaxRank> steps_of(const Type& type) {
 // Memory of others, as they describe it; strides in elements.
 struct Described {
     void* data = nullptr;
-    int32_t device = 0;
+    int32_t device = 0, device_number = 0;
     nb::dlpack::dtype dtype = {};
     std::span<const int64_t> shape = {};
     const int64_t* strides = nullptr;
@@ -113,7 +141,8 @@ std::optional<Layout> layout_of(const Described& memory, Type type) {
 
 // Finds the type of a tensor over it. Returns why there cannot be one; "" if there can.
 std::string fault_of(const Described& memory, Type& type) {
-    if (memory.device != nb::device::cpu::value) return "it is not the host's";
+    if (memory.device != nb::device::cpu::value && memory.device != nb::device::cuda::value)
+        return "it is neither the host's nor a GPU's";
     const auto* const row =
         std::ranges::find_if(kDTypes, [&](const Row& each) { return each.theirs == memory.dtype; });
     if (row == std::end(kDTypes))
@@ -134,7 +163,10 @@ std::string fault_of(const Described& memory, Type& type) {
 
 nb::object tensor_over(const Described& memory, const Type& type, Owner&& owner, bool writable) {
     runtime::Device& device =
-        default_device().is_host() ? default_device() : runtime::host_device();
+        memory.device == nb::device::cuda::value
+            ? runtime::find_device(runtime::cat("gpu", memory.device_number, ":0"))
+            : (default_device().is_host() ? default_device() : runtime::host_device());
+    owner.stream = &device.stream();
     if (!type.numel()) return wrap(runtime::empty_tensor(device, type));
     auto keep = std::shared_ptr<void>(new Owner(std::move(owner)), abandon);
     return wrap(runtime::make_tensor(
@@ -151,12 +183,64 @@ nb::object borrow(nb::handle object, bool writable) {
     }
     const Described memory{.data = const_cast<void*>(array.data()),
                            .device = array.device_type(),
+                           .device_number = array.device_id(),
                            .dtype = array.dtype(),
                            .shape = {array.shape_ptr(), array.ndim()},
                            .strides = array.stride_ptr()};
     Type type;
     if (const std::string why = fault_of(memory, type); !why.empty()) refuse(why);
     return tensor_over(memory, type, {.array = array}, writable);
+}
+
+int gpu_of(const void* address) {
+    runtime::discover_devices();
+    for (const runtime::Device* device : runtime::all_devices())
+        if (device->holds(address)) return device->info().number;
+    refuse("no GPU of this process holds its address");
+}
+
+// As `__cuda_array_interface__` describes it; `owner` keeps it.
+nb::object borrow_array(const nb::dict& array, nb::handle owner) {
+    release_abandoned(nullptr);
+    const auto [address, is_read_only] = nb::cast<std::pair<uintptr_t, bool>>(array["data"]);
+    const auto shape = nb::cast<std::vector<int64_t>>(array["shape"]);
+    const DType dtype = [&] {
+        try {
+            return dtype_from(nb::module_::import_("numpy").attr("dtype")(array["typestr"]));
+        } catch (const runtime::UserError&) {
+            refuse(runtime::cat("tensors have no elements of type ",
+                                nb::cast<std::string>(array["typestr"])));
+        }
+    }();
+    const auto size = static_cast<int64_t>(runtime::size_of(dtype));
+    Type type{dtype, Shape(shape)};
+    const auto own = type.shape.row_major_strides();
+    std::vector<int64_t> steps(own.begin(), own.begin() + type.rank());
+    if (array.contains("strides") && !nb::handle(array["strides"]).is_none()) {
+        steps = nb::cast<std::vector<int64_t>>(array["strides"]);
+        for (int64_t& step : steps) step /= size;
+    }
+    Described memory{.data = reinterpret_cast<void*>(address),
+                     .device = nb::device::cuda::value,
+                     .dtype = theirs_of(dtype),
+                     .shape = shape,
+                     .strides = steps.data()};
+    if (type.numel()) memory.device_number = gpu_of(memory.data);
+    if (const std::string why = fault_of(memory, type); !why.empty()) refuse(why);
+    return tensor_over(memory, type, {.object = nb::borrow(owner)}, false);
+}
+
+bool is_on_gpu(nb::handle capsule) {
+    // A capsule is opened once: where its tensor lies is looked up beside that.
+    for (const char* name : {"dltensor_versioned", "dltensor"}) {
+        if (!PyCapsule_IsValid(capsule.ptr(), name)) continue;
+        const void* const managed = PyCapsule_GetPointer(capsule.ptr(), name);
+        const CTensor& tensor = std::string_view(name) == "dltensor"
+                                    ? *static_cast<const CTensor*>(managed)
+                                    : static_cast<const CManaged*>(managed)->tensor;
+        return tensor.device == nb::device::cuda::value;
+    }
+    return false;
 }
 
 // ---- ours as theirs
@@ -166,6 +250,7 @@ template <class... Access>
 nb::object exported(const TensorRef& value) {
     runtime::Rematerializer::instance().keep(*value);
     const Type& type = value->type();
+    const bool is_host = value->device().is_host();
     std::vector<size_t> shape(type.shape.begin(), type.shape.end());
     const nb::dlpack::dtype dtype = theirs_of(type.dtype);
     const auto steps = steps_of(type);
@@ -173,7 +258,8 @@ nb::object exported(const TensorRef& value) {
                             [](void* held) noexcept { delete static_cast<TensorRef*>(held); });
     using Ours = nb::ndarray<nb::array_api, Access...>;
     return nb::cast(Ours(value->data(), shape.size(), shape.data(), owner, steps.data(), dtype,
-                         nb::device::cpu::value));
+                         is_host ? nb::device::cpu::value : nb::device::cuda::value,
+                         is_host ? 0 : value->device().info().number));
 }
 
 // A channels-last value as it lies, if that is the host's memory; anything else in row-major order.
@@ -197,9 +283,25 @@ nb::object lend(const Handle& self) {
     return exported<nb::ro>(value);
 }
 
+// Where the value lies, which is a GPU: it, or a copy that who takes it may write to.
+nb::object lend_in_place(const Handle& self, bool copies) {
+    TensorRef value = self.value();
+    if (Capture* capture = Capture::current()) capture->note_read(*value);
+    if (runtime::Tracer* tracer = runtime::context().tracer) tracer->on_read(*value);
+    runtime::require_data(*value);
+    value = runtime::row_major(value);
+    if (!copies) return exported<nb::ro>(value);
+    runtime::Device& device = value->device();
+    const runtime::Pins pins({&value, 1});
+    const TensorRef copy = runtime::empty_tensor(device, value->type());
+    device.stream().copy(copy->data(), value->data(), value->type().bytes());
+    return exported<>(copy);
+}
+
 bool is_free_to_give(const TensorRef& value) {
-    return value->has_data() && value->unique() && value->storage()->unique() &&
-           value->storage()->is_owned() && readable(value)->id() == value->id();
+    return value->has_data() && value->device().is_host() && value->unique() &&
+           value->storage()->unique() && value->storage()->is_owned() &&
+           readable(value)->id() == value->id();
 }
 
 // Of a value that nobody else has: whoever takes it may write to it.
@@ -209,21 +311,6 @@ nb::object give_away(const Handle& self) {
 
 // ---- all tensors of a call, by the C functions that a library has for its class of them
 
-// As DLPack's version 1 has them.
-struct CTensor {
-    void* data;
-    int32_t device, device_id, rank;
-    nb::dlpack::dtype dtype;
-    int64_t *shape, *strides;
-    uint64_t offset;
-};
-struct CManaged {
-    uint32_t major, minor;
-    void* owner;
-    void (*end)(CManaged*);
-    uint64_t flags;
-    CTensor tensor;
-};
 struct CFunctions {
     uint32_t major, minor;
     CFunctions* older;
@@ -328,7 +415,8 @@ private:
                                .dtype = found.dtype,
                                .shape = {found.shape, static_cast<size_t>(found.rank)},
                                .strides = found.strides};
-        if (!fault_of(memory, type).empty()) return nb::borrow(value);
+        if (found.device != nb::device::cpu::value || !fault_of(memory, type).empty())
+            return nb::borrow(value);
         return tensor_over(memory, type, {.object = nb::borrow(value)}, false);
     }
 
@@ -361,8 +449,15 @@ void bind_exchange(nb::module_& m) {
     // protocol, or a DLPack capsule. `writable`: traced calls that rebind the tensor write its new
     // values there. BufferError where it cannot be shared.
     m.def("borrow", &borrow, nb::arg("array").none(), nb::arg("writable") = false);
+    m.def("borrow_array", &borrow_array, nb::arg("array"), nb::arg("owner"),
+          nb::sig("def borrow_array(array: dict[str, Any], owner: Any) -> Tensor"),
+          "A tensor over memory of a GPU, as __cuda_array_interface__ describes it.");
+    m.def("is_on_gpu", &is_on_gpu, nb::arg("capsule").none(),
+          "Does a DLPack capsule hold a GPU's memory?");
     // An object with __dlpack__ for the tensor's own memory, which it keeps; read-only.
     m.def("lend", &lend, nb::arg("tensor"));
+    // The same of a tensor on a GPU, where it lies; or, `copies`, of a copy to be written to.
+    m.def("lend_in_place", &lend_in_place, nb::arg("tensor"), nb::arg("copies"));
     // The same, to be written to as well, of a value that nobody else has; else None. The tensor
     // is not to be used any more.
     m.def("give_away", &give_away, nb::arg("tensor"));

@@ -77,7 +77,14 @@ nb::object wrap_all(std::span<const TensorRef> values);  // one Tensor, or a tup
 // float64 -> float32, int64 -> int32). `constant`: a trace bakes it in.
 TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device,
                       std::optional<DType> wanted = {});
-// Anything np.asarray takes; `wanted`: what it will be cast to.
+// Anything np.asarray takes, as NumPy's array in row-major order of a dtype of ours; `wanted`: what
+// it will be cast to.
+struct OurArray {
+    Type type;
+    nb::object array;
+};
+OurArray our_array(nb::handle value, std::optional<DType> wanted);
+// Of the same.
 TensorRef tensor_from_numpy(nb::handle array, bool constant, runtime::Device& device,
                             std::optional<DType> wanted = {});
 // OverflowError for a number that an integer dtype cannot hold. Negative ones of an unsigned dtype
@@ -105,6 +112,7 @@ std::string user_location();
 void bind_errors(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_exchange(nb::module_& m);
+void bind_streams(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_library_ops(nb::module_& m);
 void bind_autodiff(nb::module_& m);

@@ -131,6 +131,7 @@ NB_MODULE(_core, m) {
     bind_errors(m);
     bind_tensor(m);
     bind_exchange(m);
+    bind_streams(m);
     bind_ops(m);
     bind_library_ops(m);
     bind_autodiff(m);

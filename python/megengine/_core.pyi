@@ -231,7 +231,17 @@ def promote_dtype(arg0: object, arg1: object, /) -> numpy.dtype: ...
 
 def borrow(array: object | None, writable: bool = False) -> _Tensor: ...
 
+def borrow_array(array: dict[str, Any], owner: Any) -> _Tensor:
+    """
+    A tensor over memory of a GPU, as __cuda_array_interface__ describes it.
+    """
+
+def is_on_gpu(capsule: object | None) -> bool:
+    """Does a DLPack capsule hold a GPU's memory?"""
+
 def lend(tensor: Tensor) -> Any: ...
+
+def lend_in_place(tensor: Tensor, copies: bool) -> object: ...
 
 def give_away(tensor: Tensor) -> Any: ...
 
@@ -266,6 +276,40 @@ class Exchange:
 
 def address(tensor: Tensor) -> int:
     """Where the elements lie on its device."""
+
+def stream_native(device: str) -> int:
+    """What the driver calls the device's stream; 0 on CPUs."""
+
+def stream_record(device: str) -> int:
+    """A ticket for what was queued so far."""
+
+def stream_record_time(device: str) -> int: ...
+
+def stream_seconds(device: str, begin: int, end: int) -> float: ...
+
+def stream_is_past(device: str, ticket: int) -> bool: ...
+
+def stream_synchronize(device: str, ticket: int) -> None: ...
+
+def stream_wait(device: str, other: str, ticket: int) -> None: ...
+
+def stream_wait_for_native(device: str, other: int) -> None: ...
+
+def stream_let_native_wait(device: str, other: int, ticket: int) -> None: ...
+
+class Upload:
+    """A tensor that is on its way to a device."""
+
+    def take(self) -> _Tensor:
+        """The tensor. Once."""
+
+class Uploads:
+    """Copies data to a device beside its work."""
+
+    def __init__(self, device: str) -> None: ...
+
+    def begin(self, value: object) -> Upload:
+        """A copy of what np.asarray takes, of the dtype that a tensor of it has."""
 
 def _pack_operand(op: str, operands: list[Any], index: int, attributes: dict[str, Any]) -> None:
     """

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from . import _core
 from .core._sizes import to_bytes
+from .core._streams import Event, Stream
 from .core._telling import no_effect
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "get_reserved_memory", "get_max_reserved_memory", "get_max_allocated_memory",
     "reset_max_memory_stats", "set_memory_cap", "get_memory_cap", "set_prealloc_config",
     "coalesce_free_memory", "synchronize", "set_num_threads", "get_num_threads",
+    "Stream", "Event",
 ]  # fmt: skip
 
 class DeviceType(Enum):

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from . import _core
 from ._core import Tensor as _Tensor
 from .core import ops
+from .core._streams import Stream
 from .core._telling import deprecated, no_effect
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
@@ -19,6 +20,7 @@ from .device import Device, device_of, shown_name
 if TYPE_CHECKING:
     from .quantization.utils import QParams
 
+_HOST, _CUDA = 1, 2  # kinds of device, as DLPack counts them
 _FORMATS = ("default", "nchw", "nhwc")
 
 
@@ -69,6 +71,7 @@ class Tensor(ArrayMethodMixin):
     _new_qparams: Callable[[], "QParams"]  # of `quantization.utils`, which stands on tensors and sets it
     dmap_callback: Callable[[str], str] | None = None  # maps device names while loading
     _qparams: "QParams | None" = None
+    _lent: dict[int, Any] | None = None  # by address: what __cuda_array_interface__ gave stays
     _format = "default"  # what the program said; channels-last tensors are known by their layout
     _name: str | None = None
 
@@ -328,16 +331,49 @@ class Tensor(ArrayMethodMixin):
             self.name = str(state["name"])
 
     def __dlpack__(self, stream: Any = None, **options: Any) -> Any:
+        kind, number = self.__dlpack_device__()
+        device, version = options.get("dl_device"), options.get("max_version")
+        if device is not None and tuple(device) not in ((kind, number), (_HOST, 0)):
+            raise BufferError(f"Tensor.__dlpack__: a value of {shown_name(self.device)} is given there or on the host, not on {device!r}")
+        copies = options.get("copy") is not False  # what is shared is read-only: a tensor never changes
+        if kind == _CUDA and device is not None and device[0] == _HOST and not copies:
+            raise BufferError("Tensor.__dlpack__: a value on a GPU comes to the host as a copy\n  fix: leave copy=False out")
+        if kind == _CUDA and (device is None or device[0] == _CUDA):
+            return self._lend_on_gpu(stream, copies).__dlpack__(max_version=version)
         no_effect("Tensor.__dlpack__", "the memory is the host's, which has no streams", stream=stream)
-        device = options.get("dl_device")
-        if device is not None and tuple(device) != self.__dlpack_device__():
-            raise BufferError(f"Tensor.__dlpack__: values are given on the host, not on {device!r}")
-        if options.get("copy") is False:  # read-only: a tensor never changes
-            return _core.lend(self).__dlpack__(max_version=options.get("max_version"))
-        return self.numpy().__dlpack__()
+        return self.numpy().__dlpack__() if copies else _core.lend(self).__dlpack__(max_version=version)
+
+    def _lend_on_gpu(self, stream: int | None, copies: bool) -> Any:
+        if stream == 0:
+            raise ValueError("Tensor.__dlpack__: stream 0 is ambiguous\n  fix: 1 is the driver's legacy default stream, 2 the thread's")
+        lent = _core.lend_in_place(self, copies)
+        if stream != -1:  # whoever says -1 sees to the order
+            Stream(self.device.logical_name).let_wait(1 if stream is None else stream)
+        return lent
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # the host: values are copied there
+        """Kind and number of the device, as DLPack counts them: (1, 0) is the host, (2, 0) the first GPU."""
+        name = self.device.physical_name
+        return (_CUDA, int(name[3:].split(":")[0])) if name.startswith("gpu") else (_HOST, 0)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory of a tensor on a GPU, to be read by Numba, CuPy and others; no attribute of others (version 3).
+
+        The tensor keeps what it gave as long as it lives itself.
+        """
+        if self.__dlpack_device__()[0] != _CUDA or self.dtype.kind not in "biufc":
+            raise AttributeError("__cuda_array_interface__: a tensor on a GPU has it, of a dtype of NumPy's own")
+        lent = _core.lend_in_place(self, False)
+        address = _core.address(self)
+        self._lent = {**(self._lent or {}), address: lent}
+        return {
+            "shape": self._tuple_shape,
+            "typestr": np.dtype(self.dtype).str,
+            "data": (address, True),
+            "version": 3,
+            "stream": Stream(self.device.logical_name).native,
+        }
 
 
 tensor = Tensor

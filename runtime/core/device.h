@@ -98,6 +98,8 @@ public:
     virtual std::shared_ptr<std::byte[]> host_memory(size_t bytes) {
         return std::make_shared_for_overwrite<std::byte[]>(bytes);
     }
+    // Is the address in its memory, whoever allocated it?
+    virtual bool holds(const void* address) const { return (void)address, false; }
     // May the host read and write its memory? Then all other such devices may, too.
     bool is_host() const { return is_host_; }
     // Has it something better for that op than what the op is made of (OpDef::expand and loop), or

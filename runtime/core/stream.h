@@ -30,6 +30,8 @@ public:
     // Waits until `ticket` is past. Throws what work before it threw, once.
     virtual void synchronize(Ticket ticket) = 0;
     void synchronize() { synchronize(record()); }
+    // Has the work of `ticket` run? Waits for nothing.
+    virtual bool is_past(Ticket ticket) { return (void)ticket, true; }
     // Later work waits for what `other`, a stream of any device, had queued before `ticket`.
     virtual void wait(Stream& other, Ticket ticket) = 0;
     // What synchronize() has told if for that the work of `ticket` was lost; else null.
@@ -54,6 +56,14 @@ public:
         (void)to, (void)source, (void)ready, (void)from, (void)bytes;
         return false;
     }
+
+    // Other libraries' streams of the same device, by the number that its driver gives them (of
+    // CUDA a CUstream; 1 and 2 are the default ones). One must exist while it is named.
+    virtual uintptr_t native() { return 0; }  // this one's
+    // Later work waits for what `other` has been given.
+    virtual void wait_for_native(uintptr_t other) { (void)other; }
+    // What `other` is given later waits for the work of `ticket`.
+    virtual void let_native_wait(uintptr_t other, Ticket ticket) { (void)other, (void)ticket; }
 
     // What the work that is queued next by this thread belongs to, for errors: "conv2d", "x.py:4".
     virtual void name_next(std::string_view op, const std::string& where) { (void)op, (void)where; }

@@ -50,7 +50,7 @@ TEST_F(CudaDeviceTest, PagesGoBackWhenNothingUsesThemAnyMore) {
 TEST_F(CudaDeviceTest, PinnedMemoryOfOthersMayChangeWhenAnUploadHasReturned) {
     auto& stream = dynamic_cast<CudaStream&>(gpu().stream());
     const Functions& driver = stream.gpu().driver().call();
-    stream.gpu().make_current();
+    const Entered entered = stream.gpu().enter();
     for (const size_t n :
          {size_t{1} << 10, size_t{3} << 20}) {  // less and more than is staged at once
         void* pinned = nullptr;
@@ -93,6 +93,33 @@ class CudaDevicesTest : public CudaDeviceTest {
 protected:
     void SetUp() override { skip_without(2); }
 };
+
+// That of another library, which may use another GPU, or none.
+TEST_F(CudaDevicesTest, TheCallersContextIsCurrentAgainAfterEachCall) {
+    const auto gpu_of = [](int index) -> const Gpu& {
+        return dynamic_cast<CudaStream&>(gpu(index).stream()).gpu();
+    };
+    const Functions& driver = gpu_of(0).driver().call();
+    for (const Context others : {Context(nullptr), gpu_of(1).context()}) {
+        ASSERT_EQ(driver.set_context(others), 0);
+        const auto is_theirs = [&] {
+            Context now = nullptr;
+            return driver.current_context(&now) == 0 && now == others;
+        };
+        const TensorRef x = counted(gpu(), 100);
+        EXPECT_TRUE(is_theirs());
+        const TensorRef rows = build::reshape(x, {10, 10});
+        const TensorRef sum = build::add(build::product(rows, rows), 1.0);
+        EXPECT_TRUE(is_theirs());
+        values_of(sum);
+        EXPECT_TRUE(is_theirs());
+        const TensorRef there = copied_to(x, gpu(1));
+        EXPECT_TRUE(is_theirs());
+        gpu().allocator().trim();
+        EXPECT_TRUE(is_theirs());
+    }
+    driver.set_context(nullptr);
+}
 
 TEST_F(CudaDevicesTest, ValuesGoFromDeviceToDevice) {
     const TensorRef there = copied_to(build::mul(counted(gpu(0), 10), 2.0), gpu(1));

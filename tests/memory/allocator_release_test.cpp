@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <functional>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "memory/caching_allocator.h"
 
@@ -42,6 +44,51 @@ TEST(DeviceMemory, IsNeverTouched) {
         EXPECT_EQ(a.stats().in_use, 0);
     }
     EXPECT_EQ(mapped, 0);
+}
+
+// A device that must wait for its work before it makes pages or takes them back: `meanwhile` runs
+// in another thread, to its end.
+class WaitingPages final : public PageSource {
+public:
+    explicit WaitingPages(const std::function<void()>& meanwhile) : meanwhile_(meanwhile) {}
+    void* map(size_t bytes) override {
+        std::thread(meanwhile_).join();
+        return mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    }
+    void unmap(void* p, size_t bytes) noexcept override {
+        std::thread(meanwhile_).join();
+        munmap(p, bytes);
+    }
+    bool is_host_memory() const override { return false; }
+
+private:
+    const std::function<void()>& meanwhile_;
+};
+
+TEST(DeviceMemory, IsBookedByOthersWhileTheDeviceIsWaitedFor) {
+    std::function<void()> meanwhile = [] {};
+    CachingAllocator a(std::make_unique<WaitingPages>(meanwhile));
+    std::vector<void*> kept;
+    for (int i = 0; i < 8; ++i) kept.push_back(a.allocate(3 * kMega));
+    int calls = 0;
+    meanwhile = [&] {  // lets go, takes what is free, joins and cuts
+        if (++calls > 4) return;
+        a.release(kept.back(), 3 * kMega);
+        kept.pop_back();
+        a.release(a.allocate(2 * kMega), 2 * kMega);  // of what it let go of
+    };
+    const size_t before = a.stats().in_use;
+    void* const p = a.allocate(5 * kMega);
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(a.stats().in_use, before + 2 * kMega);
+    a.trim();
+    EXPECT_GT(calls, 2);
+    a.release(p, 5 * kMega);
+    for (void* block : kept) a.release(block, 3 * kMega);
+    a.trim();
+    EXPECT_EQ(a.stats().in_use, 0);
+    EXPECT_EQ(a.stats().reserved, 0);
+    meanwhile = [] {};
 }
 
 //   | a |free| b |free| c |      b's neighbours go back to the system although b stays

@@ -462,6 +462,11 @@ API int ncclAllGather(const void* in, void* out, size_t count, int type, Comm* g
     op->uploads.push_back({out, all.get(), bytes * static_cast<size_t>(comm.size)});
     return submit(comm, op);
 }
+// In a group they say that they are in progress, as a communicator that does not block may.
+int submit_part(Comm& comm, const std::shared_ptr<Operation>& op) {
+    const int status = submit(comm, op);
+    return depth && status == 0 ? kInProgress : status;
+}
 API int ncclSend(const void* in, size_t count, int type, int peer, Comm* comm, Stream stream) {
     const size_t bytes = count * size_of(type);
     auto op = std::make_shared<Operation>();
@@ -469,7 +474,7 @@ API int ncclSend(const void* in, size_t count, int type, int peer, Comm* comm, S
     auto memory = pinned(bytes);
     op->downloads.push_back({in, memory.get(), bytes});
     op->sends.push_back({peer, memory.get(), bytes});
-    return submit(checked(comm), op);
+    return submit_part(checked(comm), op);
 }
 API int ncclRecv(void* out, size_t count, int type, int peer, Comm* comm, Stream stream) {
     const size_t bytes = count * size_of(type);
@@ -478,7 +483,7 @@ API int ncclRecv(void* out, size_t count, int type, int peer, Comm* comm, Stream
     auto memory = pinned(bytes);
     op->receives.push_back({peer, memory.get(), bytes});
     op->uploads.push_back({out, memory.get(), bytes});
-    return submit(checked(comm), op);
+    return submit_part(checked(comm), op);
 }
 // For tests: how many operations were queued.
 API int megjit_stand_in_operations() { return operations; }

@@ -27,7 +27,7 @@ from megengine.data import (
     SequentialSampler,
     StreamSampler,
 )
-from megengine.data.dataloader import _to_tensors, get_worker_info
+from megengine.data.dataloader import _mapped, get_worker_info
 from megengine.data.dataset import ArrayDataset, ConcatDataset, Dataset, StreamDataset, from_torch
 from megengine.data.transform import PseudoTransform, Transform
 
@@ -171,7 +171,7 @@ def test_dataclasses_of_samples_are_batches():
     dataset = [Labelled(np.full((2,), i, np.float32), i) for i in range(3)]
     batch = Collator().apply(dataset)
     assert isinstance(batch, Labelled) and batch.image.shape == (3, 2) and batch.label.tolist() == [0, 1, 2]
-    (loaded,) = _to_tensors([batch], None)
+    (loaded,) = _mapped([batch], Tensor)
     assert isinstance(loaded.image, Tensor) and loaded.label.shape == (3,)
 
 

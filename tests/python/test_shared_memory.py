@@ -150,7 +150,7 @@ class OnAnotherDevice:
         raise BufferError("not on the host")
 
     def __dlpack_device__(self):
-        return (2, 0)
+        return (10, 0)  # of AMD
 
 
 @pytest.mark.parametrize(
@@ -170,6 +170,17 @@ class OnAnotherDevice:
 def test_what_cannot_be_shared_is_refused(array, why):
     with pytest.raises(BufferError, match=f"(?s)cannot be shared: .*{why}.*copy=False"):
         borrow(array)
+
+
+class OnAGPU(OnAnotherDevice):
+    def __dlpack_device__(self):
+        return (2, 0)
+
+
+@pytest.mark.skipif(mge.is_cuda_available(), reason="there is a GPU")
+def test_memory_of_a_gpu_that_is_not_there():
+    with pytest.raises(RuntimeError, match="gpu0"):
+        borrow(OnAGPU())
 
 
 def test_a_lent_array_is_read_only_and_stays():

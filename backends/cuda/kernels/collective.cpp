@@ -14,6 +14,7 @@ namespace {
 
 using nccl::Comm;
 using nccl::Group;
+using nccl::kInProgress;
 using nccl::Library;
 using nccl::Reduction;
 using nccl::Status;
@@ -159,14 +160,17 @@ Prepared prepare_all_gather(CudaDevice& device, const OpCall& call, std::span<co
 Status send_and_receive(std::span<const runtime::OutgoingBytes> sends,
                         std::span<const runtime::IncomingBytes> receives, const Library& library,
                         Comm comm, StreamHandle stream) {
+    // A communicator that does not block may say at each call that it is in progress.
+    const auto has_failed = [](Status status) { return status && status != kInProgress; };
     Status status = library.begin_group();
     for (const auto& part : sends)
-        if (!status) status = library.send(part.data, part.bytes, kBytes, part.peer, comm, stream);
+        if (!has_failed(status))
+            status = library.send(part.data, part.bytes, kBytes, part.peer, comm, stream);
     for (const auto& part : receives)
-        if (!status)
+        if (!has_failed(status))
             status = library.receive(part.data, part.bytes, kBytes, part.peer, comm, stream);
     const Status end = library.end_group();
-    return status ? status : end;
+    return has_failed(status) ? status : end;
 }
 
 Prepared exchange(CudaDevice& device, const OpCall& call, std::span<const Type> outputs,

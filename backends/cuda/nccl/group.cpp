@@ -95,7 +95,7 @@ void Group::end(const std::exception_ptr& error) try {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = error;
     if (!comm_) return;
-    gpu_.make_current();
+    const Entered entered = gpu_.enter();
     library_.abort(std::exchange(comm_, nullptr));
 } catch (const DeviceError&) {}  // a child of fork() leaves it to the parent
 
@@ -151,7 +151,7 @@ void Group::meet(const Call& call) {
 
 void Group::connect(const Call& call) {
     UniqueId id;
-    gpu_.make_current();
+    const Entered entered = gpu_.enter();
     if (rank() == 0) check(library_.unique_id(&id), "ncclGetUniqueId");
     members_->broadcast({cat("the beginning of NCCL for ", call.what), call.where}, &id, &id,
                         sizeof id, 0);
@@ -190,7 +190,7 @@ void Group::queue(const Call& call, CudaStream& stream, CudaStream& results, con
     Watch::Flight flight{.group = shared_from_this(), .call = call, .results = &results};
     if (last().stream && last().stream != &stream) stream.wait(*last().stream, last().ticket);
     const Functions& driver = gpu_.driver().call();
-    gpu_.make_current();
+    const Entered entered = gpu_.enter();
     flight.begin = watch.event(gpu_), flight.end = watch.event(gpu_);
     stream.run_by([&](StreamHandle handle) {
         gpu_.driver().check(driver.record_event(flight.begin, handle), "cuEventRecord");

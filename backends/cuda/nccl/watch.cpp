@@ -94,7 +94,7 @@ void Watch::run() {
 // before this thread ends.
 bool Watch::is_past(const Flight& flight, Event event) const try {
     constexpr Result kNotReady = 600;
-    flight.group->gpu_.make_current();
+    const Entered entered = flight.group->gpu_.enter();
     return flight.group->gpu_.driver().call().query_event(event) != kNotReady;
 } catch (const runtime::DeviceError&) { return true; }
 

@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from .. import _core
 from ..core._telling import warn_of
 from ..core._tree import leaves, opened
 from ..device import get_default_device
 from ..logger import get_logger
-from ..tensor import Tensor
 from ._workers import GLOBAL_TIMEOUT as GLOBAL_TIMEOUT
 from ._workers import EndOfStream, WorkerPool, ordered_results
 from ._workers import ManagerWatchdog as ManagerWatchdog
@@ -69,9 +69,9 @@ class DataLoader:
     timeout : int
         Seconds to wait for a batch; 0 waits without limit.
     preload : bool
-        Give tensors on the default device, each made one step ahead, so that its copy to a GPU runs
-        beside the step, instead of NumPy arrays. What runs beside a step on the CPU is the work of
-        workers, with and without.
+        Give tensors on the default device instead of NumPy arrays. A GPU has its batches two steps ahead, one step on a CPU:
+        they are copied beside the steps, from pinned memory that is used again and again. What runs beside a step on the
+        CPU is the work of workers, with and without.
     parallel_stream : bool
         Each worker reads its own part of a StreamDataset, which asks ``get_worker_info()`` for its
         number; otherwise a single worker reads it, so that no sample comes twice.
@@ -177,7 +177,7 @@ class DataLoader:
 
 
 class PreLoader:
-    """Iterator over the batches of a loader; with ``preload`` it gives tensors and loads one batch ahead."""
+    """Iterator over the batches of a loader; with ``preload`` it gives tensors and loads ahead."""
 
     def __init__(self, loader: DataLoader, preload: bool) -> None:
         self.dataset = loader.dataset
@@ -192,9 +192,12 @@ class PreLoader:
         self.parallel_stream = loader.parallel_stream
         self.preload = preload
         self.default_device = self.pre_load_device = None
-        self.pre_load_device_cache: list[Any] = []  # the batch that is on its way
+        self.pre_load_device_cache: list[Any] = []  # the batches that are on their way
         if preload:
             self.default_device = self.pre_load_device = get_default_device()
+            device = _core.find_device(self.default_device)
+            self._uploads = _core.Uploads(device)
+            self._ahead = 1 if device.startswith("cpu") else 2  # a copy waits for the steps queued before it
 
     def __iter__(self) -> PreLoader:
         return self
@@ -207,20 +210,25 @@ class PreLoader:
         if not self.preload:
             batch = self._next_batch()
         else:
-            if not self.pre_load_device_cache:
-                self._load_ahead()
+            self._load_ahead()
             if not self.pre_load_device_cache:
                 raise StopIteration
-            batch = self.pre_load_device_cache.pop()
+            batch = _mapped(self.pre_load_device_cache.pop(0), _taken)
             self._load_ahead()
         self.num_processed += 1
         return batch
 
     def _load_ahead(self) -> None:
         try:
-            self.pre_load_device_cache.append(_to_tensors(self._next_batch(), self.pre_load_device))
+            while len(self.pre_load_device_cache) < self._ahead:
+                self.pre_load_device_cache.append(_mapped(self._next_batch(), self._begun))
         except StopIteration:
             pass
+
+    def _begun(self, leaf: Any) -> Any:
+        """A tensor, or one on its way, of an array or a number; strings and the like stay."""
+        is_array = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "biufcV"
+        return self._uploads.begin(leaf) if is_array or isinstance(leaf, (int, float)) else leaf
 
     def _next_batch(self) -> Any:
         raise StopIteration
@@ -386,16 +394,16 @@ def _awaited(seconds: float, func: Callable[..., Any], *args: Any) -> Any:
     return found
 
 
-def _to_tensors(batch: Any, device: str | None) -> Any:
-    """The batch with its arrays and numbers as tensors; strings and the like stay."""
-    if isinstance(batch, (np.ndarray, np.generic)):
-        return Tensor(batch, device=device) if batch.dtype.kind in "biufcV" else batch
-    if isinstance(batch, (int, float)):
-        return Tensor(batch, device=device)
+def _mapped(batch: Any, func: Callable[[Any], Any]) -> Any:
+    """The batch with ``func`` of its leaves."""
     if isinstance(batch, Mapping):
-        return {key: _to_tensors(value, device) for key, value in batch.items()}
+        return {key: _mapped(value, func) for key, value in batch.items()}
     branch = opened(batch)
-    return batch if branch is None else branch.made_of([_to_tensors(part, device) for part in branch.parts])
+    return func(batch) if branch is None else branch.made_of([_mapped(part, func) for part in branch.parts])
+
+
+def _taken(leaf: Any) -> Any:
+    return leaf.take() if isinstance(leaf, _core.Upload) else leaf
 
 
 def _bytes_of(sample: Any) -> int:

@@ -5,8 +5,11 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from ..core._streams import Stream
 from ..core._telling import no_effect
 from ..tensor import Tensor
+
+_HOST, _CUDA = 1, 2  # kinds of device
 
 __all__ = ["from_dlpack", "to_dlpack"]
 
@@ -54,21 +57,22 @@ class _Capsule:
         return self.capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # kDLCPU
+        return (_HOST, 0)
 
 
 def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | None = None) -> Tensor:
-    """A Tensor of what another library's tensor, or a DLPack capsule, holds.
+    """A Tensor of what another library's tensor, or a DLPack capsule, holds, on its device.
 
     Parameters
     ----------
     ext_tensor : object
-        An object with ``__dlpack__``, or a capsule; on the host.
+        An object with ``__dlpack__``, or with ``__cuda_array_interface__``, or a capsule.
     stream : int or None
-        Is not needed on the host.
+        Of a capsule of a GPU's memory: the driver's number for the stream that computes it (1 and None: the legacy default
+        one; 2: the thread's; -1: it is computed). Objects order the streams themselves. Is not needed on the host.
     copy : bool or None
         True or None: the tensor has memory of its own. False: it has the other one's memory, which
-        stays as long as the tensor does. Whoever writes to that memory changes the tensor; a write
+        stays as long as the tensor does, and until the work that reads it has run. Whoever writes to that memory changes the tensor; a write
         to the tensor (``x[0] = 1``, an optimizer's step) gives it a new value elsewhere, as always,
         and shows nowhere else.
 
@@ -80,8 +84,10 @@ def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | N
     Raises
     ------
     BufferError
-        For memory that cannot be shared: on another device, neither in row-major order nor channels-last, of a dtype that
-        tensors do not have (uint32, complex128).
+        For memory that cannot be shared: on a device that is neither the host nor a GPU of NVIDIA's, neither in row-major order nor
+        channels-last (on a GPU with a copy, too), of a dtype that tensors do not have (uint32, complex128).
+    RuntimeError
+        For a GPU's memory where there is no GPU.
 
     Examples
     --------
@@ -92,9 +98,26 @@ def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | N
     >>> x.numpy()
     array([7., 0.], dtype=float32)
     """
-    no_effect("from_dlpack", "the memory is the host's, which has no streams", stream=stream)
-    if copy is False:
-        return _core.borrow(ext_tensor)
-    source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
-    array = np.from_dlpack(source)
-    return Tensor(array, dtype=array.dtype if array.dtype in (np.int64, np.float64) else None)
+    device_of = getattr(ext_tensor, "__dlpack_device__", None)
+    cuda = None if device_of else getattr(ext_tensor, "__cuda_array_interface__", None)
+    if cuda is not None:
+        borrowed = _core.borrow_array(cuda, ext_tensor)
+        _wait(borrowed, cuda.get("stream", -1))
+    elif device_of and device_of()[0] == _CUDA:
+        ours = Stream(f"gpu{device_of()[1]}")
+        borrowed = _core.borrow(ext_tensor.__dlpack__(stream=ours.native))  # type: ignore[attr-defined]  # it orders the streams
+    elif device_of or not _core.is_on_gpu(ext_tensor):
+        no_effect("from_dlpack", "the memory is the host's, which has no streams", stream=stream)
+        if copy is False:
+            return _core.borrow(ext_tensor)
+        array = np.from_dlpack(ext_tensor if device_of else _Capsule(ext_tensor))  # type: ignore[arg-type]
+        return Tensor(array, dtype=array.dtype if array.dtype in (np.int64, np.float64) else None)
+    else:
+        borrowed = _core.borrow(ext_tensor)
+        _wait(borrowed, stream)
+    return borrowed if copy is False else _core.borrow(_core.lend_in_place(borrowed, True))
+
+
+def _wait(tensor: Tensor, stream: int | None) -> None:
+    if stream != -1:
+        Stream(tensor.device.logical_name).wait_stream(1 if stream is None else stream)

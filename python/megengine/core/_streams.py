@@ -1,0 +1,146 @@
+"""Streams and events: the queues of devices, their order among each other, and time."""
+
+from __future__ import annotations
+
+from .. import _core
+
+__all__ = ["Event", "Stream"]
+
+
+class Event:
+    """A moment in the work of a stream: behind what it was given so far.
+
+    Parameters
+    ----------
+    stream : Stream
+        Of the work before it.
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.functional as F
+    >>> stream = mge.device.Stream("cpu0")
+    >>> begin = stream.record_event()
+    >>> y = F.ones((2, 2)) * 2
+    >>> end = stream.record_event()
+    >>> begin.elapsed_time(end) >= 0
+    True
+    """
+
+    __slots__ = ("_device", "_ticket", "_time")
+
+    def __init__(self, stream: Stream) -> None:
+        self._device = stream.device
+        self._time = _core.stream_record_time(stream.device)
+        self._ticket = _core.stream_record(stream.device)
+
+    def query(self) -> bool:
+        """Says whether the work before it is done; waits for nothing."""
+        return _core.stream_is_past(self._device, self._ticket)
+
+    def synchronize(self) -> None:
+        """Waits until the work before it is done; raises what that threw, if nobody was told of it yet."""
+        _core.stream_synchronize(self._device, self._ticket)
+
+    def elapsed_time(self, end: Event) -> float:
+        """The time between two events of one stream.
+
+        Parameters
+        ----------
+        end : Event
+            Recorded later.
+
+        Returns
+        -------
+        float
+            Milliseconds, by the device's clock.
+
+        Raises
+        ------
+        ValueError
+            For events of two streams.
+        """
+        if end._device != self._device:
+            raise ValueError(f"elapsed_time: events of one stream are compared, not of {self._device} and {end._device}")
+        end.synchronize()
+        return 1e3 * _core.stream_seconds(self._device, self._time, end._time)
+
+
+class Stream:
+    """The queue of a device's work: what is queued runs in its order. A CPU's work has run when a call returns.
+
+    Another library's stream of the same GPU is named by the driver's number for it: ``cuda_stream`` of torch, ``ptr`` of
+    CuPy. Order between it and this one is what `wait_stream` and `let_wait` make; `from_dlpack` and ``__dlpack__`` do so
+    by themselves.
+
+    Parameters
+    ----------
+    device : str or None
+        ``"gpu0"`` is the first queue of a GPU, ``"gpu0:1"`` its second; None is the default device.
+
+    Examples
+    --------
+    >>> import megengine as mge
+    >>> mge.device.Stream("cpu0").native
+    0
+    """
+
+    __slots__ = ("device",)
+
+    def __init__(self, device: str | None = None) -> None:
+        self.device: str = _core.find_device(device or "xpux")
+
+    def __repr__(self) -> str:
+        return f"Stream({self.device!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.device == self.device
+
+    def __hash__(self) -> int:
+        return hash(self.device)
+
+    @property
+    def native(self) -> int:
+        """The driver's number for it (a ``CUstream``); 0 on a CPU."""
+        return _core.stream_native(self.device)
+
+    def synchronize(self) -> None:
+        """Waits for what was queued so far; raises what that threw, if nobody was told of it yet."""
+        _core.stream_synchronize(self.device, _core.stream_record(self.device))
+
+    def record_event(self) -> Event:
+        """An event behind what was queued so far."""
+        return Event(self)
+
+    def wait_event(self, event: Event) -> None:
+        """Lets what is queued later wait for an event.
+
+        Parameters
+        ----------
+        event : Event
+            Of any stream.
+        """
+        _core.stream_wait(self.device, event._device, event._ticket)
+
+    def wait_stream(self, other: Stream | int) -> None:
+        """Lets what is queued later wait for what another stream was given so far.
+
+        Parameters
+        ----------
+        other : Stream or int
+            A stream, or the driver's number for one of another library on the same GPU, which must exist. 1 and 2 are the
+            driver's default streams (the legacy one, and the thread's).
+        """
+        if isinstance(other, Stream):
+            _core.stream_wait(self.device, other.device, _core.stream_record(other.device))
+        else:
+            _core.stream_wait_for_native(self.device, other)
+
+    def let_wait(self, other: int) -> None:
+        """Lets what another library queues later wait for what this stream was given so far.
+
+        Parameters
+        ----------
+        other : int
+            The driver's number for a stream on the same GPU, as of `wait_stream`.
+        """
+        _core.stream_let_native_wait(self.device, other, _core.stream_record(self.device))

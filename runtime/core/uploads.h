@@ -1,0 +1,54 @@
+// runtime/core/uploads.h -- Uploads: data that go to a device beside its work.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "runtime/core/device.h"
+#include "runtime/core/stream.h"
+#include "runtime/core/tensor.h"
+
+namespace megjit::runtime {
+
+// A value that is on its way, by its device's stream for copies.
+class Upload {
+public:
+    Upload(TensorRef value, Ticket ticket) : value_(std::move(value)), ticket_(ticket) {}
+    Upload(Upload&&) = default;
+    Upload& operator=(Upload&&) = delete;
+    ~Upload() { take(); }  // its memory is used again by what is queued behind the copy
+    // What the device is given later finds the value. Once.
+    TensorRef take() {
+        if (value_ && ticket_)
+            value_->device().stream().wait(value_->device().copy_stream(), ticket_);
+        return std::exchange(value_, {});
+    }
+
+private:
+    TensorRef value_;
+    Ticket ticket_ = 0;
+};
+
+// Of one caller. Memory of the host that copies reach without a detour is used again and again.
+class Uploads {
+public:
+    explicit Uploads(Device& device) : device_(device) {}
+    ~Uploads();
+    Uploads(const Uploads&) = delete;
+
+    // Of `data`, which may change when this returns. Waits for nothing that the device does.
+    Upload begin(const Type& type, const void* data);
+
+private:
+    struct Buffer {
+        std::shared_ptr<std::byte[]> memory;
+        size_t bytes = 0;
+        Ticket ticket = 0;  // of the copy that reads it
+    };
+    Buffer free_buffer(size_t bytes);
+    Device& device_;
+    std::deque<Buffer> buffers_;  // by ticket
+};
+
+}  // namespace megjit::runtime
