@@ -7,16 +7,18 @@
 namespace megjit::jit {
 namespace {
 
-// Of its expansion.
+// Of its expansion; of a product alone, or of what it became, as a kernel where `products` says so.
 std::shared_ptr<const runtime::Executable> expanded(runtime::Device& device,
-                                                    const runtime::OpCall& call) {
+                                                    const runtime::OpCall& call,
+                                                    Products products = Products::measured) {
     Graph graph;
     graph.set_device(device);
     Node node{.kind = NodeKind::op, .op = &call.op, .attrs = call.attrs};
     for (size_t i = 0; i < call.inputs.size(); ++i)
         node.inputs.push_back(graph.add_input(call.inputs[i], static_cast<int>(i)));
     graph.outputs = graph.add(std::move(node), runtime::infer(call));
-    const PipelineOptions options{.opt_level = 3, .splits_products = true, .device = &device};
+    const PipelineOptions options{
+        .opt_level = 3, .products = products, .splits_products = true, .device = &device};
     graph = optimize_subgraphs(fold_constants(expand(std::move(graph), options)), options);
     if (!device.is_host())
         graph = fuse(std::move(graph), options);  // a host computes single ops without code
@@ -30,8 +32,10 @@ std::shared_ptr<const runtime::Executable> expanded(runtime::Device& device,
 
 std::shared_ptr<const runtime::Executable> op_program(runtime::Device& device,
                                                       const runtime::OpCall& call) {
-    return call.op.expand || call.op.loop ? expanded(device, call)
-                                          : control_flow_program(device, call);
+    if (call.op.expand || call.op.loop) return expanded(device, call);
+    if (call.op.contraction && !device.is_host())
+        return expanded(device, call, Products::generated);
+    return control_flow_program(device, call);
 }
 
 }  // namespace megjit::jit

@@ -1,6 +1,6 @@
 // jit/op_program.h -- one op as the simpler ones that it is made of, on a GPU as generated kernels
 // of them. For devices that have no kernel of their own for it; a product with steps behind it
-// becomes the plain one and a kernel of the steps.
+// becomes the plain one and a kernel of the steps, a plain one a kernel.
 #pragma once
 
 #include <memory>

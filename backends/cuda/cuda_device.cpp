@@ -8,6 +8,7 @@
 #include "backends/cuda/product_kernel.h"
 #include "backends/cuda/products/cudnn_problems.h"
 #include "codegen/compiler.h"
+#include "codegen/disk_cache.h"
 #include "codegen/op_kernel.h"
 #include "runtime/host/error.h"
 
@@ -135,7 +136,12 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
     if (call.op.has_gpu_product)
         if (auto executable = written()) return executable;
     if (is_product)
-        if (auto executable = expanded()) return executable;
+        if (auto executable = expanded()) {
+            if (call.op.contraction)
+                codegen::warn_once(cat(
+                    call.op.name, " is computed by generated code, which may be slower: ", why));
+            return executable;
+        }
     const auto is_empty = [](const Type& type) { return type.numel() == 0; };
     if (std::ranges::any_of(call.inputs, is_empty)) return zeros(outputs);
     user_error({.what = cat(call.op.name, ": a GPU has no kernel for ", to_string(call.inputs)),

@@ -208,17 +208,28 @@ void CudaStream::call(std::function<void()> work) {
     });
 }
 
+LibraryStream& CudaStream::libraries() {
+    if (!libraries_) libraries_ = std::make_unique<LibraryStream>(handle_);
+    return *libraries_;
+}
+
+void CudaStream::ask_libraries(const std::function<void(LibraryStream&)>& ask) {
+    const Entered entered = enter();
+    const Lock lock = locked();
+    refuse_dead();
+    ask(libraries());
+}
+
 void CudaStream::run_library(const Product* product, std::span<const Address> inputs,
                              std::span<const Address> outputs, Address workspace,
                              const std::function<void(LibraryStream&)>& queue_work) {
     const Entered entered = enter();
     const Lock lock = locked();
-    if (!libraries_) libraries_ = std::make_unique<LibraryStream>(handle_);
     std::vector<Address> arguments{at(product), workspace};
     for (const std::span<const Address> list : {inputs, outputs})
         arguments.insert(arguments.end(), list.begin(), list.end());
     queue(Piece{.call = "a library's call", .arguments = std::as_bytes(std::span(arguments))}, [&] {
-        queue_work(*libraries_);
+        queue_work(libraries());
         return Result{0};
     });
 }
@@ -345,6 +356,7 @@ bool CudaStream::copy_across(void* to, runtime::Stream& source, Ticket ready, co
     if (!other) return false;
     if (bytes == 0) return true;
     wait(source, ready);
+    gpu_.reach(other->gpu_);
     const Context target = gpu_.context(), origin = other->gpu_.context();
     const Entered entered = enter();
     const Lock lock = locked();

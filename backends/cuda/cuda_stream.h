@@ -54,6 +54,8 @@ public:
     // Work of the host, between what was queued before and after. What it throws is a failure of
     // the stream. It must not call the driver. To a graph that repeats it, it is never the same.
     void call(std::function<void()> work);
+    // Asks libraries for what they only tell who has a handle. Queues nothing.
+    void ask_libraries(const std::function<void(LibraryStream&)>& ask);
     // What a library queues by itself.
     void run_library(const Product* product, std::span<const Address> inputs,
                      std::span<const Address> outputs, Address workspace,
@@ -146,6 +148,7 @@ private:
     Event spare_event();
     void await(Ticket ticket);
     void retire(Ticket ticket);
+    LibraryStream& libraries();
     const std::byte* stage(const std::byte* from, size_t bytes);
     void add_faults();
     int take_fault();

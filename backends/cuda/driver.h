@@ -53,6 +53,8 @@ struct KernelNode {
     X(cuDeviceGetUuid_v2, device_uuid, (char* sixteen_bytes, DeviceId)) \
     X(cuDevicePrimaryCtxRetain, retain_context, (Context*, DeviceId)) \
     X(cuCtxGetCurrent, current_context, (Context*)) \
+    X(cuDeviceCanAccessPeer, can_access_peer, (int* can, DeviceId from, DeviceId to)) \
+    X(cuCtxEnablePeerAccess, enable_peer_access, (Context peer, unsigned flags)) \
     X(cuCtxSetCurrent, set_context, (Context)) \
     X(cuStreamCreate, create_stream, (StreamHandle*, unsigned flags)) \
     X(cuStreamDestroy_v2, destroy_stream, (StreamHandle)) \

@@ -136,6 +136,17 @@ Gpu::Memory Gpu::memory() const {
     return memory;
 }
 
+void Gpu::reach(const Gpu& other) const {
+    const Context theirs = other.context();
+    const Entered entered = enter();
+    const std::lock_guard lock(context_mutex_);
+    if (&other == this || !reached_.insert(other.ordinal()).second) return;
+    int can = 0;
+    // A refusal (another library asked for it already, say) costs speed at most.
+    if (driver_.call().can_access_peer(&can, device_, other.device_) == 0 && can)
+        driver_.call().enable_peer_access(theirs, 0);
+}
+
 bool Gpu::holds(const void* address) const {
     const Entered entered = enter();
     const auto place = reinterpret_cast<Address>(address);

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -81,6 +82,8 @@ public:
     void refuse_child() const;  // DeviceError in a child of the process that uses it
     Context context() const;  // made at the first use
 
+    // From now on copies between both go without the host, where the machine has a way.
+    void reach(const Gpu& other) const;
     bool holds(const void* address) const;  // also of other libraries' memory
     Address allocate(size_t bytes) const;  // 0 when there is no room
     void free(Address address) const noexcept;
@@ -108,6 +111,7 @@ private:
     // The primary one, made at the first use; never released: the process ends with it.
     mutable std::mutex context_mutex_;
     mutable Context context_ = nullptr;
+    mutable std::set<int> reached_;  // ordinals
     struct OfImage;
     using Recent = std::list<std::shared_ptr<const OfImage>>;
     std::mutex mutex_;  // of what follows; nothing is compiled, loaded or unloaded under it

@@ -315,7 +315,8 @@ void emit_group(const Grouping& grouping, int g, Rewriter& rewrite) {
     }
     // A long expression is computed faster by code of its own than step by step, if there is enough
     // of it.
-    const bool is_worth_alone = group.heavy > 0 && group.shape.numel() >= kManyElements;
+    const bool is_worth_alone = (group.heavy > 0 && group.shape.numel() >= kManyElements) ||
+                                grouping.generates_alone(grouping.graph.node(group.nodes[0]));
     // The eager kernels know row-major only.
     if (parts < 2 && !is_worth_alone && group.layout == Layout::row_major)
         return copy_nodes(grouping.graph, group, rewrite);

@@ -132,9 +132,15 @@ Grouping::Grouping(const Graph& graph, const PipelineOptions& options)
             for (const ValueId input : node.inputs)
                 if (graph.type(input).shape == graph.type(node.outputs[0]).shape)
                     is_read[at(input)] = true;
-        if (node.op && node.op->contraction && is_read[at(node.outputs[0])])
+        if (node.op && node.op->contraction &&
+            (is_read[at(node.outputs[0])] || generates_alone(node)))
             choices[n] = choose_product(graph, node, options);
     }
+}
+
+bool Grouping::generates_alone(const Node& product) const {
+    return product.op && product.op->contraction && options.products == Products::generated &&
+           !graph.device().is_host();
 }
 
 int Grouping::level_of(NodeId id) const {

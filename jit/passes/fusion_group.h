@@ -84,6 +84,8 @@ struct Grouping {
     Group& group(int g) { return groups[static_cast<size_t>(g)]; }
     const Group& group(int g) const { return groups[static_cast<size_t>(g)]; }
     int group_of_value(ValueId id) const { return group_of[at(graph.value(id).producer)]; }
+    // A product that no library of the GPU computes is a kernel without other ops, too.
+    bool generates_alone(const Node& product) const;
     int level_of(NodeId id) const;
     // Of both as one group.
     std::vector<ValueId> joint_operands(int a, int b) const;

@@ -26,7 +26,8 @@ using runtime::cat;
 // What could compute it beside the library: tiles, where neighboring columns lie side by side, and
 // panels, if there are enough rows to pack them for (codegen/tiles.h). On a GPU both are tiles in
 // shared memory; panels take columns whatever way they lie.
-std::vector<Products> generated_ways(const Graph& graph, const Node& node) {
+std::vector<Products> generated_ways(const Graph& graph, const Node& node,
+                                     const PipelineOptions& options) {
     constexpr int64_t kLeastRows = 4, kLeastColumns = 8, kLeastRowsOfPanels = 16;
     if (!is_product_of_floats(graph, node)) return {};
     for (const ValueId value : node.inputs)
@@ -35,8 +36,10 @@ std::vector<Products> generated_ways(const Graph& graph, const Node& node) {
     const int rank = space.rank();
     if (rank < 3 || space.numel() == 0) return {};
     const int64_t rows = space[rank - 3], columns = space[rank - 2];
+    const bool is_host = graph.device().is_host();
+    if (!is_host && options.products == Products::generated) return {Products::panels};
     if (rows < kLeastRows || columns < kLeastColumns || space[rank - 1] < 2) return {};
-    if (!graph.device().is_host()) return {Products::panels};
+    if (!is_host) return {Products::panels};
     std::vector<Products> ways;
     if (strides[1][static_cast<size_t>(rank) - 2] == 1) ways.push_back(Products::tiles);
     if (rows >= kLeastRowsOfPanels) ways.push_back(Products::panels);
@@ -213,7 +216,7 @@ std::string in_ms(double seconds) {
 ProductChoice choose_product(const Graph& graph, const Node& node, const PipelineOptions& options) {
     constexpr int64_t kFewProducts = 1 << 20;  // beside which the library's own work counts
     if (options.exact || !options.fuse_reduce) return {};
-    const std::vector<Products> ways = generated_ways(graph, node);
+    const std::vector<Products> ways = generated_ways(graph, node, options);
     const auto can = [&](Products way) { return std::ranges::find(ways, way) != ways.end(); };
     if (ways.empty()) return {};
     if (options.products == Products::generated) {

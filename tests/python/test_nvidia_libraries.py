@@ -109,6 +109,40 @@ for place in ("gpu0", "gpu0", "cpu0"):
     run("-c", script, **emulated.gpus())
 
 
+def test_products_are_generated_without_cublaslt():
+    """In eager mode, with their gradients, and in traces; what has one row or one column says which library is missing."""
+    script = """
+import numpy as np
+import megengine as mge
+import megengine.functional as F
+from megengine.autodiff import GradManager
+from megengine.jit import trace
+
+rng = np.random.default_rng(0)
+shapes = [((33, 17), (17, 20), {}), ((2, 3, 8, 5), (3, 5, 16), {}), ((40, 33), (40, 64), {"transpose_a": True}),
+          ((33, 40), (64, 40), {"transpose_b": True}), ((2, 7), (7, 9), {})]
+for dtype, tolerance in (("float32", 1e-5), ("float16", 1e-2)):
+    for a, b, how in shapes:
+        x, y = (rng.standard_normal(s).astype(dtype) for s in (a, b))
+        results = []
+        for place in ("gpu0", "cpu0"):
+            left, right = mge.tensor(x, device=place), mge.tensor(y, device=place)
+            manager = GradManager().attach([left, right])
+            with manager:
+                z = F.matmul(left, right, **how)
+                manager.backward(F.sum(z * z))
+            traced = trace(lambda p, q: F.matmul(p, q, **how), symbolic=True)
+            results.append([t.numpy() for t in (z, left.grad, right.grad, traced(left, right), traced(left, right))])
+        for here, there in zip(*results):
+            np.testing.assert_allclose(here, there, rtol=tolerance, atol=tolerance * np.abs(there).max())
+try:
+    F.matmul(mge.tensor(np.ones((1, 5), "float32"), device="gpu0"), mge.tensor(np.ones((5, 3), "float32"), device="gpu0"))
+except TypeError as error:
+    assert "no /nowhere/libcublasLt.so was found" in str(error)
+"""
+    run("-c", script, MEGJIT_CUBLASLT="/nowhere/libcublasLt.so", MEGJIT_COMPILE="sync", **emulated.gpus())
+
+
 def test_batch_normalization_needs_no_cudnn():
     script = """
 import numpy as np
@@ -141,6 +175,7 @@ def test_libraries_of_a_later_cuda_than_the_drivers_are_not_taken(tmp_path):
     refused = [line for line in table.splitlines() if "it is of CUDA 13, the driver of CUDA 12.4; pip install 'megjit[cuda12]'" in line]
     assert {line.split()[0] for line in refused} >= {"NVRTC", "cuDNN"}
     script = """
+import os
 import numpy as np
 import megengine as mge
 import megengine.functional as F
@@ -148,11 +183,10 @@ import megengine.functional as F
 x = mge.tensor(np.ones((64, 64), "float32"), device="gpu0")
 f = mge.jit.trace(lambda x: F.exp(x * 0) + x, symbolic=True)
 print(*(f(x)[0, 0].item() for _ in range(3)))
-try:
-    F.matmul(x, x)
-except TypeError as error:
-    print(error)
+os.dup2(1, 2)
+print((F.matmul(x, x) + F.matmul(x, x)).numpy()[0, 0], flush=True)
 """
-    numbers, *words = run("-c", script, **older, MEGJIT_COMPILE="sync").splitlines()
-    assert numbers == "2.0 2.0 2.0"
+    numbers, *words, product = run("-u", "-c", script, **older, MEGJIT_COMPILE="sync").splitlines()
+    assert numbers == "2.0 2.0 2.0" and product == "128.0"
+    assert "\n".join(words).count("matmul is computed by generated code") == 1
     assert "it is of CUDA 13, the driver of CUDA 12.4; pip install 'megjit[cuda12]'" in "\n".join(words)

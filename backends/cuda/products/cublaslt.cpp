@@ -123,6 +123,11 @@ public:
     }
     std::optional<Chosen> chosen() const { return chosen_; }
 
+    void prepare(LibraryStream& stream) const override {
+        const std::lock_guard lock(stream.handles().mutex);
+        choose(stream.handles().cublaslt(library_), matmul().get());
+    }
+
     void enqueue(LibraryStream& stream, std::span<const Address> inputs,
                  std::span<const Address> outputs, Address workspace) const override {
         const std::lock_guard lock(stream.handles().mutex);

@@ -145,12 +145,13 @@ PlanRef Planner::plan(const Graph& graph, std::string* why_not) const {
         if (PlanRef found = load(known)) return found;
     std::vector<PlanRef> found = proposals(graph, 1, why_not);
     if (found.empty()) return nullptr;
-    store(plain, *found[0]);
-    return found[0];
+    return store(plain, found[0]);
 }
 
 bool Planner::is_chosen(const Graph& graph) const { return load(key(graph, true)) != nullptr; }
-void Planner::choose(const Graph& graph, const Plan& plan) const { store(key(graph, true), plan); }
+PlanRef Planner::choose(const Graph& graph, const PlanRef& plan) const {
+    return store(key(graph, true), plan);
+}
 
 std::string Planner::key(const Graph& graph, bool chosen) const {
     return cat("cuDNN\nplan of ", library_.version(), " for ", card_key_, chosen ? ", by time" : "",
@@ -160,24 +161,31 @@ std::string Planner::key(const Graph& graph, bool chosen) const {
 
 PlanRef Planner::load(const std::string& key) const {
     const std::optional<std::string> entry = cached_plan(key);
-    const size_t line = entry ? entry->find('\n') : std::string::npos;
+    return entry ? read(*entry) : nullptr;
+}
+
+PlanRef Planner::read(const std::string& entry) const {
+    const size_t line = entry.find('\n');
     if (line == std::string::npos) return nullptr;
     try {
         const Descriptor device = device_of(library_, card_json_);
         std::vector<Descriptor> parts;
         parts.emplace_back(library_, Kind::plan)
             .set(kPlanDevice, device)
-            .set(kPlanText, entry->substr(line + 1))
+            .set(kPlanText, entry.substr(line + 1))
             .finalize("a plan from the cache");
-        return std::make_shared<const Plan>(std::move(parts), entry->substr(0, line), nullptr);
+        return std::make_shared<const Plan>(std::move(parts), entry.substr(0, line), nullptr);
     } catch (const DeviceError&) { return nullptr; }  // planned anew, and stored again
 }
 
-void Planner::store(const std::string& key, const Plan& plan) const {
+PlanRef Planner::store(const std::string& key, const PlanRef& plan) const {
     try {
-        cache_plan(key, entry_of(plan));
+        const std::string entry = entry_of(*plan);
+        cache_plan(key, entry);
+        if (PlanRef again = read(entry)) return again;
     } catch (const DeviceError&) {  // an engine that cannot be serialized
     }
+    return plan;
 }
 
 }  // namespace megjit::cuda::cudnn

@@ -53,7 +53,7 @@ public:
 
     // What a search by timing found.
     bool is_chosen(const Graph& graph) const;
-    void choose(const Graph& graph, const Plan& plan) const;
+    PlanRef choose(const Graph& graph, const PlanRef& plan) const;
 
 private:
     struct Tally;  // of what became of the library's proposals
@@ -62,7 +62,10 @@ private:
     bool may_use(const Descriptor& engine, bool is_strict) const;
     std::string key(const Graph& graph, bool chosen) const;
     PlanRef load(const std::string& key) const;
-    void store(const std::string& key, const Plan& plan) const;
+    PlanRef read(const std::string& entry) const;
+    // A plan that was made without a handle is run as the library reads it from its text, as in
+    // every later process.
+    PlanRef store(const std::string& key, const PlanRef& plan) const;
 
     const Library& library_;
     Limits limits_;

@@ -38,6 +38,9 @@ class Product {
 public:
     static constexpr size_t kWorkspaceAlign = 256;  // cuBLASLt asks for it
     virtual ~Product() = default;
+    // Asks the library for what needs its handle, once, with the context current. DeviceError where
+    // it refuses.
+    virtual void prepare(LibraryStream& stream) const { (void)stream; }
     virtual size_t workspace_bytes() const = 0;
     // Queues one run, with the context current. Addresses in the order of the op's operands and
     // results, 16-byte aligned; `workspace` has workspace_bytes() bytes, aligned to
