@@ -128,6 +128,29 @@ TEST_F(Faults, UnknownInstructionsAreLoadErrorsWithALog) {
     EXPECT_STREQ(log, "ptx line 8: an unknown instruction\n  frobnicate.f32 %f, %f;");
 }
 
+// Generated kernels promise the host's bits.
+TEST_F(Faults, RoundingThatIsLeftToTheCardIsALoadErrorOfAGeneratedKernel) {
+    const auto result = [](const std::string& body, const char* name) {
+        std::string ptx = kernel("", "\n.reg .f32 %f<4>;\n" + body + "\nret;");
+        ptx.replace(ptx.find(" k"), 2, std::string(" ") + name);
+        Handle module = nullptr;
+        return call("cuModuleLoadData", &module, static_cast<const void*>(ptx.c_str()));
+    };
+    const std::pair<const char*, int> bodies[] = {
+        {"mul.rn.f32 %f1, %f2, %f3; add.rn.f32 %f1, %f1, %f2;", 0},
+        {"mul.rn.f32 %f1, %f2, %f3; add.f32 %f1, %f1, %f2;", 0},
+        {"mul.f32 %f1, %f2, %f3; mov.f32 %f1, %f2; add.f32 %f1, %f1, %f2;", 0},
+        {"fma.rn.f32 %f1, %f2, %f3, %f0; div.rn.f32 %f1, %f1, %f2;", 0},
+        {"mul.f32 %f1, %f2, %f3; add.f32 %f1, %f2, %f1;", kInvalidPtx},
+        {"mul.f32 %f1, %f2, %f3; sub.f32 %f0, %f1, %f2;", kInvalidPtx},
+        {"div.approx.f32 %f1, %f1, %f2;", kInvalidPtx},
+        {"ex2.approx.ftz.f32 %f1, %f1;", kInvalidPtx}};
+    for (const auto& [body, wanted] : bodies) {
+        EXPECT_EQ(result(body, "megjit_kernel"), wanted) << body;
+        EXPECT_EQ(result(body, "by_hand"), 0) << body;
+    }
+}
+
 // ---- launches
 
 class Launches : public Faults {};

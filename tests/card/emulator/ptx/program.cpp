@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "tests/card/emulator/ptx/decode.h"
+#include "tests/card/emulator/ptx/rounding_rules.h"
 
 namespace megjit::card::ptx {
 namespace {
@@ -71,6 +72,8 @@ Program::Program(Card& card, const char* text) : card_(card) {
         for (const Declaration& d : f->variables)
             if (d.space == Space::shared && d.count == 0) symbols.shared[d.name] = d;
     }
+    if (std::ranges::any_of(module.functions, [](const auto& f) { return f->name == kExactEntry; }))
+        for (const auto& f : module.functions) refuse_loose_rounding(*f);
     for (const auto& f : module.functions) {
         if (!f->is_entry || !f->has_body) continue;
         auto kernel = std::make_unique<Kernel>();
