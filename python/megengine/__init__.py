@@ -11,6 +11,7 @@ from .tensor import Tensor as Tensor  # isort: skip
 
 tensor = Tensor
 
+from . import _words
 from . import amp as amp
 from . import autodiff as autodiff
 from . import config as config
@@ -26,7 +27,6 @@ from . import quantization as quantization
 from . import random as random
 from . import utils as utils
 from .core import _older_names as _older_names
-from .core import torch_words as _torch_words
 from .device import *  # noqa: F403
 from .logger import enable_debug_log as enable_debug_log
 from .logger import get_logger as get_logger
@@ -43,7 +43,8 @@ if _typing.TYPE_CHECKING:
     from . import hub as hub
     from . import traced_module as traced_module
 
-_torch_words.explain_in_notebooks()
+_words.explain_keywords()
+_words.explain_in_notebooks()
 
 _LAZY = ("data", "fx", "hub", "traced_module")  # worker processes, graphs, downloads: loaded when first named
 
@@ -51,7 +52,7 @@ _LAZY = ("data", "fx", "hub", "traced_module")  # worker processes, graphs, down
 def __getattr__(name: str) -> _typing.Any:
     if name in _LAZY:
         return _importlib.import_module(f"{__name__}.{name}")
-    raise _torch_words.missing_name(f"module {__name__!r}", name, _torch_words.PACKAGE, _sys.modules[__name__])
+    raise _words.missing_name(f"module {__name__!r}", name, "mge", _sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

@@ -8,13 +8,13 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from . import _core
 from ._core import Tensor as _Tensor
+from ._words import explain_names
 from .core import ops
 from .core._streams import Stream
 from .core._telling import deprecated, no_effect
 from .core.tensor.array_method import ArrayMethodMixin
 from .core.tensor.dtype import dtype_name
 from .core.tensor.shapes import in_order_of, use_symbolic_shape
-from .core.torch_words import TENSOR, explain_names
 from .device import Device, device_of, shown_name
 
 if TYPE_CHECKING:
@@ -459,4 +459,4 @@ _Shape.__name__ = Tensor.__name__  # in what it prints
 
 
 _core._set_tensor_class(Tensor)
-explain_names(Tensor, TENSOR)
+explain_names(Tensor)

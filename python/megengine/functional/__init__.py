@@ -7,7 +7,7 @@ running statistics of `batch_norm`.
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core import torch_words as _torch_words
+from .. import _words
 from . import debug_param as debug_param
 from . import fft as fft
 from . import linalg as linalg
@@ -26,4 +26,4 @@ from .nn import *  # noqa: F403
 from .tensor import *  # noqa: F403
 
 if not _TYPE_CHECKING:
-    __getattr__ = _torch_words.module_getattr(__name__, _torch_words.FUNCTIONS)
+    __getattr__ = _words.module_getattr(__name__, "F")

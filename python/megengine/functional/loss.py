@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 import numpy as np
 
+from .. import _words
 from ..core import ops
-from ..core import torch_words as _torch_words
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.indexing import as_places
@@ -300,4 +300,4 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "
 
 
 if not _TYPE_CHECKING:
-    __getattr__ = _torch_words.module_getattr(__name__, _torch_words.FUNCTIONS)
+    __getattr__ = _words.module_getattr(__name__, "F")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core import torch_words as _torch_words
+from .. import _words
 from ._activation import (
     dropout,
     gelu,
@@ -67,4 +67,4 @@ __all__ = [
 
 
 if not _TYPE_CHECKING:
-    __getattr__ = _torch_words.module_getattr(__name__, _torch_words.FUNCTIONS)
+    __getattr__ = _words.module_getattr(__name__, "F")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ..core import torch_words as _torch_words
+from .. import _words
 from . import init
 from .activation import GELU, LeakyReLU, PReLU, ReLU, Sigmoid, SiLU, Softmax
 from .adaptive_pooling import AdaptiveAvgPool2d, AdaptiveMaxPool2d
@@ -146,4 +146,4 @@ __all__ = [
 
 
 if not _TYPE_CHECKING:
-    __getattr__ = _torch_words.module_getattr(__name__, _torch_words.LAYERS)
+    __getattr__ = _words.module_getattr(__name__, "M")

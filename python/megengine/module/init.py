@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 import numpy as np
 
-from .. import random
-from ..core import torch_words as _torch_words
+from .. import _words, random
 from ..tensor import Tensor
 
 __all__ = [
@@ -399,4 +398,4 @@ def msra_normal_(
 
 
 if not _TYPE_CHECKING:
-    __getattr__ = _torch_words.module_getattr(__name__, _torch_words.INITIALIZERS)
+    __getattr__ = _words.module_getattr(__name__, "init")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from .._words import missing_name
 from ..core import scopes
 from ..core._telling import deprecated, no_effect
-from ..core.torch_words import MODULE, missing_name
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
 from ..utils.module_utils import set_expand_structure
@@ -631,7 +631,7 @@ class Module(Holder):
         def __getattr__(self, name: str) -> Any:
             if name in Module.__annotations__:
                 raise _not_initialized(self, "")
-            raise missing_name(f"{type(self).__name__!r} object", name, MODULE, self)
+            raise missing_name(f"{type(self).__name__!r} object", name, "net", self)
 
     def __delattr__(self, name: str) -> None:
         value = self.__dict__.get(name)

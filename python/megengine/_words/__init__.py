@@ -1,0 +1,211 @@
+"""What names and keywords of PyTorch, of JAX and of MegEngine before 1.0 are called here: lines that are added to AttributeErrors and TypeErrors.
+
+The table stands in `table`; this looks into it when a name is missing already: nothing is slower for names that exist.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from . import table
+
+_PACKAGE = __name__.partition(".")[0]
+# Where names of functions are looked for when the holder that was asked has not got them.
+_PLACES = (
+    ("functional", "F"), ("functional.nn", "F.nn"), ("functional.loss", "F.loss"), ("functional.vision", "F.vision"), ("functional.linalg", "F.linalg"),
+    ("functional.fft", "F.fft"), ("random", "megengine.random"),
+)  # fmt: skip
+
+
+@cache
+def rows() -> dict[str, str]:
+    """The table: a name, behind the letter of who is asked for it, and the words."""
+    found = {}
+    for line in filter(None, table.ROWS.splitlines()):
+        names, _, words = line.partition(": ")
+        found.update(dict.fromkeys(names.split(), words))
+    found |= {
+        f"M.{layer}": f"{rows_of} in forward"
+        for layer, name in table.FUNCTION_OF_LAYER.items()
+        if (rows_of := found.get(name, f"F.{name}"))
+    }
+    return found
+
+
+def _there(name: str) -> str | None:
+    """The path of a function of ours with this name."""
+    for place, shown in _PLACES:
+        module = sys.modules.get(f"{_PACKAGE}.{place}")
+        if callable(found := vars(module or object).get(name)) or isinstance(found, ModuleType):
+            return f"{shown}.{name}"
+    return f"{_PACKAGE}.{name}" if name in vars(sys.modules[_PACKAGE]) else None
+
+
+def _function(name: str) -> str | None:
+    return rows().get(name) or _there(name)
+
+
+def _called_on_tensor(words: str) -> str:
+    return f"{words}(x, ...)" if re.fullmatch(r"(F|megengine\.random)[\w.]*", words) else words
+
+
+def words_for(holder: str, name: str) -> str | None:
+    """What to write for ``name`` of ``holder`` (a letter of the table): the words behind "fix: "; None for a name that nothing is known of."""
+    if words := rows().get(f"{holder}.{name}"):
+        return (
+            words.replace("nothing", "leave it out", 1)
+            if words.startswith("nothing: ")
+            else f"use {words}"
+        )
+    if holder in ("x", "F", "mge"):
+        if words := _function(name):
+            return f"use {_called_on_tensor(words) if holder == 'x' else words}"
+        if name.endswith("_") and (words := rows().get(f"x.{name[:-1]}") or _function(name[:-1])):
+            return f"use x[...] = {_called_on_tensor(words)}"
+        if name.endswith("_copy") and (words := _function(name.removesuffix("_copy"))):
+            return f"use {words}"
+        if holder != "mge" and (words := rows().get(f"mge.{name}")):
+            return f"use {words}"
+        if holder != "x" and (words := rows().get(f"x.{name}") or rows().get(f"M.{name}")):
+            return f"use {words}"
+    if holder in ("x", "F", "M", "mge"):
+        return next(
+            (
+                words
+                for pattern, words in table.PATTERNS.items()
+                if re.fullmatch(f"(?:{pattern})_?", name)
+            ),
+            None,
+        )
+    return None
+
+
+def missing_name(what: str, name: str, holder: str, held: object) -> AttributeError:
+    """Python's error for a name that ``what`` has not, with a hint; Python's own guess only where there is none."""
+    text = f"{what} has no attribute {name!r}"
+    if words := words_for(holder, name):
+        return AttributeError(f"{text}\n  fix: {words}")
+    return AttributeError(text, name=name, obj=held)
+
+
+def module_getattr(module: str, holder: str) -> Callable[[str], Any]:
+    """A ``__getattr__`` for a module."""
+
+    def __getattr__(name: str) -> Any:
+        raise missing_name(f"module {module!r}", name, holder, sys.modules[module])
+
+    return __getattr__
+
+
+class _Missing:
+    """An attribute that a tensor does not have: reading it raises Python's AttributeError with a hint.
+
+    A descriptor, because ``__getattr__`` would slow down every attribute of the class.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, held: Any, owner: type) -> Any:
+        what = f"type object {owner.__name__!r}" if held is None else f"{owner.__name__!r} object"
+        raise missing_name(what, self._name, "x", held)
+
+
+def _names_of_tensors() -> Iterator[str]:
+    """Those of the table, and what writes in place, too."""
+    for name in (
+        *table.TENSOR.split(),
+        *(name.removeprefix("x.") for name in rows() if "." not in name or name.startswith("x.")),
+    ):
+        yield from (name, f"{name}_")
+
+
+def explain_names(owner: type) -> None:
+    """Attributes of torch's tensors that ``owner`` lacks say what they are called here. They stay out of ``dir()``."""
+    missing = {name for name in _names_of_tensors() if not hasattr(owner, name)}
+    for name in missing:
+        setattr(owner, name, _Missing(name))
+
+    def names(self: Any) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in missing]
+
+    setattr(owner, "__dir__", names)
+
+
+def _argument(error: TypeError) -> str:
+    """What a keyword argument of torch is called here, in words; empty for other errors."""
+    import inspect
+
+    found = re.fullmatch(
+        r"(?:\w+\.)*?(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'(?:\. Did you mean.*)?",
+        str(error),
+    )
+    if not found:
+        return ""
+    function, name = found.groups()
+    if words := table.SPECIAL.get(function, {}).get(name):
+        return words
+    ours = table.ARGUMENTS.get(name)
+    if function == "Module" and ours:  # to which layers pass what they do not know
+        return f"layers call it {ours}"
+    for place in (
+        "functional",
+        "functional.nn",
+        "functional.loss",
+        "functional.vision",
+        "random",
+        "module",
+        "optimizer",
+        "jit",
+    ):
+        called = getattr(sys.modules.get(f"{_PACKAGE}.{place}"), function, None)
+        if not callable(called):
+            continue
+        taken = inspect.signature(called).parameters
+        if ours in taken:
+            return f"{function} calls it {ours}"
+        if name not in taken and name in table.SPECIAL.get(function, {}) | table.OF_ALL:
+            return table.OF_ALL[name]
+    return table.OF_ALL.get(name, "") if function in ("Module", "Tensor", "Optimizer") else ""
+
+
+def _explain(error: BaseException) -> None:
+    if type(error) is TypeError and (words := _argument(error)):
+        error.add_note(f"  fix: {words}")
+
+
+def _explain_in_shell(
+    shell: Any,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: Any,
+    tb_offset: int | None = None,
+) -> None:
+    _explain(error)
+    shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+
+
+def explain_in_notebooks() -> None:
+    """A line or a cell of IPython that fails tells what a keyword argument of torch is called here; a handler that is there already stays."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell and not shell.custom_exceptions:
+        shell.set_custom_exc((TypeError,), _explain_in_shell)
+
+
+def explain_keywords() -> None:
+    """From here on an error that ends the program, or a line at Python's prompt, tells what a keyword argument of torch is called here.
+
+    Python raises it before any function of ours runs: only when it is shown can something be added. The interpreter tells of that by an event, whoever shows it:
+    this listens, and leaves ``sys.excepthook`` as it is.
+    """
+
+    def listen(event: str, about: tuple[Any, ...]) -> None:
+        if event == "sys.excepthook" and isinstance(about[2], TypeError):
+            _explain(about[2])
+
+    sys.addaudithook(listen)
