@@ -26,6 +26,7 @@ from . import optimizer as optimizer
 from . import quantization as quantization
 from . import random as random
 from . import utils as utils
+from ._words import switches as _switches
 from .core import _older_names as _older_names
 from .device import *  # noqa: F403
 from .logger import enable_debug_log as enable_debug_log
@@ -43,6 +44,7 @@ if _typing.TYPE_CHECKING:
     from . import hub as hub
     from . import traced_module as traced_module
 
+_switches.warn()
 _words.explain_keywords()
 _words.explain_in_notebooks()
 

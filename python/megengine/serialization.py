@@ -21,6 +21,7 @@ from ._files.disk import written_whole
 from ._files.locations import MapLocation, dmap
 from ._files.locations import map_device as map_device
 from ._files.unpickler import RefusedClassError
+from .module import Module
 
 # --------------------------------------------------------------------------------------------- save
 
@@ -60,7 +61,35 @@ def save(
     [1.0, 2.0]
     """
     with written_whole(f) as file:
-        pickle_module.dump(obj, file, pickle_protocol)
+        try:
+            pickle_module.dump(obj, file, pickle_protocol)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            path, part = _unpicklable("", obj, set())
+            if part is obj:
+                raise
+            raise type(error)(
+                f"save: {path} is {part!r}, which cannot be pickled: {str(error).partition(chr(10))[0]}\n"
+                "  fix: save the state_dict() instead of the whole object, or take that member out"
+            ) from error
+
+
+def _unpicklable(path: str, obj: Any, seen: set[int]) -> tuple[str, Any]:
+    """The innermost part of ``obj`` that cannot be pickled: its path and itself."""
+    seen.add(id(obj))
+    if isinstance(obj, dict):
+        parts = {f"{path}[{key!r}]": value for key, value in obj.items()}
+    elif isinstance(obj, list | tuple | set):
+        parts = {f"{path}[{place}]": value for place, value in enumerate(obj)}
+    else:
+        parts = {f"{path}.{name}": value for name, value in getattr(obj, "__dict__", {}).items()} if not callable(obj) or isinstance(obj, Module) else {}
+    for at, part in parts.items():
+        if id(part) in seen:
+            continue
+        try:
+            pickle.dumps(part)
+        except Exception:
+            return _unpicklable(at, part, seen)
+    return path.removeprefix("."), obj
 
 
 # --------------------------------------------------------------------------------------------- load

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import html
 import os
 import types
 import warnings
@@ -20,6 +21,7 @@ from ..device import get_max_allocated_memory
 from ..reports.progress import while_waiting
 from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
+from . import mismatch
 from .configs import (
     DTRConfig,
     GraphOptimizationConfig,
@@ -29,6 +31,7 @@ from .configs import (
     trace_options,
 )
 from .dump import Dumping
+from .plan_text import bytes_text
 from .report import (
     GeneratedKernel,
     Kernels,
@@ -227,6 +230,10 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             raise ValueError(f"trace: numerics must be 'fast' or 'exact', got {numerics!r}")
         if without_host not in (False, True, "auto"):
             raise ValueError(f"trace: without_host must be False, True or 'auto', got {without_host!r}")
+        flags = {"symbolic": symbolic, "capture_as_const": capture_as_const, "record_only": record_only, "profiling": profiling}
+        for name, flag in {**flags, "symbolic_shape": symbolic_shape, "imperative": imperative}.items():
+            if flag not in (False, True):
+                raise TypeError(f"trace: {name} must be True or False, got {flag!r}")
         limit = memory_limit_bytes(memory_limit)
         self.__wrapped__ = function
         self._symbolic = symbolic or record_only or memory_limit is not None
@@ -269,6 +276,13 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         )
         self._function = _core.TraceFunction(self._options)
         functools.update_wrapper(self, function)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"trace: the traced function {self._name_and_line()} cannot be copied or pickled\n"
+            "  why: it holds programs, and the tensors of this process that they read and write\n"
+            "  fix: copy fn.__wrapped__ and trace the copy; of a module save the state_dict(), or delete the attribute that is traced before"
+        )
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -454,8 +468,10 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             else:
                 result = self._body(*args, **kwargs)
                 function.finish(leaves)
-        except BaseException:
+        except BaseException as error:
             function.abort(leaves)  # nothing where the call has ended
+            if isinstance(error, TraceError):
+                mismatch.explain(error)
             raise
         return result
 
@@ -519,6 +535,27 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         return repr(names[position]) if position < len(names) else "a variable argument"
 
     # ---- what was made of it
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What is shown of the function: (what, value)."""
+        mode = "without_host" if self._without_host else "symbolic" if self._symbolic else "by value"
+        facts = [("mode", f"{mode}, opt_level={self._opt_level}")]
+        if not self.traced:
+            return [*facts, ("versions", "not called yet")]
+        kernels = sum(graph.count("\n  | kernel ") for graph in self._function.graphs(optimized=True))
+        return [
+            *facts,
+            ("versions", self.explain().partition("\n")[0]),
+            ("planned", bytes_text(merge_plans(self._function.plans()).planned_bytes)),
+            ("generated kernels", str(kernels)),
+        ]
+
+    def __repr__(self) -> str:
+        return f"<trace {self._name_and_line()}: " + "; ".join(f"{what}: {value}" for what, value in self._facts()) + ">"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{what}</th><td>{html.escape(value)}</td></tr>" for what, value in self._facts())
+        return f"<table><caption>trace {html.escape(self._name_and_line())}</caption>{rows}</table>"
 
     def memory_plan(self) -> MemoryPlan:
         """Returns the plan of the version that ran last, with the measured times and memory of its

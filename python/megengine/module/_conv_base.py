@@ -17,16 +17,19 @@ _PADDING_MODES = ("zeros", "reflect", "replicate")
 
 
 def _tuple_of(name: str, value: Size | str, rank: int) -> tuple[int, ...]:
-    """``value`` for each of ``rank`` spatial axes. ValueError for another number of values."""
+    """``value`` for each of ``rank`` spatial axes. ValueError for another number of values, TypeError for what is no integer."""
     given: Any = value
+    names = " or 'same', 'valid'" if name == "padding" else ""
     if isinstance(given, str):
-        raise ValueError(f"{name}: {value!r} is neither a number nor a name that is known")
-    if np.ndim(given) == 0:
-        return (int(given),) * rank
-    sizes = tuple(int(size) for size in given)
+        raise ValueError(f"{name}: {value!r} is neither a number nor a name that is known\n  fix: give one int, {rank} of them{names}")
+    sizes = (given,) * rank if np.ndim(given) == 0 else tuple(given)
     if len(sizes) != rank:
         raise ValueError(f"{name}: give one int or {rank} values, got {value!r}")
-    return sizes
+    if wrong := [size for size in sizes if isinstance(size, bool) or not hasattr(size, "__index__")]:
+        raise TypeError(f"{name}: {wrong[0]!r} in {value!r} is not an integer\n  fix: give one int, {rank} of them{names}")
+    if wrong := [size for size in sizes if size < (0 if "padding" in name else 1)]:
+        raise ValueError(f"{name}: {wrong[0]!r} in {value!r} is too small\n  fix: give one int, {rank} of them{names}, at least {0 if 'padding' in name else 1}")
+    return tuple(int(size) for size in sizes)
 
 
 class _ConvNd(Weighted):

@@ -1,0 +1,44 @@
+"""Environment variables of ours that nobody reads, or whose values nobody understands: told once, when the package is imported."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import warnings
+
+from .. import _core
+
+# Of the project's tests and builds.
+_ELSEWHERE = tuple(f"MEGJIT_{name}" for name in "CARD_FAIL FAKE FUZZ KILL_RANKS LIBHALIDE ONNX_NODES REMAT_PLANS SITE STAND_IN TEST WITH_".split())
+# What is read without an error for other values.
+_VALUES = {
+    "MEGJIT_CHECK": ("[01]?", "0 or 1", "any other value means 1"),
+    "MEGJIT_COMPILE_BUDGET": (r"(\d+(\.\d*)?)?", "seconds, such as 60", "it is read as 0"),
+    "MEGJIT_CROSS_MEMORY": ("[01]?", "0 or 1", "any other value means 1"),
+    "MEGJIT_EMULATED_GPUS": (r"\d*", "a number", "it is read as 0"),
+    "MEGJIT_OVERFLOW": ("(silent|error)?", "silent, or leave it unset", "an overflow is an error"),
+    "MEGJIT_PROGRESS": ("[01]?", "0 or 1", "any other value means 1"),
+    "OMP_NUM_THREADS": (r"(\s*\d+\s*(,\s*\d+\s*)*)?", "a number", "it is read as 0: all cores"),
+}
+
+
+def remarks(environment: dict[str, str]) -> list[str]:
+    """A text for each variable that has no effect, or not the one that its value seems to ask for."""
+    known = _core.switches()
+    found = []
+    for name, value in environment.items():
+        if name.startswith("MEGJIT_") and name not in known and not name.startswith(_ELSEWHERE):
+            names = {one.removeprefix("MEGJIT_"): one for one in known}
+            near = [names[one] for one in difflib.get_close_matches(name.removeprefix("MEGJIT_"), names, 1)]
+            found.append(f"{name}={value} has no effect: there is no such variable" + (f"\n  fix: write {near[0]}" if near else "; docs/devices.md lists them"))
+        elif name in _VALUES and not re.fullmatch(_VALUES[name][0], value):
+            _, valid, meant = _VALUES[name]
+            found.append(f"{name}={value} is not understood: {meant}\n  fix: set it to {valid}")
+    return found
+
+
+def warn() -> None:
+    """A UserWarning for each of `remarks`."""
+    for remark in remarks(dict(os.environ)):
+        warnings.warn(remark, stacklevel=3)

@@ -1,0 +1,38 @@
+"""What a call that differs from its record is told besides: the usual causes, by what the error says and where it comes from."""
+
+from __future__ import annotations
+
+import re
+from types import TracebackType
+
+_FIX = re.compile(r"\n  fix: .*")
+_BY_MODE = re.compile(r"\bop (dropout|batch_norm)\w*|in place of (dropout|batch_norm)")
+TRAINING = (
+    "a layer as Dropout or BatchNorm did something else: has train() or eval() been called since the recording? "
+    "Trace training and evaluation as two functions, or pass module.training as a keyword argument"
+)
+ACCUMULATION = (
+    "the recorded call found no gradients to add to: call optimizer.clear_grad() behind step() in the traced function, "
+    "or accumulate in every call, from gradients that are there before the first (docs/errors.md, Gradients)"
+)
+
+
+def _functions(trace: TracebackType | None) -> set[str]:
+    """The names of those that were running."""
+    names = set()
+    while trace is not None:
+        names.add(trace.tb_frame.f_code.co_qualname)
+        trace = trace.tb_next
+    return names
+
+
+def explain(error: BaseException) -> None:
+    """Replaces the fix of a TraceError where the cause is one of the usual ones."""
+    text, running = str(error), _functions(error.__traceback__)
+    if "GradManager.backward" in running and re.search(r"\bop,? add\b", text):
+        fix = ACCUMULATION
+    elif running & {"batch_norm", "dropout"} or _BY_MODE.search(text):
+        fix = TRAINING
+    else:
+        return
+    error.args = (_FIX.sub(lambda _: f"\n  fix: {fix}", text, count=1),)
