@@ -130,7 +130,8 @@ class DataLoader:
             )
         if transform is not None and not hasattr(transform, "apply_batch"):
             raise TypeError(
-                f"transform must be a Transform (have apply_batch), got {type(transform).__name__}"
+                f"transform must be a Transform (have apply_batch), got {type(transform).__name__}\n"
+                "  fix: subclass megengine.data.transform.Transform and define apply"
             )
         if collator is not None and not hasattr(collator, "apply"):
             raise TypeError(

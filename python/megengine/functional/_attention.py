@@ -124,6 +124,9 @@ def multi_head_attention(
            [0.5, 0.5, 0. ]], dtype=float32)
     """
     require_tensors("multi_head_attention", query, key, value)
+    if query.ndim not in (2, 3) or not query.ndim == key.ndim == value.ndim:
+        shapes = ", ".join(str(list(t._tuple_shape)) for t in (query, key, value))
+        raise ValueError(f"multi_head_attention: query, key and value have shapes {shapes}\n  fix: give [n, l, features] or [l, features], all of one rank")
     batched = query.ndim == 3
     if not batched:
         query, key, value = (_unsqueeze(t) for t in (query, key, value))

@@ -163,6 +163,8 @@ def scan(
     >>> last.item(), sums.numpy().tolist()
     (6.0, [1.0, 3.0, 6.0])
     """
+    if not callable(f):
+        raise TypeError(f"scan: f is {f!r}, not a function of (carry, x)")
     carry, slices = _Tree("scan: the carry", init), _Tree("scan: xs", xs)
     trips = _trips(slices.leaves, length)
     recorded = _core.is_tracing() or trips == 0  # which tells the types of y

@@ -1,6 +1,9 @@
 """Class indices: embedding, one-hot, picking along an axis."""
 
+import warnings
+
 from ..core import ops
+from ..core._origin import users_level
 from ..core.tensor.array_method import as_tensor
 from ..core.tensor.indexing import as_places
 from ..core.tensor.shapes import normalize_axis
@@ -88,7 +91,9 @@ def embedding(
     for name, given in (("max_norm", max_norm), ("norm_type", norm_type)):
         if given is not None:
             raise ValueError(f"embedding: {name} is not supported; leave it None")
-    places = as_places(as_tensor(inp))
+    if (found := as_tensor(inp)).dtype.name.startswith(("float", "bfloat")):
+        warnings.warn(f"embedding: {found.dtype.name} indices are truncated to integers; pass inp.astype('int32')", stacklevel=users_level())
+    places = as_places(found)
     rows = ops.index_get(weight, places, axes=(0,))
     if padding_idx is None:
         return rows

@@ -170,6 +170,8 @@ def cross_entropy(
             f"cross_entropy: label has shape {list(label._tuple_shape)}, pred {list(shape)}\n"
             f"  fix: label must be pred's shape without axis {axis}, of class indices"
         )
+    if not 0 <= label_smooth <= 1:
+        raise ValueError(f"cross_entropy: label_smooth {label_smooth} is not in [0, 1]")
     if label.dtype.name.startswith(("float", "bfloat")):
         _warnings.warn(
             f"cross_entropy: labels are class indices, so {label.dtype.name} labels are truncated to integers; "

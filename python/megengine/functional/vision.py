@@ -67,10 +67,10 @@ def remap(
     """
     require_tensors("remap", inp, map_xy)
     border, interp = check_border(border_mode, "remap"), check_interpolation(interp_mode, "remap")
-    n, _, _, two = map_xy._tuple_shape
-    if two != 2 or n != inp._tuple_shape[0]:
+    n, *_, two = (*map_xy._tuple_shape, 0, 0)[:2] if map_xy.ndim != 4 else map_xy._tuple_shape
+    if map_xy.ndim != 4 or inp.ndim != 4 or two != 2 or n != inp._tuple_shape[0]:
         raise ValueError(
-            f"remap: map_xy {list(map_xy._tuple_shape)} is not [{inp._tuple_shape[0]}, h, w, 2]"
+            f"remap: map_xy {list(map_xy._tuple_shape)} is not [n, h, w, 2] with the n of the images {list(inp._tuple_shape)}"
         )
     x, y = (taken(map_xy, 3, i) for i in (0, 1))
     return back_to_dtype(to_nchw(sample(inp, y, x, border, scalar, interp)), inp.dtype)

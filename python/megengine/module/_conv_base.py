@@ -10,7 +10,7 @@ import numpy as np
 
 from ..functional._conv import same_padding
 from ..tensor import Parameter
-from ._weighted import Weighted
+from ._weighted import Weighted, check_extents
 
 Size = int | Sequence[int]
 _PADDING_MODES = ("zeros", "reflect", "replicate")
@@ -63,7 +63,8 @@ class _ConvNd(Weighted):
     ) -> None:
         """None: the layer has no such setting."""
         super().__init__(**kwargs)
-        if groups < 1 or in_channels % groups or out_channels % groups:
+        check_extents(self, in_channels=in_channels, out_channels=out_channels, groups=groups)
+        if in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"{type(self).__name__}: groups={groups} must divide in_channels={in_channels} "
                 f"and out_channels={out_channels}"

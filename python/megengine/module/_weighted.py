@@ -10,6 +10,15 @@ from . import init
 from .module import Module
 
 
+def check_extents(layer: Module, **extents: object) -> None:
+    """TypeError for an extent that is no integer, ValueError for one below 1."""
+    for name, extent in extents.items():
+        if isinstance(extent, bool) or not hasattr(extent, "__index__"):
+            raise TypeError(f"{type(layer).__name__}: {name} is {extent!r}, not an integer\n  fix: give the number of features as an int")
+        if extent.__index__() < 1:
+            raise ValueError(f"{type(layer).__name__}: {name} is {extent!r}\n  fix: give at least 1")
+
+
 class Weighted(Module):
     """weight: normal with variance 1 / fan-in at first. bias: zero at first; None where there is none."""
 

@@ -49,8 +49,8 @@ class Dropout(Module):
 
     def __init__(self, drop_prob: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 0 <= drop_prob < 1:
-            raise ValueError(f"Dropout: drop_prob must lie in [0, 1), got {drop_prob}")
+        if isinstance(drop_prob, str) or not 0 <= drop_prob < 1:
+            raise ValueError(f"Dropout: drop_prob must lie in [0, 1), got {drop_prob!r}")
         self.drop_prob = drop_prob
 
     def forward(self, inputs: Tensor) -> Tensor:

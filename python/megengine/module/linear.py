@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import functional as F
 from ..tensor import Parameter, Tensor
-from ._weighted import Relu, Weighted
+from ._weighted import Relu, Weighted, check_extents
 
 __all__ = ["Linear", "LinearRelu"]
 
@@ -48,6 +48,7 @@ class Linear(Weighted):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_extents(self, in_features=in_features, out_features=out_features)
         self.out_features = out_features
         self.in_features = in_features
         self.weight = Parameter(np.zeros((out_features, in_features), np.float32))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import functional as F
 from ..tensor import Tensor
 from .module import Module
@@ -26,6 +28,9 @@ class _PoolNd(Module):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        for name, value, least in (("kernel_size", kernel_size, 1), ("stride", stride, 1), ("padding", padding, 0)):
+            if value is not None and np.min(value) < least:
+                raise ValueError(f"{type(self).__name__}: {name}={value!r} is below {least}\n  fix: give an int or (height, width), at least {least}")
         self.kernel_size = kernel_size
         self.stride = stride or kernel_size
         self.padding = padding
@@ -49,6 +54,11 @@ class MaxPool2d(_PoolNd):
         Whether OH and OW are rounded up.
     **kwargs : object
         `name`, as of `Module`.
+
+    Raises
+    ------
+    ValueError
+        For a kernel or stride below 1, or a padding below 0.
 
     Examples
     --------

@@ -19,6 +19,7 @@ from ..autodiff import Function
 from ..functional._recurrent import recurrent_layer
 from ..tensor import Parameter, Tensor
 from . import init
+from ._weighted import check_extents
 from .module import Module
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
@@ -33,6 +34,7 @@ class RNNCellBase(Module):
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int) -> None:
         super().__init__()
+        check_extents(self, input_size=input_size, hidden_size=hidden_size)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias

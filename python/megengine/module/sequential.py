@@ -58,6 +58,8 @@ class Sequential(Module):
 
     @staticmethod
     def _check(module: Any) -> None:
+        if isinstance(module, type):
+            raise TypeError(f"Sequential takes modules and functions, got the class {module.__name__}\n  fix: make a layer of it, {module.__name__}(...)")
         if not callable(module):
             raise TypeError(
                 f"Sequential takes modules and functions, got {type(module).__name__}\n"
@@ -69,6 +71,8 @@ class Sequential(Module):
             return Sequential(
                 OrderedDict((key, getattr(self, key)) for key in self.layer_keys[idx])
             )
+        if not -len(self.layer_keys) <= idx < len(self.layer_keys):
+            raise IndexError(f"Sequential: index {idx} of {len(self.layer_keys)} layers")
         return getattr(self, self.layer_keys[idx])
 
     def __setitem__(self, idx: int, module: _Layer) -> None:

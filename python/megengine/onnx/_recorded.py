@@ -78,6 +78,8 @@ def record(
     Tensors and modules that it refers to keep their values when it writes into them.
     """
     need_no_recording("export")
+    if not callable(model):
+        raise TypeError(f"export: {model!r} is neither a module nor a function")
     function = model.__wrapped__ if isinstance(model, trace) else model
     args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     args = tuple(Tensor(arg) if isinstance(arg, np.ndarray) else arg for arg in args)

@@ -33,7 +33,7 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     Raises
     ------
     ValueError
-        For an ``ord`` of 0 or less.
+        For an ``ord`` of 0 or less, or a negative ``max_norm``.
 
     References
     ----------
@@ -52,6 +52,8 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     ord = float(ord)
     if not ord > 0:
         raise ValueError(f"clip_grad_norm: ord must be above 0, got {ord}")
+    if not isinstance(max_norm, Tensor) and not max_norm >= 0:
+        raise ValueError(f"clip_grad_norm: max_norm must be at least 0, got {max_norm}")
     grads = _grads_of(tensors)
     if not grads:
         return Tensor(0.0)

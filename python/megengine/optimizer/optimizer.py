@@ -346,6 +346,8 @@ class Optimizer:
         TypeError
             For a state or an option that is no number.
         """
+        if "param_groups" not in state:
+            raise ValueError(f"load_state_dict: the keys are {list(state)}, without 'param_groups'\n  fix: pass what state_dict() of an optimizer returned")
         saved_groups = state["param_groups"]
         ours = [len(group["params"]) for group in self.param_groups]
         theirs = [len(group["params"]) for group in saved_groups]

@@ -197,7 +197,7 @@ class RNG:
         Raises
         ------
         ValueError
-            For a negative extent.
+            For a negative extent or std.
 
         Examples
         --------
@@ -206,6 +206,8 @@ class RNG:
         >>> random.normal(mge.Tensor([0.0, 100.0]), 1.0, size=(5, 2)).shape
         (5, 2)
         """
+        if not isinstance(std, Tensor) and np.any(np.asarray(std) < 0):
+            raise ValueError(f"normal: std {std} is negative")
         x = ops.random_normal(self._key(mean, std), shape=_shape(size))
         if isinstance(std, Tensor) or std != 1:
             x = ops.mul(x, std)

@@ -113,7 +113,10 @@ class VisionTransform(Transform):
         """(height, width) of the image of a sample."""
         for name in ("image", "mask"):
             if name in self.order:
-                return parts[list(self.order).index(name)].shape[:2]
+                shape = np.shape(parts[list(self.order).index(name)])
+                if len(shape) < 2:
+                    raise ValueError(f"{type(self).__name__}: the {name} of a sample has shape {shape}, not (height, width, channels)")
+                return shape[:2]
         raise ValueError(
             f"{type(self).__name__} needs an image in the sample, but order is {self.order!r}"
         )

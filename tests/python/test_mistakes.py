@@ -1,0 +1,143 @@
+"""Mistakes of programs for networks, data, optimizers, traces and files: each is told with its value and a way out (more of them: test_errors.py)."""
+
+import copy
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+import megengine.optimizer as optim
+from megengine import data
+from megengine._words import switches
+from megengine.autodiff import GradManager
+from megengine.data import transform as T
+from megengine.jit import trace
+
+X = mge.tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
+V = mge.tensor(np.ones((2, 4, 16), np.float32))
+IMAGE = mge.tensor(np.ones((2, 3, 8, 8), np.float32))
+LABELS = mge.tensor([0, 1])
+SAMPLES = data.dataset.ArrayDataset(np.ones((5, 3), np.float32), np.zeros(5, np.int32))
+
+
+def parameter():
+    return mge.Parameter(np.ones(2, np.float32))
+
+
+def batches_of_vectors():
+    sampler = data.SequentialSampler(SAMPLES, batch_size=2)
+    return list(data.DataLoader(SAMPLES, sampler, transform=T.Compose([T.Resize((2, 2))])))
+
+
+# name: (mistake, class, what its text says)
+MISTAKES = {
+    "no kernel": (lambda: M.Conv2d(3, 4, 0), ValueError, "kernel_size: 0.*at least 1"),
+    "no stride": (lambda: M.Conv2d(3, 4, 3, stride=(1, 0)), ValueError, r"stride: 0 in \(1, 0\)"),
+    "padding by name": (lambda: M.Conv2d(3, 4, 3, padding="big"), ValueError, "padding: 'big'.*'same', 'valid'"),
+    "negative padding": (lambda: M.Conv2d(3, 4, 3, padding=-1), ValueError, "padding: -1"),
+    "half a padding": (lambda: M.Conv2d(3, 4, 3, padding=1.5), TypeError, "padding: 1.5"),
+    "no padding": (lambda: M.Conv2d(3, 4, 3, padding=None), TypeError, "padding: None.*'valid'"),
+    "no channels": (lambda: M.Conv2d(0, 4, 3), ValueError, "Conv2d: in_channels is 0"),
+    "channels in words": (lambda: M.Conv2d("3", 4, 3), TypeError, "Conv2d: in_channels is '3'"),
+    "features below 0": (lambda: M.Linear(-1, 2), ValueError, "Linear: in_features is -1"),
+    "half a feature": (lambda: M.Linear(2.5, 2), TypeError, "Linear: in_features is 2.5"),
+    "no states": (lambda: M.LSTM(16, 0), ValueError, "hidden_size is 0"),
+    "no window": (lambda: M.MaxPool2d(0), ValueError, "MaxPool2d: kernel_size=0"),
+    "rate in words": (lambda: M.Dropout("0.5")(X), ValueError, "Dropout: drop_prob .* got '0.5'"),
+    "a class for a layer": (lambda: M.Sequential(M.ReLU, M.ReLU()), TypeError, r"the class ReLU.*ReLU\(\.\.\.\)"),
+    "layer behind the last": (lambda: M.Sequential(M.ReLU())[3], IndexError, "index 3 of 1"),
+    "smoothing above 1": (lambda: F.nn.cross_entropy(X, LABELS, label_smooth=2.0), ValueError, "label_smooth 2.0"),
+    "label out of range": (lambda: F.nn.cross_entropy(X, mge.tensor([0, 3])).numpy(), IndexError, "cross_entropy: label 3 .*0 to 2"),
+    "other ranks": (lambda: M.MultiHeadAttention(16, 4)(V, V, X), ValueError, r"\[2, 4, 16\], \[2, 3\]"),
+    "no map": (lambda: F.vision.remap(IMAGE, X), ValueError, r"map_xy \[2, 3\]"),
+    "image without pixels": (batches_of_vectors, ValueError, r"Resize: the image of a sample has shape \(3,\)"),
+    "function as transform": (lambda: data.DataLoader(SAMPLES, transform=abs), TypeError, "got builtin.*Transform"),
+    "state of nothing": (lambda: optim.SGD([parameter()], lr=0.1).load_state_dict({"x": 1}), ValueError, r"\['x'\].*state_dict\(\)"),
+    "norm below 0": (lambda: optim.clip_grad_norm([parameter()], -1.0), ValueError, "max_norm.*-1.0"),
+    "negative deviation": (lambda: mge.random.normal(0, -1, (2,)), ValueError, "std -1"),
+    "scan of a number": (lambda: F.scan(3, X, X), TypeError, "f is 3"),
+    "symbolic in words": (lambda: trace(lambda x: x, symbolic="yes"), TypeError, "symbolic must be True or False, got 'yes'"),
+    "export of a number": (lambda: __import__("megengine.onnx").onnx.export(3, X, None), TypeError, "export: 3 is"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_tells_value_and_way_out(name):
+    mistake, kind, words = MISTAKES[name]
+    with pytest.raises(kind) as caught:
+        mistake()
+    assert len(str(caught.value).splitlines()) <= 6
+    assert re.search(words, str(caught.value), re.S), str(caught.value)
+
+
+def test_indices_that_are_floats_are_told():
+    with pytest.warns(UserWarning, match="embedding: float32 indices are truncated"):
+        F.embedding(mge.tensor([1.0]), X)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("layer", [lambda: M.Dropout(0.5), lambda: M.BatchNorm1d(3)])
+def test_a_step_after_eval_names_training(layer, symbolic):
+    net = M.Sequential(M.Linear(3, 3), layer())
+    step = trace(lambda x: net(x).sum(), symbolic=symbolic)
+    step(X)
+    net.eval()
+    with pytest.raises(mge.jit.TraceError, match=r"fix: .*train\(\) or eval\(\) .*module\.training"):
+        step(X)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_a_second_accumulation_names_clear_grad(symbolic):
+    w = parameter()
+    gm = GradManager().attach(w)
+
+    @trace(symbolic=symbolic)
+    def step(x):
+        with gm:
+            gm.backward((w * x).sum())
+
+    step(mge.tensor([1.0, 2.0]))
+    with pytest.raises(mge.jit.TraceError, match=r"fix: .*clear_grad\(\) .*docs/errors\.md"):
+        step(mge.tensor([1.0, 2.0]))
+
+
+class Holder(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = M.Sequential(M.Linear(2, 3))
+        self.inner.rule = lambda x: x
+
+
+def test_what_cannot_be_copied_or_saved_is_told_with_its_path(tmp_path):
+    traced = trace(lambda x: x)
+    with pytest.raises(TypeError, match=rf"(?s)<lambda> \({re.escape(__file__)}:\d+\) cannot be copied.*fix: copy fn.__wrapped__"):
+        copy.deepcopy(traced)
+    with pytest.raises((AttributeError, TypeError), match=r"(?s)^save: inner\.rule is <function.*fix: save the state_dict"):
+        mge.save(Holder(), tmp_path / "a.pkl")
+    with pytest.raises((AttributeError, TypeError), match=r"^save: \['a'\]\[1\] is <function"):
+        mge.save({"a": [1, lambda: 3]}, tmp_path / "a.pkl")
+    with pytest.raises(TypeError, match=r"^save: \['step'\] is <trace "):
+        mge.save({"step": traced}, tmp_path / "a.pkl")
+    assert not (tmp_path / "a.pkl").exists()
+
+
+def test_variables_that_nobody_reads_are_told():
+    given = {"MEGJIT_COMPIL": "sync", "MEGJIT_CHECK": "maybe", "MEGJIT_DUMP": "all", "MEGJIT_QQ": "1", "MEGJIT_COMPILE_BUDGET": "2.5", "OMP_NUM_THREADS": "x", "HOME": "/"}
+    told = switches.remarks(given)
+    assert [remark.split("=")[0] for remark in told] == ["MEGJIT_COMPIL", "MEGJIT_CHECK", "MEGJIT_QQ", "OMP_NUM_THREADS"]
+    assert told[0].endswith("fix: write MEGJIT_COMPILE") and "0 or 1" in told[1] and "docs/devices.md" in told[2]
+    done = subprocess.run([sys.executable, "-c", "import megengine"], env={"MEGJIT_SIKP": "fuse"}, capture_output=True, text=True)
+    assert "MEGJIT_SIKP=fuse has no effect" in done.stderr and "write MEGJIT_SKIP" in done.stderr
+
+
+def test_a_traced_function_says_what_it_is():
+    f = trace(lambda x: F.exp(x) * 2 + 1, symbolic=True, opt_level=3)
+    assert re.fullmatch(r"<trace <lambda> \(.*:\d+\): mode: symbolic, opt_level=3; versions: not called yet>", repr(f))
+    f(X)
+    assert repr(f).endswith("versions: 1 version; planned: 48 B; generated kernels: 1>")
+    assert "<td>48 B</td>" in f._repr_html_() and "&lt;lambda&gt;" in f._repr_html_()
