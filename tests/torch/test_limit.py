@@ -44,6 +44,11 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(x)))
 
 
+def gated():
+    layers = (layer for _ in range(6) for layer in (nn.Linear(64, 96, bias=False), nn.SiLU(), nn.Linear(96, 64, bias=False), nn.RMSNorm(64)))
+    return nn.Sequential(*layers)
+
+
 def deep():
     return Deep(), torch.rand(4096, 64)
 
@@ -196,3 +201,16 @@ def test_what_is_kept_lies_in_row_major_order_and_once():
     assert sum(each.numel() >= 4096 * 96 for each in kept) <= 2  # y and its exponentials
     assert all(each.is_contiguous() for each in kept)
     torch.testing.assert_close(torch.autograd.grad(loss, weight), torch.autograd.grad(function(x), weight), rtol=1e-4, atol=1e-5)
+
+
+def test_parameters_cross_as_they_are_and_no_views_of_them():
+    gc.collect()
+    least = 5_800_000
+    for part in (1, 2, 2.5, 4):  # nothing is kept, what a plan or torch chooses, all
+        torch._dynamo.reset()
+        net, x, kept = gated(), torch.rand(4, 512, 64), []
+        run = torch.compile(net, backend=backend, options={"memory_limit": int(part * least), "fallback": False})
+        with torch.autograd.graph.saved_tensors_hooks(lambda each: kept.append(each) or each, lambda each: each):
+            run(x).square().mean().backward()
+        own = {each.data_ptr() for each in net.parameters()}
+        assert not [each.shape for each in kept if each.data_ptr() not in own and each.shape in ((64, 96), (96, 64))]

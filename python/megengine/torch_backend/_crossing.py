@@ -101,7 +101,7 @@ def _told(error: MemoryError, beside: int) -> MemoryError:
 def _cuts(joint: fx.GraphModule, inputs: Sequence[Any], count: int, options: dict[str, Any], more: dict[str, Any]) -> Iterator[Pair]:
     """From the cheapest on: all is kept; torch's own choice; what plans of the joint graph keep; what cannot be computed again."""
     yield _all_kept(joint, inputs, count, more)
-    yield min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=count)
+    yield _without_views(joint, min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=count), count)
     known: list[set[fx.Node]] = []
     for part in _PARTS:
         kept = _kept_by_plan(joint, count, {**options, "memory_limit": max(1, int(options["memory_limit"] * part))})
@@ -114,8 +114,12 @@ def _cuts(joint: fx.GraphModule, inputs: Sequence[Any], count: int, options: dic
 
 
 def _all_kept(joint: fx.GraphModule, inputs: Sequence[Any], count: int, more: dict[str, Any]) -> Pair:
-    """What backward reads, but for views, which cost memory of their own: what they show is kept in their place."""
-    pair = default_partition(joint, inputs, num_fwd_outputs=count, **more)
+    """What backward reads."""
+    return _without_views(joint, default_partition(joint, inputs, num_fwd_outputs=count, **more), count)
+
+
+def _without_views(joint: fx.GraphModule, pair: Pair, count: int) -> Pair:
+    """The same, but for views, which cost memory of their own: what they show is kept in their place, which may be an argument."""
     by_name = {node.name: node for node in joint.graph.nodes}
     kept = [by_name[each.name] for each in pair[0].graph.output_node().args[0][count:]]
     shown = {_shown(node) for node in kept}
@@ -144,7 +148,7 @@ def _kept_by_plan(joint: fx.GraphModule, count: int, options: dict[str, Any]) ->
         if buffer.place in ("arena", "output") and (buffer.place == "output" or buffer.first_step <= end < buffer.last_step - 1):
             names = [name for value in buffer.values if (name := value.rpartition(" ")[2]) in by_name]
             if names:
-                kept.add(by_name[names[-1]])
+                kept.add(_shown(by_name[names[-1]]))
     return kept
 
 
