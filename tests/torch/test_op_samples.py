@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils import _pytree
 
 from megengine.torch_backend._pair import Pair
-from megengine.torch_backend._private import decompositions
+from megengine.torch_backend._private import KNOWN, decompositions
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -29,6 +29,7 @@ def is_random(op):
 
 
 _MOST_SAMPLES = 3  # of an operation in a dtype
+_EVERY = 1 if torch.__version__.startswith(KNOWN[-1]) else 8  # of operations: an older release has a sample of them, for its time
 TABLE = decompositions()
 
 
@@ -113,7 +114,7 @@ def check(op, dtype, sample):
     compare(got, want, exact)
 
 
-@pytest.mark.parametrize("op", [op for op in op_db if not is_random(op)], ids=lambda op: f"{op.name}.{op.variant_test_name}".rstrip("."))
+@pytest.mark.parametrize("op", [op for op in op_db if not is_random(op)][::_EVERY], ids=lambda op: f"{op.name}.{op.variant_test_name}".rstrip("."))
 def test_samples(op):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

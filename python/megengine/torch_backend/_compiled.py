@@ -11,13 +11,16 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..jit.configs import memory_limit_bytes
 from ._aten import Unsupported
+from ._layouts import has_fixed_sizes
 from ._partition import (
     Part,
     parts_of,
     parts_of_result,
     place_of,
     reasons_against,
+    tensors_in,
     tensors_of,
     with_strides,
 )
@@ -35,6 +38,7 @@ class Compiled:
 
     def __init__(self, graph: fx.GraphModule, options: dict[str, Any], fallback: bool, seen: int) -> None:
         self._graph, self._options, self._fallback = graph, options, fallback
+        self._limit = memory_limit_bytes(options.get("memory_limit"))
         self._strided = with_strides(graph.graph, graph.graph.output_node().args[0][:seen])
         self._left = reasons_against(graph)
         self._is_told = False
@@ -50,6 +54,7 @@ class Compiled:
         self._parts = [(part, part.graph if is_torchs else self._program_of(part)) for part, is_torchs in parts]
         last = {each: part for part, _ in self._parts for each in part.reads}
         self._last_reads = {part: [each for each in part.reads if last[each] is part] for part, _ in self._parts}
+        self._torchs = {part: _bytes_at_once(part.graph) for part, is_torchs in parts if is_torchs}
 
     def _program_of(self, part: Part) -> Program:
         strided = {copy for copy, node in part.originals.items() if node in self._strided}
@@ -116,18 +121,32 @@ class Compiled:
                 if node not in results:
                     del values[node]
             held = beside + _bytes_of(value for node, value in values.items() if node not in part.reads)
+            self._check(part, held)
             found = run(given, held) if isinstance(run, Program) else run(*given)
             values.update(zip(part.gives, found, strict=True))
         return [values[each] if isinstance(each, fx.Node) else each for each in results]
 
+    def _check(self, part: Part, held: int) -> None:
+        """MemoryError for a part of torch's whose tensors are more than the limit leaves."""
+        needed = held + self._torchs.get(part, 0)
+        if not self._limit or part not in self._torchs or needed <= self._limit:
+            return
+        largest = max(part.gives, key=lambda node: _bytes_of(tensors_in(node.meta.get("val"))))
+        raise MemoryError(
+            f"memory_limit: a call needs at least {needed} bytes ({needed / 2**20:.1f} MiB), and the limit is {self._limit} bytes ({self._limit / 2**20:.1f} MiB)\n"
+            f"  why: {place_of(largest)} is left to torch, which takes {self._torchs[part]} bytes for what it reads, gives and has between; {held} bytes wait for others\n"
+            f"  fix: raise the limit to {needed}, or take a smaller batch"
+        )
+
     def _plan_parts(self) -> int:
-        """Of the largest part, with what waits for others; torch's own count by what they read and give."""
+        """Of the largest part, with what waits for others."""
         most = 0
         results = self._graph.graph.output_node().args[0]
         values = dict.fromkeys(self._graph.graph.find_nodes(op="placeholder"))
         for part, run in self._parts:
             held = _bytes_of(node.meta.get("val") for node in values if node not in part.reads)
-            own = run.plan(held).planned_bytes if isinstance(run, Program) else _bytes_of(node.meta.get("val") for node in (*part.reads, *part.gives))
+            self._check(part, held)
+            own = run.plan(held).planned_bytes if isinstance(run, Program) else self._torchs[part]
             most = max(most, held + own)
             for node in self._last_reads[part]:
                 if node not in results:
@@ -138,3 +157,20 @@ class Compiled:
 
 def _bytes_of(values: Iterable[Any]) -> int:
     return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
+
+
+def _bytes_at_once(graph: fx.GraphModule) -> int:
+    """The most that tensors of a graph take while torch runs it, its arguments throughout; not what an operation has within, and nothing where sizes change."""
+    memory: dict[fx.Node, dict[int, int]] = {}  # by storage, which views share
+    for node in graph.graph.nodes:
+        tensors = list(tensors_in(node.meta.get("val")))
+        if not all(map(has_fixed_sizes, tensors)):
+            return 0
+        memory[node] = {each.untyped_storage()._cdata: each.untyped_storage().nbytes() for each in tensors if each.layout is torch.strided}
+    last = {each: node for node in graph.graph.nodes for each in node.all_input_nodes}
+    most, alive = 0, dict[fx.Node, dict[int, int]]()
+    for node, own in memory.items():
+        alive[node] = own
+        most = max(most, sum({key: size for each in alive.values() for key, size in each.items()}.values()))
+        alive = {each: taken for each, taken in alive.items() if each.op == "placeholder" or last.get(each, node) is not node}
+    return most
