@@ -391,3 +391,44 @@ def test_with_parent_lists_pairs_without_names():
     assert {id(parent) for _, parent in outer.buffers(with_parent=True)} == {id(outer[1])}
     assert [parent for _, parent in outer.children(with_parent=True)] == [outer, outer]
     assert [(module, parent) for module, parent in outer.modules(with_parent=True)][:2] == [(outer, None), (outer[0], outer)]
+
+
+class Tied(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = M.Embedding(4, 3), M.Linear(3, 4, bias=False)
+        self.head.weight = self.embed.weight
+
+
+def test_a_tied_weight_is_loaded_under_any_of_its_names():
+    net, value = Tied(), np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert list(net.state_dict()) == ["embed.weight"]
+    for names in (["embed.weight", "head.weight"], ["head.weight"], ["embed.weight"]):
+        net.embed.weight[...] = 0
+        net.load_state_dict(dict.fromkeys(names, value))
+        np.testing.assert_array_equal(net.head.weight.numpy(), value)
+        assert net.head.weight is net.embed.weight
+    with pytest.raises(ValueError, match=r"embed.weight and head.weight are one tensor"):
+        net.load_state_dict({"embed.weight": value, "head.weight": value + 1})
+    with pytest.raises(KeyError, match="unused in the state dict: other"):
+        net.load_state_dict({"embed.weight": value, "other": value})
+
+
+class Buffered(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", Tensor([1.0, 2.0]), persistent=False)
+        self.register_buffer("mean", Tensor([3.0]))
+
+
+def test_a_buffer_that_is_not_persistent_stays_out_of_the_state_dict():
+    net = M.Sequential(Buffered(), Buffered())
+    assert list(net.state_dict()) == ["0.mean", "1.mean"]
+    assert [name for name, _ in net.named_buffers()] == ["0.mean", "0.table", "1.mean", "1.table"]
+    net.load_state_dict({"0.mean": np.ones(1, "f4"), "1.mean": np.ones(1, "f4")})
+    for copied in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert list(copied.state_dict()) == ["0.mean", "1.mean"] and copied[1].table.tolist() == [1.0, 2.0]
+    net[0].register_buffer("table", Tensor([5.0]))
+    assert "0.table" in net.state_dict()
+    with pytest.raises(TypeError, match="must be a Tensor that is not a Parameter"):
+        net.register_buffer("weight", mge.Parameter([1.0]))

@@ -197,7 +197,7 @@ CALLS = {
 }  # fmt: skip
 
 # Tested on two emulated cards, in worlds of several processes; and what no device of this machine computes.
-ELSEWHERE = {"device", "group", "precision"}
+ELSEWHERE = {"device", "group", "numpy", "precision"}
 
 
 def optional(function):
@@ -270,6 +270,51 @@ OPTIMIZERS = {
     optim.SGD: {"momentum": 0.5, "nesterov": (True, {"momentum": 0.5}), **RATES}, optim.Adadelta: {"lr": 0.3, "rho": 0.5, "eps": 0.3, **RATES},
     optim.Adagrad: {"lr": 0.3, "lr_decay": 0.5, "eps": 0.3, **RATES}, optim.Adam: ADAM, optim.AdamW: ADAM, optim.LAMB: LAMB, optim.LAMBFp16: LAMB,
 }  # fmt: skip
+
+
+# Schedules: a call without the optimizer, and for each optional parameter another value.
+SCHEDULES = {
+    optim.MultiStepLR: ({"milestones": [1, 3]}, {"gamma": 0.3}), optim.LambdaLR: ({"lr_lambda": lambda epoch: 1 / (1 + epoch)}, {}),
+    optim.StepLR: ({"step_size": 2}, {"gamma": 0.3}), optim.ExponentialLR: ({"gamma": 0.5}, {}), optim.CosineAnnealingLR: ({"T_max": 5}, {"eta_min": 0.1, "warmup": 2}),
+    optim.CosineAnnealingWarmRestarts: ({"T_0": 2}, {"T_mult": 2, "eta_min": 0.1}),
+    optim.OneCycleLR: ({"max_lr": 2.0, "total_steps": 9}, {"pct_start": 0.6, "div_factor": 3.0, "final_div_factor": 2.0}),
+    optim.ReduceLROnPlateau: ({}, {"mode": ("max", {"patience": 1}), "factor": (0.3, {"patience": 1}), "patience": 1, "threshold": (0.9, {"patience": 1}), "threshold_mode": ("abs", {"threshold": 0.3, "patience": 0}), "cooldown": (3, {"patience": 0}), "min_lr": (0.4, {"patience": 0})}),
+}  # fmt: skip
+
+
+def rates_of(schedule, given):
+    opt = optim.SGD([mge.Parameter([1.0])], lr=0.5)
+    opt.param_groups[0]["initial_lr"] = 0.5
+    made, rates = schedule(opt, **given), []
+    for value in (1.0, 0.5, 0.3, 0.41, 0.39, 0.5, 0.6):
+        rates.append(opt.param_groups[0]["lr"])
+        made.step(*([value] if schedule is optim.ReduceLROnPlateau else []))
+    rates.append(opt.param_groups[0]["lr"])
+    return rates
+
+
+@pytest.mark.parametrize(("schedule", "name"), [(each, name) for each in SCHEDULES for name in optional(each)])
+def test_each_option_of_a_schedule_changes_its_rates(schedule, name):
+    required, others = SCHEDULES[schedule]
+    found = {"current_epoch": 0, **others}[name]
+    value, besides = found if isinstance(found, tuple) else (found, {})
+    default = inspect.signature(schedule).parameters[name].default
+    assert rates_of(schedule, required | besides | {name: value}) != rates_of(schedule, required | besides | {name: default})
+
+
+def test_every_schedule_is_in_the_table():
+    classes = [each for each in vars(optim).values() if inspect.isclass(each) and issubclass(each, optim.LRScheduler) and each is not optim.LRScheduler]
+    assert set(classes) == set(SCHEDULES)
+
+
+def test_the_decay_of_averages_acts():
+    averages = {}
+    for decay in (0.999, 0.5):
+        ema = optim.EMA([w := mge.Parameter([1.0])], decay=decay)
+        w[...] = 3.0
+        ema.update()
+        averages[decay] = ema.state_dict()["averages"][0].item()
+    assert averages[0.5] == 2.0 and averages[0.999] == pytest.approx(1.002)
 
 
 def weights_after_three_steps(optimizer, options):

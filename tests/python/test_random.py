@@ -7,6 +7,8 @@ import pytest
 from drawn import counts_follow, follows
 from scipy import stats
 
+import megengine as mge
+import megengine.data.transform as T
 import megengine.functional as F
 from megengine import Tensor, autodiff, random
 from megengine.random import RNG
@@ -159,3 +161,39 @@ def test_uniform_draws_stay_below_the_upper_bound():
     assert x.min() >= -1 and x.max() < 1
     with pytest.raises(AssertionError, match="low 5 is not below high 1"):
         random.uniform(5, 1)
+
+
+def test_a_state_brings_back_masks_weights_and_numpys_draws(tmp_path):
+    def draws():
+        return random.uniform(size=(3,)).tolist(), F.dropout(F.ones(64), 0.5).tolist(), np.random.uniform(size=3).tolist()
+
+    random.uniform(size=(2,))
+    mge.save(random.get_state(), tmp_path / "state.pkl")
+    first = draws()
+    assert draws() != first
+    random.set_state(mge.load(tmp_path / "state.pkl"))
+    assert draws() == first
+
+
+def test_an_incomplete_state_changes_nothing():
+    before = random.get_state()["counter"]
+    with pytest.raises(KeyError):
+        random.set_state({"seed": 1, "counter": 77, "masks": 0})
+    assert random.get_state()["counter"] == before
+
+
+def test_a_seed_starts_transforms_too_where_that_is_asked_for():
+    image = np.arange(64, dtype=np.uint8).reshape(8, 8, 1)
+    crop = T.RandomCrop(3)
+
+    def crops():
+        return [crop.apply(image).tolist() for _ in range(4)]
+
+    random.seed(5, numpy=True)
+    first = crops()
+    random.seed(5)
+    assert crops() != first
+    random.seed(5, numpy=True)
+    assert crops() == first
+    with pytest.raises(ValueError):
+        random.seed(2**40, numpy=True)

@@ -13,7 +13,7 @@ from ..core._registry import WrongKey
 from ..core.tensor.dtype import is_quantize
 from ..core.tensor.quantized import QuantizedTensor
 from ..tensor import Tensor
-from ._structure import _flatten, _is_module, _is_tensor
+from ._structure import _flatten, _is_module, _is_tensor, all_paths
 
 StateSource = Mapping[str, Any] | Callable[[str, Tensor], Any]
 
@@ -25,6 +25,8 @@ def collect(
     result: dict[str, Any] = OrderedDict() if rst is None else rst
     flat: set[str] = set()
     for path, tensor, owner in _flatten(module, _is_tensor):
+        if owner._not_saved and path.rpartition(".")[2] in owner._not_saved:
+            continue
         path = prefix + path
         if owner._flat_state:
             flat.add(path)
@@ -49,7 +51,7 @@ def load(module: object, source: StateSource, strict: bool) -> None:
             if value is not None:
                 _write(key, target, value, key in flat)
         return
-    source = _unpacked(module, source)
+    source = _once(module, _unpacked(module, source), targets)
     _check_keys(source.keys(), targets.keys(), strict)
     fitting = [(key, target, source[key]) for key, target in targets.items() if key in source]
     for key, target, value in fitting:  # all are checked before the first is written
@@ -67,6 +69,31 @@ def _unpacked(module: Any, source: Mapping[str, Any]) -> Mapping[str, Any]:
         if (array := result.pop(prefix + owner._packed_entry, None)) is not None:  # type: ignore[attr-defined]  # a dict
             result.update((prefix + name, part) for name, part in owner._parts_of(array).items())  # type: ignore[attr-defined]
     return result
+
+
+def _once(module: object, source: Mapping[str, Any], targets: Mapping[str, Tensor]) -> Mapping[str, Any]:
+    """``source`` with one entry for each tensor that the module holds at several paths, under the path that its own state dict has."""
+    if all(key in targets for key in source):
+        return source
+    canonical = {id(tensor): path for path, tensor in targets.items()}
+    tied = {path: canonical.get(id(tensor)) for path, tensor in all_paths(module) if path in source and path not in targets}
+    result = dict(source)
+    for path, first in tied.items():
+        if first is None:
+            continue
+        value = result.pop(path)
+        if first not in result:
+            result[first] = value
+        elif not np.array_equal(_array(result[first]), _array(value)):
+            raise ValueError(
+                f"load_state_dict: {first} and {path} are one tensor of the module, and the state dict has two values for it\n"
+                "  fix: build the module with two tensors, or leave one of the keys out"
+            )
+    return result
+
+
+def _array(value: Any) -> np.ndarray:
+    return value.numpy() if isinstance(value, Tensor) else np.asarray(value)
 
 
 def _check_keys(given: Any, wanted: Any, strict: bool) -> None:
@@ -107,8 +134,7 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 def _write(key: str, target: Tensor, value: Any, flat: bool) -> None:
     _check_shape(key, target, value, flat)
-    array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
-    array = array.reshape(target._tuple_shape)
+    array = _array(value).reshape(target._tuple_shape)
     target._reset(Tensor(array, device=str(target.device)))
     if isinstance(target, QuantizedTensor) and is_quantize(array.dtype):
         target._quantized_dtype = array.dtype  # integers mean nothing without their scale

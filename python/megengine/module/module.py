@@ -77,6 +77,7 @@ class Module(Holder):
     _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _forward_hooks: OrderedDict[int, Callable[..., Any]]
     _packed_entry = ""  # of state dicts of MegEngine: what holds several parameters, see RNNBase
+    _not_saved: frozenset[str] = frozenset()  # buffers that the state dict leaves out
     _flat_state = False  # entries of the state dict are 1-D, whatever the tensors' shapes
     _repr_prefix = ""  # before the class name in repr
     _repr_facts = ""  # key facts for repr, as str.format makes it of the module: "size={0.size}"
@@ -283,6 +284,48 @@ class Module(Holder):
             Pairs of a dotted path and what it names.
         """
         return self._named(_is_buffer, recursive, prefix, kwargs)
+
+    def register_buffer(self, name: str, tensor: Tensor, persistent: bool = True) -> None:
+        """Make ``tensor`` the attribute ``name``, and say whether it belongs to the state dict.
+
+        Parameters
+        ----------
+        name : str
+            An identifier.
+        tensor : Tensor
+            Not a Parameter.
+        persistent : bool
+            False: `state_dict` leaves it out and `load_state_dict` does not ask for it, as for a
+            table that ``__init__`` computes.
+
+        Raises
+        ------
+        TypeError
+            For what is no Tensor, or a Parameter.
+
+        Notes
+        -----
+        ``self.name = tensor`` makes a persistent buffer, too. `buffers` lists both kinds.
+
+        Examples
+        --------
+        >>> import megengine as mge, megengine.module as M
+        >>> class Masked(M.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.register_buffer("mask", mge.Tensor([1.0, 0.0]), persistent=False)
+        >>> net = Masked()
+        >>> net.mask.tolist(), list(net.state_dict())
+        ([1.0, 0.0], [])
+        """
+        if not _is_buffer(tensor):
+            raise TypeError(
+                f"register_buffer: {name!r} must be a Tensor that is not a Parameter, got a "
+                f"{type(tensor).__name__}\n  fix: write self.{name} = value"
+            )
+        setattr(self, name, tensor)
+        kept = self._not_saved - {name}
+        object.__setattr__(self, "_not_saved", kept if persistent else kept | {name})
 
     def tensors(self, recursive: bool = True, **kwargs: Any) -> Iterable[Tensor]:
         """Iterate over all Parameters and buffers; recursive: also those of modules below.

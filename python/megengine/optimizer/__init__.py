@@ -1,4 +1,4 @@
-"""Optimizers, learning-rate schedules and clipping of gradients."""
+"""Optimizers, learning-rate schedules, clipping of gradients, and averages of weights."""
 
 from ._sharded import sharded
 from .adadelta import Adadelta
@@ -6,23 +6,41 @@ from .adagrad import Adagrad
 from .adam import Adam
 from .adamw import AdamW
 from .clip_grad import clip_grad_norm, clip_grad_value
+from .ema import EMA
 from .lamb import LAMB, LAMBFp16
 from .lr_scheduler import LRScheduler
 from .multi_step_lr import MultiStepLR
 from .optimizer import Optimizer
+from .schedules import (
+    CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
+    ExponentialLR,
+    LambdaLR,
+    OneCycleLR,
+    ReduceLROnPlateau,
+    StepLR,
+)
 from .sgd import SGD
 
 __all__ = [
+    "EMA",
     "LAMB",
     "SGD",
     "Adadelta",
     "Adagrad",
     "Adam",
     "AdamW",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "ExponentialLR",
     "LAMBFp16",
     "LRScheduler",
+    "LambdaLR",
     "MultiStepLR",
+    "OneCycleLR",
     "Optimizer",
+    "ReduceLROnPlateau",
+    "StepLR",
     "clip_grad_norm",
     "clip_grad_value",
     "sharded",

@@ -5,16 +5,18 @@ from .rng import (
     beta,
     exponential,
     gamma,
+    get_state,
     multinomial,
     normal,
     permutation,
     poisson,
     seed,
+    set_state,
     shuffle,
     uniform,
 )  # fmt: skip
 
 __all__ = [
-    "RNG", "beta", "exponential", "gamma", "multinomial", "normal", "permutation", "poisson",
-    "seed", "shuffle", "uniform",
+    "RNG", "beta", "exponential", "gamma", "get_state", "multinomial", "normal", "permutation",
+    "poisson", "seed", "set_state", "shuffle", "uniform",
 ]  # fmt: skip

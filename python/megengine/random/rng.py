@@ -4,6 +4,9 @@ Numbers follow from the key alone (Philox 4x32-10, Salmon et al., 2011), so a dr
 function is an op of the key, and the key is one of its inputs.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
@@ -18,7 +21,7 @@ from ..tensor import Tensor
 
 __all__ = [
     "seed", "RNG", "uniform", "normal", "gamma", "beta", "poisson", "multinomial", "permutation",
-    "shuffle", "exponential",
+    "shuffle", "exponential", "get_state", "set_state",
 ]  # fmt: skip
 
 
@@ -29,18 +32,21 @@ def _checked_seed(seed: IntLike) -> int:
     return value
 
 
-def seed(seed: int) -> None:
+def seed(seed: int, numpy: bool = False) -> None:
     """Start the global generator anew: that of module functions, dropout and initial weights.
 
     Parameters
     ----------
     seed : int
         At least 0.
+    numpy : bool
+        Seed numpy.random as well: transforms of ``megengine.data`` draw from it. The seed is below
+        2**32 then.
 
     Raises
     ------
     ValueError
-        For a negative seed.
+        For a negative seed, or one that numpy.random does not take.
 
     Notes
     -----
@@ -55,7 +61,60 @@ def seed(seed: int) -> None:
     >>> random.seed(1); bool((a == random.uniform(size=(2,)).numpy()).all())
     True
     """
-    random_state.start(_checked_seed(seed))
+    checked = _checked_seed(seed)
+    if numpy:
+        np.random.seed(checked)
+    random_state.start(checked)
+
+
+def get_state() -> dict[str, Any]:
+    """Return where the global generator and numpy.random are, for `set_state`.
+
+    Returns
+    -------
+    dict of str
+        ``seed``, ``counter`` and ``masks`` (the counter of dropout's masks), ints, and ``numpy``,
+        what numpy.random.get_state gives. ``megengine.save`` writes it.
+
+    Notes
+    -----
+    In a world of processes the state of one serves all, if all have drawn equally often.
+
+    Examples
+    --------
+    >>> from megengine import random
+    >>> state = random.get_state(); a = random.uniform(size=(2,)).numpy()
+    >>> random.set_state(state); bool((a == random.uniform(size=(2,)).numpy()).all())
+    True
+    """
+    names = ("seed", "counter", "masks")
+    return {**dict(zip(names, random_state.state(), strict=True)), "numpy": np.random.get_state(legacy=False)}
+
+
+def set_state(state: Mapping[str, Any]) -> None:
+    """Go on drawing where `get_state` was called, from the global generator and numpy.random.
+
+    Parameters
+    ----------
+    state : mapping of str
+        What `get_state` returned, in this process or another one.
+
+    Raises
+    ------
+    KeyError
+        For a missing entry; then nothing changes.
+
+    Examples
+    --------
+    >>> from megengine import random
+    >>> random.seed(1); start = random.get_state()
+    >>> first = random.permutation(9).tolist()
+    >>> random.set_state(start); first == random.permutation(9).tolist()
+    True
+    """
+    counters = [state[name] for name in ("seed", "counter", "masks")]
+    np.random.set_state(state["numpy"])
+    random_state.restore(*counters)
 
 
 def _shape(size: IntsLike | None, default: Shape = (1,)) -> Shape:
