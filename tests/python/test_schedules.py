@@ -192,7 +192,7 @@ def trained(mode, parts, batches):
         opt.step().clear_grad()
         return total
 
-    called = step if mode is None else trace(step, opt_level=3, **mode)
+    called = step if mode is None else trace(step, **mode)
     losses = [called(mge.Tensor(x), mge.Tensor(y)).item() for x, y in batches]
     return losses, net[0].weight.numpy(), called
 
