@@ -417,7 +417,6 @@ net.cpu: megengine.set_default_device('cpu0') before the module is made
 net.cuda: megengine.set_default_device('gpu0') before the module is made
 net.to: megengine.set_default_device before the module is made
 net.half net.float net.double net.bfloat16 net.type: megengine.amp.autocast in the training step
-net.register_buffer: self.name = tensor: a tensor that is not a Parameter is a buffer
 net.register_parameter: self.name = megengine.Parameter(value)
 net.requires_grad_: GradManager.attach with the parameters to train
 net.get_submodule net.get_parameter net.get_buffer: dict(module.named_modules())[name], or of named_parameters, named_buffers
@@ -445,7 +444,8 @@ mge.float64: 'float64', which products and norms refuse
 mge.int64 mge.long: 'int64'
 mge.device_count: megengine.get_device_count
 mge.get_default_dtype mge.set_default_dtype mge.set_default_tensor_type: dtype= where a tensor is made: it is float32 otherwise
-mge.get_rng_state mge.set_rng_state: megengine.random.seed at a known place
+mge.get_rng_state: megengine.random.get_state
+mge.set_rng_state: megengine.random.set_state
 mge.set_num_interop_threads mge.get_num_interop_threads mge.init_num_threads: megengine.set_num_threads
 mge.set_float32_matmul_precision mge.get_float32_matmul_precision: megengine.config
 mge.OutOfMemoryError: MemoryError
