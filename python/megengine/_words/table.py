@@ -437,7 +437,6 @@ mge.autocast: megengine.amp.autocast
 mge.GradScaler: megengine.amp.GradScaler
 mge.init: megengine.module.init
 mge.vmap mge.func: an axis for the batch: functions broadcast
-mge.Stream mge.Event: nothing: work is queued in order, and megengine.device.coalesce_free_memory and x.numpy() wait for it
 mge.export: trace(...).dump
 mge.dtype mge.float16 mge.float32 mge.int8 mge.int16 mge.int32 mge.uint8 mge.bool mge.bfloat16: names such as 'float32', or NumPy's dtypes
 mge.float64: 'float64', which products and norms refuse
