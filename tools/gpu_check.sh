@@ -1,6 +1,6 @@
 #!/bin/bash
 # gpu_check.sh [--out DIR] [--seconds N] [STEP...]: what only a GPU can tell, in ten minutes or N seconds, from a copy of this tree; a
-# report of files in DIR (build/gpu_report), as they come, and one archive of them. Without STEP all of: about rungs tests programs
+# report of files in DIR (build/gpu_report), as they come, and one archive of them. Without STEP all of: about rungs bits tests programs
 # figures memory sanitizer; those for which no time is left are left out.
 # It takes the package of .venv, else what `gpu_check.sh pack [halide]` left in build/gpu_kit.tar.xz, for a machine that reaches no
 # registry and has Python 3.12 or later with NumPy, ml_dtypes, tqdm, pytest, pytest-xdist, hypothesis, SciPy, scikit-learn,
@@ -24,11 +24,17 @@ pack() {
     # shellcheck disable=SC2046
     cp -L $(ldd "$tests/gpu_tests" ${1:+.venv/lib/python3*/site-packages/megengine/libmegjit_halide.so} |
         awk -v ours="$PWD/.venv/" 'index($3, ours) == 1 {print $3}' | sort -u) $kit/lib/
+    bits_of_emulator "$tests" $kit/bits.json .venv/bin/python
     strip $kit/lib/*.so* $kit/tests/gpu_tests $kit/tests/graph_fuzz
     sed "/^subdirs/d; s#$PWD/$tests#@tests@#g" "$tests/CTestTestfile.cmake" >$kit/tests/commands
     find "$PWD/${tests%/tests}" -name 'libmegjit_mlir.so' -o -name 'libmegjit_halide.so' >$kit/tests/compilers
     XZ_OPT=-T0 tar -C build -cJf $kit.tar.xz gpu_kit
     ls -l $kit.tar.xz
+}
+
+# What kernels that promise bits compute on the emulated card.
+bits_of_emulator() {
+    MEGJIT_EMULATED_GPUS=1 MEGJIT_CUDA_DRIVER=$PWD/$1/card/emulator/libmegjit_card.so "$3" tools/gpu_bits.py write "$2"
 }
 
 # The programs were told at build time where the compilers of kernels lie.
@@ -44,12 +50,13 @@ unpack() {
 choose_package() {
     python=$PWD/.venv/bin/python # steps change their folder
     if [ -e $kit.tar.xz ] && ! "$python" -c 'import megengine' 2>/dev/null; then
-        python=${PYTHON:-python3} tests=$kit/tests
+        python=${PYTHON:-python3} tests=$kit/tests bits=$kit/bits.json
         unpack
     else
         { make build-tests && { [ -z "${MEGJIT_EMULATED_GPUS:-}" ] || make card; }; } >"$report/build.txt" 2>&1 ||
             { tail -n 5 "$report/build.txt" >&2; exit 1; }
-        tests=$(ls -dt build/cp3*/tests | head -n 1)
+        tests=$(ls -dt build/cp3*/tests | head -n 1) bits=$report/bits.json
+        [ ! -e "$tests/card/emulator/libmegjit_card.so" ] || bits_of_emulator "$tests" "$bits" "$python" >>"$report/build.txt" 2>&1
     fi
     python=$(command -v "$python")
     if [ -n "${MEGJIT_EMULATED_GPUS:-}" ]; then # the programs do not know the package's folder
@@ -67,6 +74,7 @@ about() {
     "$python" -m pip list 2>/dev/null | grep -iE '^(megjit|numpy|torch|triton|jax|nvidia-)'
     true
 }
+bits() { "$python" tools/gpu_bits.py compare "$bits"; }
 rungs() { MEGJIT_COMPILE=sync "$python" tools/gpu_rungs.py; }
 tests() { (cd tests/python && "$python" -m pytest -p no:cacheprovider -p no:benchmark -n "$processes" -m gpu .); }
 programs() { ctest --test-dir "$tests" -L gpu --output-on-failure -j "$processes"; }
@@ -106,10 +114,10 @@ done
 mkdir -p "$report" && rm -f "$report/summary.txt"
 choose_package
 processes=$(($(nproc) < 8 ? $(nproc) : 8))
-export python tests processes report
+export python tests processes report bits
 patience=$((${MEGJIT_EMULATED_GPUS:-0} > 0 ? 10 : 1))
-declare -A seconds=([about]=60 [rungs]=60 [tests]=150 [programs]=120 [figures]=240 [memory]=60 [sanitizer]=60)
-[ $# != 0 ] || set -- about rungs tests programs figures memory sanitizer
+declare -A seconds=([about]=60 [rungs]=60 [bits]=60 [tests]=150 [programs]=120 [figures]=240 [memory]=60 [sanitizer]=60)
+[ $# != 0 ] || set -- about rungs bits tests programs figures memory sanitizer
 for name; do
     [ -n "${seconds[$name]:-}" ] || { echo "gpu_check: no step $name; there are ${!seconds[*]}" >&2; exit 2; }
     step "$name" "$((patience * ${seconds[$name]}))"

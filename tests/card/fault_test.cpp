@@ -143,6 +143,8 @@ TEST_F(Faults, RoundingThatIsLeftToTheCardIsALoadErrorOfAGeneratedKernel) {
         {"fma.rn.f32 %f1, %f2, %f3, %f0; div.rn.f32 %f1, %f1, %f2;", 0},
         {"mul.f32 %f1, %f2, %f3; add.f32 %f1, %f2, %f1;", kInvalidPtx},
         {"mul.f32 %f1, %f2, %f3; sub.f32 %f0, %f1, %f2;", kInvalidPtx},
+        {"rcp.approx.ftz.f32 %f1, %f2; fma.rn.f32 %f3, %f1, %f2, %f0;", 0},
+        {"rcp.approx.ftz.f32 %f1, %f2; mul.rn.f32 %f3, %f1, %f2;", kInvalidPtx},
         {"div.approx.f32 %f1, %f1, %f2;", kInvalidPtx},
         {"ex2.approx.ftz.f32 %f1, %f1;", kInvalidPtx}};
     for (const auto& [body, wanted] : bodies) {

@@ -13,8 +13,22 @@ bool is_rounded(const Statement& s) {
 }
 
 bool is_approximate(const Statement& s) {
-    // (Of halves these are corrected by whoever promises bits of them.)
     return is_float(s) && (s.has("approx") || s.has("full"));
+}
+
+// Only a first guess: a quotient of halves begins with an approximate reciprocal, which two fused
+// instructions correct to more bits than a half has (MLIR); fmod takes the integer part of an
+// approximate quotient, and corrects the rest (CUDA's, which is exact).
+bool is_corrected(const FunctionText& function, const Statement& s) {
+    const auto corrects = [&](const Statement& other) {
+        const bool is_step = !other.opcode.empty() &&
+                             ((other.opcode[0] == "fma" && other.has("rn")) || other.has("rzi"));
+        return is_step && std::ranges::any_of(other.operands, [&](const Operand& operand) {
+            return operand.name == s.operands[0].name;
+        });
+    };
+    return (s.opcode[0] == "rcp" || s.opcode[0] == "div") &&
+           std::ranges::any_of(function.body, corrects);
 }
 
 }  // namespace
@@ -23,7 +37,7 @@ void refuse_loose_rounding(const FunctionText& function) {
     std::set<std::string> products;  // registers that hold one without rounding
     for (const Statement& s : function.body) {
         if (s.opcode.empty()) continue;
-        if (is_approximate(s))
+        if (is_approximate(s) && !is_corrected(function, s))
             refuse(s.line, function.name + " approximates, and promises bits", s.text);
         const std::string& name = s.opcode[0];
         const bool is_loose = is_float(s) && !is_rounded(s);
