@@ -1,7 +1,22 @@
 // backends/cuda/kernels/matmul.cu -- products of integer matrices, whose sums wrap in the dtype R of
-// the result: no library of NVIDIA's has them. A block for 16 x 16 results, a thread for each.
+// the result: no library of NVIDIA's has them. A block for 16 x 16 results, a thread for each. Shared
+// memory holds words: four elements of 8 bits along the sum, or one wider one.
 
-constexpr u32 kTile = 16;
+constexpr u32 kTile = 16, kPacked = sizeof(T) == 1 ? 4 : 1;
+
+// Elements `begin` to `begin + kPacked` of a line whose elements from `end` on are zeros.
+__device__ __forceinline__ u32 word(const T* line, i64 begin, i64 end, i64 stride) {
+    if (kPacked == 1) return begin < end ? (u32)line[begin * stride] : 0;
+    u32 bits = 0;
+#pragma unroll
+    for (u32 e = 0; e < kPacked; ++e)
+        if (begin + e < end) bits |= (u32)(u8)line[(begin + e) * stride] << 8 * e;
+    return bits;
+}
+__device__ __forceinline__ u32 step(u32 a, u32 b, u32 sum, i8 t) { return dot4(a, b, sum, t, t); }
+__device__ __forceinline__ u32 step(u32 a, u32 b, u32 sum, u8 t) { return dot4(a, b, sum, t, t); }
+template <class Wide>
+__device__ __forceinline__ u32 step(u32 a, u32 b, u32 sum, Wide) { return sum + a * b; }
 
 struct Product {
     i64 m, n, k;
@@ -26,12 +41,12 @@ extern "C" __global__ void multiply(Product p, INDEX tiles_m, INDEX tiles_n, IND
             rest = above;
         }
         u32 sum = 0;
-        for (i64 begin = 0; begin < p.k; begin += kTile) {
-            a_tile[i][j] = row < p.m && begin + j < p.k ? (u32)a[a_at + (begin + j) * p.a_column] : 0;
-            b_tile[i][j] = column < p.n && begin + i < p.k ? (u32)b[b_at + (begin + i) * p.b_row] : 0;
+        for (i64 begin = 0; begin < p.k; begin += kTile * kPacked) {
+            a_tile[i][j] = row < p.m ? word(a + a_at, begin + j * kPacked, p.k, p.a_column) : 0;
+            b_tile[i][j] = column < p.n ? word(b + b_at, begin + i * kPacked, p.k, p.b_row) : 0;
             __syncthreads();
 #pragma unroll
-            for (u32 k = 0; k < kTile; ++k) sum += a_tile[i][k] * b_tile[k][j];
+            for (u32 k = 0; k < kTile; ++k) sum = step(a_tile[i][k], b_tile[k][j], sum, T());
             __syncthreads();
         }
         if (row < p.m && column < p.n) y[((i64)batch * p.m + row) * p.n + column] = (R)sum;

@@ -11,6 +11,21 @@ typedef unsigned u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
+// --- sums of four products of 8-bit numbers, which lie in a word as in memory ---
+
+__device__ __forceinline__ u32 dot4(u32 a, u32 b, u32 sum, i8, i8) {
+    asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+__device__ __forceinline__ u32 dot4(u32 a, u32 b, u32 sum, u8, i8) {
+    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+__device__ __forceinline__ u32 dot4(u32 a, u32 b, u32 sum, u8, u8) {
+    asm("dp4a.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+
 // --- elements as they are stored, and as they are computed with: float or i32 ---
 
 struct f16 {

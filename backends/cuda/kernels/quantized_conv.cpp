@@ -43,14 +43,20 @@ Prepared prepare_quantized_conv(CudaDevice& device, const OpCall& call,
     const runtime::ConvProblem p = runtime::conv_problem(call, outputs);
     const int64_t n = p.y.numel();
     if (n == 0) return nothing_to_do();
+    const Conv conv(p, call.inputs[2].numel());
+    // Words of four channels begin at multiples of 4, as the tensors do.
+    const int64_t* const strides = conv.x_strides;
+    bool by_fours = strides[1] == 1 && conv.channels % 4 == 0 && strides[0] % 4 == 0;
+    for (int axis = 0; axis < 3; ++axis)
+        by_fours = by_fours && (conv.in[axis] == 1 || strides[axis + 2] % 4 == 0);
     const SourceKernel kernel(
         device.gpu(), with_prelude(texts::quantized_conv), "quantized_conv",
         {{"INDEX", index_type(n)},
          {"X", storage_type(p.x.dtype)},
          {"Y", storage_type(p.y.dtype)},
+         {"FOURS", by_fours ? "1" : "0"},
          {"CHANNELS_LAST", p.y.layout == runtime::Layout::channels_last ? "1" : "0"}});
-    return executable([=, conv = Conv(p, call.inputs[2].numel())](
-                          CudaStream& stream, void* const* in, void* const* out, void*) {
+    return executable([=](CudaStream& stream, void* const* in, void* const* out, void*) {
         with_index(n, [&](auto count) {
             kernel.launch(stream, blocks_for(n), conv, count, in[0], in[1], in[2], in[3], out[0]);
         });
