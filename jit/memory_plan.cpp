@@ -141,7 +141,7 @@ std::string megabytes(size_t bytes) {
     return runtime::cat(tenths / 10, ".", tenths % 10, " MiB");
 }
 
-std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count) {
+std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count, double share) {
     std::vector<size_t> alive(plan.steps.size() + 2);
     for (const PlannedBuffer& buffer : plan.buffers)
         if (buffer.place == memory::Place::kArena)
@@ -157,9 +157,16 @@ std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count) {
     std::stable_sort(buffers.begin(), buffers.end(),
                      [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
     std::vector<std::string> texts;
-    for (const PlannedBuffer* buffer : buffers)
-        if (texts.size() < count)
-            texts.push_back(megabytes(buffer->bytes) + " " + buffer->values.front());
+    size_t told = 0;
+    for (const PlannedBuffer* buffer : buffers) {
+        if (texts.size() == count ||
+            static_cast<double>(told) >= share * static_cast<double>(alive[peak]))
+            break;
+        texts.push_back(megabytes(buffer->bytes) + " " + buffer->values.front());
+        told += buffer->bytes;
+    }
+    if (const size_t others = buffers.size() - texts.size(); others && told < alive[peak])
+        texts.push_back(cat(megabytes(alive[peak] - told), " in ", others, " more"));
     return texts;
 }
 

@@ -83,8 +83,9 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
 MemoryPlan plan_of(Graph graph, const Graph& recorded, const LoweringOptions& options);
 
 // The arena's largest buffers in the step where most of it is alive: "800 bytes %3 relu f32[8, 25]
-// model.py:41".
-std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count);
+// model.py:41". At most `count`, and no more than make up `share` of what is alive there; the last
+// text counts the others.
+std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count, double share = 1);
 
 std::string megabytes(size_t bytes);  // "1.5 MiB"
 

@@ -199,6 +199,8 @@ std::vector<CurvePoint> PlanLadder::curve() const {
     return curve;
 }
 
+constexpr size_t kMostTold = 20;  // of a network of many small values
+
 void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const {
     if (other.least_ && other.least_->planned_bytes < least_->planned_bytes)
         other.refuse(*this, where);
@@ -212,7 +214,7 @@ void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const
                      " bytes (", megabytes(options_.limit), ")"),
          .why = cat("inputs, parameters and results take ", megabytes(elsewhere),
                     ", and even with recomputation these are alive at once: ",
-                    join(largest_at_peak(*least_, 3))),
+                    join(largest_at_peak(*least_, kMostTold, 0.9))),
          .fix = cat("raise the limit to ", least_->planned_bytes, ", or take ", what_helps),
          .at = where});
 }

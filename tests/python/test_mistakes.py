@@ -15,6 +15,7 @@ import megengine.optimizer as optim
 from megengine import data
 from megengine._words import switches
 from megengine.autodiff import GradManager
+from megengine.core.random_state import default_random_state
 from megengine.data import transform as T
 from megengine.jit import trace
 
@@ -141,3 +142,26 @@ def test_a_traced_function_says_what_it_is():
     f(X)
     assert repr(f).endswith("versions: 1 version; planned: 48 B; generated kernels: 1>")
     assert "<td>48 B</td>" in f._repr_html_() and "&lt;lambda&gt;" in f._repr_html_()
+
+
+def test_a_batch_that_fits_is_proposed():
+    w = mge.Parameter(np.ones((64, 64), np.float32))
+
+    @trace(symbolic=True, memory_limit="1MB")
+    def step(x):
+        return (F.exp(F.dropout(x @ w, 0.5)) @ w).sum()
+
+    def batch(rows):
+        return mge.tensor(np.ones((rows, 64), np.float32))
+
+    mge.random.seed(1)
+    with pytest.raises(MemoryError, match=r"fix: raise the limit to \d+, or take a batch of \d+, which fits") as caught:
+        step(batch(8192))
+    assert default_random_state().counter == 1  # of the call; those that looked for a batch draw nothing
+    rows = int(re.search(r"batch of (\d+)", str(caught.value))[1])
+    assert step(batch(rows)).shape == ()
+    with pytest.raises(MemoryError):
+        step(batch(rows + rows // 8))
+    constants = mge.Parameter(np.ones((1024, 1024), np.float32))
+    with pytest.raises(MemoryError, match="fix: raise the limit to .*, or take a smaller model, or fewer results"):
+        trace(lambda x: (x @ constants).sum(), memory_limit="1MB")(mge.tensor(np.ones((4, 1024), np.float32)))

@@ -355,6 +355,16 @@ x.nonzero: F.non_zero(x)
 x.clip: F.clip(x, lower, upper)
 x.gather: F.gather(x, axis, index)
 x.acosh: F.acosh(x)
+x.unsqueeze: F.expand_dims(x, axis)
+x.squeeze: F.squeeze(x, axis)
+x.argmax: F.argmax(x, axis)
+x.argmin: F.argmin(x, axis)
+x.cumsum: F.cumsum(x, axis)
+x.softmax: F.softmax(x, axis)
+x.split: F.split(x, count_or_indices, axis)
+x.chunk: F.split(x, count, axis)
+x.std: F.std(x, axis), which divides by n
+x.clamp: F.clip(x, lower, upper)
 x.to_padded_tensor: F.pad
 
 M.BCELoss: F.nn.binary_cross_entropy(pred, label, with_logits=False)

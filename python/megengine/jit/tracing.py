@@ -21,7 +21,7 @@ from ..device import get_max_allocated_memory
 from ..reports.progress import while_waiting
 from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
-from . import mismatch
+from . import batches, mismatch
 from .configs import (
     DTRConfig,
     GraphOptimizationConfig,
@@ -472,6 +472,8 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             function.abort(leaves)  # nothing where the call has ended
             if isinstance(error, TraceError):
                 mismatch.explain(error)
+            elif isinstance(error, MemoryError) and function is self._function:
+                batches.propose(error, args, lambda smaller: self._plan_call(smaller, kwargs))
             raise
         return result
 
