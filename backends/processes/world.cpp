@@ -1,5 +1,6 @@
 #include "backends/processes/world.h"
 
+#include <netdb.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -101,6 +102,21 @@ void World::refuse_ended(const runtime::CommunicatorCall& call) const {
 
 bool World::is_near(int rank) const {
     return rank == rank_ || processes::is_near(peers_[static_cast<size_t>(rank)].socket);
+}
+
+std::string World::address() const {
+    int socket = -1;
+    for (int rank = 0; rank < size(); ++rank)
+        if (rank != rank_ && (socket < 0 || !is_near(rank)))
+            socket = peers_[static_cast<size_t>(rank)].socket;
+    sockaddr_storage own{};
+    socklen_t bytes = sizeof own;
+    char text[NI_MAXHOST] = "";
+    auto* address = reinterpret_cast<sockaddr*>(&own);
+    if (getsockname(socket, address, &bytes) != 0 ||
+        getnameinfo(address, bytes, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
+        throw runtime::DeviceError("this process has no address");
+    return text;
 }
 
 std::string World::lost(std::span<const int> ranks) {

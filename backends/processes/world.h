@@ -72,6 +72,8 @@ public:
     // read what it offers. `lose`: that failed, so that the peer has ended its part.
     bool is_near(int rank) const;
     bool reads() const { return options_.reads; }
+    // This process's address, by which others reach it; one for other machines if there are any.
+    std::string address() const;
     Offer offer(const void* data) const { return seal_.offer(data); }
     [[noreturn]] void lose(int rank) { lose(peers_[static_cast<size_t>(rank)], 0); }
     // Why the world is closed, or which of these ranks is gone. Empty also while an operation is

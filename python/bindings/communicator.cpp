@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "python/bindings/handle.h"
 #include "runtime/eager/autodiff.h"
@@ -24,6 +25,8 @@
 #include "backends/cuda/nccl/group.h"
 #endif
 #ifdef MEGJIT_WITH_PROCESSES
+#include "backends/processes/gloo/gloo_communicator.h"
+#include "backends/processes/hierarchical.h"
 #include "backends/processes/mpi/mpi_communicator.h"
 #endif
 
@@ -70,14 +73,13 @@ public:
         if (std::ranges::find(members, world_->rank()) == members.end())
             runtime::user_error(
                 {.what = runtime::cat("rank ", world_->rank(), " is not in the group ", key)});
-        std::shared_ptr<runtime::Communicator> group;
-        if (mpi_)
-            group =
-                std::make_shared<processes::mpi::MpiCommunicator>(mpi_, world_, std::move(members));
-        else group = std::make_shared<processes::SocketCommunicator>(world_, std::move(members));
-        runtime::set_communicator(key, std::move(group));
+        runtime::set_communicator(key, made(members));
         groups_.push_back(key);
     }
+    void use_gloo(const std::string& plugin) {
+        gloo_ = std::make_shared<processes::gloo::Engine>(plugin, world_->address());
+    }
+    void use_machines(std::vector<int> machines) { machines_ = std::move(machines); }
     void use_mpi(const std::string& library, processes::mpi::Handle world,
                  std::map<std::string, processes::mpi::Handle> constants) {
         mpi_ = std::make_shared<processes::mpi::Engine>(library, world, std::move(constants));
@@ -108,8 +110,27 @@ public:
     void end() { world_->end(); }
 
 private:
+    std::shared_ptr<runtime::Communicator> made(const std::vector<int>& members) const {
+        using namespace processes;
+        if (mpi_) return std::make_shared<mpi::MpiCommunicator>(mpi_, world_, members);
+        if (gloo_) return flat_or_not<gloo::GlooCommunicator>(members, gloo_);
+        return flat_or_not<SocketCommunicator>(members);
+    }
+    template <class Flat, class... More>
+    std::shared_ptr<runtime::Communicator> flat_or_not(const std::vector<int>& members,
+                                                       const More&... more) const {
+        std::set<int> machines;
+        if (!machines_.empty())
+            for (const int rank : members) machines.insert(machines_[static_cast<size_t>(rank)]);
+        if (machines.size() < 2 || machines.size() == members.size())
+            return std::make_shared<Flat>(world_, members, more...);
+        return std::make_shared<processes::Hierarchical<Flat>>(machines_, world_, members, more...);
+    }
+
     std::shared_ptr<processes::World> world_;
     std::shared_ptr<processes::mpi::Engine> mpi_;
+    std::shared_ptr<processes::gloo::Engine> gloo_;
+    std::vector<int> machines_;  // by rank; empty: their groups are flat
     std::vector<std::string> groups_;
 };
 #endif
@@ -150,6 +171,12 @@ void bind_communicator(nb::module_& m) {
             "use_mpi", &PyWorld::use_mpi, nb::arg("library"), nb::arg("world"),
             nb::arg("constants"),
             "Groups that are made from here on move tensors by MPI: by the file that has it, and handles of it.")
+        .def(
+            "use_gloo", &PyWorld::use_gloo, nb::arg("plugin"),
+            "Groups that are made from here on move tensors by Gloo: by the file of the plug-in that links it.")
+        .def(
+            "use_machines", &PyWorld::use_machines, nb::arg("machines"),
+            "Groups that are made from here on add up within a machine first; a number for that of each rank.")
         .def("add_group", &PyWorld::add_group, nb::arg("key"), nb::arg("members"))
         .def("gather", &PyWorld::gather, nb::arg("text"), "What each process gave, by rank.")
         .def("set_seconds", &PyWorld::set_seconds, nb::arg("seconds"))

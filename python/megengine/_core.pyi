@@ -968,6 +968,16 @@ class World:
         Groups that are made from here on move tensors by MPI: by the file that has it, and handles of it.
         """
 
+    def use_gloo(self, plugin: str) -> None:
+        """
+        Groups that are made from here on move tensors by Gloo: by the file of the plug-in that links it.
+        """
+
+    def use_machines(self, machines: Sequence[int]) -> None:
+        """
+        Groups that are made from here on add up within a machine first; a number for that of each rank.
+        """
+
     def add_group(self, key: str, members: Sequence[int]) -> None: ...
 
     def gather(self, text: str) -> list[str]:

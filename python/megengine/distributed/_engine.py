@@ -1,20 +1,24 @@
 """Which engine moves tensors of the host between the processes of a world.
 
 ``local``: ours, for one machine: sockets, and reading what others have in their memory. ``mpi``: the cluster's own (`_mpi`).
-``tcp``: ours, through sockets alone. ``auto`` decides by where the processes run. Tensors of GPUs go by NCCL where that is chosen
+``gloo``: a plug-in over libgloo, where the build found it. ``tcp``: ours, through sockets alone. ``auto`` decides by where the processes run. Tensors of GPUs go by NCCL where that is chosen
 (`_nccl`).
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
+from functools import cache
+from pathlib import Path
 
+from .. import _core
 from ..core._telling import is_first
 from ..logger import get_logger
 from ._environment import HAS_SERVER
 
-HOST_ENGINES = ("mpi", "local", "tcp")
+HOST_ENGINES = ("mpi", "gloo", "local", "tcp")
 BACKENDS = ("auto", "nccl", *HOST_ENGINES)
 _OF_VENDORS = ("rccl", "cncl", "hccl", "ucx", "shm")  # which older programs name
 COMM = "MEGJIT_COMM"
@@ -60,6 +64,29 @@ def is_mpis_turn() -> bool:
     return False
 
 
+def gloo() -> str:
+    """The file of the plug-in that exchanges tensors by Gloo. RuntimeError, with what to install, where it is not there."""
+    plugin = Path(_core.__file__).with_name("libmegjit_gloo.so")
+    if not plugin.exists():
+        raise RuntimeError(
+            "backend 'gloo': this build of megjit was made without Gloo, as the wheels are\n"
+            "  fix: apt-get install libgloo-dev, then build megjit from its source; or backend='tcp'"
+        )
+    try:
+        ctypes.CDLL(str(plugin))
+    except OSError as error:
+        raise RuntimeError(f"backend 'gloo': {error}\n  fix: apt-get install libgloo0; or backend='tcp'") from None
+    return str(plugin)
+
+
+@cache
+def _has_gloo() -> bool:
+    try:
+        return bool(gloo())
+    except RuntimeError:
+        return False
+
+
 def machine() -> str:
     """A name of this machine that no other one has; a container with a network of its own counts as one."""
     try:
@@ -71,7 +98,7 @@ def machine() -> str:
 
 def settled(engine: str, told: list[str], rank: int = 0) -> str:
     """The engine of a world whose processes told `place_of` of theirs, by rank. RuntimeError where they do not fit."""
-    engines, machines = zip(*(each.split(" ", 1) for each in told), strict=True)
+    engines, gloos, machines = zip(*(each.split(" ", 2) for each in told), strict=True)
     for other, its in enumerate(engines):
         if its != engines[0]:
             raise RuntimeError(f"rank 0 has the backend {engines[0]!r}, and rank {other} {its!r}; give all the same")
@@ -80,23 +107,26 @@ def settled(engine: str, told: list[str], rank: int = 0) -> str:
         far = next(other for other, each in enumerate(machines) if each != machines[0])
         raise RuntimeError(
             f"backend 'local' is for processes of one machine, and rank {far} runs on another one than rank 0\n"
-            "  fix: backend='auto', 'mpi' or 'tcp'"
+            "  fix: backend='auto', 'mpi', 'gloo' or 'tcp'"
         )
     if engine != "auto":
         return engine
+    if count > 1 and "-" not in gloos:
+        return "gloo"
     if count > 2 and rank == 0:
         get_logger(__name__).warning(
             "%d machines exchange tensors by plain TCP; MPI, which knows their network, is used where mpiexec or srun starts the "
-            "program and mpi4py is installed: pip install 'megjit[mpi]', or mpi4py for the MPI that is there", count
+            "program and mpi4py is installed: pip install 'megjit[mpi]', or mpi4py for the MPI that is there; Gloo where megjit is "
+            "built with it: apt-get install libgloo-dev", count
         )  # fmt: skip
     return "local" if count == 1 else "tcp"
 
 
-def place_of(engine: str) -> str:
-    """What a process tells the others on its way into the world."""
-    return f"{engine} {machine()}"
+def place_of(engine: str, is_alone: bool) -> str:
+    """What a process tells the others on its way into the world. is_alone: all run on this machine."""
+    return f"{engine} {'-' if is_alone or not _has_gloo() else 'gloo'} {machine()}"
 
 
 def machines_of(told: list[str]) -> list[str]:
     """The machine of each process, by rank."""
-    return [each.split(" ", 1)[1] for each in told]
+    return [each.split(" ", 2)[2] for each in told]

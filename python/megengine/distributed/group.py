@@ -181,8 +181,8 @@ def init_process_group(
         Number of the GPU that this process uses, if there are GPUs.
     backend : str
         What moves tensors of the host: "local" (processes of one machine), "mpi" (what mpiexec or
-        srun has started), "tcp" (sockets alone); "auto" and "nccl": what suits the machines. With
-        these two, tensors of GPUs go by NCCL where every process has the library and a GPU of its
+        srun has started), "gloo" (where megjit is built with it), "tcp" (sockets alone); "auto" and
+        "nccl": what suits the machines. With these two, tensors of GPUs go by NCCL where every process has the library and a GPU of its
         own ("nccl" warns where not), else through the host. "auto" asks ``MEGJIT_COMM`` first.
     device_type : str
         "cpu", "gpu" or "cuda", or "xpu": GPUs where there are any.
@@ -294,6 +294,8 @@ def _prepare(engine: str, place: Place) -> str:
             if not is_guess:
                 raise
             get_logger(__name__).warning("%s", error)
+    if engine == "gloo":
+        _engine.gloo()  # before others wait for this process
     if place.starts_server:
         if _sd.mpi is not None and "MASTER_ADDR" not in os.environ:
             _sd.server = _sd.mpi.meet(place)
@@ -314,10 +316,14 @@ def _connect(engine: str) -> None:
     sockets = connect(client, get_rank(), get_world_size(), _sd.seconds)
     _sd.world = _core.World(get_rank(), sockets, _sd.seconds, _report_failure, reads=engine != "tcp")
     _install_hooks()
-    told = _sd.world.gather(_engine.place_of(engine))
+    told = _sd.world.gather(_engine.place_of(engine, client.master_ip in LOOPBACK))
     _sd.engine, _sd.machines = _engine.settled(engine, told, get_rank()), _engine.machines_of(told)
     if _sd.mpi is not None:
         _sd.world.use_mpi(*_sd.mpi.handles())
+    if _sd.engine == "gloo":
+        _sd.world.use_gloo(_engine.gloo())
+    if engine == "auto":
+        _sd.world.use_machines([_sd.machines.index(each) for each in _sd.machines])
 
 
 def _report_failure(why: str) -> str:
@@ -396,8 +402,8 @@ def override_backend(new_backend: str) -> Iterator[None]:
     Parameters
     ----------
     new_backend : str
-        "auto" or "nccl": by NCCL where it is there; "mpi", "local", "tcp": tensors of GPUs go
-        through the host, by the world's engine. The same in all processes.
+        "auto" or "nccl": by NCCL where it is there; "mpi", "gloo", "local", "tcp": tensors of GPUs
+        go through the host, by the world's engine. The same in all processes.
 
     Yields
     ------

@@ -1,0 +1,44 @@
+// backends/processes/gloo/gloo_communicator.h -- the collective operations of one group by Gloo.
+// The World's sockets say who is there and that all make the same call; small vectors go with that.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/processes/gloo/engine.h"
+#include "backends/processes/socket_communicator.h"
+
+namespace megjit::processes::gloo {
+
+class GlooCommunicator : public SocketCommunicator {
+public:
+    GlooCommunicator(std::shared_ptr<World> world, std::vector<int> members,
+                     std::shared_ptr<Engine> engine);
+    ~GlooCommunicator() override;
+
+    // Combined as Gloo does: in the same order for the same group and count, by the same library.
+    void all_reduce(const Call& call, const void* in, void* out, int64_t count,
+                    runtime::DType dtype, runtime::Combine combine) override;
+    void reduce(const Call& call, const void* in, void* out, int64_t count, runtime::DType dtype,
+                runtime::Combine combine, int root) override;
+    // In the order of ranks.
+    void reduce_scatter(const Call& call, const void* in, void* out, int64_t count,
+                        runtime::DType dtype, runtime::Combine combine) override;
+    void all_gather(const Call& call, const void* in, void* out, size_t bytes) override;
+    void broadcast(const Call& call, const void* in, void* out, size_t bytes, int root) override;
+    void exchange(const Call& call, std::span<const runtime::OutgoingBytes> sends,
+                  std::span<const runtime::IncomingBytes> receives) override;
+
+private:
+    // What one call asks Gloo for, once all have met: on a thread of its own, so that who is gone,
+    // hangs, or interrupts is seen meanwhile. It has all that it needs by value.
+    using Body = std::function<bool(const Table& gloo, void* context, char* error)>;
+    void run(Operation& op, Body body);
+    std::string exchanged_addresses(Operation& op);
+
+    std::shared_ptr<Engine> engine_;
+    void* context_ = nullptr;  // from the first call on
+};
+
+}  // namespace megjit::processes::gloo
