@@ -71,14 +71,16 @@ test-network: build
 	@tools/setup.sh test iproute2
 	cd tests/network && ../../$(PY) -m pytest -rs .
 
-# Worlds that Ray places, on two nodes of this machine. The first time 260 MB are installed.
+# Worlds that Ray places, on two nodes of this machine; that SLURM starts, on one; and a hundred kills of a rank. The first time 300 MB are installed.
 build/ray/done: | setup-tests
 	rm -rf build/ray
 	$(PY) -m pip install -q --disable-pip-version-check --target build/ray ray
 	touch $@
 
 test-cluster: build build/ray/done
-	cd tests/cluster && PYTHONPATH=../../build/ray RAY_worker_niceness=0 ../../$(PY) -m pytest -W ignore .
+	@tools/setup.sh test slurm-wlm munge
+	cd tests/cluster && PYTHONPATH=../../build/ray RAY_worker_niceness=0 ../../$(PY) -m pytest -rs -W ignore .
+	$(PY) tests/network/restart_ranks.py --kills 100
 
 lint: setup-tests
 	$(PY) -m ruff check python tests examples benchmarks tools docs

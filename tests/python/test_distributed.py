@@ -73,7 +73,7 @@ def test_the_backend_can_be_set_and_overridden():
         with dist.override_backend("nccl"):
             assert dist.get_backend() == "nccl"
         assert dist.backend == "tcp"
-        with pytest.raises(ValueError, match="auto, nccl, mpi, local, tcp, got 'carrier pigeon'"):
+        with pytest.raises(ValueError, match="auto, nccl, mpi, gloo, local, tcp, got 'carrier pigeon'"):
             dist.backend = "carrier pigeon"
     finally:
         dist.backend = before
@@ -125,16 +125,17 @@ def test_auto_is_mpi_where_an_mpiexec_has_started_several_machines(monkeypatch):
 
 
 def test_a_world_settles_on_one_engine(capsys):
-    assert _engine.settled("auto", ["auto one", "auto one"]) == "local"
-    assert _engine.settled("auto", ["auto one", "auto two"]) == "tcp"
+    assert _engine.settled("auto", ["auto gloo one", "auto gloo one"]) == "local"
+    assert _engine.settled("auto", ["auto gloo one", "auto gloo two"]) == "gloo"
+    assert _engine.settled("auto", ["auto gloo one", "auto - two"]) == "tcp"
     assert capsys.readouterr().err == ""
     for rank in (0, 1):
-        assert _engine.settled("auto", ["auto one", "auto two", "auto three"], rank) == "tcp"
+        assert _engine.settled("auto", ["auto - one", "auto - two", "auto - three"], rank) == "tcp"
     assert capsys.readouterr().err.count("pip install 'megjit[mpi]'") == 1
     with pytest.raises(RuntimeError, match="rank 0 has the backend 'mpi', and rank 1 'tcp'"):
-        _engine.settled("mpi", ["mpi one", "tcp one"])
+        _engine.settled("mpi", ["mpi - one", "tcp - one"])
     with pytest.raises(RuntimeError, match="rank 2 runs on another"):
-        _engine.settled("local", ["local one", "local one", "local two"])
+        _engine.settled("local", ["local - one", "local - one", "local - two"])
 
 
 def test_a_group_is_of_a_single_machine_where_its_members_are(monkeypatch):
