@@ -72,7 +72,7 @@ def task(network: str, tiny: bool) -> tuple[nn.Module, list[Any], torch.Tensor, 
         return net, list(net.blocks), tokens[:, :-1], tokens[:, 1:]
     from torchvision.models import VisionTransformer
 
-    size, width, depth, batch = (64, 32, 2, 64) if tiny else (96, 192, 6, 32)
+    size, width, depth, batch = (64, 64, 4, 32) if tiny else (96, 192, 6, 32)
     vit = VisionTransformer(size, 8, depth, 4, width, 4 * width, num_classes=10)
     images = torch.rand(batch, 3, size, size)
     return vit, list(vit.encoder.layers), images, torch.arange(batch) % 10

@@ -23,15 +23,15 @@ def test_a_network_of_torchvision_learns_here_and_is_saved(tmp_path, monkeypatch
     assert "the file gives the same results: True" in printed
 
 
-@pytest.mark.parametrize(("network", "parts"), [("gpt2", (100, 75, 50)), ("vit", (100, 75))])  # a vision transformer this small takes more than half
-def test_a_network_is_trained_in_less_memory_and_the_picture_shows_it(network, parts, tmp_path):
+@pytest.mark.parametrize("network", ["gpt2", "vit"])
+def test_a_network_is_trained_in_half_the_memory_and_the_picture_shows_it(network, tmp_path):
     picture = tmp_path / "limit.svg"
     command = [sys.executable, str(LIMITS), "--network", network, "--tiny", "--steps", "3", "--peers", "checkpointing", "--out", str(picture)]
     environment = {**os.environ, "PYTHONPATH": os.environ["MEGJIT_SITE"]}
     printed = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
     rows = re.findall(r"^(.{14}) +([\d.]+) MiB, +[\d.]+ ms a step, loss ([\d.]+) to ([\d.]+)$", printed, re.MULTILINE)
     names = [name.strip() for name, *_ in rows]
-    assert names == ["eager", "checkpointing", *(f"megjit, {part}%" for part in parts)], printed
+    assert names == ["eager", "checkpointing", *(f"megjit, {part}%" for part in (100, 75, 50))], printed
     assert len({(first, last) for _, _, first, last in rows}) == 1 and float(rows[0][3]) < float(rows[0][2])
-    assert float(rows[-1][1]) <= (parts[-1] + 10) / 100 * float(rows[0][1]), printed  # a page here and there is torch's
+    assert float(rows[-1][1]) <= 0.6 * float(rows[0][1]), printed  # a page here and there is torch's
     assert picture.read_text().count("<circle") == len(rows)

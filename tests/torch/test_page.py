@@ -1,4 +1,4 @@
-"""docs/hugging_face.md: its programs run, and print what the page shows."""
+"""docs/hugging_face.md and docs/pytorch.md: their programs run, and print what the pages show."""
 
 import contextlib
 import io
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/hugging_face.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = DOCS / "hugging_face.md"
 
 
 def test_a_checkpoint_is_trained_and_taken_over(tmp_path, monkeypatch):
@@ -24,3 +25,11 @@ def test_a_checkpoint_is_trained_and_taken_over(tmp_path, monkeypatch):
         with contextlib.redirect_stdout(out):
             exec(compile(body, str(PAGE), "exec"), namespace)
         printed = out.getvalue()
+
+
+def test_the_first_program_keeps_its_limit_and_a_smaller_one_is_refused():
+    program = re.findall(r"^```text python\n(.*?)^```$", (DOCS / "pytorch.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+    assert len(program.splitlines()) == 10
+    exec(compile(program, "pytorch.md", "exec"), {"__name__": "page"})
+    with pytest.raises(MemoryError, match="needs at least 59[0-9]{6} bytes"):
+        exec(compile(program.replace("80MB", "40MB"), "pytorch.md", "exec"), {"__name__": "page"})
