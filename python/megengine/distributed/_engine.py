@@ -11,7 +11,6 @@ import ctypes
 import importlib.util
 import os
 from functools import cache
-from pathlib import Path
 
 from .. import _core
 from ..core._telling import is_first
@@ -66,17 +65,17 @@ def is_mpis_turn() -> bool:
 
 def gloo() -> str:
     """The file of the plug-in that exchanges tensors by Gloo. RuntimeError, with what to install, where it is not there."""
-    plugin = Path(_core.__file__).with_name("libmegjit_gloo.so")
-    if not plugin.exists():
+    plugin = os.path.join(os.path.dirname(_core.__file__), "libmegjit_gloo.so")
+    if not os.path.exists(plugin):
         raise RuntimeError(
             "backend 'gloo': this build of megjit was made without Gloo, as the wheels are\n"
             "  fix: apt-get install libgloo-dev, then build megjit from its source; or backend='tcp'"
         )
     try:
-        ctypes.CDLL(str(plugin))
+        ctypes.CDLL(plugin)
     except OSError as error:
         raise RuntimeError(f"backend 'gloo': {error}\n  fix: apt-get install libgloo0; or backend='tcp'") from None
-    return str(plugin)
+    return plugin
 
 
 @cache
