@@ -57,7 +57,7 @@ constexpr Switch kSwitches[] = {
     {"MEGJIT_NCCL",
      "path of libnccl.so.2; default: the loader's path, the nvidia-nccl-cu13 package, /usr/local/cuda*"},
     {"MEGJIT_COMM",
-     "what init_process_group takes where the program names no backend: mpi, local, tcp, nccl or auto, the default"},
+     "what init_process_group takes where the program names no backend: mpi, gloo, local, tcp, nccl or auto, the default"},
     {"MEGJIT_CROSS_MEMORY",
      "0: processes of one machine exchange all through sockets; default: they read large tensors from each other's memory, where the system permits it"},
     {"MEGJIT_OVERFLOW",
