@@ -131,7 +131,8 @@ class Compiled:
         needed = held + self._torchs.get(part, 0)
         if not self._limit or part not in self._torchs or needed <= self._limit:
             return
-        largest = max(part.gives, key=lambda node: _bytes_of(tensors_in(node.meta.get("val"))))
+        calls = [node for node in part.originals.values() if node.op == "call_function" and node.target is not operator.getitem]
+        largest = max(calls, key=lambda node: _bytes_of(tensors_in(node.meta.get("val"))))
         raise MemoryError(
             f"memory_limit: a call needs at least {needed} bytes ({needed / 2**20:.1f} MiB), and the limit is {self._limit} bytes ({self._limit / 2**20:.1f} MiB)\n"
             f"  why: {place_of(largest)} is left to torch, which takes {self._torchs[part]} bytes for what it reads, gives and has between; {held} bytes wait for others\n"
