@@ -70,6 +70,8 @@ constexpr Switch kSwitches[] = {
      "for tests: compute capability of an emulated card: 80, 90 (default) or 100; tests/card/emulator reads it, and MEGJIT_EMULATED_GPUS"},
     {"MEGJIT_CARD_DRIVER",
      "for tests: version of CUDA that the driver of an emulated card gives as its own, such as 12.4"},
+    {"MEGJIT_CARD_FAIL",
+     "for tests: name:n lets the n-th call of that function of an emulated card's driver fail, as if there were no memory"},
     {"MEGJIT_CARD_HMM",
      "for tests: 1: an emulated card reads pageable memory when a copy runs, not when it is queued"},
     {"MEGJIT_CUDA_DRIVER", "path of the CUDA driver library; default: libcuda.so.1"},

@@ -147,6 +147,13 @@ protected:
         EXPECT_EQ(dnn().get(plan, kPlanText, Tag::text, bytes, &bytes, text.data()), 0) << said();
         return text;
     }
+    // As it is run: the plan that the library reads from the text of a finalized one.
+    Raw from_text(const std::string& text) {
+        Raw plan = make(Kind::plan);
+        set(plan, kPlanDevice, device());
+        set_as(plan, kPlanText, Tag::text, std::vector<char>(text.begin(), text.end()));
+        return finalized(plan);
+    }
     int64_t workspace_of(Raw plan) {
         int64_t bytes = 0, count = 0;
         EXPECT_EQ(dnn().get(plan, kPlanWorkspace, Tag::int64, 1, &count, &bytes), 0) << said();
@@ -178,7 +185,7 @@ protected:
         graph_ = finalized(
             graph({first_, pointwise(PointwiseMode::add, flagged(3, dims, kTensorIsVirtual),
                                      tensor(4, {1, 1, 1, 4}), tensor(5, dims))}));
-        plan_ = finalized(unfinished_plan(graph_));
+        plan_ = from_text(text_of(finalized(unfinished_plan(graph_))));
         pointers_ = {at(x_), &number_, at(b_), at(y_)};
     }
     int run() {
@@ -191,6 +198,17 @@ protected:
     std::vector<void*> pointers_;
     const std::vector<float> right_ = {7, 8, 9, 10, 7, 8, 9, 10};
 };
+
+TEST_F(CudnnRunTest, NeedsTheGraphOfAPlan) {
+    const Raw plan = unfinished_plan(graph_);
+    EXPECT_EQ(dnn().destroy_descriptor(graph_), 0);
+    expect_refused(dnn().finalize(plan), "is no live descriptor");
+}
+
+TEST_F(CudnnRunTest, RefusesAPlanThatWasMadeWithoutAHandle) {
+    plan_ = finalized(unfinished_plan(graph_));
+    expect_refused(run(), "is run from its text");
+}
 
 TEST_F(CudnnRunTest, Computes) {
     ASSERT_EQ(run(), 0) << said();
@@ -253,8 +271,6 @@ REFUSES(RefusesVirtualTensors, "tensor 3 is none that is given", { ids_[2] = 3; 
 REFUSES(RefusesUnknownTensors, "tensor 9 is none that is given", { ids_[2] = 9; })
 REFUSES(RefusesUnfinishedPlans, "a finalized plan is run", { plan_ = unfinished_plan(graph_); })
 REFUSES(RefusesOtherDescriptors, "a finalized plan is run", { plan_ = graph_; })
-REFUSES(NeedsTheGraphOfAPlan, "is no live descriptor",
-        { EXPECT_EQ(dnn().destroy_descriptor(graph_), 0); })
 REFUSES(RefusesOtherContexts, "is current", {
     card_tests::Handle other = nullptr;
     call("cuDevicePrimaryCtxRetain", &other, 1);
@@ -394,7 +410,8 @@ protected:
 };
 
 TEST_F(CudnnConvTest, ComputesWithAWorkspace) {
-    const Raw plan = finalized(unfinished_plan(finalized(conv({1, 3, 3, 3})), 1));
+    const Raw plan =
+        from_text(text_of(finalized(unfinished_plan(finalized(conv({1, 3, 3, 3})), 1))));
     const Address x = upload(std::vector<float>(50, 1)), w = upload(std::vector<float>(54, 2)),
                   y = allocate(27 * 4);
     EXPECT_EQ(workspace_of(plan), 1000);

@@ -103,7 +103,7 @@ PlanRef Planner::build(const GraphRef& graph, Descriptor config, bool is_strict,
         parts.push_back(std::move(plan));
         auto made = std::make_shared<const Plan>(
             std::move(parts), cat("engine ", engine[0].integer(kEngineIndex)), graph);
-        if (made->workspace_bytes() <= limits_.workspace_bytes) return made;
+        if (made->workspace_bytes() <= limits_.workspace_bytes) return from_text(made);
         ++tally.too_large;
     } catch (const DeviceError& error) { tally.failure = error.what(); }
     return nullptr;
@@ -145,13 +145,12 @@ PlanRef Planner::plan(const Graph& graph, std::string* why_not) const {
         if (PlanRef found = load(known)) return found;
     std::vector<PlanRef> found = proposals(graph, 1, why_not);
     if (found.empty()) return nullptr;
-    return store(plain, found[0]);
+    store(plain, *found[0]);
+    return found[0];
 }
 
 bool Planner::is_chosen(const Graph& graph) const { return load(key(graph, true)) != nullptr; }
-PlanRef Planner::choose(const Graph& graph, const PlanRef& plan) const {
-    return store(key(graph, true), plan);
-}
+void Planner::choose(const Graph& graph, const Plan& plan) const { store(key(graph, true), plan); }
 
 std::string Planner::key(const Graph& graph, bool chosen) const {
     return cat("cuDNN\nplan of ", library_.version(), " for ", card_key_, chosen ? ", by time" : "",
@@ -178,14 +177,19 @@ PlanRef Planner::read(const std::string& entry) const {
     } catch (const DeviceError&) { return nullptr; }  // planned anew, and stored again
 }
 
-PlanRef Planner::store(const std::string& key, const PlanRef& plan) const {
+PlanRef Planner::from_text(const PlanRef& plan) const {
     try {
-        const std::string entry = entry_of(*plan);
-        cache_plan(key, entry);
-        if (PlanRef again = read(entry)) return again;
+        if (PlanRef again = read(entry_of(*plan))) return again;
     } catch (const DeviceError&) {  // an engine that cannot be serialized
     }
     return plan;
+}
+
+void Planner::store(const std::string& key, const Plan& plan) const {
+    try {
+        cache_plan(key, entry_of(plan));
+    } catch (const DeviceError&) {  // as above
+    }
 }
 
 }  // namespace megjit::cuda::cudnn

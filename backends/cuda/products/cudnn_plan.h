@@ -53,7 +53,7 @@ public:
 
     // What a search by timing found.
     bool is_chosen(const Graph& graph) const;
-    PlanRef choose(const Graph& graph, const PlanRef& plan) const;
+    void choose(const Graph& graph, const Plan& plan) const;
 
 private:
     struct Tally;  // of what became of the library's proposals
@@ -65,7 +65,8 @@ private:
     PlanRef read(const std::string& entry) const;
     // A plan that was made without a handle is run as the library reads it from its text, as in
     // every later process.
-    PlanRef store(const std::string& key, const PlanRef& plan) const;
+    PlanRef from_text(const PlanRef& plan) const;
+    void store(const std::string& key, const Plan& plan) const;
 
     const Library& library_;
     Limits limits_;

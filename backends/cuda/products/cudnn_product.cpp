@@ -134,7 +134,8 @@ private:
             const double time = milliseconds_(*product());
             if (shortest == 0 || time < shortest) shortest = time, best = tried;
         }
-        plans_[step] = planner_.choose(graph, best);
+        plans_[step] = best;
+        planner_.choose(graph, *best);
     }
 
     const Library& library_;

@@ -10,7 +10,7 @@ import warnings
 from .. import _core
 
 # Of the project's tests and builds.
-_ELSEWHERE = tuple(f"MEGJIT_{name}" for name in "CARD_FAIL FAKE FUZZ KILL_RANKS LIBHALIDE ONNX_NODES REMAT_PLANS SITE STAND_IN TEST WITH_".split())
+_ELSEWHERE = tuple(f"MEGJIT_{name}" for name in "FAKE FUZZ KILL_RANKS LIBHALIDE ONNX_NODES REMAT_PLANS SITE STAND_IN TEST WITH_".split())
 # What is read without an error for other values.
 _VALUES = {
     "MEGJIT_CHECK": ("[01]?", "0 or 1", "any other value means 1"),

@@ -245,8 +245,9 @@ void execute(OpaqueCudnn& handle, const Descriptor& plan, const Descriptor& pack
     if (plan.kind != Kind::plan || pack.kind != Kind::variant_pack || !plan.is_final ||
         !pack.is_final)
         throw Misuse(kBadParameter, "a finalized plan is run with finalized operands");
+    if (!plan.has(kPlanText))
+        throw Misuse(kNotSupported, "a plan that was made without a handle is run from its text");
     const PlanFacts& facts = plan.plan;
-    check_graph(facts);
     if (facts.card != card_of(handle.home))
         throw Misuse(kNotSupported,
                      cat("the plan was made for ", facts.card, ", not ", card_of(handle.home)));
