@@ -53,7 +53,7 @@ std::vector<std::string> sources() {
     add(cat(texts::prelude, texts::philox, texts::distributions, texts::random), "");
     for (const char* layout : {"0", "1"}) {
         add(pool, cat("T=f16 CHANNELS_LAST=", layout));
-        add(conv, cat("X=u8 Y=i8 CHANNELS_LAST=", layout));
+        add(conv, cat("X=u8 Y=i8 CHANNELS_LAST=", layout, " FOURS=", layout));
     }
     add(scan, "FLOATING=1 T=bf16 OUT=bf16");
     add(scan, "FLOATING=0 T=u8 OUT=i32");
