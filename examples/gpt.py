@@ -1,6 +1,6 @@
-"""Trains a small GPT on the text of this repository, letter by letter, and lets it write.
+"""Trains a small GPT on the reference of the Python language, letter by letter, and lets it write.
 
-    python examples/gpt.py                               # some minutes: text that looks like this documentation
+    python examples/gpt.py                               # some minutes: text that looks like the reference
     python examples/gpt.py --steps 60 --width 64 --layers 2   # seconds
     python examples/gpt.py --text FILE...                # another text
 
@@ -12,6 +12,7 @@ generate.py writes with a large network.
 import argparse
 import json
 from pathlib import Path
+from pydoc_data import topics
 
 import numpy as np
 from tqdm import tqdm
@@ -23,8 +24,7 @@ import megengine.optimizer as optim
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 
-ROOT = Path(__file__).resolve().parents[1]
-START = "A tensor "
+START = "The statement "
 
 
 class Cache:
@@ -154,12 +154,12 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
-    documents = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-    parser.add_argument("--text", type=Path, nargs="+", default=documents, help="files to learn from (the documents of this repository)")
+    parser.add_argument("--text", type=Path, nargs="+", help="files to learn from (what help() says of the language)")
     args = parser.parse_args()
 
     mge.random.seed(0)
-    numbers, alphabet = corpus("\n".join(path.read_text(encoding="utf-8") for path in args.text))
+    texts = [path.read_text(encoding="utf-8") for path in args.text or ()] or topics.topics.values()
+    numbers, alphabet = corpus("\n".join(texts))
     if len(numbers) < args.context + 2:
         parser.error(f"{len(numbers)} letters are too few for a context of {args.context}; name longer files with --text")
     net = GPT(len(alphabet), args.context, args.width, heads=4, layers=args.layers)
