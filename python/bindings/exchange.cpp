@@ -200,7 +200,7 @@ int gpu_of(const void* address) {
 }
 
 // As `__cuda_array_interface__` describes it; `owner` keeps it.
-nb::object borrow_array(const nb::dict& array, nb::handle owner) {
+nb::object borrow_array(const nb::dict& array, nb::handle owner) try {
     release_abandoned(nullptr);
     const auto [address, is_read_only] = nb::cast<std::pair<uintptr_t, bool>>(array["data"]);
     const auto shape = nb::cast<std::vector<int64_t>>(array["shape"]);
@@ -228,6 +228,8 @@ nb::object borrow_array(const nb::dict& array, nb::handle owner) {
     if (type.numel()) memory.device_number = gpu_of(memory.data);
     if (const std::string why = fault_of(memory, type); !why.empty()) refuse(why);
     return tensor_over(memory, type, {.object = nb::borrow(owner)}, false);
+} catch (const nb::cast_error&) {
+    refuse("its __cuda_array_interface__ has an entry of another type");
 }
 
 bool is_on_gpu(nb::handle capsule) {

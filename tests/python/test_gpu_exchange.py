@@ -31,6 +31,23 @@ def test_events_of_two_streams_are_not_compared():
         Stream("cpu0").record_event().elapsed_time(Stream("cpu0:1").record_event())
 
 
+def test_what_is_no_stream_is_refused():
+    stream = Stream("cpu0")
+    for other in ("x", -1, None):
+        with pytest.raises(TypeError, match="is no stream"):
+            stream.let_wait(other)
+        with pytest.raises(TypeError, match="is no stream"):
+            stream.wait_stream(other)
+    with pytest.raises(TypeError, match="a Stream is wanted, not None"):
+        Event(None)
+
+
+@pytest.mark.parametrize("thing", [None, [1.0], "x"])
+def test_what_is_no_array_is_refused(thing):
+    with pytest.raises(TypeError, match="has neither __dlpack__ nor"):
+        from_dlpack(thing)
+
+
 def test_a_value_of_the_host_has_no_cuda_array_interface():
     assert not hasattr(mge.Tensor([1.0], device="cpu0"), "__cuda_array_interface__")
 
@@ -105,6 +122,8 @@ class TestOnAGPU:
         x += 1  # its old value stays for whoever reads it by the interface
         np.testing.assert_array_equal(there.numpy(), np.arange(12).reshape(3, 4))
         assert not hasattr(mge.Tensor([1.0], dtype="bfloat16"), "__cuda_array_interface__")
+        with pytest.raises(BufferError, match="an entry of another type"):
+            from_dlpack(Described({**described, "data": None}))
         with pytest.raises(BufferError, match="no elements of type <u4"):
             from_dlpack(Described({**described, "typestr": "<u4"}))
         with pytest.raises(BufferError, match="no GPU of this process"):

@@ -15,6 +15,11 @@ class Event:
     stream : Stream
         Of the work before it.
 
+    Raises
+    ------
+    TypeError
+        Unless it is a Stream.
+
     Examples
     --------
     >>> import megengine as mge, megengine.functional as F
@@ -29,6 +34,8 @@ class Event:
     __slots__ = ("_device", "_ticket", "_time")
 
     def __init__(self, stream: Stream) -> None:
+        if not isinstance(stream, Stream):
+            raise TypeError(f"Event: a Stream is wanted, not {stream!r}\n  fix: mge.device.Stream().record_event()")
         self._device = stream.device
         self._time = _core.stream_record_time(stream.device)
         self._ticket = _core.stream_record(stream.device)
@@ -129,11 +136,16 @@ class Stream:
         other : Stream or int
             A stream, or the driver's number for one of another library on the same GPU, which must exist. 1 and 2 are the
             driver's default streams (the legacy one, and the thread's).
+
+        Raises
+        ------
+        TypeError
+            For other things, and negative numbers.
         """
         if isinstance(other, Stream):
             _core.stream_wait(self.device, other.device, _core.stream_record(other.device))
         else:
-            _core.stream_wait_for_native(self.device, other)
+            _core.stream_wait_for_native(self.device, _native(other))
 
     def let_wait(self, other: int) -> None:
         """Lets what another library queues later wait for what this stream was given so far.
@@ -142,5 +154,18 @@ class Stream:
         ----------
         other : int
             The driver's number for a stream on the same GPU, as of `wait_stream`.
+
+        Raises
+        ------
+        TypeError
+            For other things, and negative numbers.
         """
-        _core.stream_let_native_wait(self.device, other, _core.stream_record(self.device))
+        _core.stream_let_native_wait(self.device, _native(other), _core.stream_record(self.device))
+
+
+def _native(stream: int) -> int:
+    if not isinstance(stream, int) or stream < 0:
+        raise TypeError(
+            f"Stream: {stream!r} is no stream\n  fix: pass a megengine.device.Stream, or the driver's number for one, such as torch's stream.cuda_stream"
+        )
+    return stream

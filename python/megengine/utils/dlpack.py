@@ -86,6 +86,8 @@ def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | N
     BufferError
         For memory that cannot be shared: on a device that is neither the host nor a GPU of NVIDIA's, neither in row-major order nor
         channels-last (on a GPU with a copy, too), of a dtype that tensors do not have (uint32, complex128).
+    TypeError
+        For other objects.
     RuntimeError
         For a GPU's memory where there is no GPU.
 
@@ -98,24 +100,38 @@ def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | N
     >>> x.numpy()
     array([7., 0.], dtype=float32)
     """
-    device_of = getattr(ext_tensor, "__dlpack_device__", None)
-    cuda = None if device_of else getattr(ext_tensor, "__cuda_array_interface__", None)
+    exchanges = hasattr(ext_tensor, "__dlpack__")
+    kind, number = _place(ext_tensor) if exchanges else (_HOST, 0)
+    cuda = None if exchanges else getattr(ext_tensor, "__cuda_array_interface__", None)
     if cuda is not None:
         borrowed = _core.borrow_array(cuda, ext_tensor)
         _wait(borrowed, cuda.get("stream", -1))
-    elif device_of and device_of()[0] == _CUDA:
-        ours = Stream(f"gpu{device_of()[1]}")
+    elif kind == _CUDA:
+        ours = Stream(f"gpu{number}")
         borrowed = _core.borrow(ext_tensor.__dlpack__(stream=ours.native))  # type: ignore[attr-defined]  # it orders the streams
-    elif device_of or not _core.is_on_gpu(ext_tensor):
+    elif exchanges or not _core.is_on_gpu(ext_tensor):
         no_effect("from_dlpack", "the memory is the host's, which has no streams", stream=stream)
         if copy is False:
             return _core.borrow(ext_tensor)
-        array = np.from_dlpack(ext_tensor if device_of else _Capsule(ext_tensor))  # type: ignore[arg-type]
+        if not exchanges and type(ext_tensor).__name__ != "PyCapsule":
+            raise TypeError(
+                f"from_dlpack: {type(ext_tensor).__name__} has neither __dlpack__ nor __cuda_array_interface__, and is no capsule\n  fix: Tensor(...) copies other data"
+            )
+        array = np.from_dlpack(ext_tensor if exchanges else _Capsule(ext_tensor))  # type: ignore[arg-type]
         return Tensor(array, dtype=array.dtype if array.dtype in (np.int64, np.float64) else None)
     else:
         borrowed = _core.borrow(ext_tensor)
         _wait(borrowed, stream)
     return borrowed if copy is False else _core.borrow(_core.lend_in_place(borrowed, True))
+
+
+def _place(array: Any) -> tuple[int, int]:
+    """Kind and number of a device; of one that DLPack has no kind for, what is refused where its memory is asked for."""
+    try:
+        kind, number = array.__dlpack_device__()
+    except (AttributeError, BufferError, ValueError):
+        return (_HOST, 0)
+    return (int(kind), number)
 
 
 def _wait(tensor: Tensor, stream: int | None) -> None:
