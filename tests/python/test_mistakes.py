@@ -12,7 +12,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
-from megengine import data
+from megengine import data, distributed, onnx, quantization
 from megengine._words import switches
 from megengine.autodiff import GradManager
 from megengine.core.random_state import default_random_state
@@ -23,6 +23,7 @@ X = mge.tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
 V = mge.tensor(np.ones((2, 4, 16), np.float32))
 IMAGE = mge.tensor(np.ones((2, 3, 8, 8), np.float32))
 LABELS = mge.tensor([0, 1])
+BOXES = mge.tensor([[0.0, 0.0, 9.0, 9.0], [1.0, 1.0, 9.0, 9.0]])
 SAMPLES = data.dataset.ArrayDataset(np.ones((5, 3), np.float32), np.zeros(5, np.int32))
 
 
@@ -63,7 +64,19 @@ MISTAKES = {
     "negative deviation": (lambda: mge.random.normal(0, -1, (2,)), ValueError, "std -1"),
     "scan of a number": (lambda: F.scan(3, X, X), TypeError, "f is 3"),
     "symbolic in words": (lambda: trace(lambda x: x, symbolic="yes"), TypeError, "symbolic must be True or False, got 'yes'"),
-    "export of a number": (lambda: __import__("megengine.onnx").onnx.export(3, X, None), TypeError, "export: 3 is"),
+    "export of a number": (lambda: onnx.export(3, X, None), TypeError, r"of type int, .*export\(net"),
+    "export of an array": (lambda: onnx.export(np.ones(99), X), TypeError, r"of type ndarray, .*export\(net"),
+    "overlap above 1": (lambda: F.vision.nms(BOXES, BOXES[:, 0], 5), ValueError, "iou_thresh is 5.0.*0 to 1"),
+    "overlap below 0": (lambda: F.vision.nms(BOXES, BOXES[:, 0], -0.1), ValueError, "iou_thresh is -0.1.*0 to 1"),
+    "boxes below 0": (lambda: F.vision.nms(BOXES, BOXES[:, 0], 0.5, -1), ValueError, "max_output is -1.*None for all"),
+    "overlap above 1 of classes": (lambda: F.vision.batched_nms(BOXES, BOXES[:, 0], LABELS, 5), ValueError, "iou_thresh is 5.0"),
+    "norm of no gradient": (lambda: optim.clip_grad_norm(X, 1.0), ValueError, r"clip_grad_norm: no grad .*\[2, 3\].*parameters\(\)"),
+    "norm of a network": (lambda: optim.clip_grad_norm(M.ReLU(), 1.0), TypeError, r"clip_grad_norm: got a ReLU.*parameters\(\)"),
+    "limit of no gradient": (lambda: optim.clip_grad_value(X, -1, 1), ValueError, "clip_grad_value: no grad"),
+    "integers of floats": (lambda: quantization.quantize(M.Sequential(M.Linear(2, 2))), ValueError, "Sequential has no layer.*quantize_qat"),
+    "launcher of a number": (lambda: distributed.launcher(3), TypeError, "func is 3.*n_gpus=2"),
+    "pool of integers": (lambda: F.max_pool2d(IMAGE.astype("int32"), 2), TypeError, r"i32\[2, 3, 8, 8\].*cast to float32"),
+    "mean of integers": (lambda: F.avg_pool2d(IMAGE.astype("int32"), 2), TypeError, r"i32\[2, 3, 8, 8\].*cast to float32"),
 }  # fmt: skip
 
 
@@ -103,7 +116,7 @@ def test_a_second_accumulation_names_clear_grad(symbolic):
             gm.backward((w * x).sum())
 
     step(mge.tensor([1.0, 2.0]))
-    with pytest.raises(mge.jit.TraceError, match=r"fix: .*clear_grad\(\) .*docs/errors\.md"):
+    with pytest.raises(mge.jit.TraceError, match=r"fix: .*clear_grad\(\) .*docs/accumulation\.md"):
         step(mge.tensor([1.0, 2.0]))
 
 

@@ -89,6 +89,8 @@ class launcher:
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} must be a positive int, got {value!r}")
         check_device_type(device_type)
+        if func is not None and not callable(func):
+            raise TypeError(f"launcher: func is {func!r}, not a function\n  fix: launcher(function, n_gpus=2), or @launcher(n_gpus=2) above it")
         self.func = func
         self.n_gpus = n_gpus if n_gpus is not None else world_size or _device_count()
         self.world_size = world_size if world_size is not None else self.n_gpus

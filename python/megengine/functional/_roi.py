@@ -41,6 +41,8 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     ------
     AssertionError
         For other shapes.
+    ValueError
+        For an ``iou_thresh`` beyond 0 to 1, or a ``max_output`` below 0.
 
     Examples
     --------
@@ -56,8 +58,13 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
         raise AssertionError(f"nms: scores has {scores.ndim} axes, not 1")
     if boxes._tuple_shape[0] != scores._tuple_shape[0]:
         raise AssertionError(f"nms: {boxes._tuple_shape[0]} boxes but {scores._tuple_shape[0]} scores")
+    threshold = float(iou_thresh)
+    if not 0 <= threshold <= 1:
+        raise ValueError(f"nms: iou_thresh is {threshold}\n  fix: give an intersection over union from 0 to 1, as 0.5")
     limit = boxes._tuple_shape[0] if max_output is None else int(max_output)
-    return ops.nms(boxes.detach(), scores.detach(), iou_thresh=float(iou_thresh), max_output=limit)
+    if limit < 0:
+        raise ValueError(f"nms: max_output is {limit}\n  fix: give how many boxes to keep at most, or None for all")
+    return ops.nms(boxes.detach(), scores.detach(), iou_thresh=threshold, max_output=limit)
 
 
 def batched_nms(

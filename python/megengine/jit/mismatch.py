@@ -13,7 +13,7 @@ TRAINING = (
 )
 ACCUMULATION = (
     "the recorded call found no gradients to add to: call optimizer.clear_grad() behind step() in the traced function, "
-    "or accumulate in every call, from gradients that are there before the first (docs/errors.md, Gradients)"
+    "or accumulate in every call, from gradients that are there before the first (docs/accumulation.md)"
 )
 
 

@@ -79,7 +79,7 @@ def record(
     """
     need_no_recording("export")
     if not callable(model):
-        raise TypeError(f"export: {model!r} is neither a module nor a function")
+        raise TypeError(f"export: the first argument is of type {type(model).__name__}, neither a module nor a function\n  fix: export(net, inputs, path)")
     function = model.__wrapped__ if isinstance(model, trace) else model
     args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     args = tuple(Tensor(arg) if isinstance(arg, np.ndarray) else arg for arg in args)

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import functional as F
 from ..core import ops
-from ..tensor import Tensor
+from ..tensor import Parameter, Tensor
 from .optimizer import scalar, write
 
 __all__ = ["clip_grad_norm", "clip_grad_value"]
@@ -19,7 +19,7 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     Parameters
     ----------
     tensors : Tensor or iterable of Tensor
-        One or several; those without ``grad`` are skipped.
+        One or several; those without ``grad`` are skipped (the norm is 0 where no parameter has one).
     max_norm : float
         The largest norm that stays as it is.
     ord : float
@@ -32,8 +32,11 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
 
     Raises
     ------
+    TypeError
+        For what is no Tensor.
     ValueError
-        For an ``ord`` of 0 or less, or a negative ``max_norm``.
+        For an ``ord`` of 0 or less, a negative ``max_norm``, or tensors of which none is a parameter or
+        has a ``grad``, as gradients themselves.
 
     References
     ----------
@@ -54,7 +57,7 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
         raise ValueError(f"clip_grad_norm: ord must be above 0, got {ord}")
     if not isinstance(max_norm, Tensor) and not max_norm >= 0:
         raise ValueError(f"clip_grad_norm: max_norm must be at least 0, got {max_norm}")
-    grads = _grads_of(tensors)
+    grads = _grads_of("clip_grad_norm", tensors)
     if not grads:
         return Tensor(0.0)
     norm = _norm_of(grads, ord)
@@ -92,6 +95,11 @@ def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: flo
     lower, upper : float
         Bounds of each element.
 
+    Raises
+    ------
+    TypeError, ValueError
+        As `clip_grad_norm` for ``tensors``.
+
     Examples
     --------
     >>> import megengine as mge, megengine.optimizer as optim
@@ -101,7 +109,7 @@ def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: flo
     >>> x.grad.tolist()
     [3.0, -1.0]
     """
-    grads = _grads_of(tensors)
+    grads = _grads_of("clip_grad_value", tensors)
     if not grads:
         return
     low, high = scalar(lower, grads[0]), scalar(upper, grads[0])
@@ -109,6 +117,17 @@ def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: flo
         write(grad, ops.minimum(ops.maximum(grad, low), high))
 
 
-def _grads_of(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    return [tensor.grad for tensor in tensors if tensor.grad is not None]
+def _grads_of(function: str, tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    """None of parameters is right: a GradScaler drops gradients that overflowed."""
+    given = [tensors] if isinstance(tensors, Tensor) or not isinstance(tensors, Iterable) else list(tensors)
+    for tensor in given:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{function}: got a {type(tensor).__name__}\n  fix: give Tensors that have a grad, as net.parameters()")
+    grads = [tensor.grad for tensor in given if tensor.grad is not None]
+    if given and not grads and not any(isinstance(tensor, Parameter) for tensor in given):
+        shapes = ", ".join(str(list(tensor._tuple_shape)) for tensor in given[:3])
+        raise ValueError(
+            f"{function}: no grad in {len(given)} tensor(s) of shape {shapes}{', ...' if len(given) > 3 else ''}, and none is a parameter\n"
+            "  fix: give net.parameters() behind gm.backward(loss), not their gradients"
+        )
+    return grads

@@ -73,6 +73,8 @@ def quantize(
     ------
     TypeError
         Unless ``module`` is a Module.
+    ValueError
+        For a model without a layer to replace, as one of float layers only.
 
     Examples
     --------
@@ -84,9 +86,14 @@ def quantize(
     """
     if not isinstance(module, Module):
         raise TypeError(f"quantize: expected a Module, got a {type(module).__name__}")
+    table = {**_QAT_TO_QUANTIZED, **(mapping or {})}
+    if not any(isinstance(layer, (QATModule, QuantizedModule)) or type(layer) in table for layer in module.modules()):
+        raise ValueError(
+            f"quantize: the {type(module).__name__} has no layer for quantization-aware training\n"
+            "  fix: net = quantize_qat(net), run data through it, then quantize(net) (docs/quantization.md)"
+        )
     if not inplace:
         module = deepcopy(module)
-    table = {**_QAT_TO_QUANTIZED, **(mapping or {})}
     return _converted(module, table, lambda cls, layer: cls.from_qat_module(layer), {})
 
 
