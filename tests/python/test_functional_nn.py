@@ -379,6 +379,26 @@ def test_causal_attention_is_that_of_the_same_mask_with_keys_that_are_appended(e
     close(causal.astype("float32"), masked.astype("float32").numpy(), 1e-6 if dtype == "float32" else 2e-3)
 
 
+@pytest.mark.parametrize("dtype", [np.bool_, np.float32])
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_causal_attention_hides_besides_what_its_mask_hides(need_weights, dtype):
+    """Also where the mask is the causal one, as PyTorch wants it beside is_causal."""
+    draw = np.random.default_rng(0)
+    x = Tensor(draw.normal(size=(2, 5, 8)).astype(np.float32))
+    causal = np.triu(np.ones((5, 5), bool), 1)
+    first = np.zeros((5, 5), bool)
+    first[1:, 0] = True
+
+    def attend(hidden, **how):
+        mask = hidden if dtype == np.bool_ else np.where(hidden, -1e9, 0)
+        return F.nn.multi_head_attention(x, x, x, 8, 2, 0.0, 0.0, None, attn_mask=Tensor(mask.astype(dtype)), need_weights=need_weights, **how)[0]
+
+    want = attend(first | causal).numpy()
+    close(attend(first, is_causal=True), want)
+    close(attend(causal, is_causal=True), attend(causal).numpy())
+    assert np.abs(attend(first).numpy() - want).max() > 0.01
+
+
 @pytest.mark.parametrize("name", "qkvo")
 def test_a_bias_without_a_projection_is_refused(name):
     x = F.ones((1, 3, 4))

@@ -82,8 +82,8 @@ def multi_head_attention(
     average_attn_weights : bool
         Whether these are the means over the heads.
     is_causal : bool
-        Without an attn_mask, hides key j from query i where j > i; keys that are appended are seen
-        by all.
+        Hides key j from query i where j > i, besides what attn_mask hides; keys that are appended are
+        seen by all.
     maybe_cudnn_style_mask : bool
         Whether attn_mask may be [2, lq], the first key seen and the one past the last, and key_padding_mask
         [2, n], whose row 1 counts the valid keys.
@@ -150,7 +150,7 @@ def multi_head_attention(
     k, v = _extend(k, v, bias_k, bias_v, add_zero_attn)
     q, k, v = (_heads(t, num_heads) for t in (q, k, v))
     scale = 1.0 / math.sqrt(q._tuple_shape[-1])
-    is_plainly_causal = is_causal and attn_mask is None and own_keys == k._tuple_shape[2] and not need_weights
+    is_plainly_causal = is_causal and own_keys == k._tuple_shape[2] and not need_weights
     masks = _masks(q, k, key_padding_mask, attn_mask, own_keys if is_causal and not is_plainly_causal else 0, maybe_cudnn_style_mask)
     mask = functools.reduce(ops.add, masks) if masks else None
     attention: Tensor | None = None
@@ -382,7 +382,7 @@ def _masks(
         out.append(
             ops.reshape(mask, shape=(n, heads, lq, lk) if mask.ndim == 3 else (1, 1, lq, lk))
         )
-    elif causal_keys:
+    if causal_keys:
         column = np.arange(lk)[None, :]
         hidden = (column > np.arange(lq)[:, None]) & (column < causal_keys)
         out.append(apply_const(np.where(hidden, _MASKED, 0).astype(np.float32)[None, None]))
