@@ -84,6 +84,27 @@ def test_a_random_sampler_takes_each_sample_once_and_repeats_with_its_seed():
     assert [list(second), list(second)] == epochs
 
 
+def test_samplers_without_a_seed_follow_the_seed_of_mge_random():
+    def orders():
+        mge_random.seed(4)
+        return [sum(RandomSampler(range(20)), []) for _ in range(2)]
+
+    first = orders()
+    assert orders() == first and first[0] != first[1]  # two samplers shuffle differently
+    mge_random.seed(5)
+    assert sum(RandomSampler(range(20)), []) not in first
+
+
+def test_a_sampler_moves_no_generator():
+    mge_random.seed(4, numpy=True)
+    before = mge_random.get_state()
+    list(RandomSampler(range(20)))
+    after = mge_random.get_state()
+    assert [before[name] for name in ("seed", "counter")] == [after[name] for name in ("seed", "counter")]
+    np.testing.assert_array_equal(before["numpy"]["state"]["key"], after["numpy"]["state"]["key"])
+    assert before["numpy"]["state"]["pos"] == after["numpy"]["state"]["pos"]
+
+
 def test_shards_cover_all_samples_and_are_equally_long():
     shards = [
         sum(RandomSampler(range(10), seed=1, world_size=4, rank=rank), []) for rank in range(4)

@@ -22,6 +22,7 @@ def default_random_state() -> RandomState:
 _default = _core.default_random_state()
 _default.seed(fresh_seed())
 _is_seeded = False  # by the program
+_beside = 0  # seeds given by `seed_beside` since then
 _rank: int | None = None  # in a world of processes
 _of_rank = RandomState(0)  # lives as long as programs that draw from it
 _noise = _default
@@ -56,9 +57,9 @@ def state() -> list[int]:
 
 def restore(seed: int, counter: int, noise_counter: int) -> None:
     """Go on where `state` was taken, in a world of any size."""
-    global _is_seeded
+    global _is_seeded, _beside
     _default.restore(seed, counter)
-    _is_seeded = True
+    _is_seeded, _beside = True, 0
     if _rank is not None:
         _noise.restore(_seed_of_rank(), noise_counter)
 
@@ -70,8 +71,21 @@ def _seed_of_rank() -> int:
 
 def start(seed: int) -> None:
     """Start both states anew."""
-    global _is_seeded
+    global _is_seeded, _beside
     _default.seed(seed)
-    _is_seeded = True
+    _is_seeded, _beside = True, 0
     if _rank is not None:
         _noise.seed(_seed_of_rank())
+
+
+def seed_beside() -> int | None:
+    """A seed of 32 bits for a generator of NumPy's, another one at each call; None if the program has not called `seed`.
+
+    It follows from the default state and leaves it where it is, so that making a sampler does not change the weights that are drawn after it.
+    """
+    global _beside
+    if not _is_seeded:
+        return None
+    _beside += 1
+    mixed = np.random.SeedSequence([_default.current_seed, _default.counter, _beside])
+    return int(mixed.generate_state(1, np.uint32)[0])

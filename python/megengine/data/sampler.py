@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.random  # noqa: F401  -- else loaded at the first draw, and its import swallows a Ctrl-C
 
+from ..core import random_state
 from ..distributed import group
 
 
@@ -50,7 +51,8 @@ class MapSampler(Sampler):
         ``megengine.distributed``. All get the same number of samples: the first ones are used again
         where needed.
     seed : int or None
-        Of the random order, 0 to 2**32 - 1; None: a random one, on which the processes agree.
+        Of the random order, 0 to 2**32 - 1; None: one that follows from `random.seed`, or a random
+        one before that is called. Processes of a world agree on it.
 
     Raises
     ------
@@ -424,10 +426,12 @@ def _common_seed(seed: int | None, world_size: int) -> int | None:
             raise ValueError(f"seed must be an int from 0 to 2**32 - 1, got {seed!r}")
         return int(seed)
     if world_size == 1:
-        return None
+        return random_state.seed_beside()
     if not group.is_distributed():
         return 0  # sharded by hand: no channel to agree on anything else
-    mine = int(np.random.randint(0, 2**31 - 1))
+    # The draw happens in any case: what NumPy gives the program later may not depend on mge.random.
+    drawn, ours = int(np.random.randint(0, 2**31 - 1)), random_state.seed_beside()
+    mine = drawn if ours is None else ours
     return int(
         group.get_client().bcast_val(
             mine if group.get_rank() == 0 else None, "sampler_seed", world_size
