@@ -228,6 +228,16 @@ def test_a_node_that_moved_is_removed_here_and_added_there():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("count", "folds"), [(4, 0), (5, 1)])
+def test_many_inputs_are_folded(count, folds):
+    graph = fx.Graph()
+    inputs = [graph.placeholder(f"x{i}") for i in range(count)]
+    graph.output(graph.call_function(operator.add, (inputs[0], inputs[-1])))
+    page = graph.html()
+    assert len(folded(page)) == folds and Balance(page).open == []
+    assert f"{count} inputs</span>" in page or not folds
+
+
 def test_10_000_nodes_make_a_page():
     graph = fx.Graph()
     node = graph.placeholder("x")
@@ -266,6 +276,11 @@ details.querySelector("a").click(); say("followed", pinned === number("x"));
 row(number("x")).click(); row(number("first_conv")).click();
 const same = document.querySelector(".pair.same");
 document.getElementById("changes").click(); say("only", same.checkVisibility()); document.getElementById("changes").click();
+document.getElementById("fold").click();
+const find = (words) => { search.value = words; search.dispatchEvent(new Event("input")); };
+find("BATCHNORM2D"); say("found", document.getElementById("found").textContent);
+say("hit", ["first_bn", "first", "x", "fc"].map((name) => seen("a" + data.a.findIndex((fact) => fact.name === name))).join());
+find(""); say("all", seen(number("x")) && !document.querySelector(".missed") && !document.getElementById("found").textContent);
 </script></body>"""
     page = tmp_path / "graph.html"
     page.write_text(
@@ -291,6 +306,7 @@ document.getElementById("changes").click(); say("only", same.checkVisibility());
         and said["kept"] == said["pinned"]
     )
     assert said["followed"] == "true"
+    assert (said["found"], said["hit"], said["all"]) == ("2 found", "true,true,false,false", "true")
     picture = ROOT / "build/graph_page.png"
     picture.parent.mkdir(exist_ok=True)
     browse(page, f"--screenshot={picture}", "--window-size=1400,900", page.as_uri())

@@ -1,6 +1,7 @@
 """Memory plans as text and as a page: ``fn.memory_plan().html()``, ``python -m megengine plan``, and a real browser."""
 
 import dataclasses
+import datetime
 import re
 import subprocess
 import sys
@@ -109,6 +110,32 @@ def test_a_page_is_sound_and_loads_nothing(measured_plan):
     assert "http:" not in page and "https:" not in page
 
 
+def test_a_page_says_function_limit_and_date():
+    step, x = training_step(layers=2, memory_limit="3MB")
+    page = step.plan(x).html()
+    today = datetime.date.today().isoformat()
+    assert re.search(r"<h1>Memory plan of step \(.*test_plan_page.py:\d+\)</h1>", page)
+    assert "limit 3.0 MiB" in page or "limit 2.9 MiB" in page
+    assert today in page
+    step, x = training_step(layers=2)
+    assert "no limit" in step.plan(x).html() and "<h1>mine</h1>" in step.plan(x).html("mine")
+
+
+def test_axes_have_units_and_each_page_a_curve_or_the_way_to_it(measured_plan):
+    page = measured_plan.html()
+    assert page.count("<span>0 B</span>") == 2 and page.count("<span>0 s</span>") == 1
+    assert page.count(f"<span>step {len(measured_plan.steps) - 1}</span>") == 3
+    assert "estimated time of a step" in page and "bytes of a call" in page
+    one = dataclasses.replace(measured_plan, curve=measured_plan.curve[:1])
+    assert one.html().count('<circle class="plan"') == 1
+    assert "plan_with_curve(*args).html()" in dataclasses.replace(measured_plan, curve=()).html()
+
+
+def test_inputs_and_parameters_are_folded_largest_first(measured_plan):
+    (table,) = re.findall(r"<details><summary>Inputs, parameters and results: (\d+) blocks.*?</details>", measured_plan.html(), re.DOTALL)
+    assert int(table) == sum(b.place != "arena" and b.bytes > 0 for b in measured_plan.buffers)
+
+
 def test_the_text_names_the_largest_values_with_their_lines(measured_plan):
     text = plan_text(measured_plan, "step")
     assert f"{measured_plan.planned_bytes:,}" in text
@@ -176,6 +203,10 @@ def test_a_browser_draws_the_page_and_runs_its_script(measured_plan, tmp_path):
     (details,) = re.findall(r'<pre id="details">(.*?)</pre>', dom, re.DOTALL)
     assert details in dom.split('id="b3"')[1] and "%" in details
     assert dom.count('class="plan"') == len(plan.curve)
+    page.write_text(plan.html() + "<script>search.value = 'SIN'; search.dispatchEvent(new Event('input'));</script>")
+    dom = browse(page, "--dump-dom", page.as_uri())
+    hits = sum(any("sin" in value.lower() for value in b.values[:12]) for b in plan.buffers if b.bytes and b.use != "constant")
+    assert 0 < hits < drawn and f"{hits} of {drawn} buffers" in dom and dom.count('class="buffer missed"') == drawn - hits
     picture = ROOT / "build/plan_page.png"
     picture.parent.mkdir(exist_ok=True)
     browse(page, f"--screenshot={picture}", page.as_uri())

@@ -10,6 +10,7 @@ from ..reports.page import escaped, page
 from .alignment import Pair, aligned, each_pair
 from .rows import COLOURS, Row, each_row
 
+_INPUTS_SHOWN = 4  # one after the other; more of them are folded
 _OPEN_AT_FIRST = 80  # rows; graphs with more are folded when the page opens
 _LONGEST = 160  # characters of a call in its row; the box shows more
 _LONGEST_IN_BOX = 2000
@@ -120,7 +121,8 @@ def _tools(*boxes: tuple[str, str]) -> str:
     checks = "".join(
         f'<label><input type="checkbox" id="{name}"> {words}</label>' for name, words in boxes
     )
-    return f'<div class="tools">{key}<a id="fold">fold all</a><a id="unfold">unfold all</a>{checks}</div>'
+    search = '<input type="search" id="search" aria-label="search" placeholder="name, call, type or file:line"><span id="found"></span>'
+    return f'<div class="tools">{key}<a id="fold">fold all</a><a id="unfold">unfold all</a>{checks}{search}</div>'
 
 
 _HEAD = '<div class="line head"><span class="name" style="--d:0">value</span><span>call</span><span>type</span><span class="time">{}</span></div>'
@@ -128,6 +130,16 @@ _STATUSES = {
     "removed": "removed", "added": "added", "changed": "changed", "rewired": "read other values", "same": "the same"
 }  # fmt: skip
 _READS = ("reads", "reads of attributes")
+
+
+def _inputs_folded(rows: Sequence[Row], lines: Sequence[str]) -> str:
+    """The lines of a page's rows, those of many inputs at its head folded into one."""
+    count = next((place for place, row in enumerate(rows) if row.kind != "input"), len(rows))
+    if count <= _INPUTS_SHOWN:
+        return "\n".join(lines)
+    head = f'<summary class="line"><span class="name" style="--d:0">{count} inputs</span></summary>'
+    inputs = "\n".join(lines[:count])
+    return "\n".join([f"<details>{head}{inputs}</details>", *lines[count:]])
 
 
 def graph_page(title: str, rows: Sequence[Row], note: str = "") -> str:
@@ -145,7 +157,7 @@ def graph_page(title: str, rows: Sequence[Row], note: str = "") -> str:
         return f"<details{opened}>{head}{inside}</details>"
 
     head = _HEAD.format("time" if side.seconds is not None else "")
-    body = "\n".join(drawn(row, 0) for row in rows)
+    body = _inputs_folded(rows, [drawn(row, 0) for row in rows])
     body = f'<p>{side.summary(note)}</p>{_tools(_READS)}<div class="graph">{head}{body}</div>'
     return page(title, body, kind="graph", data={"n": side.facts}, hint=_HINT)
 

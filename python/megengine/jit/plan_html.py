@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..reports.page import escaped, page, rows_table
+from ..reports.page import page, rows_table
 from .plan_pictures import COLOURS, arena_picture, curve_picture, live_picture, time_picture
 from .plan_text import bytes_text, figures, seconds_text
 
@@ -57,26 +58,47 @@ def kernels_cell(kernels: Sequence[GeneratedKernel]) -> str:
     return _kernel_table(kernels) if kernels else "<p>no generated kernels</p>"
 
 
-def plan_page(
-    plan: MemoryPlan, kernels: Sequence[GeneratedKernel] = (), title: str = "Memory plan", notes: str = ""
-) -> str:
+def _outside_table(plan: MemoryPlan) -> str:
+    """What has storage of its own, folded: a network has many parameters."""
+    held = sorted((b for b in plan.buffers if b.place != "arena" and b.bytes), key=lambda b: -b.bytes)
+    rows = [(b.values[0], b.use, bytes_text(b.bytes)) for b in held]
+    total = bytes_text(sum(b.bytes for b in held))
+    table = rows_table(rows, ("value", "use", "size"))
+    return f"<details><summary>Inputs, parameters and results: {len(held)} blocks, {total}</summary>{table}</details>"
+
+
+def _curve(plan: MemoryPlan) -> str:
+    picture = curve_picture(plan) if plan.curve else "<p>Not searched: <code>plan_with_curve(*args).html()</code> draws it.</p>"
+    return f"<div><h2>Bytes of a call against estimated time</h2>{picture}</div>"
+
+
+def _facts(plan: MemoryPlan) -> str:
+    """Under the title: limit and date."""
+    limit = "no limit" if plan.limit is None else f"limit {bytes_text(plan.limit)}"
+    return f"<p>{limit} · {len(plan.steps)} steps · {datetime.date.today().isoformat()}</p>"
+
+
+_SEARCH = (
+    '<p><input type="search" id="search" aria-label="search" placeholder="op, dtype, shape or file:line"> <span id="found"></span></p>'
+)
+
+
+def plan_page(plan: MemoryPlan, kernels: Sequence[GeneratedKernel] = (), title: str | None = None) -> str:
     """One page: figures, plan beside measured run, live bytes at each step, buffers at their offsets, and the kernels.
 
-    Hovering over a buffer shows its size, its values and the user's lines.
+    Hovering over a buffer shows its size, its values and the user's lines. title: None for the function's name.
     """
-    parts = [f"<p>{escaped(notes)}</p>" if notes else ""]
+    parts = [_facts(plan)]
     parts.append(f'<div class="side"><div>{_bytes_table(plan)}{_beside_measured(plan)}</div>')
-    if len(plan.curve) > 1:
-        parts.append(f"<div><h2>Bytes of a call against estimated time</h2>{curve_picture(plan)}</div>")
-    parts.append(f"</div>{_key()}<h2>Live bytes at each of {len(plan.steps)} steps</h2>{live_picture(plan)}")
+    parts.append(f"{_curve(plan)}</div>{_key()}<h2>Live bytes at each of {len(plan.steps)} steps</h2>{live_picture(plan)}")
     if plan.measured:
         parts.append(f"<h2>Measured time of the same steps</h2>{time_picture(plan)}")
-    parts.append(f"<h2>Buffers: steps from left to right, offsets upwards</h2>{arena_picture(plan)}")
-    parts.append("<p>Below the dashed line: the arena. Above it: what has storage of its own.</p>")
+    parts.append(f"<h2>Buffers: steps from left to right, offsets upwards</h2>{_SEARCH}{arena_picture(plan)}")
+    parts.append("<p>Below the dashed line: the arena. Above it: what has storage of its own.</p>" + _outside_table(plan))
     if kernels:
         parts.append("<h2>Generated kernels</h2>" + _kernel_table(kernels))
     return page(
-        title,
+        title if title is not None else f"Memory plan of {plan.function}" if plan.function else "Memory plan",
         "\n".join(parts),
         kind="plan",
         data={"steps": plan.steps, "live": [bytes_text(size) for size in plan.live_bytes()]},

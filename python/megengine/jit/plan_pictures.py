@@ -28,8 +28,16 @@ COLOURS = {
 }
 
 
-def _svg(name: str, height: int, shapes: str, width: int = WIDTH) -> str:
-    return f'<svg id="{name}" viewBox="0 0 {width} {height}" width="{width if width < WIDTH else "100%"}" role="img">{shapes}</svg>'
+def _chart(name: str, height: int, shapes: str, top: str, bottom: str, steps: int) -> str:
+    """A picture as wide as the page between its axes, whose words keep their size when the picture is narrow."""
+    # Styles stand here, for a notebook's cell has no sheet of ours.
+    ends = "display:flex;justify-content:space-between"
+    return (
+        '<div class="chart" style="display:grid;grid-template-columns:5.5em minmax(0,1fr);column-gap:6px;font-size:12px">'
+        f'<div style="{ends};flex-direction:column;text-align:right"><span>{top}</span><span>{bottom}</span></div>'
+        f'<svg id="{name}" viewBox="0 0 {WIDTH} {height}" width="100%" height="{height}" preserveAspectRatio="none" role="img">{shapes}</svg>'
+        f'<div style="grid-column:2;{ends}"><span>step 0</span><span>step {max(0, steps - 1)}</span></div></div>'
+    )
 
 
 def _hover(buffer: PlannedBuffer) -> str:
@@ -68,8 +76,8 @@ def arena_picture(plan: MemoryPlan) -> str:
             f'fill="{COLOURS[buffer.use]}"><title>{_hover(buffer)}</title></rect>'
         )
     end = _ARENA_HEIGHT - plan.arena_bytes * y_scale
-    shapes.append(f'<line x1="0" x2="{WIDTH}" y1="{end:.2f}" y2="{end:.2f}" stroke="#222" stroke-dasharray="6 4"/>')
-    return _svg("arena", _ARENA_HEIGHT, "".join(shapes))
+    shapes.append(f'<line x1="0" x2="{WIDTH}" y1="{end:.2f}" y2="{end:.2f}" stroke="currentColor" stroke-dasharray="6 4"/>')
+    return _chart("arena", _ARENA_HEIGHT, "".join(shapes), bytes_text(highest), "0 B", len(plan.steps))
 
 
 def _band(low: list[float], high: list[float], scale: float) -> str:
@@ -95,7 +103,7 @@ def live_picture(plan: MemoryPlan) -> str:
             outline = _band(lower, upper, WIDTH / max(1, steps))
             shapes.append(f'<polygon class="band" points="{outline}" fill="{COLOURS[use]}"><title>{use}</title></polygon>')
         low = high
-    return _svg("live", _LIVE_HEIGHT, "".join(shapes))
+    return _chart("live", _LIVE_HEIGHT, "".join(shapes), bytes_text(highest), "0 B", steps)
 
 
 def time_picture(plan: MemoryPlan) -> str:
@@ -103,14 +111,14 @@ def time_picture(plan: MemoryPlan) -> str:
     if plan.measured is None:
         raise AssertionError("plan.measured is not None does not hold")
     seconds = plan.measured.step_seconds
-    scale, highest = WIDTH / max(1, len(seconds)), max(seconds, default=0) or 1
+    scale, highest = WIDTH / max(1, len(seconds)), max(seconds, default=0.0) or 1.0
     bars = (
         f'<rect class="time" x="{i * scale:.2f}" y="{_TIME_HEIGHT * (1 - s / highest):.2f}" width="{max(0.5, scale):.2f}" '
         f'height="{_TIME_HEIGHT * s / highest:.2f}" fill="#72b7b2"><title>{html.escape(plan.steps[i])}: {seconds_text(s)}</title></rect>'
         for i, s in enumerate(seconds)
         if s
     )
-    return _svg("times", _TIME_HEIGHT, "".join(bars))
+    return _chart("times", _TIME_HEIGHT, "".join(bars), seconds_text(highest), "0 s", len(seconds))
 
 
 def curve_picture(plan: MemoryPlan) -> str:
@@ -132,10 +140,12 @@ def curve_picture(plan: MemoryPlan) -> str:
         radius, fill = (7, "none") if p.is_chosen else (3, "#4c78a8")
         shapes.append(
             f'<circle class="plan" cx="{x(p.bytes):.1f}" cy="{y(p.seconds):.1f}" r="{radius}" fill="{fill}" '
-            f'stroke="#222" pointer-events="all"><title>{words}</title></circle>'
+            f'stroke="currentColor" pointer-events="all"><title>{words}</title></circle>'
         )
-    for size, anchor in ((least, "start"), (most, "end")):
+    for size, anchor in {least: "start", most: "end"}.items():
         shapes.append(f'<text x="{x(size):.0f}" y="{_CURVE_HEIGHT - 10}" text-anchor="{anchor}">{bytes_text(size)}</text>')
     for seconds in {fastest, slowest}:
         shapes.append(f'<text x="4" y="{y(seconds) + 4:.0f}">{seconds_text(seconds)}</text>')
-    return _svg("curve", _CURVE_HEIGHT, "".join(shapes), _CURVE_WIDTH)
+    shapes.append('<text x="4" y="14">estimated time of a step</text>')
+    shapes.append(f'<text x="{_CURVE_WIDTH / 2:.0f}" y="{_CURVE_HEIGHT - 10}" text-anchor="middle">bytes of a call</text>')
+    return f'<svg id="curve" viewBox="0 0 {_CURVE_WIDTH} {_CURVE_HEIGHT}" width="{_CURVE_WIDTH}" role="img">{"".join(shapes)}</svg>'

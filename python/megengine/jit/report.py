@@ -144,6 +144,10 @@ class MemoryPlan:
         something asked for a search).
     measured : MeasuredRun or None
         What runs took, with ``profiling=True``.
+    function : str
+        Name and line of the traced function, for the page's title.
+    limit : int or None
+        The memory limit in bytes that it was made under.
 
     Examples
     --------
@@ -166,6 +170,8 @@ class MemoryPlan:
     steps: tuple[str, ...]
     curve: tuple[CurvePoint, ...] = ()
     measured: MeasuredRun | None = None
+    function: str = ""
+    limit: int | None = None
 
     def bytes_of(self, *uses: str) -> int:
         """Returns the bytes of all buffers outside of the arena with one of these uses.
@@ -223,16 +229,16 @@ class MemoryPlan:
         live = self.live_bytes()
         return max(range(len(live)), key=live.__getitem__, default=0)
 
-    def html(self, title: str = "Memory plan") -> str:
+    def html(self, title: str | None = None) -> str:
         """Returns the plan as one self-contained HTML page.
 
-        It shows live bytes over the steps, buffers at their offsets, and the plan beside the
-        measured run.
+        It shows live bytes over the steps, buffers at their offsets with a search, the curve of
+        plans, and the plan beside the measured run.
 
         Parameters
         ----------
-        title : str
-            Its heading.
+        title : str or None
+            Its heading; None: the function's name and line. Limit and date stand below it.
 
         Returns
         -------

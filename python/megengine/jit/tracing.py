@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import html
 import os
@@ -566,9 +567,12 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         Raises RuntimeError before the first call.
         """
         plans = self._function.plans()
-        if not self._profiling:
-            return merge_plans(plans)
-        return merge_plans(plans, measured_run(plans, self._function.profiles(), get_max_allocated_memory()))
+        measured = measured_run(plans, self._function.profiles(), get_max_allocated_memory()) if self._profiling else None
+        return self._titled(merge_plans(plans, measured), self._options.pipeline.memory.limit)
+
+    def _titled(self, plan: MemoryPlan, limit: int) -> MemoryPlan:
+        """The plan with what its page says above the pictures."""
+        return dataclasses.replace(plan, function=self._name_and_line(), limit=limit or None)
 
     def plan(self, *args: _P.args, **kwargs: _P.kwargs) -> MemoryPlan:
         """Returns the memory plan that a call with these arguments would have; nothing is computed.
@@ -636,7 +640,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             options.pipeline.memory.limit = memory_limit
         planner = _core.TraceFunction(options)
         result = self._run_body(planner, args, kwargs)
-        return merge_plans(planner.plans()), result
+        return self._titled(merge_plans(planner.plans()), options.pipeline.memory.limit), result
 
     def kernels(self) -> list[GeneratedKernel]:
         """Returns the generated kernels of the version that ran last, in the order in which they

@@ -39,5 +39,18 @@ document.addEventListener("click", (event) => {
 });
 for (const [id, open] of [["fold", false], ["unfold", true]])
   document.getElementById(id).onclick = () => { for (const part of document.querySelectorAll("details")) part.open = open; };
+// Rows without the words are hidden; modules stay where a row inside has them, and are unfolded.
+const search = document.getElementById("search");
+search.addEventListener("input", () => {
+  const words = search.value.trim().toLowerCase();
+  let count = 0;
+  for (const line of document.querySelectorAll(".line[id]")) {
+    const found = facts(line.id), hit = [found.name, found.text, found.source].join("\n").toLowerCase().includes(words);
+    line.classList.toggle("missed", !hit);
+    count += hit;
+    if (hit && words) for (let at = line.closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
+  }
+  document.getElementById("found").textContent = words && `${count} found`;
+});
 const named = location.hash.slice(1);
 if (/^[nab]\d+$/.test(named) && row(named)) pin(named);

@@ -16,6 +16,14 @@ function tellStep(event) {
 const buffers = document.querySelectorAll("rect.buffer, rect.time, circle.plan");
 for (const shape of buffers) shape.addEventListener("mouseenter", () => tell(shape));
 document.getElementById("live").addEventListener("mousemove", tellStep);
+const search = document.getElementById("search");
+const searched = document.querySelectorAll("rect.buffer, details tr:not(:first-child)");
+search.addEventListener("input", () => {
+  const words = search.value.trim().toLowerCase();
+  for (const each of searched) each.classList.toggle("missed", !each.textContent.toLowerCase().includes(words));
+  const found = document.querySelectorAll("rect.buffer:not(.missed)").length;
+  document.getElementById("found").textContent = words && `${found} of ${document.body.dataset.buffers} buffers`;
+});
 const named = location.hash && document.getElementById(location.hash.slice(1));
 if (named && named.classList.contains("buffer")) tell(named);
 document.body.dataset.buffers = document.querySelectorAll("rect.buffer").length;
