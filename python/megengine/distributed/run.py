@@ -5,7 +5,8 @@ output begin with the rank. Ctrl-C and SIGTERM go to all; when one process fails
 are shown once more.
 
 On several machines: the same command on each, with --world-size, --rank-start, --master-ip and --port, and one
-MEGENGINE_DISTRIBUTED_TOKEN for all (docs/distributed.md).
+MEGENGINE_DISTRIBUTED_TOKEN for all; or with --min-nodes and --max-nodes instead of the first two, where machines may be
+lost and come again (docs/distributed.md).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import IO
 
 from ._engine import BACKENDS, COMM
 from ._environment import TOKEN, Place, host_for, variables
+from ._meeting import Limits, Meeting
 from ._token import new_token, shared_token
 from .server import Server
 
@@ -83,8 +85,11 @@ class _Process:
             pass
 
 
-def run(command: list[str], place: Place, local_size: int) -> tuple[int, bool]:
-    """Runs the ranks from ``place.rank`` on, and gives their exit code: 0, or that of the first one that failed; and whether a signal ended them."""
+def run(command: list[str], place: Place, local_size: int, meeting: Meeting | None = None) -> tuple[int, bool]:
+    """Runs the ranks from ``place.rank`` on, and gives their exit code: 0, or that of the first one that failed; and whether a signal ended them.
+
+    meeting: where the machines of a world that may shrink tell each other that they run.
+    """
     is_alone = local_size == place.world_size
     token = os.environ.get(TOKEN) or (new_token() if is_alone else shared_token())
     server = None
@@ -112,11 +117,13 @@ def run(command: list[str], place: Place, local_size: int) -> tuple[int, bool]:
         signal.signal(number, pass_on)
     if server is not None:
         server._serve()  # after forking, as what else has threads
+        if meeting is not None:
+            meeting.has_server(place.port)
     for each in processes:
         for reader in each.readers:
             reader.start()
     try:
-        return _wait(processes, server, passed_on), bool(passed_on)
+        return _wait(processes, server, passed_on, meeting), bool(passed_on)
     finally:
         _end(processes)
         if server is not None:
@@ -126,7 +133,7 @@ def run(command: list[str], place: Place, local_size: int) -> tuple[int, bool]:
                 reader.join(1)
 
 
-def _wait(processes: list[_Process], server: Server | None, passed_on: list[tuple[int, float]]) -> int:
+def _wait(processes: list[_Process], server: Server | None, passed_on: list[tuple[int, float]], meeting: Meeting | None) -> int:
     """Until all have ended well, or one has not; nobody reads what they print, or they do not end by a signal."""
     running = list(processes)
     while running:
@@ -141,6 +148,11 @@ def _wait(processes: list[_Process], server: Server | None, passed_on: list[tupl
         failed = [each for each in processes if each.process.returncode]
         if failed:
             return _tell(failed, processes, server)
+        if meeting is not None and not meeting.goes_on("runs"):
+            print("another machine has failed or is gone; the processes here were ended", file=sys.stderr, flush=True)
+            return 1
+    while meeting is not None and not passed_on and meeting.goes_on("done"):
+        time.sleep(0.1)  # others may still ask the server
     return 0
 
 
@@ -178,6 +190,23 @@ def _end(processes: list[_Process]) -> None:
         each.process.wait()
 
 
+def _run_with_who_is_there(command: list[str], meeting: Meeting, local_size: int) -> int:
+    """Again and again, in worlds of the machines that are there, until one has ended well or no restarts are left."""
+    code = 0
+    while True:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)  # nothing of ours runs
+        place = meeting.place()
+        if isinstance(place, int):
+            meeting.end()
+            return place and (code or place)
+        ranks = f"{place.rank} to {place.rank + local_size - 1}"
+        print(f"a world of {place.world_size} processes begins; here are ranks {ranks}", file=sys.stderr, flush=True)
+        code, is_ended = run(command, place, local_size, meeting)
+        if is_ended:
+            return code
+
+
 def main() -> int:
     """Reads the command line."""
     parser = argparse.ArgumentParser(prog="python -m megengine.distributed.run", description=(__doc__ or "").partition("\n")[0])  # fmt: skip
@@ -188,10 +217,17 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=0, help="where the machines meet; 0: any, on one machine")
     parser.add_argument("--backend", choices=BACKENDS, help=f"what init_process_group takes where the script names none ({COMM})")
     parser.add_argument("--restarts", type=int, default=0, help="how many times all processes start again after one has failed")
+    parser.add_argument("--min-nodes", type=int, help="with who is there, on at least so many machines, all processes start, and again after a failure")
+    parser.add_argument("--max-nodes", type=int, help="and on at most so many; a machine that comes later takes part from the next start on")
     parser.add_argument("-m", dest="is_module", action="store_true", help="the script is a module's name")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     given = parser.parse_args()
+    is_elastic = given.min_nodes is not None or given.max_nodes is not None
+    if is_elastic and not 1 <= (given.min_nodes or 0) <= (given.max_nodes or 0):
+        parser.error(f"--min-nodes A --max-nodes B need 1 <= A <= B, got {given.min_nodes} and {given.max_nodes}")
+    if is_elastic and (given.world_size or given.rank_start or not given.port):
+        parser.error("with --min-nodes, the machines need a --port to meet at; --world-size and --rank-start follow from who comes")
     size = given.world_size or given.processes
     if given.processes < 1 or given.rank_start < 0 or given.rank_start + given.processes > size:
         parser.error(f"ranks {given.rank_start} to {given.rank_start + given.processes - 1} are not part of a world of {size}")  # fmt: skip
@@ -202,6 +238,13 @@ def main() -> int:
     if given.backend:
         os.environ[COMM] = given.backend
     command = [sys.executable, *(["-m"] if given.is_module else []), given.script, *given.arguments]
+    if is_elastic:
+        limits = Limits(given.min_nodes, given.max_nodes, given.restarts)
+        try:
+            meeting = Meeting(given.master_ip, given.port, given.processes, limits, shared_token())
+            return _run_with_who_is_there(command, meeting, given.processes)
+        except RuntimeError as error:
+            parser.exit(1, f"{error}\n")
     for left in range(given.restarts, -1, -1):
         code, is_ended = run(command, Place(given.master_ip, given.port, size, given.rank_start, 0), given.processes)
         if code == 0 or is_ended or left == 0:
