@@ -154,8 +154,8 @@ class Meeting:
 
     def has_server(self, port: int) -> None:
         """The world's server has its port: the others begin."""
-        assert self._list is not None  # rank 0 is on the machine that keeps it
-        self._list.port = port
+        if self._list is not None:  # it is: rank 0 is on the machine that keeps it
+            self._list.port = port
 
     def goes_on(self, doing: str) -> bool:
         """Says, now and then, what this machine does ("runs" or "done"); False where its part is over: others have failed, or all are done."""
