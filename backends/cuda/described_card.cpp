@@ -93,6 +93,7 @@ Functions functions() {
         return 0;
     };
     made.retain_context = do_nothing;
+    made.current_context = do_nothing;
     made.set_context = do_nothing;
     made.load_module = do_nothing;
     made.unload_module = do_nothing;

@@ -74,6 +74,7 @@ LoadedKernel::~LoadedKernel() {
 Gpu::Gpu(const CudaDriver& driver, int ordinal)
     : driver_(driver),
       ordinal_(ordinal),
+      is_there_(true),
       forks_(runtime::forks()),
       description_(describe_card(driver, ordinal)) {
     driver.check(driver.call().device(&device_, ordinal), "cuDeviceGet");
@@ -82,6 +83,7 @@ Gpu::Gpu(const CudaDriver& driver, int ordinal)
 Gpu::Gpu(const CudaDriver& driver, CardDescription description)
     : driver_(driver),
       ordinal_(0),
+      is_there_(false),
       forks_(runtime::forks()),
       description_(std::move(description)) {}
 

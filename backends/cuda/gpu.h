@@ -65,6 +65,7 @@ public:
     int ordinal() const { return ordinal_; }
     const CardDescription& description() const { return description_; }
     const std::string& name() const { return description_.name; }
+    bool is_there() const { return is_there_; }
     // No other GPU of any machine has it; of emulated ones, no other process's.
     std::string identity() const;
     // 90 is sm_90. An emulated card takes PTX only.
@@ -105,6 +106,7 @@ public:
 private:
     const CudaDriver& driver_;
     int ordinal_;
+    bool is_there_;  // else described alone
     uint64_t forks_;  // of the process that may use it
     CardDescription description_;
     DeviceId device_ = 0;

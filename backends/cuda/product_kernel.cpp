@@ -117,14 +117,14 @@ std::shared_ptr<const Executable> product_kernel(CudaDevice& device, const OpCal
                                                  std::string* why_not) {
     auto product = plan(device, call, outputs, why_not);
     if (!product) return nullptr;
-    try {
-        dynamic_cast<CudaStream&>(device.stream()).ask_libraries([&](LibraryStream& libraries) {
-            product->prepare(libraries);
-        });
-    } catch (const runtime::DeviceError& error) {
-        *why_not = error.what();
-        return nullptr;
-    }
+    if (device.gpu().is_there()) try {
+            dynamic_cast<CudaStream&>(device.stream()).ask_libraries([&](LibraryStream& libraries) {
+                product->prepare(libraries);
+            });
+        } catch (const runtime::DeviceError& error) {
+            *why_not = error.what();
+            return nullptr;
+        }
     return std::make_shared<const ProductKernel>(std::move(product), call.inputs.size(),
                                                  outputs.size());
 }

@@ -1,6 +1,7 @@
 // The plug-in: Gloo's collective operations behind plain C. Nothing else of ours sees Gloo.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/context.h>
 #include <gloo/reduce.h>
@@ -104,8 +105,16 @@ bool create(void* device, int rank, int size, void** context, char* addresses, c
     });
 }
 
+// Ends when all have: Gloo's thread ends the process (an exception that nobody catches) where a
+// connection is closed on the other side before it has seen that it stands.
 bool connect(void* context, const char* addresses, char* error) {
-    return tried(error, [&] { of(context)->connect(addresses); });
+    return tried(error, [&] {
+        const Context group = of(context);
+        group->connect(addresses);
+        ::gloo::BarrierOptions options(group);
+        options.setTag(group->next_tag());
+        ::gloo::barrier(options);
+    });
 }
 
 // Calls body with an element of so many bytes, for Gloo's templates.

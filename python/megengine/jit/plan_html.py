@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..reports.page import page, rows_table
+from ..reports.page import escaped, page, rows_table
 from .plan_pictures import COLOURS, arena_picture, curve_picture, live_picture, time_picture
 from .plan_text import bytes_text, figures, seconds_text
 
@@ -83,12 +83,12 @@ _SEARCH = (
 )
 
 
-def plan_page(plan: MemoryPlan, kernels: Sequence[GeneratedKernel] = (), title: str | None = None) -> str:
+def plan_page(plan: MemoryPlan, kernels: Sequence[GeneratedKernel] = (), title: str | None = None, notes: str = "") -> str:
     """One page: figures, plan beside measured run, live bytes at each step, buffers at their offsets, and the kernels.
 
     Hovering over a buffer shows its size, its values and the user's lines. title: None for the function's name.
     """
-    parts = [_facts(plan)]
+    parts = [f"<p>{escaped(notes)}</p>" if notes else "", _facts(plan)]
     parts.append(f'<div class="side"><div>{_bytes_table(plan)}{_beside_measured(plan)}</div>')
     parts.append(f"{_curve(plan)}</div>{_key()}<h2>Live bytes at each of {len(plan.steps)} steps</h2>{live_picture(plan)}")
     if plan.measured:
