@@ -432,8 +432,6 @@ def _common_seed(seed: int | None, world_size: int) -> int | None:
     # The draw happens in any case: what NumPy gives the program later may not depend on mge.random.
     drawn, ours = int(np.random.randint(0, 2**31 - 1)), random_state.seed_beside()
     mine = drawn if ours is None else ours
-    return int(
-        group.get_client().bcast_val(
-            mine if group.get_rank() == 0 else None, "sampler_seed", world_size
-        )
-    )
+    # As text: a call of the server takes numbers of 31 bits.
+    told = str(mine) if group.get_rank() == 0 else None
+    return int(group.get_client().bcast_val(told, "sampler_seed", world_size))
