@@ -1,7 +1,9 @@
 """What megjit has no tensors or operations for is torch's, with torch's results and with a warning; its memory counts under a limit."""
 
+import gc
 import re
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -134,6 +136,21 @@ def test_a_limit_below_the_parameters_own_size():
     with pytest.raises(MemoryError, match=r"(?s)needs at least \d+ bytes.*inputs, parameters and results take") as found:
         torch.compile(net, backend=backend, options={"memory_limit": "100KB"})(torch.rand(4, 512))
     assert int(re.search(r"at least (\d+)", str(found.value))[1]) >= 512 * 512 * 4
+
+
+def test_a_refusal_keeps_nothing_of_its_caller():
+    torch._dynamo.reset()
+    refused = torch.compile(lambda x: (x * 2).exp().sum(), backend=backend, options={"memory_limit": "100KB"})
+
+    def call():
+        held = torch.rand(3)
+        with pytest.raises(MemoryError):
+            refused(torch.rand(512, 512, requires_grad=True))
+        return weakref.ref(held)
+
+    held = call()
+    gc.collect()
+    assert held() is None
 
 
 @pytest.mark.parametrize("training", [False, True])

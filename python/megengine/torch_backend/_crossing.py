@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -88,7 +89,7 @@ def _refusal(graph: fx.GraphModule, options: dict[str, Any]) -> MemoryError | No
     try:
         Compiled(graph, options, True, seen=0).plan()
     except MemoryError as error:
-        return error
+        return copy.copy(error)  # without its frames: it is kept as long as the graph
     return None
 
 

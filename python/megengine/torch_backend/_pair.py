@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -38,7 +39,7 @@ class Pair:
         def cut(joint: fx.GraphModule) -> tuple[fx.GraphModule, fx.GraphModule]:
             pair = self._cut(joint, (), num_fwd_outputs=num_fwd_outputs)
             if refused := pair[0].meta.get(REFUSED):
-                raise refused
+                raise copy.copy(refused)  # what is raised keeps its callers' frames, and this is kept
             return pair
 
         self._sizes = Sizes(joint, num_fwd_outputs, cut, self._compiled)
@@ -56,7 +57,7 @@ class Pair:
         if refused := graph.meta.get(REFUSED):
 
             def refuse(arguments: list[Any]) -> Any:
-                raise refused
+                raise copy.copy(refused)
 
             return boxed(refuse)
         if SEEN not in graph.meta and not self._sizes:  # it has no backward, from which it was parted
