@@ -2,7 +2,6 @@
 files have themselves, `mpi` in test_mpi), and in worlds that take their processes for those of two machines, which is what `auto` adds up
 in two steps."""
 
-import json
 import os
 import subprocess
 import sys
@@ -50,18 +49,12 @@ def run(folder, name, size, program):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """(engine, file of checks) -> what each rank says of them; a world for each, started once."""
-    found = {}
+    """As of `world_checks.results_of`, by engine."""
 
-    def of(engine, file):
-        if (engine, file) not in found:
-            folder = tmp_path_factory.mktemp("world")
-            done = run(folder, engine, SIZES[file], f"import world_checks\nworld_checks.main({file!r}, {str(folder)!r}, {without(engine)})")
-            assert done.returncode == 0, done.stdout + done.stderr
-            found[engine, file] = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(SIZES[file])]
-        return found[engine, file]
+    def start(engine, file, folder):
+        return run(folder, engine, SIZES[file], f"import world_checks\nworld_checks.main({file!r}, {str(folder)!r}, {without(engine)})")
 
-    return of
+    return world_checks.results_of(tmp_path_factory.mktemp, start, SIZES)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

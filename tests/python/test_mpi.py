@@ -3,7 +3,6 @@
 More processes than cores share them (oversubscribed).
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import world_checks
 
 HERE = Path(__file__).parent
 OPEN_MPI = HERE.parents[1] / "build/openmpi"  # made by make setup-tests: another MPI than that beside mpi4py
@@ -56,25 +56,13 @@ def run(mpi, size, *arguments, **variables):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """(MPI, file of checks) -> what each rank says of them; a world for each, started once."""
-    found = {}
-
-    def of(mpi, file):
-        if (mpi, file) not in found:
-            folder = tmp_path_factory.mktemp("mpi")
-            done = run(mpi, SIZES[file], "world_checks.py", file, str(folder))
-            assert done.returncode == 0, done.stdout + done.stderr
-            found[mpi, file] = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(SIZES[file])]
-        return found[mpi, file]
-
-    return of
+    """As of `world_checks.results_of`, by MPI."""
+    return world_checks.results_of(tmp_path_factory.mktemp, lambda mpi, file, folder: run(mpi, SIZES[file], "world_checks.py", file, str(folder)), SIZES)
 
 
 @pytest.mark.parametrize("mpi", MPIS)
 @pytest.mark.parametrize(("file", "name"), [(file, name) for file in SIZES for name in import_module(file).CHECKS if name not in BY_RANKS])
 def test_the_battery(results, mpi, file, name):
-    import world_checks
-
     world_checks.expect_passed(results(mpi, file), name)
 
 

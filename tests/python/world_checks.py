@@ -30,6 +30,21 @@ def expect_passed(results, name):
     assert not failures, "\n".join(failures)
 
 
+def results_of(mktemp, start, sizes):
+    """(engine, file of checks) -> what each rank says of them. ``start(engine, file, folder)`` runs a world, once for each."""
+    found = {}
+
+    def of(engine, file):
+        if (engine, file) not in found:
+            folder = mktemp("world")
+            done = start(engine, file, folder)
+            assert done.returncode == 0, done.stdout + done.stderr
+            found[engine, file] = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(sizes[file])]
+        return found[engine, file]
+
+    return of
+
+
 def main(file, folder, without=()):
     """In a process that something else has started: the checks of a file but for some; what failed goes to ``folder/RANK.json``."""
     dist.init_process_group(timeout=120.0)

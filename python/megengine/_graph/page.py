@@ -6,7 +6,7 @@ import linecache
 from collections.abc import Sequence
 from typing import Any
 
-from ..reports.page import escaped, page
+from ..reports.page import escaped, page, search_field
 from .alignment import Pair, aligned, each_pair
 from .rows import COLOURS, Row, each_row
 
@@ -121,7 +121,7 @@ def _tools(*boxes: tuple[str, str]) -> str:
     checks = "".join(
         f'<label><input type="checkbox" id="{name}"> {words}</label>' for name, words in boxes
     )
-    search = '<input type="search" id="search" aria-label="search" placeholder="name, call, type or file:line"><span id="found"></span>'
+    search = search_field("name, call, type or file:line")
     return f'<div class="tools">{key}<a id="fold">fold all</a><a id="unfold">unfold all</a>{checks}{search}</div>'
 
 

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..reports.page import escaped, page, rows_table
+from ..reports.page import escaped, page, rows_table, search_field
 from .plan_pictures import COLOURS, arena_picture, curve_picture, live_picture, time_picture
 from .plan_text import bytes_text, figures, seconds_text
 
@@ -78,11 +78,6 @@ def _facts(plan: MemoryPlan) -> str:
     return f"<p>{limit} · {len(plan.steps)} steps · {datetime.date.today().isoformat()}</p>"
 
 
-_SEARCH = (
-    '<p><input type="search" id="search" aria-label="search" placeholder="op, dtype, shape or file:line"> <span id="found"></span></p>'
-)
-
-
 def plan_page(plan: MemoryPlan, kernels: Sequence[GeneratedKernel] = (), title: str | None = None, notes: str = "") -> str:
     """One page: figures, plan beside measured run, live bytes at each step, buffers at their offsets, and the kernels.
 
@@ -93,7 +88,8 @@ def plan_page(plan: MemoryPlan, kernels: Sequence[GeneratedKernel] = (), title: 
     parts.append(f"{_curve(plan)}</div>{_key()}<h2>Live bytes at each of {len(plan.steps)} steps</h2>{live_picture(plan)}")
     if plan.measured:
         parts.append(f"<h2>Measured time of the same steps</h2>{time_picture(plan)}")
-    parts.append(f"<h2>Buffers: steps from left to right, offsets upwards</h2>{_SEARCH}{arena_picture(plan)}")
+    parts.append("<h2>Buffers: steps from left to right, offsets upwards</h2>")
+    parts.append(f"<p>{search_field('op, dtype, shape or file:line')}</p>{arena_picture(plan)}")
     parts.append("<p>Below the dashed line: the arena. Above it: what has storage of its own.</p>" + _outside_table(plan))
     if kernels:
         parts.append("<h2>Generated kernels</h2>" + _kernel_table(kernels))

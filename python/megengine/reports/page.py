@@ -24,6 +24,11 @@ def rows_table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
 
 
 @functools.cache
+def search_field(words: str) -> str:
+    """The field whose text the page's script looks for. words: what may be written there."""
+    return f'<input type="search" id="search" aria-label="search" placeholder="{escaped(words)}"> <span id="found"></span>'
+
+
 def _part(name: str) -> str:
     """A file of ``reports/pages``, where the frame, and styles and scripts of each kind of page, lie."""
     from importlib.resources import files  # slow to import
