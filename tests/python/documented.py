@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,6 +142,7 @@ def main():
     page = Path(sys.argv[1]).resolve()
     text = page.read_text(encoding="utf-8")
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    warnings.filterwarnings("ignore", ".*use of fork", DeprecationWarning)  # of Python 3.12, where a thread happens to live
     os.environ.setdefault("MEGJIT_COMPILE", "sync")
     os.environ.update(MEGJIT_ISA="avx2", OMP_NUM_THREADS="2")  # which each machine has: workspaces and last bits differ
     with tempfile.TemporaryDirectory() as folder:
