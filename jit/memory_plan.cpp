@@ -4,6 +4,7 @@
 
 #include "jit/host_copy.h"
 #include "runtime/host/error.h"
+#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 namespace {
@@ -30,12 +31,13 @@ BufferUse use_of(const Graph& graph, ValueId id, const std::vector<bool>& is_par
     return node.role.is_backward ? BufferUse::gradient : BufferUse::activation;
 }
 
-// What runs again, as a part of what runs once; a kernel's flops are its instructions.
+// What runs again, as a part of what runs once; a kernel's flops are its instructions, and an
+// exchange has none.
 double recompute_flops_ratio(const Graph& graph) {
     double once = 0, again = 0;
     for (const Node& node : graph.nodes()) {
         double flops = 0;
-        if (node.kind == NodeKind::op && !node.op->is_view) {
+        if (node.kind == NodeKind::op && !node.op->is_view && !runtime::is_ordered(*node.op)) {
             const std::vector<Type> inputs = graph.types(node.inputs);
             flops =
                 runtime::cost_of({*node.op, node.attrs, inputs}, graph.types(node.outputs)).flops;

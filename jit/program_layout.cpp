@@ -149,23 +149,25 @@ public:
     }
 
     // What runs beside other steps keeps its bytes until somebody waits for its result, but for an
-    // operand that the result may lie on.
+    // operand that the result may lie on. An operand larger than the result (a gradient of which
+    // this process gets its part) is kept until the next exchange begins: who takes its place then
+    // waits for it.
     void keep_until_exchanged(const PreparedGraph& prepared) {
-        for (size_t s = 0; s < prepared.nodes.size(); ++s) {
+        size_t next = prepared.nodes.size() - 1;  // behind the next exchange
+        for (size_t s = prepared.nodes.size(); s-- > 0;) {
             if (!prepared.nodes[s].is_ordered) continue;
             const std::vector<ValueId>& results = prepared.node(s).outputs;
             const ValueId operand = viewed_by(graph_, prepared.node(s).inputs[0]);
-            std::vector<uint32_t> kept = schedule.steps[s].writes;
-            if (!prepared.nodes[s].executable->may_alias(0, 0) ||
-                first_reader(prepared, s, {&operand, 1}))
-                kept.push_back(schedule.steps[s].reads[0]);
             const size_t reader =
                 first_reader(prepared, s, results).value_or(prepared.nodes.size() - 1);
-            if (reader == s) continue;  // the last step
-            std::vector<uint32_t>& reads = schedule.steps[reader].reads;
-            for (const uint32_t value : kept)
-                if (std::find(reads.begin(), reads.end(), value) == reads.end())
-                    reads.push_back(value);
+            for (const uint32_t value : schedule.steps[s].writes) keep_until(reader, value, s);
+            if (!prepared.nodes[s].executable->may_alias(0, 0) ||
+                first_reader(prepared, s, {&operand, 1}))
+                keep_until(graph_.type(operand).bytes() > graph_.type(results[0]).bytes()
+                               ? std::min(reader, next)
+                               : reader,
+                           schedule.steps[s].reads[0], s);
+            next = s;
         }
     }
 
@@ -189,6 +191,12 @@ public:
     memory::Schedule schedule;
 
 private:
+    void keep_until(size_t reader, uint32_t value, size_t since) {
+        std::vector<uint32_t>& reads = schedule.steps[reader].reads;
+        if (reader != since && std::find(reads.begin(), reads.end(), value) == reads.end())
+            reads.push_back(value);
+    }
+
     // The first step behind `after` that reads one of these, but for those that have an order.
     std::optional<size_t> first_reader(const PreparedGraph& prepared, size_t after,
                                        std::span<const ValueId> values) const {

@@ -1,5 +1,6 @@
 // Begins what is exchanged with other processes as soon as its operands are there, and keeps the
-// order of exchanges, which is that of the program in every process.
+// order of exchanges, which is that of the program in every process. What is transient stays where
+// the program has it: begun earlier it would take its place for longer.
 #include <algorithm>
 
 #include "jit/passes/passes.h"
@@ -20,8 +21,8 @@ public:
         for (const Node& node : graph_.nodes())
             if (has_order(node)) exchanges_.push_back(&node);
         for (const Node& node : graph_.nodes()) {
-            if (has_order(node)) continue;
-            if (can_run(node)) copy(node);
+            if (has_order(node)) reached_ += 1;
+            else if (can_run(node)) copy(node);
             else late_.push_back(&node);
             begin_exchanges();
         }
@@ -39,9 +40,15 @@ private:
         for (ValueId output : node.outputs) is_there_[at(output)] = true;
     }
 
+    bool can_begin(size_t exchange) const {
+        const Node& node = *exchanges_[exchange];
+        return can_run(node) &&
+               (exchange < reached_ || !runtime::is_transient(*node.op, node.attrs));
+    }
+
     // All whose turn it is; then what stood before them and reads one of them.
     void begin_exchanges() {
-        for (; next_ < exchanges_.size() && can_run(*exchanges_[next_]); ++next_) {
+        for (; next_ < exchanges_.size() && can_begin(next_); ++next_) {
             copy(*exchanges_[next_]);
             std::erase_if(late_, [&](const Node* node) {
                 if (!can_run(*node)) return false;
@@ -55,7 +62,7 @@ private:
     Rewriter rewrite_;
     std::vector<bool> is_there_;  // in the new graph, by old value
     std::vector<const Node*> exchanges_;  // in their order
-    size_t next_ = 0;
+    size_t next_ = 0, reached_ = 0;  // of these
     std::vector<const Node*> late_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "jit/passes/bound.h"
 #include "jit/passes/fusion_group.h"
+#include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 
@@ -27,7 +28,7 @@ std::vector<bool> fixed_values(const Graph& graph, const PipelineOptions& option
             is_fixed = static_cast<size_t>(node.slot) < options.fixed.size() &&
                        options.fixed[static_cast<size_t>(node.slot)];
         if (node.kind == NodeKind::op)
-            is_fixed = !node.inputs.empty() &&
+            is_fixed = !node.inputs.empty() && !runtime::is_ordered(*node.op) &&
                        std::all_of(node.inputs.begin(), node.inputs.end(),
                                    [&](ValueId input) { return fixed[at(input)]; });
         for (ValueId output : node.outputs) fixed[at(output)] = is_fixed;

@@ -1,5 +1,7 @@
 #include "jit/passes/relister.h"
 
+#include "runtime/ops/ordered.h"
+
 namespace megjit::jit {
 
 ValueId viewed_by(const Graph& graph, ValueId value) {
@@ -25,11 +27,17 @@ Relister::Relister(const Graph& graph)
 void Relister::run(const Node& node) {
     Node copy = node;
     for (ValueId& input : copy.inputs) input = latest(input);
+    const bool is_ordered = node.op && runtime::is_ordered(*node.op);
+    if (is_ordered && last_exchange_) {
+        copy.inputs.resize(node.op->inputs.size());
+        copy.inputs.back() = *last_exchange_;
+    }
     copy.outputs.clear();
     copy.role.is_recomputed = node.role.is_recomputed || has_run_[at(node.outputs[0])];
     has_run_[at(node.outputs[0])] = true;
     const std::vector<ValueId> outputs = to_.add(std::move(copy), from_.types(node.outputs));
     for (size_t i = 0; i < outputs.size(); ++i) set(node.outputs[i], outputs[i]);
+    if (is_ordered) last_exchange_ = outputs.back();
 }
 
 ValueId Relister::add(Node node, ValueId read, const Type& type) {

@@ -40,6 +40,7 @@ private:
     std::vector<bool> has_run_;  // by first output of a step
     std::vector<std::optional<ValueId>> now_;
     std::vector<std::optional<ValueId>> viewed_;  // views: what the last copy views
+    std::optional<ValueId> last_exchange_;  // the number for those that come after it
 };
 
 }  // namespace megjit::jit

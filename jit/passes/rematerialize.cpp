@@ -14,6 +14,7 @@
 #include "memory/step_order.h"
 #include "runtime/eager/prepared_ops.h"
 #include "runtime/host/error.h"
+#include "runtime/ops/known.h"
 #include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
@@ -27,6 +28,17 @@ constexpr double kCheap = 1.0125;
 constexpr size_t kMostCheapSteps = 20'000;
 
 enum class Repeats : uint8_t { anything, cheap };
+
+// Regions of what is transient have numbers from here on; below are those of recompute(fn).
+constexpr uint32_t kFirstUnit = uint32_t{1} << 31;
+
+bool is_transient(const Node& node) {
+    return node.kind == NodeKind::op && runtime::is_transient(*node.op, node.attrs);
+}
+bool has_transients(const Graph& graph) {
+    return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                       [](const Node& node) { return is_transient(node); });
+}
 
 // What comes back by this transfer.
 ValueId stored_by(const Graph& graph, const Node& from_host) {
@@ -45,6 +57,7 @@ public:
         for (ValueId output : graph.outputs) outputs_.insert(output);
         find_what_stays_inside();
         for (const Node& node : graph.nodes()) {
+            begin_unit(node);
             if (is_view(node)) {
                 storage_[at(node.outputs[0])] = storage_[at(node.inputs[0])];
                 memory::RematValue& viewed = problem.values[storage_[at(node.outputs[0])]];
@@ -59,14 +72,15 @@ public:
                 fetches.emplace(there, &node);
                 continue;
             }
+            const uint32_t region = region_of_results(node);
             for (ValueId output : node.outputs) {
                 storage_[at(output)] = static_cast<uint32_t>(problem.values.size());
-                problem.values.push_back(
-                    {.bytes = graph.type(output).bytes(),
-                     .is_kept = !is_op(node) || node.op == &to_host(),
-                     .must_stay = node.marks.stays,
-                     .region = node.marks.leaves_region ? 0 : region_of(node)});
+                problem.values.push_back({.bytes = graph.type(output).bytes(),
+                                          .is_kept = !is_op(node) || node.op == &to_host(),
+                                          .must_stay = node.marks.stays,
+                                          .region = region});
             }
+            if (node.op && runtime::is_ordered(*node.op)) problem.values.back().is_kept = true;
             if (is_op(node)) add_step(node);
         }
         for (ValueId output : graph.outputs) problem.values[storage_[at(output)]].is_kept = true;
@@ -78,9 +92,35 @@ public:
     std::map<uint32_t, const Node*> fetches;  // by value: its transfer back, which is no step
 
 private:
+    // Neighbours that are transient are a unit: a layer's parameters. What follows, up to the next
+    // unit, reads them as they are; for later readers they are gathered again.
+    void begin_unit(const Node& node) {
+        if (!is_op(node)) return;
+        if (is_transient(node) && !in_gathers_) ++unit_;
+        in_gathers_ = is_transient(node);
+    }
+
     // What is marked has been taken care of before what is cheap.
     uint32_t region_of(const Node& node) const {
-        return repeats_ == Repeats::anything ? node.marks.region : 0;
+        if (repeats_ == Repeats::cheap) return 0;
+        if (node.marks.region) return node.marks.region;
+        return unit_ ? kFirstUnit + unit_ : 0;
+    }
+
+    uint32_t region_of_results(const Node& node) const {
+        if (node.marks.leaves_region || repeats_ == Repeats::cheap) return 0;
+        if (node.marks.region) return node.marks.region;
+        return is_transient(node) || is_made_of_transients(node) ? kFirstUnit + unit_ : 0;
+    }
+
+    // Casts and pieces of what a unit gathers are as large as that.
+    bool is_made_of_transients(const Node& node) const {
+        if (node.kind != NodeKind::op || !unit_ ||
+            !(node.op->is_elementwise() || node.op == &runtime::ops::slice()))
+            return false;
+        return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+            return problem.values[storage_[at(input)]].region == kFirstUnit + unit_;
+        });
     }
 
     void find_what_stays_inside() {
@@ -95,9 +135,11 @@ private:
     }
 
     void add_step(const Node& node) {
-        memory::RematStep step{.repeatable = node.kind == NodeKind::op && !checks_values(node) &&
-                                             !runtime::is_ordered(*node.op),
-                               .region = region_of(node)};
+        memory::RematStep step{
+            .repeatable = node.kind == NodeKind::op && !checks_values(node) &&
+                          (!runtime::is_ordered(*node.op) ||
+                           (is_transient(node) && repeats_ == Repeats::anything)),
+            .region = region_of(node)};
         for (ValueId input : node.inputs)
             if (const uint32_t value = storage_[at(input)];
                 std::find(step.reads.begin(), step.reads.end(), value) == step.reads.end())
@@ -168,14 +210,19 @@ private:
     const Graph& graph_;
     const PipelineOptions& options_;
     Repeats repeats_;
-    const runtime::Speeds speeds_ = graph_.device().speeds();
-    const StepTimes::Snapshot times_ = options_.measured_costs && repeats_ == Repeats::anything
-                                           ? StepTimes::of(graph_.device()).snapshot()
-                                           : StepTimes::Snapshot(speeds_);
+    // What is exchanged again must be the same in all processes: no times of this one.
+    const bool has_transients_ = has_transients(graph_);
+    const runtime::Speeds speeds_ = has_transients_ ? runtime::Speeds{} : graph_.device().speeds();
+    const StepTimes::Snapshot times_ =
+        options_.measured_costs && repeats_ == Repeats::anything && !has_transients_
+            ? StepTimes::of(graph_.device()).snapshot()
+            : StepTimes::Snapshot(speeds_);
     std::vector<bool>
         stays_inside_;  // by value of the graph: made and read by element-wise nodes alone
     std::vector<uint32_t> storage_;  // by value of the graph
     std::set<ValueId> outputs_;
+    uint32_t unit_ = 0;  // the last one that has begun
+    bool in_gathers_ = false;
 };
 
 Graph relist(const Graph& graph, const Problem& problem, const std::vector<uint32_t>& order) {
@@ -231,7 +278,7 @@ Graph order_for_peak(Graph graph, const PipelineOptions& options) {
 Graph rematerialize(Graph graph, const PipelineOptions& options) {
     const auto is_marked = [](const Node& node) { return node.marks.region != 0; };
     const bool is_marked_anywhere =
-        std::any_of(graph.nodes().begin(), graph.nodes().end(), is_marked);
+        std::any_of(graph.nodes().begin(), graph.nodes().end(), is_marked) || has_transients(graph);
     if (!options.choose_plan && !is_marked_anywhere)
         return order_for_peak(std::move(graph), options);
     const Problem problem(graph, options, Repeats::anything);

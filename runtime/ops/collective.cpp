@@ -7,6 +7,8 @@
 // Rules:
 //   O1 complex numbers have no largest or smallest one
 //   P1 the first axis has an extent for each process of the group
+#include <algorithm>
+
 #include "runtime/ops/builders.h"
 #include "runtime/ops/ordered.h"
 #include "runtime/ops/window.h"
@@ -18,7 +20,8 @@ using Infer = std::vector<Type> (*)(const OpCall&);
 using Grad = Grads (*)(const GradCall&);
 
 const AttrSpec kGroup{"group", AttrKind::text}, kSize{"size", AttrKind::integer},
-    kIsRoot{"is_root", AttrKind::integer}, kPeer{"peer", AttrKind::integer};
+    kIsRoot{"is_root", AttrKind::integer}, kPeer{"peer", AttrKind::integer},
+    kIsTransient{"is_transient", AttrKind::integer, Attr(int64_t{0})};
 
 const Type kToken{DType::f32, {}};
 
@@ -76,9 +79,12 @@ std::vector<Type> infer_receive(const OpCall& call) {
 TensorRef call(std::string_view name, const TensorRef& x, const GradCall& g) {
     const OpDef& op = find_op(name);
     Attrs attrs;
-    for (const AttrSpec& spec : op.attrs)
-        for (size_t i = 0; i < g.call.op.attrs.size(); ++i)
-            if (g.call.op.attrs[i].name == spec.name) attrs.push_back(g.call.attrs[i]);
+    for (const AttrSpec& spec : op.attrs) {
+        const auto found = std::ranges::find(g.call.op.attrs, spec.name, &AttrSpec::name);
+        attrs.push_back(found == g.call.op.attrs.end()
+                            ? *spec.fallback
+                            : g.call.attrs[static_cast<size_t>(found - g.call.op.attrs.begin())]);
+    }
     return apply(op, attrs, {&x, 1})[0];
 }
 // The gradient of the result, or where this process has none, or uses none, what stands for it.
@@ -151,6 +157,11 @@ OpDef collective(std::string name, std::string doc, std::vector<AttrSpec> attrs,
 
 }  // namespace
 
+bool is_transient(const OpDef& op, const Attrs& attrs) {
+    return !op.attrs.empty() && op.attrs.back().name == kIsTransient.name &&
+           std::get<int64_t>(attrs.back());
+}
+
 std::vector<OpDef> collective_ops() {
     return {
         collective("all_reduce_sum", "Sum over the processes, in each of them.", {}, infer_same,
@@ -165,8 +176,10 @@ std::vector<OpDef> collective_ops() {
                    infer_at_root, grad_reduce),
         collective("broadcast_from_root", "The root's x, in each process.", {kIsRoot}, infer_same,
                    grad_broadcast),
-        collective("all_gather", "[size, ...]: each process's x, in each of them.", {kSize},
-                   infer_stacked, grad_all_gather),
+        collective("all_gather",
+                   "[size, ...]: each process's x, in each of them. is_transient: a graph lets go "
+                   "of the result, and gathers it again, as the pass rematerialize says.",
+                   {kSize, kIsTransient}, infer_stacked, grad_all_gather),
         collective("reduce_scatter_sum", "The sum over the processes of the part of this one.",
                    {kSize}, infer_own_part, grad_reduce_scatter),
         collective("gather_to_root", "[size, ...]: each process's x, in the root.",

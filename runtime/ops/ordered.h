@@ -1,5 +1,6 @@
 // runtime/ops/ordered.h -- ops that other processes see: each runs exactly once, in the order of
-// the program.
+// the program; but an all_gather that is transient runs again where a graph says so, which is the
+// same graph in every process.
 //
 // Their last operand, `after`, may be the last result of another one, a number without a meaning.
 // Eager calls leave it out; in a graph it makes the order a dependency like others.
@@ -12,5 +13,6 @@ namespace megjit::runtime {
 inline bool is_ordered(const OpDef& op) {
     return !op.inputs.empty() && op.inputs.back().kind == OperandKind::after;
 }
+bool is_transient(const OpDef& op, const Attrs& attrs);
 
 }  // namespace megjit::runtime

@@ -149,6 +149,39 @@ def test_results_are_those_of_the_host(world):
         assert output.endswith("all agree\n")
 
 
+def test_parts_of_parameters_are_gathered_by_it_in_eager_and_traced_steps(world):
+    outputs = good(world("""
+        import megengine.module as M
+        import megengine.optimizer as optim
+        from megengine.autodiff import GradManager
+        from megengine.distributed.fsdp import fully_shard
+
+        def losses(wrap, cut):
+            mge.random.seed(1)
+            net = M.Sequential(M.Linear(6, 33), M.ReLU(), M.Linear(33, 33), M.ReLU(), M.Linear(33, 3))
+            if cut:
+                fully_shard(net)
+            callbacks = [] if cut else [dist.make_allreduce_cb("mean")]
+            gm, opt = GradManager().attach(net.parameters(), callbacks=callbacks), optim.Adam(net.parameters(), lr=0.01)
+
+            @wrap
+            def step(x):
+                with gm:
+                    loss = (net(x) ** 2).mean()
+                    gm.backward(loss)
+                opt.step().clear_grad()
+                return loss
+
+            return [step(mge.tensor(np.full((4, 6), k + rank, "float32"))).item() for k in range(4)]
+
+        whole = losses(lambda step: step, False)
+        for wrap in (lambda step: step, jit.trace(symbolic=True)):
+            np.testing.assert_allclose(losses(wrap, True), whole, rtol=1e-4)
+        print("all agree")
+    """))  # fmt: skip
+    assert all(output.endswith("all agree\n") and "through the host" not in output for output in outputs), outputs
+
+
 def test_buckets_of_gradients_travel_on_a_stream_beside_backward(world):
     outputs = world(
         """

@@ -111,6 +111,7 @@ def test_memory_of_a_rank_counts_buckets_and_its_part_of_the_state():
     found = report.figures(Step(1.0, 1.0, 1.0, (Gradient(2 * MB, 2.0),)), PLAN, 4 * MB, ring(3))
     assert found["rank_bytes"] == 12 * MB
     assert found["sharded_rank_bytes"] == 8 * MB + math.ceil(4 * MB / 3)
+    assert found["fully_sharded_rank_bytes"] == 4 * MB + math.ceil((2 * 2 + 4) * MB / 3)
 
 
 # ---- the command

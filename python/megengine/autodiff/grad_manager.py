@@ -51,7 +51,7 @@ class _ProcessSum(Protocol):
     Where one is the first callback of a tensor, backward itself adds up the gradient, in buckets, beside what is left of it.
     """
 
-    def _group_key(self) -> str:
+    def _group_key(self, tensor: Tensor | None) -> str:
         """Which processes; "" for this one alone."""
 
     def _of_sum(self, total: Tensor) -> Tensor:
@@ -345,7 +345,7 @@ class GradManagerGroup:
 def _group_of(spec: AttachSpec) -> str:
     """Over which processes backward adds up the gradient; "": none."""
     first = spec.callbacks[0] if spec.callbacks else None
-    return first._group_key() if isinstance(first, _ProcessSum) else ""
+    return first._group_key(spec.tensor()) if isinstance(first, _ProcessSum) else ""
 
 
 def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None:

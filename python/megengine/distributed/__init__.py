@@ -36,6 +36,7 @@ from .launcher import launcher as launcher
 
 if _typing.TYPE_CHECKING:
     from . import checkpoint as checkpoint
+    from . import fsdp as fsdp
     from .server import Client as Client
     from .server import Server as Server
 
@@ -43,7 +44,7 @@ if _typing.TYPE_CHECKING:
 def __getattr__(name: str) -> _typing.Any:
     if name in ("Client", "Server"):  # only who starts a world needs XML-RPC
         return getattr(_importlib.import_module(f"{__name__}.server"), name)
-    if name in ("checkpoint", "ray"):
+    if name in ("checkpoint", "fsdp", "ray"):
         return _importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,16 +1,82 @@
-"""A process's piece of a tensor that a group holds once: what a sharded optimizer keeps, and a checkpoint writes."""
+"""A process's piece of a tensor that a group holds once: laid flat, filled up with zeros and cut into as many equal parts as there are processes."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ..tensor import Tensor
+import numpy as np
+
+from ..core import ops
+from ..tensor import Parameter, Tensor
+from .functional import all_gather
+from .group import Group
 
 
 @dataclass(frozen=True)
 class Part:
-    """values: flat; the last one may go on behind the end, filled up with zeros. shape: of the whole. begin: where it lies in the whole, laid flat."""
+    """What a checkpoint writes. values: flat; the last one may go on behind the end, filled up with zeros. shape: of the whole. begin: where it lies
+    in the whole, laid flat."""
 
     values: Tensor
     shape: tuple[int, ...]
     begin: int
+
+
+class ShardedParameter(Parameter):
+    """This process's part of a parameter, flat; `fsdp.fully_shard` makes it of one."""
+
+    _shape_of_whole: tuple[int, ...]
+    _group: Group
+
+    def _whole(self, part: Tensor | None = None) -> Tensor:
+        """The parameter, or what each process has a ``part`` of as it has of this. All processes of the group call it."""
+        return whole_of(all_gather(self if part is None else part, self._group), self._shape_of_whole)
+
+    def _part_of(self, whole: np.ndarray) -> np.ndarray:
+        """Its own part of an array of the whole's shape."""
+        size, count = self._group.size, self._tuple_shape[0]
+        flat = np.pad(whole.reshape(-1), (0, count * size - whole.size))
+        return np.ascontiguousarray(flat[self._group.rank * count :][:count])
+
+    def _as_part(self, part: Tensor | None = None) -> Part:
+        return Part(self if part is None else part, self._shape_of_whole, self._group.rank * self._tuple_shape[0])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ShardedParameter:
+        copied: Any = Parameter(self.detach())
+        copied.__class__ = ShardedParameter
+        copied._shape_of_whole, copied._group = self._shape_of_whole, self._group
+        memo[id(self)] = copied
+        return copied
+
+    def __getstate__(self) -> Any:
+        raise TypeError(
+            f"this is a process's part of a parameter of shape {self._shape_of_whole}, and cannot be pickled\n"
+            "  fix: save net.state_dict(), in which parameters are whole, or use distributed.checkpoint"
+        )
+
+
+def rows_of(value: Tensor, size: int) -> Tensor:
+    """A row for each of ``size`` processes."""
+    flat = value.reshape(-1)
+    missing = -flat._tuple_shape[0] % size
+    if missing:
+        zeros = ops.full(shape=(missing,), value=0.0, dtype=value.dtype.name, device=value)
+        flat = ops.concat(flat, zeros, axis=0)
+    return flat.reshape(size, -1)
+
+
+def whole_of(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The inverse."""
+    flat, count = rows.reshape(-1), math.prod(shape)
+    return (flat if flat._tuple_shape[0] == count else flat[:count]).reshape(shape)
+
+
+def cut(whole: Tensor, counts: Sequence[int]) -> Iterator[Tensor]:
+    """Neighbouring pieces along the last axis."""
+    begin = 0
+    for count in counts:
+        yield whole[..., begin : begin + count]
+        begin += count

@@ -26,7 +26,7 @@ from .._files.disk import replaced
 from ..core import random_state
 from ..logger import get_logger
 from ..tensor import Tensor
-from ._parts import Part
+from ._parts import Part, ShardedParameter
 from .group import get_client, get_rank, get_world_size
 
 if TYPE_CHECKING:
@@ -167,6 +167,8 @@ def _encoded(value: Any, arrays: dict[str, _Array], where: str, as_arrays: bool)
     """As JSON, arrays by their names. as_arrays: tensors come back as arrays, as those of a state_dict."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, ShardedParameter):
+        value = value._as_part()
     if isinstance(value, (Tensor, np.ndarray, np.generic, Part)):
         kind = "tensor" if isinstance(value, Tensor) and not as_arrays else "array"
         return {kind: _noted(value, arrays, where)}

@@ -12,6 +12,7 @@ from ..core import ops
 from ..core._telling import deprecated
 from ..device import get_device_count
 from . import _engine, _nccl
+from ._parts import ShardedParameter
 from .functional import all_reduce_sum, broadcast
 from .group import WORLD, Group, _sd, group_barrier, override_backend
 
@@ -190,6 +191,7 @@ def bcast_list_(inps: Iterable[Tensor], group: Group = WORLD) -> None:
     if group.size == 1:
         return
     for inp in inps:
+        _check_is_whole("bcast_list_", inp)
         inp[...] = broadcast(inp.detach(), group)
 
 
@@ -226,6 +228,15 @@ def set_bucket_sizes(first: int = 1 << 20, others: int = 25 << 20) -> None:
         if not isinstance(size, int) or size < 1:
             raise ValueError(f"set_bucket_sizes: {name} must be a number of bytes, at least 1, got {size!r}")
     _core.set_bucket_sizes(first, others)
+
+
+def _check_is_whole(what: str, tensor: Tensor | None) -> None:
+    """ValueError for a part: other processes have other parts."""
+    if isinstance(tensor, ShardedParameter):
+        raise ValueError(
+            f"{what}: a parameter of shape {tensor._shape_of_whole} is cut by fully_shard, and each process has another part of it\n"
+            "  fix: leave it out: fully_shard gives all processes parts of one value, and adds up their gradients"
+        )
 
 
 class AllreduceCallback:
@@ -279,9 +290,10 @@ class AllreduceCallback:
 
     # Backward calls these two instead, where it makes the sum itself (autodiff.grad_manager).
 
-    def _group_key(self) -> str:
+    def _group_key(self, param: Tensor | None) -> str:
         if self._group.size == 1:
             return ""
+        _check_is_whole("make_allreduce_cb", param)
         self._group.rank  # noqa: B018  -- raises unless this process is a member
         if _sd.sends_by_nccl and not _nccl.is_chosen(self._group, self._backend):
             return ""  # backward itself sums where the gradients lie

@@ -12,6 +12,7 @@ import numpy as np
 from ..core._registry import WrongKey
 from ..core.tensor.dtype import is_quantize
 from ..core.tensor.quantized import QuantizedTensor
+from ..distributed._parts import ShardedParameter
 from ..tensor import Tensor
 from ._structure import _flatten, _is_module, _is_tensor, all_paths
 
@@ -33,7 +34,8 @@ def collect(
         if keep_var:
             result[path] = tensor
         else:
-            result[path] = tensor.numpy().reshape(-1) if owner._flat_state else tensor.numpy()
+            array = (tensor._whole() if isinstance(tensor, ShardedParameter) else tensor).numpy()
+            result[path] = array.reshape(-1) if owner._flat_state else array
     return result, flat
 
 
@@ -93,6 +95,8 @@ def _once(module: object, source: Mapping[str, Any], targets: Mapping[str, Tenso
 
 
 def _array(value: Any) -> np.ndarray:
+    if isinstance(value, ShardedParameter):
+        value = value._whole()
     return value.numpy() if isinstance(value, Tensor) else np.asarray(value)
 
 
@@ -119,7 +123,7 @@ def _some(keys: list[str]) -> str:
 
 
 def _check_shape(key: str, target: Tensor, value: Any, flat: bool) -> None:
-    have, want = tuple(_shape_of(value)), target._tuple_shape
+    have, want = tuple(_shape_of(value)), _shape_of(target)
     if have == want or (flat and max(have, default=1) == np.prod(have) == np.prod(want)):
         return
     raise ValueError(
@@ -129,12 +133,15 @@ def _check_shape(key: str, target: Tensor, value: Any, flat: bool) -> None:
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:
+    if isinstance(value, ShardedParameter):
+        return value._shape_of_whole
     return value._tuple_shape if isinstance(value, Tensor) else np.shape(value)
 
 
 def _write(key: str, target: Tensor, value: Any, flat: bool) -> None:
     _check_shape(key, target, value, flat)
-    array = _array(value).reshape(target._tuple_shape)
+    array = _array(value)
+    array = target._part_of(array) if isinstance(target, ShardedParameter) else array.reshape(target._tuple_shape)
     target._reset(Tensor(array, device=str(target.device)))
     if isinstance(target, QuantizedTensor) and is_quantize(array.dtype):
         target._quantized_dtype = array.dtype  # integers mean nothing without their scale

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import _core
 from ..core import ops
-from ..distributed._parts import Part
+from ..distributed._parts import Part, ShardedParameter, cut, rows_of, whole_of
 from ..distributed.functional import all_gather, reduce_scatter_sum
 from ..distributed.group import WORLD, Group
 from ..tensor import Parameter, Tensor
@@ -81,6 +81,8 @@ def sharded(
             "and a process would have a part of each\n"
             "  fix: use SGD, Adam, AdamW, Adagrad or Adadelta, or do not shard"
         )
+    if any(isinstance(param, ShardedParameter) for each in optimizer.param_groups for param in each["params"]):
+        raise ValueError("sharded: the parameters are parts already, by fully_shard, and the state that belongs to them is, too\n  fix: use the optimizer as it is")
     return optimizer if group.size == 1 else _Sharded(optimizer, group, reduce_method)
 
 
@@ -136,7 +138,7 @@ class _Sharded(Optimizer):
     def state_dict(self, keep_var: bool = False) -> dict[str, Any]:
         for param, part in self._parts.items():
             self._state[param] = {
-                name: value if name == "step" else self._whole(all_gather(value, self._group), param)
+                name: value if name == "step" else whole_of(all_gather(value, self._group), param._tuple_shape)
                 for name, value in self._inner._state[part].items()
             }
         try:
@@ -174,20 +176,8 @@ class _Sharded(Optimizer):
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _rows(self, value: Tensor) -> Tensor:
-        """A row for each process."""
-        flat = value.reshape(-1)
-        missing = -flat._tuple_shape[0] % self._group.size
-        if missing:
-            zeros = ops.full(shape=(missing,), value=0.0, dtype=value.dtype.name, device=value)
-            flat = ops.concat(flat, zeros, axis=0)
-        return flat.reshape(self._group.size, -1)
-
     def _own(self, value: Tensor) -> Tensor:
-        return self._rows(value)[self._group.rank]
-
-    def _whole(self, rows: Tensor, like: Tensor) -> Tensor:
-        return rows.reshape(-1)[: math.prod(like._tuple_shape)].reshape(like._tuple_shape)
+        return rows_of(value, self._group.size)[self._group.rank]
 
     def _buckets(self) -> Iterator[Bucket]:
         """Parameters that have gradients, with these; the last ones first: so backward makes them."""
@@ -210,11 +200,11 @@ class _Sharded(Optimizer):
         if self._reduce_method is None:
             grads = [self._own(grad) for _, grad in bucket]
         else:
-            rows = [self._rows(grad) for _, grad in bucket]
+            rows = [rows_of(grad, self._group.size) for _, grad in bucket]
             total = reduce_scatter_sum(ops.concat(*rows, axis=1).reshape(-1), self._group)
             if self._reduce_method == "mean":
                 total = total / self._group.size
-            grads = list(_cut(total, [each._tuple_shape[1] for each in rows]))
+            grads = list(cut(total, [each._tuple_shape[1] for each in rows]))
         for (param, _), grad in zip(bucket, grads, strict=True):
             part = self._parts[param]
             part._reset(self._own(param))
@@ -229,8 +219,8 @@ class _Sharded(Optimizer):
         """Parameters become what was gathered."""
         parts = [self._parts[param] for param, _ in bucket]
         counts = [part._tuple_shape[0] for part in parts]
-        for (param, _), part, columns in zip(bucket, parts, _cut(rows, counts), strict=True):
-            write(param, self._whole(columns, param))
+        for (param, _), part, columns in zip(bucket, parts, cut(rows, counts), strict=True):
+            write(param, whole_of(columns, param._tuple_shape))
             part._reset(Tensor(0.0, device=param._device_name))
             part.grad = None
 
@@ -238,11 +228,3 @@ class _Sharded(Optimizer):
 def _kind(param: Parameter, grad: Tensor) -> tuple[str, str, str]:
     """What those of one bucket have in common."""
     return param.dtype.name, grad.dtype.name, param._device_name
-
-
-def _cut(whole: Tensor, counts: list[int]) -> Iterator[Tensor]:
-    """Neighbouring pieces along the last axis."""
-    begin = 0
-    for count in counts:
-        yield whole[..., begin : begin + count]
-        begin += count

@@ -7,6 +7,9 @@ from typing import Any
 
 from .. import functional as F
 from ..core import ops
+from ..distributed._parts import ShardedParameter
+from ..distributed.functional import all_reduce_max, all_reduce_sum
+from ..distributed.group import Group
 from ..tensor import Parameter, Tensor
 from .optimizer import scalar, write
 
@@ -57,32 +60,42 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
         raise ValueError(f"clip_grad_norm: ord must be above 0, got {ord}")
     if not isinstance(max_norm, Tensor) and not max_norm >= 0:
         raise ValueError(f"clip_grad_norm: max_norm must be at least 0, got {max_norm}")
-    grads = _grads_of("clip_grad_norm", tensors)
-    if not grads:
+    given = _with_grads("clip_grad_norm", tensors)
+    if not given:
         return Tensor(0.0)
-    norm = _norm_of(grads, ord)
+    norm = _norm_of(given, ord)
     scale = ops.minimum(scalar(max_norm, norm) / (norm + 1e-6), 1.0)
-    for grad in grads:
-        write(grad, grad * scale)
+    for tensor in given:
+        write(tensor.grad, tensor.grad * scale)
     return norm
 
 
-def _norm_of(grads: list[Tensor], ord: float) -> Tensor:
-    total: Any = None  # a Tensor after the first
-    for grad in grads:
-        if ord == float("inf"):
+def _norm_of(tensors: list[Any], ord: float) -> Tensor:
+    """The norm of the gradients; of parameters that are parts, of those of all processes."""
+    is_largest = ord == float("inf")
+    by_group: dict[Group | None, Tensor] = {}
+    for tensor in tensors:
+        grad, group = tensor.grad, tensor._group if isinstance(tensor, ShardedParameter) else None
+        if is_largest:
             part = F.max(ops.abs(grad))
         elif ord == 2.0:
             part = F.sum(ops.square(grad.astype("float32")))
         else:
             part = F.sum(ops.abs(grad.astype("float32")) ** ord)
-        if total is None:
-            total = part
-        else:
-            total = ops.maximum(total, part) if ord == float("inf") else total + part
-    if ord == float("inf"):
+        before = by_group.get(group)
+        by_group[group] = part if before is None else _joined(before, part, is_largest)
+    total: Any = None  # a Tensor after the first
+    for group, part in by_group.items():
+        if group is not None:
+            part = (all_reduce_max if is_largest else all_reduce_sum)(part, group)
+        total = part if total is None else _joined(total, part, is_largest)
+    if is_largest:
         return total.astype("float32")
     return ops.sqrt(total) if ord == 2.0 else total ** (1.0 / ord)
+
+
+def _joined(a: Tensor, b: Tensor, is_largest: bool) -> Tensor:
+    return ops.maximum(a, b) if is_largest else a + b
 
 
 def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: float) -> None:
@@ -109,7 +122,7 @@ def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: flo
     >>> x.grad.tolist()
     [3.0, -1.0]
     """
-    grads = _grads_of("clip_grad_value", tensors)
+    grads = [tensor.grad for tensor in _with_grads("clip_grad_value", tensors)]
     if not grads:
         return
     low, high = scalar(lower, grads[0]), scalar(upper, grads[0])
@@ -117,17 +130,17 @@ def clip_grad_value(tensors: Tensor | Iterable[Tensor], lower: float, upper: flo
         write(grad, ops.minimum(ops.maximum(grad, low), high))
 
 
-def _grads_of(function: str, tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    """None of parameters is right: a GradScaler drops gradients that overflowed."""
+def _with_grads(function: str, tensors: Tensor | Iterable[Tensor]) -> list[Any]:
+    """Those that have a gradient. None of parameters is right: a GradScaler drops gradients that overflowed."""
     given = [tensors] if isinstance(tensors, Tensor) or not isinstance(tensors, Iterable) else list(tensors)
     for tensor in given:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{function}: got a {type(tensor).__name__}\n  fix: give Tensors that have a grad, as net.parameters()")
-    grads = [tensor.grad for tensor in given if tensor.grad is not None]
-    if given and not grads and not any(isinstance(tensor, Parameter) for tensor in given):
+    found = [tensor for tensor in given if tensor.grad is not None]
+    if given and not found and not any(isinstance(tensor, Parameter) for tensor in given):
         shapes = ", ".join(str(list(tensor._tuple_shape)) for tensor in given[:3])
         raise ValueError(
             f"{function}: no grad in {len(given)} tensor(s) of shape {shapes}{', ...' if len(given) > 3 else ''}, and none is a parameter\n"
             "  fix: give net.parameters() behind gm.backward(loss), not their gradients"
         )
-    return grads
+    return found

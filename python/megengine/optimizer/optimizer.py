@@ -15,6 +15,7 @@ import numpy as np
 from .. import _core, distributed
 from ..core import ops
 from ..core._telling import deprecated
+from ..distributed._parts import ShardedParameter
 from ..tensor import Parameter, Tensor
 
 __all__ = ["Optimizer", "required"]
@@ -179,6 +180,11 @@ class Optimizer:
                     "  fix: put each parameter into one group, once"
                 )
             known.add(id(param))
+            if isinstance(param, ShardedParameter) and not self._is_elementwise:
+                raise ValueError(
+                    f"{type(self).__name__} needs whole parameters (their norms, say), and fully_shard has left this process parts\n"
+                    "  fix: use SGD, Adam, AdamW, Adagrad or Adadelta"
+                )
         group["params"] = params
         for name, default in self._defaults.items():
             if name not in group and default is required:
@@ -238,8 +244,20 @@ class Optimizer:
                 for name, state in states.items():
                     _core.note_name_like(state, param, name)
         for group in self.param_groups:
+            for param in group["params"]:
+                if isinstance(param, ShardedParameter):
+                    self._check_is_cut(param)
             self._updates(group)
         return self
+
+    def _check_is_cut(self, param: ShardedParameter) -> None:
+        """The state of a parameter that became a part is another one's."""
+        for name, value in self._state.get(param, {}).items():
+            if name != "step" and value._tuple_shape != param._tuple_shape:
+                raise ValueError(
+                    f"{type(self).__name__}: fully_shard has cut a parameter of shape {param._shape_of_whole} after this optimizer was made\n"
+                    "  fix: make the optimizer behind fully_shard(net)"
+                )
 
     def clear_grad(self) -> Optimizer:
         """Set the gradients of all Parameters to None.
@@ -321,11 +339,20 @@ class Optimizer:
             groups.append(packed)
         state = {
             ids[id(param)]: {
-                name: value if keep_var else value.numpy() for name, value in states.items()
+                name: value if keep_var else _whole(param, name, value).numpy() for name, value in states.items()
             }
             for param, states in self._state.items()
         }
         return {"param_groups": groups, "state": state}
+
+    def _state_of_parts(self) -> dict[str, Any]:
+        """`state_dict` with a Part where that has an array that is cut: what this process alone can say."""
+        found = self.state_dict(keep_var=True)
+        params = [param for group in self.param_groups for param in group["params"]]
+        for number, states in found["state"].items():
+            if isinstance(param := params[number], ShardedParameter):
+                states.update({name: param._as_part(value) for name, value in states.items() if name != "step"})
+        return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over options and state from what `state_dict` of an equal optimizer returned.
@@ -368,12 +395,17 @@ class Optimizer:
         self._state.update(loaded)
 
     def _state_types(self, param: Parameter) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Shape and dtype of each state that the parameter has."""
-        return {name: (value._tuple_shape, value.dtype) for name, value in self._state.get(param, {}).items()}
+        """Shape and dtype of each state that the parameter has, whole."""
+        whole = param._shape_of_whole if isinstance(param, ShardedParameter) else None
+        return {
+            name: (value._tuple_shape if whole is None or name == "step" else whole, value.dtype)
+            for name, value in self._state.get(param, {}).items()
+        }
 
     def _checked_state(self, param: Parameter, number: Any, saved: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The arrays to load for a parameter, in the dtypes of what it has."""
-        types = {name: (param._tuple_shape, param.dtype) for name in self._later_states if name in saved}
+        shape = param._shape_of_whole if isinstance(param, ShardedParameter) else param._tuple_shape
+        types = {name: (shape, param.dtype) for name in self._later_states if name in saved}
         types |= self._state_types(param)
         missing = types.keys() - saved.keys() - set(self._later_states)
         if missing or saved.keys() - types.keys():
@@ -408,8 +440,13 @@ def _loaded(param: Parameter, saved: Mapping[str, np.ndarray], shared: dict[floa
                 shared[count] = Tensor(np.float32(count), device=str(param.device))
             states[name] = shared[count]
         else:
-            states[name] = Tensor(array, device=str(param.device))
+            own = param._part_of(array) if isinstance(param, ShardedParameter) else array
+            states[name] = Tensor(own, device=str(param.device))
     return states
+
+
+def _whole(param: Parameter, name: str, value: Tensor) -> Tensor:
+    return param._whole(value) if isinstance(param, ShardedParameter) and name != "step" else value
 
 
 def _no_parameters() -> ValueError:

@@ -143,7 +143,17 @@ def figures(step: Step, plan: MemoryPlan, state: int, network: Network) -> dict[
         "rank_bytes": whole,
         "state_bytes": state,
         "sharded_rank_bytes": whole - state + math.ceil(state / network.processes),
+        "fully_sharded_rank_bytes": plan.planned_bytes - _saved_by_parts(step, state, network.processes),
     }
+
+
+def _saved_by_parts(step: Step, state: int, processes: int) -> int:
+    """What `fully_shard` takes: of parameters and state a process has its part, and its part of all gradients waits for the update.
+
+    A layer's whole gradients are in the plan already, and its gathered parameters lie where those lay.
+    """
+    parameters = sum(gradient.bytes for gradient in step.gradients)
+    return parameters + state - math.ceil((2 * parameters + state) / processes)
 
 
 def table(name: str, found: dict[str, Any]) -> str:
@@ -161,6 +171,7 @@ def table(name: str, found: dict[str, Any]) -> str:
         "a step, its buckets beside backward": f"{milliseconds('bucketed')}, {found['bucketed_seconds'] / compute:.2f} times one process's",
         "memory of a rank": f"{bytes_text(found['rank_bytes'])}, of it optimizer state: {bytes_text(found['state_bytes'])}",
         "the same, its state sharded": bytes_text(found["sharded_rank_bytes"]),
+        "the same, its parameters too (fully_shard)": bytes_text(found["fully_sharded_rank_bytes"]),
     }
     title = f"{name}: {found['processes']} processes, {found['bandwidth'] / 1e9:g} GB/s, {found['latency'] * 1e6:g} us a message"
     return "\n".join([title, *(f"  {words:<46} {value}" for words, value in rows.items())])

@@ -33,8 +33,8 @@ def adaptive_max_pool_pick(x: object, v: object, /, *, output: int | Sequence[in
 def add(x: object, y: object, /) -> _Tensor:
     """x + y."""
 
-def all_gather(x: object, /, *after: object, group: str, size: int) -> tuple[_Tensor, ...]:
-    """[size, ...]: each process's x, in each of them."""
+def all_gather(x: object, /, *after: object, group: str, size: int, is_transient: int = 0) -> tuple[_Tensor, ...]:
+    """[size, ...]: each process's x, in each of them. is_transient: a graph lets go of the result, and gathers it again, as the pass rematerialize says."""
 
 def all_reduce_max(x: object, /, *after: object, group: str) -> tuple[_Tensor, ...]:
     """Largest value over the processes, in each of them."""
