@@ -42,7 +42,7 @@ if _typing.TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name in ("Client", "Server"):  # only who starts a world needs XML-RPC
+    if name in ("Client", "Server"):  # only who starts a world needs them
         return getattr(_importlib.import_module(f"{__name__}.server"), name)
     if name in ("checkpoint", "fsdp", "ray"):
         return _importlib.import_module(f"{__name__}.{name}")

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..version import megjit_version
 from ._environment import LOOPBACK, host_for
+from ._store import receive
 from .server import Client
 
 _NONCE_BYTES, _SIGNATURE_BYTES = 16, 32
@@ -65,8 +66,8 @@ def _connection_to(
     connection = socket.create_connection((host, port), _left(deadline))
     hello = _HELLO.pack(secrets.token_bytes(_NONCE_BYTES), rank)
     connection.sendall(hello)
-    answer = _receive(connection, _HELLO.size)
-    proof = _receive(connection, _SIGNATURE_BYTES)
+    answer = receive(connection, _HELLO.size)
+    proof = receive(connection, _SIGNATURE_BYTES)
     wanted = _signature(client._token, b"listener", hello, answer)
     if _HELLO.unpack(answer)[1] != other or not hmac.compare_digest(proof, wanted):
         connection.close()
@@ -82,10 +83,10 @@ def _next_caller(listener: socket.socket, rank: int, token: str, deadline: float
         connection, _ = listener.accept()
         connection.settimeout(min(5.0, _left(deadline)))  # who says nothing holds up nobody for long
         try:
-            hello = _receive(connection, _HELLO.size)
+            hello = receive(connection, _HELLO.size)
             answer = _HELLO.pack(secrets.token_bytes(_NONCE_BYTES), rank)
             connection.sendall(answer + _signature(token, b"listener", hello, answer))
-            proof = _receive(connection, _SIGNATURE_BYTES)
+            proof = receive(connection, _SIGNATURE_BYTES)
             if hmac.compare_digest(proof, _signature(token, b"caller", hello, answer)):
                 return _HELLO.unpack(hello)[1], connection
         except OSError:
@@ -95,16 +96,6 @@ def _next_caller(listener: socket.socket, rank: int, token: str, deadline: float
 
 def _signature(token: str, side: bytes, hello: bytes, answer: bytes) -> bytes:
     return hmac.digest(token.encode(), side + hello + answer, "sha256")
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        step = connection.recv(size - len(data))
-        if not step:
-            raise OSError("the connection was closed")
-        data += step
-    return data
 
 
 def _left(deadline: float) -> float:

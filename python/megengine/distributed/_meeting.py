@@ -7,18 +7,18 @@ A node that says nothing for a while is gone. Rank 0 is on the machine that keep
 from __future__ import annotations
 
 import errno
-import http.client
 import secrets
 import socket
 import sys
 import threading
 import time
-import xmlrpc.client
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from ._environment import TOKEN, Place
-from .server import Server, _Transport
+from ._store import Connection, Failed, NoStore, WrongToken
+from .server import Server
 
 SECONDS_TO_COME = 10.0  # so long after the last one that came, a world begins that could have more nodes
 SECONDS_OF_SILENCE = 15.0  # after which a node is gone; one that ends its processes may say nothing for ten
@@ -184,7 +184,7 @@ class Meeting:
                 raise
             return
         self._list = _List(self._limits, self._node)
-        self._server._rpc.register_instance(self._list)
+        self._server._store.methods = self._list
         self._server._serve()
 
     def _ask(self, doing: str) -> list[Any]:
@@ -193,15 +193,14 @@ class Meeting:
         if self._list is not None:
             return self._list.beat(*question)
         try:
-            url = f"http://{self._ip}:{self._port}"
-            with xmlrpc.client.ServerProxy(url, _Transport(self._token, _ANSWER_SECONDS)) as proxy:
-                answer: Any = proxy.beat(*question)
+            with closing(Connection(self._ip, self._port, self._token, _ANSWER_SECONDS)) as connection:
+                answer: list[Any] = connection.call("beat", question, _ANSWER_SECONDS)
             self._answered, self._why = time.monotonic(), ""
-            return list(answer)
-        except xmlrpc.client.Error as error:
-            is_stranger = isinstance(error, xmlrpc.client.ProtocolError) and error.errcode == 401
+            return answer
+        except (Failed, NoStore, WrongToken) as error:
+            is_stranger = isinstance(error, WrongToken)
             why = f"has another token; set {TOKEN} to one value on all" if is_stranger else f"is no run with --min-nodes: {error}"
             raise RuntimeError(f"what answers at {self._ip}:{self._port} {why}") from None
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             self._why = str(error) or type(error).__name__
             return ["stop" if time.monotonic() - self._answered > SECONDS_OF_SILENCE else ""]

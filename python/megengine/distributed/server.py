@@ -1,33 +1,29 @@
-"""A key-value server for the processes of one world, and its client: an RPC pair over XML-RPC.
+"""A key-value server for the processes of one world, and its client.
 
 In: small values by key, barriers, one-to-all messages, who joined the world and why it failed. Out: the same in every
 process. Tensors do not pass here: processes find each other by this server and connect (``_joining``). It listens on this
-machine only unless told otherwise, and answers those who sign their calls with the world's token (``_token``).
+machine only unless told otherwise, and answers those who have the world's token (``_token``, ``_store``).
 """
 
 from __future__ import annotations
 
 import argparse
-import hmac
-import http.client
-import io
+import os
 import secrets
 import threading
 import time
-import xmlrpc.client
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
-from socketserver import ThreadingMixIn
 from typing import Any
-from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 from ._environment import TOKEN
+from ._store import Connection, Failed, NoStore, StoreServer, WrongToken
 from ._token import shared_token
 
 _CONNECT_SECONDS = 30.0  # how long a client waits for its server to come up
 _ANSWER_SECONDS = 5.0  # how long for answers that wait for nobody: the server may be out of reach, or another program
 SECONDS = 600.0  # how long a call waits for what others do
-_MOST_BYTES = 64 << 20  # of one call
 _SLACK_SECONDS = 60.0  # beyond that, who has not got its answer has lost the server
 
 
@@ -214,54 +210,6 @@ class Methods:
             raise RuntimeError(f"rank {rank} failed: {why}")
 
 
-def _signature(token: str, number: str, body: bytes) -> str:
-    """Of a call: the token itself never travels. number: who calls, and the how-manieth call that is."""
-    return hmac.digest(token.encode(), f"{number} ".encode() + body, "sha256").hex()
-
-
-class _Handler(SimpleXMLRPCRequestHandler):
-    """Turns away who does not have the token, and who repeats what was overheard."""
-
-    server: ThreadXMLRPCServer
-    disable_nagle_algorithm = True
-
-    def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        body = self.rfile.read(int(length)) if length.isdecimal() and int(length) <= _MOST_BYTES else None
-        if body is None or not self._is_signed(body):
-            self.close_connection = True
-            self.send_error(401)
-            return
-        connection, self.rfile = self.rfile, io.BytesIO(body)  # where the base class reads it from
-        try:
-            super().do_POST()
-        finally:
-            self.rfile = connection
-
-    def _is_signed(self, body: bytes) -> bool:
-        caller, count, signature = [*self.headers.get("Authorization", "").split(" "), "", "", ""][:3]
-        wanted = _signature(self.server.token, f"{caller} {count}", body)
-        if not hmac.compare_digest(signature.encode(), wanted.encode()):
-            return False
-        with self.server.lock:
-            is_new = int(count) > self.server.counts.get(caller, 0)
-            self.server.counts[caller] = max(int(count), self.server.counts.get(caller, 0))
-        return is_new
-
-
-class ThreadXMLRPCServer(ThreadingMixIn, SimpleXMLRPCServer):
-    """XML-RPC with one thread per connection."""
-
-    daemon_threads = True
-    request_queue_size = 128
-    token = ""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.lock = threading.Lock()
-        self.counts: dict[str, int] = {}  # caller -> of its last call
-        super().__init__(*args, **kwargs)
-
-
 class Server:
     """A key-value server for the processes of one world; it runs in threads of this process until it is deleted.
 
@@ -287,23 +235,19 @@ class Server:
         self.proc: threading.Thread | None = None
         self.token = shared_token() if token is None else token
         try:
-            self._rpc = ThreadXMLRPCServer(
-                (host, port), _Handler, logRequests=False, allow_none=True, use_builtin_types=True
-            )
+            self._store = StoreServer((host, port), self.token)
         except OSError as error:
             raise OSError(
                 error.errno,
                 f"cannot listen on {host}:{port}: {error.strerror}; "
                 "choose another port, or 0 for any",
             ) from error
-        self._rpc.token = self.token
-        self.py_server_port = self.mm_server_port = self._rpc.server_address[1]
-        self._methods = Methods(self.mm_server_port, host)
-        self._rpc.register_instance(self._methods)
+        self.py_server_port = self.mm_server_port = self._store.server_address[1]
+        self._store.methods = self._methods = Methods(self.mm_server_port, host)
 
     def _serve(self) -> None:
         self.proc = threading.Thread(
-            target=self._rpc.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+            target=self._store.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
         )
         self.proc.start()
 
@@ -313,40 +257,13 @@ class Server:
 
     def _close(self) -> None:
         if self.proc is not None:
-            self._rpc.shutdown()
+            self._store.shutdown()
             self.proc = None
-        self._rpc.server_close()
+        self._store.server_close()
 
     def __del__(self) -> None:
-        if "_rpc" in self.__dict__:  # else the port could not be had
+        if "_store" in self.__dict__:  # else the port could not be had
             self._close()
-
-
-class _Transport(xmlrpc.client.Transport):
-    """Signs with the token, and waits for ``seconds`` at most."""
-
-    def __init__(self, token: str, seconds: float) -> None:
-        super().__init__(use_builtin_types=True)
-        self._token = token
-        self._caller, self._count = secrets.token_hex(16), 0
-        self._seconds = seconds
-
-    def send_content(self, connection: http.client.HTTPConnection, request_body: Any) -> None:
-        self._count += 1
-        number = f"{self._caller} {self._count}"
-        connection.putheader("Authorization", f"{number} {_signature(self._token, number, request_body)}")
-        super().send_content(connection, request_body)
-
-    def make_connection(self, host: str | tuple[str, dict[str, str]]) -> http.client.HTTPConnection:
-        connection = super().make_connection(host)
-        connection.timeout = self._seconds
-        if connection.sock is not None:
-            connection.sock.settimeout(self._seconds)
-        return connection
-
-    def wait_for(self, seconds: float) -> None:
-        """From the next call on."""
-        self._seconds = seconds
 
 
 class Client:
@@ -371,35 +288,31 @@ class Client:
 
     def _call(self, method: str, *args: Any, seconds: float = SECONDS) -> Any:
         """A connection for each thread: one that waits does not hold up the others. seconds: how long the server may wait."""
-        if not hasattr(self._local, "proxy"):
-            self._local.proxy = self._proxy(seconds)
-        transport: _Transport = self._local.proxy("transport")
-        transport.wait_for(seconds + _SLACK_SECONDS)
+        connection, process = getattr(self._local, "connection", (None, 0))
         try:
-            return self._answer(self._local.proxy, method, *args)
-        except (OSError, http.client.HTTPException) as error:
-            transport.close()
+            if connection is None or process != os.getpid():  # a fork shares its parent's
+                connection = Connection(self.master_ip, self.port, self._token, _ANSWER_SECONDS)
+                self._local.connection = connection, os.getpid()
+            return self._answer(connection, method, args, seconds + _SLACK_SECONDS)
+        except OSError as error:
+            if connection is not None:
+                connection.close()
+            self._local.connection = None, 0
             raise RuntimeError(
                 f"the server at {self.master_ip}:{self.port} does not answer any more: {error or type(error).__name__}"
             ) from error
 
     def _call_in_time(self, method: str, *args: Any) -> Any:
         """On a connection of its own. Raises OSError when no answer comes."""
-        with self._proxy(_ANSWER_SECONDS) as proxy:
-            return self._answer(proxy, method, *args)
+        with closing(Connection(self.master_ip, self.port, self._token, _ANSWER_SECONDS)) as connection:
+            return self._answer(connection, method, args, _ANSWER_SECONDS)
 
-    def _proxy(self, seconds: float) -> xmlrpc.client.ServerProxy:
-        url = f"http://{self.master_ip}:{self.port}"
-        return xmlrpc.client.ServerProxy(url, _Transport(self._token, seconds), allow_none=True)
-
-    def _answer(self, proxy: xmlrpc.client.ServerProxy, method: str, *args: Any) -> Any:
+    def _answer(self, connection: Connection, method: str, args: tuple[Any, ...], seconds: float) -> Any:
         try:
-            return getattr(proxy, method)(*args)
-        except xmlrpc.client.Fault as fault:
-            raise RuntimeError(fault.faultString.partition(":")[2]) from None
-        except xmlrpc.client.ProtocolError as error:
-            if error.errcode != 401:
-                raise
+            return connection.call(method, args, seconds)
+        except Failed as error:
+            raise RuntimeError(str(error)) from None
+        except WrongToken:
             raise RuntimeError(
                 f"the server at {self.master_ip}:{self.port} has another token; "
                 f"set {TOKEN} to one value in all processes"
@@ -419,9 +332,9 @@ class Client:
                         "start a distributed.Server there first"
                     ) from error
                 time.sleep(0.1)
-            except (http.client.HTTPException, xmlrpc.client.Error) as error:
+            except NoStore as error:
                 raise RuntimeError(
-                    f"what answers at {self.master_ip}:{self.port} is not a distributed.Server: {error!r}; "
+                    f"what answers at {self.master_ip}:{self.port} is not a distributed.Server: {error}; "
                     "choose another port"
                 ) from error
 
@@ -439,8 +352,7 @@ class Client:
 
     def _fail(self, rank: int, why: str) -> str:
         """Say that this process gives up; what the first one said that did. In time: the server may be what it lost."""
-        # XML knows no control characters.
-        return self._call_in_time("fail", rank, self._process, "".join(c if c.isprintable() or c == "\n" else "?" for c in why))
+        return self._call_in_time("fail", rank, self._process, why)
 
     def set_is_grad(self, key: str, is_grad: bool) -> None:
         """Tells the receiver of the tensor sent under ``key`` whether it needs a gradient: ``is_grad``."""
@@ -466,7 +378,7 @@ class Client:
         """Stores a value under a key.
 
         key: a str.
-        val: a 32-bit int, float, str, bytes, bool, None, or lists and dicts of these.
+        val: an int, float, str, bytes, bool, None, or lists and dicts of these.
         """
         self._call("user_set", key, val)
 
