@@ -59,9 +59,9 @@ def run(
 
     Notes
     -----
-    Uses the cluster that ``ray.init`` has connected to, or that ``RAY_ADDRESS`` names; where there
-    is neither, a local one is started, and ended with the program. Each worker's output is shown by
-    Ray with its rank.
+    Uses the cluster that ``ray.init`` has connected to, or that ``RAY_ADDRESS`` names ("auto": the
+    one that ``ray start`` has started on this machine); where there is neither, a local one is
+    started, and ended with the program. Each worker's output is shown by Ray with its rank.
 
     Examples
     --------
@@ -76,7 +76,8 @@ def run(
         raise ValueError(f"ray.run: workers must be at least 1 and restarts at least 0, got {workers} and {restarts}")
     ray = _imported()
     if not ray.is_initialized():
-        ray.init(log_to_driver=True)
+        # Without an address Ray would wait minutes for the cluster that was last here, and may have crashed.
+        ray.init(address=os.environ.get("RAY_ADDRESS") or "local", log_to_driver=True)
     resources = dict(resources_per_worker or {"CPU": 1})
     arguments = () if checkpoint is None else (checkpoint,)
     while True:
