@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 group=$1
 shift
 apt_packages="ca-certificates g++ cmake ninja-build ccache lld make git python3 python3-venv python3-dev
-llvm-22-dev libmlir-22-dev mlir-22-tools zlib1g-dev libzstd-dev $*"
+llvm-22-dev libmlir-22-dev mlir-22-tools zlib1g-dev libzstd-dev libgloo-dev $*"
 missing=""
 command -v dpkg-query >/dev/null || {
     echo "setup: not a Debian system; install by hand what these Debian packages have: $(echo "$apt_packages" | tr "\n" " ")" >&2

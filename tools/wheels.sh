@@ -6,6 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 most_mb=60
 # Not part of the wheel: what packages that it depends on bring, and what extras bring. oneDNN is put into it before.
+# Nor Gloo: its libibverbs finds the drivers of a network beside itself, where a copy in the wheel would not look.
 from_elsewhere="--exclude libHalide.so --exclude libtbb.so.*"
 
 # environment NAME PYTHON REQUIREMENT...: build/wheels/NAME with these packages.
@@ -25,7 +26,7 @@ build() {
     found=build/wheels/$name-found
     rm -rf "$found" && mkdir -p "$found/audited"
     PATH="$PWD/build/wheels/$name/bin:$PATH" tools/with_progress.sh "$name" "build/wheels/$name/bin/python" -m pip wheel -v \
-        --disable-pip-version-check --no-build-isolation --no-deps "--config-settings=build-dir=build/wheel-{wheel_tag}" "$@" -w "$found" .
+        --disable-pip-version-check --no-build-isolation --no-deps "--config-settings=build-dir=build/wheel-{wheel_tag}" --config-settings=cmake.define.MEGJIT_WITH_GLOO=OFF "$@" -w "$found" .
 }
 
 build_abi3() { # an older CMake does not know the stable ABI

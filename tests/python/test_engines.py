@@ -36,14 +36,14 @@ def without(engine):
     return set() if engine == "tcp" else BY_RANKS
 
 
-def run(folder, name, size, program):
+def run(folder, name, size, program, **variables):
     backend, before = ENGINES[name]
     if "gloo" in name and not _engine._has_gloo():
         pytest.skip("this build has no Gloo")
     script = folder / "script.py"
     script.write_text(textwrap.dedent(before) + textwrap.dedent(program))
     command = [sys.executable, "-m", "megengine.distributed.run", "-n", str(size), "--backend", backend, script]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE), **variables}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -97,6 +97,12 @@ def test_sums_of_any_dtype_have_the_same_bits_everywhere_and_in_each_run(engine,
     first, second = (run(tmp_path, engine, 3, SUMS) for _ in range(2))
     assert first.returncode == 0, first.stderr
     assert first.stdout.startswith(f"[0] {'gloo' if 'gloo' in engine else 'tcp'} ") and first.stdout == second.stdout
+
+
+def test_gloo_takes_no_time_limit_from_what_memory_held_before(tmp_path):
+    """A context of Gloo's has none until it is told: with fresh memory that is no limit, with used memory anything."""
+    done = run(tmp_path, "gloo", 2, SUMS, MALLOC_PERTURB_="1")
+    assert done.returncode == 0 and done.stdout.startswith("[0] gloo "), done.stderr
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -27,8 +27,10 @@ struct Table {
     // One for a process: its address, by which others reach it.
     bool (*open)(const char* address, void** device, char* error);
     // The members of a group: first each tells the others `addresses`, its own end for each of them
-    // (kAddressBytes each, by rank), then it connects with what they told it.
-    bool (*create)(void* device, int rank, int size, void** context, char* addresses, char* error);
+    // (kAddressBytes each, by rank), then it connects with what they told it. `seconds`: how long
+    // calls wait for others.
+    bool (*create)(void* device, int rank, int size, double seconds, void** context,
+                   char* addresses, char* error);
     bool (*connect)(void* context, const char* addresses, char* error);
     bool (*all_reduce)(void* context, const void* in, void* out, size_t count,
                        const Reduction* reduction, char* error);
@@ -49,4 +51,4 @@ struct Table {
 }  // namespace megjit::processes::gloo
 
 // The one function of the plug-in.
-extern "C" const megjit::processes::gloo::Table* megjit_gloo_table_1();
+extern "C" const megjit::processes::gloo::Table* megjit_gloo_table_2();

@@ -56,8 +56,8 @@ std::string GlooCommunicator::exchanged_addresses(Operation& op) {
     const auto row = static_cast<size_t>(size()) * kAddressBytes;
     std::string own(row, '\0'), theirs(row, '\0');
     check([&](char* error) {
-        return engine_->table().create(engine_->device(), rank(), size(), &context_, own.data(),
-                                       error);
+        return engine_->table().create(engine_->device(), rank(), size(), seconds(), &context_,
+                                       own.data(), error);
     });
     op.for_others([&](int peer) {
         const size_t at = static_cast<size_t>(peer) * kAddressBytes;

@@ -12,6 +12,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -23,16 +24,22 @@ namespace megjit::processes::gloo { namespace {
 
 using Device = std::shared_ptr<::gloo::transport::Device>;
 
+constexpr double kMostMilliseconds = 1e12;  // Gloo adds it to the time that it is
+
 // The members of a group, which tell each other their addresses in a way of ours.
 class Members final : public ::gloo::Context {
 public:
-    Members(Device device, int rank, int size)
+    // A connection takes the time limit that there is when it is made. Gloo sets none by itself: it
+    // is what the memory held before, and one that is no time ends the process in Gloo's thread.
+    Members(Device device, int rank, int size, double seconds)
         : ::gloo::Context(rank, size), sent(peers()), received(peers()) {
         device_ = std::move(device);
         transportContext_ = device_->createContext(rank, size);
+        set_seconds(seconds);
     }
     void set_seconds(double seconds) {
-        const std::chrono::milliseconds timeout(static_cast<int64_t>(seconds * 1000));
+        const std::chrono::milliseconds timeout(
+            static_cast<int64_t>(std::clamp(seconds * 1000, 1., kMostMilliseconds)));
         setTimeout(timeout);
         transportContext_->setTimeout(timeout);
     }
@@ -96,10 +103,11 @@ bool open(const char* address, void** device, char* error) {
     });
 }
 
-bool create(void* device, int rank, int size, void** context, char* addresses, char* error) {
+bool create(void* device, int rank, int size, double seconds, void** context, char* addresses,
+            char* error) {
     return tried(error, [&] {
         auto made = std::make_unique<Context>(
-            std::make_shared<Members>(*static_cast<Device*>(device), rank, size));
+            std::make_shared<Members>(*static_cast<Device*>(device), rank, size, seconds));
         (*made)->tell(addresses);
         *context = made.release();
     });
@@ -217,6 +225,6 @@ constexpr Table kTable = {open,      create,   connect,     all_reduce, reduce, 
 }}  // namespace megjit::processes::gloo
 
 extern "C" __attribute__((visibility("default"))) const megjit::processes::gloo::Table*
-megjit_gloo_table_1() {
+megjit_gloo_table_2() {
     return &megjit::processes::gloo::kTable;
 }

@@ -1,7 +1,7 @@
 """Which engine moves tensors of the host between the processes of a world.
 
 ``local``: ours, for one machine: sockets, and reading what others have in their memory. ``mpi``: the cluster's own (`_mpi`).
-``gloo``: a plug-in over libgloo, where the build was told to make it (MEGJIT_WITH_GLOO). ``tcp``: ours, through sockets alone. ``auto`` decides by where the processes run. Tensors of GPUs go by NCCL where that is chosen
+``gloo``: a plug-in over libgloo, where the build found it. ``tcp``: ours, through sockets alone. ``auto`` decides by where the processes run. Tensors of GPUs go by NCCL where that is chosen
 (`_nccl`).
 """
 
@@ -69,7 +69,7 @@ def gloo() -> str:
     if not os.path.exists(plugin):
         raise RuntimeError(
             "backend 'gloo': this build of megjit was made without Gloo, as the wheels are\n"
-            "  fix: apt-get install libgloo-dev, then build megjit from its source with MEGJIT_WITH_GLOO=ON; or backend='tcp'"
+            "  fix: apt-get install libgloo-dev, then build megjit from its source; or backend='tcp'"
         )
     try:
         ctypes.CDLL(plugin)
@@ -115,7 +115,8 @@ def settled(engine: str, told: list[str], rank: int = 0) -> str:
     if count > 2 and rank == 0:
         get_logger(__name__).warning(
             "%d machines exchange tensors by plain TCP; MPI, which knows their network, is used where mpiexec or srun starts the "
-            "program and mpi4py is installed: pip install 'megjit[mpi]', or mpi4py for the MPI that is there", count
+            "program and mpi4py is installed: pip install 'megjit[mpi]', or mpi4py for the MPI that is there; Gloo where megjit is "
+            "built with it: apt-get install libgloo-dev", count
         )  # fmt: skip
     return "local" if count == 1 else "tcp"
 
