@@ -797,3 +797,26 @@ def test_a_barrier_of_the_server_has_one_size():
     with pytest.raises(RuntimeError, match="the barrier 'key' is one of 3 processes here, and one of 2 there"):
         second.group_barrier("key", 2, 10.0)
     thread.join()
+
+
+def test_the_server_stays_until_other_machines_have_ended(tmp_path):
+    (tmp_path / "train.py").write_text(textwrap.dedent("""
+        import time
+        import megengine.distributed as dist
+
+        dist.init_process_group()
+        dist.group_barrier()
+        if dist.get_rank():
+            time.sleep(1.5)  # rank 0 has ended
+            dist.get_client().user_set("late", 7)
+            print("got", dist.get_client().user_get("late"))
+    """))  # fmt: skip
+    port = dist.get_free_ports(1)[0]
+    environment = {**os.environ, "MEGENGINE_DISTRIBUTED_TOKEN": "secret"}
+    command = [sys.executable, "-m", "megengine.distributed.run", "-n", "1", "--world-size", "2", "--master-ip", "127.0.0.1", "--port", str(port)]
+    runs = [
+        subprocess.Popen([*command, "--rank-start", str(rank), tmp_path / "train.py"], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for rank in range(2)
+    ]
+    outputs = [each.communicate(timeout=120)[0] for each in runs]
+    assert [each.returncode for each in runs] == [0, 0] and "got 7" in outputs[1], outputs

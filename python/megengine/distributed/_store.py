@@ -111,6 +111,8 @@ class _Handler(BaseRequestHandler):
         connection.settimeout(_GREETING_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a machine that is gone says nothing
+        for option, seconds in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10)):
+            connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
         try:
             if receive(connection, len(_GREETING)) != _GREETING:
                 return
@@ -120,6 +122,7 @@ class _Handler(BaseRequestHandler):
             while True:
                 method, arguments = stream.receive()
                 connection.settimeout(None)  # it has the token, and may take its time
+                self.server.clients.add(self)
                 try:
                     stream.send({"result": self._result(method, arguments)})
                 except OSError:
@@ -130,6 +133,8 @@ class _Handler(BaseRequestHandler):
             connection.sendall(_LENGTH.pack(_TURNED_AWAY))
         except OSError:  # the client has gone
             pass
+        finally:
+            self.server.clients.discard(self)
 
     def _result(self, name: str, arguments: list[Any]) -> Any:
         method = None if name.startswith("_") else getattr(self.server.methods, name, None)
@@ -148,6 +153,7 @@ class StoreServer(ThreadingTCPServer):
     def __init__(self, address: tuple[str, int], token: str) -> None:
         self.token = token
         self.methods: object = None
+        self.clients: set[_Handler] = set()  # connections of those who have the token
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

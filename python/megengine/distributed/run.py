@@ -123,7 +123,10 @@ def run(command: list[str], place: Place, local_size: int, meeting: Meeting | No
         for reader in each.readers:
             reader.start()
     try:
-        return _wait(processes, server, passed_on, meeting), bool(passed_on)
+        code = _wait(processes, server, passed_on, meeting)
+        while not (code or is_alone or passed_on) and server is not None and server._has_clients():
+            time.sleep(0.05)  # those of other machines still ask it
+        return code, bool(passed_on)
     finally:
         _end(processes)
         if server is not None:

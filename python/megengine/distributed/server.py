@@ -255,6 +255,10 @@ class Server:
         """The rank that was the first to say that it gives up; empty while none did."""
         return {rank for rank, _ in self._methods.failures[:1]}
 
+    def _has_clients(self) -> bool:
+        """Is a process connected that has the token?"""
+        return bool(self._store.clients)
+
     def _close(self) -> None:
         if self.proc is not None:
             self._store.shutdown()
