@@ -11,6 +11,7 @@ import megengine.distributed as dist
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
+from megengine.amp import GradScaler, Xla_GradScaler
 from megengine.autodiff import GradManager
 from megengine.distributed import checkpoint
 from megengine.distributed._forecast import Gradient, Network, Step
@@ -185,6 +186,44 @@ def copies_have_parts_of_their_own(rank):
     other.head.weight[...] = 0
     other.head.bias[...] = 0
     assert not other(x).numpy().any() and net(x).numpy().any()
+
+
+@check
+def averages_are_saved_whole(rank):
+    whole, cut = Training(False), Training(True)
+    averages = [optim.EMA(each.net.parameters(), decay=0.5) for each in (whole, cut)]
+    for each, average in zip((whole, cut), averages, strict=True):
+        each.run(2)
+        average.update()
+    states = [average.state_dict()["averages"] for average in averages]
+    for a, b in zip(*states, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
+    averages[1].load_state_dict({"averages": [array * 0 + 2 for array in states[1]]})
+    with averages[1].applied(), gathered(cut.net):
+        assert (cut.net.head.weight.numpy() == 2).all()
+
+
+@check
+def all_processes_drop_a_step_that_overflows_in_the_part_of_one(rank):
+    net = Training(True).net
+    scaler = GradScaler(init_scale=2.0)
+    gm = GradManager().attach(net.parameters())
+    with gm:
+        scaler.backward(gm, net(mge.tensor([[1]], dtype="int32")).sum(), unscale_grad=False)
+    if rank == 1:
+        net.head.bias.grad[...] = np.inf
+    scaler.unscale(gm.attached_tensors())
+    assert all(each.grad is None for each in net.parameters())
+    scaler.update()
+    assert scaler.scale_factor == 1.0
+
+    after = Xla_GradScaler(net, init_scale=8.0)
+    before = net.state_dict()
+    if rank == 2:
+        net.head.bias[...] = np.nan
+    after.update(net)
+    assert after.scale_factor.item() == 4.0
+    expect_near(net.state_dict(), before)
 
 
 class Tied(M.Module):

@@ -1,6 +1,6 @@
 """Loss scaling against underflow of low precision gradients (Micikevicius et al., 2018)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -126,7 +126,7 @@ class GradScaler:
             if self.growth_interval != 0:
                 this = _all_finite(t.grad)
                 finite = this if finite is None else ops.logical_and(finite, this)
-        if finite is not None and not finite.item():  # one read, for each waits for the device
+        if finite is not None and not _in_all_processes(finite, tensors).item():  # one read, for each waits for the device
             self._found_non_finite = True
             for t in tensors:
                 t.grad = None
@@ -194,6 +194,12 @@ def _as_list(value: Any) -> list[Tensor]:
 def _all_finite(x: Tensor) -> Tensor:
     """Whether every element is finite, as a 0-d bool."""
     return ops.reduce_min(ops.isfinite(x), axes=tuple(range(x.ndim)), keepdims=False)
+
+
+def _in_all_processes(finite: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """Of parts of parameters (distributed.fsdp) the other processes have others, and all go on or none."""
+    part: Any = next((tensor for tensor in tensors if hasattr(tensor, "_least_of_all")), None)
+    return finite if part is None else part._least_of_all(finite)
 
 
 class Xla_GradScaler(GradScaler):
@@ -280,7 +286,8 @@ class Xla_GradScaler(GradScaler):
             return
         parameters = list(model.parameters())
         values = [p.numpy() for p in parameters]
-        if all(np.isfinite(v).all() for v in values):
+        finite = Tensor(all(np.isfinite(v).all() for v in values))
+        if _in_all_processes(finite, parameters).item():
             self.origin_params = [np.copy(v) for v in values]
             self._growth_tracker += 1
             grown = self._growth_tracker >= self.growth_interval

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core import ops
 from ..tensor import Parameter, Tensor
-from .functional import all_gather
+from .functional import all_gather, all_reduce_min
 from .group import Group
 
 
@@ -31,15 +31,9 @@ class ShardedParameter(Parameter):
     _shape_of_whole: tuple[int, ...]
     _group: Group
 
-    def _whole(self, part: Tensor | None = None) -> Tensor:
-        """The parameter, or what each process has a ``part`` of as it has of this. All processes of the group call it."""
-        return whole_of(all_gather(self if part is None else part, self._group), self._shape_of_whole)
-
-    def _part_of(self, whole: np.ndarray) -> np.ndarray:
-        """Its own part of an array of the whole's shape."""
-        size, count = self._group.size, self._tuple_shape[0]
-        flat = np.pad(whole.reshape(-1), (0, count * size - whole.size))
-        return np.ascontiguousarray(flat[self._group.rank * count :][:count])
+    def _least_of_all(self, value: Tensor) -> Tensor:
+        """What amp asks: is it so in all processes?"""
+        return all_reduce_min(value.astype("float32"), self._group)
 
     def _as_part(self, part: Tensor | None = None) -> Part:
         return Part(self if part is None else part, self._shape_of_whole, self._group.rank * self._tuple_shape[0])
@@ -56,6 +50,27 @@ class ShardedParameter(Parameter):
             f"this is a process's part of a parameter of shape {self._shape_of_whole}, and cannot be pickled\n"
             "  fix: save net.state_dict(), in which parameters are whole, or use distributed.checkpoint"
         )
+
+
+def whole_shape(tensor: Tensor) -> tuple[int, ...]:
+    """The tensor's shape; of what it is a part, where it is one."""
+    return tensor._shape_of_whole if isinstance(tensor, ShardedParameter) else tensor._tuple_shape
+
+
+def whole_array(tensor: Tensor, value: Tensor) -> np.ndarray:
+    """``value``, which belongs to ``tensor`` and has its shape; where that is a part, of all processes, which call it together."""
+    if isinstance(tensor, ShardedParameter):
+        value = whole_of(all_gather(value, tensor._group), tensor._shape_of_whole)
+    return value.numpy()
+
+
+def own_array(tensor: Tensor, whole: np.ndarray) -> np.ndarray:
+    """The inverse: what ``tensor`` has of an array of the whole's size."""
+    if not isinstance(tensor, ShardedParameter):
+        return whole.reshape(tensor._tuple_shape)
+    size, count = tensor._group.size, tensor._tuple_shape[0]
+    flat = np.pad(whole.reshape(-1), (0, count * size - whole.size))
+    return np.ascontiguousarray(flat[tensor._group.rank * count :][:count])
 
 
 def rows_of(value: Tensor, size: int) -> Tensor:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from ..autodiff import Function
@@ -107,14 +106,18 @@ def fully_shard(
     return module
 
 
-@contextmanager
-def gathered(module: Any) -> Iterator[None]:
+def gathered(module: Any) -> _Gathered:
     """Gives a module, and all modules within, whole parameters until the block ends; all processes do it together.
 
     Parameters
     ----------
     module : Module
         What `fully_shard` has cut, or a part of it. What is written to the parameters is lost.
+
+    Returns
+    -------
+    context manager
+        For a ``with`` statement.
 
     Examples
     --------
@@ -125,8 +128,7 @@ def gathered(module: Any) -> Iterator[None]:
     ...     net.weight.shape
     (2, 8)
     """
-    with _gathered(list(module.modules()), "mean"):
-        yield
+    return _Gathered(list(module.modules()), "mean")
 
 
 def _cut_in_place(parameter: Any, group: Group) -> None:
@@ -139,7 +141,7 @@ def _cut_in_place(parameter: Any, group: Group) -> None:
 
 def _forward(module: Any, is_whole: bool, reduce_method: str, *args: Any, **kwargs: Any) -> Any:
     """In place of ``module.forward``."""
-    with _gathered(list(module.modules()) if is_whole else [module], reduce_method):
+    with _Gathered(list(module.modules()) if is_whole else [module], reduce_method):
         return type(module).forward(module, *args, **kwargs)
 
 
@@ -152,18 +154,23 @@ def _parts_in(container: Any) -> Iterator[_Place]:
             yield from _parts_in(value)
 
 
-@contextmanager
-def _gathered(modules: Sequence[Any], reduce_method: str) -> Iterator[None]:
-    places = [place for module in modules for place in _parts_in(module.__dict__)]
-    parts = {id(container[key]): container[key] for container, key in places}
-    wholes = dict(zip(parts, _wholes_of(list(parts.values()), reduce_method), strict=True))
-    before = [container[key] for container, key in places]
-    for container, key in places:
-        container[key] = wholes[id(container[key])]
-    try:
-        yield
-    finally:
-        for (container, key), part in zip(places, before, strict=True):
+class _Gathered:
+    """While it lasts the modules have whole parameters. (No generator: errors are to name the line that calls forward.)"""
+
+    def __init__(self, modules: Sequence[Any], reduce_method: str) -> None:
+        self._modules, self._reduce_method = modules, reduce_method
+        self._before: list[tuple[_Place, ShardedParameter]] = []
+
+    def __enter__(self) -> None:
+        places = [place for module in self._modules for place in _parts_in(module.__dict__)]
+        self._before = [((container, key), container[key]) for container, key in places]
+        parts = {id(part): part for _, part in self._before}
+        wholes = dict(zip(parts, _wholes_of(list(parts.values()), self._reduce_method), strict=True))
+        for (container, key), part in self._before:
+            container[key] = wholes[id(part)]
+
+    def __exit__(self, *_: object) -> None:
+        for (container, key), part in self._before:
             container[key] = part
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..core._registry import WrongKey
 from ..core.tensor.dtype import is_quantize
 from ..core.tensor.quantized import QuantizedTensor
-from ..distributed._parts import ShardedParameter
+from ..distributed._parts import own_array, whole_array, whole_shape
 from ..tensor import Tensor
 from ._structure import _flatten, _is_module, _is_tensor, all_paths
 
@@ -34,7 +34,7 @@ def collect(
         if keep_var:
             result[path] = tensor
         else:
-            array = (tensor._whole() if isinstance(tensor, ShardedParameter) else tensor).numpy()
+            array = whole_array(tensor, tensor)
             result[path] = array.reshape(-1) if owner._flat_state else array
     return result, flat
 
@@ -95,9 +95,7 @@ def _once(module: object, source: Mapping[str, Any], targets: Mapping[str, Tenso
 
 
 def _array(value: Any) -> np.ndarray:
-    if isinstance(value, ShardedParameter):
-        value = value._whole()
-    return value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    return whole_array(value, value) if isinstance(value, Tensor) else np.asarray(value)
 
 
 def _check_keys(given: Any, wanted: Any, strict: bool) -> None:
@@ -133,15 +131,13 @@ def _check_shape(key: str, target: Tensor, value: Any, flat: bool) -> None:
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:
-    if isinstance(value, ShardedParameter):
-        return value._shape_of_whole
-    return value._tuple_shape if isinstance(value, Tensor) else np.shape(value)
+    return whole_shape(value) if isinstance(value, Tensor) else np.shape(value)
 
 
 def _write(key: str, target: Tensor, value: Any, flat: bool) -> None:
     _check_shape(key, target, value, flat)
     array = _array(value)
-    array = target._part_of(array) if isinstance(target, ShardedParameter) else array.reshape(target._tuple_shape)
+    array = own_array(target, array)
     target._reset(Tensor(array, device=str(target.device)))
     if isinstance(target, QuantizedTensor) and is_quantize(array.dtype):
         target._quantized_dtype = array.dtype  # integers mean nothing without their scale

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ..distributed._parts import own_array, whole_array, whole_shape
 from ..tensor import Parameter, Tensor
 from .optimizer import write
 
@@ -92,7 +93,7 @@ class EMA:
         dict of str
             ``{"averages": arrays}``, in the order of the Parameters.
         """
-        return {"averages": [average.numpy() for average in self._averages]}
+        return {"averages": [whole_array(param, average) for param, average in zip(self._params, self._averages, strict=True)]}
 
     def load_state_dict(self, state: Mapping[str, list[np.ndarray]]) -> None:
         """Take over the averages that `state_dict` returned.
@@ -108,12 +109,12 @@ class EMA:
             When numbers or shapes differ; then nothing changes.
         """
         arrays = [np.asarray(array) for array in state["averages"]]
-        have, want = [array.shape for array in arrays], [param._tuple_shape for param in self._params]
+        have, want = [array.shape for array in arrays], [whole_shape(param) for param in self._params]
         if have != want:
             wrong = next((i for i, (a, b) in enumerate(zip(have, want, strict=False)) if a != b), min(len(have), len(want)))
             raise ValueError(
                 f"EMA.load_state_dict: {len(have)} averages for {len(want)} Parameters; the first that differs is number {wrong}\n"
                 "  fix: make the EMA with the Parameters, in the order, of the one that was saved"
             )
-        for average, array in zip(self._averages, arrays, strict=True):
-            write(average, Tensor(array, device=str(average.device)))
+        for average, param, array in zip(self._averages, self._params, arrays, strict=True):
+            write(average, Tensor(own_array(param, array), device=str(average.device)))

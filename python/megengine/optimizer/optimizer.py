@@ -15,7 +15,7 @@ import numpy as np
 from .. import _core, distributed
 from ..core import ops
 from ..core._telling import deprecated
-from ..distributed._parts import ShardedParameter
+from ..distributed._parts import ShardedParameter, own_array, whole_array, whole_shape
 from ..tensor import Parameter, Tensor
 
 __all__ = ["Optimizer", "required"]
@@ -339,7 +339,7 @@ class Optimizer:
             groups.append(packed)
         state = {
             ids[id(param)]: {
-                name: value if keep_var else _whole(param, name, value).numpy() for name, value in states.items()
+                name: value if keep_var else (value.numpy() if name == "step" else whole_array(param, value)) for name, value in states.items()
             }
             for param, states in self._state.items()
         }
@@ -396,16 +396,14 @@ class Optimizer:
 
     def _state_types(self, param: Parameter) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of each state that the parameter has, whole."""
-        whole = param._shape_of_whole if isinstance(param, ShardedParameter) else None
         return {
-            name: (value._tuple_shape if whole is None or name == "step" else whole, value.dtype)
+            name: (value._tuple_shape if name == "step" else whole_shape(param), value.dtype)
             for name, value in self._state.get(param, {}).items()
         }
 
     def _checked_state(self, param: Parameter, number: Any, saved: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """The arrays to load for a parameter, in the dtypes of what it has."""
-        shape = param._shape_of_whole if isinstance(param, ShardedParameter) else param._tuple_shape
-        types = {name: (shape, param.dtype) for name in self._later_states if name in saved}
+        types = {name: (whole_shape(param), param.dtype) for name in self._later_states if name in saved}
         types |= self._state_types(param)
         missing = types.keys() - saved.keys() - set(self._later_states)
         if missing or saved.keys() - types.keys():
@@ -440,13 +438,8 @@ def _loaded(param: Parameter, saved: Mapping[str, np.ndarray], shared: dict[floa
                 shared[count] = Tensor(np.float32(count), device=str(param.device))
             states[name] = shared[count]
         else:
-            own = param._part_of(array) if isinstance(param, ShardedParameter) else array
-            states[name] = Tensor(own, device=str(param.device))
+            states[name] = Tensor(own_array(param, array), device=str(param.device))
     return states
-
-
-def _whole(param: Parameter, name: str, value: Tensor) -> Tensor:
-    return param._whole(value) if isinstance(param, ShardedParameter) and name != "step" else value
 
 
 def _no_parameters() -> ValueError:
