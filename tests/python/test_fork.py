@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import emulated
 import pytest
 
 SCRIPT = pathlib.Path(__file__).with_name("fork_moments.py")
@@ -15,7 +16,7 @@ SCRIPT = pathlib.Path(__file__).with_name("fork_moments.py")
 def test_a_child_of_a_fork_at_any_moment_ends_well(moment, leave):
     environment = dict(os.environ, MEGJIT_COMPILE="sync", PYTHONWARNINGS="ignore")
     if moment == "gpu":
-        environment["MEGJIT_EMULATED_GPUS"] = "1"
+        environment |= emulated.gpus()
     # the limit finds hangs alone
     done = subprocess.run([sys.executable, SCRIPT, moment, leave], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
