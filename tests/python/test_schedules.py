@@ -97,6 +97,16 @@ def test_a_warm_up_rises_in_equal_steps_and_ends_at_the_lowest_rate():
     assert seen == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.3, 0.1])
 
 
+def test_one_cycle_may_be_called_after_its_last_step():
+    opt = optim.SGD([mge.Parameter([1.0])], lr=1.0)
+    schedule = optim.OneCycleLR(opt, 1.0, total_steps=4)
+    for _ in range(3):
+        schedule.step()
+    last = rate(opt)
+    schedule.step()
+    assert rate(opt) == last
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -109,7 +119,7 @@ def test_a_warm_up_rises_in_equal_steps_and_ends_at_the_lowest_rate():
         (lambda opt: optim.OneCycleLR(opt, 1.0, 1), "total_steps must be at least 2"),
         (lambda opt: optim.OneCycleLR(opt, 1.0, 9, pct_start=1.0), "pct_start must lie between"),
         (lambda opt: optim.OneCycleLR(opt, 1.0, 9, div_factor=0.0), "div_factor must be above 0"),
-        (lambda opt: optim.OneCycleLR(opt, 1.0, 2, current_epoch=-1).step(2), "step 3 of a cycle of 2 steps"),
+        (lambda opt: optim.OneCycleLR(opt, 1.0, 2, current_epoch=-1).step(3), "called 3 times in a cycle of 2 steps"),
         (lambda opt: optim.ReduceLROnPlateau(opt, mode="least"), 'mode must be "min" or "max"'),
         (lambda opt: optim.ReduceLROnPlateau(opt, threshold_mode="part"), 'threshold_mode must be "rel" or "abs"'),
         (lambda opt: optim.ReduceLROnPlateau(opt, factor=1.0), "factor must be at least 0 and below 1"),

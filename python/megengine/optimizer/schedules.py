@@ -328,8 +328,8 @@ class OneCycleLR(LRScheduler):
     max_lr : float or sequence of float
         The highest rate, or one for each group.
     total_steps : int
-        Steps of the whole cycle, at least 2; the schedule's ``step`` is called after each but the
-        last.
+        Steps of the whole cycle, at least 2; the schedule's ``step`` is called after each, where the
+        call after the last one changes nothing.
     pct_start : float
         The part of the steps in which the rate rises, between 0 and 1.
     div_factor : float
@@ -343,7 +343,7 @@ class OneCycleLR(LRScheduler):
     ------
     ValueError
         For values outside of what is said above, a list of rates of another length than that of
-        the groups, or a step after the last.
+        the groups, or a step after that.
 
     References
     ----------
@@ -403,12 +403,13 @@ class OneCycleLR(LRScheduler):
         ValueError
             After the last step.
         """
-        step, last = self.current_epoch, self.total_steps - 1
-        if step > last:
+        if self.current_epoch > self.total_steps:
             raise ValueError(
-                f"OneCycleLR: step {step + 1} of a cycle of {self.total_steps} steps\n"
+                f"OneCycleLR: step() is called {self.current_epoch} times in a cycle of {self.total_steps} steps\n"
                 "  fix: make total_steps epochs * steps in an epoch"
             )
+        last = self.total_steps - 1
+        step = min(self.current_epoch, last)
         top = self.pct_start * self.total_steps - 1
         rates = []
         for high in self.max_lrs:
