@@ -386,6 +386,22 @@ std::string counted(uint64_t count, std::string_view what) {
     return runtime::cat(count, " ", what, count == 1 ? "" : "s");
 }
 
+// Where each product is and who computes it, with how many read the same.
+std::vector<std::pair<std::string, uint64_t>> products_of(const Version& version) {
+    std::vector<std::pair<std::string, uint64_t>> products;
+    for (const auto& [recorded, program] : version.compiled_so_far())
+        for (const Node& node : program->graph().nodes()) {
+            if (node.choice.empty()) continue;
+            const char* who = node.kind == NodeKind::fused ? "generated" : "the library's";
+            const std::string text = runtime::cat(node.where, ": ", who, " (", node.choice, ")");
+            const auto known =
+                std::ranges::find(products, text, [](auto& row) { return row.first; });
+            if (known == products.end()) products.emplace_back(text, 1);
+            else ++known->second;
+        }
+    return products;
+}
+
 }  // namespace
 
 std::string TraceFunction::explain() const {
@@ -409,13 +425,9 @@ std::string TraceFunction::explain() const {
                              version->reason, "\n");
         for (const BitChange& change : version->bit_changes(options))
             text += runtime::cat("    not bit for bit as eager mode: ", in_words(change), "\n");
-        for (const auto& [recorded, program] : version->compiled_so_far())
-            for (const Node& node : program->graph().nodes())
-                if (!node.choice.empty())
-                    text +=
-                        runtime::cat("    product at ", node.where, ": ",
-                                     node.kind == NodeKind::fused ? "generated" : "the library's",
-                                     " (", node.choice, ")\n");
+        for (const auto& [product, count] : products_of(*version))
+            text += runtime::cat("    product at ", product,
+                                 count > 1 ? runtime::cat(", ", count, " of them") : "", "\n");
     }
     return text;
 }
