@@ -271,8 +271,12 @@ void Recorder::on_read(Tensor& tensor) {
             {.what = cat("the value of a ", to_string(tensor.type()),
                          " tensor is read inside a function traced with symbolic=True"),
              .why = "with symbolic=True tensors are placeholders: nothing has been computed yet",
-             .fix =
-                 "write F.cond for an if on it, F.while_loop for a while; or use symbolic=False, put this code under exclude_from_trace(), or return the tensor and read it outside",
+             .fix = cat(
+                 "write F.cond for an if on it, F.while_loop for a while; or use symbolic=False",
+                 function_.options.pipeline.memory.limit
+                     ? " without memory_limit, which implies symbolic=True"
+                     : "",
+                 ", put this code under exclude_from_trace(), or return the tensor and read it outside"),
              .at = where_()},
             runtime::ErrorKind::value);
     }

@@ -308,18 +308,34 @@ TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device
     }
 }
 
+bool is_sequence(nb::handle value) {
+    return PyList_Check(value.ptr()) || PyTuple_Check(value.ptr());
+}
+
+[[noreturn]] void refuse_ragged() {
+    runtime::user_error(
+        {.what =
+             "a Tensor cannot be made of a list that is ragged or holds other things than numbers",
+         .fix = "give all rows one length; F.stack and F.concat join tensors"});
+}
+
+nb::object array_of(nb::handle value) {
+    try {
+        return numpy().attr("asarray")(value);
+    } catch (nb::python_error& error) {
+        if (is_sequence(value) &&
+            std::string_view(error.what()).find("inhomogeneous") != std::string_view::npos)
+            refuse_ragged();
+        throw;
+    }
+}
+
 }  // namespace
 
 OurArray our_array(nb::handle value, std::optional<DType> wanted) {
-    nb::object array = numpy().attr("asarray")(value);
+    nb::object array = array_of(value);
     std::string name = nb::cast<std::string>(array.attr("dtype").attr("name"));
-    if (name == "object" &&
-        (PyList_Check(value.ptr()) ||
-         PyTuple_Check(value.ptr())))  // from 1.24 on NumPy refuses ragged ones itself
-        runtime::user_error(
-            {.what =
-                 "a Tensor cannot be made of a list that is ragged or holds other things than numbers",
-             .fix = "give all rows one length"});
+    if (name == "object" && is_sequence(value)) refuse_ragged();  // by a NumPy before 1.24
     const bool is_empty_list =
         nb::cast<int64_t>(array.attr("size")) == 0 && !nb::hasattr(value, "dtype");
     // 64 bits are kept where somebody asks for them.

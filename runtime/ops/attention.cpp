@@ -71,7 +71,9 @@ void check_lengths(const OpCall& call) {
         refuse(call,
                "attention A2: q and k have one width, k and v one length; all have the same n, k "
                "and v the same heads, whose number divides that of q",
-               "repeat the heads of keys and values until they divide the queries'");
+               q.shape[3] == k.shape[3] && k.shape[2] == v.shape[2]
+                   ? "repeat the heads of keys and values until they divide the queries'"
+                   : "they are [n, heads, length, width]; transpose or reshape what is not");
     if (k.shape[2] == 0) refuse(call, "attention A3: there is no key to attend to");
 }
 

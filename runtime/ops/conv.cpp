@@ -40,7 +40,9 @@ int check_operands(const OpCall& call) {
     const int dims = spatial_dims(call, a, "conv C");
     if (a.rank() != b.rank())
         refuse(call, cat("conv C2: the ranks differ, ", a.rank(), " and ", b.rank()),
-               "weights are [out channels, in channels / groups, kernel...]");
+               a.rank() + 1 == b.rank()
+                   ? "x is [n, channels, space...]; expand_dims(x, 0) makes a batch of one"
+                   : "weights are [out channels, in channels / groups, kernel...]");
     return dims;
 }
 

@@ -12,7 +12,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
-from megengine import data, distributed, onnx, quantization
+from megengine import data, distributed, onnx, quantization, traced_module
 from megengine._words import switches
 from megengine.autodiff import GradManager
 from megengine.core.random_state import default_random_state
@@ -76,6 +76,33 @@ MISTAKES = {
     "integers of floats": (lambda: quantization.quantize(M.Sequential(M.Linear(2, 2))), ValueError, "Sequential has no layer.*quantize_qat"),
     "launcher of a number": (lambda: distributed.launcher(3), TypeError, "func is 3.*n_gpus=2"),
     "pool of integers": (lambda: F.max_pool2d(IMAGE.astype("int32"), 2), TypeError, r"i32\[2, 3, 8, 8\].*cast to float32"),
+    "axis behind the last": (lambda: F.sum(X, axis=5), ValueError, "sum: axis 5 of a tensor with 2 axes.*-2 to 1"),
+    "axis before the first": (lambda: F.gather(X, -3, mge.tensor([[0]])), ValueError, "gather: axis -3 .*-2 to 1"),
+    "axis of a number": (lambda: F.cumsum(mge.tensor(1.0), 0), ValueError, "cumsum: axis 0 of a tensor with 0 axes.*leave the axis out"),
+    "stack of shapes": (lambda: F.stack([X, X[:1]]), ValueError, r"\[2, 3\], \[1, 3\].*F\.concat"),
+    "stack of nothing": (lambda: F.stack([]), ValueError, "stack: no tensors.*at least one"),
+    "join without a list": (lambda: F.concat(X, X), TypeError, r"concat: axis is a Tensor of shape \[2, 3\].*F\.concat\(\[a, b\]"),
+    "squeeze of rows": (lambda: F.squeeze(X, 0), ValueError, r"axis 0 of \[2, 3\] is not 1 long.*flatten"),
+    "two of three axes": (lambda: F.transpose(V, (0, 2)), ValueError, r"\[0, 2\] does not name each of 3 axes.*F\.swapaxes"),
+    "image without a batch": (lambda: F.vision.interpolate(IMAGE[0], scale_factor=2), ValueError, r"inp has shape \[3, 8, 8\].*expand_dims"),
+    "size and factor": (lambda: F.vision.interpolate(IMAGE, (4, 4), 2), ValueError, r"size is \(4, 4\) and scale_factor is 2.*one of"),
+    "size of 0": (lambda: F.vision.interpolate(IMAGE, (0, 4)), ValueError, r"\[8, 8\] would become \[0, 4\].*at least 1"),
+    "norm of other features": (lambda: M.LayerNorm(4)(X), ValueError, r"shape \[2, 3\], which does not end in \[4\].*normalized_shape"),
+    "sequence without a batch": (lambda: M.LSTM(3, 2)(X), ValueError, r"shape \(2, 3\).*expand_dims"),
+    "sequence of other features": (lambda: M.GRU(3, 2)(V), ValueError, r"GRU: input_size is 3, and .*\(2, 4, 16\).*input_size=16"),
+    "optimizer of another model": (lambda: optim.SGD([parameter()], 0.1).load_state_dict(optim.SGD([parameter(), parameter()], 0.1).state_dict()), ValueError, r"\[1\] here and \[2\].*fix"),
+    "checkpoint for a state": (lambda: M.Linear(2, 2).load_state_dict({"net": {}, "epoch": 3}), KeyError, r"unused.*net, epoch.*state_dict\['net'\]"),
+    "export without inputs": (lambda: onnx.export(M.ReLU(), "a.onnx"), TypeError, r"'a\.onnx'.*no Tensor.*export\(net, inputs, path\)"),
+    "mean of other channels": (lambda: T.Normalize(mean=[1, 2]).apply(np.ones((4, 4, 3))), ValueError, r"mean has 2 values.*\(4, 4, 3\).*ToMode"),
+    "rows of other lengths": (lambda: mge.tensor([[1, 2], [3]]), ValueError, "ragged.*one length"),
+    "list of tensors": (lambda: mge.tensor([X, X[:1]]), ValueError, r"F\.stack"),
+    "dataset of torch": (lambda: data.TensorDataset, AttributeError, r"use data\.dataset\.ArrayDataset"),
+    "transform of torch": (lambda: T.ToTensor, AttributeError, r"use T\.ToMode"),
+    "configuration by position": (lambda: quantization.quantize_qat(M.ReLU(), "ema"), TypeError, "inplace must be True or False, got a str.*qconfig="),
+    "schedule of a network": (lambda: optim.StepLR(M.ReLU(), 3), TypeError, "got a ReLU.*pass the optimizer"),
+    "image for a convolution": (lambda: M.Conv2d(3, 4, 3)(IMAGE[0]), ValueError, r"the ranks differ, 3 and 4.*expand_dims\(x, 0\)"),
+    "keys of another width": (lambda: F.scaled_dot_product_attention(IMAGE, IMAGE[..., :4], IMAGE), ValueError, r"one width.*\[n, heads, length, width\]"),
+    "schedule of torch": (lambda: optim.LinearLR, AttributeError, r"use optim\.LambdaLR"),
     "mean of integers": (lambda: F.avg_pool2d(IMAGE.astype("int32"), 2), TypeError, r"i32\[2, 3, 8, 8\].*cast to float32"),
 }  # fmt: skip
 
@@ -87,6 +114,30 @@ def test_a_mistake_tells_value_and_way_out(name):
         mistake()
     assert len(str(caught.value).splitlines()) <= 6
     assert re.search(words, str(caught.value), re.S), str(caught.value)
+
+
+def test_gradients_of_nothing_are_told():
+    w = parameter()
+    gm = GradManager().attach(w)
+    early = w * w
+    with pytest.warns(UserWarning, match="depends on none of the 1 attached tensors.*inside 'with gm:'"), gm:
+        gm.backward(early)
+    assert w.grad is None
+    gm.attach(parameter())
+    with gm:  # one of two is enough
+        gm.backward(w * w)
+    assert w.grad.tolist() == [2, 2]
+
+
+def test_quantizing_what_saw_no_data_is_told():
+    def net():
+        return quantization.quantize_qat(M.Sequential(M.QuantStub(), M.Linear(3, 3), M.DequantStub()))
+
+    with pytest.warns(UserWarning, match=r"(?s)observers of 2 layers have seen no data.*: 0, 1\n  fix: "):
+        quantization.quantize(net())
+    seen = net()
+    seen(X)
+    assert (quantization.quantize(seen.eval())(X).numpy() != 0).any()
 
 
 def test_indices_that_are_floats_are_told():
@@ -103,6 +154,40 @@ def test_a_step_after_eval_names_training(layer, symbolic):
     net.eval()
     with pytest.raises(mge.jit.TraceError, match=r"fix: .*train\(\) or eval\(\) .*module\.training"):
         step(X)
+
+
+def test_a_value_under_a_limit_names_it():
+    @trace(memory_limit="1GB")
+    def reads(x):
+        return x * x.sum().item()
+
+    with pytest.raises(ValueError, match=r"or use symbolic=False without memory_limit, which implies symbolic=True"):
+        reads(X)
+
+
+def test_a_branch_of_a_traced_module_is_told():
+    class Branch(M.Module):
+        def forward(self, x):
+            return x + 1 if x.sum() > 0 else x - 1
+
+    with pytest.warns(UserWarning, match=r"(?s)the value of gt_out is read, .*same for every input.*F\.where"):
+        traced_module.trace_module(Branch(), X)
+
+
+def test_products_of_one_line_are_one_line():
+    net = M.Sequential(*[M.Linear(8, 8) for _ in range(4)])
+    gm, optimizer = GradManager().attach(net.parameters()), optim.SGD(net.parameters(), lr=0.1)
+
+    @trace(symbolic=True, opt_level=3)
+    def step(x):
+        with gm:
+            gm.backward(net(x).sum())
+        optimizer.step().clear_grad()
+
+    step(mge.tensor(np.ones((128, 8), np.float32)))
+    step.kernels()
+    lines = [line for line in step.explain().splitlines() if "product at" in line]
+    assert len(set(lines)) == len(lines) and any(line.endswith(" of them") for line in lines), lines
 
 
 @pytest.mark.parametrize("symbolic", [False, True])

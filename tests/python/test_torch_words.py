@@ -14,7 +14,8 @@ import pytest
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
-from megengine import _words
+import megengine.optimizer as optim
+from megengine import _words, data
 from megengine._words import table
 
 X = mge.Tensor(np.ones((2, 3), np.float32))
@@ -100,10 +101,10 @@ def test_names_of_jax_numpy_are_there_or_told():
 
 
 def test_what_is_said_exists():
-    holders = {"F": F, "M": M, "megengine": mge, "x": X, "math": math, "numpy": np}
+    holders = {"F": F, "M": M, "megengine": mge, "x": X, "math": math, "numpy": np, "optim": optim, "data": data, "T": data.transform}
     sentences = [*_words.rows().values(), *table.PATTERNS.values(), *table.OF_ALL.values()]
     said = re.findall(
-        r"(?<![\w.'])(F|M|megengine|x|math|numpy)((?:\.[A-Za-z_]\w*)+)", " ".join(sentences)
+        r"(?<![\w.'])(F|M|megengine|x|math|numpy|optim|data|T)((?:\.[A-Za-z_]\w*)+)", " ".join(sentences)
     )
     assert len(said) > 250
     for holder, path in said:
@@ -121,7 +122,7 @@ def test_what_is_said_exists():
 
 
 def test_what_exists_has_no_line_in_the_table():
-    holders = {"x": mge.Tensor, "M": M, "init": M.init, "net": M.Module, "mge": mge, "F": F}
+    holders = {"x": mge.Tensor, "M": M, "init": M.init, "net": M.Module, "mge": mge, "F": F, "optim": optim, "data": data, "T": data.transform}
     for name in _words.rows():
         holder, _, name = name.rpartition(".")
         assert name in ("onnx", "profiler") or not hasattr(holders[holder or "F"], name), (
@@ -185,7 +186,10 @@ ARGUMENTS = {
     "M.ReLU(inplace=True)": "leave it out: the planner decides",
     "F.relu(x, inplace=True)": "leave it out: the planner decides",
     "mine(dim=1)": "",
-    "F.exp(nothing=1)": "",
+    "F.exp(nothing=1)": "exp takes x\n",
+    "M.Linear(3, 4, use_bias=False)": "Linear takes in_features, out_features, bias, ",
+    "M.Conv2d(3, 4, 3, filters=3)": "Conv2d takes in_channels, out_channels, kernel_size, ",
+    "optim.Adam(net.parameters(), learning_rate=0.1)": "Adam calls it lr",
 }
 PROGRAM = """
 import sys

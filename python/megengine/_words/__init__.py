@@ -22,6 +22,12 @@ _PLACES = (
 )  # fmt: skip
 
 
+# Where a function or class is looked for that was called with a keyword that it does not have.
+_CALLED_IN = (
+    "functional", "functional.nn", "functional.loss", "functional.vision", "random", "module", "optimizer", "jit", "autodiff", "data", "tensor",
+)  # fmt: skip
+
+
 @cache
 def rows() -> dict[str, str]:
     """The table: a name, behind the letter of who is asked for it, and the words."""
@@ -151,27 +157,30 @@ def _argument(error: TypeError) -> str:
     if words := table.SPECIAL.get(function, {}).get(name):
         return words
     ours = table.ARGUMENTS.get(name)
-    if function == "Module" and ours:  # to which layers pass what they do not know
-        return f"layers call it {ours}"
-    for place in (
-        "functional",
-        "functional.nn",
-        "functional.loss",
-        "functional.vision",
-        "random",
-        "module",
-        "optimizer",
-        "jit",
-    ):
+    if function == "Module":  # to which layers pass what they do not know
+        if ours:
+            return f"layers call it {ours}"
+        function = _layer_being_made(error)
+    takes = ""
+    for place in _CALLED_IN:
         called = getattr(sys.modules.get(f"{_PACKAGE}.{place}"), function, None)
         if not callable(called):
             continue
         taken = inspect.signature(called).parameters
         if ours in taken:
             return f"{function} calls it {ours}"
-        if name not in taken and name in table.SPECIAL.get(function, {}) | table.OF_ALL:
-            return table.OF_ALL[name]
-    return table.OF_ALL.get(name, "") if function in ("Module", "Tensor", "Optimizer") else ""
+        if name not in taken:
+            takes = takes or f"{function} takes {', '.join(taken)}"
+    return table.OF_ALL.get(name, takes) if takes or function in ("Module", "Tensor", "Optimizer") else ""
+
+
+def _layer_being_made(error: TypeError) -> str:
+    """The class whose ``__init__`` passed the keyword on to Module's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    made = trace.tb_frame.f_locals.get("self") if trace is not None else None
+    return type(made).__name__ if made is not None else "Module"
 
 
 def _explain(error: BaseException) -> None:

@@ -1,7 +1,7 @@
 """What names of PyTorch, of JAX and of MegEngine before 1.0 are called here: the one table.
 
 A row is ``names: what to write``. Before a name stands who is asked for it: ``x`` a tensor, ``M`` the layers, ``net`` a module, ``init`` the initializers,
-``mge`` the package; a name without that is a function. ``PATTERNS`` are whole
+``optim`` the optimizers, ``data`` what loads data, ``T`` its transforms, ``mge`` the package; a name without that is a function. ``PATTERNS`` are whole
 sentences for names that have no row of their own, by a regular expression.
 """
 
@@ -434,6 +434,25 @@ net.compile: megengine.jit.trace
 net.extra_repr: _module_info_string
 net.share_memory: nothing: processes of megengine.distributed have modules of their own
 
+optim.RMSprop optim.Rprop optim.Adamax optim.NAdam optim.RAdam optim.ASGD optim.SparseAdam optim.LBFGS optim.Adafactor optim.Lion: optim.Adam or optim.AdamW; or a subclass of optim.Optimizer
+optim.LinearLR optim.ConstantLR optim.PolynomialLR optim.CyclicLR optim.MultiplicativeLR optim.SequentialLR optim.ChainedScheduler: optim.LambdaLR(optimizer, factor), of a function of the epoch
+optim.swa_utils: optim.EMA
+optim.clip_grad_norm_: optim.clip_grad_norm
+optim.clip_grad_value_: optim.clip_grad_value
+
+data.Dataset data.MapDataset: data.dataset.Dataset
+data.TensorDataset data.ArrayDataset: data.dataset.ArrayDataset
+data.IterableDataset data.StreamDataset: data.dataset.StreamDataset
+data.ConcatDataset: data.dataset.ConcatDataset
+data.Subset data.random_split data.SubsetRandomSampler: data.dataset.ArrayDataset of slices, or data.from_torch of any object with a length and an index
+data.BatchSampler data.DistributedSampler: data.RandomSampler, which makes batches and gives each process its part
+data.WeightedRandomSampler: data.ReplacementSampler
+data.default_collate: data.Collator
+
+T.ToTensor T.PILToTensor: T.ToMode('CHW'), behind T.Normalize(mean=0.0, std=255.0); mge.tensor makes the batch a tensor
+T.ToPILImage T.Lambda T.RandomApply T.RandomChoice T.RandomOrder: a subclass of T.VisionTransform with _apply_image
+T.RandomRotation T.RandomAffine T.RandomPerspective T.RandomErasing T.GaussianBlur T.Grayscale T.AutoAugment T.RandAugment T.TrivialAugmentWide T.AugMix: T.TorchTransformCompose with torchvision's
+
 mge.Size: a tuple
 mge.compile: megengine.jit.trace
 mge.cuda: megengine.device, megengine.is_cuda_available()
@@ -582,7 +601,7 @@ OF_ALL = {
     "generator": "megengine.random.RNG(seed), whose methods draw",
     "map_location": _NOWHERE + "set_default_device before",
     "weights_only": _NOWHERE + "megengine.load admits data only",
-    "mode": "backend and opt_level of trace", "fullgraph": _NOWHERE + "a trace is one program", "dynamic": "symbolic_shape=True",
+    "mode": "opt_level of trace", "fullgraph": _NOWHERE + "a trace is one program", "dynamic": "symbolic_shape=True",
 }  # fmt: skip
 
 # Names of torch's tensors without a row of their own: functions that F has by the same name, and names of PATTERNS.

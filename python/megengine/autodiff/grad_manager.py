@@ -262,7 +262,8 @@ class GradManager:
 
         Notes
         -----
-        A tensor that y does not depend on keeps its grad.
+        A tensor that y does not depend on keeps its grad; where that are all of them, a UserWarning
+        says so.
         """
         if not self._recording:
             raise RuntimeError(
@@ -284,6 +285,12 @@ class GradManager:
             groups = [_group_of(spec) for spec in watched]
             wanted = [spec.snapshot for spec in watched]
             grads = self._tape.backward(ys, dys, wanted, groups if any(groups) else []) if ys else ()
+            if grads and not self._remote and all(grad is None for grad in grads):
+                warnings.warn(
+                    f"backward: y depends on none of the {len(grads)} attached tensors, so none gets a gradient; "
+                    "compute it inside 'with gm:', from what was attached before",
+                    stacklevel=2,
+                )
             self.release()
             for spec, group, grad in zip(watched, groups, grads, strict=False):
                 tensor = spec.tensor()

@@ -344,7 +344,8 @@ def layer_norm(
     shape = as_ints(normalized_shape, "layer_norm: normalized_shape")
     if inp._tuple_shape[-len(shape) :] != shape:
         raise ValueError(
-            f"layer_norm: inp has shape {list(inp._tuple_shape)}, which does not end in {list(shape)}"
+            f"layer_norm: inp has shape {list(inp._tuple_shape)}, which does not end in {list(shape)}\n"
+            "  fix: normalized_shape of the layer must be the last extents of its input"
         )
     weight, bias = _terms(affine, weight, bias, "layer_norm")
     return _layer_norm(inp, len(shape), eps, weight, bias)

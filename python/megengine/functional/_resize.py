@@ -74,7 +74,8 @@ def interpolate(
             )
     if inp.ndim != _RANKS[kind]:
         raise ValueError(
-            f"interpolate: mode {kind} takes {_RANKS[kind]} axes, inp has shape {list(inp._tuple_shape)}"
+            f"interpolate: mode {kind} takes {_RANKS[kind]} axes, inp has shape {list(inp._tuple_shape)}\n"
+            "  fix: axes are [n, c, ...] with one behind them for linear, two for bilinear, bicubic and nearest, three for trilinear; F.expand_dims(x, 0) makes a batch of one"
         )
     out = _out_size(inp._tuple_shape[2:], size, scale_factor)
     x = ops.cast(inp, dtype="float32") if inp.dtype.kind in "iu" and kind != "nearest" else inp
@@ -126,7 +127,7 @@ def _taps(t: np.ndarray, kind: str) -> list[tuple[int, np.ndarray]]:
 def _out_size(spatial: tuple[int, ...], size: Any, scale_factor: Any) -> tuple[int, ...]:
     n = len(spatial)
     if (size is None) == (scale_factor is None):
-        raise ValueError("interpolate: give exactly one of size and scale_factor")
+        raise ValueError(f"interpolate: size is {size} and scale_factor is {scale_factor}\n  fix: give exactly one of size and scale_factor")
     if size is not None:
         out = as_pair(size, "interpolate: size", n)
     else:
@@ -141,7 +142,7 @@ def _out_size(spatial: tuple[int, ...], size: Any, scale_factor: Any) -> tuple[i
             raise ValueError(f"interpolate: {len(scales)} scale factors for {n} spatial axes")
         out = tuple(int(extent * scale) for extent, scale in zip(spatial, scales, strict=False))
     if any(extent < 1 for extent in out):
-        raise ValueError(f"interpolate: {list(spatial)} would become {list(out)}, which is empty")
+        raise ValueError(f"interpolate: {list(spatial)} would become {list(out)}, which is empty\n  fix: each extent of the result must be at least 1")
     return out
 
 

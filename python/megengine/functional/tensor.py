@@ -103,7 +103,9 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
     """
     inps = list(inps)
     if not inps:
-        raise ValueError("concat: no tensors")
+        raise ValueError("concat: no tensors\n  fix: pass a list with at least one")
+    if isinstance(axis, Tensor):
+        raise TypeError(f"concat: axis is a Tensor of shape {list(axis._tuple_shape)}\n  fix: pass the tensors as one list, as in F.concat([a, b], axis=0)")
     if any(np.ndim(x) == 0 for x in inps):
         inps = [ops.reshape(x, shape=(1,)) if x.ndim == 0 else x for x in map(as_tensor, inps)]
     if axis < 0:
@@ -142,11 +144,12 @@ def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> T
     """
     inps = [as_tensor(x) for x in inps]
     if not inps:
-        raise ValueError("stack: no tensors")
+        raise ValueError("stack: no tensors\n  fix: pass a list with at least one")
     shape = inps[0]._tuple_shape
     if any(x._tuple_shape != shape for x in inps):
         raise OperandError(
-            f"stack: shapes differ: {', '.join(str(list(x._tuple_shape)) for x in inps)}"
+            f"stack: shapes differ: {', '.join(str(list(x._tuple_shape)) for x in inps)}\n"
+            "  fix: F.concat joins along an axis that is there; F.pad makes shapes equal"
         )
     axis = normalize_axis(axis, len(shape) + 1, "stack")
     widened = shape[:axis] + (1,) + shape[axis:]
@@ -427,7 +430,7 @@ def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     axes = normalize_axes(axis, len(shape), "squeeze")
     for a in axes:
         if shape[a] != 1:
-            raise OperandError(f"squeeze: axis {a} of {list(shape)} is not 1 long")
+            raise OperandError(f"squeeze: axis {a} of {list(shape)} is not 1 long\n  fix: name axes of extent 1, or none for all of them; F.flatten and reshape join axes")
     return ops.reshape(inp, shape=tuple(n for a, n in enumerate(shape) if a not in axes))
 
 

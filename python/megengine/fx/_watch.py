@@ -80,6 +80,9 @@ class Watcher:
         """``tensor.shape``, which is ``shape``."""
         return shape
 
+    def value_of(self, tensor: Tensor) -> None:
+        """The program reads the value of a tensor."""
+
     def made_from(self, result: Tensor, data: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """``result = Tensor(data, ...)``."""
 
@@ -117,6 +120,15 @@ def _getattribute(self: Module, name: str) -> Any:
     return value
 
 
+@functools.cache
+def _reading(original: Callable[..., Any]) -> Callable[..., Any]:
+    def read(watcher: Watcher, self: Tensor, *args: Any) -> Any:
+        watcher.value_of(self)
+        return original(self, *args)
+
+    return _interception.told(original, read)
+
+
 def _set_name(watcher: Watcher, self: Tensor, name: str) -> None:
     _NAME.fset(self, name)
     watcher.named(self, name)
@@ -143,6 +155,8 @@ def _each_other() -> Iterator[tuple[type, str, Any]]:
         lambda watcher, self, data, *args, **kwargs: watcher.made_from(self, data, args, kwargs),
     )
     yield Tensor, "shape", property(told(_SHAPE.fget, lambda watcher, self: watcher.shape_of(self, _SHAPE.fget(self))))
+    for name in ("item", "numpy", "tolist"):
+        yield Tensor, name, _reading(getattr(Tensor, name))
     yield Tensor, "name", property(_NAME.fget, told(_NAME.fset, _set_name))
     yield Tensor, "T", property(lambda self: self.transpose())
     yield Module, "__call__", told(MODULE_CALL, lambda watcher, self, *args, **kwargs: watcher.call_module(self, args, kwargs))

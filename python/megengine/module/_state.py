@@ -54,7 +54,7 @@ def load(module: object, source: StateSource, strict: bool) -> None:
                 _write(key, target, value, key in flat)
         return
     source = _once(module, _unpacked(module, source), targets)
-    _check_keys(source.keys(), targets.keys(), strict)
+    _check_keys(source, targets.keys(), strict)
     fitting = [(key, target, source[key]) for key, target in targets.items() if key in source]
     for key, target, value in fitting:  # all are checked before the first is written
         _check_shape(key, target, value, key in flat)
@@ -98,7 +98,7 @@ def _array(value: Any) -> np.ndarray:
     return whole_array(value, value) if isinstance(value, Tensor) else np.asarray(value)
 
 
-def _check_keys(given: Any, wanted: Any, strict: bool) -> None:
+def _check_keys(given: Mapping[str, Any], wanted: Any, strict: bool) -> None:
     unused = [key for key in given if key not in wanted]
     missing = [key for key in wanted if key not in given]
     if not unused and not missing:
@@ -109,9 +109,11 @@ def _check_keys(given: Any, wanted: Any, strict: bool) -> None:
     if unused:
         text += f"\n  unused in the state dict: {_some(unused)}"
     if strict:
-        raise WrongKey(
-            text + "\n  fix: rename the keys, or pass strict=False to load those that fit"
-        )
+        whole = next((key for key in unused if isinstance(given[key], Mapping)), None)
+        fix = "rename the keys, or pass strict=False to load those that fit"
+        if whole is not None:
+            fix = f"pass the part of the checkpoint that is the module's, as in state_dict[{whole!r}]"
+        raise WrongKey(f"{text}\n  fix: {fix}")
     warnings.warn(text, stacklevel=4)
 
 

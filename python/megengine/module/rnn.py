@@ -399,7 +399,13 @@ class RNNBase(Module):
         if input.ndim != 3 or 0 in input._tuple_shape[:2]:
             raise ValueError(
                 f"{type(self).__name__}: the input must be (time, batch, features) with time and batch "
-                f"above 0, or batch first; got shape {input._tuple_shape}"
+                f"above 0, or batch first; got shape {input._tuple_shape}\n"
+                "  fix: F.expand_dims(x, 1) makes a batch of one"
+            )
+        if input._tuple_shape[2] != self.input_size:
+            raise ValueError(
+                f"{type(self).__name__}: input_size is {self.input_size}, and the input has shape {input._tuple_shape}\n"
+                f"  fix: its last axis must have {self.input_size} features, or build the layer with input_size={input._tuple_shape[2]}"
             )
         if self.batch_first:
             input = F.transpose(input, (1, 0, 2))

@@ -84,6 +84,8 @@ def record(
     args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     args = tuple(Tensor(arg) if isinstance(arg, np.ndarray) else arg for arg in args)
     places = [place for place, arg in enumerate(args) if isinstance(arg, Tensor)]
+    if not places:
+        raise TypeError(f"export: among the inputs {args!r} is no Tensor and no array\n  fix: export(net, inputs, path), whose inputs are those of a call of the net")
     named = list(model.named_tensors()) if isinstance(model, Module) else []
 
     def body(*tensors: Tensor) -> Any:

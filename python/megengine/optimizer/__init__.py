@@ -1,5 +1,8 @@
 """Optimizers, learning-rate schedules, clipping of gradients, and averages of weights."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from .. import _words
 from ._sharded import sharded
 from .adadelta import Adadelta
 from .adagrad import Adagrad
@@ -45,3 +48,6 @@ __all__ = [
     "clip_grad_value",
     "sharded",
 ]
+
+if not _TYPE_CHECKING:
+    __getattr__ = _words.module_getattr(__name__, "optim")

@@ -51,7 +51,8 @@ class LRScheduler:
     def __init__(self, optimizer: Optimizer, current_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
-                f"LRScheduler: optimizer must be an Optimizer, got a {type(optimizer).__name__}"
+                f"LRScheduler: optimizer must be an Optimizer, got a {type(optimizer).__name__}\n"
+                "  fix: pass the optimizer of the model's parameters"
             )
         self.optimizer = optimizer
         self.current_epoch = current_epoch

@@ -381,7 +381,8 @@ class Optimizer:
         if ours != theirs:
             raise ValueError(
                 "load_state_dict: the groups differ: "
-                f"parameters per group are {ours} here and {theirs} in the state dict"
+                f"parameters per group are {ours} here and {theirs} in the state dict\n"
+                "  fix: build the model and the optimizer with the sizes and the groups of the saved ones"
             )
         loaded = {}
         for group, saved in zip(self.param_groups, saved_groups, strict=True):

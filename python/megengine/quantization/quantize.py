@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
@@ -18,8 +19,9 @@ from ..module.quantized import QuantizedModule
 from ..tensor import Tensor
 from ..utils.hook import HookHandler
 from ..utils.module_utils import set_expand_structure
-from .observer import PassiveObserver
+from .observer import MinMaxObserver, PassiveObserver
 from .qconfig import QConfig, ema_fakequant_qconfig
+from .utils import QParamsModuleMixin
 
 __all__ = [
     "apply_easy_quant",
@@ -76,6 +78,10 @@ def quantize(
     ValueError
         For a model without a layer to replace, as one of float layers only.
 
+    Notes
+    -----
+    Warns of layers whose observers have seen no data.
+
     Examples
     --------
     >>> import megengine.functional as F, megengine.module as M, megengine.quantization as Q
@@ -92,9 +98,23 @@ def quantize(
             f"quantize: the {type(module).__name__} has no layer for quantization-aware training\n"
             "  fix: net = quantize_qat(net), run data through it, then quantize(net) (docs/quantization.md)"
         )
+    if blind := [name for name, layer in module.named_modules() if isinstance(layer, QATModule) and _saw_nothing(layer)]:
+        warnings.warn(
+            f"quantize: the observers of {len(blind)} layers have seen no data, and what lies beyond the range of nothing is cut off: {', '.join(blind[:4])}\n"
+            "  fix: run some batches through the network in training mode before (docs/quantization.md)",
+            stacklevel=2,
+        )
     if not inplace:
         module = deepcopy(module)
     return _converted(module, table, lambda cls, layer: cls.from_qat_module(layer), {})
+
+
+def _saw_nothing(layer: QATModule) -> bool:
+    """Whether the range of its results is an observer's matter, and that has seen none."""
+    observer = layer.act_observer
+    if isinstance(layer.act_fake_quant, QParamsModuleMixin) or not isinstance(observer, MinMaxObserver):
+        return False
+    return bool(observer.max_val.item() < observer.min_val.item())
 
 
 def quantize_qat(
@@ -138,6 +158,8 @@ def quantize_qat(
     """
     if not isinstance(module, Module):
         raise TypeError(f"quantize_qat: expected a Module, got a {type(module).__name__}")
+    if not isinstance(inplace, bool):
+        raise TypeError(f"quantize_qat: inplace must be True or False, got a {type(inplace).__name__}\n  fix: write qconfig=... for a configuration")
     if not inplace:
         module = deepcopy(module)
     table = {**_FLOAT_TO_QAT, **(mapping or {})}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..core._origin import users_level
 from ..fx import _watch
 from ..module import Module
 from ..module._structure import _members
@@ -167,7 +169,8 @@ class Tracer(Recorder):
         for tensor, node in made:
             scope.know(tensor, node)
         if self.values is not None:
-            self.values[expr] = [tensor.numpy() for tensor, _ in made]
+            with suspended():
+                self.values[expr] = [tensor.numpy() for tensor, _ in made]
 
     # -- what is called --------------------------------------------------------------------------
 
@@ -191,6 +194,16 @@ class Tracer(Recorder):
         if not shape and not isinstance(shape, Tensor):
             return shape
         return self.record_method("shape", self.arguments((tensor,), {}), lambda: shape_tensor(tensor))
+
+    def value_of(self, tensor: Tensor) -> None:
+        node = self._scopes[-1].nodes.get(id(tensor))
+        if node is None or isinstance(node.expr, (Constant, GetAttr)):
+            return
+        warnings.warn(
+            f"trace_module: the value of {node.name} is read, and what follows from it is the same for every input of the traced module\n"
+            "  fix: choose with F.where, or return the tensor and read it outside",
+            stacklevel=users_level(),
+        )
 
     def made_from(
         self, result: Tensor, data: object, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -26,7 +26,7 @@ class Net(M.Module):
                                     lambda m: pickle.loads(pickle.dumps(m))])  # fmt: skip
 def test_observers_and_fake_quantizers_stay(copied):
     x = tensor(2, 3, 4, 4)
-    net = quantize_qat(Net(), ema_fakequant_qconfig)
+    net = quantize_qat(Net(), qconfig=ema_fakequant_qconfig)
     net(x)
     net.eval()
     traced = copied(tm.trace_module(net, x))

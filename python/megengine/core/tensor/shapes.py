@@ -98,13 +98,10 @@ def normalize_axis(axis: object, ndim: int, op: str) -> int:
     """A non-negative axis. OperandError outside ``[-ndim, ndim)``."""
     if type(axis) is not int:
         axis = as_int(axis, f"{op}: axis")
-    if axis < 0:
-        axis += ndim
-    if not 0 <= axis < ndim:
-        raise OperandError(
-            f"{op}: axis {axis - ndim if axis < 0 else axis} of a tensor with {ndim} axes"
-        )
-    return axis
+    if not -ndim <= axis < ndim:
+        way_out = f"why: valid are {-ndim} to {ndim - 1}" if ndim else "fix: leave the axis out"
+        raise OperandError(f"{op}: axis {axis} of a tensor with {ndim} axes\n  {way_out}")
+    return axis + ndim if axis < 0 else axis
 
 
 def normalize_axes(axis: IntsLike, ndim: int, op: str) -> Shape:
@@ -170,7 +167,8 @@ def permutation_of(pattern: Sequence[Any], shape: Shape) -> tuple[Shape, Shape]:
     left_out = set(range(ndim)).difference(perm)
     if len(perm) + len(left_out) != ndim or any(shape[axis] != 1 for axis in left_out):
         raise OperandError(
-            f"transpose: pattern {list(pattern)} does not name each of {ndim} axes once"
+            f"transpose: pattern {list(pattern)} does not name each of {ndim} axes once\n"
+            "  fix: write the order of all axes, or F.swapaxes(x, a, b) for two that change places"
         )
     return perm, new_axes
 

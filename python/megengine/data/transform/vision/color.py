@@ -51,6 +51,12 @@ class Normalize(ColorTransform):
             raise ValueError(f"std must not be 0, got {std!r}")
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
+        for name, given in (("mean", self.mean), ("std", self.std)):
+            if given.ndim == 1 and given.size not in (1, image.shape[-1]):
+                raise ValueError(
+                    f"Normalize: {name} has {given.size} values, and the image of a sample has shape {image.shape}\n"
+                    "  fix: give one number, or one for each channel, which are the last axis: ToMode('CHW') comes behind Normalize"
+                )
         return (image.astype(np.result_type(image.dtype, np.float32)) - self.mean) / self.std
 
 
