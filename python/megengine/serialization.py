@@ -60,6 +60,8 @@ def save(
     >>> mge.load(file)["weight"].tolist()
     [1.0, 2.0]
     """
+    if isinstance(obj, (str, os.PathLike)) and isinstance(f, (dict, Module)):
+        raise TypeError(f"save: the file is a {type(f).__name__}, and the object is {obj!r}\n  fix: save(object, path)")
     with written_whole(f) as file:
         try:
             pickle_module.dump(obj, file, pickle_protocol)
@@ -184,6 +186,8 @@ def _way_out(file: IO[bytes]) -> str:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         file.seek(0)
         begin = file.read(9)
+        if b".npy" in file.read(200):
+            return "this is an archive of NumPy's: read it with numpy.load, and pass what it holds as a dict"
     if begin[:4] == b"PK\x03\x04":
         return "this is a zip archive, as torch.save writes: read it with torch, and load its tensors as NumPy arrays"
     if begin[8:] == b"{":

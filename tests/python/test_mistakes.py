@@ -102,6 +102,15 @@ MISTAKES = {
     "schedule of a network": (lambda: optim.StepLR(M.ReLU(), 3), TypeError, "got a ReLU.*pass the optimizer"),
     "image for a convolution": (lambda: M.Conv2d(3, 4, 3)(IMAGE[0]), ValueError, r"the ranks differ, 3 and 4.*expand_dims\(x, 0\)"),
     "keys of another width": (lambda: F.scaled_dot_product_attention(IMAGE, IMAGE[..., :4], IMAGE), ValueError, r"one width.*\[n, heads, length, width\]"),
+    "prefix of a wrapper": (lambda: M.Linear(2, 2).load_state_dict({"module.bias": 0, "module.weight": 0}), KeyError, r"removeprefix\('module\.'\)"),
+    "weight of the other order": (lambda: M.Linear(3, 2).load_state_dict({"weight": np.ones((3, 2)), "bias": np.ones(2)}), ValueError, r"shape \(2, 3\), .* \(3, 2\).*array\.T"),
+    "bias of torch": (lambda: M.Conv2d(3, 4, 1, bias=True).load_state_dict({"weight": np.ones((4, 3, 1, 1)), "bias": np.ones(4)}), ValueError, r"array\.reshape\(1, 4, 1, 1\)"),
+    "file before the object": (lambda: mge.save("a.pkl", {"a": 1}), TypeError, r"the file is a dict, and the object is 'a\.pkl'.*save\(object, path\)"),
+    "average of a network": (lambda: optim.EMA(M.ReLU()), TypeError, r"got a ReLU.*parameters\(\)"),
+    "norm in words": (lambda: optim.clip_grad_norm([parameter()], "1"), TypeError, "max_norm must be a number, got '1'"),
+    "tiles below 0": (lambda: F.tile(X, (2, -1)), ValueError, r"tile: reps \[2, -1\]"),
+    "identity below 0": (lambda: F.eye(-2), ValueError, r"eye: \[-2, -2\]"),
+    "shape of one batch": (lambda: X.reshape(4, 2), ValueError, r"6 elements do not fill 8.*-1.*x\.shape\[0\]"),
     "schedule of torch": (lambda: optim.LinearLR, AttributeError, r"use optim\.LambdaLR"),
     "mean of integers": (lambda: F.avg_pool2d(IMAGE.astype("int32"), 2), TypeError, r"i32\[2, 3, 8, 8\].*cast to float32"),
 }  # fmt: skip
@@ -188,6 +197,19 @@ def test_products_of_one_line_are_one_line():
     step.kernels()
     lines = [line for line in step.explain().splitlines() if "product at" in line]
     assert len(set(lines)) == len(lines) and any(line.endswith(" of them") for line in lines), lines
+
+
+def test_a_constant_that_varies_is_told():
+    f = trace(lambda x: F.exp(x), symbolic=True)
+    f(np.ones(2, np.float32))
+    with pytest.raises(mge.jit.TraceError, match=r"fix: numbers and NumPy arrays are constants .*megengine\.tensor\(value\)"):
+        f(np.zeros(2, np.float32))
+
+
+def test_an_archive_of_numpy_is_told(tmp_path):
+    np.savez(tmp_path / "a.npz", a=np.ones(3))
+    with pytest.raises(RuntimeError, match=r"cannot read .*a\.npz.*\n  fix: this is an archive of NumPy's: read it with numpy\.load"):
+        mge.load(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("symbolic", [False, True])

@@ -204,7 +204,7 @@ def load(
             why = str(error) if isinstance(error, Damaged) else f"{type(error).__name__}: {error}"
             raise ModelFileError(
                 f"cannot read {name}: {why}\n"
-                "  fix: the file is truncated, damaged, or not one that save() wrote: write or download it again"
+                "  fix: the file is truncated, damaged, or not one that save() wrote: write or download it again; megengine.load reads files of megengine.save"
             ) from error
 
 

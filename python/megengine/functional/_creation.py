@@ -289,7 +289,10 @@ def eye(
             raise ValueError(f"eye: N must be rows, or the pair (rows, columns), got {extents} and M = {M}")
         N, M = extents[0], extents[1] if len(extents) == 2 else M
     n = as_int(N, "eye")
-    array = np.eye(n, n if M is None else as_int(M, "eye"), dtype=np.dtype("float32"))
+    m = n if M is None else as_int(M, "eye")
+    if n < 0 or m < 0:
+        raise ValueError(f"eye: [{n}, {m}] has a negative extent")
+    array = np.eye(n, m, dtype=np.dtype("float32"))
     return on(device, _constant(array, dtype))
 
 

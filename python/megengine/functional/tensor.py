@@ -654,6 +654,8 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
     """
     require_tensors("tile", inp)
     reps = as_ints(reps, "tile: reps")
+    if any(count < 0 for count in reps):
+        raise ValueError(f"tile: reps {list(reps)} has a negative count")
     shape = inp._tuple_shape
     ndim = max(len(reps), len(shape))
     shape = (1,) * (ndim - len(shape)) + shape

@@ -15,6 +15,10 @@ ACCUMULATION = (
     "the recorded call found no gradients to add to: call optimizer.clear_grad() behind step() in the traced function, "
     "or accumulate in every call, from gradients that are there before the first (docs/accumulation.md)"
 )
+CONSTANT = (
+    "numbers and NumPy arrays are constants of the record: pass what varies as a tensor, as in f(megengine.tensor(value)), "
+    "put it under exclude_from_trace(), or trace each variant on its own"
+)
 
 
 def _functions(trace: TracebackType | None) -> set[str]:
@@ -33,6 +37,8 @@ def explain(error: BaseException) -> None:
         fix = ACCUMULATION
     elif running & {"batch_norm", "dropout"} or _BY_MODE.search(text):
         fix = TRAINING
+    elif "a constant of op" in text:
+        fix = CONSTANT
     else:
         return
     error.args = (_FIX.sub(lambda _: f"\n  fix: {fix}", text, count=1),)

@@ -111,6 +111,9 @@ def _check_keys(given: Mapping[str, Any], wanted: Any, strict: bool) -> None:
     if strict:
         whole = next((key for key in unused if isinstance(given[key], Mapping)), None)
         fix = "rename the keys, or pass strict=False to load those that fit"
+        prefix = next((key.removesuffix(missing[0]) for key in unused if missing and key.endswith(f".{missing[0]}")), "")
+        if prefix and {prefix + key for key in missing} <= set(unused):
+            fix = f"take the prefix away, as in {{key.removeprefix({prefix!r}): value for key, value in state_dict.items()}}"
         if whole is not None:
             fix = f"pass the part of the checkpoint that is the module's, as in state_dict[{whole!r}]"
         raise WrongKey(f"{text}\n  fix: {fix}")
@@ -126,10 +129,10 @@ def _check_shape(key: str, target: Tensor, value: Any, flat: bool) -> None:
     have, want = tuple(_shape_of(value)), _shape_of(target)
     if have == want or (flat and max(have, default=1) == np.prod(have) == np.prod(want)):
         return
-    raise ValueError(
-        f"load_state_dict: {key} has shape {want}, the state dict has {have}\n"
-        "  fix: build the module with the sizes of the saved one, or leave the key out (strict=False)"
-    )
+    fix = "build the module with the sizes of the saved one, or leave the key out (strict=False)"
+    if np.prod(have) == np.prod(want):
+        fix = f"give the array that shape: {'array.T' if have == want[::-1] else f'array.reshape{want}'}, if its elements mean the same"
+    raise ValueError(f"load_state_dict: {key} has shape {want}, the state dict has {have}\n  fix: {fix}")
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:

@@ -58,6 +58,8 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     ord = float(ord)
     if not ord > 0:
         raise ValueError(f"clip_grad_norm: ord must be above 0, got {ord}")
+    if isinstance(max_norm, str):
+        raise TypeError(f"clip_grad_norm: max_norm must be a number, got {max_norm!r}")
     if not isinstance(max_norm, Tensor) and not max_norm >= 0:
         raise ValueError(f"clip_grad_norm: max_norm must be at least 0, got {max_norm}")
     given = _with_grads("clip_grad_norm", tensors)

@@ -57,6 +57,8 @@ class EMA:
     """
 
     def __init__(self, params: Iterable[Parameter], decay: float = 0.999) -> None:
+        if not isinstance(params, Iterable):
+            raise TypeError(f"EMA: params must be Parameters, got a {type(params).__name__}\n  fix: pass model.parameters()")
         self._params = list(params)
         for param in self._params:
             if not isinstance(param, Parameter):

@@ -134,7 +134,8 @@ def solve_reshape(shape: Shape, old: Shape) -> Shape:
         return shape[:unknown] + (total // known,) + shape[unknown + 1 :]
     raise OperandError(
         f"reshape: cannot reshape {list(old)} to {list(shape)}\n"
-        f"  why: {total} elements do not fill {known if unknown < 0 else f'a multiple of {known}'}"
+        f"  why: {total} elements do not fill {known if unknown < 0 else f'a multiple of {known}'}\n"
+        "  fix: write -1 for the extent that follows from the others, and x.shape[0] for that of the batch"
     )
 
 
