@@ -1,13 +1,16 @@
 #include "jit/graph.h"
 
+#include <algorithm>
+
 #include "runtime/core/host_view.h"
 #include "runtime/core/rematerializer.h"
 #include "runtime/eager/dispatch.h"
 
 namespace megjit::jit {
 
-ValueId Graph::add_input(const Type& type, int slot) {
+ValueId Graph::add_input(const Type& type, int slot, std::string name) {
     Node node{.kind = NodeKind::input, .slot = slot};
+    if (!name.empty()) node.names = {std::move(name)};
     return add(std::move(node), {&type, 1})[0];
 }
 
@@ -15,6 +18,13 @@ ValueId Graph::add_constant(TensorRef tensor) {
     const Type type = tensor->type();
     Node node{.kind = NodeKind::constant, .constant = std::move(tensor)};
     return add(std::move(node), {&type, 1})[0];
+}
+
+std::string Graph::name(ValueId id) const {
+    const Node& node = producer(id);
+    const auto output =
+        static_cast<size_t>(std::ranges::find(node.outputs, id) - node.outputs.begin());
+    return output < node.names.size() ? node.names[output] : std::string();
 }
 
 std::vector<ValueId> Graph::add(Node node, std::span<const Type> outputs) {

@@ -68,6 +68,9 @@ struct Node {
     std::vector<std::string> ops = {};
     std::string choice = {};  // of a product: why a library or a kernel computes it, for reports
     std::string where = {};  // "model.py:41", the user's line
+    // By output, as far as there are any: "layers.3.weight" of an input, "layers.3.weight.grad" of
+    // an op.
+    std::vector<std::string> names = {};
     Marks marks = {};
     Role role = {};
 };
@@ -81,7 +84,7 @@ struct Value {
 
 class Graph {
 public:
-    ValueId add_input(const Type& type, int slot);
+    ValueId add_input(const Type& type, int slot, std::string name = {});
     ValueId add_constant(TensorRef tensor);
     // Adds a node; its outputs get the given types. Constants are kept on the host.
     std::vector<ValueId> add(Node node, std::span<const Type> outputs);
@@ -91,6 +94,7 @@ public:
     const Value& value(ValueId id) const { return values_[at(id)]; }
     const Type& type(ValueId id) const { return values_[at(id)].type; }
     const Node& producer(ValueId id) const { return node(value(id).producer); }
+    std::string name(ValueId id) const;  // by Node::names, or ""
     size_t value_count() const { return values_.size(); }
     std::vector<Type> types(std::span<const ValueId> ids) const;
 

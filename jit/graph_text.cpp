@@ -98,7 +98,10 @@ void print_node(const Graph& graph, const Node& node, std::string& text) {
                         ", strides=", list_text(launch.strides));
         text += "}";
     }
-    if (!node.where.empty()) text += "  # " + node.where;
+    std::string remark = node.where;
+    for (const std::string& name : node.names)
+        if (!name.empty()) remark += (remark.empty() ? "" : ", ") + name;
+    if (!remark.empty()) text += "  # " + remark;
     text += "\n";
     if (node.kind == NodeKind::fused) print_block(codegen::print(node.kernel->kernel), text);
     for (const std::string& graph_text : graph_texts(node)) print_block(graph_text, text);

@@ -11,12 +11,15 @@ namespace {
 
 std::string describe(const Graph& graph, ValueId id) {
     const Node& node = graph.producer(id);
-    std::string name = node.kind == NodeKind::input      ? "input"
-                       : node.kind == NodeKind::constant ? "const"
-                       : node.kind == NodeKind::fused    ? "fused"
-                                                         : node.op->name;
-    return runtime::cat("%", at(id), " ", name, " ", to_string(graph.type(id)),
-                        node.where.empty() ? "" : " ", node.where);
+    const std::string name = graph.name(id);
+    const bool is_input = node.kind == NodeKind::input;
+    const std::string what = is_input                          ? name.empty() ? "input" : name
+                             : node.kind == NodeKind::constant ? "const"
+                             : node.kind == NodeKind::fused    ? "fused"
+                                                               : node.op->name;
+    return runtime::cat("%", at(id), " ", what, " ", to_string(graph.type(id)),
+                        node.where.empty() ? "" : " ", node.where,
+                        is_input || name.empty() ? "" : " (" + name + ")");
 }
 
 BufferUse use_of(const Graph& graph, ValueId id, const std::vector<bool>& is_parameter) {
@@ -143,6 +146,30 @@ std::string megabytes(size_t bytes) {
     return runtime::cat(tenths / 10, ".", tenths % 10, " MiB");
 }
 
+namespace {
+
+// The largest of `buffers`, at most `count` and no more than make up `share` of them all; the last
+// text counts the others.
+std::vector<std::string> largest_of(std::vector<const PlannedBuffer*> buffers, size_t count,
+                                    double share) {
+    std::stable_sort(buffers.begin(), buffers.end(),
+                     [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+    size_t all = 0, told = 0;
+    for (const PlannedBuffer* buffer : buffers) all += buffer->bytes;
+    std::vector<std::string> texts;
+    for (const PlannedBuffer* buffer : buffers) {
+        if (texts.size() == count || static_cast<double>(told) >= share * static_cast<double>(all))
+            break;
+        texts.push_back(megabytes(buffer->bytes) + " " + buffer->values.front());
+        told += buffer->bytes;
+    }
+    if (const size_t others = buffers.size() - texts.size(); others && told < all)
+        texts.push_back(runtime::cat(megabytes(all - told), " in ", others, " more"));
+    return texts;
+}
+
+}  // namespace
+
 std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count, double share) {
     std::vector<size_t> alive(plan.steps.size() + 2);
     for (const PlannedBuffer& buffer : plan.buffers)
@@ -156,20 +183,15 @@ std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count, d
         if (buffer.place == memory::Place::kArena && buffer.live.first <= peak &&
             peak < buffer.live.last)
             buffers.push_back(&buffer);
-    std::stable_sort(buffers.begin(), buffers.end(),
-                     [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
-    std::vector<std::string> texts;
-    size_t told = 0;
-    for (const PlannedBuffer* buffer : buffers) {
-        if (texts.size() == count ||
-            static_cast<double>(told) >= share * static_cast<double>(alive[peak]))
-            break;
-        texts.push_back(megabytes(buffer->bytes) + " " + buffer->values.front());
-        told += buffer->bytes;
-    }
-    if (const size_t others = buffers.size() - texts.size(); others && told < alive[peak])
-        texts.push_back(cat(megabytes(alive[peak] - told), " in ", others, " more"));
-    return texts;
+    return largest_of(std::move(buffers), count, share);
+}
+
+std::vector<std::string> largest_outside_arena(const MemoryPlan& plan, size_t count) {
+    std::vector<const PlannedBuffer*> buffers;
+    for (const PlannedBuffer& buffer : plan.buffers)
+        if (buffer.place != memory::Place::kArena && buffer.place != memory::Place::kHost)
+            buffers.push_back(&buffer);
+    return largest_of(std::move(buffers), count, 1);
 }
 
 std::string_view name_of(memory::Place place) {

@@ -32,7 +32,8 @@ struct PlannedBuffer {
     size_t bytes = 0;
     memory::Lifetime live = {};
     BufferUse use = BufferUse::activation;
-    std::vector<std::string> values = {};  // "%3 relu f32[8, 64] model.py:41"
+    // "%3 relu f32[8, 64] model.py:41"; of a named input "%1 layers.3.weight f32[64, 64]".
+    std::vector<std::string> values = {};
 };
 
 // One of the plans that a search found: what a call takes, and what its steps are estimated to
@@ -86,6 +87,9 @@ MemoryPlan plan_of(Graph graph, const Graph& recorded, const LoweringOptions& op
 // model.py:41". At most `count`, and no more than make up `share` of what is alive there; the last
 // text counts the others.
 std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count, double share = 1);
+
+// The largest of what has storage of its own: inputs, parameters, results.
+std::vector<std::string> largest_outside_arena(const MemoryPlan& plan, size_t count);
 
 std::string megabytes(size_t bytes);  // "1.5 MiB"
 

@@ -200,6 +200,7 @@ std::vector<CurvePoint> PlanLadder::curve() const {
 }
 
 constexpr size_t kMostTold = 20;  // of a network of many small values
+constexpr size_t kMostToldOutside = 3;
 
 void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const {
     if (other.least_ && other.least_->planned_bytes < least_->planned_bytes)
@@ -212,8 +213,9 @@ void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const
         {.what = cat("memory_limit: a call needs at least ", least_->planned_bytes, " bytes (",
                      megabytes(least_->planned_bytes), "), and the limit is ", options_.limit,
                      " bytes (", megabytes(options_.limit), ")"),
-         .why = cat("inputs, parameters and results take ", megabytes(elsewhere),
-                    ", and even with recomputation these are alive at once: ",
+         .why = cat("inputs, parameters and results take ", megabytes(elsewhere), " (",
+                    join(largest_outside_arena(*least_, kMostToldOutside)),
+                    "), and even with recomputation these are alive at once: ",
                     join(largest_at_peak(*least_, kMostTold, 0.9))),
          .fix = cat("raise the limit to ", least_->planned_bytes, ", or take ", what_helps),
          .at = where});

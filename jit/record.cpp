@@ -20,6 +20,22 @@ bool same_value(const RecordedValue& a, const RecordedValue& b) {
     return true;
 }
 
+std::string name_in(const ValueNames& names, RecordId value) {
+    const auto found = names.find(value);
+    return found == names.end() ? std::string() : found->second;
+}
+
+// "layers.3.weight.grad", by the value that backward gave.
+ValueNames gradient_names(const Record& record, const ValueNames& names) {
+    ValueNames gradients;
+    for (const RecordedBackward& backward : record.backwards)
+        for (size_t i = 0; i < backward.grads.size(); ++i)
+            if (const auto name = names.find(backward.wanted[i]);
+                name != names.end() && backward.grads[i] >= 0)
+                gradients.emplace(static_cast<RecordId>(backward.grads[i]), name->second + ".grad");
+    return gradients;
+}
+
 }  // namespace
 
 bool Record::same_prefix(const Record& other, uint32_t count) const {
@@ -96,12 +112,13 @@ void Record::mark_crossing_values() {
     }
 }
 
-Segment extract_segment(const Record& record, uint32_t index) {
+Segment extract_segment(const Record& record, uint32_t index, const ValueNames& names) {
     const uint32_t first = index == 0 ? 0 : record.segment_end_op[index - 1];
     const uint32_t last = index < record.segment_end_op.size()
                               ? record.segment_end_op[index]
                               : static_cast<uint32_t>(record.ops.size());
     Segment segment;
+    const ValueNames gradients = gradient_names(record, names);
     std::unordered_map<RecordId, ValueId> ids;
     const auto id_of = [&](RecordId value) {
         if (auto found = ids.find(value); found != ids.end()) return found->second;
@@ -110,7 +127,8 @@ Segment extract_segment(const Record& record, uint32_t index) {
         if (recorded.tensor) {
             id = segment.graph.add_constant(recorded.tensor);
         } else {
-            id = segment.graph.add_input(recorded.type, static_cast<int>(segment.inputs.size()));
+            id = segment.graph.add_input(recorded.type, static_cast<int>(segment.inputs.size()),
+                                         name_in(names, value));
             segment.inputs.push_back(value);
         }
         ids.emplace(value, id);
@@ -129,7 +147,10 @@ Segment extract_segment(const Record& record, uint32_t index) {
         for (RecordId input : op.inputs) node.inputs.push_back(id_of(input));
         if (is_ordered && after) node.inputs.push_back(*after);
         std::vector<Type> types;
-        for (RecordId output : op.outputs) types.push_back(record.values[output].type);
+        for (RecordId output : op.outputs) {
+            types.push_back(record.values[output].type);
+            if (!gradients.empty()) node.names.push_back(name_in(gradients, output));
+        }
         segment.graph.set_device(*record.values[op.outputs[0]].device);
         const std::vector<ValueId> outputs = segment.graph.add(std::move(node), types);
         for (size_t o = 0; o < outputs.size(); ++o) ids[op.outputs[o]] = outputs[o];

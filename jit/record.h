@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "jit/graph.h"
@@ -87,8 +88,10 @@ struct Segment {
     std::vector<RecordId> inputs;  // by slot of the graph
     std::vector<RecordId> outputs;  // by output of the graph
 };
+using ValueNames = std::unordered_map<RecordId, std::string>;  // "layers.3.weight"
+
 // Ops of segment `index`; its outputs are the values that are read later, by the host or by another
-// segment.
-Segment extract_segment(const Record& record, uint32_t index);
+// segment. An input that is in `names` gets that name, and what gives its gradient one made of it.
+Segment extract_segment(const Record& record, uint32_t index, const ValueNames& names);
 
 }  // namespace megjit::jit

@@ -43,6 +43,8 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
     fresh->outside_read_at = version_->outside_read_at;
     for (const auto& [id, value] : version_->computed_outside)
         if (id < fresh->record.values.size()) fresh->computed_outside.emplace(id, value);
+    for (const auto& [id, name] : version_->names)
+        if (id < fresh->record.values.size()) fresh->names.emplace(id, name);
     version_ = std::move(fresh);
     values_.resize(record().values.size());
     bound_.resize(record().outside.size());
@@ -176,7 +178,7 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
                         .attrs = attrs,
                         .where = where_(),
                         .role = {.is_backward = !open_backwards_.empty()},
-                        .scope = scope_};
+                        .scope = captures_ ? scope_ : std::string()};
     if (recompute_.depth) recorded.marks.region = recompute_.calls;
     bool is_static = !inputs.empty() && !runtime::is_ordered(op);
     size_t small = 0;
@@ -305,6 +307,8 @@ void Recorder::complete() {
     Record& rec = record();
     for (RecordId id : live_values()) rec.values[id].is_output = true;
     rec.mark_crossing_values();
+    for (const auto& [id, name] : names_)
+        if (const auto found = find(id)) version_->names.emplace(*found, name);
     if (captures_) keep_captured();
     version_->donatable.resize(rec.outside.size());
     for (size_t slot = 0; slot < bound_.size(); ++slot)
@@ -316,8 +320,6 @@ void Recorder::complete() {
 }
 
 void Recorder::keep_captured() {
-    for (const auto& [id, name] : names_)
-        if (const auto found = find(id)) version_->names.emplace(*found, name);
     version_->captured = bound_;
     for (uint32_t slot : version_->argument_slots) version_->captured[slot] = {};
     if (!function_.options.record_only)  // else a run may write over what it replaces
@@ -361,7 +363,6 @@ void Recorder::note_results(std::span<const TensorRef> results) {
 }
 
 void Recorder::note_name(const TensorRef& tensor, std::string name) {
-    if (!captures_) return;
     if (is_placeholder(*tensor)) version_->names[tensor->trace.value] = std::move(name);
     else names_.emplace(tensor->id(), std::move(name));
 }

@@ -133,7 +133,7 @@ void Version::begin(uint32_t index, const TraceOptions& options) {
     const uint64_t drops = drops_;
     const Record now = record;
     lock.unlock();
-    auto segment = std::make_shared<const Segment>(extract_segment(now, index));
+    auto segment = std::make_shared<const Segment>(extract_segment(now, index, names));
     lock.lock();
     LoweringOptions lowering = lowering_of(*segment, index + 1 == record.segments, options);
     PipelineOptions passes = passes_of(*segment, lowering, options);

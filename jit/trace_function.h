@@ -90,10 +90,10 @@ public:
     std::vector<uint32_t> argument_slots;  // outside slot of each positional tensor
     std::string reason;  // why it was recorded: for fn.explain()
     std::vector<bool> donatable;  // by outside slot, decided when recording ended
+    ValueNames names;  // of parameters by their modules, and others that the program has given
     // For dump, kept with capture_as_const only:
     std::vector<RecordId> results;  // what the body returned, flat
     std::vector<TensorRef> captured;  // by slot: what is no argument and yet varies (random keys)
-    std::unordered_map<RecordId, std::string> names;  // given by the program
     // What follows from this call's arguments though the record has it as a constant, or as of a
     // fixed shape.
     std::vector<OutsideOp> outside_ops;

@@ -55,13 +55,16 @@ private:
         Node joint = graph_.node(batch[0]);
         joint.inputs.clear();
         std::vector<ValueId> outputs;
+        std::vector<std::string> names;
         for (NodeId id : batch) {
             const Node& node = graph_.node(id);
             is_pending_[at(id)] = false;
             for (ValueId input : node.inputs) joint.inputs.push_back(rewrite_.map(input));
+            for (ValueId output : node.outputs) names.push_back(graph_.name(output));
             outputs.insert(outputs.end(), node.outputs.begin(), node.outputs.end());
             if (id != batch[0]) joint.more_launches.push_back(node.kernel->launch);
         }
+        joint.names = std::move(names);
         const std::vector<ValueId> fresh = rewrite_.to.add(std::move(joint), graph_.types(outputs));
         for (size_t i = 0; i < outputs.size(); ++i) rewrite_.replace(outputs[i], fresh[i]);
     }

@@ -115,6 +115,9 @@ public:
             spec_.results.push_back(result);
             spec_.outputs.push_back(output_access(node.outputs[0], grouping_.form_of[at(id)]));
             escaping.push_back(node.outputs[0]);
+            // What is fused behind the product of a gradient is still called by it.
+            const std::string name = graph_.name(node.outputs[0]);
+            fused.names.push_back(name.empty() ? graph_.name(first.outputs[0]) : name);
         }
         if (group_.contracts)
             fused.choice = group_.makes_weights ? "makes its weights as it reads them"

@@ -19,7 +19,8 @@ Relister::Relister(const Graph& graph)
     for (ValueId output : graph.outputs) is_output_[at(viewed_by(graph, output))] = true;
     for (const Node& node : graph.nodes()) {
         if (node.kind == NodeKind::input)
-            set(node.outputs[0], to_.add_input(graph.type(node.outputs[0]), node.slot));
+            set(node.outputs[0],
+                to_.add_input(graph.type(node.outputs[0]), node.slot, graph.name(node.outputs[0])));
         if (node.kind == NodeKind::constant) set(node.outputs[0], to_.add_constant(node.constant));
     }
 }

@@ -13,6 +13,7 @@ from pages import Balance, browse
 
 import megengine as mge
 import megengine.functional as F
+import megengine.module as M
 import megengine.optimizer as optim
 from megengine.autodiff import GradManager
 from megengine.jit import trace
@@ -77,6 +78,74 @@ def test_each_buffer_has_a_use(measured_plan):
     uses = {buffer.use for buffer in measured_plan.buffers}
     assert {"parameter", "input", "activation", "gradient", "recomputed"} <= uses
     assert measured_plan.bytes_of("parameter") >= 2 * 8 * 64 * 64 * 4  # weights and momentum
+
+
+class Block(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = M.Linear(64, 256), M.Linear(256, 64, bias=False)
+
+    def forward(self, x):
+        return x + self.down(F.tanh(self.up(x)))
+
+
+def networks_step(without_host=False, **options):
+    """A step of a network, whose parameters lie in modules."""
+    net = M.Sequential(Block(), Block())
+    gm = GradManager().attach(net.parameters())
+    optimizer = optim.Adam(net.parameters(), lr=0.1)
+
+    @trace(symbolic=True, without_host=without_host, **options)
+    def step(x, *, net):
+        with gm:
+            loss = net(x).mean()
+            gm.backward(loss)
+        optimizer.step().clear_grad()
+        return loss
+
+    return step, mge.tensor(np.ones((128, 64), np.float32)), net
+
+
+@pytest.mark.parametrize("without_host", [False, True])
+@pytest.mark.parametrize("runs", [False, True])
+def test_parameters_their_gradients_and_states_are_named_by_their_modules(runs, without_host):
+    step, x, net = networks_step(without_host)
+    if runs:
+        step(x, net=net)
+    plan = step.memory_plan() if runs else step.plan(x, net=net)
+    firsts = {buffer.values[0].partition(" ")[2] for buffer in plan.buffers if buffer.use == "parameter"}
+    for name, parameter in net.named_parameters():
+        shape = list(parameter._tuple_shape)
+        assert f"{name} f32{shape}" in firsts and f"{name}.exp_avg_sq f32{shape}" in firsts
+        assert any(f"({name}.grad)" in value for buffer in plan.buffers for value in buffer.values)
+    page = plan.html()
+    assert page.count("0.up.weight f32[256, 64]") > 1  # in the picture and in the table
+    if runs:
+        assert "= input 1  # 0.up.weight\n" in step.graph_text()
+
+
+def test_fused_gradients_are_named_too():
+    """At level 3 what a kernel computes of a product has the product's name; kernels that join one step keep theirs."""
+    step, x, net = networks_step(opt_level=3)
+    held = [buffer.values[0] for buffer in step.plan(x, net=net).buffers if buffer.place == "arena"]
+    assert {f"{i}.{name}.weight.grad" for i in (0, 1) for name in ("up", "down")} >= set(re.findall(r"\((\S+weight\.grad)\)", " ".join(held)))
+    assert any("fused" in value and ".weight.grad)" in value for value in held), held
+
+
+def test_a_module_that_is_called_by_itself_keeps_its_path():
+    net = M.Sequential(Block(), Block())
+    plan = trace(lambda x: net[1].up(x), symbolic=True).plan(mge.tensor(np.ones((2, 64), np.float32)))
+    assert [b.values[0].partition(" ")[2] for b in plan.buffers if b.use == "parameter"] == ["up.weight f32[256, 64]", "up.bias f32[256]"]
+
+
+def test_a_refused_limit_names_gradients_and_parameters():
+    step, x, net = networks_step(memory_limit="600KB")
+    with pytest.raises(MemoryError) as found:
+        step(x, net=net)
+    why = str(found.value).splitlines()[1]
+    assert re.search(r"results take 0\.\d MiB \(0\.1 MiB %\d+ \d\.\w+\.weight.*f32\[.*; .* in \d+ more\), and even", why), why
+    assert ".weight.grad)" in why
+    assert len(str(found.value).splitlines()) <= 6
 
 
 def test_a_plan_under_a_limit_is_a_point_of_its_curve(measured_plan):

@@ -1,4 +1,4 @@
-"""Scopes of names while a call is recorded for dump: where in the tree of modules an op stands."""
+"""Scopes of names while a call is recorded: where in the tree of modules an op, and what it reads, stands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .. import _core
 if TYPE_CHECKING:
     from ..module import Module
 
-recording: ContextVar[bool] = ContextVar("recording", default=False)  # for dump: modules enter their scopes
+recording: ContextVar[bool] = ContextVar("recording", default=False)  # modules enter their scopes
 _scopes: ContextVar[list[str] | None] = ContextVar("scopes", default=None)
 
 

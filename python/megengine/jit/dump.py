@@ -215,6 +215,7 @@ class Dumping:
 
     if TYPE_CHECKING:  # what `trace` has
         __wrapped__: Any
+        _body: Callable[..., Any]
         _capture_as_const: bool
         _function: _core.TraceFunction
         _opt_level: int
@@ -223,23 +224,27 @@ class Dumping:
     _results: Results | None = None  # of the last recording
     _recorded_inputs: list[tuple[str, str]] = []  # keyword (or "") and own name
 
-    def _body_for_dump(self, *args: Any, **kwargs: Any) -> Any:
-        """The body, run so that modules, parameters, inputs and results are noted with their names."""
+    def _named_body(self, *args: Any, **kwargs: Any) -> Any:
+        """The body, run so that parameters, and in a recording for dump modules, are noted with their names."""
         outside = recording.set(True)
         try:
             for name, value in self._outside_tensors():
                 note_name(value, value.name or name)
-            value = self.__wrapped__(*args, **kwargs)
-            if _core.is_recording():
-                self._results = Results(value)
-                _core.note_results(self._results.tensors)
-                self._recorded_inputs = [("", tensor.name) for tensor in args]
-                self._recorded_inputs += [
-                    (key, "") for key, tensor in kwargs.items() if isinstance(tensor, Tensor)
-                ]
-            return value
+            return self._body(*args, **kwargs)
         finally:
             recording.reset(outside)
+
+    def _body_for_dump(self, *args: Any, **kwargs: Any) -> Any:
+        """The body, whose inputs and results are noted."""
+        value = self.__wrapped__(*args, **kwargs)
+        if _core.is_recording():
+            self._results = Results(value)
+            _core.note_results(self._results.tensors)
+            self._recorded_inputs = [("", tensor.name) for tensor in args]
+            self._recorded_inputs += [
+                (key, "") for key, tensor in kwargs.items() if isinstance(tensor, Tensor)
+            ]
+        return value
 
     def _outside_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Tensors that the function refers to by global names and closure cells."""

@@ -399,7 +399,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         with self._compiling():
             try:
                 self._function.begin_capture(leaves)
-                result = self._body(*args, **kwargs)
+                result = self._named_body(*args, **kwargs)
                 found: list[Tensor] = []
                 guards.result_tree = flatten(result, found)
             except BaseException:
@@ -454,10 +454,12 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         try:  # all of it: Ctrl-C may come behind each line
             function.begin(leaves)
             records = _core.is_recording()
+            # Any call for dump may become a recording, where it leaves what is known.
+            body = self._named_body if records or self._capture_as_const else self._body
             if records or self._was_recorded:
                 self._was_recorded = records
                 with self._compiling():
-                    result = self._body(*args, **kwargs)  # held: what nobody holds is not computed
+                    result = body(*args, **kwargs)  # held: what nobody holds is not computed
                     function.finish(leaves)
                 if records and function.dropped_versions and not self._has_dropped:
                     self._has_dropped = True
@@ -467,7 +469,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
                         stacklevel=3,
                     )
             else:
-                result = self._body(*args, **kwargs)
+                result = body(*args, **kwargs)
                 function.finish(leaves)
         except BaseException as error:
             function.abort(leaves)  # nothing where the call has ended

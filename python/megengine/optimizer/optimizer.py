@@ -239,7 +239,7 @@ class Optimizer:
         Optimizer
             The optimizer itself.
         """
-        if _core.records_for_dump():
+        if _core.is_recording():
             for param, states in self._state.items():
                 for name, state in states.items():
                     _core.note_name_like(state, param, name)
