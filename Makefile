@@ -80,7 +80,7 @@ build/ray/done: | setup-tests
 test-cluster: build build/ray/done
 	@tools/setup.sh test slurm-wlm munge
 	cd tests/cluster && PYTHONPATH=../../build/ray RAY_worker_niceness=0 ../../$(PY) -m pytest -rs -W ignore .
-	$(PY) tests/network/restart_ranks.py --kills 100
+	PYTHONPATH=build/ray RAY_worker_niceness=0 $(PY) tests/network/restart_ranks.py --kills 100
 
 lint: setup-tests
 	$(PY) -m ruff check python tests examples benchmarks tools docs

@@ -1,7 +1,7 @@
-"""kill -9 of a random rank at a random moment, again and again, while a world trains under ``run --restarts``: does training end with the
-losses of an undisturbed run, to the last bit, and how much was computed twice?
+"""kill -9 of a random rank at a random moment, again and again, while a world trains under ``run --restarts`` or `distributed.ray.run`: does
+training end with the losses of an undisturbed run, to the last bit, and how much was computed twice?
 
-    python tests/network/restart_ranks.py [--kills 100] [--processes 2] [--engine local gloo]
+    python tests/network/restart_ranks.py [--kills 100] [--processes 2] [--engine local gloo ray]
 
 `make test-cluster` runs it, and three kills are part of `make test`. Prints a line for each training, and what came of all.
 """
@@ -28,10 +28,11 @@ from megengine.distributed import checkpoint
 
 def train(folder, steps, seconds):
     os.makedirs(folder + ".pids", exist_ok=True)
+    Path(folder + ".pids", os.environ["RANK"]).write_text(str(os.getpid()))
     dist.init_process_group()
     rank, size = dist.get_rank(), dist.get_world_size()
     mge.random.seed(1)
-    net = M.Sequential(M.Linear(64, 256), M.ReLU(), M.Dropout(0.5), M.Linear(256, 8))  # 75 kB of gradients
+    net = M.Sequential(M.Linear(64, 1024), M.ReLU(), M.Dropout(0.5), M.Linear(1024, 8))  # 300 kB of gradients: what Gloo carries itself
     opt = optim.sharded(optim.Adam(net.parameters(), lr=0.01))
     gm = GradManager().attach(net.parameters())
     losses, found = [], checkpoint.load(folder)
@@ -39,8 +40,6 @@ def train(folder, steps, seconds):
         net.load_state_dict(found[0]["net"])
         opt.load_state_dict(found[0]["opt"])
         losses = found[0]["losses"]
-    print("begins", len(losses), flush=True)
-    Path(folder + ".pids", str(rank)).write_text(str(os.getpid()))
     for step in range(len(losses), steps):
         x = np.random.RandomState(step).normal(size=(8, 64)).astype("float32")[rank * 8 // size : (rank + 1) * 8 // size]
         with gm:
@@ -57,8 +56,15 @@ def train(folder, steps, seconds):
     checkpoint.wait()
     return losses
 
+def by_ray(folder, steps, seconds, size, restarts):
+    import ray
+    from megengine.distributed.ray import run
+    ray.init("local", num_cpus=size, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
+    return run(lambda folder: train(folder, steps, seconds), size, restarts=restarts, checkpoint=folder)[0]
+
 if __name__ == "__main__":
-    losses = train(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
+    given = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    losses = by_ray(*given, *map(int, sys.argv[4:])) if sys.argv[4:] else train(*given)
     if dist.get_rank() == 0:
         Path(sys.argv[1] + ".losses").write_text(repr(losses))
 """
@@ -98,10 +104,14 @@ def lost_steps(folder):
 def training(script, folder, given, engine, kills, chance):
     """(kills, losses, steps lost by each restart, restarts) of a world that is killed so many times."""
     size = given.processes
-    command = [sys.executable, "-m", "megengine.distributed.run", "-n", str(size), "--backend", engine, "--restarts", str(kills)]
+    command = [sys.executable, script, folder, str(given.steps), str(PAUSE)]
+    if engine == "ray":
+        command += [str(size), str(kills)]
+    else:
+        command[1:1] = ["-m", "megengine.distributed.run", "-n", str(size), "--backend", engine, "--restarts", str(kills)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MEGJIT_COMPILE": "sync"}
     with open(f"{folder}.out", "w") as out:
-        world = subprocess.Popen([*command, script, folder, str(given.steps), str(PAUSE)], env=environment, stdout=out, stderr=out)
+        world = subprocess.Popen(command, env=environment, stdout=out, stderr=out)
         done, before = 0, []
         while done < kills and before is not None:
             before = kill_one(folder, size, chance, before, lambda: world.poll() is not None)
@@ -119,7 +129,7 @@ def main():
     parser.add_argument("--each", type=int, default=25, help="kills of one training")
     parser.add_argument("--steps", type=int, default=300, help="of one training")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--engine", nargs="+", default=["local", "gloo"])
+    parser.add_argument("--engine", nargs="+", default=["local", "gloo", "ray"])
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     chance, wrong, all_lost, total = random.Random(given.seed), 0, [], 0
