@@ -50,6 +50,8 @@ def save(
     ------
     OSError
         Where the file cannot be written; and what pickling raises.
+    TypeError
+        For the object and the file in the other order.
 
     Examples
     --------

@@ -274,7 +274,7 @@ def eye(
     Raises
     ------
     ValueError
-        For more than two extents.
+        For more than two extents, or one below 0.
 
     Examples
     --------

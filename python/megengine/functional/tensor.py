@@ -94,6 +94,8 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
     ------
     ValueError
         For no tensors, or shapes that do not fit.
+    TypeError
+        For a Tensor as the axis.
 
     Examples
     --------
@@ -644,6 +646,11 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
     -------
     Tensor
         Each extent times its count, the dtype of ``inp``.
+
+    Raises
+    ------
+    ValueError
+        For a negative count.
 
     Examples
     --------

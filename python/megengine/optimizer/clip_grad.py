@@ -36,7 +36,7 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     Raises
     ------
     TypeError
-        For what is no Tensor.
+        For what is no Tensor, and a max_norm that is a text.
     ValueError
         For an ``ord`` of 0 or less, a negative ``max_norm``, or tensors of which none is a parameter or
         has a ``grad``, as gradients themselves.
