@@ -38,6 +38,18 @@ for _ in range(5):
 print("unchanged:", torch.equal(before, net[0].weight))
 """
 
+LEFT = """
+import torch
+
+def spectrum(x, w):
+    y = (x @ w).tanh()
+    return (torch.fft.rfft(y).abs() * 2).exp().sum()
+
+
+step = torch.compile(spectrum, backend="megjit")
+step(torch.rand(128, 64), torch.rand(64, 64))
+"""
+
 
 def plan(script, tmp_path, *options):
     path = tmp_path / "script.py"
@@ -64,3 +76,16 @@ def test_a_whole_step_is_planned_and_changes_nothing(tmp_path):
 def test_a_limit_that_cannot_be_kept_is_refused(script, tmp_path):
     done = plan(script, tmp_path, "--limit", "100KB")
     assert done.returncode == 1 and "needs at least" in done.stderr, done.stdout + done.stderr
+
+
+def test_what_is_left_to_torch_stands_beside_the_plan(tmp_path):
+    done = plan(LEFT, tmp_path, "--html", str(tmp_path / "plan.html"))
+    assert done.returncode == 0, done.stderr
+    read, given = 128 * 64 * 4, 128 * 33 * 8
+    fft = f"{(read + given) / 1024:.1f} KiB  aten._fft_r2c.default {tmp_path}/script.py:6 in spectrum (a tensor of torch.complex64)"
+    assert "  beside this plan:\n" in done.stdout and fft in done.stdout, done.stdout
+    assert "tensors that wait for other graphs and parts" not in done.stdout  # nothing else is alive
+    page = (tmp_path / "plan.html").read_text()
+    assert "left to PyTorch" in page and "<td>a tensor of torch.complex64</td>" in page and "65.0 KiB" in page
+    whole = plan(WHOLE, tmp_path)
+    assert "beside this plan" not in whole.stdout

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..reports.page import escaped, page, rows_table, search_field
 from .plan_pictures import COLOURS, arena_picture, curve_picture, live_picture, time_picture
-from .plan_text import bytes_text, figures, seconds_text
+from .plan_text import bytes_text, figures, outside_rows, seconds_text
 
 if TYPE_CHECKING:
     from .report import GeneratedKernel, MemoryPlan
@@ -67,6 +67,14 @@ def _outside_table(plan: MemoryPlan) -> str:
     return f"<details><summary>Inputs, parameters and results: {len(held)} blocks, {total}</summary>{table}</details>"
 
 
+def _beside_plan(plan: MemoryPlan) -> str:
+    """What another framework has of the program."""
+    if not plan.outside:
+        return ""
+    table = rows_table(outside_rows(plan), ("left to PyTorch", "why", "tensors"))
+    return f"<h2>Beside this plan: {len(plan.outside)} parts of the program</h2>{table}"
+
+
 def _curve(plan: MemoryPlan) -> str:
     picture = curve_picture(plan) if plan.curve else "<p>Not searched: <code>plan_with_curve(*args).html()</code> draws it.</p>"
     return f"<div><h2>Bytes of a call against estimated time</h2>{picture}</div>"
@@ -89,8 +97,9 @@ def plan_page(plan: MemoryPlan, kernels: Sequence[GeneratedKernel] = (), title: 
     if plan.measured:
         parts.append(f"<h2>Measured time of the same steps</h2>{time_picture(plan)}")
     parts.append("<h2>Buffers: steps from left to right, offsets upwards</h2>")
-    parts.append(f"<p>{search_field('op, dtype, shape or file:line')}</p>{arena_picture(plan)}")
+    parts.append(f"<p>{search_field('op, parameter, dtype, shape or file:line')}</p>{arena_picture(plan)}")
     parts.append("<p>Below the dashed line: the arena. Above it: what has storage of its own.</p>" + _outside_table(plan))
+    parts.append(_beside_plan(plan))
     if kernels:
         parts.append("<h2>Generated kernels</h2>" + _kernel_table(kernels))
     return page(

@@ -65,6 +65,11 @@ def curve_text(plan: MemoryPlan) -> str:
     return "\n".join(lines)
 
 
+def outside_rows(plan: MemoryPlan) -> list[tuple[str, str, str]]:
+    """What is beside the plan, why, and the bytes of its tensors where they are known."""
+    return [(each.what, each.why, bytes_text(each.bytes) if each.bytes else "not known") for each in plan.outside]
+
+
 def plan_text(plan: MemoryPlan, name: str) -> str:
     """All of it, under the function's name."""
     lines = [name]
@@ -75,6 +80,9 @@ def plan_text(plan: MemoryPlan, name: str) -> str:
     if largest:
         lines.append(f"  alive at the fullest step, {plan.steps[peak]}:")
         lines += [f"    {bytes_text(b.bytes):>10}  {b.use:<11} {b.values[0]}" for b in largest]
+    if plan.outside:
+        lines.append("  beside this plan:")
+        lines += [f"    {size:>10}  {what} ({why})" for what, why, size in outside_rows(plan)]
     if len(plan.curve) > 1:
         lines.append(curve_text(plan))
     return "\n".join(lines)

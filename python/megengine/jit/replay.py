@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensor import Tensor
-from .report import MemoryPlan
+from .report import MemoryPlan, OutsideProgram
 from .tracing import trace
 
 _GUARDS = 1  # the caller's, who are not asked
@@ -23,8 +23,8 @@ class Replay:
     """A function of tensors that is recorded at its first call with their types, and run without its body from then on.
 
     Unlike `trace`, nothing of what the body reads is watched: the caller knows that it would do the same again (a compiler whose own guards
-    hold, a graph that never changes). The body returns a list of tensors. name: in plans and errors, the body's own if empty. options: those of `trace` (``opt_level``,
-    ``memory_limit``, ``numerics``).
+    hold, a graph that never changes). The body returns a list of tensors. name: in plans and errors, the body's own if empty. outside: what its plans say of
+    the caller's part. options: those of `trace` (``opt_level``, ``memory_limit``, ``numerics``).
 
     >>> import megengine as mge
     >>> from megengine.jit.replay import Replay
@@ -33,9 +33,10 @@ class Replay:
     ([6.0], [8.0])
     """
 
-    def __init__(self, body: Callable[..., list[Tensor]], name: str = "", **options: Any) -> None:
+    def __init__(self, body: Callable[..., list[Tensor]], name: str = "", outside: Sequence[OutsideProgram] = (), **options: Any) -> None:
         self._body = body
         self.traced = trace(_named(body, name) if name else body, symbolic=True, **options)
+        self.traced._beside_plan = tuple(outside)
         self.recorded = self.traced._function.replay  # (arguments) -> results of what was recorded for their types, or None
 
     def __call__(self, arguments: list[Tensor]) -> list[Tensor]:

@@ -112,6 +112,31 @@ class MeasuredRun:
     allocator_peak_bytes: int
 
 
+@dataclass(frozen=True)
+class OutsideProgram:
+    """Memory of a program that is no part of its plan, because another framework runs it.
+
+    Parameters
+    ----------
+    what : str
+        An operation with the user's line, or what is held.
+    why : str
+        Why it is not planned.
+    bytes : int
+        Of the tensors that it reads and gives; 0 where that is not known.
+
+    Examples
+    --------
+    >>> from megengine.jit.report import OutsideProgram
+    >>> OutsideProgram("aten.nonzero.default, net.py:3 in forward", "its shape follows from data", 0)
+    OutsideProgram(what='aten.nonzero.default, net.py:3 in forward', why='its shape follows from data', bytes=0)
+    """
+
+    what: str
+    why: str
+    bytes: int
+
+
 @dataclass(frozen=True, repr=False)
 class MemoryPlan:
     """The memory plan of one call of a traced function, as returned by `jit.trace.plan` and
@@ -148,6 +173,8 @@ class MemoryPlan:
         Name and line of the traced function, for the page's title.
     limit : int or None
         The memory limit in bytes that it was made under.
+    outside : tuple of OutsideProgram
+        What the same program takes elsewhere, such as the operations that are left to PyTorch.
 
     Examples
     --------
@@ -172,6 +199,7 @@ class MemoryPlan:
     measured: MeasuredRun | None = None
     function: str = ""
     limit: int | None = None
+    outside: tuple[OutsideProgram, ...] = ()
 
     def bytes_of(self, *uses: str) -> int:
         """Returns the bytes of all buffers outside of the arena with one of these uses.

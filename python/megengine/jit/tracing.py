@@ -37,6 +37,7 @@ from .report import (
     GeneratedKernel,
     Kernels,
     MemoryPlan,
+    OutsideProgram,
     measured_run,
     merge_plans,
     merge_profiles,
@@ -259,6 +260,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         self._known: dict[int, Guards] = {}  # of all such recordings, by number
         self._guard_reason: str | None = None
         self._was_recorded = False  # by the last call
+        self._beside_plan: tuple[OutsideProgram, ...] = ()  # what its plans say of another framework's part
         self._recordings = 0
         self._has_dropped = False  # versions
         self._options = trace_options(
@@ -574,7 +576,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
 
     def _titled(self, plan: MemoryPlan, limit: int) -> MemoryPlan:
         """The plan with what its page says above the pictures."""
-        return dataclasses.replace(plan, function=self._name_and_line(), limit=limit or None)
+        return dataclasses.replace(plan, function=self._name_and_line(), limit=limit or None, outside=self._beside_plan)
 
     def plan(self, *args: _P.args, **kwargs: _P.kwargs) -> MemoryPlan:
         """Returns the memory plan that a call with these arguments would have; nothing is computed.

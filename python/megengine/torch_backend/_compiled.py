@@ -12,16 +12,19 @@ import torch
 from torch import fx
 
 from ..jit.configs import memory_limit_bytes
+from ..jit.report import OutsideProgram
 from ._aten import Unsupported
 from ._layouts import has_fixed_sizes
 from ._partition import (
     Part,
+    line_of,
     parts_of,
     parts_of_result,
     place_of,
     reasons_against,
     tensors_in,
     tensors_of,
+    user_line_of,
     with_strides,
 )
 from ._program import Program
@@ -58,7 +61,12 @@ class Compiled:
 
     def _program_of(self, part: Part) -> Program:
         strided = {copy for copy, node in part.originals.items() if node in self._strided}
-        return Program(part.graph, self._options, originals=part.originals, strided=strided)
+        return Program(part.graph, self._options, originals=part.originals, strided=strided, outside=self._outside())
+
+    def _outside(self) -> list[OutsideProgram]:
+        """What plans say of the operations that are left to torch."""
+        left = {node: why for node, why in self._left.items() if node.target is not operator.getitem}
+        return [OutsideProgram(_named(node), why, _bytes_if_fixed(tensors_of(node))) for node, why in left.items()]
 
     def _names(self) -> str:
         """What is left to torch, and why."""
@@ -154,6 +162,17 @@ class Compiled:
                     values.pop(node, None)
             values.update(dict.fromkeys(part.gives))
         return most
+
+
+def _named(node: fx.Node) -> str:
+    """The operation, and the line as plans show lines."""
+    return f"{node.target} {user_line_of(node)}" if line_of(node) else str(node.target)
+
+
+def _bytes_if_fixed(tensors: Iterable[torch.Tensor]) -> int:
+    """Each once; 0 where sizes change."""
+    found = {id(each): each for each in tensors}.values()
+    return _bytes_of(found) if all(map(has_fixed_sizes, found)) else 0
 
 
 def _bytes_of(values: Iterable[Any]) -> int:

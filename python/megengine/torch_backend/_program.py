@@ -18,7 +18,7 @@ from ..core import ops
 from ..device import coalesce_free_memory, get_allocated_memory, get_reserved_memory
 from ..jit.configs import memory_limit_bytes
 from ..jit.replay import Replay
-from ..jit.report import MemoryPlan
+from ..jit.report import MemoryPlan, OutsideProgram
 from ..random import seed as seed_ours
 from ..tensor import Tensor
 from ._aten import RANDOM, Unsupported, function_of
@@ -78,6 +78,7 @@ class Program:
 
     options: of `jit.trace`. originals: of a part of a graph, the nodes that its own stand for. line_of: what names a node in plans and errors.
     strided: the results that get the strides that torch has planned; others, which no program of the user's sees, lie as they are made.
+    outside: what torch runs of the same graph, for plans.
     What lies in another order of axes than ours is read, or given, as its transpose; other strides are copied, and the copies count under a limit.
     """
 
@@ -88,6 +89,7 @@ class Program:
         originals: dict[fx.Node, fx.Node] | None = None,
         line_of: Callable[[fx.Node], str] = user_line_of,
         strided: Collection[fx.Node] = (),
+        outside: Sequence[OutsideProgram] = (),
     ) -> None:
         self._graph, self._options, self._line_of, self._name = graph, options, line_of, _name_of(graph)
         self._originals = originals or {}
@@ -111,6 +113,9 @@ class Program:
                 self._copied += _bytes_of_copy(value)
         self._wanted = [_wanted(*each) for each in zip(self._expected, self._strided, self._passed_on, strict=True) if isinstance(each[0], torch.Tensor)]
         self.draws = any(name_of(node).partition(".")[0] in RANDOM for node in graph.graph.nodes)
+        self._outside = [*outside]
+        if self._copied:
+            self._outside.append(OutsideProgram("copies of arguments and results", "strides that are not row-major in any order of axes", self._copied))
         self._is_plain = self._takes_tensors_alone and not (self.draws or self._limit or self._orders or self._result_orders)
         # The next call, of a plain program whose results could all be shared: empties the arguments, or gives None and leaves them.
         self.quick: Callable[[list[Any]], list[Any] | None] | None = None
@@ -194,7 +199,9 @@ class Program:
                 form[:] = [Tensor if isinstance(each, Tensor) else each for each in results]
                 return [each for each in results if isinstance(each, Tensor)]
 
-            self._replays[sizes] = share_arena(Replay(body, self._name, **{**self._options, "memory_limit": limit})), form
+            waiting = [OutsideProgram("tensors that wait for other graphs and parts", "torch holds them", beside)] if beside else []
+            replay = Replay(body, self._name, [*self._outside, *waiting], **{**self._options, "memory_limit": limit})
+            self._replays[sizes] = share_arena(replay), form
         return (*self._replays[sizes], tensors)
 
     def interpret(self, arguments: list[Any]) -> list[Any]:
