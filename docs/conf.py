@@ -1,4 +1,4 @@
-"""The site: the pages of this folder, the reference from docstrings, the examples. `make docs` builds it.
+"""The site: the pages of this folder and their notebooks, the reference from docstrings, the examples. `make docs` builds it.
 
 Nothing is fetched when the site is read. Warnings are errors there, so that every link inside of it holds.
 """
@@ -9,9 +9,10 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(ROOT / "tests/python")]
 
 import _docstrings  # noqa: E402
+import _notebooks  # noqa: E402
 
 project = "megjit"
 author = "the megjit developers"
@@ -38,6 +39,12 @@ copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 
 
+def _link_notebook(app, name, source):
+    source[0] = _notebooks.link(HERE, name, source[0])
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", _docstrings.process)
+    app.connect("source-read", _link_notebook)
     _docstrings.write_reference(HERE / "reference")
+    _notebooks.write(HERE, HERE / "notebooks")
