@@ -15,7 +15,6 @@ import world_checks
 from megengine.distributed import _engine
 
 HERE = Path(__file__).parent
-SIZES = {"test_collectives": 3, "test_gradient_buckets": 2, "test_sharded_optimizer": 3}
 # Gloo adds up in an order of its own, and so do two machines.
 BY_RANKS = {"large_tensors_give_the_bits_of_small_ones"}
 # Ranks 0 and 1 are on one machine, rank 2 is on another one.
@@ -52,13 +51,13 @@ def results(tmp_path_factory):
     """As of `world_checks.results_of`, by engine."""
 
     def start(engine, file, folder):
-        return run(folder, engine, SIZES[file], f"import world_checks\nworld_checks.main({file!r}, {str(folder)!r}, {without(engine)})")
+        return run(folder, engine, world_checks.SIZES[file], f"import world_checks\nworld_checks.main({file!r}, {str(folder)!r}, {without(engine)})")
 
-    return world_checks.results_of(tmp_path_factory.mktemp, start, SIZES)
+    return world_checks.results_of(tmp_path_factory.mktemp, start, world_checks.SIZES)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("file", "name"), [(file, name) for file in SIZES for name in import_module(file).CHECKS])
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file in world_checks.SIZES for name in import_module(file).CHECKS])
 def test_the_battery(results, engine, file, name):
     if name in without(engine):
         pytest.skip("it is about bits of sums in the order of ranks, which this engine does not promise")

@@ -14,7 +14,6 @@ import world_checks
 
 HERE = Path(__file__).parent
 OPEN_MPI = HERE.parents[1] / "build/openmpi"  # made by make setup-tests: another MPI than that beside mpi4py
-SIZES = {"test_collectives": 3, "test_gradient_buckets": 2, "test_sharded_optimizer": 3}
 # MPI adds up in an order of its own, which follows from the count.
 BY_RANKS = {"large_tensors_give_the_bits_of_small_ones"}
 
@@ -57,11 +56,11 @@ def run(mpi, size, *arguments, **variables):
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """As of `world_checks.results_of`, by MPI."""
-    return world_checks.results_of(tmp_path_factory.mktemp, lambda mpi, file, folder: run(mpi, SIZES[file], "world_checks.py", file, str(folder)), SIZES)
+    return world_checks.results_of(tmp_path_factory.mktemp, lambda mpi, file, folder: run(mpi, world_checks.SIZES[file], "world_checks.py", file, str(folder)), world_checks.SIZES)
 
 
 @pytest.mark.parametrize("mpi", MPIS)
-@pytest.mark.parametrize(("file", "name"), [(file, name) for file in SIZES for name in import_module(file).CHECKS if name not in BY_RANKS])
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file in world_checks.SIZES for name in import_module(file).CHECKS if name not in BY_RANKS])
 def test_the_battery(results, mpi, file, name):
     world_checks.expect_passed(results(mpi, file), name)
 
