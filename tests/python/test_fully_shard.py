@@ -123,6 +123,16 @@ def a_process_has_its_part_alone(rank):
 
 
 @check
+def a_forward_that_the_program_has_set_is_kept(rank):
+    net = Net()
+    dist.bcast_list_(net.parameters())
+    head, x = net.head, mge.tensor([[1, 2]], dtype="int32")
+    head.forward = lambda x: F.linear(x, head.weight) * 2
+    wanted = net(x).numpy()
+    np.testing.assert_allclose(fully_shard(net)(x).numpy(), wanted, rtol=1e-5)
+
+
+@check
 def forward_that_fails_leaves_the_parts(rank):
     net = Training(True).net
     try:

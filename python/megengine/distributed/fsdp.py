@@ -8,7 +8,7 @@ forward gathers its own; in a traced step they are let go of behind it and gathe
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..autodiff import Function
@@ -100,7 +100,8 @@ def fully_shard(
         is_whole = isinstance(inner, unit)
         members = list(inner.modules()) if is_whole else [inner]
         if any(True for member in members for _ in _parts_in(member.__dict__)):
-            inner.__dict__["forward"] = functools.partial(_forward, inner, is_whole, reduce_method)
+            forward = inner.__dict__.get("forward") or functools.partial(type(inner).forward, inner)
+            inner.__dict__["forward"] = functools.partial(_forward, inner, forward, is_whole, reduce_method)
         if is_whole:
             in_units.update(map(id, members))
     return module
@@ -139,10 +140,10 @@ def _cut_in_place(parameter: Any, group: Group) -> None:
     parameter._reset(part)
 
 
-def _forward(module: Any, is_whole: bool, reduce_method: str, *args: Any, **kwargs: Any) -> Any:
+def _forward(module: Any, forward: Callable[..., Any], is_whole: bool, reduce_method: str, *args: Any, **kwargs: Any) -> Any:
     """In place of ``module.forward``."""
     with _Gathered(list(module.modules()) if is_whole else [module], reduce_method):
-        return type(module).forward(module, *args, **kwargs)
+        return forward(*args, **kwargs)
 
 
 def _parts_in(container: Any) -> Iterator[_Place]:
