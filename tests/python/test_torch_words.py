@@ -59,6 +59,7 @@ NAMES = {
         lambda: mge.no_grad(),
         "module 'megengine' has no .*\n  fix: use no block at all",
     ),
+    "lr_scheduler.StepLR": (lambda: optim.lr_scheduler.StepLR, "has no attribute 'StepLR'\n  fix: use optim.StepLR"),
     "mge.zeros": (lambda: mge.zeros, "fix: use F.zeros"),
 }
 

@@ -79,6 +79,8 @@ def words_for(holder: str, name: str) -> str | None:
             return f"use {words}"
         if holder != "x" and (words := rows().get(f"x.{name}") or rows().get(f"M.{name}")):
             return f"use {words}"
+    if holder == "optim" and name in vars(sys.modules[f"{_PACKAGE}.optimizer"]):  # asked of lr_scheduler
+        return f"use optim.{name}"
     if holder in ("x", "F", "M", "mge"):
         return next(
             (
@@ -170,7 +172,8 @@ def _argument(error: TypeError) -> str:
         if ours in taken:
             return f"{function} calls it {ours}"
         if name not in taken:
-            takes = takes or f"{function} takes {', '.join(taken)}"
+            named = [key for key, value in taken.items() if value.kind is not value.VAR_KEYWORD]
+            takes = takes or f"{function} takes {', '.join(named)}"
     return table.OF_ALL.get(name, takes) if takes or function in ("Module", "Tensor", "Optimizer") else ""
 
 

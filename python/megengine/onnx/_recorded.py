@@ -218,5 +218,7 @@ def refuse(problems: dict[str, list[str]]) -> None:
     for what, lines in problems.items():
         text += f"\n  {what}: {', '.join(dict.fromkeys(lines))}"
     if "dropout_mask" in problems:
-        text += "\n  fix: call eval() on the model first, so that dropout does nothing"
-    raise OnnxError(text)
+        fix = "call eval() on the model first, so that dropout does nothing"
+    else:
+        fix = "write them with other operations (docs/onnx.md), or export what comes before, and compute the rest outside"
+    raise OnnxError(f"{text}\n  fix: {fix}")

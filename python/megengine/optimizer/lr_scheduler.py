@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .. import _words
 from ..core._registry import WrongKey
 from .optimizer import Optimizer
 
 __all__ = ["LRScheduler"]
+
+if not TYPE_CHECKING:
+    __getattr__ = _words.module_getattr(__name__, "optim")
 
 
 class LRScheduler:
