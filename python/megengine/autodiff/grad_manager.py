@@ -311,7 +311,7 @@ class GradManager:
 
 
 class GradManagerGroup:
-    """Managers that record together, of which none sees the backward pass of another."""
+    """Managers that record together; none of them sees the backward pass of another."""
 
     def __init__(self, gms: Iterable[GradManager]) -> None:
         self._gms = list(gms)

@@ -287,7 +287,8 @@ class ReplacementSampler(MapSampler):
     num_samples : int or None
         Draws in one pass; None: as many as there are samples.
     weights : sequence of float or None
-        Relative probability of each sample, one number for each, not negative and not all 0; None:
+        Relative probability of each sample, one number for each, none of them negative and
+        at least one above 0; None:
         all equal.
     world_size, rank, seed : int or None
         As in `MapSampler`.

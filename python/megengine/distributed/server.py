@@ -109,7 +109,7 @@ class Methods:
     def fail(self, rank: int, process: str, why: str) -> str:
         """Say that a process gives up, and why; what the first one said that did, "" if this is the first.
 
-        Whoever comes to a complete world by mistake gives up nothing of it.
+        A process that comes to a complete world by mistake does not end it.
         """
         with self.lock:
             if self._is_complete() and process not in (member.process for member in self.members.values()):

@@ -85,8 +85,8 @@ def multi_head_attention(
         Hides key j from query i where j > i, besides what attn_mask hides; keys that are appended are
         seen by all.
     maybe_cudnn_style_mask : bool
-        Whether attn_mask may be [2, lq], the first key seen and the one past the last, and key_padding_mask
-        [2, n], whose row 1 counts the valid keys.
+        Whether masks may be short: an attn_mask [2, lq] has the first key that each query sees and
+        the one past the last, and row 1 of a key_padding_mask [2, n] counts the valid keys.
     reslink : bool
         Adds the query to the output.
     training : bool

@@ -33,7 +33,7 @@ def one_hot(inp: Tensor, num_classes: int) -> Tensor:
     ValueError
         For another dtype.
     TypeError
-        For what is not a Tensor.
+        If ``inp`` is not a Tensor.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def indexing_one_hot(src: Tensor, index: Tensor, axis: int = 1, keepdims: bool =
     IndexError
         For an index that the axis does not have.
     TypeError
-        For what is not a Tensor.
+        If ``inp`` is not a Tensor.
 
     Examples
     --------

@@ -110,7 +110,8 @@ def any(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
     Notes
     -----
-    What is no tensor or array goes to Python's own ``any``, whose name a star import hides.
+    An argument that is neither a tensor nor an array goes to Python's own ``any``, whose name a
+    star import hides.
 
     Examples
     --------
@@ -143,7 +144,8 @@ def all(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
     Notes
     -----
-    What is no tensor or array goes to Python's own ``all``, whose name a star import hides.
+    An argument that is neither a tensor nor an array goes to Python's own ``all``, whose name a
+    star import hides.
 
     Examples
     --------
@@ -369,7 +371,7 @@ def norm(
     inp : Tensor
         Any shape; integers compute in float32.
     ord : float or None
-        None is 2; inf and -inf take the largest and the smallest magnitude, 0 counts what is not 0.
+        None is 2; inf and -inf take the largest and the smallest magnitude, 0 counts the elements that are not 0.
     axis : int or None
         None takes ``inp`` as one vector.
     keepdims : bool

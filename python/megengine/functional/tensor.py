@@ -88,7 +88,7 @@ def concat(inps: Iterable[Tensor], axis: int = 0, device: str | None = None) -> 
     Returns
     -------
     Tensor
-        As the inputs, but for ``axis``, whose extents add up.
+        The shape of the inputs, except along ``axis``, where the extents add up.
 
     Raises
     ------
@@ -598,7 +598,7 @@ def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Te
     Returns
     -------
     Tensor
-        The shape of ``inp`` but for ``axis``, whose extent is the sum of the counts.
+        The shape of ``inp``, except along ``axis``, whose extent is the sum of the counts.
 
     Raises
     ------

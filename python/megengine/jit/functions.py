@@ -49,9 +49,9 @@ def dump_functions(
     Raises
     ------
     ValueError
-        For no function, and where arg_names or output_names know others.
+        If there is no function, or if arg_names or output_names name one that is not there.
     TypeError
-        For what is not traced; else as `trace.dump`.
+        For a function that is not traced, and as for `trace.dump`.
 
     Examples
     --------

@@ -21,7 +21,7 @@ class Softmax(Module):
     axis : int or None
         The axis that sums to 1. None: axis 0 of 0-, 1- and 3-D inputs, otherwise axis 1.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Examples
     --------
@@ -198,7 +198,7 @@ class PReLU(Module):
     init : float
         Initial slope.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     References
     ----------
@@ -258,7 +258,7 @@ class LeakyReLU(Module):
     negative_slope : float
         A fixed number; `PReLU` learns it.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class AdaptiveMaxPool2d(_AdaptivePoolNd):
         H - (n - 1) * (H // n) rows high: any input size gives the same output size, and windows
         overlap where n does not divide H.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class AdaptiveAvgPool2d(_AdaptivePoolNd):
         Output height and width, an int for both; 1 is global average pooling. Windows are those of
         `AdaptiveMaxPool2d`.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Examples
     --------

@@ -29,7 +29,7 @@ class BatchMatMulActivation(Weighted):
     nonlinear_mode : str
         "identity" or "relu".
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------

@@ -164,7 +164,7 @@ class BatchNorm2d(_BatchNorm):
     freeze : bool
         Use the running statistics in training too, and neither update nor differentiate anything.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------

@@ -157,7 +157,7 @@ class Conv2d(_PaddedConv):
     padding_mode : str
         What the padding holds, "zeros", "reflect" or "replicate".
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------

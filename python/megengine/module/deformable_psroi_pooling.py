@@ -29,7 +29,7 @@ class DeformablePSROIPooling(Module):
     trans_std : float
         Factor of the offsets.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     References
     ----------

@@ -20,7 +20,7 @@ class Dropout(Module):
         Probability of each element to become 0, in [0, 1); the others are multiplied by 1 / (1 -
         drop_prob).
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class Concat(Module):
         Parameters
         ----------
         inps : iterable of Tensor
-            Tensors whose extents are equal, but for ``axis``.
+            Tensors whose extents are equal, except along ``axis``.
         axis : int
             Counts from the end if negative.
 
@@ -54,7 +54,7 @@ class Elemwise(Module):
     method : object
         Name of the function in any case: "add", "RELU", "fuse_add_relu", "erfinv", ....
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------

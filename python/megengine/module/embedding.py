@@ -32,7 +32,7 @@ class Embedding(Module):
     freeze : bool
         Keep the table as it is, without gradients.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------

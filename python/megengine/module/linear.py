@@ -25,7 +25,7 @@ class Linear(Weighted):
     compute_mode : str
         "default", or "float32" to accumulate half-precision products in float32.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Notes
     -----

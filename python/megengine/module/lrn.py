@@ -24,7 +24,7 @@ class LocalResponseNorm(Module):
     k, alpha, beta : float
         Numbers of the formula. Unlike some libraries' layers, alpha is not divided by kernel_size.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     References
     ----------

@@ -301,7 +301,7 @@ class Module(Holder):
         Raises
         ------
         TypeError
-            For what is no Tensor, or a Parameter.
+            If it is not a Tensor, or is a Parameter.
 
         Notes
         -----

@@ -35,7 +35,7 @@ class MultiHeadAttention(Module):
     kdim, vdim : int or None
         Sizes of key and value; None means embed_dim.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------
@@ -156,8 +156,9 @@ class MultiHeadAttention(Module):
         is_causal : bool
             Hide later positions.
         maybe_cudnn_style_mask : bool
-            Whether attn_mask may be (2, L), the first key seen and the first no longer seen, and
-            key_padding_mask (2, N), whose row 1 counts valid keys.
+            Whether masks may be short: an attn_mask (2, L) has the first key that each query sees
+            and the first that it no longer sees, and row 1 of a key_padding_mask (2, N) counts the
+            valid keys.
 
         Returns
         -------

@@ -50,7 +50,7 @@ class GroupNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) per channel, (C,).
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------
@@ -118,7 +118,7 @@ class InstanceNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) per channel, (C,).
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     References
     ----------
@@ -170,7 +170,7 @@ class LayerNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) of shape normalized_shape.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     References
     ----------
@@ -229,7 +229,7 @@ class GeneralNorm(_Norm):
     affine : bool
         Whether there are a weight (ones at first) and a bias (zeros) of shape normalized_shape.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------

@@ -24,7 +24,7 @@ class Pad(Module):
     constant_val : float
         What "constant" adds.
     **kwargs : str
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Examples
     --------

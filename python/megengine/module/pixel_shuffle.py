@@ -19,7 +19,7 @@ class PixelShuffle(Module):
     upscale_factor : int
         The factor r; ValueError when called unless its square divides the channels.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     References
     ----------

@@ -53,7 +53,7 @@ class MaxPool2d(_PoolNd):
     ceil_mode : bool
         Whether OH and OW are rounded up.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class AvgPool2d(_PoolNd):
     ceil_mode : bool
         As in `MaxPool2d`.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Examples
     --------

@@ -21,7 +21,7 @@ class Sequential(Module):
     *args : Module, callable or OrderedDict of str to Module or callable
         Named "0", "1", ...; or one OrderedDict from names to them.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Raises
     ------

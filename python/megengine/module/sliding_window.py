@@ -20,7 +20,7 @@ class SlidingWindow(Module):
     kernel_size, padding, stride, dilation : int or sequence of int
         In pixels: an int, or (height, width). OH and OW are those of `Conv2d`; padding holds zeros.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class SlidingWindowTranspose(Module):
     kernel_size, padding, stride, dilation : int or sequence of int
         Those that cut the windows.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Examples
     --------

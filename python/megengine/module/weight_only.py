@@ -32,7 +32,7 @@ class WeightOnlyLinear(Module):
     bias : bool
         As in `module.Linear`.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Notes
     -----

@@ -36,8 +36,7 @@ def sharded(
     ----------
     optimizer : Optimizer
         SGD, Adam, AdamW, Adagrad, Adadelta, or another one whose class says
-        ``_is_elementwise = True``: what it does to an element hangs on that element's parameter,
-        gradient and state alone. It is used up: call the result instead.
+        ``_is_elementwise = True``: its update of an element depends only on that element's parameter, gradient and state. It is used up: call the result instead.
     group : Group
         The processes that share the state.
     reduce_method : str or None

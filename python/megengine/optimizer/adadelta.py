@@ -22,7 +22,7 @@ class Adadelta(Counted):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups, as of `Optimizer`.
+        Parameters, or groups; see `Optimizer`.
     lr : float
         What the step is multiplied by.
     rho : float

@@ -22,7 +22,7 @@ class Adagrad(Counted):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups, as of `Optimizer`.
+        Parameters, or groups; see `Optimizer`.
     lr : float
         Learning rate of the first step.
     lr_decay : float

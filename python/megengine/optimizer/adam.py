@@ -50,7 +50,7 @@ class Adam(Counted):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups, as of `Optimizer`.
+        Parameters, or groups; see `Optimizer`.
     lr : float
         Learning rate.
     betas : (float, float)

@@ -36,10 +36,10 @@ def clip_grad_norm(tensors: Tensor | Iterable[Tensor], max_norm: float, ord: flo
     Raises
     ------
     TypeError
-        For what is no Tensor, and a max_norm that is a text.
+        If one of them is not a Tensor, or max_norm is a text.
     ValueError
-        For an ``ord`` of 0 or less, a negative ``max_norm``, or tensors of which none is a parameter or
-        has a ``grad``, as gradients themselves.
+        For an ``ord`` of 0 or less, a negative ``max_norm``, or tensors (such as gradients) among which
+        there is no parameter and none that has a ``grad``.
 
     References
     ----------

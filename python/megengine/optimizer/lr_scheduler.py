@@ -30,7 +30,7 @@ class LRScheduler:
     Raises
     ------
     TypeError
-        For what is no `Optimizer`.
+        If it is not an `Optimizer`.
     KeyError
         For a later epoch and a group without ``initial_lr``.
 

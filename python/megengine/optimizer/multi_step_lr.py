@@ -18,13 +18,13 @@ class MultiStepLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        As of `LRScheduler`.
+        See `LRScheduler`.
     milestones : iterable of int
         The epochs, in rising order.
     gamma : float
         What the rates are multiplied by at each milestone.
     current_epoch : int
-        As of `LRScheduler`.
+        See `LRScheduler`.
 
     Raises
     ------

@@ -27,11 +27,11 @@ class LambdaLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        As of `LRScheduler`.
+        See `LRScheduler`.
     lr_lambda : callable or sequence of callable
         Gives the factor of an epoch; a sequence has one function for each group.
     current_epoch : int
-        As of `LRScheduler`.
+        See `LRScheduler`.
 
     Raises
     ------
@@ -95,13 +95,13 @@ class StepLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        As of `LRScheduler`.
+        See `LRScheduler`.
     step_size : int
         Epochs between two steps, at least 1.
     gamma : float
         What the rates are multiplied by.
     current_epoch : int
-        As of `LRScheduler`.
+        See `LRScheduler`.
 
     Raises
     ------
@@ -145,11 +145,11 @@ class ExponentialLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        As of `LRScheduler`.
+        See `LRScheduler`.
     gamma : float
         What the rates are multiplied by.
     current_epoch : int
-        As of `LRScheduler`.
+        See `LRScheduler`.
 
     Examples
     --------
@@ -185,7 +185,7 @@ class CosineAnnealingLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        As of `LRScheduler`.
+        See `LRScheduler`.
     T_max : int
         The epoch that has the lowest rate; the warm-up is part of it.
     eta_min : float
@@ -193,7 +193,7 @@ class CosineAnnealingLR(LRScheduler):
     warmup : int
         Epochs in which the rate rises to the initial one; fewer than T_max.
     current_epoch : int
-        As of `LRScheduler`.
+        See `LRScheduler`.
 
     Raises
     ------
@@ -258,7 +258,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        As of `LRScheduler`.
+        See `LRScheduler`.
     T_0 : int
         Epochs until the first restart, at least 1.
     T_mult : int
@@ -266,7 +266,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     eta_min : float
         The rate that a period falls towards.
     current_epoch : int
-        As of `LRScheduler`.
+        See `LRScheduler`.
 
     Raises
     ------
@@ -324,7 +324,7 @@ class OneCycleLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        As of `LRScheduler`. Its own rates are not used, and its momentum stays as it is.
+        See `LRScheduler`. Its own rates are not used, and its momentum stays as it is.
     max_lr : float or sequence of float
         The highest rate, or one for each group.
     total_steps : int
@@ -337,7 +337,7 @@ class OneCycleLR(LRScheduler):
     final_div_factor : float
         The first rate divided by it is the last one.
     current_epoch : int
-        As of `LRScheduler`.
+        See `LRScheduler`.
 
     Raises
     ------
@@ -427,7 +427,7 @@ class ReduceLROnPlateau(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
-        As of `LRScheduler`.
+        See `LRScheduler`.
     mode : str
         "min": smaller values are better; "max": larger ones.
     factor : float

@@ -20,7 +20,7 @@ class SGD(Optimizer):
     Parameters
     ----------
     params : iterable of Parameter or iterable of dict of str
-        Parameters, or groups, as of `Optimizer`.
+        Parameters, or groups; see `Optimizer`.
     lr : float
         Learning rate.
     momentum : float

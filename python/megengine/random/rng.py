@@ -51,8 +51,7 @@ def seed(seed: int, numpy: bool = False) -> None:
     Notes
     -----
     The same seed and the same calls give the same numbers, on every instruction set and number of
-    threads. In a world of processes the masks of dropout follow from the seed and the rank, all
-    else from the seed alone.
+    threads. In a world of processes the masks of dropout follow from the seed and the rank, everything else only from the seed.
 
     Examples
     --------
@@ -524,7 +523,7 @@ class RNG:
         Raises
         ------
         AssertionError
-            For what is no Tensor.
+            If it is not a Tensor.
 
         Examples
         --------

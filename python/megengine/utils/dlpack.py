@@ -72,9 +72,9 @@ def from_dlpack(ext_tensor: object, stream: int | None = None, *, copy: bool | N
         one; 2: the thread's; -1: it is computed). Objects order the streams themselves. Is not needed on the host.
     copy : bool or None
         True or None: the tensor has memory of its own. False: it has the other one's memory, which
-        stays as long as the tensor does, and until the work that reads it has run. Whoever writes to that memory changes the tensor; a write
-        to the tensor (``x[0] = 1``, an optimizer's step) gives it a new value elsewhere, as always,
-        and shows nowhere else.
+        stays as long as the tensor does, and until the work that reads it has run. What others
+        write to that memory changes the tensor; a write to the tensor (``x[0] = 1``, an optimizer's step)
+        gives it a new value elsewhere, as always, which the others do not see.
 
     Returns
     -------

@@ -46,7 +46,7 @@ class QATModule(Module):
     Parameters
     ----------
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
     """
 
     with_weight = True

@@ -38,7 +38,7 @@ class ActiveBlur(Module):
     Parameters
     ----------
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Examples
     --------

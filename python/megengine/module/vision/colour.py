@@ -31,7 +31,7 @@ class AdditiveElemwise(Module):
     per_channel : bool
         Draw for every channel; False gives the channels of a pixel the same noise.
     **kwargs : object
-        `name`, as of `Module`.
+        `name`; see `Module`.
 
     Notes
     -----

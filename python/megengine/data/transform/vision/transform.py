@@ -118,9 +118,9 @@ class Compose(VisionTransform):
     Raises
     ------
     TypeError
-        For what is no `Transform`.
+        If one of them is not a `Transform`.
     ValueError
-        For positions that there are not.
+        For a position that does not exist.
 
     Examples
     --------
