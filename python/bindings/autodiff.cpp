@@ -131,6 +131,8 @@ void bind_autodiff(nb::module_& m) {
         .def("watch", [](PyTape& self, const Handle& tensor) { self.tape->watch(tensor.value()); })
         .def("watches",
              [](PyTape& self, const Handle& tensor) { return self.tape->watches(*tensor.value()); })
+        .def("tracks",
+             [](PyTape& self, const Handle& tensor) { return self.tape->tracks(*tensor.value()); })
         .def("open", [](PyTape& self) { self.open(0); })
         .def("close", &PyTape::close)
         .def("clear", [](PyTape& self) { self.tape->clear(); })

@@ -38,6 +38,7 @@ ALLOWED = {
     "_compat/network_node.py:OpNode.__init__": ("args kwargs", _REFUSED),
     "_compat/network_node.py:*": ("opnode inputs outputs", _INTERFACE),
     "_compat/operands.py:astensor1d": ("reference", "the operand says its dtype and place"),
+    "distributed/_store.py:StoreServer.handle_error": ("request client_address", "socketserver's, and nothing is told of a stranger"),
     "_graph/core.py:Call.check_saved": ("what", "classes of calls say more"),
     "traced_module/base_expr.py:Expr.check_saved": ("what", "classes of exprs say more"),
     "autodiff/function.py:Function.*": ("args kwargs output_grads", _ABSTRACT),

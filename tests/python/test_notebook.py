@@ -2,7 +2,7 @@
 
 import re
 
-import nbclient
+import kernels
 import nbformat
 import pytest
 
@@ -35,12 +35,12 @@ MISTAKES = {
 
 
 @pytest.fixture(scope="module")
-def outputs():
+def outputs(tmp_path_factory):
     """What each cell shows last."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in (SETUP, *CELLS, *MISTAKES)])
     for cell in notebook.cells[-len(MISTAKES) :]:
         cell.metadata.tags = ["raises-exception"]
-    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    kernels.execute(notebook, tmp_path_factory.mktemp("kernel"))
     return {cell.source: cell.outputs[-1] for cell in notebook.cells[1:]}
 
 

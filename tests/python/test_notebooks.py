@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-import nbclient
+import kernels
 import nbformat
 import pytest
 from documented import as_shown, blocks_of
@@ -28,8 +28,7 @@ def execute(tmp_path, monkeypatch):
 
     def execute(notebook):
         (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
-        place = {"metadata": {"path": str(tmp_path)}}
-        return nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", resources=place).execute()
+        return kernels.execute(notebook, tmp_path)
 
     return execute
 

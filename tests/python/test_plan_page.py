@@ -18,6 +18,7 @@ import megengine.optimizer as optim
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 from megengine.jit.plan_text import plan_text
+from megengine.jit.report import OutsideProgram
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -210,6 +211,14 @@ def test_the_text_names_the_largest_values_with_their_lines(measured_plan):
     assert f"{measured_plan.planned_bytes:,}" in text
     assert "test_plan_page.py" in text
     assert re.search(r"^\* .* x +#+$", text, re.MULTILINE)
+
+
+def test_what_another_framework_has_of_a_program_is_told_beside_its_plan(measured_plan):
+    left = (OutsideProgram("aten.nonzero net.py:3", "its shape follows from data", 2048), OutsideProgram("aten.item", "it is a number", 0))
+    plan = dataclasses.replace(measured_plan, outside=left)
+    for words in ("aten.nonzero net.py:3", "its shape follows from data", "2.0 KiB", "not known"):
+        assert words in str(plan) and words in plan.html()
+    assert "beside this plan" not in str(measured_plan) and "Beside this plan" not in measured_plan.html()
 
 
 def test_a_plan_and_its_kernels_print_as_tables():

@@ -80,6 +80,7 @@ ANY = {
         fx.torch_import.from_torch.gm fx.torch_memory.Memory.note.node fx.torch_modules.build.m fx.torch_modules.as_tensor.theirs
         torch_backend.backend.graph torch_backend.backend.example_inputs
     """,
+    "a Module, of a room above": "distributed.fsdp.fully_shard.module distributed.fsdp.gathered.module",
     "one of several layers, which share weight and bias": "module.qat.folded.layer module.quantized.with_weights.made",
 }
 
