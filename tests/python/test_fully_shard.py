@@ -17,6 +17,7 @@ from megengine.distributed import checkpoint
 from megengine.distributed._forecast import Gradient, Network, Step
 from megengine.distributed.fsdp import fully_shard, gathered
 from megengine.jit import recompute, trace
+from megengine.quantization import quantize_weights
 from megengine.reports import world
 
 SIZE = 3
@@ -276,6 +277,7 @@ def what_would_be_wrong_in_silence_is_an_error(rank):
     assert "parts already" in message_of(ValueError, lambda: optim.sharded(optim.SGD(parts, lr=0.1)))
     assert "needs whole parameters" in message_of(ValueError, lambda: optim.LAMB(parts, lr=0.1))
     assert "cannot be pickled" in message_of(TypeError, lambda: mge.save(net, "/dev/null"))
+    assert "convert the network first" in message_of(ValueError, lambda: quantize_weights(net))
     gm = GradManager().attach(parts, callbacks=[dist.make_allreduce_cb("mean")])
     with gm:
         loss = net(mge.tensor([[1]], dtype="int32")).sum()

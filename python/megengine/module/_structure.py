@@ -22,8 +22,14 @@ _T = TypeVar("_T")
 def with_state_of(module: object, cls: type[_T], standing_for: object = None) -> _T:
     """A ``cls`` in place of ``module``: the same attributes, name and mode, and hooks that can be changed by themselves.
 
-    standing_for: whose name, mode and hooks it has instead.
+    standing_for: whose name, mode and hooks it has instead. Raises ValueError for a module with a ``forward`` of its own, which would
+    be called instead of that of ``cls``.
     """
+    if "forward" in module.__dict__:
+        raise ValueError(
+            f"{type(module).__name__}: its forward was set by fully_shard or by the program, and a {cls.__name__} in its place would call that\n"
+            "  fix: convert the network first"
+        )
     made: Any = cls.__new__(cls)
     state = made.__dict__
     state.update(module.__dict__)

@@ -74,14 +74,14 @@ class WeightOnlyLinear(Module):
         Raises
         ------
         ValueError
-            Where a weight is not finite.
+            Where a weight is not finite, or the layer has a ``forward`` of its own.
         """
+        made = with_state_of(linear, cls)
         weight = linear.weight.numpy().astype(np.float32)
         if not np.isfinite(weight).all():
             raise ValueError(f"{cls.__name__}: a weight of {linear} is not finite\n  fix: look at its training, or leave this layer out")
         largest = np.abs(weight).max(axis=1, initial=0)
         scale = np.where(largest > 0, largest / np.float32(127), np.float32(1)).astype(np.float32)
-        made = with_state_of(linear, cls)
         del vars(made)["compute_mode"]  # sums are float32 here
         made.weight = Tensor(np.rint(weight / scale[:, None]).astype(np.int8), device=linear.weight.device)
         made.scale = Tensor(scale, device=linear.weight.device)
