@@ -75,7 +75,7 @@ def interpolate(
     if inp.ndim != _RANKS[kind]:
         raise ValueError(
             f"interpolate: mode {kind} takes {_RANKS[kind]} axes, inp has shape {list(inp._tuple_shape)}\n"
-            "  fix: axes are [n, c, ...] with one behind them for linear, two for bilinear, bicubic and nearest, three for trilinear; F.expand_dims(x, 0) makes a batch of one"
+            "  fix: axes are [n, c, ...]: one spatial axis for linear, two for bilinear, bicubic and nearest, three for trilinear; F.expand_dims(x, 0) makes a batch of one"
         )
     out = _out_size(inp._tuple_shape[2:], size, scale_factor)
     x = ops.cast(inp, dtype="float32") if inp.dtype.kind in "iu" and kind != "nearest" else inp
