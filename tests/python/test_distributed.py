@@ -347,6 +347,18 @@ def test_a_value_is_waited_for_and_can_be_taken(server):
     assert client.get_mm_server_port() == server.mm_server_port
 
 
+def test_who_waits_for_a_message_is_told_when_one_that_it_holds_back_is_taken(server):
+    waiting, other = (dist.Client("localhost", server.py_server_port) for _ in range(2))
+    waiting.user_set("held", 1)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(waiting._pop_message("what nobody sets", ["held"])))
+    thread.start()
+    time.sleep(0.2)  # it waits at the server
+    assert other.user_pop("held") == 1
+    thread.join(30)
+    assert answers == [[False, ["held"]]]
+
+
 def test_a_barrier_opens_when_all_are_there(server):
     done = []
 

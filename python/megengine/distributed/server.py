@@ -174,7 +174,7 @@ class Methods:
                 lambda: key in self.user_dict or any(each not in self.user_dict for each in held), SECONDS, lambda: f"nobody set {key!r}"
             )
             if key in self.user_dict:
-                return [True, self.user_dict.pop(key)]
+                return [True, self._taken(self.user_dict, key)]
             return [False, [each for each in held if each not in self.user_dict]]
 
     def bcast_val(self, val: object, key: str, size: int) -> Any:
@@ -199,7 +199,12 @@ class Methods:
     def _wait_for(self, store: dict[str, Any], key: str, take: bool) -> Any:
         with self.lock:
             self._wait(lambda: key in store, SECONDS, lambda: f"nobody set {key!r}")
-            return store.pop(key) if take else store[key]
+            return self._taken(store, key) if take else store[key]
+
+    def _taken(self, store: dict[str, Any], key: str) -> Any:
+        """With the lock. Who waits for it to be taken (`pop_message`) is told."""
+        self.lock.notify_all()
+        return store.pop(key)
 
     def _wait(self, ready: Callable[[], bool], seconds: float, missing: Callable[[], str]) -> None:
         """With the lock. Raises RuntimeError when a process failed, or time is up."""
