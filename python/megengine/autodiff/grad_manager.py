@@ -284,13 +284,14 @@ class GradManager:
             watched = [spec for spec in self._watched if spec.tensor() is not None]
             groups = [_group_of(spec) for spec in watched]
             wanted = [spec.snapshot for spec in watched]
-            if wanted and ys and not any(self._tape.tracks(each) for each in ys):
+            is_known = not wanted or any(self._tape.tracks(each) for each in ys)  # gradients of some go to other processes alone
+            grads = self._tape.backward(ys, dys, wanted, groups if any(groups) else []) if ys else ()
+            if ys and not is_known and all(grad is None for grad in grads):
                 warnings.warn(
                     f"backward: y depends on none of the {len(wanted)} attached tensors, so none gets a gradient; "
                     "compute it inside 'with gm:', from what was attached before",
                     stacklevel=2,
                 )
-            grads = self._tape.backward(ys, dys, wanted, groups if any(groups) else []) if ys else ()
             self.release()
             for spec, group, grad in zip(watched, groups, grads, strict=False):
                 tensor = spec.tensor()
