@@ -19,12 +19,8 @@ from megengine.jit import trace
 from megengine.tensor import Tensor
 
 SIZE = 3
-CHECKS = {}
-
-
-def check(function):
-    CHECKS[function.__name__] = function
-    return function
+CHECKS = world_checks.Checks()
+check = CHECKS.add
 
 
 def data_of(rank, shape=(6, 3), dtype="float32"):
@@ -402,9 +398,7 @@ def messages_in_traces(rank):
 # ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def results():
-    return world_checks.run(CHECKS, SIZE)
+results = CHECKS.results(SIZE)
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -21,17 +21,13 @@ from megengine.quantization import quantize_weights
 from megengine.reports import world
 
 SIZE = 3
-CHECKS = {}
+CHECKS = world_checks.Checks()
+check = CHECKS.add
 OPTIMIZERS = {
     "SGD": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, weight_decay=0.01),
     "Adam": lambda params: optim.Adam(params, lr=0.01),
     "AdamW": lambda params: optim.AdamW(params, lr=0.01),
 }
-
-
-def check(function):
-    CHECKS[function.__name__] = function
-    return function
 
 
 class Block(M.Module):
@@ -378,9 +374,7 @@ def layers_within_recompute_are_gathered_again(rank):
         np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def results():
-    return world_checks.run(CHECKS, SIZE)
+results = CHECKS.results(SIZE)
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -23,12 +23,8 @@ from megengine.tensor import Tensor
 SIZE = 2
 SHAPES = [(7,), (16, 4), (3, 5), (64,), (1,), (33, 2), (16, 16)]
 DEFAULT = (1 << 20, 25 << 20)  # sizes of buckets
-CHECKS = {}
-
-
-def check(function):
-    CHECKS[function.__name__] = function
-    return function
+CHECKS = world_checks.Checks()
+check = CHECKS.add
 
 
 def one_by_one(param, grad):
@@ -443,9 +439,7 @@ def test_another_gradient_than_the_others_have_is_a_call_that_differs():
 # ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def results():
-    return world_checks.run(CHECKS, SIZE)
+results = CHECKS.results(SIZE)
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -26,12 +26,8 @@ OPTIMIZERS = {
     "Adadelta": lambda params: optim.Adadelta(params),
     "groups": lambda params: optim.Adam([{"params": params[:2]}, {"params": params[2:], "lr": 0.1}], lr=0.01),
 }
-CHECKS = {}
-
-
-def check(function):
-    CHECKS[function.__name__] = function
-    return function
+CHECKS = world_checks.Checks()
+check = CHECKS.add
 
 
 class Training:
@@ -178,9 +174,7 @@ def test_a_gather_that_fails_leaves_parameters_and_state_as_they_were(monkeypatc
     assert sorted(dist.launcher(body, n_gpus=2, timeout=120.0)()) == ["KeyError", "RuntimeError"]
 
 
-@pytest.fixture(scope="module")
-def results():
-    return world_checks.run(CHECKS, SIZE)
+results = CHECKS.results(SIZE)
 
 
 @pytest.mark.parametrize("name", CHECKS)

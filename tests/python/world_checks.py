@@ -6,10 +6,24 @@ import sys
 import traceback
 from pathlib import Path
 
+import pytest
+
 import megengine.distributed as dist
 
 # Files of checks that all engines pass, and in how many processes.
 SIZES = {"test_collectives": 3, "test_gradient_buckets": 2, "test_sharded_optimizer": 3, "test_fully_shard": 3}
+
+
+class Checks(dict):
+    """Those of a file, by name: ``@add`` puts a function of the rank there."""
+
+    def add(self, function):
+        self[function.__name__] = function
+        return function
+
+    def results(self, processes):
+        """A fixture, to be called ``results``: what `run` gives, once for the file."""
+        return pytest.fixture(scope="module", name="results")(lambda: run(self, processes))
 
 
 def failures_here(checks):
