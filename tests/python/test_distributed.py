@@ -3,7 +3,6 @@
 import os
 import pickle
 import signal
-import threading
 import time
 import warnings
 
@@ -323,62 +322,6 @@ def test_a_loader_gives_each_process_its_share(workers):
     for (x0, y0), (x1, y1) in zip(first, second, strict=True):
         assert sorted(x0 + x1) == list(range(12)) and [10 * x for x in x0 + x1] == y0 + y1
     assert first[0] != first[1]
-
-
-# -------------------------------------------------------------------------------------------- RPC pair
-
-
-@pytest.fixture
-def server():
-    server = dist.Server()
-    yield server
-    server._close()
-
-
-def test_a_value_is_waited_for_and_can_be_taken(server):
-    client = dist.Client("localhost", server.py_server_port)
-    other = dist.Client("localhost", server.py_server_port)
-    threading.Timer(0.1, client.user_set, ("k", {"a": [1, None, b"x"]})).start()
-    assert other.user_get("k") == {"a": [1, None, b"x"]} and other.user_pop("k") == {
-        "a": [1, None, b"x"]
-    }
-    client.set_is_grad("t", True)
-    assert other.check_is_grad("t") is True
-    assert client.get_mm_server_port() == server.mm_server_port
-
-
-def test_who_waits_for_a_message_is_told_when_one_that_it_holds_back_is_taken(server):
-    waiting, other = (dist.Client("localhost", server.py_server_port) for _ in range(2))
-    waiting.user_set("held", 1)
-    answers = []
-    thread = threading.Thread(target=lambda: answers.append(waiting._pop_message("what nobody sets", ["held"])))
-    thread.start()
-    time.sleep(0.2)  # it waits at the server
-    assert other.user_pop("held") == 1
-    thread.join(30)
-    assert answers == [[False, ["held"]]]
-
-
-def test_a_barrier_opens_when_all_are_there(server):
-    done = []
-
-    def wait():
-        dist.Client("localhost", server.py_server_port).group_barrier("0,1", 2)
-        done.append(time.monotonic())
-
-    threads = [threading.Thread(target=wait) for _ in range(2)]
-    threads[0].start()
-    time.sleep(0.2)
-    assert not done
-    threads[1].start()
-    for thread in threads:
-        thread.join(5)
-    assert len(done) == 2
-
-
-def test_a_taken_port_is_told(server):
-    with pytest.raises(OSError, match="choose another port"):
-        dist.Server(server.py_server_port)
 
 
 def test_free_ports_are_different():

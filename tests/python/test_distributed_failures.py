@@ -368,109 +368,6 @@ def test_the_first_node_of_a_list():
     assert first_node("n[7,9]-ib") == "n7-ib"
 
 
-# ---- worlds that do not fit
-
-
-def joined(calls):
-    """What several clients of one server are told when they join: (rank, size, version)."""
-    server = dist.Server(token="secret")
-    told = [None] * len(calls)
-
-    def join(i, rank, size, version):
-        try:
-            told[i] = dist.Client("localhost", server.py_server_port, "secret")._join(rank, size, version, ["", i], 30)
-        except RuntimeError as error:
-            told[i] = str(error)
-
-    threads = [threading.Thread(target=join, args=(i, *call)) for i, call in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    server._close()
-    return told
-
-
-@pytest.mark.parametrize(
-    "calls, words",
-    [
-        ([(0, 2, "1"), (1, 3, "1")], "same world_size"),
-        ([(0, 3, "1"), (1, 3, "1"), (1, 3, "1")], "two processes joined the world as rank 1"),
-        ([(0, 2, "1"), (1, 2, "2")], "one version everywhere"),
-    ],
-    ids=["sizes", "ranks", "versions"],
-)
-def test_processes_that_do_not_fit_are_told_all_of_them(calls, words):
-    assert all(words in text for text in joined(calls))
-
-
-def test_who_comes_to_a_complete_world_by_mistake_is_no_failure_of_it():
-    server = dist.Server(token="secret")
-    clients = [dist.Client("localhost", server.py_server_port, "secret") for _ in range(3)]
-    member = threading.Thread(target=clients[0]._join, args=(0, 2, "1", ["", 0], 30))
-    member.start()
-    clients[1]._join(1, 2, "1", ["", 1], 30)
-    member.join()
-    for rank, size in ((1, 2), (2, 3)):
-        with pytest.raises(RuntimeError, match="another world has this server's port"):
-            clients[2]._join(rank, size, "1", ["", 2], 30)
-        assert clients[2]._fail(rank, "it is not where it should be") == ""
-    clients[1].user_set("key", 7)
-    assert clients[0].user_get("key") == 7  # its members are told of no failure
-    clients[0]._fail(0, "a failure of its own")
-    with pytest.raises(RuntimeError, match="rank 0 failed: a failure of its own"):
-        clients[1].user_get("what nobody sets")
-    server._close()
-
-
-def test_addresses_come_by_rank():
-    assert joined([(1, 2, "1"), (0, 2, "1")]) == [[["", 1], ["", 0]]] * 2
-
-
-def test_who_does_not_join_is_named():
-    server = dist.Server(token="secret")
-    client = dist.Client("localhost", server.py_server_port, "secret")
-    with pytest.raises(RuntimeError, match="rank 1 did not join the world of 2 within 0.1 s"):
-        client._join(0, 2, "1", ["", 0], 0.1)
-    server._close()
-
-
-def test_the_token_never_travels_and_what_was_overheard_is_of_no_use(monkeypatch):
-    server = dist.Server(token="secret")
-    client = dist.Client("127.0.0.1", server.py_server_port, token="secret")
-    client.user_set("a", 0)
-    sent = []
-
-    class Overheard(socket.socket):
-        def sendall(self, data):
-            sent.append(bytes(data))
-            super().sendall(data)
-
-    monkeypatch.setattr(socket, "socket", Overheard)
-    other = dist.Client("127.0.0.1", server.py_server_port, token="secret")
-    sent.clear()
-    other.user_set("a", 1)
-    monkeypatch.undo()
-    greeting, overheard = (next(data for data in sent if words in data) for words in (b"megjit", b"user_set"))
-    assert b'["user_set", ["a", 1]]' in overheard and b"secret" not in greeting + overheard
-    client.user_set("a", 2)
-    for forged in (overheard, overheard.replace(b'"a", 1', b'"a", 9'), b"\xff" * 40):
-        with socket.create_connection(("127.0.0.1", server.py_server_port)) as connection:
-            connection.sendall(greeting + forged)
-            answer = b""
-            while step := connection.recv(1 << 16):
-                answer += step
-            assert answer.startswith(b"megjit store 1\n") and answer.endswith(b"\xff\xff\xff\xff")
-    assert client.user_get("a") == 2
-
-
-def test_a_client_without_the_token_is_turned_away():
-    server = dist.Server(token="secret")
-    with pytest.raises(RuntimeError, match="another token; set MEGENGINE_DISTRIBUTED_TOKEN"):
-        dist.Client("localhost", server.py_server_port, "guessed")
-    server._close()
-
-
 @pytest.mark.parametrize(
     "answer, seconds, words",
     [(b"", 0.5, "no server answers at 127.0.0.1"), (b"SSH-2.0-x\r\n", 60, "is not a distributed.Server")],
@@ -498,21 +395,6 @@ def test_a_port_that_another_program_has_is_an_error_in_each_process(tmp_path, a
     assert (code0, code1) == (1, 1)
     assert f"cannot listen on 127.0.0.1:{port}" in first and "choose another port" in first
     assert words in second
-
-
-def test_a_barrier_of_the_server_has_a_time_limit():
-    server = dist.Server()
-    with pytest.raises(RuntimeError, match="1 of 2 processes came to the barrier 'x' within 0.1 s"):
-        dist.Client("localhost", server.py_server_port).group_barrier("x", 2, 0.1)
-    server._close()
-
-
-def test_who_comes_to_a_barrier_of_the_server_again_is_not_two():
-    server = dist.Server(0)
-    client = dist.Client("127.0.0.1", server.py_server_port)
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="1 of 2 processes came to the barrier 'start' within 0.1 s"):
-            client.group_barrier("start", 2, 0.1)
 
 
 def test_init_process_group_without_a_launcher_says_how():
@@ -621,48 +503,6 @@ def test_nobody_outlives_the_command(tmp_path):
         assert not lives(pid)
 
 
-def test_what_was_overheard_of_a_greeting_opens_no_connection():
-    """A recorded caller is turned away, and so is a listener who lacks the token."""
-    from megengine.distributed import _joining
-
-    class Caller:  # what _connection_to asks of a client
-        master_ip, _token = "127.0.0.1", "secret"
-
-    def listen(token, deadline, found):
-        try:
-            rank, accepted = _joining._next_caller(listener, 0, token, deadline)
-            accepted.close()
-            found.append(rank)
-        except TimeoutError:
-            found.append(None)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = ["127.0.0.1", listener.getsockname()[1]]
-        deadline, found = time.monotonic() + 30, []
-        thread = threading.Thread(target=listen, args=("secret", deadline, found))
-        thread.start()
-        real, sent = socket.socket.sendall, []
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(socket.socket, "sendall", lambda self, data: (sent.append((self, data)), real(self, data))[1])
-            connection = _joining._connection_to(0, 1, address, Caller(), deadline)
-            thread.join()
-        assert found == [1]
-        overheard = [data for who, data in sent if who is connection]
-        thread = threading.Thread(target=listen, args=("secret", time.monotonic() + 2, found))
-        thread.start()
-        with socket.create_connection(tuple(address)) as thief:
-            thief.sendall(b"".join(overheard))
-            thread.join()
-        assert found == [1, None]
-        thread = threading.Thread(target=listen, args=("other", time.monotonic() + 2, found))
-        thread.start()
-        with pytest.raises(OSError, match="another process"):
-            _joining._connection_to(0, 1, address, Caller(), time.monotonic() + 30)
-        thread.join()
-        assert found == [1, None, None]
-        connection.close()
-
-
 def test_the_command_ends_when_nobody_reads_its_output(tmp_path):
     """It used to wait for processes that waited for room in their pipes."""
     source = """
@@ -691,25 +531,6 @@ def test_the_command_ends_processes_that_do_not_follow_a_signal(tmp_path):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT
-
-
-def test_a_server_that_answers_no_more_is_an_error(monkeypatch):
-    """The machine of the server may be gone, which says nothing."""
-    from megengine.distributed import server as module
-
-    monkeypatch.setattr(module, "_SLACK_SECONDS", 0.2)
-    server = dist.Server(token="secret")
-    client = dist.Client("127.0.0.1", server.py_server_port, token="secret")
-    answers = threading.Event()
-    server._methods.user_get = lambda key: answers.wait(60)
-    with pytest.raises(RuntimeError, match=rf"the server at 127.0.0.1:{server.py_server_port} does not answer any more: timed out"):
-        client._call("user_get", "key", seconds=0.1)
-    answers.set()
-    assert client._call("user_get", "key", seconds=60) is True
-    server._close()
-    with pytest.raises(RuntimeError, match="does not answer any more"):
-        for _ in range(3):  # the thread that serves this connection may answer once more
-            client._call("user_pop", "key", seconds=0.1)
 
 
 def test_collective_ops_are_what_their_group_is():
@@ -785,18 +606,6 @@ def test_the_launcher_does_not_wait_for_what_a_killed_process_forked(tmp_path):
         assert time.monotonic() - start < 50
     finally:
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
-
-
-def test_a_barrier_of_the_server_has_one_size():
-    server = dist.Server(token="secret")
-    first, second = (dist.Client("127.0.0.1", server.py_server_port, token="secret") for _ in range(2))
-    thread = threading.Thread(target=lambda: pytest.raises(RuntimeError, first.group_barrier, "key", 3, 1.0))
-    thread.start()
-    while not server._methods.dict_barrier_counter:
-        time.sleep(0.01)
-    with pytest.raises(RuntimeError, match="the barrier 'key' is one of 3 processes here, and one of 2 there"):
-        second.group_barrier("key", 2, 10.0)
-    thread.join()
 
 
 def test_the_server_stays_until_other_machines_have_ended(tmp_path):
