@@ -176,15 +176,16 @@ class _Gathered:
 
 
 def _wholes_of(parts: list[ShardedParameter], reduce_method: str) -> list[Tensor]:
-    """The parameters in their order. Small ones go first, together: no op stands between a layer's exchanges."""
+    """The parameters in their order. Small ones are gathered together, and no op stands between a layer's exchanges."""
     together: dict[Any, list[int]] = {}
     for i, part in enumerate(parts):
         is_small = part.dtype.itemsize * part._tuple_shape[0] <= _SMALL
         together.setdefault((not is_small, part.dtype.name, part._device_name, 0 if is_small else i), []).append(i)
     found: dict[int, Tensor] = {}
-    calls = [(places, _Gather([parts[i] for i in places], reduce_method)) for _, places in sorted(together.items())]
-    rows: list[Any] = [gather(*gather.operands()) for _, gather in calls]
-    for (places, _), of_all in zip(calls, rows, strict=True):
+    groups = [places for _, places in sorted(together.items())]
+    joint = [ops.concat(*(parts[i] for i in places), axis=0) if len(places) > 1 else parts[places[0]] for places in groups]
+    rows: list[Any] = [_Gather(parts[0]._group, reduce_method)(each) for each in joint]
+    for places, of_all in zip(groups, rows, strict=True):
         counts = [parts[i]._tuple_shape[0] for i in places]
         for i, columns in zip(places, cut(of_all, counts) if len(places) > 1 else (of_all,), strict=True):
             found[i] = whole_of(columns, parts[i]._shape_of_whole)
@@ -192,13 +193,10 @@ def _wholes_of(parts: list[ShardedParameter], reduce_method: str) -> list[Tensor
 
 
 class _Gather(Function):
-    """Parts side by side -> a row for each process; gradients -> their sum or mean over the processes, of this one's row."""
+    """Of each process a row -> all rows; gradients -> their sum or mean over the processes, of this one's row."""
 
-    def __init__(self, parts: list[ShardedParameter], reduce_method: str) -> None:
-        self._parts, self._group, self._is_mean = parts, parts[0]._group, reduce_method == "mean"
-
-    def operands(self) -> tuple[Tensor]:
-        return (ops.concat(*self._parts, axis=0) if len(self._parts) > 1 else self._parts[0],)
+    def __init__(self, group: Group, reduce_method: str) -> None:
+        self._group, self._is_mean = group, reduce_method == "mean"
 
     def forward(self, part: Tensor) -> Tensor:
         whole: Any = _run("all_gather", part, self._group, is_transient=1)
