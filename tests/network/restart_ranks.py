@@ -139,6 +139,8 @@ def main():
         expected = {}
         for engine in given.engine:
             expected[engine] = training(script, f"{folder}/{engine}", given, engine, 0, chance)[1]
+            if expected[engine].startswith("exit code"):  # which a killed run that fails alike would equal
+                return f"{engine}: the undisturbed training ended with {expected[engine]}"
         number = 0
         while total < given.kills:
             engine = given.engine[number % len(given.engine)]
