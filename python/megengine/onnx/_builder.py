@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from .. import fx
-from ..core.tensor.dtype import NARROWED
 from ..module import Module
 from ..tensor import Parameter, Tensor
-from ._proto import OnnxError, onnx
+from ._proto import OnnxError, held_as, onnx
 
 REAL = frozenset({"float32", "float16", "bfloat16"})
-OPEN = -(2**62)
 MOST_ELEMENTS = 1024  # of a value that is kept as known while loading
 _RESERVED = frozenset(dir(Module())) | {"graph", "code", "recompile"}
 
@@ -34,16 +33,23 @@ class Operand:
     is_stored: bool = False  # an initializer: a parameter of the module, even if it is one number
     dtype: str = ""
     shape: tuple[int | None, ...] | None = None
-    partial: np.ndarray | None = None  # integers, of which some are OPEN: made of a shape that is known in part
+    partial: np.ma.MaskedArray | None = None  # what is known of the elements: others are masked
 
     def hold(self, array: np.ndarray) -> None:
         """The value is known."""
-        self.array, self.shape, self.dtype = array, array.shape, NARROWED.get(array.dtype.name, array.dtype.name)
+        self.array, self.shape, self.dtype = array, array.shape, held_as(array.dtype.name)
 
     @property
     def is_small(self) -> bool:
         """Known, no parameter, and small enough to be held by each graph that reads it."""
         return self.array is not None and not self.is_stored and self.array.size <= MOST_ELEMENTS
+
+    @property
+    def has_few_integers(self) -> bool:
+        """Whether it is known to be of integers, and no more than are kept as known."""
+        extents = [extent for extent in self.shape or () if extent is not None]
+        is_known = self.dtype in ("int32", "int64") and self.shape is not None and len(extents) == len(self.shape)
+        return is_known and math.prod(extents) <= MOST_ELEMENTS
 
     @property
     def type_text(self) -> str:
@@ -78,11 +84,11 @@ def _above(path: str) -> set[str]:
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
-    """In our dtypes, a Parameter where they are those of real numbers. Integers of 64 bits are cut to what 32 hold."""
-    dtype = NARROWED.get(array.dtype.name, array.dtype.name)
-    if dtype == "int32":
-        array = np.clip(array, -(2**31), 2**31 - 1).astype(np.int32)
-    return (Parameter if dtype in REAL else Tensor)(array)
+    """Returns a tensor of our dtype, a Parameter if that is one of real numbers."""
+    dtype = held_as(array.dtype.name)
+    if array.dtype.kind == "u" and dtype == "int64":
+        array = array.astype(np.int64)  # of uint64 the same bits
+    return (Parameter if dtype in REAL else Tensor)(array, dtype=dtype)
 
 
 class Builder:

@@ -18,7 +18,7 @@ from .functions import loops
 if TYPE_CHECKING:
     from ._load import Loader
 
-_LARGEST_COUNT = 2**31 - 1  # trips are counted in int32: as many as that are no bound
+_LARGEST_COUNT = 2**31 - 1  # as many trips as that are no bound
 
 
 def held_graphs(node: Any) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _loop(holder: Holder) -> fx.Node:
     states, graph = holder.needed(2), holder.graphs["body"]
     initial = holder.tensors(states)
     holder.check_counts(graph, len(states) + 2, max(len(holder.node.output), len(states)) + 1)
-    inner = holder.load("body", [probes.scalar("int32"), probes.scalar("bool"), *map(probes.of, initial)])
+    inner = holder.load("body", [probes.scalar("int64"), probes.scalar("bool"), *map(probes.of, initial)])
     holder.check_states(inner, states, 1)
     goes_on = inner.result(graph.output[0].name)
     is_fixed = goes_on is inner.values[graph.input[1].name] or (goes_on.array is not None and bool(goes_on.array.all()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._builder import MOST_ELEMENTS, OPEN, Operand, array_of
+from ._builder import MOST_ELEMENTS, Operand, array_of
 from ._proto import onnx
 
 # Ops whose result is not larger than their operands broadcast together.
@@ -16,19 +16,21 @@ _FOLDED = frozenset({
     "And", "GreaterOrEqual", "LessOrEqual", "Neg", "Not", "Or", "Pow", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Shape", "Size", "Slice", "Split", "Sqrt",
     "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where",
 })  # fmt: skip
-# Those that do not look at elements, so that some may be OPEN.
-_MOVING = frozenset({"Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Unsqueeze"})
+# Ops whose result has the elements of their first operand (Concat: of all operands), cast or at other places. Only they are
+# folded over a masked element, which stays masked; what any other op makes of it follows from its value.
+_MOVING = frozenset({"Cast", "Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarray] | None:
-    """What the node gives, when that follows from what is known; else None. Elements that are not known are OPEN."""
+    """Returns what is known of the node's results, None for nothing. Elements that are not known are masked."""
     if node.op_type == "Constant":
         return _constant(node)
     if node.op_type in ("Shape", "Size") and inputs and inputs[0] is not None and inputs[0].shape is not None:
         return _extents(node, inputs[0].shape)
     if node.op_type not in _FOLDED | {"ConstantOfShape", "Range"} or not inputs:
         return None
-    feeds: dict[str, Any] = {name: _held(operand, node.op_type) for name, operand in zip(node.input, inputs, strict=True) if name}
+    places = {name: place for place, name in enumerate(node.input) if name}  # the last one, of an operand that stands twice
+    feeds: dict[str, Any] = {name: _held(inputs[place], node.op_type, place) for name, place in places.items()}
     arrays = list(feeds.values())
     if any(array is None or array.size > MOST_ELEMENTS or array.dtype.kind not in "iufb" for array in arrays):
         return None
@@ -36,18 +38,42 @@ def folded(node: Any, inputs: list[Operand | None], opset: int) -> list[np.ndarr
         return None  # a parameter stays one
     if not _stays_small(node.op_type, arrays):
         return None
+    values = _evaluated(node, {name: np.ma.filled(array, 1) for name, array in feeds.items()}, opset)
+    if values is None or not any(map(np.ma.is_masked, arrays)):
+        return values
+    marks = {name: np.ma.getmaskarray(a).astype(a.dtype) if _moves(node.op_type, places[name]) else a for name, a in feeds.items()}
+    masks = _evaluated(node, marks, opset) or []
+    return [np.ma.array(value, mask=mask != 0) for value, mask in zip(values, masks, strict=True)]
+
+
+def _evaluated(node: Any, feeds: dict[str, Any], opset: int) -> list[np.ndarray] | None:
+    """Returns the node's results, None if it fails."""
     helper = onnx().helper
     given = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for name, a in feeds.items()]
     made = [helper.make_value_info(name, onnx().TypeProto()) for name in node.output]
     model = helper.make_model(helper.make_graph([node], "one", given, made), opset_imports=[helper.make_opsetid("", opset)])
     try:
-        return [np.asarray(value) for value in onnx().reference.ReferenceEvaluator(model).run(None, feeds)]
+        with np.errstate(all="ignore"):
+            found = [np.asarray(value) for value in onnx().reference.ReferenceEvaluator(model).run(None, feeds)]
     except Exception:  # running the model names the node
         return None
+    if node.op_type.startswith("Reduce"):  # NumPy sums small integers as int64
+        return [value.astype(feeds[node.input[0]].dtype) for value in found]
+    return found
 
 
-def _held(operand: Any, op: str) -> np.ndarray | None:
-    return operand.partial if operand.array is None and op in _MOVING else operand.array
+def _moves(op: str, place: int) -> bool:
+    """Tells whether the op's results have the elements of its operand at ``place``."""
+    return op in _MOVING and (place == 0 or op == "Concat")
+
+
+def _held(operand: Any, op: str, place: int) -> np.ndarray | None:
+    """Returns what is known of an operand, if the op can be folded over that."""
+    if operand.array is not None or not _moves(op, place):
+        return operand.array
+    if op == "Concat" and operand.partial is None and operand.has_few_integers:
+        return np.ma.array(np.ones(operand.shape, operand.dtype), mask=True)
+    return operand.partial
 
 
 def _stays_small(op: str, arrays: list[np.ndarray]) -> bool:
@@ -80,4 +106,5 @@ def _extents(node: Any, shape: tuple[int | None, ...]) -> list[np.ndarray] | Non
         return None if len(known) < len(shape) else [np.asarray(math.prod(known), np.int64)]
     bounds = {attribute.name: attribute.i for attribute in node.attribute}
     wanted = shape[bounds.get("start", 0) : bounds.get("end")]
-    return [np.asarray([OPEN if extent is None else extent for extent in wanted], np.int64)]
+    extents = np.asarray([1 if extent is None else extent for extent in wanted], np.int64)
+    return [np.ma.array(extents, mask=[extent is None for extent in wanted]) if None in wanted else extents]

@@ -14,10 +14,10 @@ import numpy as np
 from .. import fx
 from ..jit import trace
 from ..reports.progress import Progress
-from ._builder import OPEN, Builder, Operand, array_of
+from ._builder import Builder, Operand, array_of
 from ._control_flow import CONTROL_FLOW, Holder, held_graphs
 from ._folding import folded
-from ._probing import Probes
+from ._probing import Probes, Run, runs_for
 from ._proto import OnnxError, need_no_recording, onnx
 from ._read import expanded, opset_of, read
 from ._simple import SIMPLE, Application
@@ -51,8 +51,8 @@ def load(source: str | os.PathLike[str] | IO[bytes] | bytes | ModelProto) -> fx.
 
     Notes
     -----
-    Parameters are attributes at their names, inputs are positional, several outputs a tuple. Values
-    of 64 bits have 32. The file is checked before anything is made of it, and no code of it runs.
+    Parameters are attributes at their names, inputs are positional, several outputs a tuple. float64
+    becomes float32. The file is checked before anything is made of it, and no code of it runs.
 
     Examples
     --------
@@ -70,22 +70,23 @@ def load(source: str | os.PathLike[str] | IO[bytes] | bytes | ModelProto) -> fx.
     need_no_recording("load")
     model, large = read(source)
     model = expanded(model, COUNTERPARTS)
-    return Loader(model.graph, opset_of(model), {}).load(large)
+    stored = {tensor.name for tensor in (*model.graph.initializer, *large.values())}
+    inputs = [info for info in model.graph.input if info.name not in stored]  # others are defaults of older files
+    return Loader(model.graph, opset_of(model), {}, runs_for(inputs)).load(inputs, large)
 
 
 class Loader:
     """What becomes of a graph: of the model, or of a node in it. problems: what cannot be loaded, of all graphs."""
 
-    def __init__(self, graph: Any, opset: int, problems: dict[str, list[str]]) -> None:
+    def __init__(self, graph: Any, opset: int, problems: dict[str, list[str]], runs: Sequence[Run]) -> None:
         self.graph, self.opset, self.problems = graph, opset, problems
         self.builder = Builder()
-        self.probes = Probes(self.builder)
+        self.probes = Probes(self.builder, runs)
         self.values: dict[str, Operand] = {}
 
-    def load(self, large: dict[str, Any]) -> fx.GraphModule:
-        """The model as a module. large: its tensors that the graph has as inputs."""
+    def load(self, given: list[Any], large: dict[str, Any]) -> fx.GraphModule:
+        """The model as a module. given: its inputs. large: its tensors that the graph has as inputs, too."""
         self._add_tensors([*self.graph.initializer, *large.values()])
-        given = [info for info in self.graph.input if info.name not in self.values]  # others are defaults of older files
         trace(lambda: self._add_all(given), record_only=True, symbolic_shape=False)()
         if self.problems:
             listed = "".join(f"\n  {what}: {', '.join(names)}" for what, names in self.problems.items())
@@ -94,7 +95,7 @@ class Loader:
 
     def held(self, graph: Any, given: Sequence[list[Any] | None], outside: Mapping[str, Operand]) -> Loader:
         """A graph that a node holds, loaded. given: values of its own inputs (`Probes.of`), where they are known."""
-        inner = Loader(graph, self.opset, self.problems)
+        inner = Loader(graph, self.opset, self.problems, self.probes.runs)
         inner._add_tensors(graph.initializer)
         for info, values in zip(graph.input, given, strict=True):
             inner._take(Operand(info.name), values)
@@ -142,7 +143,10 @@ class Loader:
                 dtype = ""
                 self._lacks(str(error) if info.type.HasField("tensor_type") else "inputs that are not tensors", info.name)
             has_shape = dtype and info.type.tensor_type.HasField("shape")
-            self._take(Operand(info.name), self.probes.made(dtype, info.type.tensor_type.shape.dim) if has_shape else None)
+            self._take(Operand(info.name, dtype=dtype), self.probes.made(dtype, info) if has_shape else None)
+        for info in inputs:
+            if self.values[info.name].dtype == "int64":
+                self._widen(self.values[info.name])
         with Progress("reading ONNX", len(self.graph.node), unit="node") as progress:
             for node in self.graph.node:
                 self._add(node)
@@ -154,6 +158,12 @@ class Loader:
         operand.node = self.builder.graph.placeholder(name if name.isidentifier() else f"x_{name}")
         self.values[operand.name] = operand
         self.probes.give(operand.node, values)
+        self.probes.describe(operand)
+
+    def _widen(self, operand: Operand) -> None:
+        """Lets an input of int64 be given as int32, which data of NumPy is here."""
+        operand.node = self.builder.graph.call_method("astype", (operand.node, "int64"))
+        self.probes.run_new_nodes()
         self.probes.describe(operand)
 
     # -- nodes -----------------------------------------------------------------------------------
@@ -205,10 +215,10 @@ class Loader:
         """Notes what is known. Is it all?"""
         is_all = True
         for name, array in zip(names, arrays, strict=False):
-            if array.dtype == np.int64 and (array == OPEN).any():
+            if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
                 self.values[name].partial, is_all = array, False
             else:
-                self.values[name].hold(array)
+                self.values[name].hold(np.asarray(array))
         return is_all
 
     def _convert(self, node: Any, application: Application) -> None:

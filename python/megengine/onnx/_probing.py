@@ -1,12 +1,14 @@
 """Shapes and dtypes of values, by running the new nodes on placeholders while a model is loaded.
 
-An extent that a model leaves open has one size in the first run and another in the second: what is equal in both is known.
+An extent that a model leaves open has several sizes, one a run: a result's extent is known if it is equal in all runs that
+succeed. Models compute with sizes (min(n, 512), n % 3, n // m): open extents are also small, odd, and very large one after the other.
 Values of placeholders are never computed, so that no size costs memory.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .. import functional as F
@@ -15,31 +17,49 @@ from ..fx.node import map_arg
 from ..tensor import Tensor
 from ._builder import Builder, Operand
 
-_SIZES = (64, 96)  # multiples of 32: networks halve their images up to five times
-_MOST_ELEMENTS = 2**28  # functions that lay out places of a larger tensor would take long
+_SIZES = (64, 96, 1, 2, 7)  # two are multiples of 32: networks halve their images up to five times
+_LARGE, _MOST_LARGE = 2**12, 4  # the first four open extents are large, once each
+_MOST_ELEMENTS, _MOST_OF_LARGE = 2**28, 2**25  # functions that lay out places of a larger tensor would take long
 _MOST_STEPS = 512
 _LOOPS = frozenset({"rnn", "gru", "lstm", "cumprod", "determinant", "split"})  # of Python, as long as an axis
 
+Run = Mapping[str, int]  # the sizes of open extents by their names
+
+
+def _extents(info: Any) -> list[int | str]:
+    """The extents of an input: numbers, and names of open ones."""
+    dims = enumerate(info.type.tensor_type.shape.dim)
+    return [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{info.name}/{axis}" for axis, dim in dims]
+
+
+def runs_for(inputs: Iterable[Any]) -> list[Run]:
+    """What to run for inputs of a model, ValueInfoProtos."""
+    names = list(dict.fromkeys(extent for info in inputs for extent in _extents(info) if isinstance(extent, str)))
+    equal = [dict.fromkeys(names, size) for size in _SIZES]
+    return [*equal, *({**equal[0], name: _LARGE} for name in names[:_MOST_LARGE])]
 
 
 class Probes:
-    """What the nodes of a builder give for the placeholders; nodes that cannot be run have nothing."""
+    """What the nodes of a builder give for the placeholders: a value for each run, None for one that fails."""
 
-    def __init__(self, builder: Builder) -> None:
-        self._builder = builder
+    def __init__(self, builder: Builder, runs: Sequence[Run]) -> None:
+        self._builder, self.runs = builder, runs
         self._values: dict[fx.Node, list[Any]] = {}
         self._last: fx.Node | None = None
 
-    @staticmethod
-    def made(dtype: str, dims: Any) -> list[Any] | None:
-        """Values for an input with the extents of a TensorShapeProto; None for one that is too large."""
-        extents = [dim.dim_value if dim.HasField("dim_value") else None for dim in dims]
-        shapes = [tuple(size if extent is None else extent for extent in extents) for size in _SIZES]
-        if min(shapes[0], default=0) < 0 or max(map(math.prod, shapes)) > _MOST_ELEMENTS:
+    def made(self, dtype: str, info: Any) -> list[Any] | None:
+        """Values for an input, a ValueInfoProto; None for impossible extents."""
+        extents = _extents(info)
+        if any(isinstance(extent, int) and extent < 0 for extent in extents):
             return None
-        return [F.zeros(shape, dtype=dtype) for shape in shapes]
+        shapes = [tuple(run[extent] if isinstance(extent, str) else extent for extent in extents) for run in self.runs]
+        return [F.zeros(shape, dtype=dtype) if math.prod(shape) <= self._most(run) else None for run, shape in enumerate(shapes)]
 
-    # Values of a node, or of what is made of it, for a graph that takes them; None where they are not known.
+    def _most(self, run: int) -> int:
+        """The elements of the largest tensors that functions are called with."""
+        return _MOST_ELEMENTS if run < len(_SIZES) else _MOST_OF_LARGE
+
+    # Values of a node, or of what is made of it, for a graph that takes them; None where no run has one.
 
     def give(self, node: fx.Node, values: list[Any] | None) -> None:
         """An input with such values."""
@@ -54,16 +74,11 @@ class Probes:
     def element_of(self, node: fx.Node, axis: int) -> list[Any] | None:
         """Its slices along an axis."""
         values = self.of(node)
-        if values is None or any(not -value.ndim <= axis < value.ndim for value in values):
-            return None
-        shapes = [list(value._tuple_shape) for value in values]
-        for shape in shapes:
-            del shape[axis]
-        return [F.zeros(shape, dtype=value.dtype) for shape, value in zip(shapes, values, strict=True)]
+        return None if values is None else [_element_of(value, axis) for value in values]
 
     def scalar(self, dtype: str) -> list[Any]:
         """A number that is not known."""
-        return [F.zeros((), dtype=dtype)] * len(_SIZES)
+        return [F.zeros((), dtype=dtype)] * len(self.runs)
 
     def run_new_nodes(self) -> None:
         """Runs the nodes that were made since the last call."""
@@ -76,30 +91,43 @@ class Probes:
 
     def _run(self, node: fx.Node) -> None:
         if node.op == "get_attr":
-            self._values[node] = [self._builder.attributes[str(node.target)]] * len(_SIZES)
-        elif all(read in self._values for read in node.all_input_nodes) and not self._takes_long(node):
-            try:
-                self._values[node] = [self._called(node, run) for run in range(len(_SIZES))]
-            except Exception:  # it reads values, or does not fit: running the model tells
-                return
-
-    def _takes_long(self, node: fx.Node) -> bool:
-        shapes = [value._tuple_shape for read in node.all_input_nodes for value in self._values[read] if isinstance(value, Tensor)]
-        loops = getattr(node.target, "__name__", "") in _LOOPS
-        return any(math.prod(shape) > _MOST_ELEMENTS or (loops and max(shape, default=0) > _MOST_STEPS) for shape in shapes)
+            self._values[node] = [self._builder.attributes[str(node.target)]] * len(self.runs)
+        elif all(read in self._values for read in node.all_input_nodes):
+            found = [self._called(node, run) for run in range(len(self.runs))]
+            if any(value is not None for value in found):
+                self._values[node] = found
 
     def _called(self, node: fx.Node, run: int) -> Any:
-        args, kwargs = map_arg((node.args, node.kwargs), lambda read: self._values[read][run])
-        if node.op == "call_method":
-            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        function: Any = node.target
-        return function(*args, **kwargs)
+        given = {read: self._values[read][run] for read in node.all_input_nodes}
+        if any(value is None for value in given.values()) or self._takes_long(node, given.values(), run):
+            return None
+        args, kwargs = map_arg((node.args, node.kwargs), given.__getitem__)
+        try:
+            if node.op == "call_method":
+                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+            function: Any = node.target
+            return function(*args, **kwargs)
+        except Exception:  # it reads values, or does not fit: running the model tells
+            return None
+
+    def _takes_long(self, node: fx.Node, given: Iterable[Any], run: int) -> bool:
+        shapes = [value._tuple_shape for value in given if isinstance(value, Tensor)]
+        loops = getattr(node.target, "__name__", "") in _LOOPS
+        return any(math.prod(shape) > self._most(run) or (loops and max(shape, default=0) > _MOST_STEPS) for shape in shapes)
 
     def describe(self, operand: Operand) -> None:
         """Notes shape and dtype with an operand, where they are known."""
         if operand.array is not None or operand.node not in self._values:
             return
-        first, second = self._values[operand.node]
-        if isinstance(first, Tensor) and isinstance(second, Tensor) and first.ndim == second.ndim:
-            pairs = zip(first._tuple_shape, second._tuple_shape, strict=True)
-            operand.shape, operand.dtype = tuple(a if a == b else None for a, b in pairs), first.dtype.name
+        found = [value for value in self._values[operand.node] if isinstance(value, Tensor)]
+        if len(found) > 1 and len({value.ndim for value in found}) == 1:
+            extents = zip(*(value._tuple_shape for value in found), strict=True)
+            operand.shape, operand.dtype = tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in extents), found[0].dtype.name
+
+
+def _element_of(value: Any, axis: int) -> Any:
+    if value is None or not -value.ndim <= axis < value.ndim:
+        return None
+    shape = list(value._tuple_shape)
+    del shape[axis]
+    return F.zeros(shape, dtype=value.dtype)

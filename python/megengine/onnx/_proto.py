@@ -10,6 +10,8 @@ import numpy as np
 from .. import _core
 
 OLDEST_OPSET = 17
+# dtypes of files that there are no tensors of, and those that hold their values here. float64 has no products.
+_HELD_AS = {"float": "float32", "double": "float32", "float64": "float32", "uint32": "int64", "uint64": "int64", "complex128": "complex64"}
 
 
 class OnnxError(ValueError):
@@ -47,6 +49,11 @@ def onnx() -> ModuleType:
             "megengine.onnx needs the package onnx\n  fix: pip install 'megjit[onnx]'"
         ) from error
     return onnx
+
+
+def held_as(name: str) -> str:
+    """Returns the name of the dtype here for a dtype's name in NumPy or ONNX."""
+    return _HELD_AS.get(name, name)
 
 
 @functools.cache

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .. import functional as F
 from .. import fx
 from ..core._registry import enters
-from ._builder import OPEN, Builder, Operand
+from ._builder import Builder, Operand
 from .functions import COUNTERPARTS
 from .functions._table import axis_of, dtype_of
 
@@ -181,12 +183,13 @@ def _reshape(a: Application) -> fx.Node | None:
 
 
 def _target_shape(operand: Operand) -> tuple[int, ...] | None:
-    """The known extents; an open one is what is left."""
+    """Returns the extents, -1 for one that is not known: it is what is left. None if that does not say them all."""
     if operand.array is not None:
         return operand.plain()
-    if operand.partial is None or -1 in operand.partial or list(operand.partial).count(OPEN) != 1:
+    partial = operand.partial
+    if partial is None or np.ma.getmaskarray(partial).sum() != 1 or (partial == -1).any():
         return None
-    return tuple(-1 if extent == OPEN else int(extent) for extent in operand.partial)
+    return tuple(partial.filled(-1).tolist())
 
 
 @simple("Flatten")

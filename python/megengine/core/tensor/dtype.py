@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 _UNSUPPORTED = {"uint64": "int32", "uint32": "int32", "complex128": "complex64"}
-# What data becomes where nobody asks for a dtype.
-NARROWED = {**_UNSUPPORTED, "int64": "int32", "float64": "float32"}
 _BITS = {
     "intb1": 1, "intb2": 2, "intb4": 4, "qint1": 1, "qint2": 2, "quint2": 2, "qint4": 4, "quint4":
     4, "bool": 8, "int8": 8, "uint8": 8, "qint8": 8, "quint8": 8, "int16": 16, "uint16": 16,

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...core.tensor.dtype import NARROWED, dtype_name
+from ...core.tensor.dtype import dtype_name
 from ...tensor import Tensor
-from .._proto import onnx
+from .._proto import held_as, onnx
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -55,11 +55,10 @@ def number(value: object) -> Any:
 
 
 def dtype_of(element_type: int) -> str:
-    """Our dtype for TensorProto's number; those of 64 bits become 32. ValueError for one that we lack."""
-    names = onnx().TensorProto.DataType
-    name = names.Name(element_type).lower()
+    """Returns our dtype for TensorProto's number. ValueError for one that there are no tensors of."""
+    name = onnx().TensorProto.DataType.Name(element_type).lower()
     try:
-        return dtype_name(NARROWED.get(name, {"float": "float32", "double": "float32"}.get(name, name)))
+        return dtype_name(held_as(name))
     except TypeError:
         raise ValueError(f"there are no tensors of {name}") from None
 

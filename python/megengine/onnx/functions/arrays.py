@@ -13,7 +13,9 @@ from ...core import ops
 from ...functional._select import triangle
 from ...functional._window import pad_or_cut
 from ...tensor import Tensor
+from .._proto import held_as
 from ._table import axis_of, counterpart, dtype_of, ints, is_float, number
+from .elementwise import divide
 
 _MOST = 2**31 - 1  # of an int32
 
@@ -32,12 +34,12 @@ def reshape(x: Tensor, shape: Tensor | Sequence[int], *, allowzero: int = 0) -> 
 
 @counterpart("Shape")
 def shape_of(x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
-    return Tensor(np.asarray(x._tuple_shape[start:end], np.int32))
+    return Tensor(x._tuple_shape[start:end], dtype="int64")
 
 
 @counterpart("Size")
 def size_of(x: Tensor) -> Tensor:
-    return Tensor(np.asarray(math.prod(x._tuple_shape), np.int32))
+    return Tensor(math.prod(x._tuple_shape), dtype="int64")
 
 
 @counterpart("Transpose")
@@ -116,19 +118,20 @@ def pad(x: Tensor, pads: Tensor | Sequence[int], value: Tensor | float | None = 
     pairs = [(0, 0)] * x.ndim
     for axis, before, after in zip(named, widths, widths[len(widths) // 2 :], strict=False):
         pairs[axis] = before, after
-    return pad_or_cut(x, pairs, mode, 0.0 if value is None else float(number(value)))
+    return pad_or_cut(x, pairs, mode, 0 if value is None else number(value))
 
 
 @counterpart("ConstantOfShape", plain=(0,))
 def constant_of_shape(shape: Tensor | Sequence[int], *, value: np.ndarray | None = None) -> Tensor:
-    filler = Tensor(np.zeros(1, np.float32) if value is None else np.asarray(value).reshape(1))
+    filled = np.zeros(1, np.float32) if value is None else np.asarray(value).reshape(1)
+    filler = Tensor(filled, dtype=held_as(filled.dtype.name))
     return F.broadcast_to(F.reshape(filler, (1,) * len(ints(shape))), ints(shape))
 
 
 @counterpart("Range")
 def arange(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
-    computed: Any = np.float32 if is_float(start) else np.int32
-    return Tensor(np.arange(number(start), number(limit), number(delta), dtype=computed)).astype(start.dtype)
+    computed: Any = np.float32 if is_float(start) else np.int64
+    return Tensor(np.arange(number(start), number(limit), number(delta), dtype=computed), dtype=start.dtype)
 
 
 @counterpart("EyeLike")
@@ -196,9 +199,18 @@ def _extreme(op: Callable[..., Tensor], is_max: bool) -> Callable[..., Tensor]:
         shape: list[Any] = [1 if a in axes else n for a, n in enumerate(x.shape) if keepdims or a not in axes]
         if x.dtype.kind == "b":
             return F.full(tuple(shape), not is_max, dtype="bool")
-        return F.full(tuple(shape), -math.inf if is_max else math.inf, dtype=x.dtype)
+        bounds = (-math.inf, math.inf) if is_float(x) else (int(np.iinfo(x.dtype).min), int(np.iinfo(x.dtype).max))
+        return F.full(tuple(shape), bounds[0 if is_max else 1], dtype=x.dtype)
 
     return reduce
+
+
+def _mean(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Tensor:
+    """Quotients of integers are rounded towards 0."""
+    if is_float(x):
+        return _plain(ops.reduce_mean)(x, axes, keepdims)
+    count = math.prod(x.shape[axis] for axis in axes)
+    return divide(_sum(x.astype("int64"), axes, keepdims), count).astype(x.dtype)
 
 
 def _log_sum_exp(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Tensor:
@@ -208,7 +220,7 @@ def _log_sum_exp(x: Tensor, axes: tuple[int, ...], keepdims: int) -> Tensor:
 
 
 for _op, _reduce in {
-    "ReduceSum": _sum, "ReduceMean": _plain(ops.reduce_mean), "ReduceProd": _plain(ops.reduce_prod),
+    "ReduceSum": _sum, "ReduceMean": _mean, "ReduceProd": _plain(ops.reduce_prod),
     "ReduceMax": _extreme(_max, True), "ReduceMin": _extreme(_min, False),
     "ReduceL1": lambda x, *how: _sum(F.abs(x), *how), "ReduceL2": lambda x, *how: F.sqrt(_sum(F.square(x), *how)).astype(x.dtype),
     "ReduceSumSquare": lambda x, *how: _sum(F.square(x), *how),
@@ -243,14 +255,27 @@ def cumprod(x: Tensor, axis: Tensor | int, *, exclusive: int = 0, reverse: int =
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     if a.ndim == 1 and b.ndim == 1:
         return F.sum(a * b)
-    return F.matmul(a, b)
+    return _product(a, b)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """A product of matrices. Those of int64 are sums of element-wise products."""
+    if a.dtype != np.int64:
+        return F.matmul(a, b)
+    if b.ndim == 1:
+        return F.sum(a * b, axis=-1)
+    rows = F.expand_dims(a, -1) * (F.expand_dims(b, -3) if a.ndim > 1 else b)
+    return F.sum(rows, axis=-2)
 
 
 @counterpart("Gemm")
 def gemm(
     a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
 ) -> Tensor:
-    y = F.matmul(a, b, transpose_a=bool(transA), transpose_b=bool(transB))
+    if a.dtype == np.int64:
+        y = _product(F.transpose(a, (1, 0)) if transA else a, F.transpose(b, (1, 0)) if transB else b)
+    else:
+        y = F.matmul(a, b, transpose_a=bool(transA), transpose_b=bool(transB))
     y = y if alpha == 1 else (y * alpha).astype(y.dtype)
     if c is None:
         return y

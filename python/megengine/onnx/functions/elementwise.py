@@ -79,10 +79,24 @@ def modulo(x: Any, y: Any, *, fmod: int = 0) -> Tensor:
 @counterpart("Pow", takes_numbers=True)
 def power(x: Tensor | float, y: Tensor | float) -> Tensor:
     """As the base's dtype."""
+    if isinstance(x, Tensor) and not is_float(x) and not (is_float(y) if isinstance(y, Tensor) else y != int(y)):
+        return _power_of_integers(x, y)
     result = F.pow(x, y)
     if not isinstance(x, Tensor) or x.dtype == result.dtype:
         return result
     return (result if is_float(x) else F.round(result)).astype(x.dtype)
+
+
+def _power_of_integers(x: Tensor, y: Tensor | float) -> Tensor:
+    """By squares, in the dtype of ``x``. Only -1, 0 and 1 have powers above the 63rd that fit, which depend on whether y is odd."""
+    y = y if isinstance(y, Tensor) else Tensor(int(y), dtype="int64")
+    rest = F.where(y > 63, y % 2 + 62, y)
+    result, square = F.ones_like(x), x
+    for bit in range(6):
+        result = F.mul(result, F.where(F.equal(F.right_shift(rest, bit) % 2, 1), square, F.ones_like(square)))
+        square = F.mul(square, square)
+    is_unit = F.logical_or(F.equal(x, 1), F.equal(x, -1))
+    return F.where(F.less(y, 0), F.where(is_unit, F.where(F.equal(y % 2, 1), x, x * x), F.zeros_like(x)), result)
 
 
 @counterpart("Max")

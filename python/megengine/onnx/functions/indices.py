@@ -15,7 +15,7 @@ from ._table import axis_of, counterpart, ints, number
 
 
 def _places(indices: Tensor) -> Tensor:
-    return indices if indices.dtype == np.int32 else indices.astype("int32")
+    return indices if indices.dtype in (np.int32, np.int64) else indices.astype("int64")
 
 
 @counterpart("Gather")
@@ -95,7 +95,7 @@ def one_hot(indices: Tensor, depth: object, values: Tensor, *, axis: int = -1) -
     axis = axis_of(axis, rank)
     wanted = F.expand_dims(_places(indices), axis)
     wanted = F.where(wanted < 0, wanted + depth, wanted)
-    line = Tensor(np.arange(depth, dtype=np.int32).reshape([-1 if a == axis else 1 for a in range(rank)]))
+    line = Tensor(np.arange(depth).reshape([-1 if a == axis else 1 for a in range(rank)]), dtype=wanted.dtype)
     hot = F.equal(wanted, line)
     off, on = (F.broadcast_to(F.reshape(values[i], (1,) * rank), hot._tuple_shape) for i in (0, 1))
     return F.where(hot, on, off)
@@ -114,15 +114,15 @@ def arg_min(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: i
 def _arg(find: Any, x: Tensor, axis: int, keepdims: int, last: int) -> Tensor:
     axis = axis_of(axis, x.ndim)
     if not last:
-        return find(x, axis=axis, keepdims=bool(keepdims))
+        return find(x, axis=axis, keepdims=bool(keepdims)).astype("int64")
     backwards = x[(slice(None),) * axis + (slice(None, None, -1),)]
-    return x.shape[axis] - 1 - find(backwards, axis=axis, keepdims=bool(keepdims))
+    return x.shape[axis] - 1 - find(backwards, axis=axis, keepdims=bool(keepdims)).astype("int64")
 
 
 @counterpart("TopK", plain=(1,))
 def top_k(x: Tensor, k: object, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
     values, places = ops.topk(x, k=ints(k)[0], axis=axis_of(axis, x.ndim), descending=largest)
-    return values, places
+    return values, places.astype("int64")
 
 
 @counterpart("ReverseSequence")
@@ -141,7 +141,7 @@ def reverse_sequence(x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_ax
 
 @counterpart("NonZero")
 def non_zero(x: Tensor) -> Tensor:
-    return F.transpose(F.non_zero(x.astype("bool")), (1, 0))
+    return F.transpose(F.non_zero(x.astype("bool")), (1, 0)).astype("int64")
 
 
 @counterpart("Compress")
@@ -159,7 +159,7 @@ def unique(x: Tensor, *, axis: int | None = None, sorted: int = 1) -> tuple[Tens
         order = np.argsort(first)
         values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
         inverse = np.argsort(order)[inverse]
-    return tuple(Tensor(part) for part in (values, *(part.astype(np.int32) for part in (first, inverse, counts))))
+    return Tensor(values, dtype=x.dtype), *(Tensor(part, dtype="int64") for part in (first, inverse, counts))
 
 
 @counterpart("RoiAlign")
@@ -192,4 +192,4 @@ def non_max_suppression(
         if allowed.size:
             kept = F.vision.nms(Tensor(corners[batch][allowed]), Tensor(line[allowed]), float(number(iou_threshold or 0.0)), most)
             found += [(batch, kind, place) for place in allowed[kept.numpy()]]
-    return Tensor(np.asarray(found, np.int32).reshape(-1, 3))
+    return Tensor(np.asarray(found, np.int64).reshape(-1, 3), dtype="int64")

@@ -46,7 +46,7 @@ def counted_loop(
         found = _several(body(trip, Tensor(True), *states, *outside))[1:]
         return [trip + 1, *found[: len(states)]], list(found[len(states) :])
 
-    (_, *states), ys = F.scan(step, [Tensor(0), *initial], length=length)
+    (_, *states), ys = F.scan(step, [Tensor(0, dtype="int64"), *initial], length=length)
     return *states, *ys
 
 
@@ -63,7 +63,7 @@ def loop(
         return [state[0] + 1, condition.reshape(()), *states]
 
     first = condition.reshape(()) if isinstance(condition, Tensor) else Tensor(condition)
-    return tuple(F.while_loop(goes_on, trip, [Tensor(0), first, *initial])[2:])
+    return tuple(F.while_loop(goes_on, trip, [Tensor(0, dtype="int64"), first, *initial])[2:])
 
 
 def _several(found: Any) -> tuple[Tensor, ...]:

@@ -48,9 +48,9 @@ def _max_and_places(x: Tensor, windows: list[Window], storage_order: int) -> tup
     counts = tuple(w.count for w in windows)
     covered = F.reshape(covered, (*shape[:2], *counts, -1))
     chosen = F.argmax(covered, axis=2 + dims, keepdims=True)
-    table = Tensor(np.ascontiguousarray(flat.transpose(order)).reshape(1, 1, *counts, -1).astype(np.int32))
+    table = Tensor(np.ascontiguousarray(flat.transpose(order)).reshape(1, 1, *counts, -1), dtype="int64")
     table = F.broadcast_to(table, covered._tuple_shape)
-    image = Tensor((np.arange(shape[0] * shape[1]) * math.prod(extents)).reshape(*shape[:2], *(1,) * dims).astype(np.int32))
+    image = Tensor((np.arange(shape[0] * shape[1]) * math.prod(extents)).reshape(*shape[:2], *(1,) * dims), dtype="int64")
     from_image = F.reshape(F.gather(table, 2 + dims, chosen), (*shape[:2], *counts)) + image
     return F.max(covered, axis=2 + dims), from_image
 
