@@ -14,7 +14,7 @@ from .. import functional as F
 from .. import fx
 from ..core._registry import enters
 from ._builder import Builder, Operand
-from .functions import COUNTERPARTS
+from .functions import COUNTERPARTS, recurrent
 from .functions._table import axis_of, dtype_of
 
 
@@ -293,6 +293,42 @@ def _stored_as(a: Application, place: int, shape: tuple[int, ...]) -> fx.Node | 
         return operand.node if held._tuple_shape == shape else None
     operand.node = a.builder.store(operand.name, operand.array.reshape(shape))
     return operand.node
+
+
+@simple("RNN", "GRU", "LSTM")
+def _recurrent(a: Application) -> fx.Node | None:
+    """Constant weights are stored as one op a direction takes them."""
+    op, (w, r, b) = a.node.op_type, (a.input(place) for place in (1, 2, 3))
+    directions = 2 if a.attrs.get("direction") == "bidirectional" else 1
+    modes = [recurrent.mode_of(op, number, **a.attrs) for number in range(directions)]
+    if None in modes or not _have_full_length(a) or a.input(7) is not None or w is None or r is None:
+        return None
+    if any(operand is not None and operand.array is None for operand in (w, r, b)):
+        return None
+    weights = [_laid_out(a.builder, op, number, w, r, b) for number in range(directions)]
+    states = [a.input(place) and a.tensor(place) for place in ((5, 6) if op == "LSTM" else (5,))]
+    more = {key: a.attrs[key] for key in ("direction", "layout") if key in a.attrs}
+    return a.call(recurrent.layers, a.tensor(0), states, weights, modes=modes, **more)
+
+
+def _have_full_length(a: Application) -> bool:
+    """Is it known of all sequences of a batch?"""
+    lengths, shape = a.input(4), a.inputs[0].shape or (None, None)
+    times = shape[1 if a.attrs.get("layout") else 0]
+    return lengths is None or (lengths.array is not None and times is not None and bool((lengths.array >= times).all()))
+
+
+def _laid_out(builder: Builder, op: str, number: int, w: Operand, r: Operand, b: Operand | None) -> list[fx.Node | None]:
+    """Weights and biases of a direction, stored once for all nodes that share them."""
+    key = (op, number, w.name, r.name, b and b.name)
+    if key not in builder.laid_out:
+        arrays = list(recurrent.laid_out(op, number, w.array, r.array, b and b.array, np.concatenate))
+        if op != "GRU" and b is not None:  # which adds the two
+            arrays[2:] = [arrays[2] + arrays[3], None]
+        names = [w.name, r.name, *((b.name, f"{b.name}_hidden") if b is not None else ("", ""))]
+        names = [f"{name}_reverse" if number else name for name in names]
+        builder.laid_out[key] = [None if array is None else builder.store(name, array) for name, array in zip(names, arrays, strict=True)]
+    return builder.laid_out[key]
 
 
 @simple("MaxPool", "AveragePool")

@@ -28,8 +28,12 @@ _ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
 }
 _DEFAULTS = {"LeakyRelu": (0.01, 0.0), "ThresholdedRelu": (1.0, 0.0), "HardSigmoid": (0.2, 0.5), "Elu": (1.0, 0.0)}
 
+# Of each op: the usual functions of a direction, and where the gates of `recurrent_layer` stand in ONNX's order.
+_USUAL = {"RNN": ["tanh"], "GRU": ["sigmoid", "tanh"], "LSTM": ["sigmoid", "tanh", "tanh"]}
+_ORDER = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
+
 Step = Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
-Whole = tuple[str, tuple[Tensor, Tensor, Tensor | None, Tensor | None]]  # for `recurrent_layer`: mode, weights and biases
+Whole = tuple[str, tuple[Any, Any, Any, Any]]  # for `recurrent_layer`: mode, weights and biases
 
 
 def _activations(names: Any, alphas: Any, betas: Any, clip: float | None) -> list[Callable[[Tensor], Tensor]]:
@@ -75,7 +79,7 @@ def _run(x: Tensor, state: tuple[Tensor, ...], limits: Any, backward: bool, step
 
 def _all_directions(
     x: Tensor, direction: str, lengths: Any, initial: list[Tensor | None], hidden: int, layout: int,
-    step_for: Callable[[int], Step], whole_for: Callable[[int], Whole | None],
+    step_for: Any, whole_for: Callable[[int], Whole | None],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Y, and the last of each part of the state. whole_for: None for a direction that has to go step by step."""
     if layout:
@@ -86,8 +90,7 @@ def _all_directions(
         limits = None
     lines, ends = [], []
     for number, backward in enumerate(_directed(direction)):
-        zero = F.zeros((x.shape[1], hidden)).astype(x.dtype)
-        state = tuple(zero if part is None else part[number] for part in initial)
+        state = tuple(F.zeros((x.shape[1], hidden), dtype=x.dtype) if part is None else part[number] for part in initial)
         whole = whole_for(number) if limits is None else None
         if whole is not None:
             line, end = recurrent_layer(whole[0], x, state, *whole[1], backwards=backward)
@@ -109,21 +112,40 @@ def _biases(b: Tensor | None, number: int, gates: int, hidden: int) -> tuple[Any
     return b[number][: gates * hidden], b[number][gates * hidden :]
 
 
-def _weights(order: tuple[int, ...], number: int, w: Tensor, r: Tensor, b: Tensor | None) -> Any:
-    """Weights and biases of a direction as `recurrent_layer` takes them. order: where its gates stand in ONNX's."""
-    size: Any = r.shape[-1]
+def mode_of(
+    op: str, number: int, *, activations: Any = None, clip: float | None = None, linear_before_reset: int = 0, input_forget: int = 0,
+    **_: Any,
+) -> str | None:  # fmt: skip
+    """Returns the mode of `recurrent_layer` that computes a direction of a node with such attributes, None if none does."""
+    count = len(_USUAL[op])
+    names = [name.lower() for name in (activations or _USUAL[op] * (number + 1))[number * count : (number + 1) * count]]
+    if op == "RNN" and names == ["relu"]:
+        names, mode = _USUAL[op], "relu"
+    else:
+        mode = "tanh" if op == "RNN" else op.lower()
+    fits = names == _USUAL[op] and clip is None and not input_forget and (op != "GRU" or linear_before_reset)
+    return mode if fits else None
 
-    def sorted_gates(rows: Tensor) -> Tensor:
-        return F.concat([rows[k * size : (k + 1) * size] for k in order]) if len(order) > 1 else rows
 
-    biases = (None, None) if b is None else _biases(b, number, len(order), size)
-    return tuple(part if part is None else sorted_gates(part) for part in (w[number], r[number], *biases))
+def laid_out(op: str, number: int, w: Any, r: Any, b: Any, concat: Callable[[list[Any]], Any]) -> tuple[Any, Any, Any, Any]:
+    """Returns weights and biases of a direction as `recurrent_layer` takes them. concat: joins Tensors, or arrays."""
+    order, size = _ORDER[op], r.shape[-1]
+
+    def sorted_gates(rows: Any) -> Any:
+        return concat([rows[k * size : (k + 1) * size] for k in order]) if len(order) > 1 else rows
+
+    ih, hh = (None, None) if b is None else map(sorted_gates, _biases(b, number, len(order), size))
+    return sorted_gates(w[number]), sorted_gates(r[number]), ih, hh
 
 
-def _names(activations: Any, default: list[str], number: int) -> list[str]:
-    """Of the functions of one direction, in small letters."""
-    count = len(default)
-    return [name.lower() for name in (activations[number * count : (number + 1) * count] if activations else default)]
+def layers(
+    x: Tensor, initial: Sequence[Tensor | None], weights: Sequence[Sequence[Tensor | None]], *, modes: Sequence[str], direction: str = "forward",
+    layout: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """RNN, GRU or LSTM. weights, modes: of each direction, as `recurrent_layer` takes them."""
+    wholes: list[Any] = list(zip(modes, weights, strict=True))
+    hidden: Any = weights[0][1]._tuple_shape[-1]  # type: ignore[union-attr]
+    return _all_directions(x, direction, None, list(initial), hidden, layout, None, wholes.__getitem__)
 
 
 @counterpart("RNN")
@@ -140,8 +162,8 @@ def rnn(
         return lambda xt, state: (functions[number](F.nn.linear(xt, w[number]) + F.nn.linear(state[0], r[number]) + bw + br),)
 
     def whole_for(number: int) -> Whole | None:
-        (name,) = _names(activations, ["Tanh"], number)
-        return (name, _weights((0,), number, w, r, b)) if clip is None and name in ("tanh", "relu") else None
+        mode = mode_of("RNN", number, activations=activations, clip=clip)
+        return None if mode is None else (mode, laid_out("RNN", number, w, r, b, F.concat))
 
     return _all_directions(x, direction, lengths, [h], hidden, layout, step_for, whole_for)
 
@@ -177,8 +199,8 @@ def gru(
         return step
 
     def whole_for(number: int) -> Whole | None:
-        usual = clip is None and _names(activations, ["Sigmoid", "Tanh"], number) == ["sigmoid", "tanh"]
-        return ("gru", _weights((1, 0, 2), number, w, r, b)) if usual and linear_before_reset else None
+        mode = mode_of("GRU", number, activations=activations, clip=clip, linear_before_reset=linear_before_reset)
+        return None if mode is None else (mode, laid_out("GRU", number, w, r, b, F.concat))
 
     return _all_directions(x, direction, lengths, [h], hidden, layout, step_for, whole_for)
 
@@ -212,8 +234,7 @@ def lstm(
         return step
 
     def whole_for(number: int) -> Whole | None:
-        usual = clip is None and p is None and not input_forget
-        usual = usual and _names(activations, ["Sigmoid", "Tanh", "Tanh"], number) == ["sigmoid", "tanh", "tanh"]
-        return ("lstm", _weights((0, 2, 3, 1), number, w, r, b)) if usual else None
+        mode = mode_of("LSTM", number, activations=activations, clip=clip, input_forget=input_forget) if p is None else None
+        return None if mode is None else (mode, laid_out("LSTM", number, w, r, b, F.concat))
 
     return _all_directions(x, direction, lengths, [h, c], hidden, layout, step_for, whole_for)
