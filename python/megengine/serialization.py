@@ -14,7 +14,7 @@ import struct
 from types import ModuleType
 from typing import IO, Any
 
-from ._files import unpickler
+from ._files import kinds, modules, unpickler
 from ._files.admitted import Admission, Trusted
 from ._files.container import Damaged, ModelFileError
 from ._files.disk import written_whole
@@ -107,7 +107,7 @@ def load(
     trusted: Trusted = (),
     allow_pickle: bool = False,
 ) -> Any:
-    """Reads an object that ``save`` wrote; runs no code that the file chose.
+    """Reads an object that ``save`` wrote, or the module of a model file; runs no code that the file chose.
 
     Parameters
     ----------
@@ -171,6 +171,12 @@ def _load_from(
     with contextlib.nullcontext() if map_location is None else dmap(map_location):
         if pickle_module is not pickle:
             return pickle_module.load(file)
+        begin = kinds.first_bytes(file)
+        if kinds.is_model_file(begin):
+            return _module_from(file, trusted)
+        other = kinds.kind_of(begin)
+        if other is not None and other != kinds.PICKLE:
+            raise RuntimeError(f"cannot read {name}: it is {other[0]}\n  fix: {other[1]}")
         try:
             return pickle.load(file) if allow_pickle else unpickler.read(file, Admission(trusted))
         except (RefusedClassError, ModelFileError) as error:
@@ -179,25 +185,15 @@ def _load_from(
             if allow_pickle and not isinstance(error, (EOFError, pickle.UnpicklingError)):
                 raise  # an error of the author's code
             why = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise RuntimeError(f"cannot read {name}: {why}\n  fix: {_way_out(file)}") from error
+            fix = "the file is truncated, damaged, or not one that megengine.save wrote: write or download it again"
+            raise RuntimeError(f"cannot read {name}: {why}\n  fix: {fix}") from error
 
 
-def _way_out(file: IO[bytes]) -> str:
-    """What to do about a file that is not a pickle, by how it begins."""
-    begin = b""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        file.seek(0)
-        begin = file.read(9)
-        if b".npy" in file.read(200):
-            return "this is an archive of NumPy's: read it with numpy.load, and pass what it holds as a dict"
-    if begin[:4] == b"PK\x03\x04":
-        return "this is a zip archive, as torch.save writes: read it with torch, and load its tensors as NumPy arrays"
-    if begin[8:] == b"{":
-        return "this is a model file: read it with traced_module.load or fx.load"
-    return (
-        "the file is truncated, damaged, or not a file that megengine.save wrote: write or download it again; "
-        "a file of trace.dump is read by utils.network.Network.load"
-    )
+def _module_from(file: IO[bytes], trusted: Trusted) -> Module:
+    try:
+        return modules.load(file, Module, trusted)
+    except ModelFileError as error:  # a ValueError: what fx.load and traced_module.load raise
+        raise RuntimeError(str(error)) from error.__cause__
 
 
 # What unpickling random bytes may raise.

@@ -208,7 +208,7 @@ def test_a_constant_that_varies_is_told():
 
 def test_an_archive_of_numpy_is_told(tmp_path):
     np.savez(tmp_path / "a.npz", a=np.ones(3))
-    with pytest.raises(RuntimeError, match=r"cannot read .*a\.npz.*\n  fix: this is an archive of NumPy's: read it with numpy\.load"):
+    with pytest.raises(RuntimeError, match=r"cannot read .*a\.npz.*it is an archive of NumPy's\n  fix: read it with numpy\.load"):
         mge.load(tmp_path / "a.npz")
 
 

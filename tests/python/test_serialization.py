@@ -12,6 +12,7 @@ import pytest
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
+from megengine import fx, traced_module
 from megengine.serialization import RefusedClassError, dmap, load, map_device, save
 from megengine.tensor import Parameter, Tensor
 
@@ -20,6 +21,11 @@ class Payload:
     """A class of a user's program."""
 
     value = 3
+
+
+class Doubling(M.Module):
+    def forward(self, x):
+        return x * 2
 
 
 class Exploit:
@@ -427,3 +433,29 @@ def test_classes_of_libraries_are_refused_wherever_they_are_installed(tmp_path, 
         save(thing, tmp_path / "thing.mge")
         with pytest.raises(RefusedClassError, match=name):
             load(tmp_path / "thing.mge")
+
+
+@pytest.mark.parametrize("kind", ["GraphModule", "TracedModule", "one of a program's own"])
+def test_load_reads_the_module_of_a_model_file(tmp_path, kind):
+    class Leaves(fx.Tracer):
+        def is_leaf_module(self, module, name):
+            return True
+
+    net, x = M.Sequential(M.Linear(2, 3), Doubling()), Tensor([[1.0, -1.0]])
+    if kind == "TracedModule":
+        saved, trusted = traced_module.trace_module(M.Sequential(net[0], M.ReLU()), x), ()
+    else:
+        own = kind != "GraphModule"
+        saved = fx.GraphModule(net, Leaves().trace(net)) if own else fx.symbolic_trace(net)
+        trusted = [Doubling] if own else ()
+    path, stream = tmp_path / "net.mge", io.BytesIO()
+    saved.save(path)
+    saved.save(stream)
+    stream.seek(0)
+    for source in (path, str(path), stream):
+        found = load(source, trusted=trusted, map_location="cpu0")
+        assert type(found) is type(saved)
+        np.testing.assert_array_equal(found(x.to("cpu0")).numpy(), saved(x).numpy())
+    if trusted:
+        with pytest.raises(RuntimeError, match=r"Doubling.*not admitted.*\n  fix: .*trusted"):
+            load(path)

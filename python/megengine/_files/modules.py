@@ -22,6 +22,7 @@ from ..version import __version__, megjit_version
 from .admitted import Admission, Trusted, name_of
 from .container import Container, Damaged, ModelFileError, can_hold, parse, write
 from .disk import written_whole
+from .kinds import first_bytes, is_model_file, kind_of
 from .locations import MapLocation, dmap
 from .values import (
     ValueReader,
@@ -196,16 +197,18 @@ def load(
         file = stack.enter_context(open(f, "rb")) if isinstance(f, (str, os.PathLike)) else f
         if map_location is not None:
             stack.enter_context(dmap(map_location))
+        begin = first_bytes(file)
         try:
             return _Reader(Container(file), admission).result(kind)
         except ModelFileError as error:
             raise ModelFileError(f"cannot read {name}: {error}") from None
         except _WRONG as error:
             why = str(error) if isinstance(error, Damaged) else f"{type(error).__name__}: {error}"
-            raise ModelFileError(
-                f"cannot read {name}: {why}\n"
-                "  fix: the file is truncated, damaged, or not one that save() wrote: write or download it again; megengine.load reads files of megengine.save"
-            ) from error
+            fix = "the file is truncated, damaged, or not one that save() wrote: write or download it again"
+            other = None if is_model_file(begin) else kind_of(begin)
+            if other is not None:
+                why, fix = f"it is {other[0]}", other[1]
+            raise ModelFileError(f"cannot read {name}: {why}\n  fix: {fix}") from error
 
 
 class _Reader:
@@ -224,7 +227,10 @@ class _Reader:
     @staticmethod
     def _model(texts: dict[str, str]) -> dict[str, Any]:
         if _KEY not in texts:
-            raise Damaged("it holds tensors and no model")
+            raise ModelFileError(
+                "it holds tensors and no model, as a safetensors file\n"
+                "  fix: net.load_state_dict(safetensors.numpy.load_file(path)), with the package safetensors"
+            )
         model = expect(parse(texts[_KEY]), dict)
         schema = model.get("schema")
         if type(schema) is int and schema > SCHEMA:
@@ -239,7 +245,7 @@ class _Reader:
     def result(self, kind: type[Module]) -> Any:
         if not self._modules or not isinstance(self._modules[0], kind):
             found = type(self._modules[0]).__name__ if self._modules else "nothing"
-            raise Damaged(f"it holds a {found}, not a {kind.__name__}")
+            raise ModelFileError(f"it holds a {found}, not a {kind.__name__}\n  fix: megengine.load(path) gives what it holds")
         for module, item in zip(self._modules, self._records, strict=True):
             for key, value in expect(item["attributes"], dict).items():
                 module.__dict__[key] = made = self._values(value)
