@@ -140,8 +140,8 @@ fuzz-programs: build-tests card
 	for backend in NVRTC MLIR HALIDE; do MEGJIT_CUDA_DRIVER=$(BUILD)/tests/card/emulator/libmegjit_card.so \
 		MEGJIT_CUDNN=$(BUILD)/tests/card/libraries/libmegjit_card_cudnn.so MEGJIT_CUBLASLT=$(BUILD)/tests/card/libraries/libmegjit_card_cublaslt.so \
 		$(BUILD)/tests/graph_fuzz --backend $$backend --device gpu0 --programs $$(($(FUZZ_PROGRAMS) / 20)) --seed $(FUZZ_SEED) || exit 1; done
-	cd tests/python && MEGJIT_FUZZ=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py
-	cd tests/python && MEGJIT_FUZZ=1 MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m pytest -n $(JOBS) test_random_programs.py
+	cd tests/fuzz && ../../$(PY) -m programs --jobs $(JOBS) --programs $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED)
+	cd tests/fuzz && MEGJIT_EMULATED_GPUS=1 ../../$(PY) -m programs --jobs $(JOBS) --judge trace --programs $$(($(FUZZ_PROGRAMS) / 20)) --seed $(FUZZ_SEED)
 
 fuzz-files: build
 	@tools/setup.sh test clang-22 libclang-rt-22-dev

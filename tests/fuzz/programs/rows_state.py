@@ -1,0 +1,149 @@
+"""Rows of what a body does beside computing: writes by index, states, host data, reads on the host, exceptions; and what a caller does between calls."""
+
+from typing import Any
+
+from .grammar import Row, Training
+from .rows_values import rows
+
+
+def statements(*texts: str | Row, **settings: Any) -> list[Row]:
+    return rows(*texts, is_expression=False, **settings)
+
+
+_WRITTEN = "{v} = {any} * 1\n"
+WRITES = statements(
+    _WRITTEN + "{v}[idx] = 7",
+    _WRITTEN + "{v}[idx] += 1",
+    _WRITTEN + "{v}[..., 0] = {any2}.reshape(-1)[0]",
+    _WRITTEN + "{v}[0] = {v}[0] * 2",
+    "{v} = {array} * 1\n{v}[{v} > 1] = 0",
+    _WRITTEN + "{v}[..., ::2] *= 3",
+    _WRITTEN + "{v}[idx] = {v}[idx] + {v}[0]",
+    _WRITTEN + "{v}[1:] = {v}[:-1]",
+    _WRITTEN + "{v}[idx, 0] = 5",
+    _WRITTEN + "{v}[-1] = 1",
+    _WRITTEN + "{v}[:0] = 1",
+    _WRITTEN + "{v} += {any2}",
+    Row(_WRITTEN + "{v}[F.argmax({v}.reshape(-1)) % {v}.shape[0]] = 1", waits_for="a constant has a device of its own", waits_in=("dump", "batch")),
+    Row(_WRITTEN + "{v}[...] = {any2}", waits_for="a skipped body: a whole write of an argument", waits_in=("skip",)),
+    "{v} = {any}\n{v} = {v} * 2",
+    Row("{v} = {scalar} * 1\n{v}[{v} > 1] = 0", waits_for="a 0-d tensor is written by its own mask"),
+)
+
+_MEAN = "F.mean({float}).astype('float32').reshape(())"
+_BLIND = {"trains": False, "unfit": ("batch", "onnx")}  # of states under a tape, and of files that are constants
+RETURNED_AS_IS = "a file: a state that is a result as it is"
+STATE = statements(
+    f"p1[0] = {_MEAN}",
+    f"p1 += {_MEAN} * 0.1",
+    "p0[idx % 4] = p0[0] * 0.5",
+    "p0 -= 0.01 * p0",
+    "p1[...] = p1 * 0.9 + 0.1",
+    "p0[0] = p0[1] * 0.5",
+    f"p0 -= 0.1 * (p0 * F.tanh({_MEAN}))",
+    **_BLIND,
+) + statements(
+    "p2[idx % 5] += 1",
+    "p2[...] = (p2 + 1) % 11",
+    f"p3[idx % 3] = {_MEAN} > 0",
+    "p2 += cnt",
+    "count += 1",
+    "low[...] = low * 0.5",
+    Row("low[...] = low * 0.5 + {float}.reshape(-1)[0]", waits_for="a file: a state takes another dtype", waits_in=("dump",)),
+    "tiny += 1",
+    "q0[1:] = q0[:-1]",
+    "q0 *= 0.9",
+    f"q0[idx % 4] = F.tanh({_MEAN})",
+    "q0[:, 1] = p0[:, 2]",
+    "q0 += count",
+    Row("{v} = q0\nq0 -= 0.5", waits_for=RETURNED_AS_IS, waits_in=("dump",)),
+    "{v} = count * 1\ncount += 1",
+    unfit=("batch", "onnx"),
+)
+_SWAPS = "a state is written into another"
+SWAPS = statements(
+    Row("{v} = q0 + 0\nq0[...] = p0\np0[...] = {v}", waits_for=_SWAPS),
+    Row("{v} = q0 * 2\nq0[...] = p0", waits_for=_SWAPS),
+    Row("{v} = q0 + 0\nq0[...] = {rows}.reshape(-1)[:4]", waits_for=_SWAPS),
+    Row("p0[...] = q0\nq0[...] = q0 * 0.5", waits_for=_SWAPS),
+    Row("q0[...] = p0\np1[...] = q0[0]", waits_for=_SWAPS),
+    Row("{v} = q0\nq0 = p0 + q0\np0[...] = {v} * 2", waits_for=_SWAPS),
+    **_BLIND,
+)
+
+_CONSTANTS = "a constant has a device of its own"
+HOST = statements(
+    "{v} = {single} * np.array([1.0, 2.0, 3.0, 4.0], 'float32')[:1]",
+    "{v} = {single} * np.float32(1.5)",
+    "{v} = {single} + [[0.5]]",
+    "{v} = {single} + mge.tensor([[0.5]])",
+    "{v} = {any} * mge.tensor(np.int32(2))",
+    "{v} = {single} * scale",
+    "{v} = sum([{single}] * 3)",
+    "host = np.arange(4, dtype='float32')\nhost[0] = 9\n{v} = {rows} + mge.tensor(host)",
+    Row("{v} = {rows} + mge.tensor(F.arange(0, 4))", waits_for=_CONSTANTS),
+    Row("{v} = {rows} * mge.Tensor(F.eye(4))[0]", waits_for=_CONSTANTS),
+    Row("{v} = {rows} * F.linspace(0, 1, 4).detach()", waits_for=_CONSTANTS),
+    Row("{v} = {single} * mge.tensor({any}.shape)[0]", waits_for=_CONSTANTS),
+    Row("{v} = {single} * mge.Tensor({any}.shape[0])", waits_for=_CONSTANTS),
+    "{v} = {single} * {any}.shape[0]",
+    "{v} = {single} + F.full({single}.shape, 2.0)",
+    "{v} = {single} * mge.tensor(F.ones(1) * 0.5)",
+)
+READS = statements(
+    Row("{v} = {single} * {argument}.sum().item()"),
+    Row("{v} = {single} * int(cnt)"),
+    Row("{v} = {single} * {any}.numpy().reshape(-1)[0]"),
+    Row("{v} = {single} * np.asarray(y)[0]", waits_for="a read argument: auto trains twice, a file freezes it", waits_in=("skip", "dump", "batch")),
+    Row("{v} = {single} + y.tolist()[0]"),
+    Row("{v} = {any}[: int(cnt)] * 2"),
+    Row("{v} = {single} * 2\nif {single2}.sum() > 0:\n    {v} = {v} * 3"),
+    Row("{v} = {single}\nfor _ in range(int(cnt)):\n    {v} = {v} * 2"),
+    Row("try:\n    {v} = {single} * {single2}.sum().item()\nexcept ValueError:\n    {v} = {single} * 7", waits_for="a refused read is swallowed", waits_in=("trace", "skip", "dump", "batch", "limit")),
+    may=("reads",),
+    unfit=("onnx",),
+    waits_for="a file freezes what the body reads of an input",
+    waits_in=("dump", "batch"),
+)
+RAISES = statements(
+    Row("if stops[0]:\n    raise ValueError('the program stops')", weight=2, unfit=("dump", "batch", "onnx")),
+    "try:\n    {v} = F.matmul({any}, p0.reshape(2, 8))\nexcept Exception:\n    {v} = {any} * 2",
+    "try:\n    raise KeyError('swallowed')\nexcept KeyError:\n    {v} = {any} * 3",
+    Row("noted.append(len(noted))", unfit=("dump", "batch", "onnx")),
+    Row("noted.append({any} * 2)", unfit=("dump", "batch", "onnx", "limit"), waits_for="a skipped body keeps a tensor outside"),
+)
+
+# Between two calls. `a` are the arguments of the last call, `r` what it returned: results or an error.
+CALLER = statements(
+    Row("net.eval()", weight=2),
+    "net.train()",
+    "images.eval()",
+    "a['x'][0] = 7.0",
+    "a['x'] *= 2",
+    "a['whole'][...] = 3",
+    "p2[...] = p2 + 1",
+    "p0[0] = 0.5",
+    "p1 *= 0.5",
+    "count += 5",
+    "q0[...] = p0 * 2",
+    "if isinstance(r, tuple) and isinstance(r[0], mge.Tensor):\n    r[0][...] = 1",
+    "if isinstance(r, list):\n    r[0] *= 2",
+    Row("stops[0] = not stops[0]", weight=3),
+    Row("scale = scale + 1", may=("numbers",)),
+    "opt.param_groups[0]['lr'] *= 0.5",
+    "noted.clear()",
+    unfit=("dump", "batch", "onnx"),
+)
+
+TRAININGS = (
+    Training(),
+    Training(),
+    Training(then=("for p in params:", "    if p.grad is not None:", "        p -= 0.1 * p.grad", "        p.grad = None")),
+    Training(then=("optim.clip_grad_norm(params, 0.5)", "opt.step().clear_grad()")),
+    Training(opens="opt.clear_grad()\nwith gm:", then=("opt.step()",)),
+    Training(backward="scaler.backward(gm, loss)"),
+    Training(opens="with gm, amp.autocast(low_prec_dtype='bfloat16'):"),
+)
+# Beside its own values a function returns arguments, and states as they are.
+RETURNED = rows("x", "y", *(Row(name, waits_for=RETURNED_AS_IS, waits_in=("dump",)) for name in ("p0", "q0", "p2")))
+CONTAINERS = ("{},", "{},", "{},", "[{}]", "dict({})", "({},), 1.5")

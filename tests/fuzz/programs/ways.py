@@ -1,0 +1,147 @@
+"""Ways to run the functions of a program: each takes a function and gives one to call in its place.
+
+They stand alone, for a printed program has their source: they name nothing of this package.
+"""
+
+import inspect
+import io
+import re
+
+import megengine as mge
+from megengine import device
+from megengine.jit import dump_functions, trace
+from megengine.utils.comp_graph_tools import GraphInference
+from megengine.utils.network import Network
+
+
+class Refused(Exception):
+    """What is allowed: nothing was computed, and the reason stands in the message."""
+
+
+def eager(function):
+    return function
+
+
+def traced(**options):
+    return lambda function: trace(function, **options)
+
+
+def leaves(value):
+    if isinstance(value, (list, tuple, dict)):
+        return [leaf for item in (value.values() if isinstance(value, dict) else value) for leaf in leaves(item)]
+    return [value]
+
+
+def as_returned(found, shapes):
+    """A file has [1] for what was 0-d, and no numbers."""
+    found = iter(found)
+    return [1.5 if shape is None else next(found).reshape(()) if shape == () else next(found) for shape in shapes]
+
+
+class Loaded:
+    """Dumped with all functions of the program, loaded, and run from the file; its states are then the program's, too."""
+
+    def __init__(self, function, together, **options):
+        self.function, self.together, self.options, self.model = function, together, options, None
+        together.append(self)
+
+    def dump(self):
+        """All functions go to one file, and one that gives the state. Each is recorded with the arguments of a first call."""
+        scope, functions = self.function.__globals__, {}
+        for each in self.together:
+            f = trace(each.function, record_only=True, **each.options)
+            try:
+                results = f(*[mge.tensor(scope["arguments"](3, 0)[name]) for name in inspect.signature(each.function).parameters])
+            except Exception:
+                if each is self:
+                    raise
+                continue  # it raises when it is called
+            functions[each.function.__name__] = f
+            each.shapes = [getattr(leaf, "shape", None) for leaf in leaves(results)]
+        if scope["watched"]():
+            functions["watched"] = trace(lambda: [t + 0 for t in scope["watched"]()], record_only=True)
+            functions["watched"]()
+        file = io.BytesIO()
+        try:
+            told = dump_functions(file, functions)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise Refused(f"dump: {error}") from error
+        first = GraphInference(io.BytesIO(file.getvalue()), function=self.function.__name__)
+        for each in self.together:
+            name = each.function.__name__
+            if name not in functions:
+                continue
+            each.inputs, each.model = told[name].inputs, first if each is self else first.function(name)
+            each.states = first.function("watched") if "watched" in functions else None
+
+    def __call__(self, *args):
+        if self.model is None:
+            self.dump()
+        names = list(inspect.signature(self.function).parameters)
+        found = self.model.run(inp_dict={n: a.numpy() for n, a in zip(names, args) if n in self.inputs})
+        if self.states:
+            for tensor, value in zip(self.function.__globals__["watched"](), self.states.run().values()):
+                tensor[...] = value.reshape(tensor.shape)
+        return as_returned(found.values(), self.shapes)
+
+
+class OtherBatch:
+    """Recorded and dumped with the rows of the first call; for another number of rows the file is given another batch."""
+
+    def __init__(self, function, **options):
+        self.function, self.options, self.file = function, options, None
+
+    def __call__(self, *args):
+        names = list(inspect.signature(self.function).parameters)
+        if self.file is None:
+            f = trace(self.function, symbolic=True, capture_as_const=True, **self.options)
+            self.shapes = [getattr(leaf, "shape", None) for leaf in leaves(f(*args))]
+            self.rows, self.file = [a.shape[0] if a.ndim else None for a in args], io.BytesIO()
+            try:
+                self.inputs = f.dump(self.file, arg_names=names).inputs
+            except (RuntimeError, ValueError, TypeError) as error:
+                self.file = None
+                raise Refused(f"dump: {error}") from error
+        file = io.BytesIO(self.file.getvalue())
+        rows = {a.shape[0] for a, n in zip(args, names) if n in ("x", "whole", "byte", "mask")}
+        if rows and [a.shape[0] if a.ndim else None for a in args] != self.rows:
+            try:
+                net = Network.load(file)
+                net.reset_batch_size(*rows, blacklist=[v for v in net.input_vars if v.name not in ("x", "whole", "byte", "mask")])
+            except (ValueError, AssertionError, RuntimeError) as error:
+                raise Refused(f"reset_batch_size: {error}") from error
+            file = io.BytesIO()
+            net.dump(file)
+            file.seek(0)
+            self.inputs = [v.name for v in net.input_vars]
+        found = GraphInference(file).run(inp_dict={n: a.numpy() for n, a in zip(names, args) if n in self.inputs})
+        return as_returned(found.values(), self.shapes)
+
+
+class AtItsLimit:
+    """Traced once for each shape of the arguments, with the least memory that the refusal of a smaller limit names; never beyond it."""
+
+    def __init__(self, function, **options):
+        self.function, self.options, self.known = function, options, {}
+
+    def __call__(self, *args):
+        shapes = tuple(a.shape for a in args)
+        limit, f = self.known.get(shapes) or (1, trace(self.function, memory_limit=1, **self.options))
+        for _ in range(3):  # the second call may have states that the first one makes
+            drawn = mge.random.get_state()
+            before = device.get_allocated_memory()
+            device.reset_max_memory_stats()
+            try:
+                found = f(*args)
+            except MemoryError as error:
+                refusal = error
+                mge.random.set_state(drawn)
+                limit = int(re.search(r"at least (\d+) bytes", str(error)).group(1))
+                f = trace(self.function, memory_limit=limit, **self.options)
+                self.known[shapes] = limit, f
+                continue
+            beside = device.get_max_allocated_memory() - before
+            if beside > limit:
+                raise AssertionError(f"the call took {beside} bytes beside what was there, and its limit is {limit}")
+            return found
+        raise refusal
