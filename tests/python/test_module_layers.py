@@ -1,5 +1,7 @@
 """Layers against NumPy: linear, convolution, normalization, pooling, activation and the rest."""
 
+import warnings
+
 import numpy as np
 import pytest
 import reference_layers as R
@@ -11,6 +13,7 @@ import megengine.functional as F
 import megengine.module as M
 from megengine import Parameter, Tensor
 from megengine.autodiff import GradManager
+from megengine.jit import trace
 
 
 def array(*shape, seed=0):
@@ -286,6 +289,22 @@ def test_a_frozen_batch_norm_neither_updates_nor_differentiates():
     assert layer.weight.grad is None and layer.bias.grad is None
     np.testing.assert_allclose(x.grad.numpy(), 0.5, rtol=1e-4)
     np.testing.assert_array_equal(layer.running_mean.numpy(), 0)
+
+
+@pytest.mark.parametrize("mode", ["eager", "traced"])
+@pytest.mark.parametrize("make, shape", [(M.BatchNorm1d, (1, 3)), (M.BatchNorm1d, (1, 3, 1)), (M.BatchNorm2d, (1, 3, 1, 1)), (M.SyncBatchNorm, (1, 3, 1, 1))])
+def test_batch_norm_of_one_value_a_channel_is_told_once(make, shape, mode):
+    layer, x = make(3), mge.Tensor(np.full(shape, 7, np.float32))
+    run = layer if mode == "eager" else trace(lambda x: layer(x), symbolic=True)
+    with pytest.warns(UserWarning, match=r"(?s)input of shape \[1, 3.*\] has one value.*\n  fix: ") as caught:
+        assert not run(x).numpy().any()
+        run(x)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(x)
+        layer.eval()(x)
+        make(3)(mge.Tensor(np.ones((2, *shape[1:]), np.float32)))
 
 
 def test_batch_norm_checks_the_rank():

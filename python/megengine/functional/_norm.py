@@ -1,11 +1,14 @@
 """Normalization over a batch, a group, an instance or trailing axes."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import distributed
 from ..core import ops
+from ..core._origin import users_level
+from ..core._telling import is_first
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.amp import to_low as _to_low
 from ..core.tensor.array_method import require_tensors
@@ -102,6 +105,7 @@ def batch_norm(
         inp, _channels(weight, c, 1.0, inp), _channels(bias, c, 0.0, inp), eps=float(eps)
     )
     count = inp.size // c if c else 0
+    _tell_of_few_values(inp, count)
     if running_mean is not None:
         running_mean = _moved(running_mean, mean.detach(), momentum, 1.0, inplace)
     if running_var is not None:
@@ -217,6 +221,7 @@ def sync_batch_norm(
         if running_mean is None or running_var is None:
             raise AssertionError("sync_batch_norm: inference needs running_mean and running_var")
         return _normalize_by(inp, running_mean, ops.maximum(running_var, eps), weight, bias, 0.0)
+    _tell_of_few_values(inp, inp.size // max(inp._tuple_shape[1], 1) * _group_size(group))
     mean, var, count = _group_statistics(inp, group)
     if running_mean is not None:
         _moved(running_mean, mean.detach(), momentum, 1.0, True)
@@ -226,6 +231,16 @@ def sync_batch_norm(
     if additive:
         return _normalize_by(inp, mean, var, weight, bias, eps)
     return _normalize_by(inp, mean, ops.maximum(var, eps), weight, bias, 0.0)
+
+
+def _tell_of_few_values(inp: Tensor, count: int) -> None:
+    """Warns once where a channel has one value, which training normalizes by itself: the result is the bias, whatever the value."""
+    if count == 1 and is_first("batch_norm of one value a channel"):
+        warnings.warn(
+            f"batch_norm: in training, a channel of an input of shape {list(inp._tuple_shape)} has one value, whose mean is itself: the result is the bias alone\n"
+            "  fix: train with more than one sample, leave the last incomplete batch out, or call eval()",
+            stacklevel=users_level(),
+        )
 
 
 def _group_size(group: "Group | None") -> int:

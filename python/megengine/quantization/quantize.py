@@ -19,6 +19,7 @@ from ..module.quantized import QuantizedModule
 from ..tensor import Tensor
 from ..utils.hook import HookHandler
 from ..utils.module_utils import set_expand_structure
+from .fake_quant import LSQ, TQT
 from .observer import MinMaxObserver, PassiveObserver
 from .qconfig import QConfig, ema_fakequant_qconfig
 from .utils import QParamsModuleMixin
@@ -80,7 +81,7 @@ def quantize(
 
     Notes
     -----
-    Warns of layers whose observers have seen no data.
+    Warns of layers whose observers have seen no data, and of scales that `TQT` and `LSQ` have not learned.
 
     Examples
     --------
@@ -104,9 +105,21 @@ def quantize(
             "  fix: run some batches through the network in training mode before (docs/quantization.md)",
             stacklevel=2,
         )
+    if unlearned := [name for name, layer in module.named_modules() if isinstance(layer, QATModule) and _has_first_scale(layer)]:
+        warnings.warn(
+            f"quantize: the scales of {len(unlearned)} layers are those that TQT and LSQ start with, a distance of 1 between values, which rounds small ones to 0: {', '.join(unlearned[:4])}\n"
+            "  fix: train the scales, or start from those of an observer: fake_quant.set_qparams(observer.get_qparams())",
+            stacklevel=2,
+        )
     if not inplace:
         module = deepcopy(module)
     return _converted(module, table, lambda cls, layer: cls.from_qat_module(layer), {})
+
+
+def _has_first_scale(layer: QATModule) -> bool:
+    """Whether a scale that is learned, of its weights or results, is the one to start from."""
+    learned = (layer.act_fake_quant, layer.weight_fake_quant)
+    return any(isinstance(each, (TQT, LSQ)) and each.get_qparams().scale.item() == 1 for each in learned)
 
 
 def _saw_nothing(layer: QATModule) -> bool:

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -261,6 +263,25 @@ def test_unobserved_models_cannot_be_quantized():
         quantize(passive)
     with pytest.warns(UserWarning, match="1 layers have seen no data"):
         assert type(quantize(quantize_qat(M.Linear(2, 2)))) is Quantized.Linear
+
+
+@pytest.mark.parametrize("kind", ["TQT", "LSQ"])
+@pytest.mark.parametrize("place", ["act", "weight", "both"])
+def test_scales_that_are_not_learned_are_told(kind, place):
+    learned = {f"{name}_fake_quant": partial(getattr(mge.quantization, kind), dtype=dtype) for name, dtype in (("act", "qint8"), ("weight", "qint8_narrow")) if place in (name, "both")}
+    qconfig = min_max_fakequant_qconfig._replace(**learned)
+    qat = quantize_qat(M.Sequential(M.QuantStub(), M.Linear(2, 2)), qconfig=qconfig)
+    qat(random(4, 2))
+    with pytest.warns(UserWarning, match=r"(?s)scales of \d layers are those that TQT and LSQ start with.*fix: .*set_qparams"):
+        quantize(qat, inplace=False)
+    for layer in (qat[0], qat[1]):
+        for name in ("act", "weight"):
+            observer, fake_quant = (getattr(layer, f"{name}_{part}", None) for part in ("observer", "fake_quant"))
+            if isinstance(fake_quant, getattr(mge.quantization, kind)):
+                fake_quant.set_qparams(observer.get_qparams())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quantize(qat)
 
 
 def test_a_traced_module_is_quantized_like_the_module():
