@@ -173,7 +173,7 @@ ARGUMENTS = {
     "F.mean(x, 1, keepdim=True)": "mean calls it keepdims",
     "F.concat([x, x], dim=0)": "concat calls it axis",
     "F.softmax(x, dim=1)": "softmax calls it axis",
-    "M.Dropout(p=0.5)": "layers call it drop_prob",
+    "M.Dropout(p=0.5)": "Dropout calls it drop_prob",
     "DataLoader([], batch_size=4)": "sampler=RandomSampler(dataset, batch_size)",
     "M.GELU(approximate='tanh')": "leave it out: gelu is the exact one",
     "F.gelu(x, approximate='tanh')": "leave it out: gelu is the exact one",
@@ -221,6 +221,20 @@ def test_an_argument_of_torch_says_what_it_is_called_here():
     for (line, words), text in zip(ARGUMENTS.items(), texts, strict=False):
         assert "got an unexpected keyword argument" in text, f"{line}: {text}"
         assert (f"\n  fix: {words}" in text) if words else ("fix:" not in text), f"{line}: {text}"
+
+
+@pytest.mark.parametrize("line", [line for line in ARGUMENTS if line.startswith("M.")])
+def test_what_a_layer_does_not_take_is_told_where_the_error_is_raised(line):
+    with pytest.raises(TypeError, match=re.escape(f"\n  fix: {ARGUMENTS[line]}")):
+        eval(line)
+
+    class Mine(M.Dropout):
+        pass
+
+    with pytest.raises(TypeError, match=r"^Mine\(\) got an unexpected keyword argument 'p'\n  fix: Dropout calls it drop_prob$"):
+        Mine(p=0.5)
+    with pytest.raises(TypeError, match=r"^Net\(\) got an unexpected keyword argument 'width'"):
+        type("Net", (M.Module,), {})(width=3)
 
 
 def test_an_argument_that_ends_a_script_is_told():

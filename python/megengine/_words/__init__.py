@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from . import table
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _PACKAGE = __name__.partition(".")[0]
 # Where names of functions are looked for when the holder that was asked has not got them.
 _PLACES = (
@@ -147,22 +148,40 @@ def explain_names(owner: type) -> None:
 
 def _argument(error: TypeError) -> str:
     """What a keyword argument of torch is called here, in words; empty for other errors."""
-    import inspect
-
     found = re.fullmatch(
         r"(?:\w+\.)*?(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'(?:\. Did you mean.*)?",
         str(error),
     )
     if not found:
         return ""
-    function, name = found.groups()
+    return _keyword(*found.groups())
+
+
+def unknown_keyword(made: type, name: str) -> TypeError:
+    """Returns the error for a keyword argument that neither a layer takes nor Module, to which layers pass what they do not know."""
+    text = f"{made.__name__}() got an unexpected keyword argument {name!r}"
+    ours = next(base.__name__ for base in made.__mro__ if base.__module__.startswith(_PACKAGE))
+    words = _keyword(ours, name)
+    return TypeError(f"{text}\n  fix: {words}" if words else text)
+
+
+def shows_no_unknown(function: _Function) -> _Function:
+    """Decorator: ``inspect`` does not show the ``**unknown`` that the function refuses."""
+    import inspect
+
+    whole = inspect.signature(function)
+    shown = [each for each in whole.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    function.__signature__ = whole.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function
+
+
+def _keyword(function: str, name: str) -> str:
+    """What the keyword argument ``name`` of a function or class is called here, in words; empty where nothing is known."""
+    import inspect
+
     if words := table.SPECIAL.get(function, {}).get(name):
         return words
     ours = table.ARGUMENTS.get(name)
-    if function == "Module":  # to which layers pass what they do not know
-        if ours:
-            return f"layers call it {ours}"
-        function = _layer_being_made(error)
     takes = ""
     for place in _CALLED_IN:
         called = getattr(sys.modules.get(f"{_PACKAGE}.{place}"), function, None)
@@ -175,15 +194,6 @@ def _argument(error: TypeError) -> str:
             named = [key for key, value in taken.items() if value.kind is not value.VAR_KEYWORD]
             takes = takes or f"{function} takes {', '.join(named)}"
     return table.OF_ALL.get(name, takes) if takes or function in ("Module", "Tensor", "Optimizer") else ""
-
-
-def _layer_being_made(error: TypeError) -> str:
-    """The class whose ``__init__`` passed the keyword on to Module's."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    made = trace.tb_frame.f_locals.get("self") if trace is not None else None
-    return type(made).__name__ if made is not None else "Module"
 
 
 def _explain(error: BaseException) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from .._words import missing_name
+from .._words import missing_name, shows_no_unknown, unknown_keyword
 from ..core import scopes
 from ..core._telling import deprecated, no_effect
 from ..tensor import Parameter, Tensor
@@ -82,7 +82,10 @@ class Module(Holder):
     _repr_prefix = ""  # before the class name in repr
     _repr_facts = ""  # key facts for repr, as str.format makes it of the module: "size={0.size}"
 
-    def __init__(self, name: str | None = None) -> None:
+    @shows_no_unknown
+    def __init__(self, name: str | None = None, **unknown: Any) -> None:
+        if unknown:
+            raise unknown_keyword(type(self), next(iter(unknown)))
         if name is not None and not (isinstance(name, str) and name.strip()):
             raise AssertionError(f"name of a module must be a non-empty str, got {name!r}")
         state = self.__dict__
