@@ -68,7 +68,7 @@ def _linear(m: Any, take: Take) -> Module:
 def _embedding(m: Any, take: Take) -> Module:
     if m.max_norm is not None:
         raise ValueError("max_norm renormalizes the table in place")
-    ours = _made(M.Embedding, m.num_embeddings, m.embedding_dim, m.padding_idx)
+    ours = _made(layers.Embedding, m.num_embeddings, m.embedding_dim, m.padding_idx)
     ours.weight = take(m.weight)
     return ours
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from megengine import Tensor, fx
-from megengine.fx.torchlike import FUNCTIONS
+from megengine.fx.torchlike import FUNCTIONS, aten, layers
+from megengine.jit import trace
 
 
 def run(code):
@@ -70,6 +71,22 @@ def test_scatter_leaves_its_input():
     y = FUNCTIONS["scatter"](x, 1, Tensor([[0], [2]]), Tensor([[5.0], [6.0]]))
     np.testing.assert_array_equal(y.numpy(), [[5, 0, 0], [0, 0, 6]])
     assert not x.numpy().any()
+
+
+@pytest.mark.parametrize("places", [[-1], [3], [0, -4, 2]])
+@pytest.mark.parametrize("lookup", ["function", "layer", "aten"])
+def test_an_embedding_does_not_count_from_the_end(places, lookup):
+    table = Tensor(np.arange(6, dtype=np.float32).reshape(3, 2))
+    layer = layers.Embedding(3, 2, initial_weight=table)
+    rows = {
+        "function": lambda i: FUNCTIONS["embedding"](i, table, 0), "layer": layer, "aten": lambda i: aten.OPERATORS["embedding"](table, i, -1, False, False),
+    }[lookup]  # fmt: skip
+    np.testing.assert_array_equal(rows(Tensor([2, 0])).numpy(), table.numpy()[[2, 0]])
+    outside = next(place for place in places if not 0 <= place < 3)
+    with pytest.raises(IndexError, match=f"^embedding: index {outside} is out of range: the table has 3 rows\n  fix: "):
+        rows(Tensor(places))
+    with pytest.raises(IndexError, match="out of range"):
+        trace(rows, symbolic=True)(Tensor(places)).numpy()
 
 
 def test_what_is_no_module_of_torch_is_refused_whether_or_not_torch_is_there():

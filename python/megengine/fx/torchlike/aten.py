@@ -84,7 +84,7 @@ OPERATORS = {
     "dropout": lambda input, p, train: images.dropout(input, p, train),
     "feature_dropout": lambda input, p, train: images.channel_dropout(input, p, train),
     "native_dropout": lambda input, p, train: (images.dropout(input, p, train), None),
-    "embedding": lambda weight, indices, *options: F.embedding(indices, weight),
+    "embedding": lambda weight, indices, *options: networks.embedding(indices, weight),
     "_softmax": lambda input, dim, half_to_float=False: F.softmax(_in_float32(input, half_to_float), axis=dim),
     "_log_softmax": lambda input, dim, half_to_float=False: F.logsoftmax(_in_float32(input, half_to_float), axis=dim),
     "softmax": lambda input, dim, dtype=None: elementwise.softmax(input, dim, dtype=dtype),

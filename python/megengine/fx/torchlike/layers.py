@@ -11,7 +11,7 @@ from ... import functional as F
 from ... import module as M
 from ...tensor import Tensor
 from .images import channel_dropout
-from .networks import attended
+from .networks import attended, embedding
 
 
 class Functional(M.Module):
@@ -43,6 +43,13 @@ class ChannelDropout(M.Dropout):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return channel_dropout(inputs, self.drop_prob, self.training)
+
+
+class Embedding(M.Embedding):
+    """Rows of a table, whose indices do not count from its end."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return embedding(inputs, self.weight, self.padding_idx)
 
 
 class MultiheadAttention(M.Module):

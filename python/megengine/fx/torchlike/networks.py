@@ -54,10 +54,18 @@ def einsum(equation, *operands):
     return F.einsum(equation, *given)
 
 
-def embedding(input, weight, padding_idx=None, max_norm=None, *options, **others):
+@wrap
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, *options: Any, **others: Any) -> Tensor:
+    """Rows of a table. IndexError for a negative index as for one that is too large: torch does not count from the end here."""
     if max_norm is not None:
         raise ValueError("max_norm renormalizes the table in place, which is not supported")
-    return F.embedding(input, weight, padding_idx)
+    rows = weight._tuple_shape[0]
+    places = F.where(input < 0, input - rows, input)  # before the first row, whatever counts from the end
+    try:
+        return F.embedding(places, weight, padding_idx)
+    except IndexError:
+        outside = [place for place in input.numpy().reshape(-1).tolist() if not 0 <= place < rows]
+        raise IndexError(f"embedding: index {outside[0]} is out of range: the table has {rows} rows\n  fix: give indices from 0 to {rows - 1}") from None
 
 
 # -- convolutions ------------------------------------------------------------------------------------
