@@ -16,11 +16,14 @@ from ..core.tensor.dtype import dtype_name
 from ..core.tensor.elemwise_modes import function_of, mode_of
 from ..functional import pad
 from ..tensor import Tensor
+from . import random_ops
+from .random_ops import *  # noqa: F403  # under their names
 
 __name__ = "megengine.core.ops.builtin"  # what files call its classes
 __all__ = [
     "AddAxis", "BatchedMatrixMul", "Broadcast", "Composed", "Concat", "Dimshuffle", "Elemwise", "GetVarShape",
     "FakeQuant", "IndexingMultiAxisVec", "InplaceAdd", "Linspace", "MatrixMul", "OpDef", "Padding", "Reduce", "Registered", "RemoveAxis", "Reshape", "Subtensor", "TypeCvt", "apply",
+    *random_ops.__all__,
 ]  # fmt: skip
 
 

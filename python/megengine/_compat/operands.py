@@ -19,7 +19,7 @@ from ..tensor import Tensor
 from .builtin import Composed
 
 __all__ = [
-    "astensor1d", "convert_inputs", "convert_single_value", "dtype_promotion", "get_device", "make_shape_tuple", "result_type", "subgraph",
+    "astensor1d", "convert_inputs", "convert_single_value", "dtype_promotion", "get_device", "isscalar", "make_shape_tuple", "result_type", "subgraph",
     "subgraph_fn",
 ]  # fmt: skip
 
@@ -49,6 +49,11 @@ def result_type(*args: Any) -> np.dtype:
 def dtype_promotion(operands: Sequence[Any]) -> np.dtype:
     """dtype that these operands have in common."""
     return result_type(*operands)
+
+
+def isscalar(x: Any) -> bool:
+    """Whether it is a number (or text) of Python or NumPy, or a 0-d tensor; a 0-d array is none."""
+    return x._tuple_shape == () if isinstance(x, Tensor) else bool(np.isscalar(x))
 
 
 def get_device(operands: Any) -> Any:

@@ -16,8 +16,8 @@ from typing import Any
 _PACKAGE = __name__.partition(".")[0]
 # Modules of ours below which `_compat` has a name.
 PLACES = (
-    "", "core", "core.ops", "core.tensor", "core.tensor.array_method", "distributed", "distributed.helper", "functional", "functional.elemwise", "jit",
-    "module", "module.qat", "module.quantized", "quantization", "utils",
+    "", "core", "core.ops", "core.tensor", "core.tensor.array_method", "distributed", "distributed.helper", "functional", "functional.elemwise", "jit", "jit.tracing",
+    "module", "module.module", "module.qat", "module.quantized", "quantization", "quantization.quantize", "utils",
 )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from ._control_flow import scan as scan
 from ._control_flow import while_loop as while_loop
 from .einsum import einsum as einsum
 from .elemwise import *  # noqa: F403
+from .elemwise import lerp as lerp
 from .math import *  # noqa: F403
 from .metric import topk_accuracy as topk_accuracy
 from .nn import *  # noqa: F403

@@ -16,7 +16,7 @@ __all__ = [
     "abs", "add", "acos", "asin", "atan", "atan2", "asinh", "acosh", "atanh",
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "clip", "cos",
     "cosh", "div", "equal", "erf", "exp", "expm1", "floor", "floor_div", "greater", "greater_equal",
-    "left_shift", "lerp", "less", "less_equal", "log", "log1p", "logical_and", "logical_not", "logical_or",
+    "left_shift", "less", "less_equal", "log", "log1p", "logical_and", "logical_not", "logical_or",
     "logical_xor", "logaddexp", "maximum", "minimum", "mod", "mul", "neg", "not_equal", "pow",
     "right_shift", "round", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh",
 ]  # fmt: skip
