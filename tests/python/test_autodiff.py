@@ -150,14 +150,14 @@ def test_half_precision_tensors_have_gradients():
 def test_backward_and_record_need_the_right_moment():
     x = tensor(1)
     gm = GradManager().attach(x)
-    with pytest.raises(RuntimeError, match="not recording"):
+    with pytest.raises(RuntimeError, match="^no computation history"):
         gm.backward(x)
     gm.record()
     with pytest.raises(RuntimeError, match="already"):
         gm.record()
     y = x * 2
     gm.backward(y)
-    with pytest.raises(RuntimeError, match="not recording"):
+    with pytest.raises(RuntimeError, match="^no computation history"):
         gm.backward(y)
     gm.record()
     gm.release()

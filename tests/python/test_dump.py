@@ -281,8 +281,8 @@ def test_dump_needs_a_record_with_constants():
     [
         (lambda x: None, {}, ValueError, "without return values cannot be dumped"),
         (lambda x: [x, [x]], {}, TypeError, "flat sequence"),
-        (lambda x: x + 1, {"arg_names": ["a", "b"]}, ValueError, "2 arg_names for 1"),
-        (lambda x: x + 1, {"output_names": ["a", "b"]}, ValueError, "2 output_names for 1"),
+        (lambda x: x + 1, {"arg_names": ["a", "b"]}, ValueError, "wrong number of arg_names, should be 1 values"),
+        (lambda x: x + 1, {"output_names": ["a", "b"]}, ValueError, "wrong number of output_names, should be 1 values"),
         (lambda x: {"y": x + 1}, {"output_names": ["a"]}, TypeError, "mapping"),
         (lambda x: x + 1, {"enable_magic": True}, ValueError, "enable_magic"),
         (lambda x: x + 1, {"dump_format": "ONNX"}, ValueError, "FBS_V2"),

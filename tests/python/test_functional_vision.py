@@ -132,7 +132,7 @@ def test_interpolation_by_a_factor_and_nearest():
     ids=repr,
 )
 def test_interpolation_that_cannot_be_is_a_value_error(options):
-    with pytest.raises(ValueError, match="^interpolate: "):
+    with pytest.raises(ValueError, match="^interpolate: |^scale_factor must |^unsupported interpolate mode: area|^align_corners option can only be set"):
         V.interpolate(Tensor(IMAGE), **options)
 
 

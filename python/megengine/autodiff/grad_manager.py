@@ -144,8 +144,8 @@ class GradManager:
         The sum of ``distributed.make_allreduce_cb`` is made beside the rest of backward where that
         comes first.
         """
-        callbacks = _as_list(callbacks, callable, "callbacks", "functions of (tensor, gradient)")
-        given = _as_list(tensors, lambda x: isinstance(x, Tensor), "attach", "Tensors")
+        callbacks = _as_list(callbacks, callable, "callbacks takes functions of (tensor, gradient)")
+        given = _as_list(tensors, lambda x: isinstance(x, Tensor), "Object to be attached should be Tensor")
         for tensor in given:
             if tensor.dtype.name not in _DIFFERENTIABLE:
                 raise AssertionError(
@@ -204,7 +204,7 @@ class GradManager:
     def _prepare(self) -> None:
         if self._recording:
             raise RuntimeError(
-                "record: this GradManager is recording already\n"
+                "already recording\n"
                 "  fix: call backward() or release() first; use a second GradManager for higher orders"
             )
         self._tape = _core.Tape()
@@ -267,7 +267,7 @@ class GradManager:
         """
         if not self._recording:
             raise RuntimeError(
-                "backward: this GradManager is not recording\n"
+                "no computation history. did you forget record() or call a method that clears the history?\n"
                 "  fix: compute y and call backward inside 'with gm:', and backward only once in it"
             )
         if not self._attach_specs and not self._remote:
@@ -277,7 +277,7 @@ class GradManager:
             )
         outside = _backwarding.set(self)
         try:
-            ys = _as_list(y, lambda x: isinstance(x, Tensor), "backward: y", "Tensors")
+            ys = _as_list(y, lambda x: isinstance(x, Tensor), "backward: y takes Tensors")
             dys = _gradients_of(ys, dy)
             ys = ys + self._remote
             dys = dys + [ops.full(shape=(), value=0.0, dtype="float32", device=sent) for sent in self._remote]
@@ -373,7 +373,7 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None
 def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:
     if dy is None:
         return [default_gradient(y) for y in ys]
-    dys = _as_list(dy, lambda x: isinstance(x, Tensor), "backward: dy", "Tensors")
+    dys = _as_list(dy, lambda x: isinstance(x, Tensor), "backward: dy takes Tensors")
     if len(dys) != len(ys):
         raise ValueError(f"backward: {len(ys)} tensors y but {len(dys)} gradients dy")
     for y, dy in zip(ys, dys, strict=True):
@@ -385,8 +385,8 @@ def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:
     return dys
 
 
-def _as_list(value: Any, fits: Callable[[Any], bool], who: str, wanted: str) -> list[Any]:
-    """None: nothing; one that fits: a list of it; several: a list of them. TypeError otherwise."""
+def _as_list(value: Any, fits: Callable[[Any], bool], rule: str) -> list[Any]:
+    """None: nothing; one that fits: a list of it; several: a list of them. TypeError otherwise, with that rule."""
     if value is None:
         return []
     if fits(value):
@@ -398,5 +398,5 @@ def _as_list(value: Any, fits: Callable[[Any], bool], who: str, wanted: str) -> 
     for item in items:
         if not fits(item):
             fix = "\n  fix: pass model.parameters()" if hasattr(item, "parameters") else ""
-            raise TypeError(f"{who} takes {wanted}, got a {type(item).__name__}{fix}")
+            raise TypeError(f"{rule}, got a {type(item).__name__}{fix}")
     return items

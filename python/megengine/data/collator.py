@@ -75,8 +75,8 @@ class Collator:
         ):  # a tensor: batches live on the host until the program moves them
             return _stack([sample.numpy() for sample in inputs])
         raise TypeError(
-            f"cannot merge samples with a part of type {type(first).__name__} into a batch; parts may be arrays, "
-            "numbers, strings, or tuples, lists and dicts of them: convert it in the dataset, or pass a collator"
+            f"default_collator: inputs must contain numpy arrays, numbers, Unicode strings, bytes, dicts or lists; found {type(first)}\n"
+            "  fix: convert it in the dataset, or pass a collator"
         )
 
     def _parts(self, inputs: Sequence[Sequence[Any]]) -> list[Any]:
@@ -92,7 +92,7 @@ def _stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
     shapes = {np.shape(array) for array in arrays}
     if len(shapes) > 1:
         raise ValueError(
-            f"samples of one batch have different shapes: {sorted(shapes)}; resize or pad them in a transform, "
-            "or pass a collator that pads"
+            f"all input arrays must have the same shape\n  why: the samples of one batch have {sorted(shapes)}\n"
+            "  fix: resize or pad them in a transform, or pass a collator that pads"
         )
     return np.stack(arrays)

@@ -115,9 +115,9 @@ class DataLoader:
         divide: bool | None = None,
     ) -> None:
         if num_workers < 0:
-            raise ValueError(f"num_workers must not be negative, got {num_workers}")
+            raise ValueError(f"num_workers should not be negative, got {num_workers}")
         if timeout < 0:
-            raise ValueError(f"timeout must not be negative, got {timeout}")
+            raise ValueError(f"timeout should not be negative, got {timeout}")
         if divide:
             warn_of("data.DataLoader(divide=True)")
         self.datakind = "stream" if isinstance(dataset, StreamDataset) else "map"

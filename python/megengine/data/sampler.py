@@ -82,7 +82,7 @@ class MapSampler(Sampler):
     ) -> None:
         _check_positive("batch_size", batch_size)
         if not isinstance(drop_last, (bool, np.bool_)):
-            raise ValueError(f"drop_last must be True or False, got {drop_last!r}")
+            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last!r}")
         if num_samples is not None:
             _check_positive("num_samples", num_samples)
             if num_samples < batch_size:
@@ -380,20 +380,20 @@ class Infinite(MapSampler):
 
 def _check_positive(name: str, value: Any) -> None:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value <= 0:
-        raise ValueError(f"{name} must be a positive int, got {value!r}")
+        raise ValueError(f"{name} should be a positive integer value, but got {name}={value!r}")
 
 
 def _check_indices(indices: Sequence[int] | None) -> list[int] | None:
     if indices is None:
         return None
     if isinstance(indices, (str, bytes)) or not hasattr(indices, "__len__"):
-        raise TypeError(f"indices must be a sequence of ints, got {type(indices).__name__}")
+        raise TypeError(f"indices should be None or a sequence, but got indices={indices!r}")
     return [int(index) for index in indices]
 
 
 def _check_weights(weights: Sequence[float], count: int) -> np.ndarray:
     if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
-        raise TypeError(f"weights must be a sequence of numbers, got {type(weights).__name__}")
+        raise TypeError(f"weights should be None or a sequence, but got weights={weights!r}")
     array = np.asarray(weights, dtype=np.float64)
     if array.shape != (count,):
         raise ValueError(

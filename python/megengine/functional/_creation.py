@@ -81,9 +81,9 @@ def full(
 def _filled(
     shape: tuple[int, ...], value: float, dtype: DTypeLike, device: str | Device | None
 ) -> Tensor:
-    for extent in shape:
+    for axis, extent in enumerate(shape):
         if extent < 0:
-            raise ValueError(f"shape {list(shape)} has a negative extent")
+            raise ValueError(f"expect shape[{axis}] >= 0, got {extent}\n  why: shape {list(shape)} has a negative extent")
     name = dtype_name(dtype)
     _core.check_number(value, name)
     if name == "int64" and float(value) != value:  # digits that no double has

@@ -14,7 +14,7 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
         return ops.reduce_sum(loss, axes=tuple(range(loss.ndim)), keepdims=False)
     if reduction == "none":
         return loss
-    raise ValueError(f"reduction {reduction!r} is not one of 'mean', 'sum', 'none'")
+    raise ValueError(f"{reduction} is not a valid value for reduction\n  fix: use 'mean', 'sum' or 'none'")
 
 
 def warn_of_broadcast(name: str, pred: Tensor, label: Tensor) -> None:

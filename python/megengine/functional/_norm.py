@@ -94,7 +94,7 @@ def batch_norm(
     require_tensors("batch_norm", inp)
     if not training:
         if running_mean is None or running_var is None:
-            raise AssertionError("batch_norm: inference needs running_mean and running_var")
+            raise AssertionError(f"running_{'mean' if running_mean is None else 'var'} must be provided in inference mode\n  why: batch_norm without training=True normalizes by the running statistics")
         return _normalize_by(_to_low(inp)[0], running_mean, running_var, weight, bias, eps)
     (inp,) = _to_low(inp)
     c = inp._tuple_shape[1]
@@ -219,7 +219,7 @@ def sync_batch_norm(
         )
     if not training:
         if running_mean is None or running_var is None:
-            raise AssertionError("sync_batch_norm: inference needs running_mean and running_var")
+            raise AssertionError(f"running_{'mean' if running_mean is None else 'var'} must be provided in inference mode\n  why: sync_batch_norm without training=True normalizes by the running statistics")
         return _normalize_by(inp, running_mean, ops.maximum(running_var, eps), weight, bias, 0.0)
     _tell_of_few_values(inp, inp.size // max(inp._tuple_shape[1], 1) * _group_size(group))
     mean, var, count = _group_statistics(inp, group)

@@ -66,11 +66,12 @@ def interpolate(
     inp = _to_high(inp)
     kind = str(mode).lower()
     if kind not in _RANKS:
-        raise ValueError(f"interpolate: mode {mode!r} is not one of {', '.join(_RANKS)}")
+        raise ValueError(f"unsupported interpolate mode: {mode}\n  fix: use one of {', '.join(_RANKS)}")
     if kind in ("bicubic", "nearest"):
         if align_corners is not None:
             raise ValueError(
-                f"interpolate: align_corners is for linear, bilinear and trilinear, not {kind}"
+                "align_corners option can only be set in the bilinear/linear interpolating mode\n"
+                f"  why: the mode is {kind}; linear, bilinear and trilinear have it"
             )
     if inp.ndim != _RANKS[kind]:
         raise ValueError(
@@ -127,7 +128,8 @@ def _taps(t: np.ndarray, kind: str) -> list[tuple[int, np.ndarray]]:
 def _out_size(spatial: tuple[int, ...], size: Any, scale_factor: Any) -> tuple[int, ...]:
     n = len(spatial)
     if (size is None) == (scale_factor is None):
-        raise ValueError(f"interpolate: size is {size} and scale_factor is {scale_factor}\n  fix: give exactly one of size and scale_factor")
+        rule = "must be None when size is provided" if size is not None else "must not be None when size is None"
+        raise ValueError(f"scale_factor {rule}\n  why: interpolate got size={size} and scale_factor={scale_factor}\n  fix: give exactly one of them")
     if size is not None:
         out = as_pair(size, "interpolate: size", n)
     else:

@@ -53,7 +53,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_thresh: float, max_output: int | None
     """
     require_tensors("nms", boxes, scores)
     if boxes.ndim != 2 or boxes._tuple_shape[1] != 4:
-        raise AssertionError(f"nms: boxes has shape {list(boxes._tuple_shape)}, not [n, 4]")
+        raise AssertionError(f"the expected shape of boxes is (N, 4), nms got {boxes._tuple_shape}")
     if scores.ndim != 1:
         raise AssertionError(f"nms: scores has {scores.ndim} axes, not 1")
     if boxes._tuple_shape[0] != scores._tuple_shape[0]:
@@ -275,7 +275,7 @@ def roi_pooling(
     require_tensors("roi_pooling", inp, rois)
     kind = mode.lower()
     if kind not in ("max", "average"):
-        raise ValueError(f"roi_pooling: mode {mode!r} is neither 'max' nor 'average'")
+        raise ValueError(f"only max/average mode is supported, roi_pooling got {mode!r}")
     ph, pw = as_pair(output_shape, "roi_pooling: output_shape")
     h, w = inp._tuple_shape[2:]
     m = rois._tuple_shape[0]

@@ -56,10 +56,10 @@ def where(
     array([0, 2], dtype=int32)
     """
     if not isinstance(mask, Tensor):
-        raise TypeError(f"where: mask is {type(mask).__name__}, not a Tensor")
+        raise TypeError(f"mask must be a tensor, where got {type(mask).__name__}")
     if mask.dtype != np.bool_:
         raise ValueError(
-            f"where: mask is {mask.dtype}, not bool; compare first, as in where(m != 0, x, y)"
+            f"mask must be bool, where got {mask.dtype}\n  fix: compare first, as in where(m != 0, x, y)"
         )
     if x is None and y is None:
         return non_zero(mask, as_tuple=True)
@@ -187,8 +187,9 @@ def cond_take(mask: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     >>> values.numpy(), places.numpy()
     (array([-2., -4.], dtype=float32), array([1, 3], dtype=int32))
     """
-    if not isinstance(x, Tensor) or not isinstance(mask, Tensor):
-        raise TypeError("cond_take: mask and x must be Tensors")
+    for name, value in (("mask", mask), ("x", x)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a tensor, cond_take got {type(value).__name__}")
     if mask.dtype != np.bool_:
         raise ValueError(f"cond_take: mask is {mask.dtype}, not bool")
     if mask._tuple_shape != x._tuple_shape:
@@ -250,7 +251,7 @@ def as_index(index: ArrayLike, op: str) -> Tensor:
 def _check_index(inp: Tensor, index: Tensor, axis: int, op: str) -> None:
     shape, own = inp._tuple_shape, index._tuple_shape
     if len(shape) != len(own):
-        raise ValueError(f"{op}: index has {len(own)} axes, the tensor {len(shape)}")
+        raise ValueError(f"The index tensor must have same dimensions as input tensor, But the input dims:{len(shape)}, the index dims:{len(own)}\n  why: {op} takes an index for each place of the result")
     if any(i > n for a, (i, n) in enumerate(zip(own, shape, strict=False)) if a != axis):
         raise ValueError(
             f"{op}: index {list(own)} is larger than {list(shape)} outside axis {axis}"

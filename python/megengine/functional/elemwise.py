@@ -794,7 +794,7 @@ def clip(x: Tensor, lower: Operand | None = None, upper: Operand | None = None) 
     array([0. , 0.5, 1. ], dtype=float32)
     """
     if lower is None and upper is None:
-        raise AssertionError("clip: give lower, upper or both")
+        raise AssertionError("At least one of 'lower' or 'upper' must not be None")
     if lower is None:
         return ops.minimum(x, upper)
     if upper is None:

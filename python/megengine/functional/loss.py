@@ -293,7 +293,7 @@ def hinge_loss(pred: Tensor, label: Tensor, norm: str = "L1", reduction: str = "
     0.25
     """
     if norm not in ("L1", "L2"):
-        raise ValueError(f"hinge_loss: norm {norm!r} is neither 'L1' nor 'L2'")
+        raise ValueError(f"norm must be L1 or L2, hinge_loss got {norm!r}")
     warn_of_broadcast("hinge_loss", pred, label)
     loss = ops.relu(ops.sub(1.0, ops.mul(pred, label)))
     if norm == "L2":

@@ -397,7 +397,7 @@ def norm(
     inp = _to_high(as_tensor(inp))
     if axis is None:
         if inp.ndim != 1:
-            raise TypeError(f"norm: axis is required for a tensor with {inp.ndim} axes")
+            raise TypeError(f"axis is required unless input is a vector\n  why: norm got a tensor with {inp.ndim} axes\n  fix: give the axis, or flatten the tensor first")
         axis = 0
     if ord is None or ord == 2:
         return ops.sqrt(reduce(ops.square(inp), ops.reduce_sum, axis, keepdims, "norm"))
@@ -749,7 +749,7 @@ def dot(inp1: Tensor, inp2: Tensor) -> Tensor:
     """
     inp1, inp2 = as_tensor(inp1), as_tensor(inp2)
     if not inp1.ndim <= 1 or not inp2.ndim <= 1:
-        raise AssertionError(f"dot: vectors only, got {inp1.ndim}-d and {inp2.ndim}-d; use matmul")
+        raise AssertionError(f"Input tensors for dot must be 1-dimensional or scalar\n  why: dot got {inp1.ndim}-d and {inp2.ndim}-d\n  fix: use matmul")
     product = ops.mul(inp1, inp2)
     return ops.reduce_sum(product, axes=tuple(range(product.ndim)), keepdims=False)
 

@@ -207,7 +207,9 @@ def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) 
             previous = cut
     else:
         n = as_int(nsplits_or_sections, "split")
-        if not 0 < n <= extent:
+        if n <= 0:
+            raise ValueError(f"Number sections must be larger than 0, got {n}")
+        if n > extent:
             raise ValueError(f"The size {extent} at dim {axis} cannot be split into {n} sections")
         sizes = [extent // n + (i < extent % n) for i in range(n)]
         cuts = tuple(np.cumsum(sizes)[:-1].tolist())

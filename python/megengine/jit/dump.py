@@ -111,7 +111,7 @@ class Results:
             return []
         given = [given] if isinstance(given, str) else list(given)
         if len(given) != self.count:
-            raise ValueError(f"dump: {len(given)} output_names for {self.count} results")
+            raise ValueError(f"wrong number of output_names, should be {self.count} values\n  why: dump got {len(given)}")
         return given
 
 
@@ -121,7 +121,7 @@ def input_names(recorded: list[tuple[str, str]], given: str | Iterable[str] | No
     if given is not None:
         given = [given] if isinstance(given, str) else list(given)
         if len(given) != positional:
-            raise ValueError(f"dump: {len(given)} arg_names for {positional} arguments")
+            raise ValueError(f"wrong number of arg_names, should be {positional} values\n  why: dump got {len(given)}")
     names = []
     for index, (keyword, own) in enumerate(recorded):
         names.append(keyword or (given[index] if given is not None else own or f"arg_{index}"))
@@ -387,7 +387,8 @@ class Dumping:
     def _version_to_dump(self) -> _core.Version:
         if not self._capture_as_const:
             raise ValueError(
-                "dump: the function is traced without capture_as_const=True, so that its parameters are inputs\n"
+                "you must specify capture_as_const=True at __init__ to use dump\n"
+                "  why: without it the parameters of the function are inputs\n"
                 "  fix: trace(..., capture_as_const=True), and call it once"
             )
         if self._results is None or self._function.recorded is None:

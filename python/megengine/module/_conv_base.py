@@ -66,8 +66,8 @@ class _ConvNd(Weighted):
         check_extents(self, in_channels=in_channels, out_channels=out_channels, groups=groups)
         if in_channels % groups or out_channels % groups:
             raise ValueError(
-                f"{type(self).__name__}: groups={groups} must divide in_channels={in_channels} "
-                f"and out_channels={out_channels}"
+                f"{'in' if in_channels % groups else 'out'}_channels must be divisible by groups\n"
+                f"  why: {type(self).__name__} got groups={groups}, in_channels={in_channels} and out_channels={out_channels}"
             )
         self.in_channels = in_channels
         self.out_channels = out_channels

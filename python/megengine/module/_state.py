@@ -44,7 +44,7 @@ def load(module: object, source: StateSource, strict: bool) -> None:
     targets, flat = collect(module, None, "", keep_var=True)
     if _is_module(source) or not (callable(source) or isinstance(source, Mapping)):
         raise TypeError(
-            f"load_state_dict: state_dict must be a dict or a function, got a {type(source).__name__}\n"
+            f"`state_dict` must load a dict or callable, got {type(source)}\n"
             "  fix: pass module.state_dict(), or megengine.load(path) of a file that holds one"
         )
     if callable(source):
@@ -104,6 +104,9 @@ def _check_keys(given: Mapping[str, Any], wanted: Any, strict: bool) -> None:
     if not unused and not missing:
         return
     text = "load_state_dict: the keys differ from those of the module"
+    if strict:
+        kind, keys = ("unused", unused) if unused else ("missing", missing)
+        text = f"{kind.capitalize()} params violate `strict=True`, {kind}={{{', '.join(map(repr, keys[:8]))}{', ...' if len(keys) > 8 else ''}}}"
     if missing:
         text += f"\n  missing in the state dict: {_some(missing)}"
     if unused:
@@ -132,7 +135,7 @@ def _check_shape(key: str, target: Tensor, value: Any, flat: bool) -> None:
     fix = "build the module with the sizes of the saved one, or leave the key out (strict=False)"
     if np.prod(have) == np.prod(want):
         fix = f"give the array that shape: {'array.T' if have == want[::-1] else f'array.reshape{want}'}, if its elements mean the same"
-    raise ValueError(f"load_state_dict: {key} has shape {want}, the state dict has {have}\n  fix: {fix}")
+    raise ValueError(f"param `{key}` shape mismatch, should be {want}, get {have}\n  fix: {fix}")
 
 
 def _shape_of(value: Any) -> tuple[int, ...]:

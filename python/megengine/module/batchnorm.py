@@ -53,8 +53,8 @@ class _BatchNorm(_Norm):
         self.freeze = freeze
         if freeze and not track_running_stats:
             raise AssertionError(
-                f"{type(self).__name__}: freeze=True needs track_running_stats=True: "
-                "a frozen layer normalizes by the running statistics"
+                "track_running_stats must be initilized to True if freeze is True\n"
+                f"  why: a frozen {type(self).__name__} normalizes by the running statistics"
             )
         shape = (1, num_features, 1, 1)
         self._make_affine(affine, shape)
@@ -74,9 +74,10 @@ class _BatchNorm(_Norm):
 
     def _check_input_ndim(self, inp: Tensor) -> None:
         if inp.ndim not in self._ranks:
-            wanted = " or ".join(f"{rank}-D" for rank in self._ranks)
+            wanted = " or ".join(f"{rank}D" for rank in self._ranks)
             raise ValueError(
-                f"{type(self).__name__} takes {wanted} inputs, got one of shape {inp._tuple_shape}\n"
+                f"expected {wanted} input (got {inp.ndim}D input)\n"
+                f"  why: {type(self).__name__} was given one of shape {inp._tuple_shape}\n"
                 "  fix: reshape the input, or use the BatchNorm of its rank"
             )
 

@@ -725,8 +725,10 @@ def _no_more(kwargs: dict[str, Any]) -> None:
 
 def _not_initialized(module: Module, assigned: str) -> AttributeError:
     """The error of a subclass whose ``__init__`` did not call that of Module, before ``assigned``."""
-    done = f"cannot assign {assigned}" if assigned else "cannot be used"
+    kind, _, name = assigned.partition(" ")
+    what = f"{type(module).__name__} assigns {name}" if name else f"{type(module).__name__} is used"
     return AttributeError(
-        f"{type(module).__name__}: {done} before Module.__init__()\n"
+        f"cannot assign {kind or 'attributes'} before Module.__init__() call\n"
+        f"  why: {what} before the __init__ of Module has run\n"
         "  fix: call super().__init__() first in the __init__ of the class"
     )

@@ -72,7 +72,7 @@ class Sequential(Module):
                 OrderedDict((key, getattr(self, key)) for key in self.layer_keys[idx])
             )
         if not -len(self.layer_keys) <= idx < len(self.layer_keys):
-            raise IndexError(f"Sequential: index {idx} of {len(self.layer_keys)} layers")
+            raise IndexError(f"list index out of range\n  why: index {idx} of a Sequential with {len(self.layer_keys)} layers")
         return getattr(self, self.layer_keys[idx])
 
     def __setitem__(self, idx: int, module: _Layer) -> None:

@@ -67,7 +67,7 @@ class Adadelta(Counted):
         weight_decay: float = 0.0,
     ) -> None:
         if not 0.0 <= rho <= 1.0:
-            raise ValueError(f"Adadelta: rho must lie in [0, 1], got {rho}")
+            raise ValueError(f"Invalid rho value: {rho}\n  why: rho of Adadelta must lie in [0, 1]")
         super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay})
 
     def _updates(self, param_group: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ class LRScheduler:
     def __init__(self, optimizer: Optimizer, current_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
-                f"LRScheduler: optimizer must be an Optimizer, got a {type(optimizer).__name__}\n"
+                f"optimizer argument given to the lr_scheduler should be Optimizer, got {type(optimizer)}\n"
                 "  fix: pass the optimizer of the model's parameters"
             )
         self.optimizer = optimizer

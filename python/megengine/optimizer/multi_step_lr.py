@@ -52,7 +52,7 @@ class MultiStepLR(LRScheduler):
     ) -> None:
         milestones = list(milestones)
         if milestones != sorted(milestones):
-            raise ValueError(f"MultiStepLR: milestones must increase, got {milestones}")
+            raise ValueError(f"Milestones should be a list of increasing integers. Got {milestones}")
         self.milestones = milestones
         self.gamma = gamma
         super().__init__(optimizer, current_epoch)

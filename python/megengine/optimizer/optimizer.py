@@ -20,6 +20,12 @@ from ..tensor import Parameter, Tensor
 
 __all__ = ["Optimizer", "required"]
 
+# How the error of a negative option begins.
+_INVALID = {
+    "lr": "Invalid learning rate", "weight_decay": "Invalid weight_decay value", "eps": "Invalid epsilon value",
+    "momentum": "Invalid momentum value", "lr_decay": "Invalid learning rate decay",
+}  # fmt: skip
+
 
 class _Required:
     def __repr__(self) -> str:
@@ -171,12 +177,13 @@ class Optimizer:
         for param in params:
             if not isinstance(param, Parameter):
                 raise TypeError(
-                    f"optimizer: only Parameters are optimized, got a {type(param).__name__}\n"
+                    f"optimizer can only optimize Parameters, but one of the params is {type(param)}\n"
                     "  fix: pass model.parameters(), or make it a megengine.Parameter"
                 )
             if id(param) in known:
                 raise AssertionError(
-                    f"optimizer: a parameter of shape {param._tuple_shape} appears twice\n"
+                    "some parameters appear in more than one parameter group\n"
+                    f"  why: one of shape {param._tuple_shape} was given twice\n"
                     "  fix: put each parameter into one group, once"
                 )
             known.add(id(param))
@@ -198,18 +205,18 @@ class Optimizer:
 
     def _check_options(self, group: Mapping[str, Any]) -> None:
         """ValueError for options that cannot be, TypeError for a text in place of a number."""
-        for name in ("lr", "weight_decay", "eps", "momentum", "lr_decay"):
+        for name in _INVALID:
             value = group.get(name, 0)
             if isinstance(value, str):
                 raise TypeError(f"{type(self).__name__}: {name} must be a number, got {value!r}")
             if isinstance(value, (int, float)) and not value >= 0:  # nor NaN
-                raise ValueError(f"{type(self).__name__}: {name} must be at least 0, got {value}")
+                raise ValueError(f"{_INVALID[name]}: {value}\n  why: {name} of {type(self).__name__} must be at least 0")
         betas = group.get("betas", (0, 0))
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise TypeError(f"{type(self).__name__}: betas must be a pair of numbers, got {betas!r}")
-        for beta in betas:
+        for index, beta in enumerate(betas):
             if not 0 <= beta < 1:
-                raise ValueError(f"{type(self).__name__}: betas must lie in [0, 1), got {beta}")
+                raise ValueError(f"Invalid beta parameter at index {index}: {beta}\n  why: betas of {type(self).__name__} must lie in [0, 1)")
 
     # -- for subclasses --------------------------------------------------------------------------
 
@@ -445,7 +452,7 @@ def _loaded(param: Parameter, saved: Mapping[str, np.ndarray], shared: dict[floa
 
 def _no_parameters() -> ValueError:
     return ValueError(
-        "optimizer: got an empty list of parameters\n"
+        "optimizer got an empty parameter list\n"
         "  fix: pass model.parameters(); a generator gives its items once, so keep list(...) to use them twice"
     )
 

@@ -68,7 +68,7 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         if nesterov and momentum <= 0:
-            raise ValueError(f"SGD: nesterov needs a momentum above 0, got {momentum}")
+            raise ValueError(f"Nesterov momentum requires a momentum\n  why: SGD got momentum={momentum}, not one above 0")
         self.nesterov = nesterov
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 

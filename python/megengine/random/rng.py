@@ -230,7 +230,7 @@ class RNG:
         ((2, 3), True)
         """
         if not low < high:
-            raise AssertionError(f"uniform: low {low} is not below high {high}")
+            raise AssertionError(f"Uniform is not defined when low >= high, got {low} and {high}")
         x = ops.random_uniform(self._key(), shape=_shape(size))
         if (low, high) != (0, 1):
             below = np.nextafter(np.float32(high), np.float32(-np.inf))  # rounding could give high itself
@@ -502,7 +502,7 @@ class RNG:
             return self._placed(self._shuffled(n if n.ndim else ops.reshape(n, shape=(1,))))
         count = as_int(n, "permutation")
         if count < 0:
-            raise ValueError(f"permutation: n = {count} is negative")
+            raise ValueError(f"Permutation is not defined when n < 0, got {count}")
         order = ops.random_permutation(self._key(), n=count)
         return self._placed(
             order if np.dtype("int32") == dtype else ops.cast(order, dtype=dtype_name(dtype))

@@ -105,7 +105,7 @@ class ArrayMethodMixin(_Tensor):
     def __len__(self) -> int:
         shape = self._tuple_shape
         if not shape:
-            raise TypeError("len() of a 0-d tensor; use x.reshape(-1) for a tensor with one axis")
+            raise TypeError("ndim is 0\n  why: a 0-d tensor has no length\n  fix: use x.reshape(-1) for a tensor with one axis")
         note_batch_read(self)
         return shape[0]
 

@@ -100,7 +100,7 @@ class ArrayDataset(Dataset):
             raise TypeError("ArrayDataset needs at least one array")
         lengths = [len(array) for array in arrays]
         if len(set(lengths)) > 1:
-            raise ValueError(f"arrays of one dataset must be equally long, got lengths {lengths}")
+            raise ValueError(f"lengths of input arrays are inconsistent: {lengths}")
         self.arrays = arrays
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:

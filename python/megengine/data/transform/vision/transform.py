@@ -82,7 +82,7 @@ class ToMode(VisionTransform):
     def __init__(self, mode: str = "CHW", *, order: Sequence[str] | None = None) -> None:
         super().__init__(order)
         if mode not in ("CHW", "HWC"):
-            raise ValueError(f'mode must be "CHW" or "HWC", got {mode!r}')
+            raise ValueError(f'unsupported mode: {mode}\n  fix: use "CHW" or "HWC"')
         self.mode = mode
 
     def _apply_image(self, image: np.ndarray) -> np.ndarray:
