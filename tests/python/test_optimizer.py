@@ -9,6 +9,7 @@ import pytest
 import megengine.functional as F
 import megengine.optimizer as optim
 from megengine import Parameter, Tensor
+from megengine.amp import convert_tensor_format
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 
@@ -123,18 +124,26 @@ def test_steps_follow_the_published_rule(cls, rule, options):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
 
 
-@pytest.mark.parametrize(("cls", "rule", "options"), RULES)
-def test_a_traced_step_equals_an_eager_one(cls, rule, options):
-    x = array(6, 4)
+def matrix():
+    return array(6, 4), Parameter(array(4, 3)), F.matmul
 
+
+def channels_last():
+    """States began row-major, and updates left them channels-last: the second call was another program than the first."""
+    return array(2, 3, 5, 5), convert_tensor_format(Parameter(array(4, 3, 3, 3))), F.conv2d
+
+
+@pytest.mark.parametrize("weight", [matrix, channels_last])
+@pytest.mark.parametrize(("cls", "rule", "options"), RULES)
+def test_a_traced_step_equals_an_eager_one(cls, rule, options, weight):
     def training(tracing):
-        w = Parameter(array(4, 3))
+        x, w, product = weight()
         opt = cls([w], **options)
         gm = GradManager().attach([w])
 
         def step(data):
             with gm:
-                loss = ((F.matmul(data, w) - 1) ** 2).mean()
+                loss = ((product(data, w) - 1) ** 2).mean()
                 gm.backward(loss)
             opt.step().clear_grad()
             return loss

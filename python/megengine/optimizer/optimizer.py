@@ -228,13 +228,16 @@ class Optimizer:
         raise TypeError(f"{type(self).__name__} does not define _updates(param_group)")
 
     def _add_state(self, param: Parameter, state_name: str, initializer: Any = None) -> None:
-        """State of a parameter: a Tensor of its shape and dtype, zeros unless given."""
+        """State of a parameter: a Tensor of its shape, dtype and format, zeros unless given."""
         if initializer is None:
             initializer = np.zeros(param._tuple_shape, param.dtype)
         states = self._state.setdefault(param, {})
         if state_name in states:
             raise AssertionError(f"optimizer: state {state_name!r} of a parameter exists already")
-        states[state_name] = Tensor(initializer, device=str(param.device))
+        state = Tensor(initializer, device=str(param.device))
+        if state._tuple_shape == param._tuple_shape:
+            state.format = param.format  # as updates leave it: the next traced step is the same
+        states[state_name] = state
 
     # -- use -------------------------------------------------------------------------------------
 
