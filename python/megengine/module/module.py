@@ -17,6 +17,7 @@ from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
 from ..utils.module_utils import set_expand_structure
 from . import _state
+from ._failing import tell_layer
 from ._structure import (
     _CONTAINERS,
     INTERNAL,
@@ -143,11 +144,15 @@ class Module(Holder):
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         """Run the forward pre-hooks, ``forward`` and the forward hooks."""
-        named = scopes.recording.get()
-        if self._forward_pre_hooks or self._forward_hooks or named:
-            with scopes.of_module(self) if named else nullcontext():
-                return self._call_with_hooks(inputs, kwargs)
-        return self.forward(*inputs, **kwargs)
+        try:
+            named = scopes.recording.get()
+            if self._forward_pre_hooks or self._forward_hooks or named:
+                with scopes.of_module(self) if named else nullcontext():
+                    return self._call_with_hooks(inputs, kwargs)
+            return self.forward(*inputs, **kwargs)
+        except Exception as error:
+            tell_layer(error, self)
+            raise
 
     def _call_with_hooks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for hook in tuple(self._forward_pre_hooks.values()):

@@ -118,8 +118,9 @@ def quantize(
 
 def _has_first_scale(layer: QATModule) -> bool:
     """Whether a scale that is learned, of its weights or results, is the one to start from."""
-    learned = (layer.act_fake_quant, layer.weight_fake_quant)
-    return any(isinstance(each, (TQT, LSQ)) and each.get_qparams().scale.item() == 1 for each in learned)
+    learned = [each for each in (layer.act_fake_quant, layer.weight_fake_quant) if isinstance(each, (TQT, LSQ))]
+    scales = [each.get_qparams().scale for each in learned]
+    return any(scale is not None and scale.item() == 1 for scale in scales)
 
 
 def _saw_nothing(layer: QATModule) -> bool:

@@ -73,7 +73,7 @@ def _empty(kind: type[M.Module], layer: M.Module) -> Any:
         "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "conv_mode", "compute_mode",
         "padding_mode", "output_padding",
     ]  # fmt: skip
-    return kind(bias=True, **{name: getattr(layer, name) for name in names if hasattr(layer, name)})  # type: ignore[call-arg]
+    return kind(bias=True, **{name: getattr(layer, name) for name in names if hasattr(layer, name)})
 
 
 def _fused(layer: Any, bn: Any, relu: M.Module | None) -> M.Module:
