@@ -352,7 +352,8 @@ void Program::start_profile() {
                    .where = node.where,
                    .step = step.node,
                    .backend = prepared_.nodes[step.node].backend,
-                   .bytes = bytes_moved(graph(), node)};
+                   .bytes = bytes_moved(graph(), node),
+                   .launches = 1 + node.more_launches.size()};
             if (node.kind == NodeKind::op)
                 times =
                     &StepTimes::of(device_).row({*node.op, node.attrs, graph().types(node.inputs)},

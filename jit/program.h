@@ -24,6 +24,7 @@ struct StepProfile {
     size_t step = 0;  // of MemoryPlan::steps; a copy: the one that it is made for
     std::string backend = {};  // compiler of the kernel; empty: an operation of the device
     size_t bytes = 0;  // read and written by one run
+    size_t launches = 0;  // of generated code in one run; an op of the device counts as one
     bool is_transfer = false;  // runs beside the others, on the copy stream
     double seconds = 0;  // of all runs
     double last_begin = 0, last_seconds = 0;  // of the last one; it begins at 0

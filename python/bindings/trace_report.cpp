@@ -112,6 +112,7 @@ nb::list profiles_of(const TraceFunction& function, bool of_all_versions) {
             row["step"] = step.step;
             row["backend"] = step.backend;
             row["bytes"] = step.bytes;
+            row["launches"] = step.launches;
             row["seconds"] = step.seconds;
             row["is_transfer"] = step.is_transfer;
             row["last_begin"] = step.last_begin;

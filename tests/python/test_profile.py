@@ -46,6 +46,24 @@ def test_fused_steps_name_all_their_ops():
     assert {"mul", "add", "relu"} <= set(ops)
 
 
+def test_a_step_of_several_launches_counts_them():
+    """An optimizer's updates are one step, with a launch for each parameter."""
+    net = M.Sequential(M.Linear(3, 4), M.Linear(4, 5))
+    gm, optimizer = GradManager().attach(net.parameters()), optim.SGD(net.parameters(), 0.1)
+
+    @trace(profiling=True, symbolic=True, opt_level=3)
+    def step(x):
+        with gm:
+            gm.backward(net(x).sum())
+        optimizer.step().clear_grad()
+
+    for _ in range(3):
+        step(mge.tensor(X[:, :3]))
+    steps = step.get_profile()["profiler"]["steps"]
+    assert all(each["launches"] >= 1 for each in steps)
+    assert max(each["launches"] for each in steps) > 1
+
+
 def test_before_a_compiled_call_there_is_no_profile():
     f = make(profiling=True)
     with pytest.raises(RuntimeError, match="no profile"):

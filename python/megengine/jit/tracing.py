@@ -714,7 +714,9 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
 
         Needs ``profiling=True`` and one call that ran the compiled program, else RuntimeError.
         "profiler" holds "runs", total "seconds" and "bytes", and "steps": a dict each with "ops"
-        (names), "where" (the user's line), "seconds" (all runs), "bytes" (read and written in one),
+        (names), "where" (the user's line), "backend" (compiler of its kernel; empty: an operation
+        of the device), "seconds" (all runs), "bytes" (read and written in one), "launches" (of
+        generated code in one; an operation of the device counts as one, a copy as none),
         "is_transfer" (it ran beside the others), and of the last run "last_begin" and
         "last_seconds".
 
