@@ -26,6 +26,8 @@ from .grammar import (
     preamble,
 )
 
+# What no row says, and waits too.
+WAITING_SHAPES = ("two functions train by one Adam", "another batch of what is recorded with one or two rows")
 LARGEST, MOST_AXES = 2048, 5
 
 
@@ -122,8 +124,8 @@ class Stage:
         return kind or True
 
 
-def draw_function(name: str, states: tuple[tuple[str, str], ...], trainer: Training, taste: Taste, rng: random.Random) -> Function:
-    trains = rng.random() < taste.trains
+def draw_function(name: str, states: tuple[tuple[str, str], ...], trainer: Training | None, taste: Taste, rng: random.Random) -> Function:
+    trains = trainer is not None
     stage = Stage(states)
     made: list[Statement] = []
     pool = stage.pool()
@@ -143,12 +145,11 @@ def draw_function(name: str, states: tuple[tuple[str, str], ...], trainer: Train
                 own.append(statement.name)
     of = [*own, *own, *rng.sample([row.text for row in rows_state.RETURNED if taste.admits(row)], 2)]
     returns = tuple(dict.fromkeys(rng.choice(of) for _ in range(rng.randint(1, 3))))
-    if rng.random() < 0.1:
+    if rng.random() < 0.1 and taste.judge != "batch":
         returns += returns[:1]
-    training = trainer if trains else None
     smooth = [n for n in own if pool[n].dtype in ("float32", "float16", "bfloat16") and 0 not in pool[n].shape]
-    losses = tuple(dict.fromkeys(rng.choice(smooth) for _ in range(rng.randint(1, 3)))) if smooth and training else ()
-    return Function(name, tuple(made), returns, rng.choice(rows_state.CONTAINERS), training, losses)
+    losses = tuple(dict.fromkeys(rng.choice(smooth) for _ in range(rng.randint(1, 3)))) if smooth and trains else ()
+    return Function(name, tuple(made), returns, rng.choice(rows_state.CONTAINERS), trainer, losses)
 
 
 def draw(seed: int, taste: Taste) -> Program:
@@ -156,12 +157,18 @@ def draw(seed: int, taste: Taste) -> Program:
     states = states_of(taste, rng)
     # One for all functions: gradients that one leaves are not what another one finds.
     trainer = rng.choice([t for t in rows_state.TRAININGS if taste.admits(t)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        functions = tuple(draw_function(f"f{k}", states, trainer, taste, rng) for k in range(rng.randint(1, taste.functions)))
+    functions: list[Function] = []
+    for k in range(rng.randint(1, taste.functions)):
+        trains = rng.random() < taste.trains
+        if "Adam" in dict(states)["opt"] and any(f.training for f in functions) and not taste.waiting:
+            trains = False  # WAITING_SHAPES
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            functions.append(draw_function(f"f{k}", states, trainer if trains else None, taste, rng))
     words = {w for f in functions for s in f.statements for w in s.words()}
     callers = [r for r in rows_state.CALLER if taste.admits(r)]
-    calls = [Call("f0"), Call("f0", seed=1)]
+    first = rng.choice((1, 2, 3)) if taste.judge == "batch" and taste.waiting else 3
+    calls = [Call("f0", first), Call("f0", first, seed=1)]
     for k in range(2, rng.randint(3, taste.calls)):
         calls.append(Call(rng.choice(functions).name, rng.choice(taste.sizes), k, keeps=rng.random() < 0.15))
     for k, call in enumerate(calls[:-1]):
@@ -169,4 +176,4 @@ def draw(seed: int, taste: Taste) -> Program:
             # Of two, the one that touches what the program reads.
             row = max(rng.choices(callers, [r.weight for r in callers], k=2), key=lambda r: any(w in words for w in r.text.replace("[", " ").split()))
             calls[k] = Call(call.function, call.rows, call.seed, call.keeps, row)
-    return Program(seed, states, functions, tuple(calls))
+    return Program(seed, states, tuple(functions), tuple(calls))

@@ -21,7 +21,8 @@ class Row:
 
     text: an expression, whose value gets a name; or, in a table of `statements`, lines that may define {v}. reference: the same in NumPy, in float64 for
     floats. unfit: the judges that do not see it. may: the names of the documented refusals (`refusals.py`) that it can meet. trains: whether it can
-    stand under a tape. has_smooth_gradient: where it and its operands are finite, so is its gradient. waits_for: the fault that it shows and that is not mended yet; drawn only with --waiting (waits_in: the
+    stand under a tape. has_smooth_gradient: where it and its operands are finite, so is its gradient. rounds: a trace adds its
+    gradient in another order. waits_for: the fault that it shows and that is not mended yet; drawn only with --waiting (waits_in: the
     judges that find it; all, where none is named).
     """
 
@@ -34,6 +35,7 @@ class Row:
     waits_for: str = ""
     waits_in: tuple[str, ...] = ()
     has_smooth_gradient: bool = False
+    rounds: bool = False
     is_expression: bool = True
 
     def holes(self) -> list[str]:
@@ -123,9 +125,16 @@ class Function:
             listed = ", ".join(self.returns)
         return [*lines, "return " + self.container.format(listed)]
 
-    def without_dead(self) -> Function:
-        """Without the statements whose values reach neither a result nor a state: no graph computes them, so their errors do not come."""
-        live = {*self.returns, *self.losses}
+    def without_dead(self, learned: Collection[str]) -> Function:
+        """Without the statements whose values reach neither a result nor a state: no graph computes them, so their errors do not come.
+
+        learned: the states that have parameters. What the loss has no gradient of reaches none of them.
+        """
+        reached = set(learned)
+        for statement in self.statements:
+            if statement.words() & reached:
+                reached.add(statement.name)
+        live = {*self.returns, *(reached & {*self.losses})}
         kept: list[Statement] = []
         for statement in reversed(self.statements):
             starts = (statement.name, *BLOCKS)
@@ -133,7 +142,8 @@ class Function:
                 continue
             kept.insert(0, statement)
             live |= statement.words()
-        return replace(self, statements=tuple(kept))
+        losses = tuple(name for name in self.losses if name in reached)
+        return replace(self, statements=tuple(kept), losses=losses)
 
     def arguments(self) -> tuple[str, ...]:
         words = set(WORD.findall("\n".join(self.body())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from megengine.jit import SublinearMemoryConfig
 
 from . import ways
 from .draw import Taste
-from .grammar import Program
+from .grammar import Program, Row
 from .reference import judge_statements
 from .refusals import is_documented
 from .run import Outcome, Wrap, run
@@ -55,7 +55,7 @@ class Judge:
     modes: tuple[Mode, ...] = ()
     draws: int = 2  # modes for each program
     judge: Callable[[Program], Iterator[tuple[str, str]]] | None = None  # in place of modes: kinds and details
-    exact_errors: bool = field(default=True)  # whether eager's errors must come too
+    ends_at_errors: bool = False  # whether the state behind an error is another one
 
     def findings(self, program: Program, modes: tuple[Mode, ...] | None = None) -> list[Finding]:
         name = self.taste.judge
@@ -65,15 +65,17 @@ class Judge:
         want = run(text, ways.eager)
         if all(o.error for o in want):
             return []
-        drawn = modes or tuple(random.Random(program.seed).sample(self.modes, min(self.draws, len(self.modes))))
+        drawn = modes or random.Random(program.seed).sample(self.modes, min(self.draws, len(self.modes)))
+        if any(isinstance(row, Row) and row.rounds for row in program.rows()) and any(f.training for f in program.functions):
+            drawn = [replace(mode, tolerance=LOOSE) for mode in drawn]
         return [f for mode in drawn for f in self._of_mode(program, text, mode, want)]
 
     def _of_mode(self, program: Program, text: str, mode: Mode, want: list[Outcome]) -> list[Finding]:
         got = run(text, mode.wrap())
         for call, (have, expected) in enumerate(zip(got, want, strict=True)):
-            found = difference(have, expected, mode.tolerance)
+            found = difference(have, expected, mode.tolerance, self.taste.judge in FROM_FILES)
             if not found or found[0] in WAITING_KINDS and not self.taste.waiting:
-                if have.is_refusal or (have.error is None) != (expected.error is None):
+                if have.is_refusal or self.ends_at_errors and expected.error or (have.error is None) != (expected.error is None):
                     return []
                 continue
             if have.error and is_documented(have.error, program):
@@ -86,8 +88,8 @@ class Judge:
         return []
 
 
-def difference(have: Outcome, want: Outcome, tolerance: float) -> tuple[str, str] | None:
-    """A kind and its detail; None where there is none."""
+def difference(have: Outcome, want: Outcome, tolerance: float, loaded: bool = False) -> tuple[str, str] | None:
+    """A kind and its detail; None where there is none. loaded: from a file, whose results are objects of their own."""
     if have.is_refusal:
         return None
     if have.error:
@@ -105,7 +107,7 @@ def difference(have: Outcome, want: Outcome, tolerance: float) -> tuple[str, str
         for i, (a, b) in enumerate(zip(haves, wants)):
             if told := array_difference(a, b, tolerance):
                 return "value" if a.shape == b.shape and a.dtype == b.dtype else "type", f"{where} {i}: {told}"
-    if have.same and want.same and have.same != want.same:
+    if have.same and want.same and not loaded and have.same != want.same:
         return "identity", f"which results are the same object: {have.same}, eager mode {want.same}"
     return None
 
@@ -125,7 +127,8 @@ def array_difference(a: np.ndarray, b: np.ndarray, tolerance: float) -> str:
 
 def is_reached(program: Program, call: int) -> bool:
     """Whether eager mode still raises in this call where nothing is computed that no result and no state reads."""
-    live = replace(program, functions=tuple(f.without_dead() for f in program.functions))
+    learned = [name for name, made in program.states if made.startswith(("mge.Parameter", "M."))]
+    live = replace(program, functions=tuple(f.without_dead(learned) for f in program.functions))
     return run(live.text(), ways.eager)[call].error is not None
 
 
@@ -144,7 +147,12 @@ def is_settled(program: Program, text: str, call: int) -> bool:
 
 
 # Kinds of findings that are not mended yet; told only with --waiting.
-WAITING_KINDS = {"identity": "results that are one object"}
+WAITING_KINDS = {
+    "identity": "results that are one object",
+    "error RuntimeError megjit internal error pass fus": "MEGJIT_CHECK: passes leave dead nodes",
+    "error RuntimeError this function has not been cal": "auto whose first call raised",
+}
+FROM_FILES = ("dump", "batch")
 LOOSE = 5e-3
 TRACE = (
     Mode("value", "traced()"),
@@ -181,7 +189,7 @@ JUDGES = {
         Judge(Taste("eager", functions=1, trains=0.0), judge=judge_statements),
         Judge(Taste("trace"), TRACE),
         Judge(Taste("skip"), SKIP),
-        Judge(Taste("dump", functions=2, trains=0.3, sizes=(3,)), DUMP, draws=1),
+        Judge(Taste("dump", functions=2, trains=0.3, sizes=(3,)), DUMP, draws=1, ends_at_errors=True),
         Judge(Taste("batch", functions=1, statements=5, trains=0.0, sizes=(1, 2, 4, 5, 7)), BATCH, draws=1),
         Judge(Taste("limit", functions=1, trains=0.8), LIMIT, draws=1),
     )

@@ -27,7 +27,7 @@ def without_statement(function: Function, i: int) -> Iterator[Function]:
     gone = function.statements[i]
     rest = replace(function, statements=function.statements[:i] + function.statements[i + 1 :])
     operands = [name for hole, name in gone.fills if hole not in LITERALS]
-    for operand in dict.fromkeys([*operands, "x", "y", "p0"]) if gone.name else [""]:
+    for operand in dict.fromkeys([*operands, "x", "y"]) if gone.name else [""]:
         yield renamed(rest, gone.name, operand) if gone.name else rest
 
 

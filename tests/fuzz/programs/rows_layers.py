@@ -90,9 +90,14 @@ FLOW = rows(
     "F.scan(lambda c, row: (F.maximum(c, row), c - row), {any}[0], {any}, reverse=True)[0]",
     Row("F.scan(lambda c, row: (c + F.sum(row * p0[0, 0]), c), F.zeros(()), {single})[1]", waits_for="scan: a parameter that no row brings to a result"),
     "F.scan(lambda c, row: ((c[0] + row, c[1] + 1), None), ({any}[0] * 0, 0), {any})[0][0]",
-    "F.scan(lambda c, row: (cell(row, c), c), F.zeros((1, 4)), {rows}.reshape(-1, 1, 4))[1]",
+    Row(
+        "F.scan(lambda c, row: (cell(row, c), c), F.zeros((1, 4)), {rows}.reshape(-1, 1, 4))[1]",
+        waits_for="scan: a parameter that no row brings to a result",
+    ),
+    Row("F.scan(lambda c, row: (cell(row, c), cell(row, c)), F.zeros((1, 4)), {rows}.reshape(-1, 1, 4))[1]"),
     Row("F.while_loop(lambda s: F.abs(s).sum() > 1, lambda s: s * 0.5, F.clip({single}, -9, 9))", trains=False),
     "F.while_loop(lambda s: s.sum() < 30, lambda s: F.abs(s) + 1, {single}, max_trips=3)",
+    rounds=True,
 )
 
 RANDOM = rows(

@@ -49,7 +49,7 @@ STATE = statements(
     "p2 += cnt",
     "count += 1",
     "low[...] = low * 0.5",
-    Row("low[...] = low * 0.5 + {float}.reshape(-1)[0]", waits_for="a file: a state takes another dtype", waits_in=("dump",)),
+    Row("low[...] = low * 0.5 + {float}.reshape(-1)[0]", waits_for="a state takes another dtype"),
     "tiny += 1",
     "q0[1:] = q0[:-1]",
     "q0 *= 0.9",
@@ -67,7 +67,7 @@ SWAPS = statements(
     Row("{v} = q0 + 0\nq0[...] = {rows}.reshape(-1)[:4]", waits_for=_SWAPS),
     Row("p0[...] = q0\nq0[...] = q0 * 0.5", waits_for=_SWAPS),
     Row("q0[...] = p0\np1[...] = q0[0]", waits_for=_SWAPS),
-    Row("{v} = q0\nq0 = p0 + q0\np0[...] = {v} * 2", waits_for=_SWAPS),
+    Row("{v} = q0\nq0 = p0 + q0\np0[...] = {v} * 2", waits_for=_SWAPS, unfit=("batch", "onnx", "limit")),  # a refused call has run the body
     **_BLIND,
 )
 
@@ -94,7 +94,7 @@ READS = statements(
     Row("{v} = {single} * {argument}.sum().item()"),
     Row("{v} = {single} * int(cnt)"),
     Row("{v} = {single} * {any}.numpy().reshape(-1)[0]"),
-    Row("{v} = {single} * np.asarray(y)[0]", waits_for="a read argument: auto trains twice, a file freezes it", waits_in=("skip", "dump", "batch")),
+    Row("{v} = {single} * np.asarray(y)[0]"),
     Row("{v} = {single} + y.tolist()[0]"),
     Row("{v} = {any}[: int(cnt)] * 2"),
     Row("{v} = {single} * 2\nif {single2}.sum() > 0:\n    {v} = {v} * 3"),
@@ -102,8 +102,8 @@ READS = statements(
     Row("try:\n    {v} = {single} * {single2}.sum().item()\nexcept ValueError:\n    {v} = {single} * 7", waits_for="a refused read is swallowed", waits_in=("trace", "skip", "dump", "batch", "limit")),
     may=("reads",),
     unfit=("onnx",),
-    waits_for="a file freezes what the body reads of an input",
-    waits_in=("dump", "batch"),
+    waits_for="a read argument: a file freezes it, auto runs twice",
+    waits_in=("dump", "batch", "skip"),
 )
 RAISES = statements(
     Row("if stops[0]:\n    raise ValueError('the program stops')", weight=2, unfit=("dump", "batch", "onnx")),
@@ -115,9 +115,9 @@ RAISES = statements(
 
 # Between two calls. `a` are the arguments of the last call, `r` what it returned: results or an error.
 CALLER = statements(
-    Row("net.eval()", weight=2),
-    "net.train()",
-    "images.eval()",
+    Row("net.eval()", weight=2, may=("modes",)),
+    Row("net.train()", may=("modes",)),
+    Row("images.eval()", may=("modes",)),
     "a['x'][0] = 7.0",
     "a['x'] *= 2",
     "a['whole'][...] = 3",

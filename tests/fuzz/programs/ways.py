@@ -102,7 +102,7 @@ class OtherBatch:
             except (RuntimeError, ValueError, TypeError) as error:
                 self.file = None
                 raise Refused(f"dump: {error}") from error
-        file = io.BytesIO(self.file.getvalue())
+        file, inputs = io.BytesIO(self.file.getvalue()), self.inputs
         rows = {a.shape[0] for a, n in zip(args, names) if n in ("x", "whole", "byte", "mask")}
         if rows and [a.shape[0] if a.ndim else None for a in args] != self.rows:
             try:
@@ -113,8 +113,8 @@ class OtherBatch:
             file = io.BytesIO()
             net.dump(file)
             file.seek(0)
-            self.inputs = [v.name for v in net.input_vars]
-        found = GraphInference(file).run(inp_dict={n: a.numpy() for n, a in zip(names, args) if n in self.inputs})
+            inputs = [v.name for v in net.input_vars]
+        found = GraphInference(file).run(inp_dict={n: a.numpy() for n, a in zip(names, args) if n in inputs})
         return as_returned(found.values(), self.shapes)
 
 
