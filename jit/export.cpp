@@ -4,6 +4,7 @@
 #include <cctype>
 #include <functional>
 
+#include "jit/batch_flow.h"
 #include "jit/bounded_rows.h"
 #include "jit/passes/passes.h"
 #include "jit/pipeline.h"
@@ -39,8 +40,9 @@ public:
     Model run() {
         find_live_ops();
         refuse_what_would_not_follow();
-        add_inputs();
+        add_inputs(options_.allows_effects ? Names() : fixed_batches(version_, live_));
         Model model;
+        model.follows_batch = true;
         model.opt_level = options_.opt_level;
         model.exact = options_.exact;
         model.inputs = options_.inputs;
@@ -70,9 +72,7 @@ private:
         for (const StateUse& use : options_.states)
             if (use.value) result[*use.value] = true;
         for (const auto& [id, value] : version_.computed_outside) result[id] = true;
-        for (const RecordedOp& op : record_.ops)
-            if (std::ranges::any_of(op.inputs, [&](RecordId id) { return result[id]; }))
-                for (RecordId output : op.outputs) result[output] = true;
+        spread(result);
         return result;
     }
 
@@ -123,6 +123,12 @@ private:
             refuse(cat("takes, at ", version_.outside_read_at,
                        ", how much it has selected for a number"),
                    "the file would hold that of the recorded call", kSelectOutside);
+        if (!version_.left_trace_at.empty())
+            refuse(cat("takes, at ", version_.left_trace_at,
+                       ", a value that was computed under exclude_from_trace()"),
+                   "the file would hold that of the recorded call",
+                   "compute it inside of the trace, or pass it as an argument");
+        refuse_frozen_reads();
         const auto check = [&](RecordId id, const std::string& reader) {
             if (const OutsideOp* made = outside_op(id);
                 made && (options_.allows_effects || !made->op->bounded))
@@ -131,15 +137,55 @@ private:
             if (value.extents_of && outside_op(*value.extents_of))
                 refuse_selection(*outside_op(*value.extents_of),
                                  cat("its shape is computed with at ", reader));
-            if (!options_.allows_effects && !is_state(id) && value.origin == Origin::outside &&
-                value.slot < version_.captured.size() && version_.captured[value.slot] &&
-                runtime::state_of(*version_.captured[value.slot]))
+            if (!options_.allows_effects && !is_state(id) && is_random(id))
                 refuse(cat("draws random numbers at ", reader), "each run would draw the same ones",
                        "call eval() of the module, or pass random tensors as arguments");
         };
         for (uint32_t i : live_)
             for (RecordId input : record_.ops[i].inputs) check(input, record_.ops[i].where);
         for (RecordId result : version_.results) check(result, {});
+    }
+
+    // A number that the host has read of an input or a state, or of what follows from them.
+    void refuse_frozen_reads() const {
+        if (version_.value_reads.empty()) return;
+        std::vector<bool> follows(record_.values.size());
+        for (uint32_t slot : version_.argument_slots) follows[record_.outside[slot]] = true;
+        for (const RecordId id : record_.outside)
+            if (is_random(id)) follows[id] = true;
+        for (const auto& [id, value] : version_.computed_outside) follows[id] = true;
+        for (const StateUse& use : options_.states)
+            if (use.value) follows[*use.value] = true;
+        spread(follows);
+        for (const auto& [id, where] : version_.value_reads)
+            if (follows[id])
+                refuse(cat("reads, at ", where, ", the value of ", read_name(id)),
+                       "the file would hold what was read in the recorded call",
+                       "compute with the tensor (F.where, F.cond, F.gather), or read the value "
+                       "outside and record one function for each");
+    }
+
+    std::string read_name(RecordId id) const {
+        const std::string type = to_string(record_.values[id].type);
+        for (size_t i = 0; i < version_.argument_slots.size(); ++i)
+            if (record_.outside[version_.argument_slots[i]] == id)
+                return cat("its input ", options_.inputs[i], " ", type);
+        return cat(is_state(id) ? "its state, a " : "what follows from its inputs or states, a ",
+                   type, " tensor");
+    }
+
+    // What is computed of these values.
+    void spread(std::vector<bool>& values) const {
+        for (const RecordedOp& op : record_.ops)
+            if (std::ranges::any_of(op.inputs, [&](RecordId id) { return values[id]; }))
+                for (RecordId output : op.outputs) values[output] = true;
+    }
+
+    // A key, which a generator gives anew in each call.
+    bool is_random(RecordId id) const {
+        const RecordedValue& value = record_.values[id];
+        return value.origin == Origin::outside && value.slot < version_.captured.size() &&
+               version_.captured[value.slot] && runtime::state_of(*version_.captured[value.slot]);
     }
 
     // The op that the host computed, which gave the value or what it was computed of; null: none.
@@ -167,7 +213,7 @@ private:
                             runtime::ErrorKind::runtime);
     }
 
-    void add_inputs() {
+    void add_inputs(std::span<const std::string> fixed) {
         for (size_t i = 0; i < version_.argument_slots.size(); ++i) {
             const RecordId id = record_.outside[version_.argument_slots[i]];
             Type type = record_.values[id].type;
@@ -177,8 +223,7 @@ private:
             ValueId input = graph_.add_input(type, static_cast<int>(i));
             has_scalar_input_ = has_scalar_input_ || is_scalar;
             if (is_scalar) input = reshaped(input, {});
-            else if (!options_.allows_effects && !version_.batch_read_at.empty())
-                input = with_fixed_batch(input);
+            else if (!fixed.empty() && !fixed[i].empty()) input = with_fixed_batch(input, fixed[i]);
             if (!ids_.emplace(id, input).second)
                 refuse(cat("was recorded with one tensor as ", names_[id], " and ",
                            options_.inputs[i]),
@@ -218,9 +263,8 @@ private:
 
     ValueId extents_of(RecordId id) { return added(ops::shape_of(), {}, id_of(id)); }
 
-    ValueId with_fixed_batch(ValueId input) {
-        return added(ops::fixed_batch(), {graph_.type(input).shape[0], version_.batch_read_at},
-                     input, version_.batch_read_at);
+    ValueId with_fixed_batch(ValueId input, const std::string& line) {
+        return added(ops::fixed_batch(), {graph_.type(input).shape[0], line}, input, line);
     }
 
     // Constants, and tensors from outside that are baked in.

@@ -72,7 +72,10 @@ std::vector<ValueId> GraphEditor::append(EditedNode edited, std::span<const Type
 }
 
 ValueId GraphEditor::add_input(const Type& type, const std::string& name, runtime::Device* device) {
-    return append({.node = {.kind = NodeKind::input}, .name = fresh_name(name), .device = device},
+    return append({.node = {.kind = NodeKind::input},
+                   .name = fresh_name(name),
+                   .follows_batch = true,
+                   .device = device},
                   {&type, 1})[0];
 }
 
@@ -83,6 +86,7 @@ ValueId GraphEditor::add_constant(TensorRef tensor, const std::string& name, boo
     return append({.node = {.kind = NodeKind::constant, .constant = std::move(tensor)},
                    .name = fresh_name(name),
                    .is_parameter = is_parameter,
+                   .follows_batch = true,
                    .device = device},
                   {&type, 1})[0];
 }
@@ -94,11 +98,13 @@ std::vector<ValueId> GraphEditor::add_op(const OpDef& op, const Attrs& attrs,
     const std::vector<Type> results = runtime::infer({op, attrs, types});
     return append({.node = {.op = &op, .attrs = attrs, .inputs = std::move(inputs)},
                    .name = fresh_name(type_name_of(op)),
+                   .follows_batch = !runtime::has_extents(op),
                    .operands = types},
                   results);
 }
 
-std::vector<ValueId> GraphEditor::add_graph(const Graph& graph, std::span<const ValueId> inputs) {
+std::vector<ValueId> GraphEditor::add_graph(const Graph& graph, std::span<const ValueId> inputs,
+                                            bool follows_batch) {
     std::vector<ValueId> map(graph.value_count());
     for (const Node& node : graph.nodes()) {
         if (node.kind == NodeKind::input) {
@@ -110,6 +116,7 @@ std::vector<ValueId> GraphEditor::add_graph(const Graph& graph, std::span<const 
         EditedNode edited{.node = node,
                           .name = fresh_name(noted.node.empty() ? base : noted.node),
                           .is_parameter = noted.is_parameter,
+                          .follows_batch = follows_batch,
                           .operands = graph.types(node.inputs)};
         edited.node.where = noted.line;
         for (ValueId& input : edited.node.inputs) input = map[at(input)];
@@ -138,10 +145,11 @@ std::vector<ValueId> GraphEditor::add_model(const Model& model) {
         else
             inputs[static_cast<size_t>(node.slot)] = add_input(
                 model.graph.type(node.outputs[0]), model.inputs[static_cast<size_t>(node.slot)]);
+        if (node.kind == NodeKind::input) nodes_.back().follows_batch = model.follows_batch;
         named.copy(with_name);
         ++index;
     }
-    const std::vector<ValueId> results = add_graph(named.finish(), inputs);
+    const std::vector<ValueId> results = add_graph(named.finish(), inputs, model.follows_batch);
     for (size_t i = 0; i < results.size(); ++i)
         if (node(value(results[i]).producer).node.kind == NodeKind::op)
             values_[at(results[i])].name = model.outputs[i];
@@ -298,6 +306,7 @@ Model GraphEditor::model(std::span<const ValueId> of, const ExportOptions& optio
         model.outputs.push_back(options.keep_value_names == 0 ? cat("output_", i)
                                                               : value(of[i]).name);
     model.graph = std::move(part.graph);
+    model.follows_batch = follows_batch(order(of));
     return finish_model(std::move(model), options);
 }
 
@@ -332,12 +341,28 @@ void GraphEditor::promote_operands(NodeId id) {
     }
 }
 
+bool GraphEditor::follows_batch(std::span<const NodeId> nodes) const {
+    return std::ranges::all_of(nodes, [this](NodeId id) { return node(id).follows_batch; });
+}
+
+void GraphEditor::check_known(const EditedNode& edited, BatchChange batch) const {
+    if (edited.follows_batch || batch.from == batch.to) return;
+    if (edited.node.kind == NodeKind::constant && !edited.is_parameter)
+        runtime::refuse_unknown(value(edited.node.outputs[0]).type, batch);
+    if (edited.node.kind != NodeKind::op) return;
+    std::vector<Type> operands;
+    for (ValueId input : edited.node.inputs) operands.push_back(value(input).type);
+    const runtime::OpCall call{*edited.node.op, edited.node.attrs, edited.operands};
+    runtime::refuse_unknown(call, runtime::refit(call, operands, batch), batch);
+}
+
 // The types of what `nodes` make, in their order. Others keep theirs until they belong to the
 // graph.
 void GraphEditor::infer_again(std::span<const NodeId> nodes, BatchChange batch) {
     for (NodeId id : nodes) {
-        if (node(id).node.kind != NodeKind::op) continue;
         try {
+            check_known(node(id), batch);
+            if (node(id).node.kind != NodeKind::op) continue;
             promote_operands(id);
         } catch (const runtime::UserError& error) { fail_at(node(id), error); }
         EditedNode& edited = nodes_[at(id)];
@@ -411,6 +436,7 @@ void GraphEditor::reset_batch(std::span<const ValueId> inputs, BatchChange batch
     if (batch.to < 1)
         runtime::user_error({.what = cat("network: a batch of ", batch.to, " samples"),
                              .fix = "at least one is needed"});
+    if (batch.from != batch.to && !follows_batch(order())) runtime::refuse_unknown_function(batch);
     all_or_nothing([&] {
         for (ValueId input : inputs) values_.at(at(input)).type.shape[0] = batch.to;
     }, batch);
@@ -445,9 +471,10 @@ std::vector<ValueId> GraphEditor::copy_with(std::span<const ValueId> of,
 }
 
 std::vector<ValueId> GraphEditor::add_optimized(std::span<const ValueId> of) {
-    infer_again(order(of), {});
+    const std::vector<NodeId> nodes = order(of);
+    infer_again(nodes, {});
     const Extract part = extract(of);
-    return add_graph(run_pipeline(part.graph, {.opt_level = 2}), part.inputs);
+    return add_graph(run_pipeline(part.graph, {.opt_level = 2}), part.inputs, follows_batch(nodes));
 }
 
 }  // namespace megjit::jit

@@ -20,6 +20,7 @@ struct EditedNode {
     std::string name = {};
     bool is_parameter = false;  // a constant that was a tensor of the program
     bool is_renamed = false;
+    bool follows_batch = false;  // as Model's
     std::vector<Type> operands = {};  // types that attributes and results are made for
     runtime::Device* device = nullptr;  // as variables say it; a run has a device of its own
 };
@@ -45,7 +46,8 @@ public:
     std::vector<ValueId> add_op(const OpDef& op, const Attrs& attrs, std::vector<ValueId> inputs);
     // A graph whose slot i is inputs[i]; returns its outputs. Names stand in Node::where
     // (noted_name).
-    std::vector<ValueId> add_graph(const Graph& graph, std::span<const ValueId> inputs);
+    std::vector<ValueId> add_graph(const Graph& graph, std::span<const ValueId> inputs,
+                                   bool follows_batch);
     std::vector<ValueId> add_model(const Model& model);
 
     // Who computes with a placeholder calls these.
@@ -99,6 +101,8 @@ private:
     ValueId id_of(const TensorRef& tensor);
     std::vector<bool> ancestors(std::span<const ValueId> of) const;  // by node
     void promote_operands(NodeId node);
+    void check_known(const EditedNode& node, BatchChange batch) const;
+    bool follows_batch(std::span<const NodeId> nodes) const;
     void infer_again(std::span<const NodeId> nodes, BatchChange batch);
     [[noreturn]] void fail_to_read(ValueId value) const;
     template <class Edit>

@@ -192,6 +192,7 @@ StoredFunction read_function(Reader& reader, uint32_t schema, size_t states) {
         model.opt_level = static_cast<int>(reader.index(4, "opt_level"));
         model.exact = reader.flag();
     }
+    if (schema > 4) model.follows_batch = reader.flag();
     if (schema > 2) {
         model.memory_limit = reader.number<uint64_t>();
         model.order.resize(reader.count(sizeof(uint32_t)));

@@ -2,9 +2,8 @@
 //
 //   header     magic "MEGJITGF", schema version, flags (0), bytes of all, checksum of the rest
 //   states     of each its name, what it is, and its value, a constant
-//   functions  of each: name, options of the record, limit of memory and plan of a packaged one;
-//   the
-//              graph in text form (jit/graph.h), states
+//   functions  of each: name, options of the record, whether its numbers follow the batch, limit
+//   of memory and plan of a packaged one; the graph in text form (jit/graph.h), states
 //              and constants as inputs behind the real ones; names of inputs, outputs, nodes,
 //              values; which values are parameters; which states and constants it has; which
 //              outputs are bounded; metadata and test cases, JSON and bytes of the front end, which
@@ -15,9 +14,10 @@
 //   weights    of a packaged file, as programs pack them: keys of jit/bound_weights.h and sizes,
 //              then raw bytes, each at a multiple of 64
 //
-// Containers may follow one another in one file. Numbers are little endian. Schemas 1 to 3 are
-// read but no longer written: 3 has no bounded outputs, 2 also no weights, limits and plans and
-// another checksum, 1 also one function and no state, and metadata in pickles.
+// Containers may follow one another in one file. Numbers are little endian. Schemas 1 to 4 are
+// read but no longer written: 4 does not say whether the batch follows, 3 has no bounded outputs, 2
+// also no weights, limits and plans and another checksum, 1 also one function and no state, and
+// metadata in pickles.
 #pragma once
 
 #include <memory>
@@ -66,6 +66,9 @@ struct Model {
     std::string name = {};
     int opt_level = 2;  // of the record
     bool exact = false;  // numerics="exact"
+    // What extents in attributes and constants come from was known when it was recorded, and stands
+    // in the graph (fixed_batch): with another batch they follow (runtime/ops/refit.h).
+    bool follows_batch = false;
     // Of a packaged function: bytes of a call, 0: none; and the order of steps that was found for
     // them.
     uint64_t memory_limit = 0;

@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little,
               "the container holds numbers as they lie in memory");
 
 inline constexpr std::string_view kMagic = "MEGJITGF";
-inline constexpr uint32_t kSchema = 4;  // what earlier ones lack: graph_file.h
+inline constexpr uint32_t kSchema = 5;  // what earlier ones lack: graph_file.h
 inline constexpr size_t kHeaderBytes = 32;
 inline constexpr size_t kTotalAt = 16, kChecksumAt = 24;
 inline constexpr size_t kAlign = 64;

@@ -79,6 +79,7 @@ void write_function(Writer& writer, const Model& model, ConstantTable& constants
     writer.text(model.name);
     writer.number<uint32_t>(static_cast<uint32_t>(model.opt_level));
     writer.flag(model.exact);
+    writer.flag(model.follows_batch);
     writer.number<uint64_t>(model.memory_limit);
     writer.number<uint64_t>(model.order.size());
     for (uint32_t step : model.order) writer.number<uint32_t>(step);

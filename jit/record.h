@@ -24,6 +24,25 @@ enum class Origin : uint8_t {
     constant,  // a Python number or array used as an operand; equal in every call
 };
 
+// One extent of a value.
+struct ExtentOf {
+    RecordId value = 0;
+    int axis = 0;
+};
+
+// Where an extent that stands in the attributes of a recorded call comes from: what becomes of it
+// when the inputs have another batch (jit/batch_flow.h).
+struct GivenExtent {
+    enum class Kind : uint8_t {
+        derived,  // of the operands' extents, by the op or the function that issued it
+        written,  // a number of the program
+        solved,  // what the others leave
+        read,  // computed of extents, `of`
+    } kind = Kind::derived;
+    std::vector<ExtentOf> of = {};
+    bool is_itself = false;  // read: it is that extent
+};
+
 struct RecordedValue {
     Type type = {};
     runtime::Device* device = nullptr;
@@ -32,7 +51,8 @@ struct RecordedValue {
     uint32_t segment = 0;  // op: the segment that computes it
     TensorRef tensor = {};  // constants, and op values that follow from constants alone
     std::optional<RecordId> extents_of = {};  // constants: they are the extents of this value
-    bool is_of_batch = false;  // it follows from the leading extent of another value
+    std::vector<ExtentOf> computed_of = {};  // values that follow from extents alone: which ones
+    bool is_extent = false;  // it is the one extent that it was computed of
     bool is_output = false;  // alive when the call ended, or at a barrier: its data must be there
 };
 
@@ -44,6 +64,8 @@ struct RecordedOp {
     std::string where = {};  // "train.py:41 in forward"
     Marks marks = {};
     Role role = {};
+    std::vector<GivenExtent> given =
+        {};  // by axis; empty: derived. Kept with capture_as_const only
     std::string scope =
         {};  // path of the module that issued it, for dump; kept with capture_as_const only
 };

@@ -38,9 +38,15 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
     fresh->argument_slots = version_->argument_slots;
     fresh->key = key_;
     fresh->reason = std::move(reason);
-    fresh->batch_read_at = version_->batch_read_at;
+    std::ranges::copy_if(
+        version_->extent_reads, std::back_inserter(fresh->extent_reads),
+        [&](const ExtentRead& read) { return read.of.value < fresh->record.values.size(); });
     fresh->outside_ops = version_->outside_ops;
     fresh->outside_read_at = version_->outside_read_at;
+    fresh->left_trace_at = version_->left_trace_at;
+    std::ranges::copy_if(
+        version_->value_reads, std::back_inserter(fresh->value_reads),
+        [&](const ValueRead& read) { return read.value < fresh->record.values.size(); });
     for (const auto& [id, value] : version_->computed_outside)
         if (id < fresh->record.values.size()) fresh->computed_outside.emplace(id, value);
     for (const auto& [id, name] : version_->names)
@@ -65,6 +71,8 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     if (auto found = outside_ids_.find(tensor->id()); found != outside_ids_.end())
         return found->second;
     if (tensor->trace.is_of_body()) BodyRecorder::refuse_leak(*tensor, where_());
+    if (is_excluded(tensor->id()) && version_->left_trace_at.empty())
+        version_->left_trace_at = where_();
     Record& rec = record();
     const auto id = static_cast<RecordId>(rec.values.size());
     RecordedValue value{.type = tensor->type(), .device = &tensor->device()};
@@ -75,7 +83,7 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
         value.tensor = tensor;
         if (const auto found = extents_.find(tensor->id()); found != extents_.end()) {
             value.extents_of = found->second;
-            value.is_of_batch = true;
+            value.computed_of = all_extents(found->second);
         }
         runtime::Rematerializer::instance().keep(*tensor);
     } else {
@@ -111,14 +119,31 @@ Tensors Recorder::results_of(const OpDef& op, const Attrs& attrs, std::span<cons
     return outputs;
 }
 
-// x.shape[1:] does not.
-bool Recorder::is_of_batch(const OpDef& op, const Attrs& attrs,
-                           std::span<const RecordId> inputs) const {
+std::vector<ExtentOf> Recorder::all_extents(RecordId value) const {
+    std::vector<ExtentOf> extents;
+    for (int axis = 0; axis < version_->record.values[value].type.rank(); ++axis)
+        extents.push_back({value, axis});
+    return extents;
+}
+
+// Which extents a result is computed of: x.shape[1:] has those behind the first.
+std::vector<ExtentOf> Recorder::computed_of(const OpDef& op, const Attrs& attrs,
+                                            std::span<const RecordId> inputs) const {
     const std::vector<RecordedValue>& values = version_->record.values;
-    if (&op == &ops::slice() && values[inputs[0]].extents_of &&
-        std::get<std::vector<int64_t>>(attrs[0])[0] > 0)
-        return false;
-    return std::ranges::any_of(inputs, [&](RecordId id) { return values[id].is_of_batch; });
+    std::vector<ExtentOf> extents;
+    if (&op == &ops::slice() && values[inputs[0]].extents_of) {
+        const auto first = [&](size_t attr) {
+            return static_cast<size_t>(std::get<std::vector<int64_t>>(attrs[attr])[0]);
+        };
+        const std::vector<ExtentOf>& all = values[inputs[0]].computed_of;
+        for (size_t i = first(0); i < all.size() && i != first(1); i += first(2))
+            extents.push_back(all[i]);
+        return extents;
+    }
+    for (RecordId input : inputs)
+        extents.insert(extents.end(), values[input].computed_of.begin(),
+                       values[input].computed_of.end());
+    return extents;
 }
 
 // Ops between two reads are one graph, which runs on one device.
@@ -180,6 +205,7 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
                         .role = {.is_backward = !open_backwards_.empty()},
                         .scope = captures_ ? scope_ : std::string()};
     if (recompute_.depth) recorded.marks.region = recompute_.calls;
+    if (captures_) recorded.given = std::exchange(given_, {});
     bool is_static = !inputs.empty() && !runtime::is_ordered(op);
     size_t small = 0;
     std::optional<OutsideValue> of_outside;
@@ -194,7 +220,15 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
     }
     is_static = is_static && small <= kMostStaticBytes;
     Tensors outputs = results_of(op, attrs, inputs, device, is_static);
-    const bool is_of_batch = is_static && this->is_of_batch(op, attrs, recorded.inputs);
+    std::vector<ExtentOf> computed_of;
+    bool is_extent = false;
+    if (is_static && captures_) {
+        for (const GivenExtent& given : recorded.given) note_extent_reads(given.of);
+        computed_of = this->computed_of(op, attrs, recorded.inputs);
+        const RecordedValue& first = record().values[recorded.inputs[0]];
+        is_extent = computed_of.size() == 1 && outputs[0]->type().numel() == 1 &&
+                    ((&op == &ops::slice() && first.extents_of) || (op.is_view && first.is_extent));
+    }
     Record& rec = record();
     for (const TensorRef& output : outputs) {
         const auto id = static_cast<RecordId>(rec.values.size());
@@ -206,7 +240,8 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
              .segment = segment_,
              .tensor =
                  is_static ? runtime::make_tensor(output->type(), output->storage()) : TensorRef{},
-             .is_of_batch = is_of_batch});
+             .computed_of = computed_of,
+             .is_extent = is_extent});
         values_.push_back(output);
         output->trace = {id_, id};
         if (of_outside) version_->computed_outside.emplace(id, *of_outside);
@@ -257,15 +292,17 @@ void Recorder::add_barrier() {
 }
 
 void Recorder::on_read(Tensor& tensor) {
+    if (captures_) note_value_read(tensor, where_());
     if (is_of_outside(tensor)) note_outside_read();
     if (!is_placeholder(tensor)) {
         if (const auto extents = extents_.find(tensor.id()); extents != extents_.end())
-            version_->computed_outside.contains(extents->second) ? note_outside_read()
-                                                                 : note_batch_read();
+            version_->computed_outside.contains(extents->second)
+                ? note_outside_read()
+                : note_extent_reads(all_extents(extents->second));
         return;
     }
     RecordedValue& value = record().values[tensor.trace.value];
-    if (value.is_of_batch) note_batch_read();
+    note_extent_reads(value.computed_of);
     if (value.tensor) return;  // static: equal in every call
     if (function_.options.symbolic) {
         if (tensor.has_data()) return;  // a barrier has computed it
@@ -309,6 +346,8 @@ void Recorder::complete() {
     rec.mark_crossing_values();
     for (const auto& [id, name] : names_)
         if (const auto found = find(id)) version_->names.emplace(*found, name);
+    for (auto& [tensor, where] : outside_reads_)
+        if (const auto id = find(tensor)) version_->value_reads.push_back({*id, std::move(where)});
     if (captures_) keep_captured();
     version_->donatable.resize(rec.outside.size());
     for (size_t slot = 0; slot < bound_.size(); ++slot)
@@ -353,66 +392,6 @@ void Recorder::make_varying(std::span<const uint64_t> tensors) {
                     rec.values[output].tensor = {};
                     varies[output] = true;
                 }
-}
-
-// ---- what the body says of its values
-
-void Recorder::note_results(std::span<const TensorRef> results) {
-    version_->results.clear();
-    for (const TensorRef& result : results) version_->results.push_back(record_id_of(result));
-}
-
-void Recorder::note_name(const TensorRef& tensor, std::string name) {
-    if (is_placeholder(*tensor)) version_->names[tensor->trace.value] = std::move(name);
-    else names_.emplace(tensor->id(), std::move(name));
-}
-
-const std::string& Recorder::name_of(uint64_t tensor) const {
-    static const std::string kNone;
-    const auto found = names_.find(tensor);
-    return found == names_.end() ? kNone : found->second;
-}
-
-void Recorder::note_extents(const TensorRef& extents, const TensorRef& tensor) {
-    if (captures_ && follows_from_arguments(tensor))
-        extents_.emplace(extents->id(), record_id_of(tensor));
-}
-
-void Recorder::note_batch_read(const TensorRef& tensor) {
-    if (!captures_ || !follows_from_arguments(tensor)) return;
-    is_of_outside(*tensor) ? note_outside_read() : note_batch_read();
-}
-
-RecordedOp* Recorder::op_that_made(const TensorRef& tensor) {
-    if (!is_placeholder(*tensor)) return nullptr;
-    std::vector<RecordedOp>& ops = record().ops;
-    for (size_t i = ops.size(); i-- > 0;)
-        if (std::find(ops[i].outputs.begin(), ops[i].outputs.end(), tensor->trace.value) !=
-            ops[i].outputs.end())
-            return &ops[i];
-    return nullptr;
-}
-
-Marks& Recorder::marks_of(const TensorRef& tensor, std::string_view mark) {
-    if (RecordedOp* op = op_that_made(tensor)) return op->marks;
-    runtime::user_error(
-        {.what = cat(mark, ": this ", to_string(tensor->type()),
-                     " tensor is not computed by the traced function"),
-         .why = "inputs, parameters and constants have memory of their own, and stay there anyway",
-         .fix = "mark a result of an operation inside the function",
-         .at = where_()});
-}
-
-void Recorder::end_recompute(std::span<const TensorRef> results) {
-    if (--recompute_.depth) return;
-    if (segment_ != recompute_.segment)
-        runtime::user_error(
-            {.what = "recompute: the function reads a value, or leaves the trace",
-             .why = "what was computed before that cannot be computed again behind it",
-             .fix = "read the value outside of the function that is given to recompute",
-             .at = where_()});
-    for (const TensorRef& result : results)
-        if (RecordedOp* op = op_that_made(result)) op->marks.leaves_region = true;
 }
 
 }  // namespace megjit::jit

@@ -45,15 +45,25 @@ public:
     void make_varying(std::span<const uint64_t> tensors);
     // `extents` is a constant that holds the shape of `tensor`: a dump computes it anew.
     void note_extents(const TensorRef& extents, const TensorRef& tensor);
-    // The body takes the leading extent of `tensor` for a number.
-    void note_batch_read(const TensorRef& tensor);
+    // The body takes the extent of an axis of `tensor`, or (-1) of all, for a number.
+    void note_extent_read(const TensorRef& tensor, int axis);
+    // Where the extents in the attributes of the next op come from, if that op has any.
+    void note_given(std::vector<GivenExtent> given) { given_ = std::move(given); }
+    // Element `index` of `tensor`, which stands in them.
+    GivenExtent given_by(const TensorRef& tensor, int index) const;
     // The body names rows of `tensor` by number.
     void note_rows_read(const TensorRef& tensor) {
         if (captures_ && is_of_outside(*tensor)) note_outside_read();
     }
-    // While it is set, what reads extents keeps them as attributes that follow the batch
-    // (OpDef::refit).
-    bool follows_batch = false;
+    // A tensor from outside matters though no op may have read it.
+    RecordId note_outside(const TensorRef& tensor) { return record_id_of(tensor); }
+    // Tensors whose ids lie between were made outside of the trace, by code that may read all.
+    void note_excluded(uint64_t first, uint64_t behind);
+    bool has_read(uint64_t tensor) const;  // the host, this one from outside
+    // Such code has read it.
+    void note_excluded_read(const TensorRef& tensor, const std::string& where);
+    // While it is set, what reads extents gives them to an op (note_given).
+    bool gives_extents = false;
     // Marks for the planner. UserError for what cannot be marked.
     void mark_kept(const TensorRef& tensor) { marks_of(tensor, "keep").stays = true; }
     void mark_offloaded(const TensorRef& tensor) {
@@ -66,19 +76,21 @@ private:
     runtime::Tensors results_of(const OpDef& op, const Attrs& attrs,
                                 std::span<const TensorRef> inputs, runtime::Device& device,
                                 bool is_static) const;
-    bool is_of_batch(const OpDef& op, const Attrs& attrs, std::span<const RecordId> inputs) const;
+    std::vector<ExtentOf> computed_of(const OpDef& op, const Attrs& attrs,
+                                      std::span<const RecordId> inputs) const;
+    std::vector<ExtentOf> all_extents(RecordId value) const;
+    void note_extent_reads(std::span<const ExtentOf> extents);
     void check_device(const OpDef& op, const runtime::Device& device) const;
     void add_barrier();
     RecordedOp* op_that_made(const TensorRef& tensor);
     Marks& marks_of(const TensorRef& tensor, std::string_view mark);
     void keep_captured();
-    void note_batch_read() {
-        if (!follows_batch && version_->batch_read_at.empty()) version_->batch_read_at = where_();
-    }
     bool follows_from_arguments(const TensorRef& tensor) const;
     bool is_of_outside(const runtime::Tensor& tensor) const;
+    bool is_excluded(uint64_t tensor) const;
+    void note_value_read(const runtime::Tensor& tensor, std::string where);
     void note_outside_read() {
-        if (!follows_batch && version_->outside_read_at.empty())
+        if (!gives_extents && version_->outside_read_at.empty())
             version_->outside_read_at = where_();
     }
     runtime::Results compute_data_dependent(const OpDef& op, const Attrs& attrs,
@@ -93,6 +105,11 @@ private:
     std::unordered_map<uint64_t, std::string> names_;  // of outside tensors, by tensor id
     std::unordered_map<uint64_t, OutsideValue> computed_outside_;  // as Version's, by tensor id
     std::unordered_map<uint64_t, RecordId> extents_;  // of which value, by tensor id
+    // For dump: what the host has read, by tensor id, and where; ids of what was made outside of
+    // the trace.
+    std::vector<std::pair<uint64_t, std::string>> outside_reads_;
+    std::vector<std::pair<uint64_t, uint64_t>> excluded_;
+    std::vector<GivenExtent> given_;
     bool captures_ = false;  // outside tensors become constants: once the arguments are bound
 };
 

@@ -81,6 +81,18 @@ struct OutsideValue {
     int output = -1;
 };
 
+// The host has read this value while the body ran.
+struct ValueRead {
+    RecordId value = 0;
+    std::string where = {};
+};
+
+// The body took an extent for a number.
+struct ExtentRead {
+    ExtentOf of = {};
+    std::string where = {};
+};
+
 // One record and its programs. Several threads may call it at once: they take programs out, which
 // stay whole while others take their place.
 class Version {
@@ -100,8 +112,10 @@ public:
     std::unordered_map<RecordId, OutsideValue> computed_outside;
     std::string outside_read_at;  // where the program took such a shape or value for its own, or
                                   // empty
-    // Where the host read a number that follows from a leading extent, or empty.
-    std::string batch_read_at;
+    std::vector<ValueRead> value_reads;  // what the host makes of them stands in no record
+    // Where the body took, from outside of the trace, what follows from what it computes, or empty.
+    std::string left_trace_at;
+    std::vector<ExtentRead> extent_reads;
     std::string updates;  // what the call rebound that outlives it: "a f32[3] tensor at
                           // train.py:41", or empty
     std::atomic<uint64_t> calls = 0;

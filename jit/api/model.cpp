@@ -25,7 +25,7 @@ std::shared_ptr<const jit::Model> with_batch(const std::shared_ptr<const jit::Mo
                                              int64_t batch) {
     if (batch == 0) return function;
     auto resized = std::make_shared<jit::Model>(*function);
-    resized->graph = jit::with_batch(function->graph, function->inputs.size(), batch);
+    resized->graph = jit::with_batch(*function, batch);
     resized->order.clear();  // of the plan for the recorded batch
     return resized;
 }

@@ -23,17 +23,20 @@ void Capture::note_operand(PyObject* tensor) {
     if (const jit::Session* session = is_for_dump_ ? jit::Session::running() : nullptr;
         session && session->is_placeholder(*value))
         return;
+    // What it was rebound to is the value of another one.
+    if (is_for_dump_ && rebound_.contains(reinterpret_cast<uint64_t>(tensor))) return;
     const auto [known, is_new] = handles_.emplace(value->id(), nb::borrow(tensor));
-    if (is_new || known->second.ptr() == tensor || value->id() >= first_inside_id_ ||
-        value->is_constant)
-        return;
+    if (is_new || known->second.ptr() == tensor || value->is_constant) return;
+    if (!is_for_dump_ && value->id() >= first_inside_id_) return;
     for (const auto& [first, second] : twins_)
         if (second.ptr() == tensor) return;
     twins_.emplace_back(known->second, nb::borrow(tensor));
 }
 
-void Capture::note_read(const runtime::Tensor& tensor) {
-    if (read_at_.empty() && tensor.id() < first_inside_id_ && !tensor.is_constant)
+void Capture::note_read(const TensorRef& tensor) {
+    if (is_for_dump_ && !runtime::context().tracer)
+        excluded_reads_.emplace_back(tensor, user_location());
+    if (read_at_.empty() && tensor->id() < first_inside_id_ && !tensor->is_constant)
         read_at_ = user_location();
 }
 

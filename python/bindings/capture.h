@@ -47,12 +47,21 @@ public:
         rebound_.emplace(reinterpret_cast<uint64_t>(tensor), nb::borrow(tensor));
     }
     void note_grad(PyObject* tensor);  // its .grad is about to change
+    // For dump: `tensor` is about to be put in the place of another one, which then holds a value
+    // of another state.
+    void note_source(PyObject* tensor) {
+        if (is_for_dump_) note_operand(tensor);
+    }
     // The body read the value of a tensor from outside: later calls could not.
-    void note_read(const runtime::Tensor& tensor);
+    void note_read(const TensorRef& tensor);
     // Why calls without the body cannot do what it did, or "".
     void note_unrepeatable(std::string reason) { unrepeatable_ = std::move(reason); }
     const std::string& unrepeatable() const { return unrepeatable_; }
     const std::string& read_at() const { return read_at_; }  // where a value was read, or ""
+    // For dump: what was read outside of the trace (exclude_from_trace), and where.
+    const std::vector<std::pair<TensorRef, std::string>>& excluded_reads() const {
+        return excluded_reads_;
+    }
     // Pairs of objects that held one value when it was first used: one input of the program stands
     // for both.
     const std::vector<std::pair<nb::object, nb::object>>& twins() const { return twins_; }
@@ -90,6 +99,7 @@ private:
     uint64_t first_inside_id_ = 0;  // of the tensors that the body makes
     bool is_for_dump_ = false;
     std::string unrepeatable_, read_at_;
+    std::vector<std::pair<TensorRef, std::string>> excluded_reads_;
 };
 
 }  // namespace megjit::python

@@ -386,7 +386,7 @@ TensorRef tensor_from(nb::handle value, bool constant, runtime::Device& device,
 }
 
 TensorRef host_row_major(TensorRef tensor) {
-    if (Capture* capture = Capture::current()) capture->note_read(*tensor);
+    if (Capture* capture = Capture::current()) capture->note_read(tensor);
     runtime::Tracer* tracer = runtime::context().tracer;
     const auto read = [&] {
         if (tracer) tracer->on_read(*tensor);

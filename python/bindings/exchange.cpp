@@ -288,7 +288,7 @@ nb::object lend(const Handle& self) {
 // Where the value lies, which is a GPU: it, or a copy that who takes it may write to.
 nb::object lend_in_place(const Handle& self, bool copies) {
     TensorRef value = self.value();
-    if (Capture* capture = Capture::current()) capture->note_read(*value);
+    if (Capture* capture = Capture::current()) capture->note_read(value);
     if (runtime::Tracer* tracer = runtime::context().tracer) tracer->on_read(*value);
     runtime::require_data(*value);
     value = runtime::row_major(value);

@@ -18,7 +18,12 @@ std::vector<Outside> updates_of(const TracedCall& call, jit::Recorder& recorder,
     std::vector<Outside> updates;
     std::vector<uint64_t> replaced;
     const std::vector<RecordId>& results = recorder.version()->results;
-    for (const Rebound::Lasting& each : call.rebound.lasting(*call.capture())) {
+    const std::vector<Rebound::Lasting> lasting = call.rebound.lasting(*call.capture());
+    for (const Rebound::Lasting& each : lasting) {  // before the first is looked up
+        if (!recorder.is_placeholder(*each.now)) recorder.note_outside(each.now);
+        if (each.before && recorder.has_read(each.old)) recorder.note_outside(each.before);
+    }
+    for (const Rebound::Lasting& each : lasting) {
         const auto becomes = recorder.is_placeholder(*each.now)
                                  ? std::optional<RecordId>(each.now->trace.value)
                                  : recorder.find(each.now->id());
@@ -46,6 +51,8 @@ std::vector<Outside> updates_of(const TracedCall& call, jit::Recorder& recorder,
 std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
                                 const nb::list& arguments) {
     call.capture()->drop_temporaries(recorder);
+    for (const auto& [tensor, where] : call.capture()->excluded_reads())
+        recorder.note_excluded_read(tensor, where);
     std::vector<Outside> all = updates_of(call, recorder, arguments);
     const auto is_known = [&](RecordId value) {
         return std::ranges::any_of(all, [&](const Outside& each) { return each.value == value; });
@@ -60,6 +67,11 @@ std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
     for (const auto& [tensor, object] : call.capture()->handles())
         if (!is_argument(arguments, object) && !getters.contains(tensor))
             add(Outside::Kind::tensor, tensor, object);
+    for (const auto& [first, second] : call.capture()->twins())
+        for (const auto& [tensor, object] : call.capture()->handles())
+            if (const auto value = recorder.find(tensor);
+                value && object.is(first) && !is_argument(arguments, second))
+                all.push_back({.holder = second, .name = recorder.name_of(tensor), .value = value});
     for (const TensorRef& bound : recorder.bound())
         if (runtime::RandomState* state = bound ? runtime::state_of(*bound) : nullptr)
             if (const nb::handle holder = nb::find(*state))

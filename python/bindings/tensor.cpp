@@ -309,14 +309,16 @@ void bind_tensor(nb::module_& m) {
                                    {&value, 1})[0]);
     }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
         .def("_reset",
-             [](nb::handle_t<Handle> self, const Handle& other) {
-        rebind(self.ptr(), other.value());
+             [](nb::handle_t<Handle> self, nb::handle_t<Handle> other) {
+        if (Capture* capture = Capture::current()) capture->note_source(other.ptr());
+        rebind(self.ptr(), value_of(other.ptr()));
     }, nb::arg("other"))
         .def("_assign",
-             [](nb::handle_t<Handle> self, const Handle& other) {
+             [](nb::handle_t<Handle> self, nb::handle_t<Handle> other) {
         const auto& here = runtime::context();
-        rebind(self.ptr(),
-               here.tracer || !here.tapes.empty() ? other.value() : copy_of(other.value()));
+        if (Capture* capture = Capture::current()) capture->note_source(other.ptr());
+        const TensorRef& value = value_of(other.ptr());
+        rebind(self.ptr(), here.tracer || !here.tapes.empty() ? value : copy_of(value));
     }, nb::arg("other"),
              "x[...] = other: holds the same value, and is another tensor to whoever attaches one.")
         .def(

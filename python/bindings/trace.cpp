@@ -325,15 +325,36 @@ void bind_trace(nb::module_& m) {
         return wrap(std::move(result));
     }, nb::sig("def extents_tensor(tensor: Tensor) -> Tensor"),
         "The shape as an int32 Tensor, which a trace takes for a constant and a dump computes from the tensor.");
-    m.def("note_batch_read", [](const Handle& tensor) {
-        if (Recorder* recorder = Recorder::running()) recorder->note_batch_read(tensor.value());
-    }, "The leading extent is taken for a number: a dump keeps to it.");
+    m.def("note_extent_read",
+          [](const Handle& tensor, int axis) {
+        if (Recorder* recorder = Recorder::running())
+            recorder->note_extent_read(tensor.value(), axis);
+    }, nb::arg("tensor"), nb::arg("axis") = -1,
+          "An extent, or (-1) all of them, is taken for a number: a dump keeps to it.");
+    m.def(
+        "note_given",
+        [](nb::sequence given) {
+        using Kind = jit::GivenExtent::Kind;
+        constexpr Kind kKinds[] = {Kind::derived, Kind::written, Kind::solved};
+        Recorder* recorder = Recorder::running();
+        if (!recorder || !recorder->function().options.capture_as_const) return;
+        std::vector<jit::GivenExtent> extents;
+        for (nb::handle each : given) {
+            if (nb::isinstance<nb::tuple>(each))
+                extents.push_back(recorder->given_by(value_of(nb::object(each[0]).ptr()),
+                                                     nb::cast<int>(each[1])));
+            else extents.push_back({.kind = kKinds[nb::cast<size_t>(each)]});
+        }
+        recorder->note_given(std::move(extents));
+    }, nb::arg("given"), nb::sig("def note_given(given: Sequence[object]) -> None"),
+        "Where the extents in the attributes of the next op come from, by axis: 0 the operands, 1 the program, "
+        "2 what the others leave, or a tensor and the number of its element.");
     m.def("note_rows_read", [](const Handle& tensor) {
         if (Recorder* recorder = Recorder::running()) recorder->note_rows_read(tensor.value());
     }, "Rows are named by number: a dump cannot tell which they are among those that a condition selects.");
-    m.def("set_follows_batch", [](bool value) {
-        if (Recorder* recorder = Recorder::running()) recorder->follows_batch = value;
-    }, "Whether what is read of extents from here on becomes an attribute that follows the batch.");
+    m.def("set_gives_extents", [](bool value) {
+        if (Recorder* recorder = Recorder::running()) recorder->gives_extents = value;
+    }, "Whether what is read of extents from here on is given to an op (note_given).");
     m.def("is_tracing", [] { return runtime::context().tracer != nullptr; });
     // For host values that a body turns into tensors in every call (an optimizer's learning rate):
     // a call without the body asks `getter` for the tensor.

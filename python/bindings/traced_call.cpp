@@ -8,6 +8,7 @@
 
 #include "jit/body_recorder.h"
 #include "jit/failure_rule.h"
+#include "jit/recorder.h"
 #include "python/bindings/loan.h"
 
 namespace megjit::python {
@@ -52,6 +53,17 @@ void Rebound::note_grad(PyObject* tensor, const Session& session) {
     entries_.push_back({nb::borrow(tensor), std::move(old), id, true});
 }
 
+// The first ones of their objects, but for what the body itself has put there: what they held
+// before the call.
+std::vector<const Rebound::Entry*> Rebound::before() const {
+    std::set<std::pair<PyObject*, bool>> known;
+    std::vector<const Entry*> result;
+    for (const Entry& entry : entries_)
+        if (entry.id < first_inside_id_ && known.emplace(entry.object.ptr(), entry.is_grad).second)
+            result.push_back(&entry);
+    return result;
+}
+
 std::vector<Handle*> Rebound::handles() const {
     std::vector<Handle*> result;
     for (const Entry& entry : entries_)
@@ -70,7 +82,8 @@ std::vector<jit::Update> Rebound::updates(const Session& session) const {
     for (uint32_t slot = 0; slot < session.bound().size(); ++slot)
         if (const TensorRef& tensor = session.bound()[slot]) slots.emplace(tensor->id(), slot);
     std::map<jit::RecordId, std::set<uint32_t>> replaced;
-    for (const Entry& entry : entries_) {
+    for (const Entry* each : before()) {
+        const Entry& entry = *each;
         const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
         const auto slot = slots.find(entry.id);
         if (holder.is_none() || slot == slots.end()) continue;
@@ -87,13 +100,14 @@ std::vector<Rebound::Lasting> Rebound::lasting(const Capture& capture) const {
     std::unordered_map<PyObject*, Py_ssize_t> ours = capture.references();
     for (const Entry& entry : entries_) ++ours[entry.object.ptr()];
     std::vector<Lasting> result;
-    for (const Entry& entry : entries_) {
+    for (const Entry* each : before()) {
+        const Entry& entry = *each;
         const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
         if (holder.is_none() || !entry.id) continue;
         const TensorRef& now = handle_of(holder.ptr()).value();
         const bool is_held = Py_REFCNT(entry.object.ptr()) > ours[entry.object.ptr()];
         if (is_held && now->id() != entry.id)
-            result.push_back({entry.object, entry.id, now, entry.is_grad, entry.where});
+            result.push_back({entry.object, entry.old, entry.id, now, entry.is_grad, entry.where});
     }
     return result;
 }
@@ -111,7 +125,12 @@ void Rebound::roll_back(const Session& session, bool was_planned) {
     const auto has_value = [&](const TensorRef& value) {
         return !session.is_placeholder(*value) || value->has_data();
     };
+    std::set<std::pair<PyObject*, bool>> known;
+    for (const Entry* entry : before()) known.emplace(entry->object.ptr(), entry->is_grad);
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+        // What the body has put there is not what it held before.
+        if (entry->id >= first_inside_id_ && known.contains({entry->object.ptr(), entry->is_grad}))
+            continue;
         for (const TensorRef& tensor : session.bound())
             if (!entry->old && tensor && tensor->id() == entry->id) entry->old = tensor;
         if (!entry->is_grad) {
@@ -137,6 +156,7 @@ void TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb
         return said ? *said : user_location();
     });
     call->capture_ = std::move(capture);
+    call->rebound = Rebound(runtime::make_placeholder({}, runtime::host_device())->id());
     call->outer_tracer_ = std::exchange(runtime::context().tracer, call->session_.get());
     call->outer_capture_ = std::exchange(Capture::current(), call->capture());
     calls().push_back(std::move(call));
@@ -210,6 +230,7 @@ void Excluded::enter() {
         session->enter_excluded();
     }
     context.tracer = nullptr;
+    first_id_ = runtime::make_placeholder({}, runtime::host_device())->id();
     entered_ = true;
 }
 
@@ -217,8 +238,11 @@ void Excluded::exit() {
     if (!entered_) return;
     entered_ = false;
     runtime::Tracer* back = std::exchange(saved_, nullptr);
-    if (back && !calls().empty() && &calls().back()->session() == back)
-        runtime::context().tracer = back;
+    if (!back || calls().empty() || &calls().back()->session() != back) return;
+    runtime::context().tracer = back;
+    if (auto* recorder = jit::Recorder::running())
+        recorder->note_excluded(first_id_,
+                                runtime::make_placeholder({}, runtime::host_device())->id());
 }
 
 }  // namespace megjit::python

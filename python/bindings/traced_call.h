@@ -18,6 +18,9 @@ namespace megjit::python {
 // parameter must not be left with a placeholder that nothing can compute any more.
 class Rebound {
 public:
+    Rebound() = default;
+    // The body makes tensors with this id and those behind it.
+    explicit Rebound(uint64_t first_inside_id) : first_inside_id_(first_inside_id) {}
     void note(PyObject* tensor, const jit::Session& session);
     void note_grad(PyObject* tensor, const jit::Session& session);  // its .grad is about to change
     std::vector<Handle*> handles() const;
@@ -26,7 +29,8 @@ public:
     // What is still held when the body has returned, and has another value.
     struct Lasting {
         nb::object object;
-        uint64_t old = 0;  // id of the tensor before
+        TensorRef before = {};
+        uint64_t old = 0;  // its id
         TensorRef now = {};
         bool is_grad = false;  // of the object
         std::string where = {};
@@ -45,7 +49,9 @@ private:
         bool is_grad = false;
         std::string where = {};  // for dump
     };
+    std::vector<const Entry*> before() const;
     std::vector<Entry> entries_;
+    uint64_t first_inside_id_ = 0;
 };
 
 class TracedCall {
@@ -88,6 +94,7 @@ public:
 
 private:
     runtime::Tracer* saved_ = nullptr;
+    uint64_t first_id_ = 0;  // of the tensors that it makes
     bool entered_ = false;
 };
 

@@ -880,17 +880,24 @@ def extents_tensor(tensor: Tensor) -> _Tensor:
     The shape as an int32 Tensor, which a trace takes for a constant and a dump computes from the tensor.
     """
 
-def note_batch_read(arg: Tensor, /) -> None:
-    """The leading extent is taken for a number: a dump keeps to it."""
+def note_extent_read(tensor: Tensor, axis: int = -1) -> None:
+    """
+    An extent, or (-1) all of them, is taken for a number: a dump keeps to it.
+    """
+
+def note_given(given: Sequence[object]) -> None:
+    """
+    Where the extents in the attributes of the next op come from, by axis: 0 the operands, 1 the program, 2 what the others leave, or a tensor and the number of its element.
+    """
 
 def note_rows_read(arg: Tensor, /) -> None:
     """
     Rows are named by number: a dump cannot tell which they are among those that a condition selects.
     """
 
-def set_follows_batch(arg: bool, /) -> None:
+def set_gives_extents(arg: bool, /) -> None:
     """
-    Whether what is read of extents from here on becomes an attribute that follows the batch.
+    Whether what is read of extents from here on is given to an op (note_given).
     """
 
 def is_tracing() -> bool: ...

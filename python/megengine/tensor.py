@@ -135,6 +135,8 @@ class Tensor(ArrayMethodMixin):
         shape = self._tuple_shape
         if shape and use_symbolic_shape():
             return _Shape._of(_core.extents_tensor(self))
+        if _core.records_for_dump():
+            _core.note_extent_read(self)
         return shape
 
     @property

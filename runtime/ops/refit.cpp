@@ -98,4 +98,50 @@ Attrs refit(const OpCall& before, std::span<const Type> after, BatchChange batch
     return is_concerned ? before.op.refit(before, after, batch) : before.attrs;
 }
 
+namespace {
+
+bool may_hold(std::span<const int64_t> extents, BatchChange batch) {
+    return std::ranges::any_of(extents, [&](int64_t extent) {
+        return batch.from > 1 && extent > 0 && extent % batch.from == 0;
+    });
+}
+
+const Ints* shape_in(const OpDef& op, const Attrs& attrs) {
+    for (size_t i = 0; i < op.attrs.size(); ++i)
+        if (op.attrs[i].name == "shape") return std::get_if<Ints>(&attrs[i]);
+    return nullptr;
+}
+
+[[noreturn]] void refuse_for_unknown(const std::string& what, BatchChange batch) {
+    user_error(
+        {.what = cat(what, ", and nobody knows whether that is of the batch of ", batch.from),
+         .why = "an earlier version has written the file, or an edit has made the node",
+         .fix = "dump the function again, or record it with the other batch"});
+}
+
+}  // namespace
+
+bool has_extents(const OpDef& op) {
+    return op.refit ||
+           std::ranges::any_of(op.attrs, [](const AttrSpec& attr) { return attr.name == "shape"; });
+}
+
+void refuse_unknown(const OpCall& call, const Attrs& fitted, BatchChange batch) {
+    const Ints* shape = shape_in(call.op, call.attrs);
+    if (fitted == call.attrs && (!shape || !may_hold(*shape, batch))) return;
+    std::string all;
+    for (const Attr& attr : call.attrs) all += cat(all.empty() ? "" : ", ", to_string(attr));
+    refuse_for_unknown(cat(call.op.name, " holds ", all), batch);
+}
+
+// Of which calls leave no trace: x[-1:], a roll, a branch.
+void refuse_unknown_function(BatchChange batch) {
+    if (batch.from == 1) refuse_for_unknown("the function was recorded with one sample", batch);
+}
+
+void refuse_unknown(const Type& constant, BatchChange batch) {
+    if (may_hold(Ints(constant.shape.begin(), constant.shape.end()), batch))
+        refuse_for_unknown(cat("a constant is ", to_string(constant)), batch);
+}
+
 }  // namespace megjit::runtime

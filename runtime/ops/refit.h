@@ -11,6 +11,14 @@ namespace megjit::runtime {
 // The attributes of a call for operands of types `after`. UserError without a node's name.
 Attrs refit(const OpCall& before, std::span<const Type> after, BatchChange batch);
 
+// Of a call, or a constant, of which nobody knows where its extents come from, such as one in a
+// file of an earlier version: UserError where one of them could be the batch. `fitted`: what refit
+// makes of the attributes.
+void refuse_unknown(const OpCall& before, const Attrs& fitted, BatchChange batch);
+void refuse_unknown(const Type& constant, BatchChange batch);
+void refuse_unknown_function(BatchChange batch);  // that was recorded with one sample
+bool has_extents(const OpDef& op);  // attributes of it are some
+
 // For OpDef::refit.
 Attrs refit_reshape(const OpCall& before, std::span<const Type> after, BatchChange batch);
 Attrs refit_broadcast(const OpCall& before, std::span<const Type> after, BatchChange batch);

@@ -212,9 +212,9 @@ std::vector<Type> infer_fixed_batch(const OpCall& call) {
     const Type& x = call.inputs[0];
     if (x.rank() == 0 || x.shape[0] != call.integer("batch"))
         refuse(call,
-               cat("the recorded function read the batch of ", call.integer("batch"),
+               cat("the recorded function takes the batch of ", call.integer("batch"),
                    " as a number, at ", call.text("line")),
-               "compute with x.shape[0] as a tensor there, or dump once for each batch");
+               "write x.shape[0] or -1 there, and : for all rows, or dump once for each batch");
     return {x};
 }
 

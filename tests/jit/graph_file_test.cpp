@@ -145,8 +145,8 @@ TEST_F(GraphFile, ChangedBytesBehindARightChecksumDoNoHarm) {
 
 TEST_F(GraphFile, ALaterSchemaIsToldApartFromDamage) {
     std::string bytes = bytes_of(scaled());
-    bytes[8] = 5;
-    EXPECT_TRUE(contains(refusal(bytes), "it has schema 5, this version reads those up to 4"));
+    bytes[8] = 6;
+    EXPECT_TRUE(contains(refusal(bytes), "it has schema 6, this version reads those up to 5"));
     EXPECT_TRUE(contains(refusal(bytes), "fix: update megjit"));
     bytes[8] = 0;
     EXPECT_TRUE(contains(refusal(bytes), "damaged"));

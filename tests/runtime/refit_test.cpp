@@ -62,4 +62,27 @@ TEST_F(Refit, BroadcastsFollowTheAxesThatTheyKeep) {
               "[2, 8, 9]");
 }
 
+std::string unknown(std::string_view op, const Attrs& attrs, const Attrs& fitted,
+                    BatchChange batch) {
+    try {
+        refuse_unknown({find_op(op), attrs, {}}, fitted, batch);
+        return "taken";
+    } catch (const UserError& error) { return error.message.what; }
+}
+
+TEST_F(Refit, ExtentsOfWhichNobodyKnowsAreRefused) {
+    const Attrs rows{Ints{0}, Ints{4}, Ints{1}}, more{Ints{0}, Ints{8}, Ints{1}};
+    EXPECT_EQ(unknown("slice", rows, rows, {4, 8}), "taken");
+    EXPECT_EQ(unknown("slice", rows, more, {4, 8}),
+              "slice holds [0], [4], [1], and nobody knows whether that is of the batch of 4");
+    EXPECT_EQ(unknown("relu", {}, {}, {4, 8}), "taken");
+    EXPECT_NO_THROW(refuse_unknown_function({4, 8}));
+    EXPECT_THROW(refuse_unknown_function({1, 8}), UserError);
+    EXPECT_EQ(unknown("reshape", {Ints{6, 5}}, {Ints{6, 5}}, {4, 8}), "taken");
+    EXPECT_EQ(unknown("reshape", {Ints{6, 8}}, {Ints{6, 8}}, {4, 8}),
+              "reshape holds [6, 8], and nobody knows whether that is of the batch of 4");
+    EXPECT_NO_THROW(refuse_unknown(floats_of({3, 5}), {4, 8}));
+    EXPECT_THROW(refuse_unknown(floats_of({8, 5}), {4, 8}), UserError);
+}
+
 }}  // namespace megjit::runtime

@@ -151,8 +151,10 @@ typedef struct megjit_model_options {
                                trust where the file comes from. Since version 2 */
     int32_t reserved; /**< 0 */
     int64_t batch; /**< the first extent of all inputs, in place of the recorded one; 0: that.
-                        ::MEGJIT_INVALID_ARGUMENT, with the line, where the function has used the
-                        recorded one as a number. Packaged kernels are for the recorded batch.
+                        ::MEGJIT_INVALID_ARGUMENT, with the line, where the function names rows
+                        by number, has used the recorded batch as one, or takes gradients; and for
+                        a file of an earlier version where that cannot be told. Packaged kernels
+                        are for the recorded batch.
                         Since version 3 */
 } megjit_model_options;
 

@@ -488,7 +488,7 @@ class Network:
     def reset_batch_size(self, batchsize: int, *, blacklist: Sequence[str | VarNode] = ()) -> None:
         """Gives inputs another leading extent.
 
-        Reshapes, slices of the whole batch and what is computed from ``x.shape`` follow.
+        Reshapes (``-1``, ``x.shape[0]``), slices of the whole batch and what is computed from ``x.shape`` follow.
 
         Parameters
         ----------
@@ -501,8 +501,9 @@ class Network:
         ------
         ValueError
             Where an operator cannot follow; names it, and the line where the function took the
-            batch for a number (``int(x.shape[0])``, ``len(x)``, a branch; not seen where it was
-            traced with symbolic_shape=False).
+            batch for a number (``int(x.shape[0])``, ``len(x)``, a branch), named rows by number
+            (``x[:2]``, ``x.reshape(2, -1)``) or took gradients. Where it is not known what an
+            extent means: in a file of an earlier version, in operators that were added by hand.
         AssertionError
             Unless the inputs have the same batch size now, and for what is no input in
             ``blacklist``.

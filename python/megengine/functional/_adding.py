@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from ..core import apply_const, ops
 from ..core.tensor.array_method import as_tensor, require_tensors
-from ..core.tensor.shapes import normalize_axis
+from ..core.tensor.shapes import full_like, normalize_axis
 from ..tensor import Tensor
 from ._select import as_index, scatter_operands
 
@@ -142,7 +142,7 @@ def bincount(inp: Tensor, weights: Tensor | ArrayLike | None = None, minlength: 
     """
     require_tensors("bincount", inp)
     index = as_index(inp, "bincount")
-    counted = ops.full(shape=index._tuple_shape, value=1.0, dtype="int32", device=index) if weights is None else as_tensor(weights)
+    counted = full_like(index, 1.0, "int32") if weights is None else as_tensor(weights)
     if index.ndim != 1 or counted._tuple_shape != index._tuple_shape:
         raise ValueError(f"bincount: inp has shape {list(index._tuple_shape)}, weights {list(counted._tuple_shape)}; both must be vectors of one extent")
     if length is not None and length < minlength:

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from .._core import note_extent_read
 from ..core import apply_const, ops
 from ..core.random_state import noise_state
 from ..core.tensor.amp import to_low
@@ -334,6 +335,7 @@ def _extend(
         for x, more in zip((k, v), extra, strict=False):
             if more is not None:
                 n, _, size = x._tuple_shape
+                note_extent_read(x, 0)
                 if isinstance(more, Tensor):
                     more = ops.broadcast_to(
                         ops.reshape(more, shape=(1, 1, size)), shape=(n, 1, size)

@@ -12,6 +12,7 @@ from ..core.tensor.array_method import as_tensor
 from ..core.tensor.dtype import dtype_name
 from ..core.tensor.shapes import IntsLike, as_int, as_ints
 from ..core.tensor.shapes import broadcast_to as _broadcast_to
+from ..core.tensor.shapes import full_like as _full_like
 from ..device import Device
 from ..tensor import Tensor
 
@@ -198,7 +199,7 @@ def full_like(inp: Tensor, value: int | float) -> Tensor:
     if isinstance(value, Tensor):
         return _broadcast_to(ops.cast(value, dtype=inp.dtype.name), inp._tuple_shape)
     _core.check_number(value, inp.dtype)
-    return ops.full(shape=inp._tuple_shape, value=float(value), dtype=inp.dtype.name, device=inp)
+    return _full_like(inp, float(value))
 
 
 def zeros_like(inp: Tensor) -> Tensor:
@@ -220,7 +221,7 @@ def zeros_like(inp: Tensor) -> Tensor:
     >>> F.zeros_like(Tensor([1, 2, 3])).numpy()
     array([0, 0, 0], dtype=int32)
     """
-    return ops.full(shape=inp._tuple_shape, value=0.0, dtype=inp.dtype.name, device=inp)
+    return _full_like(inp, 0.0)
 
 
 def ones_like(inp: Tensor) -> Tensor:
@@ -243,7 +244,7 @@ def ones_like(inp: Tensor) -> Tensor:
     array([[1.],
            [1.]], dtype=float32)
     """
-    return ops.full(shape=inp._tuple_shape, value=1.0, dtype=inp.dtype.name, device=inp)
+    return _full_like(inp, 1.0)
 
 
 def eye(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .. import functional as F
+from .._core import note_extent_read
 from ..core import ops
 from ..tensor import Tensor
 from ._sample import cubic_taps
@@ -25,6 +26,7 @@ def sample_grid(x: Tensor, grid: Tensor, mode: str, padding_mode: str, align_cor
         extent, at = x._tuple_shape[2 + axis], flat[:, :, dims - 1 - axis]
         at = (at + 1) / 2 * (extent - 1) if align_corners else ((at + 1) * extent - 1) / 2
         lines.append(_neighbours(at, extent, mode, padding_mode, align_corners))
+    note_extent_read(x, 0)
     batch = F.broadcast_to(Tensor(np.arange(n, dtype=np.int32).reshape(n, 1)), flat._tuple_shape[:2])
     images = F.transpose(x, (0, *range(2, x.ndim), 1))
     total: Any = None  # a Tensor after the first neighbour

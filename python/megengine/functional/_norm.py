@@ -471,7 +471,7 @@ def group_norm(
     if num_groups < 1 or c % num_groups:
         raise ValueError(f"group_norm: {c} channels do not split into {num_groups} groups")
     weight, bias = _terms(affine, weight, bias, "group_norm")
-    y = ops.reshape(inp, shape=(n, num_groups, inp.size // (n * num_groups) if n else 0))
+    y = ops.reshape(inp, shape=(n, num_groups, math.prod(shape[1:]) // num_groups))
     y = ops.reshape(_layer_norm(y, 1, eps, None, None), shape=shape)
     if weight is None or bias is None:
         return y

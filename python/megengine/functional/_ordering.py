@@ -2,7 +2,7 @@
 
 from ..core import convert_inputs, ops
 from ..core.tensor.array_method import as_tensor, require_tensors
-from ..core.tensor.shapes import cut
+from ..core.tensor.shapes import cut, full_like
 from ..tensor import Tensor
 from ._docs import Operand
 
@@ -117,7 +117,7 @@ def searchsorted(sorted_sequence: Tensor, values: Operand, side: str = "left") -
             f"searchsorted: a sequence of shape {list(sequence._tuple_shape)} for values {list(values._tuple_shape)}\n"
             "  fix: give one sequence, or as many as the values have rows"
         )
-    found = ops.full(shape=values._tuple_shape, value=0.0, dtype="int32", device=values)
+    found = full_like(values, 0.0, "int32")
     for bit in reversed(range(n.bit_length())):  # how many elements stand before, from the highest bit on
         further = ops.add(found, 1 << bit)
         last = ops.sub(ops.minimum(further, n), 1)

@@ -1,5 +1,6 @@
 """One layer of a recurrent network in one direction: a product over all steps, then one op."""
 
+from .._core import note_extent_read
 from ..core import ops
 from ..core.tensor.amp import to_high as _to_high
 from ..tensor import Tensor
@@ -29,6 +30,7 @@ def recurrent_layer(
     shape = (gates._tuple_shape[1], weight_hh._tuple_shape[1])
 
     def zeros(*shape: int) -> Tensor:
+        note_extent_read(gates, 1)
         return ops.full(shape=shape, value=0.0, dtype=gates.dtype.name, device=gates)
 
     if state is None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .._core import note_extent_read
 from ..core import apply_const, ops
 from ..tensor import Tensor
 
@@ -114,6 +115,7 @@ def sample(
     """
     n, c, h, w = images._tuple_shape
     if batch is None:
+        note_extent_read(images, 0)
         batch = apply_const(np.arange(n, dtype=np.int32))
     first_row = ops.mul(ops.reshape(batch, shape=(math.prod(batch._tuple_shape),) + (1,) * (y.ndim - 1)), h)
     pixels = ops.reshape(to_nhwc(images), shape=(n * h * w, c))  # so that a pixel is one row

@@ -5,12 +5,12 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._core import note_extent_read
 from ..core import apply_const, convert_inputs, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.indexing import as_places
 from ..core.tensor.shapes import normalize_axis, taken
 from ..tensor import Tensor
-from ._creation import zeros_like
 
 __all__ = ["cond_take", "diag", "gather", "non_zero", "scatter", "tril", "triu", "where"]
 
@@ -82,10 +82,13 @@ def where(
 def triangle(x: Tensor, diagonal: int, upper: bool) -> Tensor:
     """Zero below the diagonal of the last two axes, or above it."""
     rows, columns = x._tuple_shape[-2:]
+    note_extent_read(x, x.ndim - 2)
+    note_extent_read(x, x.ndim - 1)
     lower = np.tri(
         rows, columns, max(-rows, min(columns, diagonal - 1 if upper else diagonal)), dtype=bool
     )
-    return where(apply_const(~lower if upper else lower), x, zeros_like(x))
+    zero = ops.full(shape=(), value=0.0, dtype=x.dtype.name, device=x)
+    return ops.where(apply_const(~lower if upper else lower), x, zero)
 
 
 def tril(inp: Tensor, k: int = 0) -> Tensor:
@@ -393,6 +396,7 @@ def diag(inp: Tensor, k: int = 0) -> Tensor:
     """
     require_tensors("diag", inp)
     shape = inp._tuple_shape
+    note_extent_read(inp)
     if len(shape) == 1:
         n = shape[0] + abs(k)
         rows = np.arange(shape[0], dtype=np.int32) + max(-k, 0)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._core import note_extent_read
 from ..core import apply_const, ops
 from ..core._telling import warn_of
 from ..core.tensor.array_method import require_tensors
@@ -245,6 +246,7 @@ def sliding_window_transpose(
             f"sliding_window_transpose: inp has shape {list(inp._tuple_shape)}\n"
             f"  why: an output of {h} by {w} has windows {[n, c, len(rows), len(cols), kh, kw]}"
         )
+    note_extent_read(inp)
     zero = ops.full(shape=(n, c, h + 2 * ph, w + 2 * pw), value=0.0, dtype=inp.dtype.name, device=inp)
     index = apply_const(rows[:, None, :, None]), apply_const(cols[None, :, None, :])
     y = ops.index_add(zero, inp, *index, axes=(2, 3))

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from .._core import note_extent_read
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.dtype import dtype_name
-from ..core.tensor.shapes import as_ints, cut, normalize_axes, normalize_axis
+from ..core.tensor.shapes import as_ints, cut, full_like, normalize_axes, normalize_axis
 from ..device import Device
 from ..tensor import Tensor
 from ._creation import on
@@ -45,6 +46,7 @@ def _resized(x: Tensor, axis: int, n: int | None, op: str) -> Tensor:
         raise ValueError(f"{op}: {n} elements cannot be transformed; give at least 1")
     if n < extent:
         return cut(x, axis, 0, n)
+    note_extent_read(x)
     shape = (*x._tuple_shape[:axis], n - extent, *x._tuple_shape[axis + 1 :])
     return ops.concat(x, ops.full(shape=shape, value=0.0, dtype=x.dtype.name, device=x), axis=axis)
 
@@ -67,7 +69,7 @@ def _complex(x: Tensor, op: str) -> Tensor:
     if getattr(x, "dtype", None) == np.complex64:
         return x
     x = _real(x, op)
-    return ops.complex(x, ops.full(shape=x._tuple_shape, value=0.0, dtype="float32", device=x))
+    return ops.complex(x, full_like(x, 0.0, "float32"))
 
 
 def _along(x: Tensor, n: int | None, axis: int, norm: str | None, inverse: bool, op: str) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from .._core import note_extent_read
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.shapes import as_int, broadcast_to
@@ -432,5 +433,6 @@ def matrix_power(inp: Tensor, n: int) -> Tensor:
         n //= 2
         inp = matmul(inp, inp) if n else inp
     if result is None:
+        note_extent_read(inp)
         return broadcast_to(ops.cast(apply_const(np.eye(shape[-1], dtype=np.float32)), dtype=inp.dtype.name), shape)
     return result

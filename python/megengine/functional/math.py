@@ -13,7 +13,14 @@ from ..core._telling import no_effect
 from ..core.tensor import products
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import as_tensor, require_tensors
-from ..core.tensor.shapes import as_int, normalize_axes, normalize_axis, reduce, taken
+from ..core.tensor.shapes import (
+    as_int,
+    normalize_axes,
+    normalize_axis,
+    reduce,
+    taken,
+    with_new_axis,
+)
 from ..tensor import Tensor
 
 __all__ = [
@@ -845,7 +852,7 @@ def cross(
         parts.append(ops.sub(ops.mul(xs[j], ys[k]), ops.mul(xs[k], ys[j])))
     shape = parts[0]._tuple_shape
     at = normalize_axis(axisc, len(shape) + 1, "cross")
-    parts = [ops.reshape(p, shape=shape[:at] + (1,) + shape[at:]) for p in parts]
+    parts = [with_new_axis(p, at) for p in parts]
     return ops.concat(*parts, axis=at)
 
 

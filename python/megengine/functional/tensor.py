@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from .._core import note_extent_read
 from ..core import OperandError, apply_const, ops
 from ..core.tensor import shapes
 from ..core.tensor.array_method import as_tensor, require_tensors
@@ -154,8 +155,7 @@ def stack(inps: Sequence[Tensor], axis: int = 0, device: str | None = None) -> T
             "  fix: F.concat joins along an axis that is there; F.pad makes shapes equal"
         )
     axis = normalize_axis(axis, len(shape) + 1, "stack")
-    widened = shape[:axis] + (1,) + shape[axis:]
-    return on(device, ops.concat(*(ops.reshape(x, shape=widened) for x in inps), axis=axis))
+    return on(device, ops.concat(*(shapes.with_new_axis(x, axis) for x in inps), axis=axis))
 
 
 def split(inp: Tensor, nsplits_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
@@ -395,8 +395,10 @@ def expand_dims(inp: Tensor, axis: int | Sequence[int]) -> Tensor:
     require_tensors("expand_dims", inp)
     shape = list(inp._tuple_shape)
     places = as_ints(axis, "expand_dims: axis")
-    for place in sorted(normalize_axis(a, len(shape) + len(places), "expand_dims") for a in places):
+    new_axes = sorted(normalize_axis(a, len(shape) + len(places), "expand_dims") for a in places)
+    for place in new_axes:
         shape.insert(place, 1)
+    shapes.note_new_axes(len(shape), new_axes)
     return ops.reshape(inp, shape=tuple(shape))
 
 
@@ -430,6 +432,7 @@ def squeeze(inp: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     require_tensors("squeeze", inp)
     shape = inp._tuple_shape
     if axis is None:
+        note_extent_read(inp)
         return ops.reshape(inp, shape=tuple(n for n in shape if n != 1))
     axes = normalize_axes(axis, len(shape), "squeeze")
     for a in axes:
@@ -622,8 +625,8 @@ def repeat(inp: Tensor, repeats: shapes.IntsLike, axis: int | None = None) -> Te
     if any(c < 0 for c in counts):
         raise ValueError(f"repeat: repeats {list(counts)} has a negative count")
     if len(counts) == 1:
-        widened = ops.reshape(inp, shape=shape[: axis + 1] + (1,) + shape[axis + 1 :])
-        grown = shapes.broadcast_to(widened, shape[: axis + 1] + counts + shape[axis + 1 :])
+        widened = shapes.with_new_axis(inp, axis + 1)
+        grown = ops.broadcast_to(widened, shape=shape[: axis + 1] + counts + shape[axis + 1 :])
         return ops.reshape(
             grown, shape=shape[:axis] + (shape[axis] * counts[0],) + shape[axis + 1 :]
         )
@@ -679,8 +682,8 @@ def tile(inp: Tensor, reps: shapes.IntsLike) -> Tensor:
                 + tuple(s * r for s, r in zip(shape[axis + 1 :], reps[axis + 1 :], strict=False))
             )
             outer = shape[:axis]
-            block = ops.reshape(out, shape=outer + (1,) + inner)
-            grown = shapes.broadcast_to(block, outer + (reps[axis],) + inner)
+            block = shapes.with_new_axis(ops.reshape(out, shape=outer + inner), axis)
+            grown = ops.broadcast_to(block, shape=outer + (reps[axis],) + inner)
             out = ops.reshape(grown, shape=outer + (reps[axis] * inner[0],) + inner[1:])
     return ops.identity(out) if out is inp else out
 
@@ -740,6 +743,7 @@ def _roll_axis(x: Tensor, by: int, axis: int) -> Tensor:
     extent = x._tuple_shape[axis]
     by = by % extent if extent else 0
     if not by:
+        note_extent_read(x, axis)
         return ops.identity(x)
     return ops.concat(
         shapes.cut(x, axis, extent - by, extent), shapes.cut(x, axis, 0, extent - by), axis=axis

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from .._core import note_extent_read
 from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.indexing import as_places
@@ -341,6 +342,7 @@ def rotate(
     mat = np.array(
         [[cos, -sin, cx - cos * cx + sin * cy], [sin, cos, cy - sin * cx - cos * cy], [0, 0, 1]]
     )
+    note_extent_read(inp, 0)
     mats = apply_const(np.ascontiguousarray(np.broadcast_to(mat.astype(np.float32), (n, 3, 3))))
     return warp_perspective(
         inp,

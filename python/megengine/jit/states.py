@@ -38,17 +38,18 @@ class Outside(NamedTuple):
 class States:
     """The states of the functions of one file: what one of them rebinds or draws from, and options that change from call to call.
 
-    recordings: of each function, what it took from outside. ValueError for two tensors that were one value, and become two.
+    recordings: of each function, what it took from outside. ValueError for two tensors that were one value, one of which is updated.
     """
 
     def __init__(self, recordings: Sequence[Sequence[Outside]]) -> None:
         self._held: dict[tuple[str, int], Outside] = {}
         for recording in recordings:
-            seen = Counter(each.value for each in recording if each.becomes is not None)
+            updated = {each.value for each in recording if each.becomes is not None}
+            held = Counter(each.value for each in recording)
             for each in recording:
-                if each.value is not None and seen[each.value] > 1:
+                if each.value is not None and each.value in updated and held[each.value] > 1:
                     raise ValueError(
-                        f"dump: the function updates {each.name or 'a tensor'} and another one, which were one value\n"
+                        f"dump: the function updates {each.name or 'a tensor'}, and takes another one, which were one value\n"
                         "  why: a file has one input for what is one value when the function is recorded\n"
                         "  fix: give each its own, such as Parameter(value.numpy())"
                     )

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from ... import _core
 from ..._core import Tensor as _Tensor
-from ..._core import apply_const, note_batch_read
+from ..._core import apply_const, note_extent_read
 from .. import ops
 from . import products, shapes
 from .dtype import dtype_name, is_quantize
@@ -106,7 +106,7 @@ class ArrayMethodMixin(_Tensor):
         shape = self._tuple_shape
         if not shape:
             raise TypeError("ndim is 0\n  why: a 0-d tensor has no length\n  fix: use x.reshape(-1) for a tensor with one axis")
-        note_batch_read(self)
+        note_extent_read(self, 0)
         return shape[0]
 
     def __iter__(self) -> Iterator["Tensor"]:
@@ -135,7 +135,7 @@ class ArrayMethodMixin(_Tensor):
     @property
     def size(self) -> int:
         """The number of elements."""
-        note_batch_read(self)
+        note_extent_read(self)
         return prod(self._tuple_shape)
 
     @property
@@ -154,7 +154,7 @@ class ArrayMethodMixin(_Tensor):
         name = dtype_name(dtype)
         if name == "complex64" and self.dtype.kind != "c":
             real = ops.cast(self, dtype="float32")
-            return ops.complex(real, ops.full(shape=self._tuple_shape, value=0.0, dtype="float32", device=self))
+            return ops.complex(real, shapes.full_like(self, 0.0, "float32"))
         if self.dtype.kind == "c":
             return (
                 ops.identity(self) if name == "complex64" else ops.cast(ops.real(self), dtype=name)

@@ -14,9 +14,9 @@ import numpy as np
 
 from ... import _core
 from ..._core import Tensor as _Tensor
-from ..._core import apply_const, is_tracing, note_rows_read
+from ..._core import apply_const, is_tracing, note_rows_read, records_for_dump
 from .. import ops
-from .shapes import Shape, taken
+from .shapes import Shape, note_new_axes, taken
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -35,12 +35,17 @@ class Access:
     axes: list[int] = field(default_factory=list)  # axes of `shape` that `indices` address
     indices: list["Tensor"] = field(default_factory=list)  # int32 tensors
     whole: bool = True  # the region is all of x
+    counted: list[int] = field(default_factory=list)  # axes that ints and bounds count along
+    made: list[int] = field(default_factory=list)  # axes of `shape` that are new
     # An ellipsis of no axes between index arrays: their axes come first, as if they were apart.
     gap: bool = False
 
     def take(self, extent: int, item: slice) -> int:
         """Adds the slice of one axis; returns how many elements it selects."""
         begin, end, step = _bounds(item, extent)
+        if item.start is not None or item.stop is not None:
+            self.counted.append(len(self.begin))
+            self.whole = self.whole and not records_for_dump()  # what it counts is to be noted
         count = max(0, -((begin - end) // step))
         if count == 0:
             begin = end = 0
@@ -149,6 +154,7 @@ def parse(shape: Shape, index: object) -> Access:
     axis = 0
     for i, item in enumerate(items):
         if item is None:
+            access.made.append(len(access.shape))
             access.shape.append(1)
         elif item is _GAP:
             access.gap = bool(access.indices) and _addresses(items[i + 1 :])
@@ -279,6 +285,15 @@ def _names_rows(index: object) -> bool:
     return first.start is not None or first.stop is not None if type(first) is slice else type(first) is int
 
 
+def _counted(items: Sequence[Any]) -> list[int]:
+    """The axes along which ints and slices count; along others they take all."""
+    return [
+        axis
+        for axis, item in enumerate(items)
+        if type(item) is not slice or item.start is not None or item.stop is not None
+    ]
+
+
 def getitem(x: _Tensor, index: object) -> "Tensor":
     """``x[index]``."""
     shape = x._tuple_shape
@@ -287,6 +302,7 @@ def getitem(x: _Tensor, index: object) -> "Tensor":
     basic = _basic(shape, index)
     if basic is not None and shape:
         begin, end, step, region, result = basic
+        note_new_axes(len(shape), _counted(index if type(index) is tuple else (index,)))
         y = ops.slice(x, begin=begin, end=end, step=step)
         return y if result == region else ops.reshape(y, shape=result)
     if (
@@ -319,8 +335,10 @@ def _gap_permutations(access: Access, ndim: int) -> tuple[Shape, Shape] | tuple[
 def _region_of(x: _Tensor, access: Access) -> "Tensor":
     y = x
     if not access.whole:
+        note_new_axes(len(access.begin), access.counted)
         y = ops.slice(x, begin=tuple(access.begin), end=tuple(access.end), step=tuple(access.step))
     if access.shape != access.region:
+        note_new_axes(len(access.shape), access.made)
         y = ops.reshape(y, shape=tuple(access.shape))
     if y is x and not access.indices:
         return ops.identity(x)
@@ -336,6 +354,7 @@ def setitem(x: _Tensor, index: object, value: object) -> "Tensor":
         value = _fit(as_operand(value, x), result)
         if result != region:
             value = ops.reshape(value, shape=region)
+        note_new_axes(len(shape), _counted(index if type(index) is tuple else (index,)))
         return ops.slice_set(x, value, begin=begin, end=end, step=step)
     if _is_bool_array(index) and index.ndim:
         filled = _masked_fill(x, index, value, shape)
@@ -352,6 +371,7 @@ def setitem(x: _Tensor, index: object, value: object) -> "Tensor":
         value = ops.reshape(value, shape=region)
     if access.whole or 0 in region:
         return ops.identity(value) if access.whole else ops.identity(x)
+    note_new_axes(len(access.begin), access.counted)
     return ops.slice_set(
         x, value, begin=tuple(access.begin), end=tuple(access.end), step=tuple(access.step)
     )

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from ..._core import OperandError, set_follows_batch, symbolic_shape_active
+from ..._core import (
+    OperandError,
+    note_extent_read,
+    note_given,
+    records_for_dump,
+    set_gives_extents,
+    symbolic_shape_active,
+)
 from ..._core import Tensor as _Tensor
 from .. import ops
 
@@ -40,15 +47,42 @@ def as_ints(values: IntsLike, what: str = "shape") -> Shape:
     return tuple(out)
 
 
-def as_target(values: IntsLike) -> Shape:
-    """``as_ints`` of what an op keeps as the shape of its result, which follows when a dumped graph gets another batch."""
-    if type(values) is tuple and all(type(value) is int for value in values):
-        return values
-    set_follows_batch(True)
-    try:
+# Where an extent of a recorded call comes from (`_core.note_given`): the operands, the program, what the others leave.
+DERIVED, WRITTEN, SOLVED = range(3)
+
+
+def as_target(values: IntsLike, kept: Sequence[int] = ()) -> Shape:
+    """``as_ints`` of what the next op keeps as the shape of its result: a record notes where they come from. kept: places of the operand's own."""
+    if not records_for_dump():
         return as_ints(values)
+    ints: list[int] = []
+    given: list[int | tuple[_Tensor, int]] = []
+    set_gives_extents(True)
+    try:
+        for value in values if isinstance(values, (tuple, list)) else (values,):
+            read = as_ints(value)
+            ints += read
+            given += [(value, i) if isinstance(value, _Tensor) else WRITTEN for i in range(len(read))]
     finally:
-        set_follows_batch(False)
+        set_gives_extents(False)
+    note_given([
+        DERIVED if i in kept else SOLVED if n == -1 else each
+        for i, (n, each) in enumerate(zip(ints, given, strict=True))
+    ])
+    return tuple(ints)
+
+
+def note_new_axes(ndim: int, axes: Sequence[int]) -> None:
+    """Of the ``ndim`` extents of the next op these are new, or counted along by the program; the others are its operand's."""
+    if records_for_dump():
+        note_given([WRITTEN if axis in axes else DERIVED for axis in range(ndim)])
+
+
+def with_new_axis(x: _Tensor, axis: int) -> "Tensor":
+    """``x`` with another axis of one element, at ``axis`` of the result."""
+    shape = x._tuple_shape
+    note_new_axes(len(shape) + 1, (axis,))
+    return ops.reshape(x, shape=shape[:axis] + (1,) + shape[axis:])
 
 
 def as_int(value: object, what: str) -> int:
@@ -149,7 +183,13 @@ def reshape(x: _Tensor, shape: IntsLike) -> "Tensor":
 
 def default_gradient(y: "Tensor") -> "Tensor":
     """What backward passes begin with where no dy is given: ones like ``y``."""
-    return ops.full(shape=y._tuple_shape, value=1.0, dtype=y.dtype.name, device=y)
+    return full_like(y, 1.0)
+
+
+def full_like(x: _Tensor, value: float, dtype: str | None = None) -> "Tensor":
+    """A tensor of x's shape, which a record takes for numbers."""
+    note_extent_read(x)
+    return ops.full(shape=x._tuple_shape, value=value, dtype=dtype or x.dtype.name, device=x)
 
 
 def in_order_of(x: _Tensor, y: "Tensor") -> "Tensor":
@@ -190,6 +230,7 @@ def transpose(x: _Tensor, pattern: Any) -> "Tensor":
     out = [shape[p] for p in perm]
     for position in new_axes:
         out.insert(position, 1)
+    note_new_axes(len(out), new_axes)
     return ops.reshape(y, shape=tuple(out))
 
 
@@ -202,15 +243,14 @@ def broadcasts(old: Shape, new: Shape) -> bool:
 def broadcast_to(x: _Tensor, shape: Any) -> "Tensor":
     """``x`` repeated along new and size-1 axes; None keeps the size of an axis of ``x``."""
     old = x._tuple_shape
-    if isinstance(shape, (tuple, list)) and any(s is None for s in shape):
+    kept = [i for i, s in enumerate(shape) if s is None] if isinstance(shape, (tuple, list)) else []
+    if kept:
         offset = len(shape) - len(old)
         if any(s is None and i < offset for i, s in enumerate(shape)):
             raise ValueError(f"broadcast_to: {shape} has None for an axis that {list(old)} lacks")
         shape = tuple(old[i - offset] if s is None else s for i, s in enumerate(shape))
-    given, shape = shape, as_target(shape)
-    if shape[:1] != old[:1]:
-        as_ints(given)  # read for good: a leading axis that is made follows no batch
-    if shape == old:
+    shape = as_target(shape, kept)
+    if shape == old and not records_for_dump():
         return ops.identity(x)
     if any(s < 0 for s in shape):
         raise OperandError(f"broadcast_to: {list(shape)} has a negative extent")
@@ -241,6 +281,7 @@ def cut(x: _Tensor, axis: int, begin: int, end: int) -> "Tensor":
     """x[..., begin:end, ...] on one axis."""
     shape = x._tuple_shape
     behind = len(shape) - axis - 1
+    note_new_axes(len(shape), (axis,))
     return ops.slice(
         x,
         begin=(0,) * axis + (begin,) + (0,) * behind,
