@@ -18,10 +18,10 @@ from ..tensor import Tensor
 from ._builder import Builder, Operand
 
 _SIZES = (64, 96, 1, 2, 7)  # two are multiples of 32: networks halve their images up to five times
-_LARGE, _MOST_LARGE = 2**12, 4  # the first four open extents are large, once each
-_MOST_ELEMENTS, _MOST_OF_LARGE = 2**28, 2**25  # functions that lay out places of a larger tensor would take long
+_LARGE, _BESIDE, _MOST_LARGE = 2**12, 32, 4  # the first four open extents are large, once each, and the others small
+_MOST_ELEMENTS = 2**28  # functions that lay out places of a larger tensor would take long
 _MOST_STEPS = 512
-_LOOPS = frozenset({"rnn", "gru", "lstm", "cumprod", "determinant", "split"})  # of Python, as long as an axis
+_LOOPS = frozenset({"rnn", "gru", "lstm", "cumprod", "determinant", "split", "resize"})  # of Python, or tables, as long as an axis
 
 Run = Mapping[str, int]  # the sizes of open extents by their names
 
@@ -36,7 +36,7 @@ def runs_for(inputs: Iterable[Any]) -> list[Run]:
     """What to run for inputs of a model, ValueInfoProtos."""
     names = list(dict.fromkeys(extent for info in inputs for extent in _extents(info) if isinstance(extent, str)))
     equal = [dict.fromkeys(names, size) for size in _SIZES]
-    return [*equal, *({**equal[0], name: _LARGE} for name in names[:_MOST_LARGE])]
+    return [*equal, *({**dict.fromkeys(names, _BESIDE), name: _LARGE} for name in names[:_MOST_LARGE])]
 
 
 class Probes:
@@ -53,11 +53,7 @@ class Probes:
         if any(isinstance(extent, int) and extent < 0 for extent in extents):
             return None
         shapes = [tuple(run[extent] if isinstance(extent, str) else extent for extent in extents) for run in self.runs]
-        return [F.zeros(shape, dtype=dtype) if math.prod(shape) <= self._most(run) else None for run, shape in enumerate(shapes)]
-
-    def _most(self, run: int) -> int:
-        """The elements of the largest tensors that functions are called with."""
-        return _MOST_ELEMENTS if run < len(_SIZES) else _MOST_OF_LARGE
+        return [F.zeros(shape, dtype=dtype) if math.prod(shape) <= _MOST_ELEMENTS else None for shape in shapes]
 
     # Values of a node, or of what is made of it, for a graph that takes them; None where no run has one.
 
@@ -99,7 +95,7 @@ class Probes:
 
     def _called(self, node: fx.Node, run: int) -> Any:
         given = {read: self._values[read][run] for read in node.all_input_nodes}
-        if any(value is None for value in given.values()) or self._takes_long(node, given.values(), run):
+        if any(value is None for value in given.values()) or _takes_long(node, given.values()):
             return None
         args, kwargs = map_arg((node.args, node.kwargs), given.__getitem__)
         try:
@@ -109,11 +105,6 @@ class Probes:
             return function(*args, **kwargs)
         except Exception:  # it reads values, or does not fit: running the model tells
             return None
-
-    def _takes_long(self, node: fx.Node, given: Iterable[Any], run: int) -> bool:
-        shapes = [value._tuple_shape for value in given if isinstance(value, Tensor)]
-        loops = getattr(node.target, "__name__", "") in _LOOPS
-        return any(math.prod(shape) > self._most(run) or (loops and max(shape, default=0) > _MOST_STEPS) for shape in shapes)
 
     def describe(self, operand: Operand) -> None:
         """Notes shape and dtype with an operand, where they are known."""
@@ -131,3 +122,9 @@ def _element_of(value: Any, axis: int) -> Any:
     shape = list(value._tuple_shape)
     del shape[axis]
     return F.zeros(shape, dtype=value.dtype)
+
+
+def _takes_long(node: fx.Node, given: Iterable[Any]) -> bool:
+    shapes = [value._tuple_shape for value in given if isinstance(value, Tensor)]
+    loops = getattr(node.target, "__name__", "") in _LOOPS
+    return any(math.prod(shape) > _MOST_ELEMENTS or (loops and max(shape, default=0) > _MOST_STEPS) for shape in shapes)
