@@ -4,6 +4,7 @@
 
 #include "jit/host_copy.h"
 #include "runtime/host/error.h"
+#include "runtime/host/size_text.h"
 #include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
@@ -129,7 +130,12 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
     plan.arena_bytes = buffers.arena_bytes;
     plan.host_bytes = buffers.host_bytes;
     plan.curve = options.curve;
-    for (CurvePoint& point : plan.curve) point.bytes += plan.planned_bytes - plan.arena_bytes;
+    // This plan lies where its figures say; others as far from it as the search found.
+    size_t own = plan.arena_bytes;
+    for (const CurvePoint& point : plan.curve)
+        if (point.is_chosen) own = point.bytes;
+    for (CurvePoint& point : plan.curve)
+        point.bytes = std::max(point.bytes + plan.planned_bytes, own) - own;
     return plan;
 }
 
@@ -138,12 +144,6 @@ MemoryPlan plan_of(Graph graph, const Graph& recorded, const LoweringOptions& op
     return report_of(prepared,
                      plan_buffers(prepared, options.donatable, options.replaces, options.check),
                      recorded, options);
-}
-
-std::string megabytes(size_t bytes) {
-    if (bytes < 10'000) return runtime::cat(bytes, " bytes");
-    const size_t tenths = (10 * bytes + (1 << 20) - 1) >> 20;  // rounded up
-    return runtime::cat(tenths / 10, ".", tenths % 10, " MiB");
 }
 
 namespace {
@@ -160,11 +160,11 @@ std::vector<std::string> largest_of(std::vector<const PlannedBuffer*> buffers, s
     for (const PlannedBuffer* buffer : buffers) {
         if (texts.size() == count || static_cast<double>(told) >= share * static_cast<double>(all))
             break;
-        texts.push_back(megabytes(buffer->bytes) + " " + buffer->values.front());
+        texts.push_back(runtime::size_text(buffer->bytes) + " " + buffer->values.front());
         told += buffer->bytes;
     }
     if (const size_t others = buffers.size() - texts.size(); others && told < all)
-        texts.push_back(runtime::cat(megabytes(all - told), " in ", others, " more"));
+        texts.push_back(runtime::cat(runtime::size_text(all - told), " in ", others, " more"));
     return texts;
 }
 

@@ -39,7 +39,7 @@ struct PlannedBuffer {
 // One of the plans that a search found: what a call takes, and what its steps are estimated to
 // cost.
 struct CurvePoint {
-    size_t bytes = 0;  // as planned_bytes, before kernels join steps
+    size_t bytes = 0;  // as planned_bytes of the chosen one; of others an estimate
     double seconds = 0;
     bool is_chosen = false;
 };
@@ -83,14 +83,12 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
 // The plan of the program that would run, without a program: nothing is allocated.
 MemoryPlan plan_of(Graph graph, const Graph& recorded, const LoweringOptions& options);
 
-// The arena's largest buffers in the step where most of it is alive: "800 bytes %3 relu f32[8, 25]
+// The arena's largest buffers in the step where most of it is alive: "800 B %3 relu f32[8, 25]
 // model.py:41". At most `count`, and no more than make up `share` of what is alive there; the last
 // text counts the others.
 std::vector<std::string> largest_at_peak(const MemoryPlan& plan, size_t count, double share = 1);
 
 // The largest of what has storage of its own: inputs, parameters, results.
 std::vector<std::string> largest_outside_arena(const MemoryPlan& plan, size_t count);
-
-std::string megabytes(size_t bytes);  // "1.5 MiB"
 
 }  // namespace megjit::jit

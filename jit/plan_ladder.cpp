@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "runtime/host/interrupt.h"
+#include "runtime/host/size_text.h"
 
 namespace megjit::jit {
 namespace {
@@ -210,10 +211,11 @@ void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const
         elsewhere > least_->arena_bytes ? "a smaller model, or fewer results" : "a smaller batch";
     throw OverLimit(
         runtime::ErrorKind::memory,
-        {.what = cat("memory_limit: a call needs at least ", least_->planned_bytes, " bytes (",
-                     megabytes(least_->planned_bytes), "), and the limit is ", options_.limit,
-                     " bytes (", megabytes(options_.limit), ")"),
-         .why = cat("inputs, parameters and results take ", megabytes(elsewhere), " (",
+        {.what =
+             cat("memory_limit: a call needs at least ",
+                 runtime::bytes_text(least_->planned_bytes, options_.limit), ", and the limit is ",
+                 runtime::bytes_text(options_.limit, least_->planned_bytes)),
+         .why = cat("inputs, parameters and results take ", runtime::size_text(elsewhere), " (",
                     join(largest_outside_arena(*least_, kMostToldOutside)),
                     "), and even with recomputation these are alive at once: ",
                     join(largest_at_peak(*least_, kMostTold, 0.9))),

@@ -8,6 +8,7 @@
 #include "jit/first_places.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
+#include "runtime/host/size_text.h"
 
 namespace megjit::jit {
 
@@ -410,8 +411,9 @@ std::string TraceFunction::explain() const {
     {
         const std::lock_guard lock(mutex_);
         if (dropped_)
-            text += runtime::cat(" (", dropped_, " older ones were dropped: they held more than ",
-                                 megabytes(options.version_bytes), ", MEGJIT_VERSION_MEMORY)");
+            text +=
+                runtime::cat(" (", dropped_, " older ones were dropped: they held more than ",
+                             runtime::size_text(options.version_bytes), ", MEGJIT_VERSION_MEMORY)");
     }
     text += "\n";
     for (const auto& version : all) {

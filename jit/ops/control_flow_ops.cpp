@@ -30,12 +30,12 @@ bool same_type(const Type& a, const Type& b) { return a.dtype == b.dtype && a.sh
 }
 
 void check_types(const OpCall& call, std::span<const Type> given, std::span<const Type> wanted,
-                 std::string_view rule) {
+                 std::string_view what) {
     if (given.size() != wanted.size())
-        refuse(call, cat(rule, ": there are ", given.size(), ", not ", wanted.size()));
+        refuse(call, cat(what, ": there are ", given.size(), ", not ", wanted.size()));
     for (size_t i = 0; i < given.size(); ++i)
         if (!same_type(given[i], wanted[i]))
-            refuse(call, cat(rule, ": number ", i, " is ", to_string(given[i]), ", not ",
+            refuse(call, cat(what, ": number ", i, " is ", to_string(given[i]), ", not ",
                              to_string(wanted[i])));
 }
 
@@ -46,33 +46,33 @@ std::vector<Type> infer_scan(const OpCall& call) {
         wanted[i] = stacked(wanted[i], scan.trips);
     for (size_t i = scan.carries; i < results.size(); ++i)
         results[i] = stacked(results[i], scan.trips);
-    check_types(call, call.inputs, wanted, "L1: operands");
+    check_types(call, call.inputs, wanted, "operands");
     check_types(call, std::span(results).first(scan.carries), std::span(wanted).first(scan.carries),
-                "L2: carries");
+                "carries");
     return results;
 }
 
 std::vector<Type> infer_while(const OpCall& call) {
     const auto condition = subgraph(call.text("condition")), body = subgraph(call.text("body"));
     const std::vector<Type> results = body->types(body->outputs);
-    check_types(call, call.inputs, input_types(*body), "L1: operands");
-    check_types(call, call.inputs, input_types(*condition), "L1: operands of the condition");
+    check_types(call, call.inputs, input_types(*body), "operands");
+    check_types(call, call.inputs, input_types(*condition), "operands of the condition");
     const Type flag{.dtype = runtime::DType::b8};
-    check_types(call, condition->types(condition->outputs), {&flag, 1}, "L4: conditions");
-    if (results.size() > call.inputs.size()) refuse(call, "L2: more results than operands");
-    check_types(call, results, call.inputs.first(results.size()), "L2: carries");
+    check_types(call, condition->types(condition->outputs), {&flag, 1}, "conditions");
+    if (results.size() > call.inputs.size()) refuse(call, "more results than operands");
+    check_types(call, results, call.inputs.first(results.size()), "carries");
     return results;
 }
 
 std::vector<Type> infer_cond(const OpCall& call) {
     const auto if_true = subgraph(call.text("if_true")), if_false = subgraph(call.text("if_false"));
     const Type flag{.dtype = runtime::DType::b8};
-    check_types(call, call.inputs.first(1), {&flag, 1}, "L4: conditions");
+    check_types(call, call.inputs.first(1), {&flag, 1}, "conditions");
     const auto operands = call.inputs.subspan(1);
-    check_types(call, operands, input_types(*if_true), "L1: operands");
-    check_types(call, operands, input_types(*if_false), "L1: operands");
+    check_types(call, operands, input_types(*if_true), "operands");
+    check_types(call, operands, input_types(*if_false), "operands");
     const std::vector<Type> results = if_true->types(if_true->outputs);
-    check_types(call, if_false->types(if_false->outputs), results, "L3: results");
+    check_types(call, if_false->types(if_false->outputs), results, "results");
     return results;
 }
 

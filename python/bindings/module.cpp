@@ -1,4 +1,6 @@
 // The extension module megengine._core.
+#include <nanobind/stl/optional.h>
+
 #include "codegen/compiler.h"
 #include "jit/api/backends.h"
 #include "python/bindings/handle.h"
@@ -8,6 +10,7 @@
 #include "runtime/host/parallel.h"
 #include "runtime/host/plugin_path.h"
 #include "runtime/host/product_rules.h"
+#include "runtime/host/size_text.h"
 
 namespace megjit::python {
 void bind_system(nb::module_& m) {
@@ -95,6 +98,8 @@ void bind_system(nb::module_& m) {
         result["recompute_seconds"] = stats.recompute_seconds;
         return result;
     });
+    m.def("size_text", &runtime::size_text, nb::arg("bytes"), nb::arg("beside") = nb::none());
+    m.def("bytes_text", &runtime::bytes_text, nb::arg("bytes"), nb::arg("beside") = nb::none());
     m.def("thread_count", &runtime::thread_count);
     m.def("set_thread_count", &runtime::set_thread_count);
     m.def("set_product_rules",

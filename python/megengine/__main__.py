@@ -13,7 +13,6 @@ import numpy
 
 import megengine
 from megengine import _core, reports
-from megengine.jit.plan_text import bytes_text
 from megengine.version import megjit_version
 
 
@@ -39,7 +38,7 @@ def cache_info(_: argparse.Namespace) -> int:
     if found["refusal"]:
         print(f"no cache: {found['refusal']}")
         return 1
-    print(f"{found['folder']}: {found['entries']} kernels, {bytes_text(found['bytes'])}")
+    print(f"{found['folder']}: {found['entries']} kernels, {_core.size_text(found['bytes'])}")
     for backend, count in found["by_backend"].items():
         print(f"  {backend:<8} {count}")
     return 0

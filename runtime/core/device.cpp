@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <mutex>
 
 #include "runtime/core/idle_memory.h"
 #include "runtime/core/rematerializer.h"
 #include "runtime/host/mutex.h"
+#include "runtime/host/size_text.h"
 
 namespace megjit::runtime {
 namespace {
@@ -191,8 +191,7 @@ std::string largest_holders(Device& device) {
     for (size_t i = 0; i < blocks.size(); ++i) {
         const LiveBlock& block = blocks[i];
         text += i == 0 ? "" : i % 2 ? "; " : ";\n       ";
-        text +=
-            cat(std::llround(static_cast<double>(block.bytes) / (1 << 20)), " MiB ", block.what);
+        text += cat(size_text(block.bytes), " ", block.what);
         if (!block.where.empty()) text += " " + block.where;
     }
     return text;

@@ -1,8 +1,8 @@
 #include "runtime/core/live_blocks.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "runtime/host/size_text.h"
 #include "runtime/host/user_line.h"
 
 namespace megjit::runtime {
@@ -38,26 +38,17 @@ std::vector<LiveBlock> LiveBlocks::largest(size_t count) const {
     return result;
 }
 
-std::string bytes_text(size_t bytes) {
-    char text[64];
-    const double mib = static_cast<double>(bytes) / (1 << 20);
-    if (bytes < (size_t{1} << 20) / 10) std::snprintf(text, sizeof text, "%zu bytes", bytes);
-    else
-        std::snprintf(text, sizeof text, "%zu bytes (%.*f MiB)", bytes,
-                      bytes % (size_t{1} << 20) ? 1 : 0, mib);
-    return text;
-}
-
 Message message_of(const OutOfMemory& error) {
-    std::string cap =
-        error.cap == kNoCap ? "the system has no more" : "the cap is " + bytes_text(error.cap);
+    const std::string in_use = bytes_text(error.in_use, error.cap);
+    std::string cap = error.cap == kNoCap ? "the system has no more"
+                                          : "the cap is " + bytes_text(error.cap, error.in_use);
     if (error.is_threshold)
         cap = cat("and nothing is left to evict: dtr.eviction_threshold of ", bytes_text(error.cap),
                   " is too small by ", bytes_text(error.in_use + error.bytes - error.cap));
     const std::string what_for = error.what_for(), holders = error.holders();
     return {
         .what = cat("out of memory: ", what_for, what_for.empty() ? "" : " needs ",
-                    bytes_text(error.bytes), ", ", bytes_text(error.in_use), " are in use, ", cap),
+                    bytes_text(error.bytes), ", ", in_use, " are in use, ", cap),
         .why = holders.empty() ? "" : "the largest tensors alive: " + holders,
         .fix =
             error.is_threshold

@@ -34,8 +34,6 @@ private:
     std::unordered_map<const void*, LiveBlock> blocks_;
 };
 
-// "9437184 bytes (9 MiB)"
-std::string bytes_text(size_t bytes);
 // What users are told of it.
 Message message_of(const OutOfMemory& error);
 

@@ -62,25 +62,23 @@ void check_lengths(const OpCall& call) {
     const Type &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
     for (const Type* x : {&q, &k, &v})
         if (x->rank() != 4 || x->dtype != q.dtype || !is_floating(x->dtype))
-            refuse(call,
-                   "attention A1: q, k and v are [n, heads, length, width] of one floating dtype",
+            refuse(call, "q, k and v are [n, heads, length, width] of one floating dtype",
                    "reshape, or cast", x->rank() == 4 ? ErrorKind::type : ErrorKind::value);
     if (q.shape[3] != k.shape[3] || k.shape[2] != v.shape[2] || q.shape[0] != k.shape[0] ||
         k.shape[0] != v.shape[0] || k.shape[1] != v.shape[1] ||
         (k.shape[1] == 0 ? q.shape[1] != 0 : q.shape[1] % k.shape[1] != 0))
         refuse(call,
-               "attention A2: q and k have one width, k and v one length; all have the same n, k "
+               "q and k have one width, k and v one length; all have the same n, k "
                "and v the same heads, whose number divides that of q",
                q.shape[3] == k.shape[3] && k.shape[2] == v.shape[2]
                    ? "repeat the heads of keys and values until they divide the queries'"
                    : "they are [n, heads, length, width]; transpose or reshape what is not");
-    if (k.shape[2] == 0) refuse(call, "attention A3: there is no key to attend to");
+    if (k.shape[2] == 0) refuse(call, "there is no key to attend to");
 }
 
 void check_mask_and_key(const OpCall& call) {
     const double drop = call.real("drop_prob");
-    if (!(drop >= 0 && drop < 1))
-        refuse(call, cat("attention A6: drop_prob is ", drop, ", not in [0, 1)"));
+    if (!(drop >= 0 && drop < 1)) refuse(call, cat("drop_prob is ", drop, ", not in [0, 1)"));
     const size_t fixed = call.op.inputs.size() - 1,
                  more = size_t{call.flag("masked")} + size_t{drop > 0};
     if (call.inputs.size() != fixed + more)
@@ -94,13 +92,13 @@ void check_mask_and_key(const OpCall& call) {
         for (int axis = 0; fits && axis < 4; ++axis)
             fits = mask.shape[axis] == 1 || mask.shape[axis] == scores[axis];
         if (!fits)
-            refuse(call, cat("attention A5: a mask is float32 and broadcasts to ",
-                             to_string(scores), " axis by axis, not ", to_string(mask)));
+            refuse(call, cat("a mask is float32 and broadcasts to ", to_string(scores),
+                             " axis by axis, not ", to_string(mask)));
     }
     if (p.random_key >= 0) {
         const Type& key = call.inputs[static_cast<size_t>(p.random_key)];
         if (key.dtype != DType::i32 || !(key.shape == Shape{4}))
-            refuse(call, cat("attention A6: a key is int32[4], not ", to_string(key)));
+            refuse(call, cat("a key is int32[4], not ", to_string(key)));
     }
 }
 
@@ -124,8 +122,8 @@ std::vector<Type> infer_attention_grad(const OpCall& call) {
     using Pair = std::pair<size_t, size_t>;
     for (const auto& [input, like] : {Pair{3, 0}, Pair{4, 1}, Pair{5, 0}})
         if (given[input].dtype != made[like].dtype || !(given[input].shape == made[like].shape))
-            refuse(call, cat("attention A4: ", call.op.inputs[input].name, " is ",
-                             to_string(given[input]), " and should be ", to_string(made[like])));
+            refuse(call, cat(call.op.inputs[input].name, " is ", to_string(given[input]),
+                             " and should be ", to_string(made[like])));
     return {{given[0].dtype, given[0].shape},
             {given[1].dtype, given[1].shape},
             {given[2].dtype, given[2].shape}};

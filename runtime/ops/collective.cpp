@@ -38,7 +38,7 @@ Shape stacked(int64_t size, const Shape& shape) {
 Shape part_of(const OpCall& call) {
     const Type& x = call.inputs[0];
     if (x.rank() == 0 || x.shape[0] != members_of(call))
-        refuse(call, cat(call.op.name, " P1: the group has ", call.integer("size"),
+        refuse(call, cat("the group has ", call.integer("size"),
                          " processes, and the first axis of ", to_string(x), " as many parts"));
     return Shape{x.shape.extents().subspan(1)};
 }
@@ -47,8 +47,7 @@ std::vector<Type> infer_same(const OpCall& call) {
     return {{call.inputs[0].dtype, call.inputs[0].shape}, kToken};
 }
 std::vector<Type> infer_extremum(const OpCall& call) {
-    if (call.inputs[0].dtype == DType::c64)
-        refuse(call, cat(call.op.name, " O1: complex numbers have no order"));
+    if (call.inputs[0].dtype == DType::c64) refuse(call, "complex numbers have no order");
     return infer_same(call);
 }
 std::vector<Type> infer_at_root(const OpCall& call) {

@@ -36,10 +36,10 @@ std::vector<AttrSpec> window_attrs_and(std::string_view name, AttrKind kind) {
 int check_operands(const OpCall& call) {
     const Type &a = call.inputs[0], &b = call.inputs[1];
     if (a.dtype != b.dtype)
-        refuse(call, "conv C1: both operands have one dtype", "cast one of them", ErrorKind::type);
-    const int dims = spatial_dims(call, a, "conv C");
+        refuse(call, "both operands have one dtype", "cast one of them", ErrorKind::type);
+    const int dims = spatial_dims(call, a);
     if (a.rank() != b.rank())
-        refuse(call, cat("conv C2: the ranks differ, ", a.rank(), " and ", b.rank()),
+        refuse(call, cat("the ranks differ, ", a.rank(), " and ", b.rank()),
                a.rank() + 1 == b.rank()
                    ? "x is [n, channels, space...]; expand_dims(x, 0) makes a batch of one"
                    : "weights are [out channels, in channels / groups, kernel...]");
@@ -49,8 +49,8 @@ int check_operands(const OpCall& call) {
 int64_t check_groups(const OpCall& call, int64_t in_channels, int64_t out_channels) {
     const int64_t groups = call.integer("groups");
     if (groups < 1 || in_channels % groups || out_channels % groups)
-        refuse(call, cat("conv C3: groups = ", groups, " does not divide ", in_channels,
-                         " input and ", out_channels, " output channels"));
+        refuse(call, cat("groups = ", groups, " does not divide ", in_channels, " input and ",
+                         out_channels, " output channels"));
     return groups;
 }
 
@@ -58,17 +58,17 @@ int64_t check_groups(const OpCall& call, int64_t in_channels, int64_t out_channe
 Shape places_of(const OpCall& call, const Window& window, const Shape& x, const Type* dy) {
     Shape y{x[0], 0};
     for (int axis = 0; axis < window.dims; ++axis) {
-        if (window.kernel[axis] == 0) refuse(call, "conv C5: the kernel is empty");
+        if (window.kernel[axis] == 0) refuse(call, "the kernel is empty");
         const int64_t places = window.places(axis, x[axis + 2]);
         if (places < 1)
             refuse(call,
-                   cat("conv C5: a kernel of ", window.kernel[axis], " with dilation ",
+                   cat("a kernel of ", window.kernel[axis], " with dilation ",
                        window.dilation[axis], " does not fit into ", x[axis + 2], " + 2 * ",
                        window.padding[axis], " of spatial axis ", axis),
                    "enlarge the input or the padding");
         if (dy && dy->shape[axis + 2] != places)
-            refuse(call, cat("conv C6: dy has extent ", dy->shape[axis + 2], " on spatial axis ",
-                             axis, ", but an input of ", x[axis + 2], " gives ", places));
+            refuse(call, cat("dy has extent ", dy->shape[axis + 2], " on spatial axis ", axis,
+                             ", but an input of ", x[axis + 2], " gives ", places));
         y.push_back(places);
     }
     return y;
@@ -80,7 +80,7 @@ std::vector<Type> infer_conv(const OpCall& call) {
     const int64_t groups = check_groups(call, x.shape[1], w.shape[0]);
     if (w.shape[1] * groups != x.shape[1])
         refuse(call,
-               cat("conv C3: x has ", x.shape[1], " channels, but the weights take ", w.shape[1],
+               cat("x has ", x.shape[1], " channels, but the weights take ", w.shape[1],
                    " * groups ", groups, " = ", w.shape[1] * groups),
                "weights are [out channels, in channels / groups, kernel...]");
     Shape y = places_of(call, window_over(call, w), x.shape, nullptr);
@@ -92,12 +92,10 @@ std::vector<Type> infer_backward_data(const OpCall& call) {
     const int dims = check_operands(call);
     const Type &dy = call.inputs[0], &w = call.inputs[1];
     if (dy.shape[1] != w.shape[0])
-        refuse(call, cat("conv C6: dy has ", dy.shape[1], " channels, but the weights give ",
-                         w.shape[0]));
+        refuse(call, cat("dy has ", dy.shape[1], " channels, but the weights give ", w.shape[0]));
     const int64_t groups = call.integer("groups");
     if (groups < 1 || w.shape[0] % groups)
-        refuse(call,
-               cat("conv C3: groups = ", groups, " does not divide ", w.shape[0], " channels"));
+        refuse(call, cat("groups = ", groups, " does not divide ", w.shape[0], " channels"));
     const auto extents = per_axis(call, "input_shape", dims, 0);
     Shape x{dy.shape[0], w.shape[1] * groups};
     for (int axis = 0; axis < dims; ++axis) x.push_back(extents[axis]);
@@ -109,7 +107,7 @@ std::vector<Type> infer_backward_filter(const OpCall& call) {
     const int dims = check_operands(call);
     const Type &x = call.inputs[0], &dy = call.inputs[1];
     if (x.shape[0] != dy.shape[0])
-        refuse(call, cat("conv C6: the batches differ, ", x.shape[0], " and ", dy.shape[0]));
+        refuse(call, cat("the batches differ, ", x.shape[0], " and ", dy.shape[0]));
     const int64_t groups = check_groups(call, x.shape[1], dy.shape[1]);
     const Window window = window_of(call, dims);
     places_of(call, window, x.shape, &dy);

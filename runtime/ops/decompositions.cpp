@@ -12,12 +12,10 @@ namespace {
 
 const Type& check_matrices(const OpCall& call) {
     for (const Type& x : call.inputs) {
-        if (x.rank() < 2)
-            refuse(call, cat(call.op.name, " D1: a matrix has two axes"),
-                   "reshape to at least two axes");
+        if (x.rank() < 2) refuse(call, "a matrix has two axes", "reshape to at least two axes");
         if (x.dtype != DType::f32)
-            refuse(call, cat(call.op.name, " D2: the dtype is float32, not ", info(x.dtype).name),
-                   "cast to float32", ErrorKind::type);
+            refuse(call, cat("the dtype is float32, not ", info(x.dtype).name), "cast to float32",
+                   ErrorKind::type);
     }
     return call.inputs[0];
 }
@@ -28,9 +26,7 @@ int64_t columns_of(const Shape& shape) { return shape[shape.rank() - 1]; }
 const Type& check_square(const OpCall& call) {
     const Type& x = check_matrices(call);
     if (rows_of(x.shape) != columns_of(x.shape))
-        refuse(call,
-               cat(call.op.name, " D3: ", rows_of(x.shape), " rows and ", columns_of(x.shape),
-                   " columns"),
+        refuse(call, cat(rows_of(x.shape), " rows and ", columns_of(x.shape), " columns"),
                "give square matrices");
     return x;
 }
@@ -60,7 +56,7 @@ std::vector<Type> infer_slogdet(const OpCall& call) {
 std::vector<Type> infer_solve(const OpCall& call) {
     const Shape &a = check_square(call).shape, &b = call.inputs[1].shape;
     if (rows_of(a) != rows_of(b) || !(without_last(a, 2) == without_last(b, 2)))
-        refuse(call, "solve D4: b has other rows or other axes in front than a",
+        refuse(call, "b has other rows or other axes in front than a",
                "give b as [..., n, k] for a of [..., n, n]");
     return {call.inputs[1]};
 }

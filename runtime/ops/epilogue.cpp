@@ -16,7 +16,7 @@ constexpr std::string_view kWords[] = {"bias", "add", "relu"};  // by kind
 Kind kind_of(const OpCall& call, const std::string& word) {
     const auto found = std::find(std::begin(kWords), std::end(kWords), word);
     if (found == std::end(kWords))
-        refuse(call, cat("epilogue E2: '", word, "' is not a step"), "use bias, add and relu");
+        refuse(call, cat("'", word, "' is not a step"), "use bias, add and relu");
     return static_cast<Kind>(found - std::begin(kWords));
 }
 
@@ -32,12 +32,12 @@ std::vector<EpilogueStep> epilogue_of(const OpCall& call) {
         EpilogueStep step{.kind = kind_of(call, word)};
         if (std::any_of(steps.begin(), steps.end(),
                         [&](const EpilogueStep& other) { return other.kind == step.kind; }))
-            refuse(call, cat("epilogue E2: '", word, "' stands twice"));
+            refuse(call, cat("'", word, "' stands twice"));
         if (step.takes_operand()) step.operand = next++;
         steps.push_back(step);
     }
     if (next != call.inputs.size())
-        refuse(call, cat("epilogue E3: '", call.text("epilogue"), "' takes ", next - 2,
+        refuse(call, cat("'", call.text("epilogue"), "' takes ", next - 2,
                          " operands, and there are ", call.inputs.size() - 2));
     return steps;
 }
@@ -59,17 +59,17 @@ bool is_bias(const Type& bias, const Type& y, int channel) {
 
 void check_epilogue(const OpCall& call, const Type& y) {
     if (y.dtype != DType::f32)
-        refuse(call, cat("epilogue E1: the dtype is float32, not ", info(y.dtype).name),
-               "cast to float32", ErrorKind::type);
+        refuse(call, cat("the dtype is float32, not ", info(y.dtype).name), "cast to float32",
+               ErrorKind::type);
     const int channel = call.op.epilogue->bias_axis_of(y);
     for (const EpilogueStep& step : epilogue_of(call)) {
         if (!step.takes_operand()) continue;
         const Type& operand = call.inputs[step.operand];
         if (step.kind == Kind::bias && !is_bias(operand, y, channel))
-            refuse(call, cat("epilogue E4: the bias ", to_string(operand),
-                             " does not lie along axis ", channel, " of ", to_string(y)));
+            refuse(call, cat("the bias ", to_string(operand), " does not lie along axis ", channel,
+                             " of ", to_string(y)));
         if (step.kind == Kind::add && (operand.dtype != y.dtype || !(operand.shape == y.shape)))
-            refuse(call, cat("epilogue E5: ", to_string(operand), " is added to ", to_string(y)),
+            refuse(call, cat(to_string(operand), " is added to ", to_string(y)),
                    "add it in an op of its own");
     }
 }

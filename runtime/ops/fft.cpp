@@ -16,12 +16,9 @@ namespace {
 int64_t extent_of(const OpCall& call, DType wanted) {
     const Type& x = call.inputs[0];
     if (x.rank() == 0 || x.shape[x.rank() - 1] == 0)
-        refuse(call, cat(call.op.name, " F1: there is nothing to transform"),
-               "give at least one element along the axis");
+        refuse(call, "there is nothing to transform", "give at least one element along the axis");
     if (x.dtype != wanted)
-        refuse(call,
-               cat(call.op.name, " F2: the dtype is ", info(wanted).name, ", not ",
-                   info(x.dtype).name),
+        refuse(call, cat("the dtype is ", info(wanted).name, ", not ", info(x.dtype).name),
                "cast to float32; complex(real, imag) makes complex64", ErrorKind::type);
     return x.shape[x.rank() - 1];
 }
@@ -43,7 +40,7 @@ std::vector<Type> infer_rfft(const OpCall& call) {
 std::vector<Type> infer_irfft(const OpCall& call) {
     const int64_t bins = extent_of(call, DType::c64), n = call.integer("n");
     if (n < 1 || n / 2 + 1 != bins)
-        refuse(call, cat("irfft F3: ", bins, " frequencies are not those of ", n, " elements"),
+        refuse(call, cat(bins, " frequencies are not those of ", n, " elements"),
                cat("give n / 2 + 1 of them, or n = ", 2 * (bins - 1)));
     return {{DType::f32, with_extent(call.inputs[0].shape, n)}};
 }

@@ -35,25 +35,23 @@ using Ints = std::vector<int64_t>;
 Shape indexed_shape(const OpCall& call, size_t first) {
     const Shape& x = call.inputs[0].shape;
     const Ints& axes = call.integers("axes");
-    const std::string& name = call.op.name;
     const size_t count = call.inputs.size() - std::min(first, call.inputs.size());
     if (axes.empty() || axes.size() != count)
-        refuse(call, cat(name, " I1: ", count, " index tensors for axes ", to_string(Attr{axes})));
+        refuse(call, cat(count, " index tensors for axes ", to_string(Attr{axes})));
     uint32_t mask = 0;
     Shape places;
     for (size_t k = 0; k < axes.size(); ++k) {
         const Type& index = call.inputs[first + k];
         if (axes[k] < 0 || axes[k] >= x.rank() || (mask >> axes[k] & 1u))
-            refuse(call, cat(name, " I1: axes ", to_string(Attr{axes}), " are distinct and below ",
-                             x.rank()));
+            refuse(call, cat("axes ", to_string(Attr{axes}), " are distinct and below ", x.rank()));
         if (index.dtype != DType::i32)
-            refuse(call, cat(name, " I1: index ", k, " is ", to_string(index), ", not int32"),
+            refuse(call, cat("index ", k, " is ", to_string(index), ", not int32"),
                    "cast it to int32", ErrorKind::type);
         mask |= 1u << axes[k];
         const auto both = broadcast(places, index.shape);
         if (!both)
             refuse(call,
-                   cat(name, " I2: index ", k, " of shape ", to_string(index.shape),
+                   cat("index ", k, " of shape ", to_string(index.shape),
                        " does not broadcast with ", to_string(places)),
                    {}, ErrorKind::index);
         places = *both;
@@ -86,8 +84,8 @@ std::vector<Type> infer_index_write(const OpCall& call) {
     const Shape shape = indexed_shape(call, 2);
     if (!(value.shape == shape) || value.dtype != x.dtype)
         refuse(call,
-               cat(call.op.name, " I3: the selected elements need a value of ",
-                   to_string(Type{x.dtype, shape}), ", not ", to_string(value)),
+               cat("the selected elements need a value of ", to_string(Type{x.dtype, shape}),
+                   ", not ", to_string(value)),
                "broadcast and cast the value first");
     if (call.op.name == "index_add" && x.dtype == DType::b8)
         refuse(call, "bool tensors cannot be added", "cast to int32", ErrorKind::type);
@@ -150,13 +148,12 @@ void check_gather(const OpCall& call) {
     const std::string& name = call.op.name;
     const int axis = normalize_axis(call.integer("axis"), x.rank(), name);
     if (index.dtype != DType::i32 || index.rank() != x.rank())
-        refuse(call,
-               cat(name, " G1: index is int32 of rank ", x.rank(), ", not ", to_string(index)),
+        refuse(call, cat("index is int32 of rank ", x.rank(), ", not ", to_string(index)),
                "reshape and cast the index");
     for (int i = 0; i < x.rank(); ++i)
         if (i != axis && index.shape[i] > x.shape[i])
-            refuse(call, cat(name, " G2: axis ", i, " has extent ", index.shape[i],
-                             " in index and only ", x.shape[i], " in x"));
+            refuse(call, cat("axis ", i, " has extent ", index.shape[i], " in index and only ",
+                             x.shape[i], " in x"));
 }
 
 std::vector<Type> infer_gather(const OpCall& call) {
@@ -168,8 +165,8 @@ std::vector<Type> infer_scatter(const OpCall& call) {
     check_gather(call);
     const Type &x = call.inputs[0], &index = call.inputs[1], &source = call.inputs[2];
     if (!(source.shape == index.shape) || source.dtype != x.dtype)
-        refuse(call, cat(call.op.name, " G3: source is ", to_string(Type{x.dtype, index.shape}),
-                         ", not ", to_string(source)));
+        refuse(call, cat("source is ", to_string(Type{x.dtype, index.shape}), ", not ",
+                         to_string(source)));
     if (call.op.name == "scatter_add" && x.dtype == DType::b8)
         refuse(call, "bool tensors cannot be added", "cast to int32", ErrorKind::type);
     return {{x.dtype, x.shape}};
@@ -279,8 +276,7 @@ std::vector<TensorRef> run_mask_select(const OpCall& call, std::span<const Tenso
     const Type &x = call.inputs[0], &mask = call.inputs[1];
     if (mask.dtype != DType::b8 || !(mask.shape == x.shape))
         refuse(call,
-               cat("mask_select M1: the mask is ", to_string(Type{DType::b8, x.shape}), ", not ",
-                   to_string(mask)),
+               cat("the mask is ", to_string(Type{DType::b8, x.shape}), ", not ", to_string(mask)),
                "broadcast the mask, or compare to make it bool");
     check_places_fit(call, x.numel());
     const HostView data(inputs[0]), flag_data(inputs[1]);
@@ -348,8 +344,8 @@ Grads grad_mask_select(const GradCall& g) {
 std::vector<TensorRef> run_nonzero(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type& mask = call.inputs[0];
     if (mask.dtype != DType::b8)
-        refuse(call, cat("nonzero M1: the mask is bool, not ", info(mask.dtype).name),
-               "compare with 0", ErrorKind::type);
+        refuse(call, cat("the mask is bool, not ", info(mask.dtype).name), "compare with 0",
+               ErrorKind::type);
     for (const int64_t extent : mask.shape) check_places_fit(call, extent);
     const HostView data(inputs[0]);
     const auto* flags = data.as<uint8_t>();
@@ -392,15 +388,14 @@ Tensors bounded_nonzero(const OpCall&, std::span<const TensorRef> inputs) {
 void check_boxes(const OpCall& call) {
     const Type& boxes = call.inputs[0];
     if (boxes.dtype != DType::f32 || boxes.rank() != 2 || boxes.shape[1] != 4)
-        refuse(call, cat(call.op.name, " N1: boxes are f32[n, 4], not ", to_string(boxes)),
-               "cast them to float32");
+        refuse(call, cat("boxes are f32[n, 4], not ", to_string(boxes)), "cast them to float32");
 }
 
 std::vector<TensorRef> run_nms(const OpCall& call, std::span<const TensorRef> inputs) {
     const Type &boxes = call.inputs[0], &scores = call.inputs[1];
     check_boxes(call);
     if (scores.dtype != DType::f32 || scores.rank() != 1 || scores.shape[0] != boxes.shape[0])
-        refuse(call, "nms N1: scores are f32[n], one for each box");
+        refuse(call, "scores are f32[n], one for each box");
     const auto limit = call.integer("max_output");
     const auto threshold = static_cast<float>(call.real("iou_thresh"));
     const HostView box_data(inputs[0]), score_data(inputs[1]);
@@ -490,8 +485,8 @@ std::vector<Type> infer_one_hot(const OpCall& call) {
     const int64_t classes = call.integer("num_classes");
     if (info(x.dtype).category != Category::integer || classes < 1)
         refuse(call,
-               cat("one_hot O1: an integer tensor and at least one class, not ", info(x.dtype).name,
-                   " and ", classes),
+               cat("an integer tensor and at least one class, not ", info(x.dtype).name, " and ",
+                   classes),
                "cast the labels to int32");
     Shape shape = x.shape;
     shape.push_back(classes);

@@ -25,21 +25,17 @@ namespace {
 
 void check_matrix(const OpCall& call) {
     const Type& x = call.inputs[0];
-    if (x.rank() < 2)
-        refuse(call, cat(call.op.name, " V2: a matrix has two axes"),
-               "reshape to at least two axes");
+    if (x.rank() < 2) refuse(call, "a matrix has two axes", "reshape to at least two axes");
     if (x.dtype != DType::f32)
-        refuse(call, cat(call.op.name, " V3: the dtype is float32, not ", info(x.dtype).name),
-               "cast to float32", ErrorKind::type);
+        refuse(call, cat("the dtype is float32, not ", info(x.dtype).name), "cast to float32",
+               ErrorKind::type);
 }
 
 std::vector<Type> infer_matinv(const OpCall& call) {
     check_matrix(call);
     const Type& x = call.inputs[0];
     if (x.shape[x.rank() - 1] != x.shape[x.rank() - 2])
-        refuse(call,
-               cat("matinv V1: ", x.shape[x.rank() - 2], " rows and ", x.shape[x.rank() - 1],
-                   " columns"),
+        refuse(call, cat(x.shape[x.rank() - 2], " rows and ", x.shape[x.rank() - 1], " columns"),
                "only square matrices have an inverse");
     return {{DType::f32, x.shape}};
 }

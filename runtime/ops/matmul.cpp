@@ -17,13 +17,12 @@ using build::product;
 std::vector<Type> infer_matmul(const OpCall& call) {
     const Type &a = call.inputs[0], &b = call.inputs[1];
     if (a.dtype != b.dtype)
-        refuse(call, "matmul M4: both operands have one dtype", "cast one of them",
-               ErrorKind::type);
+        refuse(call, "both operands have one dtype", "cast one of them", ErrorKind::type);
     if (info(a.dtype).category == Category::complex || info(a.dtype).category == Category::boolean)
-        refuse(call, cat("matmul M4: the dtype cannot be ", info(a.dtype).name),
-               "cast to float32 or int32", ErrorKind::type);
+        refuse(call, cat("the dtype cannot be ", info(a.dtype).name), "cast to float32 or int32",
+               ErrorKind::type);
     if (a.rank() < 2 || b.rank() < 2)
-        refuse(call, "matmul M1: both operands need at least two axes",
+        refuse(call, "both operands need at least two axes",
                "reshape a vector to a matrix of one row or column");
     const bool ta = call.flag("transpose_a"), tb = call.flag("transpose_b");
     const int ra = a.rank(), rb = b.rank();
@@ -31,13 +30,13 @@ std::vector<Type> infer_matmul(const OpCall& call) {
     const int64_t rows = b.shape[rb - (tb ? 1 : 2)], n = b.shape[rb - (tb ? 2 : 1)];
     if (k != rows)
         refuse(call,
-               cat("matmul M2: a has ", k, " columns but b has ", rows, " rows",
+               cat("a has ", k, " columns but b has ", rows, " rows",
                    ta || tb ? " (after transposition)" : ""),
                "transpose one operand, or change in_features of the layer that made b");
     const auto batch =
         broadcast(Shape(a.shape.extents().first(ra - 2)), Shape(b.shape.extents().first(rb - 2)));
     if (!batch)
-        refuse(call, "matmul M3: the leading axes are neither equal nor 1",
+        refuse(call, "the leading axes are neither equal nor 1",
                "reshape or expand_dims one operand");
     Shape shape = *batch;
     shape.push_back(m);

@@ -21,33 +21,31 @@ using build::Axes;
 
 void check_floating(const OpCall& call, const Type& x) {
     if (!is_floating(x.dtype))
-        refuse(call, cat("norm N1: the dtype is floating, not ", info(x.dtype).name),
-               "cast to float32", ErrorKind::type);
+        refuse(call, cat("the dtype is floating, not ", info(x.dtype).name), "cast to float32",
+               ErrorKind::type);
 }
 
 void check_affine(const OpCall& call, const Type& x, const Type& term, const Shape& shape) {
     if (!(term.shape == shape))
         refuse(call,
-               cat("norm N3: scale and bias have shape ", to_string(shape), ", not ",
-                   to_string(term.shape)),
+               cat("scale and bias have shape ", to_string(shape), ", not ", to_string(term.shape)),
                "reshape them");
     if (term.dtype != DType::f32 && term.dtype != x.dtype)
-        refuse(call, cat("norm N4: scale and bias are float32 or ", info(x.dtype).name),
-               "cast them", ErrorKind::type);
+        refuse(call, cat("scale and bias are float32 or ", info(x.dtype).name), "cast them",
+               ErrorKind::type);
 }
 
 void check_like(const OpCall& call, const Type& got, DType dtype, const Shape& shape,
                 std::string_view what) {
     if (got.dtype != dtype || !(got.shape == shape))
-        refuse(call, cat("norm N5: ", what, " is ", to_string(got), " and should be ",
-                         to_string(Type{dtype, shape})));
+        refuse(call,
+               cat(what, " is ", to_string(got), " and should be ", to_string(Type{dtype, shape})));
 }
 
 Shape channels_of(const OpCall& call, const Type& x) {
     check_floating(call, x);
-    if (x.rank() < 2) refuse(call, "norm N2: x is [n, c, ...]", "reshape to two axes or more");
-    if (x.shape[1] && x.numel() == 0)
-        refuse(call, "norm N6: there is nothing to take statistics of");
+    if (x.rank() < 2) refuse(call, "x is [n, c, ...]", "reshape to two axes or more");
+    if (x.shape[1] && x.numel() == 0) refuse(call, "there is nothing to take statistics of");
     return {x.shape[1]};
 }
 
@@ -91,13 +89,13 @@ LayerShapes layer_shapes(const OpCall& call, const Type& x) {
     const int64_t axes = call.integer("axes");
     if (axes < 1 || axes > x.rank())
         refuse(call,
-               cat("norm N2: axes is ", axes,
+               cat("axes is ", axes,
                    ", the number of trailing axes to normalize, for a tensor of rank ", x.rank()));
     const auto split = static_cast<size_t>(x.rank() - axes);
     const LayerShapes shapes{Shape(x.shape.extents().first(split)),
                              Shape(x.shape.extents().subspan(split))};
     if (shapes.outer.numel() && !shapes.inner.numel())
-        refuse(call, "norm N6: there is nothing to take statistics of");
+        refuse(call, "there is nothing to take statistics of");
     return shapes;
 }
 

@@ -20,16 +20,16 @@ using build::op;
 using Extents = std::vector<int64_t>;
 
 Type pooled(const OpCall& call, const Type& x) {
-    const int dims = spatial_dims(call, x, "pool P");
+    const int dims = spatial_dims(call, x);
     const Window window = pool_window(call, dims).window;
     Type y{x.dtype, {x.shape[0], x.shape[1]}, x.layout};
     for (int axis = 0; axis < dims; ++axis) {
         if (window.padding[axis] >= window.kernel[axis])
-            refuse(call, cat("pool P4: padding ", window.padding[axis],
-                             " is not smaller than the kernel ", window.kernel[axis]));
+            refuse(call, cat("padding ", window.padding[axis], " is not smaller than the kernel ",
+                             window.kernel[axis]));
         const int64_t places = window.places(axis, x.shape[axis + 2]);
         if (places < 1 || x.shape[axis + 2] == 0)
-            refuse(call, cat("pool P5: a kernel of ", window.kernel[axis], " does not fit into ",
+            refuse(call, cat("a kernel of ", window.kernel[axis], " does not fit into ",
                              x.shape[axis + 2], " + 2 * ", window.padding[axis],
                              " of spatial axis ", axis));
         y.shape.push_back(places);
@@ -38,18 +38,18 @@ Type pooled(const OpCall& call, const Type& x) {
 }
 
 Type adaptively_pooled(const OpCall& call, const Type& x) {
-    const int dims = spatial_dims(call, x, "pool P");
+    const int dims = spatial_dims(call, x);
     const auto output = per_axis(call, "output", dims, 1);
     Type y{x.dtype, {x.shape[0], x.shape[1]}, x.layout};
     for (int axis = 0; axis < dims; ++axis) {
-        if (x.shape[axis + 2] == 0) refuse(call, cat("pool P5: spatial axis ", axis, " is empty"));
+        if (x.shape[axis + 2] == 0) refuse(call, cat("spatial axis ", axis, " is empty"));
         y.shape.push_back(output[axis]);
     }
     return y;
 }
 
 Type with_spatial(const OpCall& call, const Type& dy) {
-    const int dims = spatial_dims(call, dy, "pool P");
+    const int dims = spatial_dims(call, dy);
     const auto extents = per_axis(call, "input_shape", dims, 1);
     Type x{dy.dtype, {dy.shape[0], dy.shape[1]}, dy.layout};
     for (int axis = 0; axis < dims; ++axis) x.shape.push_back(extents[axis]);
@@ -58,9 +58,9 @@ Type with_spatial(const OpCall& call, const Type& dy) {
 
 void check_dy(const OpCall& call, const Type& expected, const Type& dy) {
     if (dy.dtype != expected.dtype)
-        refuse(call, "pool P6: dy has another dtype than x", "cast dy", ErrorKind::type);
+        refuse(call, "dy has another dtype than x", "cast dy", ErrorKind::type);
     if (!(dy.shape == expected.shape))
-        refuse(call, cat("pool P6: dy has shape ", to_string(dy.shape), ", but pooling gives ",
+        refuse(call, cat("dy has shape ", to_string(dy.shape), ", but pooling gives ",
                          to_string(expected.shape)));
 }
 
@@ -88,7 +88,7 @@ Grads grad_of_pick(const GradCall& g, std::string_view scatter) {
 void check_pick(const OpCall& call) {
     if (!(call.inputs[0].shape == call.inputs[1].shape) ||
         call.inputs[0].dtype != call.inputs[1].dtype)
-        refuse(call, "pool P6: both operands have the same type");
+        refuse(call, "both operands have the same type");
 }
 
 const AttrSpec kKernel{"kernel", AttrKind::integers}, kStride{"stride", AttrKind::integers},

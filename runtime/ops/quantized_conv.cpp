@@ -19,23 +19,22 @@ void check_types(const OpCall& call, DType y) {
                &bias = call.inputs[3];
     if ((x.dtype != DType::i8 && x.dtype != DType::u8) || w.dtype != DType::i8 ||
         scale.dtype != DType::f32 || bias.dtype != DType::f32)
-        refuse(call, "quantized_conv Q1: x is int8 or uint8, w int8, scale and bias float32",
+        refuse(call, "x is int8 or uint8, w int8, scale and bias float32",
                "quantize the operands first", ErrorKind::type);
     if (y != DType::i8 && y != DType::u8 && y != DType::f32)
-        refuse(call, cat("quantized_conv Q6: the result cannot be ", info(y).name),
-               "use int8, uint8 or float32", ErrorKind::type);
+        refuse(call, cat("the result cannot be ", info(y).name), "use int8, uint8 or float32",
+               ErrorKind::type);
     if (x.rank() < 3 || x.rank() > 5 || w.rank() != x.rank())
-        refuse(call, cat("quantized_conv Q2: the ranks are ", x.rank(), " and ", w.rank()),
+        refuse(call, cat("the ranks are ", x.rank(), " and ", w.rank()),
                "both are [n or oc, c, 1 to 3 spatial axes]");
     const int64_t groups = call.integer("groups"), oc = w.shape[0];
     if (groups < 1 || w.shape[1] < 1 || x.shape[1] % groups || oc % groups ||
         w.shape[1] * groups != x.shape[1])
-        refuse(call, cat("quantized_conv Q3: groups = ", groups, " with ", x.shape[1],
-                         " input channels, ", oc, " output channels, and ", w.shape[1],
-                         " channels in the weights"));
+        refuse(call, cat("groups = ", groups, " with ", x.shape[1], " input channels, ", oc,
+                         " output channels, and ", w.shape[1], " channels in the weights"));
     if ((scale.numel() != 1 && scale.numel() != oc) || bias.numel() != oc)
-        refuse(call, cat("quantized_conv Q4: scale has ", scale.numel(), " and bias ", bias.numel(),
-                         " elements for ", oc, " output channels"));
+        refuse(call, cat("scale has ", scale.numel(), " and bias ", bias.numel(), " elements for ",
+                         oc, " output channels"));
 }
 
 std::vector<Type> infer_quantized_conv(const OpCall& call) {
@@ -49,8 +48,8 @@ std::vector<Type> infer_quantized_conv(const OpCall& call) {
         if (places < 1)
             refuse(
                 call,
-                cat("quantized_conv Q5: a kernel of ", window.kernel[axis], " does not fit into ",
-                    x.shape[axis + 2], " + 2 * ", window.padding[axis], " of spatial axis ", axis),
+                cat("a kernel of ", window.kernel[axis], " does not fit into ", x.shape[axis + 2],
+                    " + 2 * ", window.padding[axis], " of spatial axis ", axis),
                 "enlarge the input or the padding");
         y.push_back(places);
     }

@@ -15,7 +15,7 @@ namespace {
 
 void check_key(const OpCall& call) {
     if (!(call.inputs[0] == Type{DType::i32, {4}}))
-        refuse(call, cat(call.op.name, " K1: the key is i32[4], not ", to_string(call.inputs[0])),
+        refuse(call, cat("the key is i32[4], not ", to_string(call.inputs[0])),
                "take keys from a RandomState");
 }
 
@@ -26,8 +26,7 @@ std::vector<Type> infer_shaped(const OpCall& call) {
 
 std::vector<Type> infer_dropout(const OpCall& call) {
     const double p = call.real("drop_prob");
-    if (!(p >= 0 && p < 1))
-        refuse(call, cat("dropout_mask P1: drop_prob is ", p, ", not in [0, 1)"));
+    if (!(p >= 0 && p < 1)) refuse(call, cat("drop_prob is ", p, ", not in [0, 1)"));
     return infer_shaped(call);
 }
 
@@ -36,8 +35,8 @@ std::vector<Type> infer_distribution(const OpCall& call) {
     for (size_t k = 1; k < call.inputs.size(); ++k)
         if (call.inputs[k].dtype != DType::f32 || !(call.inputs[k].shape == call.inputs[1].shape))
             refuse(call,
-                   cat(call.op.name, " D1: parameter ", k, " is ", to_string(call.inputs[k]),
-                       ", not ", to_string(Type{DType::f32, call.inputs[1].shape})),
+                   cat("parameter ", k, " is ", to_string(call.inputs[k]), ", not ",
+                       to_string(Type{DType::f32, call.inputs[1].shape})),
                    "broadcast and cast the parameters");
     return {{DType::f32, call.inputs[1].shape}};
 }
@@ -45,8 +44,7 @@ std::vector<Type> infer_distribution(const OpCall& call) {
 std::vector<Type> infer_permutation(const OpCall& call) {
     check_key(call);
     const int64_t n = call.integer("n");
-    if (n < 0 || n > INT32_MAX)
-        refuse(call, cat("random_permutation N1: n is ", n, ", not in [0, 2^31)"));
+    if (n < 0 || n > INT32_MAX) refuse(call, cat("n is ", n, ", not in [0, 2^31)"));
     return {{DType::i32, Shape{n}}};
 }
 
@@ -54,11 +52,10 @@ std::vector<Type> infer_multinomial(const OpCall& call) {
     check_key(call);
     const Type& weights = call.inputs[1];
     if (weights.dtype != DType::f32 || weights.rank() < 1 || weights.rank() > 2)
-        refuse(call, cat("random_multinomial W1: weights are float32 with one or two axes, not ",
-                         to_string(weights)));
+        refuse(call, cat("weights are float32 with one or two axes, not ", to_string(weights)));
     const int64_t samples = call.integer("num_samples"), n = weights.shape[weights.rank() - 1];
     if (samples < 1 || n < 1 || (!call.flag("replacement") && samples > n))
-        refuse(call, cat("random_multinomial W1: ", samples, " samples from ", n, " weights"),
+        refuse(call, cat(samples, " samples from ", n, " weights"),
                "draw fewer, or with replacement");
     Shape shape = weights.shape;
     shape[shape.rank() - 1] = samples;

@@ -42,16 +42,14 @@ RecurrentShape recurrent_shape(const OpCall& call, int64_t chunks) {
     const Type &gates = call.inputs[0], &w = call.inputs[1];
     for (const Type& input : call.inputs)
         if (!is_floating(gates.dtype) || input.dtype != gates.dtype)
-            refuse(call, cat(call.op.name, " L1: all operands have one floating dtype"),
-                   "cast them", ErrorKind::type);
+            refuse(call, "all operands have one floating dtype", "cast them", ErrorKind::type);
     if (gates.rank() != 3 || w.rank() != 2 || w.shape[0] != chunks * w.shape[1] ||
         gates.shape[2] != w.shape[0])
-        refuse(call, cat(call.op.name, " L2: gates are [steps, n, ", chunks,
-                         " * hidden] and w_hh [", chunks, " * hidden, hidden]"));
-    if (gates.shape[0] == 0) refuse(call, cat(call.op.name, " L3: there is no step"));
+        refuse(call, cat("gates are [steps, n, ", chunks, " * hidden] and w_hh [", chunks,
+                         " * hidden, hidden]"));
+    if (gates.shape[0] == 0) refuse(call, "there is no step");
     if (chunks == 1 && call.text("nonlinearity") != "tanh" && call.text("nonlinearity") != "relu")
-        refuse(call,
-               cat(call.op.name, " L5: the nonlinearity is \"", call.text("nonlinearity"), "\""),
+        refuse(call, cat("the nonlinearity is \"", call.text("nonlinearity"), "\""),
                "use \"tanh\" or \"relu\"");
     const int64_t n = gates.shape[1], hidden = w.shape[1];
     return {{gates.dtype, gates.shape},
@@ -64,8 +62,8 @@ void check_recurrent(const OpCall& call, size_t first, std::initializer_list<con
     for (const Type* type : wanted) {
         const Type& got = call.inputs[first];
         if (!(got.shape == type->shape))
-            refuse(call, cat(call.op.name, " L4: ", call.op.inputs[first].name, " is ",
-                             to_string(got), " and should be ", to_string(*type)));
+            refuse(call, cat(call.op.inputs[first].name, " is ", to_string(got), " and should be ",
+                             to_string(*type)));
         ++first;
     }
 }

@@ -15,8 +15,8 @@ Shape reduced_shape(const OpCall& call, const Shape& of, const Ints& axes, bool 
     uint32_t mask = 0;
     for (const int64_t axis : axes) {
         if (axis <= before || axis >= of.rank())
-            refuse(call, cat(call.op.name, " U1: axes ", to_string(Attr{axes}),
-                             " are sorted, distinct and below ", of.rank()));
+            refuse(call, cat("axes ", to_string(Attr{axes}), " are sorted, distinct and below ",
+                             of.rank()));
         mask |= 1u << axis;
         before = axis;
     }
@@ -30,7 +30,7 @@ Shape reduced_shape(const OpCall& call, const Shape& of, const Ints& axes, bool 
 
 void check_not_empty(const OpCall& call, const Type& x, const Shape& result) {
     if (x.numel() == 0 && result.numel() > 0)
-        refuse(call, cat(call.op.name, " U2: there is no element to choose along an empty axis"),
+        refuse(call, "there is no element to choose along an empty axis",
                "check the shape before reducing");
 }
 
@@ -38,8 +38,7 @@ std::vector<Type> infer_reduce(const OpCall& call) {
     const Type& x = call.inputs[0];
     const Reduce kind = *call.op.reduction;
     if (x.dtype == DType::c64 && kind != Reduce::sum)
-        refuse(call, cat(call.op.name, " U3: complex tensors can only be summed"),
-               "reduce real and imag", ErrorKind::type);
+        refuse(call, "complex tensors can only be summed", "reduce real and imag", ErrorKind::type);
     Type result{x.dtype,
                 reduced_shape(call, x.shape, call.integers("axes"), call.flag("keepdims"))};
     if (kind == Reduce::max || kind == Reduce::min) check_not_empty(call, x, result.shape);
@@ -50,8 +49,7 @@ std::vector<Type> infer_reduce(const OpCall& call) {
 
 std::vector<Type> infer_arg(const OpCall& call) {
     const Type& x = call.inputs[0];
-    if (x.dtype == DType::c64)
-        refuse(call, cat(call.op.name, " U3: complex numbers have no order"), {}, ErrorKind::type);
+    if (x.dtype == DType::c64) refuse(call, "complex numbers have no order", {}, ErrorKind::type);
     const int axis = normalize_axis(call.integer("axis"), x.rank(), call.op.name);
     check_places_fit(call, x.shape[axis]);
     const Shape shape = reduced_shape(call, x.shape, {axis}, call.flag("keepdims"));

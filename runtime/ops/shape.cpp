@@ -27,8 +27,8 @@ std::vector<Type> infer_reshape(const OpCall& call) {
     const Shape shape{std::span<const int64_t>(call.integers("shape"))};
     if (shape.numel() != x.numel())
         refuse(call,
-               cat("reshape R1: ", to_string(x.shape), " has ", x.numel(), " elements and ",
-                   to_string(shape), " has ", shape.numel()),
+               cat(to_string(x.shape), " has ", x.numel(), " elements and ", to_string(shape),
+                   " has ", shape.numel()),
                "choose a shape with as many elements, or one extent of -1");
     return {{x.dtype, shape}};
 }
@@ -39,8 +39,8 @@ std::vector<Type> infer_broadcast_to(const OpCall& call) {
     const auto both = broadcast(x.shape, shape);
     if (!both || !(*both == shape))
         refuse(call,
-               cat("broadcast_to B1: each trailing extent of ", to_string(x.shape),
-                   " is 1 or that of ", to_string(shape)),
+               cat("each trailing extent of ", to_string(x.shape), " is 1 or that of ",
+                   to_string(shape)),
                "insert axes of extent 1 with reshape", ErrorKind::runtime);
     return {{x.dtype, shape}};
 }
@@ -56,8 +56,7 @@ std::vector<Type> infer_transpose(const OpCall& call) {
         shape.push_back(x.shape[static_cast<int>(axis)]);
     }
     if (shape.rank() != x.rank() || static_cast<int>(perm.size()) != x.rank())
-        refuse(call, cat("transpose T1: ", to_string(Attr{perm}), " must name each of ", x.rank(),
-                         " axes once"));
+        refuse(call, cat(to_string(Attr{perm}), " must name each of ", x.rank(), " axes once"));
     return {{x.dtype, shape}};
 }
 
@@ -67,23 +66,22 @@ Shape region(const OpCall& call, const Shape& of) {
                &step = call.integers("step");
     const auto rank = static_cast<size_t>(of.rank());
     if (begin.size() != rank || end.size() != rank || step.size() != rank)
-        refuse(call,
-               cat("slice L1: begin, end and step have one value for each of ", rank, " axes"));
+        refuse(call, cat("begin, end and step have one value for each of ", rank, " axes"));
     Shape shape;
     for (size_t i = 0; i < rank; ++i) {
         const int64_t extent = of[static_cast<int>(i)];
         if (step[i] == 0)
-            refuse(call, cat("slice L1: the step of axis ", i, " is 0"),
+            refuse(call, cat("the step of axis ", i, " is 0"),
                    "use a step of at least 1 or at most -1");
         const int64_t span = step[i] > 0 ? end[i] - begin[i] : begin[i] - end[i],
                       size = step[i] > 0 ? step[i] : -step[i];
         const int64_t count = span <= 0 ? 0 : (span + size - 1) / size,
                       last = begin[i] + (count - 1) * step[i];
         if (count > 0 && (begin[i] < 0 || begin[i] >= extent || last < 0 || last >= extent))
-            refuse(call,
-                   cat("slice L2: ", begin[i], ":", end[i], ":", step[i], " leaves axis ", i,
-                       " of extent ", extent),
-                   {}, ErrorKind::index);
+            refuse(
+                call,
+                cat(begin[i], ":", end[i], ":", step[i], " leaves axis ", i, " of extent ", extent),
+                {}, ErrorKind::index);
         shape.push_back(count);
     }
     return shape;
@@ -102,8 +100,8 @@ std::vector<Type> infer_slice_set(const OpCall& call) {
     const Shape shape = region(call, x.shape);
     if (!(value.shape == shape) || value.dtype != x.dtype)
         refuse(call,
-               cat("slice_set L3: the region needs a value of ", to_string(Type{x.dtype, shape}),
-                   ", not ", to_string(value)),
+               cat("the region needs a value of ", to_string(Type{x.dtype, shape}), ", not ",
+                   to_string(value)),
                "broadcast and cast the value first");
     return {{x.dtype, x.shape}};
 }
@@ -115,13 +113,13 @@ std::vector<Type> infer_concat(const OpCall& call) {
     for (size_t k = 1; k < call.inputs.size(); ++k) {
         const Shape& other = call.inputs[k].shape;
         if (other.rank() != first.rank())
-            refuse(call, cat("concat C1: part 0 has rank ", first.rank(), ", part ", k,
-                             " has rank ", other.rank()));
+            refuse(call,
+                   cat("part 0 has rank ", first.rank(), ", part ", k, " has rank ", other.rank()));
         for (int i = 0; i < first.rank(); ++i)
             if (i != axis && other[i] != shape[i])
                 refuse(call,
-                       cat("concat C2: axis ", i, " has extent ", shape[i], " in part 0 and ",
-                           other[i], " in part ", k),
+                       cat("axis ", i, " has extent ", shape[i], " in part 0 and ", other[i],
+                           " in part ", k),
                        cat("only axis ", axis, " may differ"));
         shape[axis] += other[axis];
     }
@@ -153,19 +151,18 @@ Shape padded(const OpCall& call, const Shape& of, int sign) {
         refuse(call, cat("the mode is \"", mode, "\""),
                "use \"constant\", \"edge\" or \"reflect\"");
     if (before.size() != static_cast<size_t>(of.rank()) || after.size() != before.size())
-        refuse(call,
-               cat("pad P1: before and after have one width for each of ", of.rank(), " axes"));
+        refuse(call, cat("before and after have one width for each of ", of.rank(), " axes"));
     Shape shape = of;
     for (int i = 0; i < of.rank(); ++i) {
         const int64_t low = before[static_cast<size_t>(i)], high = after[static_cast<size_t>(i)];
         if (low < 0 || high < 0)
-            refuse(call, cat("pad P1: the widths of axis ", i, " are ", low, " and ", high),
+            refuse(call, cat("the widths of axis ", i, " are ", low, " and ", high),
                    "use slice to make a tensor smaller");
         shape[i] += sign * (low + high);
         const int64_t inner = sign > 0 ? of[i] : shape[i];
         if ((low > 0 || high > 0) &&
             ((mode == "edge" && inner < 1) || (mode == "reflect" && std::max(low, high) >= inner)))
-            refuse(call, cat("pad P2: mode ", mode, " cannot make ", std::max(low, high),
+            refuse(call, cat("mode ", mode, " cannot make ", std::max(low, high),
                              " elements from extent ", inner, " of axis ", i));
     }
     return shape;

@@ -10,8 +10,8 @@ namespace {
 std::vector<Type> infer_softmax(const OpCall& call) {
     const Type& x = call.inputs[0];
     if (!is_floating(x.dtype))
-        refuse(call, cat("softmax S1: the dtype is floating, not ", info(x.dtype).name),
-               "cast to float32", ErrorKind::type);
+        refuse(call, cat("the dtype is floating, not ", info(x.dtype).name), "cast to float32",
+               ErrorKind::type);
     normalize_axis(call.integer("axis"), x.rank(), call.op.name);
     return {{x.dtype, x.shape}};
 }

@@ -16,15 +16,14 @@ int axis_of(const OpCall& call) {
 
 std::vector<Type> infer_sort(const OpCall& call) {
     const Type& x = call.inputs[0];
-    if (x.dtype == DType::c64)
-        refuse(call, cat(call.op.name, " S1: complex numbers have no order"), {}, ErrorKind::type);
+    if (x.dtype == DType::c64) refuse(call, "complex numbers have no order", {}, ErrorKind::type);
     Shape shape = x.shape;
     const int axis = axis_of(call);
     check_places_fit(call, shape[axis]);
     if (call.op.name == "topk") {
         const int64_t k = call.integer("k");
         if (k < 1 || k > shape[axis])
-            refuse(call, cat("topk K1: k is ", k, " and axis ", axis, " has extent ", shape[axis]),
+            refuse(call, cat("k is ", k, " and axis ", axis, " has extent ", shape[axis]),
                    "choose k within the extent");
         shape[axis] = k;
     }

@@ -28,9 +28,7 @@ void refuse(const OpCall& call, std::string why, std::string fix, ErrorKind kind
 
 void check_places_fit(const OpCall& call, int64_t extent) {
     if (extent > INT32_MAX)
-        refuse(call,
-               cat(call.op.name, " I1: places are int32, and there are ", extent,
-                   ", more than 2^31 - 1"),
+        refuse(call, cat("places are int32, and there are ", extent, ", more than 2^31 - 1"),
                "cut the tensor into parts");
 }
 
@@ -50,15 +48,15 @@ std::array<int64_t, 3> per_axis(const OpCall& call, std::string_view name, int d
     return result;
 }
 
-int spatial_dims(const OpCall& call, const Type& x, std::string_view rule) {
+int spatial_dims(const OpCall& call, const Type& x) {
     if (!is_floating(x.dtype))
-        refuse(call, cat(rule, "1: the dtype is floating, not ", info(x.dtype).name),
-               "cast to float32", ErrorKind::type);
+        refuse(call, cat("the dtype is floating, not ", info(x.dtype).name), "cast to float32",
+               ErrorKind::type);
     if (x.rank() < 3 || x.rank() > 5)
-        refuse(call,
-               cat(rule, "2: tensors are [n, c, spatial...] with 1 to 3 spatial axes, not of rank ",
-                   x.rank()),
-               "reshape, or add axes of extent 1");
+        refuse(
+            call,
+            cat("tensors are [n, c, spatial...] with 1 to 3 spatial axes, not of rank ", x.rank()),
+            "reshape, or add axes of extent 1");
     return x.rank() - 2;
 }
 

@@ -32,9 +32,8 @@ void check_places_fit(const OpCall& call, int64_t extent);
 std::array<int64_t, 3> per_axis(const OpCall& call, std::string_view name, int dims,
                                 int64_t lowest);
 
-// Rank 3 to 5 and a floating dtype; returns the number of spatial axes. `rule` names the op's rules
-// ("conv C").
-int spatial_dims(const OpCall& call, const Type& x, std::string_view rule);
+// Rank 3 to 5 and a floating dtype; returns the number of spatial axes.
+int spatial_dims(const OpCall& call, const Type& x);
 
 bool has_attr(const OpCall& call, std::string_view name);
 

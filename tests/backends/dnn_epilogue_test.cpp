@@ -141,17 +141,14 @@ std::string refusal(const std::vector<Values>& more, const std::string& epilogue
 
 TEST(Epilogue, RefusesWhatItsRulesForbid) {
     const Values bias = random(Shape{3}, 3), rows = random(Shape{4, 1}, 3);
-    EXPECT_NE(refusal({bias}, "scale").find("epilogue E2: 'scale' is not a step"),
+    EXPECT_NE(refusal({bias}, "scale").find("'scale' is not a step"), std::string::npos);
+    EXPECT_NE(refusal({bias, bias}, "bias bias").find("'bias' stands twice"), std::string::npos);
+    EXPECT_NE(refusal({bias}, "relu").find("'relu' takes 0 operands, and there are 1"),
               std::string::npos);
-    EXPECT_NE(refusal({bias, bias}, "bias bias").find("epilogue E2: 'bias' stands twice"),
-              std::string::npos);
-    EXPECT_NE(refusal({bias}, "relu").find("epilogue E3: 'relu' takes 0 operands, and there are 1"),
-              std::string::npos);
-    EXPECT_NE(refusal({rows}, "bias")
-                  .find("epilogue E4: the bias f32[4, 1] does not lie along axis 1 of f32[4, 3]"),
-              std::string::npos);
-    EXPECT_NE(refusal({rows}, "add").find("epilogue E5: f32[4, 1] is added to f32[4, 3]"),
-              std::string::npos);
+    EXPECT_NE(
+        refusal({rows}, "bias").find("the bias f32[4, 1] does not lie along axis 1 of f32[4, 3]"),
+        std::string::npos);
+    EXPECT_NE(refusal({rows}, "add").find("f32[4, 1] is added to f32[4, 3]"), std::string::npos);
 }
 
 }}  // namespace megjit::testing

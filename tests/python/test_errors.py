@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import megengine.module as M
 import megengine.onnx
 import megengine.optimizer as optim
 import megengine.serialization
-from megengine import fx
+from megengine import _core, fx
 from megengine.autodiff import Function, GradManager
 from megengine.jit import SublinearMemoryConfig, TraceError, trace
 from megengine.quantization.quantize import quantize_qat
@@ -229,6 +230,29 @@ def test_a_file_of_another_kind_says_who_reads_it(tmp_path, begin, words):
     if b"words" not in begin and begin[8:9] != b"{" and begin:
         with pytest.raises(fx.ModelFileError, match=f"(?s){words}"):
             fx.load(file)
+
+
+def test_messages_have_no_codes_of_rules():
+    """The rules of an op have numbers in its source, for those who read it."""
+    code = re.compile(r'"[^"\n]*\b[A-Z]{1,2}\d{1,2}: ')
+    root = Path(__file__).parents[2]
+    files = [path for room in ("runtime", "jit") for path in (root / room).rglob("*.cpp")]
+    found = [f"{path.relative_to(root)}: {line.strip()}" for path in files for line in path.read_text(encoding="utf-8").splitlines() if code.search(line)]
+    assert len(files) > 100 and not found
+
+
+@pytest.mark.parametrize("bytes", [1, 1023, 1024, 10240, 45240, 10**5, 2**20, 10**7, 2**30, 5 * 10**10, 2**40])
+def test_sizes_that_differ_look_different(bytes):
+    for other in (bytes + 1, bytes * 101 // 100 + 1, 2 * bytes):
+        assert _core.size_text(bytes, other) != _core.size_text(other, bytes)
+        assert _core.bytes_text(bytes, other).startswith(f"{bytes} bytes")
+
+
+def test_sizes_have_the_unit_that_fits():
+    sizes = {0: "0 B", 800: "800 B", 1536: "1.5 KiB", 45240: "44.2 KiB", 2**20: "1.0 MiB", 3 * 2**30: "3.0 GiB", 2**42: "4096.0 GiB"}
+    assert {size: _core.size_text(size) for size in sizes} == sizes
+    assert _core.bytes_text(800) == "800 bytes" and _core.bytes_text(45240, 10240) == "45240 bytes (44.2 KiB)"
+    assert _core.bytes_text(2**20 + 1, 2**20) == "1048577 bytes (1.000001 MiB)"
 
 
 def test_a_reader_that_goes_away_is_no_error():

@@ -269,7 +269,7 @@ def test_a_full_memory_is_told_with_what_fills_it():
     x.numpy()
     device.set_memory_cap(device.get_reserved_memory() + (6 << 20))
     try:
-        with pytest.raises(MemoryError, match="the largest tensors alive: 4 MiB"):
+        with pytest.raises(MemoryError, match="the largest tensors alive: 4.0 MiB"):
             kept = [x + i for i in range(100)]
             del kept
     finally:

@@ -252,8 +252,8 @@ def test_the_message_names_what_wanted_memory_and_who_holds_it():
     lines = text.splitlines()
     assert len(lines) <= 6, text
     in_use, cap = (int(n) for n in re.search(r"(\d+) bytes \([^)]*\) are in use, the cap is (\d+) bytes", lines[0]).groups())
-    assert "concat f32[160, 262144] needs 167772160 bytes (160 MiB)" in lines[0] and in_use <= cap
-    sizes = re.findall(r"(\d+) MiB (?:exp|Tensor) f32\[\d+, 262144\] (\S+):\d+", text)
+    assert "concat f32[160, 262144] needs 167772160 bytes (160.0 MiB)" in lines[0] and in_use <= cap
+    sizes = re.findall(r"(\d+)\.0 MiB (?:exp|Tensor) f32\[\d+, 262144\] (\S+):\d+", text)
     assert [int(size) for size, _ in sizes] == [80, 70, 60, 50, 40]
     assert all(file == __file__ for _, file in sizes) and __file__ in lines[-1]
     del held

@@ -6,18 +6,19 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .._core import size_text
 from ..reports.page import escaped, page, rows_table, search_field
 from .plan_pictures import COLOURS, arena_picture, curve_picture, live_picture, time_picture
-from .plan_text import bytes_text, figures, outside_rows, seconds_text
+from .plan_text import figures, outside_rows, seconds_text
 
 if TYPE_CHECKING:
     from .report import GeneratedKernel, MemoryPlan
 
-__all__ = ["bytes_text", "plan_page"]
+__all__ = ["plan_page"]
 
 
 def _bytes_table(plan: MemoryPlan) -> str:
-    rows = [(words, bytes_text(size), f"{size:,}") for words, size in figures(plan)]
+    rows = [(words, size_text(size), f"{size:,}") for words, size in figures(plan)]
     rows.append(("recomputed, as a part of all flops", f"{plan.recompute_flops_ratio:.1%}", ""))
     return rows_table(rows, ("memory", "", "bytes"))
 
@@ -30,7 +31,7 @@ def _beside_measured(plan: MemoryPlan) -> str:
     chosen = next((point for point in plan.curve if point.is_chosen), None)
     estimate = seconds_text(chosen.seconds) if chosen else ""
     rows = [
-        ("bytes of a call; the allocator's peak, whole process", bytes_text(plan.planned_bytes), bytes_text(run.allocator_peak_bytes)),
+        ("bytes of a call; the allocator's peak, whole process", size_text(plan.planned_bytes), size_text(run.allocator_peak_bytes)),
         (f"time of a run, mean of {run.runs} runs", estimate, seconds_text(run.seconds)),
     ]
     return rows_table(rows, ("", "planned", "measured"))
@@ -61,8 +62,8 @@ def kernels_cell(kernels: Sequence[GeneratedKernel]) -> str:
 def _outside_table(plan: MemoryPlan) -> str:
     """What has storage of its own, folded: a network has many parameters."""
     held = sorted((b for b in plan.buffers if b.place != "arena" and b.bytes), key=lambda b: -b.bytes)
-    rows = [(b.values[0], b.use, bytes_text(b.bytes)) for b in held]
-    total = bytes_text(sum(b.bytes for b in held))
+    rows = [(b.values[0], b.use, size_text(b.bytes)) for b in held]
+    total = size_text(sum(b.bytes for b in held))
     table = rows_table(rows, ("value", "use", "size"))
     return f"<details><summary>Inputs, parameters and results: {len(held)} blocks, {total}</summary>{table}</details>"
 
@@ -82,7 +83,7 @@ def _curve(plan: MemoryPlan) -> str:
 
 def _facts(plan: MemoryPlan) -> str:
     """Under the title: limit and date."""
-    limit = "no limit" if plan.limit is None else f"limit {bytes_text(plan.limit)}"
+    limit = "no limit" if plan.limit is None else f"limit {size_text(plan.limit)}"
     return f"<p>{limit} · {len(plan.steps)} steps · {datetime.date.today().isoformat()}</p>"
 
 
@@ -106,6 +107,6 @@ def plan_page(plan: MemoryPlan, kernels: Sequence[GeneratedKernel] = (), title: 
         title if title is not None else f"Memory plan of {plan.function}" if plan.function else "Memory plan",
         "\n".join(parts),
         kind="plan",
-        data={"steps": plan.steps, "live": [bytes_text(size) for size in plan.live_bytes()]},
+        data={"steps": plan.steps, "live": [size_text(size) for size in plan.live_bytes()]},
         hint="Point at a buffer or a step: what it holds, and the line of the program, stand here.",
     )

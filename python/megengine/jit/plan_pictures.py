@@ -6,7 +6,8 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .plan_text import bytes_text, seconds_text
+from .._core import size_text
+from .plan_text import seconds_text
 
 if TYPE_CHECKING:
     from .report import MemoryPlan, PlannedBuffer
@@ -43,7 +44,7 @@ def _chart(name: str, height: int, shapes: str, top: str, bottom: str, steps: in
 def _hover(buffer: PlannedBuffer) -> str:
     where = f"at offset {buffer.offset:,}" if buffer.place == "arena" else f"storage of its own ({buffer.place})"
     steps = f"steps {buffer.first_step} to {buffer.last_step - 1}" if buffer.place == "arena" else "the whole call"
-    lines = [f"{buffer.use}: {bytes_text(buffer.bytes)} {where}, {steps}", *buffer.values[:_VALUES_SHOWN]]
+    lines = [f"{buffer.use}: {size_text(buffer.bytes)} {where}, {steps}", *buffer.values[:_VALUES_SHOWN]]
     if len(buffer.values) > _VALUES_SHOWN:
         lines.append(f"and {len(buffer.values) - _VALUES_SHOWN} more values")
     return html.escape("\n".join(lines))
@@ -77,7 +78,7 @@ def arena_picture(plan: MemoryPlan) -> str:
         )
     end = _ARENA_HEIGHT - plan.arena_bytes * y_scale
     shapes.append(f'<line x1="0" x2="{WIDTH}" y1="{end:.2f}" y2="{end:.2f}" stroke="currentColor" stroke-dasharray="6 4"/>')
-    return _chart("arena", _ARENA_HEIGHT, "".join(shapes), bytes_text(highest), "0 B", len(plan.steps))
+    return _chart("arena", _ARENA_HEIGHT, "".join(shapes), size_text(highest), "0 B", len(plan.steps))
 
 
 def _band(low: list[float], high: list[float], scale: float) -> str:
@@ -103,7 +104,7 @@ def live_picture(plan: MemoryPlan) -> str:
             outline = _band(lower, upper, WIDTH / max(1, steps))
             shapes.append(f'<polygon class="band" points="{outline}" fill="{COLOURS[use]}"><title>{use}</title></polygon>')
         low = high
-    return _chart("live", _LIVE_HEIGHT, "".join(shapes), bytes_text(highest), "0 B", steps)
+    return _chart("live", _LIVE_HEIGHT, "".join(shapes), size_text(highest), "0 B", steps)
 
 
 def time_picture(plan: MemoryPlan) -> str:
@@ -136,14 +137,14 @@ def curve_picture(plan: MemoryPlan) -> str:
     path = " ".join(f"{x(p.bytes):.1f},{y(p.seconds):.1f}" for p in points)
     shapes = [f'<polyline points="{path}" fill="none" stroke="#4c78a8"/>']
     for p in points:
-        words = f"{bytes_text(p.bytes)}, {seconds_text(p.seconds)}{' (this plan)' if p.is_chosen else ''}"
+        words = f"{size_text(p.bytes)}, {seconds_text(p.seconds)}{' (this plan)' if p.is_chosen else ''}"
         radius, fill = (7, "none") if p.is_chosen else (3, "#4c78a8")
         shapes.append(
             f'<circle class="plan" cx="{x(p.bytes):.1f}" cy="{y(p.seconds):.1f}" r="{radius}" fill="{fill}" '
             f'stroke="currentColor" pointer-events="all"><title>{words}</title></circle>'
         )
     for size, anchor in {least: "start", most: "end"}.items():
-        shapes.append(f'<text x="{x(size):.0f}" y="{_CURVE_HEIGHT - 10}" text-anchor="{anchor}">{bytes_text(size)}</text>')
+        shapes.append(f'<text x="{x(size):.0f}" y="{_CURVE_HEIGHT - 10}" text-anchor="{anchor}">{size_text(size)}</text>')
     for seconds in {fastest, slowest}:
         shapes.append(f'<text x="4" y="{y(seconds) + 4:.0f}">{seconds_text(seconds)}</text>')
     shapes.append('<text x="4" y="14">estimated time of a step</text>')

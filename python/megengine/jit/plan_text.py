@@ -6,22 +6,14 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .._core import size_text
+
 if TYPE_CHECKING:
     from .report import CurvePoint, GeneratedKernel, MemoryPlan
 
 _CURVE_ROWS, _BAR = 12, 40
 _LARGEST = 6
 _OPS_WIDTH = 60
-
-
-def bytes_text(count: int) -> str:
-    """``1536`` -> ``"1.5 KiB"``."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError("unreachable")
 
 
 def seconds_text(seconds: float) -> str:
@@ -61,25 +53,25 @@ def curve_text(plan: MemoryPlan) -> str:
         bar = "#" * max(1, round(_BAR * point.bytes / most))
         mark = "*" if point.is_chosen else " "
         cost = f"{seconds_text(point.seconds):>10} {point.seconds / cheapest:>6.2f} x"
-        lines.append(f"{mark} {bytes_text(point.bytes):>10} {cost}  {bar}")
+        lines.append(f"{mark} {size_text(point.bytes):>10} {cost}  {bar}")
     return "\n".join(lines)
 
 
 def outside_rows(plan: MemoryPlan) -> list[tuple[str, str, str]]:
     """What is beside the plan, why, and the bytes of its tensors where they are known."""
-    return [(each.what, each.why, bytes_text(each.bytes) if each.bytes else "not known") for each in plan.outside]
+    return [(each.what, each.why, size_text(each.bytes) if each.bytes else "not known") for each in plan.outside]
 
 
 def plan_text(plan: MemoryPlan, name: str) -> str:
     """All of it, under the function's name."""
     lines = [name]
-    lines += [f"  {words:<50} {bytes_text(size):>10} {size:>16,}" for words, size in figures(plan)]
+    lines += [f"  {words:<50} {size_text(size):>10} {size:>16,}" for words, size in figures(plan)]
     lines.append(f"  {'recomputed, as a part of all flops':<50} {plan.recompute_flops_ratio:>10.1%}")
     peak = plan.fullest_step()
     largest = plan.live_buffers(peak)[:_LARGEST]
     if largest:
         lines.append(f"  alive at the fullest step, {plan.steps[peak]}:")
-        lines += [f"    {bytes_text(b.bytes):>10}  {b.use:<11} {b.values[0]}" for b in largest]
+        lines += [f"    {size_text(b.bytes):>10}  {b.use:<11} {b.values[0]}" for b in largest]
     if plan.outside:
         lines.append("  beside this plan:")
         lines += [f"    {size:>10}  {what} ({why})" for what, why, size in outside_rows(plan)]
@@ -96,5 +88,5 @@ def kernels_text(kernels: Sequence[GeneratedKernel]) -> str:
     for kernel in kernels:
         ops = textwrap.shorten(", ".join(kernel.ops), _OPS_WIDTH, placeholder=f" ... ({len(kernel.ops)} ops)")
         cached = "yes" if kernel.cached else "no"
-        lines.append(f"{kernel.backend:<9} {kernel.compile_ms:>10.1f}  {cached:<6} {bytes_text(kernel.bytes):>10}  {ops}  # {kernel.where}")
+        lines.append(f"{kernel.backend:<9} {kernel.compile_ms:>10.1f}  {cached:<6} {size_text(kernel.bytes):>10}  {ops}  # {kernel.where}")
     return "\n".join(lines)

@@ -56,7 +56,7 @@ class CurvePoint:
     Parameters
     ----------
     bytes : int
-        Of a call, before steps are fused into kernels.
+        Of a call: what is planned for the plan in use, an estimate for others.
     seconds : float
         Estimated.
     is_chosen : bool

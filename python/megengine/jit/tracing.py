@@ -32,7 +32,6 @@ from .configs import (
     trace_options,
 )
 from .dump import Dumping
-from .plan_text import bytes_text
 from .report import (
     GeneratedKernel,
     Kernels,
@@ -553,7 +552,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         return [
             *facts,
             ("versions", self.explain().partition("\n")[0]),
-            ("planned", bytes_text(merge_plans(self._function.plans()).planned_bytes)),
+            ("planned", _core.size_text(merge_plans(self._function.plans()).planned_bytes)),
             ("generated kernels", str(kernels)),
         ]
 

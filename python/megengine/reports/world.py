@@ -22,7 +22,6 @@ from ..autodiff import grad_manager
 from ..distributed._environment import Place, variables
 from ..distributed._forecast import Forecast, Gradient, Network, Step, forecast, largest_pair
 from ..distributed.launcher import launcher
-from ..jit.plan_text import bytes_text
 from ..jit.report import MemoryPlan
 from ..jit.tracing import trace
 from ..optimizer.optimizer import Optimizer
@@ -166,12 +165,12 @@ def table(name: str, found: dict[str, Any]) -> str:
     engine = "on a ring, as NCCL" if found["is_ring"] else "through sockets"
     rows = {
         "compute: forward, backward, update": " + ".join(map(milliseconds, ("forward", "backward", "update"))),
-        "gradients": f"{bytes_text(found['gradient_bytes'])}, tensors: {found['gradients']}, buckets: {len(found['bucket_bytes'])}",
+        "gradients": f"{_core.size_text(found['gradient_bytes'])}, tensors: {found['gradients']}, buckets: {len(found['bucket_bytes'])}",
         f"exchange of the buckets, {engine}": f"{milliseconds('exchange')}, {found['hidden']:.0%} of it beside backward",
         "a step, its buckets beside backward": f"{milliseconds('bucketed')}, {found['bucketed_seconds'] / compute:.2f} times one process's",
-        "memory of a rank": f"{bytes_text(found['rank_bytes'])}, of it optimizer state: {bytes_text(found['state_bytes'])}",
-        "the same, its state sharded": bytes_text(found["sharded_rank_bytes"]),
-        "the same, its parameters too (fully_shard)": bytes_text(found["fully_sharded_rank_bytes"]),
+        "memory of a rank": f"{_core.size_text(found['rank_bytes'])}, of it optimizer state: {_core.size_text(found['state_bytes'])}",
+        "the same, its state sharded": _core.size_text(found["sharded_rank_bytes"]),
+        "the same, its parameters too (fully_shard)": _core.size_text(found["fully_sharded_rank_bytes"]),
     }
     title = f"{name}: {found['processes']} processes, {found['bandwidth'] / 1e9:g} GB/s, {found['latency'] * 1e6:g} us a message"
     return "\n".join([title, *(f"  {words:<46} {value}" for words, value in rows.items())])

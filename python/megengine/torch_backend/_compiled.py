@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import _core
 from ..jit.configs import memory_limit_bytes
 from ..jit.report import OutsideProgram
 from ._aten import Unsupported
@@ -142,7 +143,7 @@ class Compiled:
         calls = [node for node in part.originals.values() if node.op == "call_function" and node.target is not operator.getitem]
         largest = max(calls, key=lambda node: _bytes_of(tensors_in(node.meta.get("val"))))
         raise MemoryError(
-            f"memory_limit: a call needs at least {needed} bytes ({needed / 2**20:.1f} MiB), and the limit is {self._limit} bytes ({self._limit / 2**20:.1f} MiB)\n"
+            f"memory_limit: a call needs at least {_core.bytes_text(needed, self._limit)}, and the limit is {_core.bytes_text(self._limit, needed)}\n"
             f"  why: {place_of(largest)} is left to torch, which takes {self._torchs[part]} bytes for what it reads, gives and has between; {held} bytes wait for others\n"
             f"  fix: raise the limit to {needed}, or take a smaller batch"
         )

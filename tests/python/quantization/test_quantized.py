@@ -237,12 +237,12 @@ def test_training_mode_is_refused():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"x": np.zeros((1, 4, 5, 5), np.float32)}, "quantized_conv Q1"),
-        ({"x": np.zeros((1, 4), np.int8)}, "quantized_conv Q2"),
-        ({"groups": 3}, "quantized_conv Q3"),
-        ({"bias": np.zeros(5, np.float32)}, "quantized_conv Q4"),
-        ({"x": np.zeros((1, 4, 2, 2), np.int8)}, "quantized_conv Q5"),
-        ({"dtype": "int32"}, "quantized_conv Q6"),
+        ({"x": np.zeros((1, 4, 5, 5), np.float32)}, "x is int8 or uint8, w int8"),
+        ({"x": np.zeros((1, 4), np.int8)}, "the ranks are 2 and 4"),
+        ({"groups": 3}, "groups = 3 with 4 input channels"),
+        ({"bias": np.zeros(5, np.float32)}, "bias 5 elements for 6 output channels"),
+        ({"x": np.zeros((1, 4, 2, 2), np.int8)}, "a kernel of 3 does not fit into 2"),
+        ({"dtype": "int32"}, "the result cannot be int32"),
     ],
 )
 def test_what_the_8_bit_convolution_refuses(change, words):
