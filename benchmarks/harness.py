@@ -71,14 +71,17 @@ class Worker:
         place = (
             {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
             if case.device == "gpu"
-            else {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+            else {
+                "JAX_PLATFORMS": "cpu",
+                "CUDA_VISIBLE_DEVICES": "",
+                "OMP_NUM_THREADS": "2",
+                "MKL_NUM_THREADS": "2",
+            }
         )
         environment = {
             **os.environ,
             **place,
             **bounds,
-            "OMP_NUM_THREADS": "2",
-            "MKL_NUM_THREADS": "2",
             "XLA_FLAGS": " ".join(
                 [
                     "--xla_cpu_multi_thread_eigen=true intra_op_parallelism_threads=2",

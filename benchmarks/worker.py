@@ -25,6 +25,14 @@ def seconds_waited():
     return total / 1e9
 
 
+def measured_functions():
+    """The list of our functions that are traced from now on; they are profiled."""
+    from megengine.jit import trace
+
+    trace._measured = []
+    return trace._measured
+
+
 def answer_commands(module, case_name, implementation, commands, answers):
     import importlib
 
@@ -32,11 +40,13 @@ def answer_commands(module, case_name, implementation, commands, answers):
 
     case = next(c for c in importlib.import_module(module).CASES if c.name == case_name)
     subject = to_check = None
+    functions = []
     for line in commands:
         command = json.loads(line)
         reply = {}
         try:
             if command["do"] == "build":
+                functions = measured_functions() if command.get("is_profiled") else []
                 subject = case.builders[implementation]()
                 checked = case.checked.get(implementation)
                 to_check = checked() if checked else subject
@@ -48,6 +58,8 @@ def answer_commands(module, case_name, implementation, commands, answers):
                 own = subject.run(command["calls"])
                 reply["seconds"] = time.perf_counter() - start if own is None else own
                 reply["waited"] = seconds_waited() - waited
+            elif command["do"] == "profile":  # of ours, built with is_profiled
+                reply["profile"] = functions[0].get_profile()["profiler"]
             reply["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         except BaseException as error:  # the harness reports it in the table and goes on
             traceback.print_exc()
@@ -58,8 +70,9 @@ def answer_commands(module, case_name, implementation, commands, answers):
 
 
 def main():
-    # Two cores for everybody, also on a larger machine.
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    if os.environ.get("BENCH_DEVICE") != "gpu":
+        # Two cores for everybody, also on a larger machine. Beside a GPU they only compile.
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     commands, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

@@ -1,5 +1,6 @@
 """ResNet-18 and -50 and their training step (cross entropy, SGD with momentum) in four frameworks."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,10 +109,13 @@ def movement(weights, trained):
     return {f"moved {name}": trained[name] - weights[name] for name in trained}
 
 
-def megjit(net, batch, size, traced=True, only_plan=False, callbacks=(), **trace_options):
+def megjit(
+    net, batch, size, traced=True, only_plan=False, callbacks=(), channels_last=False, halves=False, **trace_options
+):
     import megengine as mge
     import megengine.functional as F
     import megengine.module as M
+    from megengine.amp import autocast, convert_module_format
     from megengine.autodiff import GradManager
     from megengine.jit import trace
     from megengine.optimizer import SGD
@@ -156,13 +160,17 @@ def megjit(net, batch, size, traced=True, only_plan=False, callbacks=(), **trace
             target[...] = mge.tensor(weights[f"{norm}.{key}"].reshape(target.shape))
     model.fc.weight[...] = mge.tensor(weights["fc.weight"])
     model.fc.bias[...] = mge.tensor(weights["fc.bias"])
+    if channels_last:
+        convert_module_format(model)
     optimizer = SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
     gm = GradManager().attach(model.parameters(), callbacks=callbacks)
     model.train()
 
     def step(image, label, *, model, optimizer, gm):
         with gm:
-            loss = F.loss.cross_entropy(model(image), label)
+            with autocast(low_prec_dtype="bfloat16") if halves else nullcontext():
+                out = model(image)
+            loss = F.loss.cross_entropy(out.astype("float32"), label)
             gm.backward(loss)
             optimizer.step().clear_grad()
         return loss
@@ -183,8 +191,8 @@ def megjit(net, batch, size, traced=True, only_plan=False, callbacks=(), **trace
     return on.training_megjit(lambda x, y: step(x, y, **state), batches, now)
 
 
-def torch(net, batch, size, compiled=False, channels_last=False, checkpointed=False):
-    from contextlib import contextmanager, nullcontext
+def torch(net, batch, size, compiled=False, channels_last=False, checkpointed=False, halves=False):
+    from contextlib import contextmanager
 
     import torch
     import torch.nn.functional as F
@@ -235,7 +243,10 @@ def torch(net, batch, size, compiled=False, channels_last=False, checkpointed=Fa
         def max_pool(x):
             return F.max_pool2d(x, 3, 2, 1)
 
-        return F.cross_entropy(net.forward(x, conv_bn, F.relu, max_pool, head, call_block), y)
+        device = torch.get_default_device().type
+        with torch.autocast(device, torch.bfloat16) if halves else nullcontext():
+            out = net.forward(x, conv_bn, F.relu, max_pool, head, call_block)
+        return F.cross_entropy(out.float(), y)
 
     if compiled:
         loss_of = torch.compile(loss_of)

@@ -11,7 +11,11 @@ from cases import _frameworks as on
 COMPILERS = ("NVRTC", "MLIR", "Halide")
 FLOATS = rows.ROWS * rows.COLUMNS
 REFERENCE = None if on.IS_EMULATED else "torch"
-RESNET, IMAGES, SIDE = _resnet.RESNET50, on.size(128, 2), on.size(224, 32)
+IMAGES, SIDE = on.size(128, 2), on.size(224, 32)
+RESNET18, RESNET50 = (
+    on.size(net, replace(net, blocks=(1, 1, 1, 1), compared=("stem.conv",)))
+    for net in (_resnet.RESNET18, _resnet.RESNET50)
+)
 SMALL = _transformer.Shape(2, 32, 2, 16, 2, words=97)
 GPT2 = on.size(_transformer.Shape(12, 768, 12, 1024, 8, words=50257), SMALL)
 
@@ -99,22 +103,26 @@ def gpt2(halves):
     )
 
 
-def resnet50():
-    torch = partial(_resnet.torch, RESNET, IMAGES, SIDE)
+def resnet(name, net, words, images, side, halves=False):
+    """In bfloat16 ours and PyTorch's are channels-last; JAX has no builder for it."""
+    kind = "bfloat16" if halves else "TF32"
+    torch = partial(_resnet.torch, net, images, side, halves=halves)
+    peers = {
+        "torch": torch,
+        "torch_channels_last": partial(torch, channels_last=True),
+        "torch_compile_channels_last": partial(torch, compiled=True, channels_last=True),
+    }
+    if not halves:
+        peers["jax"] = partial(_resnet.jax, net, images, side)
     return step(
-        "resnet50",
-        f"ResNet-50 step, batch {IMAGES}, TF32",
-        partial(_resnet.megjit, RESNET, IMAGES, SIDE),
-        {
-            "torch": torch,
-            "torch_channels_last": partial(torch, channels_last=True),
-            "torch_compile_channels_last": partial(torch, compiled=True, channels_last=True),
-            "jax": partial(_resnet.jax, RESNET, IMAGES, SIDE),
-        },
-        0.95,
+        name,
+        f"{words} step, batch {images}, {kind}",
+        partial(_resnet.megjit, net, images, side, halves=halves, channels_last=halves),
+        peers,
+        0.9 if halves else 0.95,
         rtol=3e-2,
         atol=2e-2,
-        work={"flops": 2 * 3 * 4.09e9 * IMAGES * (SIDE / 224) ** 2},
+        work={"flops": 2 * 3 * 4.09e9 * images * (side / 224) ** 2} if net is RESNET50 else {},
     )
 
 
@@ -164,7 +172,9 @@ CASES = [
     row_kernel("softmax", "softmax", False, False, 1e-5),
     row_kernel("softmax_grad", "softmax and its gradient", False, True, 1e-5),
     digits(),
-    resnet50(),
+    resnet("resnet18", RESNET18, "ResNet-18", IMAGES, on.size(32, 16)),
+    resnet("resnet50", RESNET50, "ResNet-50", IMAGES, SIDE),
+    resnet("resnet50_bfloat16", RESNET50, "ResNet-50", IMAGES, SIDE, halves=True),
     gpt2(halves=False),
     gpt2(halves=True),
 ]

@@ -1,7 +1,6 @@
-"""tools/gpu_bits.py, which compares a card with the emulated one; and both compilers with each other."""
+"""tools/card/bits.py, which compares a card with the emulated one; and both compilers with each other."""
 
-import importlib.util
-import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,21 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def tool():
-    path = Path(__file__).parents[2] / "tools" / "gpu_bits.py"
-    spec = importlib.util.spec_from_file_location("gpu_bits", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[2] / "tools" / "card"))
+        import bits
+
+        yield bits
+    for name in ("bits", "results"):
+        sys.modules.pop(name)
 
 
-@pytest.fixture
-def compilers(monkeypatch):
-    monkeypatch.setenv("MGB_JIT_BACKEND", "NVRTC")  # the tool sets it; it is put back
-    monkeypatch.setenv("MEGJIT_COMPILE", "sync")
+@pytest.fixture(scope="module")
+def found(tool):
+    return tool.all_bits()
 
 
-def test_both_compilers_give_the_same_bits(tool, compilers):
-    found = tool.all_bits()
+def test_both_compilers_give_the_same_bits(tool, found):
     by_case = {}
     for name, bits in found.items():
         by_case.setdefault(name.rpartition(" by ")[0], set()).add(bits)
@@ -33,14 +32,6 @@ def test_both_compilers_give_the_same_bits(tool, compilers):
     assert [case for case, bits in by_case.items() if len(bits) != 1] == []
 
 
-def test_other_bits_are_named(tool, compilers, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(tool, "DTYPES", ("float32",))
-    monkeypatch.setattr(tool, "ONE", ["exp"])
-    monkeypatch.setattr(tool, "TWO", [])
-    file = tmp_path / "bits.json"
-    assert tool.main("write", str(file)) == 0 and tool.main("compare", str(file)) == 0
-    bits = json.loads(file.read_text())
-    file.write_text(json.dumps(bits | {"exp of float32 by MLIR": "0"}))
-    capsys.readouterr()
-    assert tool.main("compare", str(file)) == 1
-    assert "other bits: exp of float32 by MLIR" in capsys.readouterr().out
+def test_other_bits_are_named(tool, found):
+    assert tool.differing(found, found) == []
+    assert tool.differing({**found, "exp of float32 by MLIR": "0"}, found) == ["exp of float32 by MLIR"]

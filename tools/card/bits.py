@@ -1,7 +1,10 @@
-"""gpu_bits.py write FILE | compare FILE: what kernels that promise bits compute on gpu0, as hashes.
+"""What kernels that promise bits compute on gpu0, as hashes; as a part of gpu_check.sh, beside those of GPU_BITS.
+
+    MEGJIT_EMULATED_GPUS=1 bits.py write FILE      what a card is compared with
+    GPU_BITS=FILE bits.py [--out DIR] ...
 
 The emulated card executes PTX as it is written: a card that gives other bits was given code that its assembler may change, or computes
-otherwise. `compare` names the cases that differ. MEGJIT_EMULATED_GPUS=1 writes what a card is compared with.
+otherwise. Each dtype and compiler is a process of its own.
 """
 
 import hashlib
@@ -9,9 +12,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from results import LEFT_OUT, Part, run
 
 import megengine as mge
 import megengine.functional as F
@@ -50,31 +57,38 @@ def bits(compiler: str, function: Function, operands: list[mge.Tensor]) -> str:
     return hashlib.sha256(result.numpy().tobytes()).hexdigest()[:16]
 
 
-def all_bits() -> dict[str, str]:
+def bits_of(dtype: str, compiler: str) -> dict[str, str]:
     random = np.random.default_rng(0)
     numbers = [random.standard_normal((61, 1030)) * 3, random.standard_normal((61, 1030)) + 0.5]
-    found = {}
-    for dtype in DTYPES:
-        operands = [mge.tensor(x.astype("float32"), device="gpu0").astype(dtype) for x in numbers]
-        for name, function, count in cases():
-            for compiler in COMPILERS:
-                found[f"{name} of {dtype} by {compiler}"] = bits(compiler, function, operands[:count])
+    operands = [mge.tensor(x.astype("float32"), device="gpu0").astype(dtype) for x in numbers]
+    return {f"{name} of {dtype} by {compiler}": bits(compiler, function, operands[:count]) for name, function, count in cases()}
+
+
+def all_bits() -> dict[str, str]:
+    found: dict[str, str] = {}
+    ways = list(product(DTYPES, COMPILERS))
+    with ProcessPoolExecutor(min(len(ways), len(os.sched_getaffinity(0))), get_context("spawn")) as pool:
+        for part in pool.map(bits_of, *zip(*ways, strict=True)):
+            found |= part
     return found
 
 
-def main(way: str, file: str) -> int:
-    os.environ["MEGJIT_COMPILE"] = "sync"
-    found = all_bits()
-    if way == "write":
-        Path(file).write_text(json.dumps(found, indent=0))
-        return 0
+def differing(wanted: dict[str, str], found: dict[str, str]) -> list[str]:
+    return [name for name in wanted if found.get(name) != wanted[name]]
+
+
+def main(part: Part) -> str:
+    if not (file := os.environ.get("GPU_BITS")):
+        return f"{LEFT_OUT}: nobody computed them on the emulated card (make card)"
     wanted = json.loads(Path(file).read_text())
-    other = [name for name in wanted if found.get(name) != wanted[name]]
-    for name in other:
-        print(f"other bits: {name}")
-    print(f"{len(wanted) - len(other)} of {len(wanted)} cases have the bits of {file}")
-    return bool(other)
+    other = differing(wanted, all_bits())
+    part.note(other=other)
+    assert not other, f"{len(other)} of {len(wanted)} cases have other bits, first {other[0]}"
+    return f"{len(wanted)} cases have the bits of the emulated card"
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    if sys.argv[1:2] == ["write"]:
+        Path(sys.argv[2]).write_text(json.dumps(all_bits(), indent=0))
+    else:
+        sys.exit(run("bits", 25, main))

@@ -1,8 +1,9 @@
-"""gpu_rungs.py: the smallest programs that show whether a GPU works, each in a process of its own, one after the other.
+"""What machine this is, and whether the smallest programs give the right numbers, each in a process of its own, all at once.
 
-The first that fails says where to look. `gpu_rungs.py NAME` is one of them.
+`smoke.py NAME` is one of these programs.
 """
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from results import IS_EMULATED, Part, run
 
 import megengine as mge
 import megengine.functional as F
@@ -17,7 +19,7 @@ from megengine.autodiff import GradManager
 from megengine.jit import trace
 from megengine.optimizer import SGD
 
-SECONDS = 100  # of a rung; on an emulated card, too
+PACKAGES = ("megjit", "numpy", "torch", "triton", "jax", "jaxlib")
 RNG = np.random.default_rng(0)
 
 
@@ -122,52 +124,57 @@ def fork() -> None:
     expect(x + 1, np.full(4, 2.0), 0)
 
 
-def memory() -> None:
-    """More than there is; and the GPU after the error."""
-    held = []
-    try:
-        for _ in range(1000):
-            held.append(F.zeros((2**28,), device="gpu0") + 1)
-    except MemoryError as error:
-        print("    " + str(error).splitlines()[0])
-    else:
-        raise AssertionError("a terabyte was there")
-    held.clear()
-    expect(on_gpu(np.ones(4)) + 1, np.full(4, 2.0), 0)
-
-
-RUNGS: dict[str, Callable[[], None]] = {
+PROGRAMS: dict[str, Callable[[], None]] = {
     "copy": copy,
     "nvrtc": lambda: kernel("NVRTC"),
     "mlir": lambda: kernel("MLIR"),
     "product": product,
     "convolution": convolution,
-    "convolution_again": convolution,
     "attention": attention,
     "training": training,
     "fork": fork,
-    "memory": memory,
 }
 
 
-def main() -> int:
-    if len(sys.argv) > 1:
-        RUNGS[sys.argv[1]]()
-        return 0
-    failed = 0
-    for name in RUNGS:
-        if name == "memory" and os.environ.get("MEGJIT_EMULATED_GPUS"):
-            continue  # it has the host's
-        begin = time.perf_counter()
-        code = subprocess.run(["timeout", str(SECONDS), sys.executable, __file__, name]).returncode
-        print(
-            f"{name}: {'ok' if code == 0 else f'status {code}'}, {time.perf_counter() - begin:.1f} s",
-            flush=True,
-        )
-        failed += code != 0
-    print(f"{failed} rungs failed")
-    return 1 if failed else 0
+def output(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+
+
+def versions() -> dict[str, str]:
+    names = {each.metadata["Name"] for each in importlib.metadata.distributions()}
+    wanted = sorted(name for name in names if name in PACKAGES or (name or "").startswith("nvidia-"))
+    return {"python": sys.version.split()[0], **{name: importlib.metadata.version(name) for name in wanted}}
+
+
+def main(part: Part) -> str:
+    begin = time.monotonic()
+    running = {name: subprocess.Popen([sys.executable, __file__, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+               for name in PROGRAMS}  # fmt: skip
+    part.note(
+        versions=versions(),
+        nvidia_smi="" if IS_EMULATED else output("nvidia-smi").splitlines(),
+        info=output(sys.executable, "-m", "megengine", "info").splitlines(),
+    )
+    faults, seconds = {}, {}
+    for name, process in running.items():
+        try:
+            said, _ = process.communicate(timeout=max(1.0, part.left() - 2))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said = "it did not end in time"
+        seconds[name] = round(time.monotonic() - begin, 1)
+        if process.returncode != 0:
+            faults[name] = (said or f"status {process.returncode}").splitlines()[-8:]
+        part.note(faults=faults, ended_after=seconds)
+    assert not faults, f"{', '.join(faults)}: {'; '.join(lines[-1] for lines in faults.values())}"
+    return f"{part.card()['name']}: {len(PROGRAMS)} programs are right"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] and sys.argv[1] in PROGRAMS:
+        PROGRAMS[sys.argv[1]]()
+    else:
+        sys.exit(run("smoke", 45, main))
