@@ -22,12 +22,18 @@ from programs.minimize import minimize  # noqa: E402
 from programs.printed import script  # noqa: E402
 
 SHARDS = [  # judge, first seed, programs
-    ("eager", 1, 150), ("trace", 1, 100), ("trace", 101, 100), ("skip", 1, 100), ("skip", 101, 100), ("dump", 1, 120), ("batch", 1, 150), ("limit", 1, 80),
+    ("eager", 1, 150), ("trace", 1, 100), ("trace", 101, 100), ("skip", 1, 100), ("skip", 101, 100), ("dump", 1, 120), ("batch", 1, 150), ("limit", 1, 80), ("onnx", 1, 25),
 ]  # fmt: skip
+
+
+def needs(judge):
+    if judge == "onnx":
+        pytest.importorskip("onnxruntime")
 
 
 @pytest.mark.parametrize("judge, seed, programs", SHARDS)
 def test_programs_of_fixed_seeds(judge, seed, programs):
+    needs(judge)
     command = [sys.executable, "-m", "programs", "--judge", judge, "--seed", str(seed), "--programs", str(programs)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -57,6 +63,7 @@ def test_a_planted_fault_is_found_and_made_small(monkeypatch):
 
 @pytest.mark.parametrize("name", JUDGES)
 def test_what_is_printed_runs_by_itself(name):
+    needs(name)
     judge = JUDGES[name]
     program = draw(3, judge.taste)
     for mode in judge.modes or (Mode("eager", ""),):

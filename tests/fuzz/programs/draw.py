@@ -143,13 +143,16 @@ def draw_function(name: str, states: tuple[tuple[str, str], ...], trainer: Train
             if isinstance(kind, Kind):
                 pool[statement.name] = kind
                 own.append(statement.name)
-    of = [*own, *own, *rng.sample([row.text for row in rows_state.RETURNED if taste.admits(row)], 2)]
+    others = [row.text for row in rows_state.RETURNED if taste.admits(row)]
+    of = [*own, *own, *rng.sample(others, min(2, len(others)))] or ["x"]
     returns = tuple(dict.fromkeys(rng.choice(of) for _ in range(rng.randint(1, 3))))
     if rng.random() < 0.1 and taste.judge != "batch":
         returns += returns[:1]
     smooth = [n for n in own if pool[n].dtype in ("float32", "float16", "bfloat16") and 0 not in pool[n].shape]
     losses = tuple(dict.fromkeys(rng.choice(smooth) for _ in range(rng.randint(1, 3)))) if smooth and trains else ()
-    return Function(name, tuple(made), returns, rng.choice(rows_state.CONTAINERS), trainer, losses)
+    containers = [row for row in rows_state.CONTAINERS if taste.admits(row)]
+    container = rng.choices(containers, [row.weight for row in containers])[0].text
+    return Function(name, tuple(made), returns, container, trainer, losses)
 
 
 def draw(seed: int, taste: Taste) -> Program:

@@ -69,7 +69,7 @@ OPERANDS: dict[str, Callable[[Kind], bool]] = {
 LITERALS: dict[str, tuple[str, ...]] = {
     "number": ("0.5", "2.0", "-1.0", "0.25", "3", "1e-3", "0.0", "100.0"),
     "small": ("0", "1", "2", "3", "-1", "-2", "5", "7"),
-    "float_dtype": FLOATS,
+    "float_dtype": ("float32", "float16", "bfloat16"),
     "whole_dtype": WHOLES,
     "argument": ("x", "y", "cnt", "whole"),
     "hidden": ("-1e9", "-1e4", "float('-inf')", "-3.4028234663852886e38", "0.0", "3.0", "-5.0"),

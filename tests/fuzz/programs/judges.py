@@ -152,7 +152,7 @@ WAITING_KINDS = {
     "error RuntimeError megjit internal error pass fus": "MEGJIT_CHECK: passes leave dead nodes",
     "error RuntimeError this function has not been cal": "auto whose first call raised",
 }
-FROM_FILES = ("dump", "batch")
+FROM_FILES = ("dump", "batch", "onnx")
 LOOSE = 5e-3
 TRACE = (
     Mode("value", "traced()"),
@@ -182,6 +182,7 @@ LIMIT = (
     Mode("least limit", "lambda f: AtItsLimit(f, opt_level=2, numerics='exact')"),
     Mode("least limit level 3", "lambda f: AtItsLimit(f, opt_level=3, numerics='exact')"),
 )
+ONNX = (Mode("onnxruntime", "lambda f: Exported(f, back=False)", LOOSE), Mode("onnx and back", "lambda f: Exported(f, back=True)", LOOSE))
 
 JUDGES = {
     judge.taste.judge: judge
@@ -191,6 +192,7 @@ JUDGES = {
         Judge(Taste("skip"), SKIP),
         Judge(Taste("dump", functions=2, trains=0.3, sizes=(3,)), DUMP, draws=1, ends_at_errors=True),
         Judge(Taste("batch", functions=1, statements=5, trains=0.0, sizes=(1, 2, 4, 5, 7)), BATCH, draws=1),
+        Judge(Taste("onnx", functions=1, statements=6, trains=0.0), ONNX),
         Judge(Taste("limit", functions=1, trains=0.8), LIMIT, draws=1),
     )
 }

@@ -28,7 +28,7 @@ STATES = {
 }
 LAYERS = rows(
     Row("M.Dropout(0.3)", unfit=("dump", "batch", "onnx", "torch")),
-    Row("M.BatchNorm1d(4)", unfit=("dump", "batch")),
+    Row("M.BatchNorm1d(4)", unfit=("dump", "batch", "onnx")),
     "M.Linear(4, 4)",
     "M.LayerNorm(4)",
     "M.ReLU()",
@@ -112,7 +112,7 @@ RANDOM = rows(
 MODULES = rows(
     "net({rows}.reshape(-1, 4))",
     "net({rows}.reshape(-1, 4)) + p1",
-    Row("images({rows}.reshape(-1, 1, 2, 2))", unfit=("dump", "batch")),
+    Row("images({rows}.reshape(-1, 1, 2, 2))", unfit=("dump", "batch", "onnx")),
     Row("lstm({rows}.reshape(-1, 1, 4))[0]", weight=0.4),
     "cell({rows}.reshape(-1, 4), {rows}.reshape(-1, 4) * 0)",
     "jit.recompute(lambda t: F.sin(t) * t)({single})",

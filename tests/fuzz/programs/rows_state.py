@@ -145,5 +145,6 @@ TRAININGS = (
     Training(opens="with gm, amp.autocast(low_prec_dtype='bfloat16'):"),
 )
 # Beside its own values a function returns arguments, and states as they are.
-RETURNED = rows("x", "y", *(Row(name, waits_for=RETURNED_AS_IS, waits_in=("dump",)) for name in ("p0", "q0", "p2")))
-CONTAINERS = ("{},", "{},", "{},", "[{}]", "dict({})", "({},), 1.5")
+_ARGUMENT = {"waits_for": "ONNX: an argument that is a result as it is", "waits_in": ("onnx",)}
+RETURNED = rows(Row("x", **_ARGUMENT), Row("y", **_ARGUMENT), *(Row(name, waits_for=RETURNED_AS_IS, waits_in=("dump",)) for name in ("p0", "q0", "p2")))
+CONTAINERS = rows(Row("{},", weight=3), "[{}]", "dict({})", Row("({},), 1.5", unfit=("dump", "batch", "onnx")))

@@ -118,6 +118,44 @@ class OtherBatch:
         return as_returned(found.values(), self.shapes)
 
 
+class Exported:
+    """Written as ONNX for the shapes of a call, and run by onnxruntime, or loaded back."""
+
+    def __init__(self, function, back):
+        self.function, self.back, self.known = function, back, {}
+
+    def export(self, args, names):
+        import onnxruntime
+
+        import megengine.onnx
+
+        shapes = [leaf.shape if isinstance(leaf, mge.Tensor) else None for leaf in leaves(self.function(*args))]
+        try:
+            proto = megengine.onnx.export(self.function, args, input_names=names)
+        except (megengine.onnx.OnnxError, RuntimeError, TypeError) as error:
+            raise Refused(f"export: {error}") from error
+        if self.back:
+            return megengine.onnx.load(proto), shapes
+        onnxruntime.set_default_logger_severity(4)
+        try:
+            return onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]), shapes
+        except Exception as error:
+            if "NOT_IMPLEMENTED" in str(error):
+                raise Refused(f"onnxruntime: {error}") from error
+            raise
+
+    def __call__(self, *args):
+        names = list(inspect.signature(self.function).parameters)
+        key = tuple(a.shape for a in args)
+        if key not in self.known:
+            self.known[key] = self.export(args, names)
+        model, shapes = self.known[key]
+        if self.back:
+            found = model(*args)
+            return as_returned([t.numpy() for t in (found if isinstance(found, (tuple, list)) else [found])], shapes)
+        return as_returned(model.run(None, {n: a.numpy() for n, a in zip(names, args)}), shapes)
+
+
 class AtItsLimit:
     """Traced once for each shape of the arguments, with the least memory that the refusal of a smaller limit names; never beyond it."""
 
