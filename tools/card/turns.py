@@ -99,7 +99,9 @@ def measure_alone(
                 for other in others:
                     other.signal(signal.SIGCONT)
     finally:
-        for group in groups.values():
-            for process in group:
-                process.close()
+        processes = [process for group in groups.values() for process in group]
+        for process in processes:  # all, before one is waited for
+            process.signal(signal.SIGKILL)
+        for process in processes:
+            process.close()
     return list(waiting), faults
