@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "jit/passes/passes.h"
+#include "jit/session.h"
 #include "runtime/core/random.h"
 #include "runtime/host/error.h"
 #include "runtime/host/user_line.h"
@@ -76,18 +77,29 @@ ValueId BodyRecorder::value_of(const TensorRef& tensor) {
     return outside_[tensor->id()] = value;
 }
 
+void BodyRecorder::refuse(runtime::Message message, runtime::ErrorKind kind) {
+    const runtime::UserError error(kind, std::move(message));
+    refusal_.note(error);
+    for (runtime::Tracer* around = outer_; around;) {  // what it gives is wrong for them, too
+        if (auto* session = dynamic_cast<Session*>(around)) session->note_refusal(error);
+        auto* const body = dynamic_cast<BodyRecorder*>(around);
+        if (body) body->refusal_.note(error);
+        around = body ? body->outer_ : nullptr;
+    }
+    throw error;
+}
+
 runtime::Results BodyRecorder::on_op(const OpDef& op, const Attrs& attrs,
                                      std::span<const TensorRef> inputs, runtime::Device& device) {
     if (op.is_data_dependent())
-        runtime::user_error(
-            {.what = cat(what_, ": the shape of ", op.name, "'s result depends on values"),
-             .why = "the body is recorded once, and what runs has static shapes",
-             .fix = "select with F.where or a mask, or do it outside",
-             .at = runtime::user_line()});
+        refuse({.what = cat(what_, ": the shape of ", op.name, "'s result depends on values"),
+                .why = "the body is recorded once, and what runs has static shapes",
+                .fix = "select with F.where or a mask, or do it outside",
+                .at = runtime::user_line()});
     if (runtime::is_ordered(op))
-        runtime::user_error({.what = cat(what_, " exchanges data with other processes: ", op.name),
-                             .fix = "exchange the results behind the loop",
-                             .at = runtime::user_line()});
+        refuse({.what = cat(what_, " exchanges data with other processes: ", op.name),
+                .fix = "exchange the results behind the loop",
+                .at = runtime::user_line()});
     Node node{.kind = NodeKind::op, .op = &op, .attrs = attrs};
     for (const TensorRef& input : inputs) node.inputs.push_back(value_of(input));
     const std::vector<Type> types = graph_.types(node.inputs);
@@ -107,45 +119,41 @@ void BodyRecorder::on_read(runtime::Tensor& tensor) {
         if (outer_) outer_->on_read(tensor);
         return;
     }
-    runtime::user_error(
-        {.what = cat("the value of a ", to_string(tensor.type()), " tensor is read in ", what_),
-         .why = "it is recorded before anything is computed",
-         .fix = "for an if on it write F.cond or F.where, for a while F.while_loop",
-         .at = runtime::user_line()});
+    refuse({.what = cat("the value of a ", to_string(tensor.type()), " tensor is read in ", what_),
+            .why = "it is recorded before anything is computed",
+            .fix = "for an if on it write F.cond or F.where, for a while F.while_loop",
+            .at = runtime::user_line()});
 }
 
-void BodyRecorder::refuse_leak(const runtime::Tensor& tensor, std::string where) {
-    runtime::user_error(
-        {.what = cat("a ", to_string(tensor.type()),
-                     " tensor that the body of a loop computes is used outside of it"),
-         .why = "the body is recorded once, and this is none of its results",
-         .fix = "return it: as a carry, or to be stacked",
-         .at = std::move(where)},
-        runtime::ErrorKind::runtime);
+runtime::Message BodyRecorder::leak_of(const runtime::Tensor& tensor, std::string where) {
+    return {.what = cat("a ", to_string(tensor.type()),
+                        " tensor that the body of a loop computes is used outside of it"),
+            .why = "the body is recorded once, and this is none of its results",
+            .fix = "return it: as a carry, or to be stacked",
+            .at = std::move(where)};
 }
 
-void BodyRecorder::refuse_update_of(const runtime::Tensor& old) const {
+void BodyRecorder::refuse_update_of(const runtime::Tensor& old) {
     if (old.id() < first_inside_id_)
-        runtime::user_error(
-            {.what =
-                 cat(what_, " updates a ", to_string(old.type()), " tensor from outside in place"),
-             .why = "it is recorded once: there is no value yet that the tensor could hold",
-             .fix = "make it a part of the carry; let normalization and observers be in eval()",
-             .at = runtime::user_line()},
-            runtime::ErrorKind::runtime);
+        refuse({.what = cat(what_, " updates a ", to_string(old.type()),
+                            " tensor from outside in place"),
+                .why = "it is recorded once: there is no value yet that the tensor could hold",
+                .fix = "make it a part of the carry; let normalization and observers be in eval()",
+                .at = runtime::user_line()},
+               runtime::ErrorKind::runtime);
 }
 
-void BodyRecorder::refuse_custom_gradient() const {
+void BodyRecorder::refuse_custom_gradient() {
     if (is_differentiated_)
-        runtime::user_error(
-            {.what = cat("autodiff.Function: its backward would be lost in ", what_),
-             .why = "gradients of what is recorded once follow from its operations",
-             .fix = "write it in operations, or call it outside",
-             .at = runtime::user_line()},
-            runtime::ErrorKind::runtime);
+        refuse({.what = cat("autodiff.Function: its backward would be lost in ", what_),
+                .why = "gradients of what is recorded once follow from its operations",
+                .fix = "write it in operations, or call it outside",
+                .at = runtime::user_line()},
+               runtime::ErrorKind::runtime);
 }
 
 void BodyRecorder::finish(std::span<const TensorRef> outputs) {
+    refusal_.raise();
     for (const TensorRef& output : outputs) graph_.outputs.push_back(value_of(output));
     leave();
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "jit/graph.h"
+#include "jit/refusal.h"
 #include "runtime/eager/autodiff.h"
 #include "runtime/eager/dispatch.h"
 
@@ -40,21 +41,27 @@ public:
     runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
-    // A placeholder of a body that has been recorded is used outside of it.
-    [[noreturn]] static void refuse_leak(const runtime::Tensor& tensor, std::string where);
+    bool can_read(const runtime::Tensor& tensor) const override {
+        return tensor.trace.session != id_ && outer_ && outer_->can_read(tensor);
+    }
+    // What to say where a placeholder of a body that has been recorded is used outside of it.
+    static runtime::Message leak_of(const runtime::Tensor& tensor, std::string where);
     // Where the value of a handle that others hold would become a placeholder.
-    void refuse_update_of(const runtime::Tensor& old) const;
+    void refuse_update_of(const runtime::Tensor& old);
     // A gradient that a tape does not know from ops alone.
-    void refuse_custom_gradient() const;
+    void refuse_custom_gradient();
 
 private:
     ValueId value_of(const TensorRef& tensor);
     TensorRef placeholder(ValueId value, runtime::Device& device);
+    [[noreturn]] void refuse(runtime::Message message,
+                             runtime::ErrorKind kind = runtime::ErrorKind::value);
 
     const std::string what_;
     const uint64_t id_, first_inside_id_;  // of the recorder, and of a tensor made since
     runtime::Tracer* outer_;
     bool is_running_ = true;
+    Refusal refusal_;
     bool is_differentiated_ = false;  // a tape outside will ask for its gradient
     std::vector<runtime::TapeRef> outer_tapes_;
     // The only open tape at first: an op that it does not see has no gradient.

@@ -9,20 +9,13 @@ namespace megjit::jit {
 
 using runtime::Tensors;
 
-DirectCall::DirectCall(const TraceFunction& function, std::shared_ptr<Version> version,
-                       std::vector<RecordId> wanted, const std::string& read_at)
-    : function_(function), version_(std::move(version)), wanted_(std::move(wanted)) {
-    const auto& events = version_->record.events;
-    const auto barrier = std::find_if(events.begin(), events.end(), [](const Event& event) {
-        return event.kind == EventKind::barrier;
-    });
-    if (barrier == events.end() && read_at.empty()) return;
+void DirectCall::refuse_read(const std::string& where) {
     runtime::user_error(
         {.what =
              "trace with without_host=True: the body reads tensor values, or excludes code from the trace",
          .why = "later calls do not run the body, so it could not read them again",
          .fix = "return the tensors and read them outside, or drop without_host",
-         .at = read_at.empty() ? barrier->where : read_at},
+         .at = where},
         runtime::ErrorKind::runtime);
 }
 

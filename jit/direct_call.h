@@ -13,11 +13,12 @@ namespace megjit::jit {
 
 class DirectCall {
 public:
-    // `wanted`: values of the version's record that each call gives. `read_at`: the line where the
-    // body read a value from outside, or "". UserError where the body reads values or leaves the
-    // trace: later calls could not.
+    // `wanted`: values of the version's record that each call gives.
     DirectCall(const TraceFunction& function, std::shared_ptr<Version> version,
-               std::vector<RecordId> wanted, const std::string& read_at);
+               std::vector<RecordId> wanted)
+        : function_(function), version_(std::move(version)), wanted_(std::move(wanted)) {}
+    // A body that reads values or leaves the trace, at this line, must run in each call.
+    [[noreturn]] static void refuse_read(const std::string& where);
 
     // Is it a call like the recorded one, by its arguments?
     bool takes(const runtime::Tensors& arguments) const {

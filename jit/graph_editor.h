@@ -54,6 +54,7 @@ public:
     runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
+    bool can_read(const runtime::Tensor&) const override { return false; }
     TensorRef placeholder(ValueId value) const;  // linked to the value, of its present type
 
     // ---- what belongs to the graph: all that its outputs are made of, as dump writes them

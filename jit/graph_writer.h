@@ -44,6 +44,7 @@ public:
     }
 
     void on_read(runtime::Tensor&) override {}  // who writes graphs reads no values
+    bool can_read(const runtime::Tensor&) const override { return false; }
 
 private:
     Graph& graph_;

@@ -70,7 +70,8 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     if (is_placeholder(*tensor)) return tensor->trace.value;
     if (auto found = outside_ids_.find(tensor->id()); found != outside_ids_.end())
         return found->second;
-    if (tensor->trace.is_of_body()) BodyRecorder::refuse_leak(*tensor, where_());
+    if (tensor->trace.is_of_body())
+        refuse(BodyRecorder::leak_of(*tensor, where_()), runtime::ErrorKind::runtime);
     if (is_excluded(tensor->id()) && version_->left_trace_at.empty())
         version_->left_trace_at = where_();
     Record& rec = record();
@@ -147,16 +148,16 @@ std::vector<ExtentOf> Recorder::computed_of(const OpDef& op, const Attrs& attrs,
 }
 
 // Ops between two reads are one graph, which runs on one device.
-void Recorder::check_device(const OpDef& op, const runtime::Device& device) const {
+void Recorder::check_device(const OpDef& op, const runtime::Device& device) {
     const Record& rec = record();
     const uint32_t first = rec.segment_end_op.empty() ? 0 : rec.segment_end_op.back();
     if (first >= rec.ops.size()) return;
     const runtime::Device& graph = *rec.values[rec.ops[first].outputs[0]].device;
     if (&graph != &device)
-        runtime::user_error({.what = cat("a traced function computes on ", graph.name(), ", and ",
-                                         op.name, " on ", device.name()),
-                             .fix = "move tensors with .to(device) before that",
-                             .at = where_()});
+        refuse({.what = cat("a traced function computes on ", graph.name(), ", and ", op.name,
+                            " on ", device.name()),
+                .fix = "move tensors with .to(device) before that",
+                .at = where_()});
 }
 
 // Is it a result of an op that the host computes, or computed of one?
@@ -292,6 +293,7 @@ void Recorder::add_barrier() {
 }
 
 void Recorder::on_read(Tensor& tensor) {
+    note_read(tensor);
     if (captures_) note_value_read(tensor, where_());
     if (is_of_outside(tensor)) note_outside_read();
     if (!is_placeholder(tensor)) {
@@ -306,7 +308,7 @@ void Recorder::on_read(Tensor& tensor) {
     if (value.tensor) return;  // static: equal in every call
     if (function_.options.symbolic) {
         if (tensor.has_data()) return;  // a barrier has computed it
-        runtime::user_error(
+        refuse(
             {.what = cat("the value of a ", to_string(tensor.type()),
                          " tensor is read inside a function traced with symbolic=True"),
              .why = "with symbolic=True tensors are placeholders: nothing has been computed yet",
@@ -321,6 +323,10 @@ void Recorder::on_read(Tensor& tensor) {
     }
     value.is_output = true;
     if (value.segment == segment_) add_barrier();
+}
+
+bool Recorder::can_read(const Tensor& tensor) const {
+    return is_placeholder(tensor) && !function_.options.symbolic;
 }
 
 void Recorder::enter_excluded() {

@@ -22,6 +22,7 @@ public:
     runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
+    bool can_read(const runtime::Tensor& tensor) const override;
     void enter_excluded() override;
     std::optional<runtime::Tensors> begin_backward(std::span<const TensorRef> ys,
                                                    std::span<const TensorRef> dys,
@@ -80,7 +81,7 @@ private:
                                       std::span<const RecordId> inputs) const;
     std::vector<ExtentOf> all_extents(RecordId value) const;
     void note_extent_reads(std::span<const ExtentOf> extents);
-    void check_device(const OpDef& op, const runtime::Device& device) const;
+    void check_device(const OpDef& op, const runtime::Device& device);
     void add_barrier();
     RecordedOp* op_that_made(const TensorRef& tensor);
     Marks& marks_of(const TensorRef& tensor, std::string_view mark);

@@ -69,7 +69,7 @@ RecordedOp* Recorder::op_that_made(const TensorRef& tensor) {
 
 Marks& Recorder::marks_of(const TensorRef& tensor, std::string_view mark) {
     if (RecordedOp* op = op_that_made(tensor)) return op->marks;
-    runtime::user_error(
+    refuse(
         {.what = cat(mark, ": this ", to_string(tensor->type()),
                      " tensor is not computed by the traced function"),
          .why = "inputs, parameters and constants have memory of their own, and stay there anyway",
@@ -80,11 +80,10 @@ Marks& Recorder::marks_of(const TensorRef& tensor, std::string_view mark) {
 void Recorder::end_recompute(std::span<const TensorRef> results) {
     if (--recompute_.depth) return;
     if (segment_ != recompute_.segment)
-        runtime::user_error(
-            {.what = "recompute: the function reads a value, or leaves the trace",
-             .why = "what was computed before that cannot be computed again behind it",
-             .fix = "read the value outside of the function that is given to recompute",
-             .at = where_()});
+        refuse({.what = "recompute: the function reads a value, or leaves the trace",
+                .why = "what was computed before that cannot be computed again behind it",
+                .fix = "read the value outside of the function that is given to recompute",
+                .at = where_()});
     for (const TensorRef& result : results)
         if (RecordedOp* op = op_that_made(result)) op->marks.leaves_region = true;
 }

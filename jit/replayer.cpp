@@ -76,12 +76,15 @@ Replayer::Difference Replayer::difference(const Record& rec, const OpDef& op, co
     if (recorded.op != &op) return {Fit::other_op};
     if (device && rec.values[recorded.outputs[0]].device != device) return {Fit::other_device};
     if (recorded.inputs.size() != inputs.size()) return {Fit::other_count};
+    Difference found;
+    for (size_t i = 0; i < inputs.size() && found.how != Fit::other_type; ++i)
+        if (const Fit how = fit(rec, recorded.inputs[i], inputs[i]);
+            how == Fit::other_type || (how != Fit::yes && found.how == Fit::yes))
+            found = {how, i};
+    if (found.how == Fit::other_type) return found;  // attributes may follow from it
     for (size_t i = 0; i < attrs.size(); ++i)
         if (!runtime::same(attrs[i], recorded.attrs[i])) return {Fit::other_attribute, i};
-    for (size_t i = 0; i < inputs.size(); ++i)
-        if (const Fit how = fit(rec, recorded.inputs[i], inputs[i]); how != Fit::yes)
-            return {how, i};
-    return {};
+    return found;
 }
 
 Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, const Attrs& attrs,
@@ -146,7 +149,8 @@ void Replayer::raise_mismatch(std::string_view kind, const std::string& why,
     failure_ = kind;
     runtime::user_error(
         {.what = cat("trace error because ", kind),
-         .why = cat("this call does not follow the recorded one: ", why),
+         .why = cat("this call does not follow the recorded one: ", why,
+                    read_at_.empty() ? "" : cat("; the body reads a value at ", read_at_)),
          .fix =
              !fix.empty()
                  ? fix
@@ -281,12 +285,19 @@ void Replayer::run_to_barrier() {
 }
 
 void Replayer::on_read(Tensor& tensor) {
+    note_read(tensor);
     if (!is_placeholder(tensor) || tensor.has_data()) return;
     run_to_barrier();
     if (!tensor.has_data())
         raise_mismatch(kUnreadable,
                        "a value is read that was not read when the function was recorded",
                        "return the tensor and read it outside, or read it in every call");
+}
+
+bool Replayer::can_read(const Tensor& tensor) const {
+    const Event* event = next_event();
+    return is_placeholder(tensor) && event && event->kind == EventKind::barrier &&
+           record().values[tensor.trace.value].is_output;
 }
 
 void Replayer::complete() {

@@ -17,6 +17,7 @@ public:
     runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
+    bool can_read(const runtime::Tensor& tensor) const override;
     void enter_excluded() override { run_to_barrier(); }
     std::optional<runtime::Tensors> begin_backward(std::span<const TensorRef> ys,
                                                    std::span<const TensorRef> dys,

@@ -144,8 +144,21 @@ void Session::compute_now(const std::vector<RecordId>& wanted, bool waits) {
         if (computed[id]) values_[id]->materialize(computed[id]->storage());
 }
 
+void Session::refuse(runtime::Message message, runtime::ErrorKind kind) {
+    const runtime::UserError error(kind, std::move(message));
+    refusal_.note(error);
+    throw error;
+}
+
+void Session::note_read(const runtime::Tensor& tensor) {
+    const bool is_static =
+        is_placeholder(tensor) ? !!record().values[tensor.trace.value].tensor : tensor.is_constant;
+    if (read_at_.empty() && !is_static) read_at_ = where_();
+}
+
 void Session::finish() {
     try {
+        refusal_.raise();
         complete();
         function_.note_use(version_);
     } catch (...) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/refusal.h"
 #include "jit/trace_function.h"
 #include "runtime/eager/dispatch.h"
 
@@ -51,6 +52,11 @@ public:
     virtual void end_recompute(std::span<const TensorRef> /*results*/) { --recompute_.depth; }
     void set_scope(std::string scope) { scope_ = std::move(scope); }  // the module that runs
 
+    // Of what is refused in a body that the call records.
+    void note_refusal(const runtime::UserError& error) { refusal_.note(error); }
+    // Where the body first read a value that may differ in another call, or "".
+    const std::string& read_at() const { return read_at_; }
+
     // The body has returned: run what is left; placeholders that are alive have data after it.
     // After an error, as after abort().
     void finish();
@@ -71,6 +77,10 @@ protected:
     Session(Session&&) = default;
 
     virtual void complete() = 0;  // finish(), but for what comes after
+    // An error of the trace, which an eager call would not raise.
+    [[noreturn]] void refuse(runtime::Message message,
+                             runtime::ErrorKind kind = runtime::ErrorKind::value);
+    void note_read(const runtime::Tensor& tensor);
 
     Record& record() { return version_->record; }
     const Record& record() const { return version_->record; }
@@ -91,7 +101,8 @@ protected:
     uint32_t segment_ = 0;  // next segment to run or record
     std::vector<TensorRef> values_;  // by RecordId: op values only
     std::vector<TensorRef> bound_;  // by slot
-    std::string scope_;
+    std::string scope_, read_at_;
+    Refusal refusal_;
     // Calls of recompute(fn): how many lie in each other now, how many outermost ones there were,
     // where the last began.
     struct {

@@ -79,7 +79,7 @@ EXACT = {
     "variable(self, value: int, type: type) -> object:": "variable(self, value: int, type: type[_Variable]) -> _Variable:",
     "constant_value(self, value: int) -> object:": "constant_value(self, value: int) -> _Tensor:",
     "(self, arguments: list)": "(self, arguments: list[Any])",
-    "arguments: list, results: list, guards: int) -> object:": "arguments: list[Any], results: list[Any], guards: int) -> str | None:",
+    "arguments: list, results: list, guards: int, were_there: Sequence[bool] = [], may_read: bool = False) -> object:": "arguments: list[Any], results: list[Any], guards: int, were_there: Sequence[bool] = [], may_read: bool = False) -> str | None:",
     "arguments: list, guards: int) -> object:": "arguments: list[Any], guards: int) -> list[Any] | None:",
     "plans(self) -> list:": f"plans(self) -> {ROWS}:",
     "kernels(self) -> list:": f"kernels(self) -> {ROWS}:",

@@ -99,8 +99,7 @@ private:
 };
 
 nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callable backward) {
-    if (const jit::BodyRecorder* body = jit::BodyRecorder::running())
-        body->refuse_custom_gradient();
+    if (jit::BodyRecorder* body = jit::BodyRecorder::running()) body->refuse_custom_gradient();
     const Tensors inputs = values_of(input_list);
     Tensors outputs;
     for (const TensorRef& output : values_of(output_list)) {

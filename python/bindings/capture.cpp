@@ -58,12 +58,12 @@ const Capture::Grad* Capture::grad_before(nb::handle object, const jit::Session&
     return nullptr;
 }
 
-void Capture::drop_temporaries(const jit::Session& session) {
-    while (drops_temporaries_once(session)) {}  // what one held may go with the next
+void Capture::drop_temporaries(const jit::Session& session, const References& of_call) {
+    while (drops_temporaries_once(session, of_call)) {}  // what one held may go with the next
 }
 
-std::unordered_map<PyObject*, Py_ssize_t> Capture::references() const {
-    std::unordered_map<PyObject*, Py_ssize_t> ours;
+Capture::References Capture::references() const {
+    References ours;
     for (const auto* map : {&handles_, &rebound_})
         for (const auto& [key, object] : *map) ++ours[object.ptr()];
     for (const auto& [first, second] : twins_) ++ours[first.ptr()], ++ours[second.ptr()];
@@ -71,8 +71,9 @@ std::unordered_map<PyObject*, Py_ssize_t> Capture::references() const {
     return ours;
 }
 
-bool Capture::drops_temporaries_once(const jit::Session& session) {
-    const std::unordered_map<PyObject*, Py_ssize_t> ours = references();
+bool Capture::drops_temporaries_once(const jit::Session& session, const References& of_call) {
+    References ours = references();
+    for (const auto& [object, count] : of_call) ours[object] += count;
     std::unordered_set<PyObject*> gone;
     for (const auto& [object, count] : ours)
         if (Py_REFCNT(object) <= count) gone.insert(object);

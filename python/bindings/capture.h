@@ -79,17 +79,19 @@ public:
 
     const std::unordered_map<uint64_t, nb::object>& handles() const { return handles_; }
     const std::unordered_map<uint64_t, nb::object>& getters() const { return getters_; }
-    std::unordered_map<PyObject*, Py_ssize_t> references() const;  // that it holds
 
-    // To be called before the session ends: lets go of objects that nobody else holds.
-    void drop_temporaries(const jit::Session& session);
+    // To be called before the session ends: lets go of objects that nobody holds but it, and the
+    // call by so many references.
+    using References = std::unordered_map<PyObject*, Py_ssize_t>;
+    void drop_temporaries(const jit::Session& session, const References& of_call);
+    References references() const;  // that it holds
     // One that no later call could find again makes the recording unrepeatable.
     std::vector<SlotSource> sources(const jit::Session& session, const Tensors& arguments);
     // Objects that hold a value of the session now: they are rebound after each call.
     std::vector<std::pair<nb::object, uint32_t>> updates(const jit::Session& session) const;
 
 private:
-    bool drops_temporaries_once(const jit::Session& session);
+    bool drops_temporaries_once(const jit::Session& session, const References& of_call);
     const Grad* grad_before(nb::handle object, const jit::Session& session) const;
     std::unordered_map<uint64_t, nb::object> handles_;  // by tensor id at first use
     std::unordered_map<uint64_t, nb::object> rebound_;  // by address

@@ -24,7 +24,8 @@ size_t index_in(const nb::list& objects, nb::handle object) {
 // ---- from a recording
 
 DirectCall::DirectCall(const Session& session, Capture& capture, const nb::list& arguments,
-                       const nb::list& results, uint64_t guards)
+                       const nb::list& results, const std::vector<bool>& were_there,
+                       uint64_t guards)
     : guards_(guards) {
     // An argument may have been rebound by the body: what counts is what was bound at the start.
     Tensors given;
@@ -40,7 +41,7 @@ DirectCall::DirectCall(const Session& session, Capture& capture, const nb::list&
     find_twins(capture, arguments);
     find_updates(session, capture, arguments);
     find_grads(session, capture, arguments);
-    find_results(session, arguments, results);
+    find_results(session, arguments, results, were_there);
     given.clear();
     if (reason_.empty() && keeps_other_values(session))
         reason_ = "the body keeps a tensor that it does not return";
@@ -102,19 +103,24 @@ size_t DirectCall::slot_of(nb::handle object, size_t argument) const {
 }
 
 void DirectCall::find_results(const Session& session, const nb::list& arguments,
-                              const nb::list& results) {
+                              const nb::list& results, const std::vector<bool>& were_there) {
+    const auto was_there = [&](size_t i) { return i < were_there.size() && were_there[i]; };
+    jit::FirstPlaces objects(nb::len(results));
     for (nb::handle result : results) {
+        const size_t first = objects.add(reinterpret_cast<uintptr_t>(result.ptr()));
         const TensorRef& value = value_of(result.ptr());
         const size_t argument = index_in(arguments, result);
         const auto grad = std::ranges::find_if(
             grads_, [&](const Grad& each) { return nb::getattr(each.tensor, "grad").is(result); });
-        if (grad != grads_.end()) {
-            results_.push_back({Result::From::grad, static_cast<size_t>(grad - grads_.begin())});
-        } else if (session.is_placeholder(*value)) {
-            results_.push_back({Result::From::value, wanted_.size()});
-            wanted_.push_back(value->trace.value);
+        if (first < results_.size()) {
+            results_.push_back({Result::From::again, first});
         } else if (argument < nb::len(arguments)) {
             results_.push_back({Result::From::argument, argument});
+        } else if (grad != grads_.end()) {
+            results_.push_back({Result::From::grad, static_cast<size_t>(grad - grads_.begin())});
+        } else if (session.is_placeholder(*value) && !was_there(results_.size())) {
+            results_.push_back({Result::From::value, wanted_.size()});
+            wanted_.push_back(value->trace.value);
         } else {
             results_.push_back({Result::From::fixed, 0, nb::borrow(result)});
         }
@@ -132,8 +138,13 @@ bool DirectCall::keeps_other_values(const Session& session) const {
 
 void DirectCall::complete(const jit::TraceFunction& function,
                           std::shared_ptr<jit::Version> version) {
-    call_ = std::make_unique<jit::DirectCall>(function, std::move(version), std::move(wanted_),
-                                              read_at_);
+    call_ = std::make_unique<jit::DirectCall>(function, std::move(version), std::move(wanted_));
+}
+
+std::string DirectCall::read_in(const jit::Version& version) const {
+    const auto& events = version.record.events;
+    const auto barrier = std::ranges::find(events, jit::EventKind::barrier, &jit::Event::kind);
+    return read_at_.empty() && barrier != events.end() ? barrier->where : read_at_;
 }
 
 // ---- a call
@@ -268,6 +279,7 @@ nb::list DirectCall::results_of(const Tensors& values, const nb::list& arguments
             case Result::From::value: results.append(wrap(values[result.index])); break;
             case Result::From::grad: results.append(grads[result.index]); break;
             case Result::From::argument: results.append(arguments[result.index]); break;
+            case Result::From::again: results.append(results[result.index]); break;
             case Result::From::fixed: results.append(result.object); break;
         }
     return results;

@@ -15,11 +15,14 @@ namespace megjit::python {
 
 class DirectCall {
 public:
-    // From a call whose body has returned `results`, before its session ends. `guards`: the number
-    // of those that say when it holds.
+    // From a call whose body has returned `results`, before its session ends. `were_there`: which
+    // of them are objects that the body found. `guards`: the number of those that say when it
+    // holds.
     DirectCall(const jit::Session& session, Capture& capture, const nb::list& arguments,
-               const nb::list& results, uint64_t guards);
-    // Once the session has ended: as jit::DirectCall's constructor.
+               const nb::list& results, const std::vector<bool>& were_there, uint64_t guards);
+    // Where the body reads a value or leaves the trace, which calls without it cannot; or "".
+    std::string read_in(const jit::Version& version) const;
+    // Once the session has ended.
     void complete(const jit::TraceFunction& function, std::shared_ptr<jit::Version> version);
 
     uint64_t guards() const { return guards_; }
@@ -48,8 +51,8 @@ private:
         bool was_none = true;  // before the call
     };
     struct Result {
-        enum class From : uint8_t { value, grad, argument, fixed } from = From::value;
-        size_t index = 0;  // value: of the wanted ones; grad, argument: which
+        enum class From : uint8_t { value, grad, argument, again, fixed } from = From::value;
+        size_t index = 0;  // value: of the wanted ones; grad, argument, result (again): which
         nb::object object = {};  // fixed
     };
     void find_twins(const Capture& capture, const nb::list& arguments);
@@ -57,7 +60,7 @@ private:
                       const nb::list& arguments);
     void find_grads(const jit::Session& session, const Capture& capture, const nb::list& arguments);
     void find_results(const jit::Session& session, const nb::list& arguments,
-                      const nb::list& results);
+                      const nb::list& results, const std::vector<bool>& were_there);
     size_t slot_of(nb::handle object, size_t argument) const;
     bool keeps_other_values(const jit::Session& session) const;
 

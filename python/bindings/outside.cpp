@@ -50,7 +50,7 @@ std::vector<Outside> updates_of(const TracedCall& call, jit::Recorder& recorder,
 
 std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
                                 const nb::list& arguments) {
-    call.capture()->drop_temporaries(recorder);
+    call.capture()->drop_temporaries(recorder, {});
     for (const auto& [tensor, where] : call.capture()->excluded_reads())
         recorder.note_excluded_read(tensor, where);
     std::vector<Outside> all = updates_of(call, recorder, arguments);

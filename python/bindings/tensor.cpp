@@ -338,6 +338,8 @@ void bind_tensor(nb::module_& m) {
     }, "Whether the value lies in an order of oneDNN's, as to_mkldnn() makes it.")
         .def("_value_id", [](const Handle& self) { return self.value()->id(); })
         .def("_has_data", [](const Handle& self) { return self.value()->has_data(); })
+        .def("_is_readable", [](const Handle& self) { return runtime::is_readable(*self.value()); },
+             "False for a placeholder whose value a trace would refuse to read.")
         .def_prop_ro("_layout",
                      [](const Handle& self) { return to_string(self.value()->type().layout); },
                      "Order of memory: row_major, channels_last, or one of the backend's own.")

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include "jit/plan_ladder.h"
 #include "jit/recorder.h"
@@ -89,8 +90,11 @@ public:
         const auto call = taken(arguments);
         Recording found = outside(*call, arguments);
         call->finish();
+        note_end(*call);
         if (found.version) recorded_ = std::move(found);
     }
+    // Did the body of the last call that ended well read a value, which another call may not have?
+    bool has_read() const { return has_read_; }
     const Recording& recorded() const { return recorded_; }
 
     // Does nothing when the call has not begun, or has ended.
@@ -114,23 +118,39 @@ public:
             std::make_unique<Capture>(runtime::make_placeholder({}, runtime::host_device())->id()));
     }
 
-    // Ends it. `results`: the tensors that the body returned, in order.
-    // Returns why later calls need the body nevertheless, or None.
-    nb::object finish_capture(nb::list arguments, nb::list results, uint64_t guards) {
+    // Ends it. `results`: the tensors that the body returned, in order; `were_there`: which
+    // of them are objects that the body found (none is, where it is shorter).
+    // Returns why later calls need the body nevertheless, or None. A body that reads values is such
+    // a reason if it `may_read`, else an error.
+    nb::object finish_capture(nb::list arguments, nb::list results, uint64_t guards,
+                              const std::vector<bool>& were_there, bool may_read) {
         const auto call = taken(arguments);
         std::shared_ptr<DirectCall> made;
         Recording found;
         try {
             found = outside(*call, arguments);
-            call->capture()->drop_temporaries(call->session());
+            // What the body has made and returned is held by the list, and where it stands in what
+            // it returned.
+            Capture::References of_call;
+            call->rebound.count_references(of_call);
+            for (size_t i = 0; i < were_there.size(); ++i)
+                if (!were_there[i]) of_call[nb::handle(results[i]).ptr()] += 2;
+            call->capture()->drop_temporaries(call->session(), of_call);
+            call->rebound.drop_temporaries();
             made = std::make_shared<DirectCall>(call->session(), *call->capture(), arguments,
-                                                results, guards);
+                                                results, were_there, guards);
         } catch (...) {
             call->abort();
             throw;
         }
         call->finish();
+        note_end(*call);
         if (found.version) recorded_ = std::move(found);
+        if (const std::string at = made->read_in(*call->session().version()); !at.empty()) {
+            if (!may_read) jit::DirectCall::refuse_read(at);
+            return nb::cast(has_read_ ? "the body reads values of tensors"
+                                      : "the body leaves the trace");
+        }
         made->complete(function, call->session().version());
         direct_.insert(direct_.begin(), made);
         while (direct_.size() > function.versions().size()) direct_.pop_back();  // used longest ago
@@ -216,8 +236,11 @@ private:
         return {recorder->version(), outside_of(call, *recorder, arguments)};
     }
 
+    void note_end(const TracedCall& call) { has_read_ = !call.session().read_at().empty(); }
+
     DirectCalls direct_;
     Recording recorded_;  // that ended last
+    bool has_read_ = false;
     runtime::Turn direct_turn_{"a traced function"};
 };
 
@@ -259,7 +282,11 @@ void bind_trace(nb::module_& m) {
         .def("abort", &PyTrace::abort, nb::arg("arguments"))
         .def("begin_capture", &PyTrace::begin_capture, nb::arg("arguments"))
         .def("finish_capture", &PyTrace::finish_capture, nb::arg("arguments"), nb::arg("results"),
-             nb::arg("guards"))
+             nb::arg("guards"), nb::arg("were_there") = std::vector<bool>(),
+             nb::arg("may_read") = false)
+        .def_prop_ro(
+            "has_read", &PyTrace::has_read,
+            "Did the body of the last call that ended well read a value, which another call may not have?")
         .def_prop_ro("recorded", [](const PyTrace& self) { return self.recorded().version; },
                      "By the last call that recorded one for dump.")
         .def("outside",

@@ -97,8 +97,8 @@ std::vector<jit::Update> Rebound::updates(const Session& session) const {
 }
 
 std::vector<Rebound::Lasting> Rebound::lasting(const Capture& capture) const {
-    std::unordered_map<PyObject*, Py_ssize_t> ours = capture.references();
-    for (const Entry& entry : entries_) ++ours[entry.object.ptr()];
+    Capture::References ours = capture.references();
+    count_references(ours);
     std::vector<Lasting> result;
     for (const Entry* each : before()) {
         const Entry& entry = *each;
@@ -110,6 +110,18 @@ std::vector<Rebound::Lasting> Rebound::lasting(const Capture& capture) const {
             result.push_back({entry.object, entry.old, entry.id, now, entry.is_grad, entry.where});
     }
     return result;
+}
+
+void Rebound::count_references(Capture::References& counts) const {
+    for (const Entry& entry : entries_) ++counts[entry.object.ptr()];
+}
+
+void Rebound::drop_temporaries() {
+    Capture::References ours;
+    count_references(ours);
+    std::erase_if(entries_, [&](const Entry& entry) {
+        return Py_REFCNT(entry.object.ptr()) <= ours[entry.object.ptr()];
+    });
 }
 
 void Rebound::let_go_of(const Session& session) {
@@ -207,7 +219,7 @@ void TracedCall::abort() {
 void rebind(PyObject* tensor, TensorRef value) {
     Handle& handle = handle_of(tensor);
     const TensorRef& old = handle.value();  // not beside a program that rebinds it, too
-    if (const auto* body = jit::BodyRecorder::running()) body->refuse_update_of(*old);
+    if (auto* body = jit::BodyRecorder::running()) body->refuse_update_of(*old);
     if (TracedCall* call = TracedCall::running()) call->rebound.note(tensor, call->session());
     handle.set(std::move(value));
     if (Capture* capture = Capture::current()) capture->note_rebound(tensor);

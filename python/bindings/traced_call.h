@@ -36,6 +36,8 @@ public:
         std::string where = {};
     };
     std::vector<Lasting> lasting(const Capture& capture) const;
+    void count_references(Capture::References& counts) const;  // adds those that it holds
+    void drop_temporaries();  // what nobody else holds needs no way back
     // Before the program runs: inputs are held by the session alone, so that it may work in place.
     void let_go_of(const jit::Session& session);
     // After a failure, or a call that was only planned: what has no value goes back to what it was.

@@ -202,6 +202,9 @@ class Tensor:
 
     def _has_data(self) -> bool: ...
 
+    def _is_readable(self) -> bool:
+        """False for a placeholder whose value a trace would refuse to read."""
+
     @property
     def _layout(self) -> str:
         """
@@ -806,7 +809,13 @@ class TraceFunction:
 
     def begin_capture(self, arguments: list[Any]) -> None: ...
 
-    def finish_capture(self, arguments: list[Any], results: list[Any], guards: int) -> str | None: ...
+    def finish_capture(self, arguments: list[Any], results: list[Any], guards: int, were_there: Sequence[bool] = [], may_read: bool = False) -> str | None: ...
+
+    @property
+    def has_read(self) -> bool:
+        """
+        Did the body of the last call that ended well read a value, which another call may not have?
+        """
 
     @property
     def recorded(self) -> Version:

@@ -293,20 +293,16 @@ class Tensor(ArrayMethodMixin):
 
     def __repr__(self) -> str:
         piece = "" if self.dtype == np.float32 else f", dtype={self.dtype}"
-        try:
-            values = str(self.numpy())
-        except (ValueError, RuntimeError):  # a placeholder of a trace
-            values = f"<shape {list(self._tuple_shape)}>"
+        values = str(self.numpy()) if self._is_readable() else f"<shape {list(self._tuple_shape)}>"
         return f"{type(self).__name__}({values}{piece}, device={shown_name(self.device)})"
 
     def _repr_html_(self) -> str:
         """For notebooks: what it is, above its values."""
         import html  # slow to import
 
-        try:
+        values = "no value yet"
+        if self._is_readable():
             values = np.array2string(self.numpy(), precision=4, suppress_small=True, threshold=200)
-        except (ValueError, RuntimeError):  # as above
-            values = "no value yet"
         kind = f"{type(self).__name__} {self.dtype}{list(self._tuple_shape)}, {shown_name(self.device)}"
         return f"<code>{html.escape(kind)}</code><pre>{html.escape(values)}</pre>"
 

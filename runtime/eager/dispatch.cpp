@@ -369,6 +369,12 @@ void require_data(Tensor& tensor) {
                    ErrorKind::runtime);
 }
 
+bool is_readable(const Tensor& tensor) {
+    if (tensor.has_data()) return true;
+    const Tracer* tracer = tensor.trace.is_edited() ? &edited_graph_of(tensor) : context().tracer;
+    return tracer && tracer->can_read(tensor);
+}
+
 namespace {
 
 // Without the host; null where there is no such way.

@@ -54,6 +54,8 @@ public:
                           Device& device) = 0;
     // A placeholder's data are wanted on the host. Runs what is needed, or throws.
     virtual void on_read(Tensor& tensor) = 0;
+    // Would on_read give the data of a placeholder? For who has something else to show.
+    virtual bool can_read(const Tensor& tensor) const = 0;
 };
 
 // An edited graph is the tracer of its placeholders, in every thread, whether a trace runs or not.
@@ -110,6 +112,8 @@ TensorRef row_major(const TensorRef& tensor);
 
 // Asks the running trace for the data of a placeholder. UserError if there are none to be had.
 void require_data(Tensor& tensor);
+// Would require_data do?
+bool is_readable(const Tensor& tensor);
 
 // A copy on that device, or the value itself where it lies there. Unseen by tapes and traces.
 TensorRef copied_to(const TensorRef& tensor, Device& device);

@@ -18,7 +18,7 @@ protected:
             wanted = {sum->trace.value, twice->trace.value};
             return twice;
         }, floats({2}, {1, 2}));
-        return {function, function.latest(), wanted, ""};
+        return {function, function.latest(), wanted};
     }
     TensorRef parameter = floats({2}, {10, 20});  // slot 1; the argument is slot 0
 };

@@ -164,7 +164,7 @@ def test_gradients_pass_a_write_except_where_it_wrote():
     ids=repr,
 )
 def test_indices_that_cannot_be_are_index_errors(index):
-    with pytest.raises(IndexError, match="^index: "):
+    with pytest.raises(IndexError, match="^index: |^only one ellipsis is allowed"):
         Tensor(A)[index]
 
 
@@ -174,7 +174,7 @@ def test_a_list_of_floats_is_a_value_error():
 
 
 def test_a_value_that_does_not_broadcast_is_a_value_error():
-    with pytest.raises(ValueError, match=r"\[5\] does not broadcast to the selected \[3, 4\]"):
+    with pytest.raises(ValueError, match=r"^cannot copy tensor with shape \(5,\) to subtensor with shape \(3, 4\)"):
         Tensor(A)[0] = np.zeros(5)
 
 

@@ -574,3 +574,37 @@ def test_a_function_of_a_file_whose_name_is_not_utf8_is_traced():
     traced = trace(scope["double"], symbolic=True)
     assert traced(mge.Tensor([1.5])).item() == traced(mge.Tensor([1.5])).item() == 3.0
     assert "1 version" in traced.explain()
+
+
+READS = {
+    "item": lambda x, k: x * k.item(),
+    "numpy": lambda x, k: x * k.numpy(),
+    "int": lambda x, k: x * int(k),
+    "float": lambda x, k: x + float(k),
+    "tolist": lambda x, k: x + k.tolist(),
+    "asarray": lambda x, k: x * np.asarray(k),
+    "of a result": lambda x, k: x * (k + 1).item(),
+    "index": lambda x, k: x[: int(k)] * 2,
+    "count": lambda x, k: sum([x] * int(k), x),
+    "branch": lambda x, k: x * 2 if k.item() > 1.5 else x * 3,
+}
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("name", READS)
+def test_a_value_of_an_input_is_a_constant_of_the_record(name, symbolic):
+    if symbolic and name == "of a result":
+        return  # which has no value there
+    traced = trace(READS[name], symbolic=symbolic)
+    x = t(1, 2, 3)
+    for k in (1.0, 1.0, 2.0, 1.0):
+        want = READS[name](x, mge.tensor(k)).numpy()
+        if k == 1.0:
+            np.testing.assert_array_equal(traced(x, mge.tensor(k)).numpy(), want)
+            continue
+        with pytest.raises(TraceError) as caught:
+            traced(x, mge.tensor(k))
+        text = str(caught.value)
+        assert "; the body reads a value at " in text and "test_trace.py:" in text.partition("; the body reads")[2]
+        assert "pass what varies as a tensor" not in text and len(text.splitlines()) <= 6
+        assert ("compute with the tensor itself" in text) == ("a constant of op" in text)

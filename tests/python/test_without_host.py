@@ -18,7 +18,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
-from megengine import Tensor
+from megengine import Tensor, jit
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 from test_trace import losses, step, t
@@ -350,7 +350,7 @@ def decided(body, *make, calls=5):
     """What "auto" made of a body: does each call run it, and the results."""
     traced = trace(body, without_host="auto")
     results = [traced(Tensor([float(i)]), *make) for i in range(calls)]
-    return traced._walks, results, traced.explain()
+    return traced._walks > 0, results, traced.explain()
 
 
 @pytest.mark.parametrize(
@@ -399,6 +399,99 @@ def test_auto_skips_a_network_and_a_training_step():
     got, ours = losses(traced, "sgd")
     np.testing.assert_array_equal(got, expected)
     assert not traced._walks and traced._guards is not None
+
+
+def _raises_if(flag, x):
+    y = x * 2
+    if flag[0]:
+        raise KeyError("of the program")
+    return y + 1
+
+
+def _reads_an_input_if(flag, x):
+    return x * x.item() if flag[0] else x * 2 + 1
+
+
+def _reads_a_result_if(flag, x):
+    return x * (x + 1).item() if flag[0] else x * 2 + 1
+
+
+def _reads_and_drops_if(flag, x):
+    if flag[0]:
+        x.numpy()
+    return x * 2 + 1
+
+
+def _reads_a_weight_if(flag, x):
+    return x * WEIGHT.item() if flag[0] else x * 2 + 1
+
+
+def _takes_anything(flag, x):
+    return mge.tensor(x) * 2 + 1 if isinstance(x, np.ndarray) else x * 2 + 1
+
+
+def _is_a_generator_if(flag, x):
+    return (x * i for i in range(2)) if flag[0] else x * 2 + 1
+
+
+def _other_graphs(flag, x):
+    return x * (len(flag) + x) if flag[0] else x * 2 + 1
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("before", [1, 2, 3, 20])
+@pytest.mark.parametrize(
+    "body",
+    [
+        _raises_if, _reads_an_input_if, _reads_a_result_if, _reads_and_drops_if, _reads_a_weight_if, _takes_anything, _is_a_generator_if,
+        _other_graphs,
+    ],
+)  # fmt: skip
+def test_auto_is_as_new_behind_calls_that_need_the_body(body, before, symbolic):
+    """Whatever the calls before did: once the body only computes, few calls run it."""
+    flag = [True]
+    traced = trace(lambda x: body(flag, x), without_host="auto", symbolic=symbolic)
+    for i in range(before):
+        try:
+            traced(np.ones(1, "float32") if body is _takes_anything else Tensor([float(i)]))
+        except (KeyError, ValueError, RuntimeError):  # its own, or the trace's
+            pass
+    flag[0] = False
+    for i in range(40):
+        try:
+            got = traced(Tensor([float(i)]))
+        except jit.TraceError:
+            assert i == 0  # the call that differs from its record
+        else:
+            assert got.item() == 2 * i + 1
+    assert traced._known and not traced._walks
+    runs = []
+    traced._named_body = traced._body = lambda *args: runs.append(args)
+    assert traced(Tensor([7.0])).item() == 15 and not runs
+
+
+def test_auto_does_once_what_a_body_that_reads_an_input_does():
+    """The second call is recorded for calls without body, which cannot be: it has happened nevertheless."""
+    count = mge.Parameter([0.0])
+
+    def body(x):
+        count._reset(count + 1)
+        return x * x.item() + count
+
+    traced = trace(body, without_host="auto")
+    for i in range(6):
+        assert traced(Tensor([2.0])).item() == 4 + i + 1
+    assert count.item() == 6 and "reads values" in traced.explain()
+
+
+def test_auto_tries_seldom_where_it_is_in_vain(monkeypatch):
+    recordings = []
+    capture = trace._capture
+    monkeypatch.setattr(trace, "_capture", lambda self, *given: (recordings.append(1), capture(self, *given))[1])
+    traced = trace(lambda x: x * 2 if x.item() > -1 else x, without_host="auto")
+    for i in range(300):
+        assert traced(Tensor([float(i)])).item() == 2 * i
+    assert 2 <= len(recordings) <= 6
 
 
 def test_auto_sees_what_changes():

@@ -78,20 +78,33 @@ def leaves(value: Any) -> Iterator[Any]:
         yield from leaves(part)
 
 
-def flatten(value: Any, found: list[Tensor]) -> Any:
-    """The shape of a tree: tensors are collected and replaced by `LEAF`, all else is kept."""
+def flatten(value: Any, found: list[Tensor], seen: dict[int, Branch] | None = None) -> Any:
+    """The shape of a tree: tensors are collected and replaced by `LEAF`, all else is kept.
+
+    seen: where given, a container that stands in several places is one `Branch`, whose tensors are collected once.
+    """
     if isinstance(value, Tensor):
         found.append(value)
         return LEAF
+    if seen is not None and id(value) in seen:
+        return seen[id(value)]
     if (branch := branch_of(value)) is None:
         return value
-    return branch._replace(parts=[flatten(part, found) for part in branch.parts])
+    made = branch._replace(parts=[flatten(part, found, seen) for part in branch.parts])
+    if seen is not None:
+        seen[id(value)] = made
+    return made
 
 
-def unflatten(tree: Any, tensors: Iterator[Any]) -> Any:
-    """The tree with the next tensors in place of each `LEAF`."""
+def unflatten(tree: Any, tensors: Iterator[Any], made: dict[int, Any] | None = None) -> Any:
+    """The tree with the next tensors in place of each `LEAF`. made: where `flatten` had ``seen``."""
     if tree is LEAF:
         return next(tensors)
-    if type(tree) is Branch:
-        return tree.made_of([unflatten(part, tensors) for part in tree.parts])
-    return tree
+    if type(tree) is not Branch:
+        return tree
+    if made is not None and id(tree) in made:
+        return made[id(tree)]
+    value = tree.made_of([unflatten(part, tensors, made) for part in tree.parts])
+    if made is not None:
+        made[id(tree)] = value
+    return value

@@ -206,6 +206,10 @@ class Guards:
             found += (id(grad), id(0 if is_plain else len(_own_attributes(tensor))), 0)
         return found
 
+    def has_seen(self, value: object) -> bool:
+        """Was it there before the body ran, where the body can find it?"""
+        return id(value) in self._seen
+
     def leave_grads_of(self, tensors: list[Tensor]) -> None:
         """Each call sets their ``.grad`` anew, and asks by itself whether it was None."""
         self._kept += tensors

@@ -19,6 +19,10 @@ CONSTANT = (
     "numbers and NumPy arrays are constants of the record: pass what varies as a tensor, as in f(megengine.tensor(value)), "
     "put it under exclude_from_trace(), or trace each variant on its own"
 )
+READ = (
+    "what the body reads of a tensor, as x.item() or int(x), is a number, and so a constant of the record: compute with the tensor itself, "
+    "put it under exclude_from_trace(), or trace each variant on its own"
+)
 
 
 def _functions(trace: TracebackType | None) -> set[str]:
@@ -38,7 +42,7 @@ def explain(error: BaseException) -> None:
     elif running & {"batch_norm", "dropout"} or _BY_MODE.search(text):
         fix = TRAINING
     elif "a constant of op" in text:
-        fix = CONSTANT
+        fix = READ if "the body reads a value" in text else CONSTANT
     else:
         return
     error.args = (_FIX.sub(lambda _: f"\n  fix: {fix}", text, count=1),)

@@ -18,6 +18,7 @@ from .. import _core
 from .._files.disk import written_whole
 from ..core._telling import no_effect
 from ..core._tree import flatten, unflatten
+from ..core._tree import leaves as tree_leaves
 from ..device import get_max_allocated_memory
 from ..reports.progress import while_waiting
 from ..tensor import Tensor
@@ -42,6 +43,7 @@ from .report import (
     merge_profiles,
     timeline_of,
 )
+from .results import reason_in_results, refuse_used_up
 from .steps import ManualSteps
 
 if TYPE_CHECKING:
@@ -92,7 +94,8 @@ def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
     return bool(np.all(lhs == rhs))
 
 
-_MOST_TRIALS = 8  # calls with the body, after which "auto" lets it run each time
+_MOST_TRIALS = 7  # recordings, after which "auto" lets the body run for some calls
+_READS = "the body reads values of tensors"
 _MOST_RECORDINGS = 4  # of without_host=True one after the other, before a warning
 
 
@@ -251,9 +254,9 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         self._exact = numerics == "exact"
         self._graph_opt_config = graph_opt_config
         self._without_host = bool(without_host) and not record_only  # which never runs anything
-        # With "auto": calls that run the body first, and whether each call does.
+        # With "auto": recordings that were in vain, how many calls run the body before the next, and how many will after it.
         self._trials = 0 if without_host == "auto" else None
-        self._walks = False
+        self._walks, self._pause = 0, 8
         self._imperative = imperative
         self._guards: Guards | None = None  # of the last recording without host, if later calls need no body
         self._known: dict[int, Guards] = {}  # of all such recordings, by number
@@ -335,7 +338,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             What the function returns.
         """
         if self._walks:
-            return self.trace_normal(*args, **kwargs)
+            return self._walk(args, kwargs)
         leaves = self.flatten_inputs(*args, **kwargs)
         guards = self._known.get(self._function.guards_for(leaves)) if self._known else None
         if guards is not None:
@@ -349,7 +352,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
                 else:
                     flat = run(leaves, guards.number)
                 if flat is not None:
-                    return unflatten(guards.result_tree, iter(flat))
+                    return unflatten(guards.result_tree, iter(flat), {})
         if self._trials is None:
             return self._capture(args, kwargs, leaves)
         if self._known and guards is None:  # what was decided holds for other shapes, too
@@ -360,33 +363,39 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         """One call with the body, which says whether later ones need it: the first records as ever, the second for calls without."""
         from .effects import acting_part  # slow to import
 
-        if self._trials is None:
-            raise AssertionError("self._trials is not None does not hold")
-        self._trials += 1
-        if self._trials == 1:
+        if self._function.version is None or any(isinstance(leaf, np.ndarray) for leaf in tree_leaves(args)):
             return self.trace_normal(*args, **kwargs)
-        if len(self._function.graphs(optimized=False)) != 1:
-            reason: str | None = "the body reads values of tensors"
-        elif self._trials > _MOST_TRIALS:
-            reason = f"it was recorded {_MOST_TRIALS - 1} times: {self._guard_reason}"
+        if self._trials == _MOST_TRIALS:
+            reason = f"it was recorded {_MOST_TRIALS} times: {self._guard_reason}"
         elif found := acting_part(self.__wrapped__, args, kwargs):
             reason = f"the body acts on the outside: {found}"
         else:
             return self._captured_or_walked(args, kwargs, leaves)
-        self._walk_from_now_on(reason)
-        return self.trace_normal(*args, **kwargs)
+        self._begin_walking(reason)
+        return self._walk(args, kwargs)
 
     def _captured_or_walked(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
         result = self._capture(args, kwargs, leaves)
-        self._walk_from_now_on(self._guard_reason if self._guards is None else None)
+        self._trials = (self._trials or 0) + 1
+        if self._guards is None:
+            self._begin_walking(self._guard_reason)
         return result
 
-    def _walk_from_now_on(self, reason: str | None) -> None:
-        if reason is not None:
-            self._walks, self._guard_reason = True, reason
-            if self._known:  # of shapes whose recordings nobody has asked whether they still hold
-                self._known = {}
-                self._function.clear()
+    def _begin_walking(self, reason: str | None) -> None:
+        """Calls run the body from here on; the decision is made anew after some, each time after twice as many."""
+        self._guard_reason, self._trials = reason, 0
+        self._walks, self._pause = self._pause, 2 * self._pause
+        if self._known:  # of shapes whose recordings nobody has asked whether they still hold
+            self._known = {}
+            self._function.clear()
+
+    def _walk(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One of these calls. Behind one that raises, or reads no value any more, the function is as good as new."""
+        walks, self._walks = self._walks, 0
+        result = self.trace_normal(*args, **kwargs)
+        if self._guard_reason != _READS or self._function.has_read:
+            self._walks = walks - 1
+        return result
 
     def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
         """One call with the body, recorded for calls without it."""
@@ -396,27 +405,24 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         self._recordings = self._recordings + 1 if self._was_recorded else 1  # without a call between them that needed none
         self._was_recorded = True
         guards = Guards(self.__wrapped__, args, kwargs, leaves)
-        unrepeatable, reads_values = None, False
         with self._compiling():
             try:
                 self._function.begin_capture(leaves)
                 result = self._named_body(*args, **kwargs)
                 found: list[Tensor] = []
-                guards.result_tree = flatten(result, found)
+                guards.result_tree = flatten(result, found, {})
+                if self._trials is None:
+                    refuse_used_up(guards.result_tree)
             except BaseException:
                 self._function.abort(leaves)
                 raise
             try:
-                unrepeatable = self._function.finish_capture(leaves, found, guards.number)
-            except BaseException as error:
+                outside = [guards.has_seen(tensor) for tensor in found]
+                unrepeatable = self._function.finish_capture(leaves, found, guards.number, outside, self._trials is not None)
+            except BaseException:
                 self._function.abort(leaves)  # nothing where the call has ended
-                reads_values = self._trials is not None and isinstance(error, RuntimeError)
-                if not reads_values:
-                    raise
-        if reads_values:
-            # Nothing has happened but that the body ran, which does nothing that could be seen twice.
-            self._walk_from_now_on("the body reads values of tensors")
-            return self.trace_normal(*args, **kwargs)
+                raise
+        unrepeatable = unrepeatable or reason_in_results(guards.result_tree, leaves)
         guards.leave_grads_of(self._function.tensors_with_grads())
         reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
         alive = set(self._function.all_guards())
@@ -518,7 +524,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         for position, value in enumerate(args):
             if isinstance(value, Tensor):
                 leaves.append(value)
-            elif isinstance(value, np.ndarray) and self._without_host:
+            elif isinstance(value, np.ndarray) and self._without_host and self._trials is None:
                 raise TypeError(
                     f"trace: positional argument {position} ({self._argument_name(position)}) is a NumPy array\n"
                     "  why: calls that do not run the body would compute with the first array\n"
@@ -666,7 +672,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         """
         text = self._function.explain()
         if self._guard_reason:
-            what = "each call runs the body" if self._walks else "recorded again"
+            what = "recorded again" if self._trials is None or self._known else "each call runs the body"
             text += f"  {what} because {self._guard_reason}\n"
         return text
 

@@ -132,7 +132,7 @@ def _expand_ellipsis(items: list[Any], ndim: int) -> list[Any]:
     for i, item in enumerate(items):
         if item is Ellipsis:
             if at >= 0:
-                raise IndexError("index: '...' may stand only once")
+                raise IndexError("only one ellipsis is allowed.")
             at = i
         elif _is_bool_array(item):
             used += item.ndim
@@ -220,7 +220,7 @@ def _add_mask(access: Access, mask: "Tensor | np.ndarray", shape: Shape, axis: i
     covered = shape[axis : axis + rank]
     if rank == 0:  # a bool scalar adds an axis of extent 1 (True) or selects nothing of it
         access.axes.append(len(access.shape))
-        access.indices.append(apply_const(np.zeros(1 if bool(mask) else 0, np.int32)))
+        access.indices.append(_index_tensor(_place_if(mask)))
         access.shape.append(1)
         return
     own = mask._tuple_shape if isinstance(mask, _Tensor) else mask.shape
@@ -235,6 +235,13 @@ def _add_mask(access: Access, mask: "Tensor | np.ndarray", shape: Shape, axis: i
         columns = np.nonzero(mask)
     for extent, column in zip(covered, columns, strict=False):
         _add_index(access, column, extent)
+
+
+def _place_if(mask: "Tensor | np.ndarray") -> "Tensor | np.ndarray":
+    """[0] where a bool scalar is True, else no place; of a tensor without a look at its value."""
+    if isinstance(mask, _Tensor):
+        return taken(ops.nonzero(ops.reshape(mask, shape=(1,))), 1, 0)
+    return np.zeros(int(mask), np.int32)
 
 
 def _basic(shape: Shape, index: Any) -> tuple[Shape, Shape, Shape, Shape, Shape] | None:
@@ -356,8 +363,9 @@ def setitem(x: _Tensor, index: object, value: object) -> "Tensor":
             value = ops.reshape(value, shape=region)
         note_new_axes(len(shape), _counted(index if type(index) is tuple else (index,)))
         return ops.slice_set(x, value, begin=begin, end=end, step=step)
-    if _is_bool_array(index) and index.ndim:
-        filled = _masked_fill(x, index, value, shape)
+    mask = index[0] if type(index) is tuple and (len(index) == 1 or (len(index) == 2 and index[1] is Ellipsis)) else index
+    if _is_bool_array(mask):
+        filled = _masked_fill(x, mask, value, shape)
         if filled is not None:
             return filled
     access = parse(shape, index)
@@ -396,7 +404,9 @@ def _masked_fill(x: _Tensor, mask: Any, value: Any, shape: Shape) -> "Tensor | N
             f"index: a mask of {list(own)} does not fit the axes {list(shape[: len(own)])} it covers"
         )
     value = as_operand(value, x)
-    if any(extent != 1 for extent in value._tuple_shape):
+    if not own and isinstance(mask, _Tensor) and 0 not in value._tuple_shape[:-len(shape) or None]:  # all of x or nothing of it
+        return ops.where(mask, ops.reshape(_fit(value, (1, *shape)), shape=shape), x)
+    if not own or any(extent != 1 for extent in value._tuple_shape):
         return None
     if not isinstance(mask, _Tensor):
         mask = apply_const(mask)
@@ -428,7 +438,7 @@ def _fit(value: "Tensor", shape: Shape) -> "Tensor":
         a != b and a != 1 for a, b in zip(own[::-1], shape[::-1], strict=False)
     ):
         raise ValueError(
-            f"index: a value of shape {list(value._tuple_shape)} does not broadcast to the selected {list(shape)}"
+            f"cannot copy tensor with shape {value._tuple_shape} to subtensor with shape {shape}"
         )
     if own != value._tuple_shape:
         value = ops.reshape(value, shape=own)

@@ -1,0 +1,71 @@
+"""What a body returns besides tensors and containers of them: calls that do not run it give the same objects again."""
+
+from __future__ import annotations
+
+import gc
+import types
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+from typing import Any
+
+from .._core import user_line
+from ..core._tree import LEAF, Branch
+from ..module import Module
+from ..tensor import Tensor
+from .watchable import _is_plain
+
+_MOST_OBJECTS = 10_000
+_USED_UP = (Iterator, Awaitable, AsyncIterator)
+_NOT_HELD = (type, types.ModuleType, Module)  # what these hold was there before
+
+
+def _others(tree: Any) -> list[Any]:
+    """The leaves of a tree that are no tensors and no plain values."""
+    if type(tree) is Branch:
+        return [leaf for part in tree.parts for leaf in _others(part)]
+    return [] if tree is LEAF or _is_plain(tree) else [tree]
+
+
+def refuse_used_up(tree: Any) -> None:
+    """AssertionError for results that run when they are asked: generators, coroutines, iterators."""
+    for leaf in _others(tree):
+        if isinstance(leaf, _USED_UP):
+            kind = type(leaf).__name__.replace("_", " ")
+            if isinstance(leaf, Coroutine):
+                leaf.close()  # or Python warns that nobody has awaited it
+            raise AssertionError(
+                f"doesn't support {leaf!r} type\n"
+                f"  why: a {kind} runs when it is asked for values, and only once: later calls of trace(without_host=True) would return it used up\n"
+                "  fix: return a list of the values, as list(...) gives it, or drop without_host\n"
+                f"  at:  {user_line()}"
+            )
+
+
+def reason_in_results(tree: Any, arguments: list[Tensor]) -> str | None:
+    """Why a later call cannot return the same objects; None where it can."""
+    ids = set(map(id, arguments))
+    for leaf in _others(tree):
+        kind = type(leaf).__name__
+        if isinstance(leaf, _USED_UP):
+            return f"the body returns a {kind}, which runs only once"
+        if _reaches(leaf, ids):
+            return f"the body returns a {kind} that holds an argument"
+    return None
+
+
+def _reaches(value: Any, ids: set[int]) -> bool:
+    """Does it hold one of these objects, at any depth?"""
+    seen, queue = {id(value)}, [value]
+    while queue and len(seen) < _MOST_OBJECTS:
+        for held in _held_by(queue.pop()):
+            if id(held) in ids:
+                return True
+            if id(held) not in seen and not isinstance(held, _NOT_HELD):
+                seen.add(id(held))
+                queue.append(held)
+    return False
+
+
+def _held_by(value: Any) -> list[Any]:
+    if isinstance(value, types.FunctionType):  # its globals were there before
+        return [value.__closure__, value.__defaults__, value.__kwdefaults__]
+    return gc.get_referents(value)
