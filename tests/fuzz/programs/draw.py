@@ -27,7 +27,7 @@ from .grammar import (
 )
 
 # What no row says, and waits too.
-WAITING_SHAPES = ("two functions train by one Adam", "another batch of what is recorded with one or two rows")
+WAITING_SHAPES = ("two functions train by one Adam",)
 LARGEST, MOST_AXES = 2048, 5
 
 
@@ -170,7 +170,7 @@ def draw(seed: int, taste: Taste) -> Program:
             functions.append(draw_function(f"f{k}", states, trainer if trains else None, taste, rng))
     words = {w for f in functions for s in f.statements for w in s.words()}
     callers = [r for r in rows_state.CALLER if taste.admits(r)]
-    first = rng.choice((1, 2, 3)) if taste.judge == "batch" and taste.waiting else 3
+    first = rng.choice((1, 2, 3)) if taste.judge == "batch" else 3
     calls = [Call("f0", first), Call("f0", first, seed=1)]
     for k in range(2, rng.randint(3, taste.calls)):
         calls.append(Call(rng.choice(functions).name, rng.choice(taste.sizes), k, keeps=rng.random() < 0.15))

@@ -19,13 +19,13 @@ WRITES = statements(
     "{v} = {array} * 1\n{v}[{v} > 1] = 0",
     _WRITTEN + "{v}[..., ::2] *= 3",
     _WRITTEN + "{v}[idx] = {v}[idx] + {v}[0]",
-    _WRITTEN + "{v}[1:] = {v}[:-1]",
+    Row(_WRITTEN + "{v}[1:] = {v}[:-1]", waits_for="another batch: a write of what was empty", waits_in=("batch",)),
     _WRITTEN + "{v}[idx, 0] = 5",
     _WRITTEN + "{v}[-1] = 1",
     _WRITTEN + "{v}[:0] = 1",
     _WRITTEN + "{v} += {any2}",
     Row(_WRITTEN + "{v}[F.argmax({v}.reshape(-1)) % {v}.shape[0]] = 1", waits_for="a constant has a device of its own", waits_in=("dump", "batch")),
-    Row(_WRITTEN + "{v}[...] = {any2}", waits_for="a skipped body: a whole write of an argument", waits_in=("skip",)),
+    Row(_WRITTEN + "{v}[...] = {any2}", waits_for="a skipped body, another batch: a whole write of an argument", waits_in=("skip", "batch")),
     "{v} = {any}\n{v} = {v} * 2",
     Row("{v} = {scalar} * 1\n{v}[{v} > 1] = 0", waits_for="a 0-d tensor is written by its own mask"),
 )
@@ -60,14 +60,18 @@ STATE = statements(
     "{v} = count * 1\ncount += 1",
     unfit=("batch", "onnx"),
 )
-_SWAPS = "a state is written into another"
 SWAPS = statements(
-    Row("{v} = q0 + 0\nq0[...] = p0\np0[...] = {v}", waits_for=_SWAPS),
-    Row("{v} = q0 * 2\nq0[...] = p0", waits_for=_SWAPS),
-    Row("{v} = q0 + 0\nq0[...] = {rows}.reshape(-1)[:4]", waits_for=_SWAPS),
-    Row("p0[...] = q0\nq0[...] = q0 * 0.5", waits_for=_SWAPS),
-    Row("q0[...] = p0\np1[...] = q0[0]", waits_for=_SWAPS),
-    Row("{v} = q0\nq0 = p0 + q0\np0[...] = {v} * 2", waits_for=_SWAPS, unfit=("batch", "onnx", "limit")),  # a refused call has run the body
+    "{v} = q0 + 0\nq0[...] = p0\np0[...] = {v}",
+    "{v} = q0 * 2\nq0[...] = p0",
+    "{v} = q0 + 0\nq0[...] = {rows}.reshape(-1)[:4]",
+    "p0[...] = q0\nq0[...] = q0 * 0.5",
+    "q0[...] = p0\np1[...] = q0[0]",
+    Row(
+        "{v} = q0\nq0 = p0 + q0\np0[...] = {v} * 2",
+        unfit=("batch", "onnx", "limit"),  # the refused call of a limit has bound it, too
+        waits_for="a file: a global that the body binds anew",
+        waits_in=("dump",),
+    ),
     **_BLIND,
 )
 
@@ -99,11 +103,11 @@ READS = statements(
     Row("{v} = {any}[: int(cnt)] * 2"),
     Row("{v} = {single} * 2\nif {single2}.sum() > 0:\n    {v} = {v} * 3"),
     Row("{v} = {single}\nfor _ in range(int(cnt)):\n    {v} = {v} * 2"),
-    Row("try:\n    {v} = {single} * {single2}.sum().item()\nexcept ValueError:\n    {v} = {single} * 7", waits_for="a refused read is swallowed", waits_in=("trace", "skip", "dump", "batch", "limit")),
+    Row("try:\n    {v} = {single} * {single2}.sum().item()\nexcept ValueError:\n    {v} = {single} * 7", waits_for="a refused read is swallowed"),
     may=("reads",),
     unfit=("onnx",),
-    waits_for="a read argument: a file freezes it, auto runs twice",
-    waits_in=("dump", "batch", "skip"),
+    waits_for="auto that reads an argument runs twice",
+    waits_in=("skip",),
 )
 RAISES = statements(
     Row("if stops[0]:\n    raise ValueError('the program stops')", weight=2, unfit=("dump", "batch", "onnx")),

@@ -153,7 +153,7 @@ SHAPES = rows(
     ("{any}[[0, -1, 0]]", "{any}[[0, -1, 0]]"),
     ("F.concat([{any}, {any}], axis=0)", "np.concatenate([{any}, {any}], axis=0)"),
     ("F.concat([{any}, {any2}], axis=0)", ""),
-    Row("F.concat([{any}, F.zeros_like({any})], axis=0)", waits_for="another batch: zeros_like, tril", waits_in=("batch",)),
+    "F.concat([{any}, F.zeros_like({any})], axis=0)",
     ("F.concat([{any}, {any} * 2], axis=-1)", ""),
     ("F.stack([{any}, {any} * 2], axis=0)", ""),
     ("F.stack([{any}, {any}], axis=1)", "np.stack([{any}, {any}], axis=1)"),
@@ -176,7 +176,7 @@ SHAPES = rows(
     ("F.sum({single}, axis=0) / len({single})", ""),
     ("{single} * F.arange({single}.shape[-1])", "{single} * np.arange({single}.shape[-1])"),
     ("{single} + F.ones({single}.shape)", "{single} + 1"),
-    Row("F.tril({matrix})", reference="np.tril({matrix})", waits_for="another batch: zeros_like, tril", waits_in=("batch",)),
+    ("F.tril({matrix})", "np.tril({matrix})"),
 )
 
 REDUCTIONS = rows(
@@ -234,6 +234,6 @@ INDEXED = rows(
     "F.cond_take({any} > 0, {any})[0]",
     Row("F.unique({any}.reshape(-1))", weight=0.5),
     may=("selects",),
-    waits_for="a limit, a file and sizes that follow from the data",
-    waits_in=("limit", "dump"),
+    waits_for="a limit and sizes that follow from the data",
+    waits_in=("limit",),
 )

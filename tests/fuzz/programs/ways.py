@@ -55,7 +55,8 @@ class Loaded:
             except Exception:
                 if each is self:
                     raise
-                continue  # it raises when it is called
+                scope["restore"]()  # what it wrote before stays; it raises again when it is called
+                continue
             functions[each.function.__name__] = f
             each.shapes = [getattr(leaf, "shape", None) for leaf in leaves(results)]
         if scope["watched"]():
