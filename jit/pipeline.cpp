@@ -28,8 +28,6 @@ constexpr Pass kPipeline[] = {
      "before fuse: a value computed twice must not become two kernels"},
     {"cancel", 1, plain<cancel>, false, false,
      "after simplify: casts and numbers that do nothing no longer stand between a pair"},
-    {"drop_dead_again", 1, plain<drop_dead>, true, false,
-     "after the rewrites: what they replaced must not reach a kernel"},
     {"attend", 3, plain<attend>, false, false,
      "after dedup: each value of the pattern is one node; before rematerialize: what attention does not keep needs no plan"},
     {"begin_exchanges", 1, plain<begin_exchanges>, true, false,
@@ -58,8 +56,6 @@ constexpr Pass kPipeline[] = {
     {"guard_updates", 0, guard_updates, true, false,
      "after what moves ops: nothing that may fail comes later; before fuse, which makes it a part of the update"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
-    {"drop_dead_last", 3, plain<drop_dead>, true, true,
-     "after fuse: transposes and constants that kernels took in"},
     {"batch", 3, plain<batch>, true, true,
      "after what makes kernels: no node may come between launches any more"},
     {"prefetch", 0, prefetch, true, false,
@@ -108,13 +104,23 @@ bool runs(const Pass& pass, const PipelineOptions& options) {
            !runtime::debug().skips(pass.name);
 }
 
+// What a pass that got a sound graph made wrong; "": nothing. was_live: no node of it was dead.
+std::string fault_of_result(const Graph& graph, bool was_live) {
+    if (std::string fault = fault_of(graph); !fault.empty()) return fault;
+    const Node* const dead = was_live ? dead_node(graph) : nullptr;
+    if (!dead) return "";
+    return runtime::cat("nobody needs ", dead->op ? dead->op->name : "a constant or kernel", " %",
+                        at(dead->outputs[0]), ", which it leaves");
+}
+
 Graph run_passes(std::span<const Pass> passes, Graph graph, const PipelineOptions& options) {
     const runtime::Debug& debug = runtime::debug();
     for (const Pass& pass : passes) {
         if (!runs(pass, options)) continue;
+        const bool was_live = debug.check && !dead_node(graph);
         graph = pass.run(std::move(graph), options);
         if (debug.check)
-            if (std::string fault = fault_of(graph); !fault.empty())
+            if (std::string fault = fault_of_result(graph, was_live); !fault.empty())
                 throw runtime::InternalError(
                     runtime::cat("pass ", pass.name, " broke the graph: ", fault));
         dump(debug, pass.name, graph);

@@ -22,7 +22,7 @@ public:
         for (const Node& node : rewrite_.from.nodes()) place(node);
         for (ValueId output : rewrite_.from.outputs)
             rewrite_.replace(output, as(output, rewrite_.from.type(output).layout));
-        return rewrite_.finish();
+        return drop_dead(rewrite_.finish());
     }
 
 private:

@@ -74,7 +74,7 @@ public:
             for (size_t i = 0; i < outputs.size(); ++i)
                 rewrite_.replace(node.outputs[i], outputs[i]);
         }
-        Graph result = rewrite_.finish();
+        Graph result = drop_dead(rewrite_.finish());  // what the prologue has now
         if (!prologue_.outputs.empty())
             result.prologue = std::make_shared<const Graph>(std::move(prologue_));
         return result;

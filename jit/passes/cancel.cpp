@@ -16,7 +16,7 @@ public:
                 rewrite_.replace(node.outputs[0], *value);
             else rewrite_.copy(node);
         }
-        return rewrite_.finish();
+        return drop_dead(rewrite_.finish());
     }
 
 private:

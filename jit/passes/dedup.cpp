@@ -65,7 +65,7 @@ Graph dedup(Graph graph) {
         for (size_t i = 0; i < node.outputs.size(); ++i)
             rewrite.replace(node.outputs[i], rewrite.map(found->second->outputs[i]));
     }
-    return rewrite.finish();
+    return drop_dead(rewrite.finish());
 }
 
 }  // namespace megjit::jit

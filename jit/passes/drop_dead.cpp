@@ -5,7 +5,9 @@
 
 namespace megjit::jit {
 
-Graph drop_dead(Graph graph) {
+namespace {
+
+std::vector<bool> live_nodes(const Graph& graph) {
     std::vector<bool> needed(graph.value_count());
     for (ValueId output : graph.outputs) needed[at(output)] = true;
     const auto& nodes = graph.nodes();
@@ -19,7 +21,21 @@ Graph drop_dead(Graph graph) {
         if (keep[id])
             for (ValueId input : nodes[id].inputs) needed[at(input)] = true;
     }
+    return keep;
+}
+
+}  // namespace
+
+const Node* dead_node(const Graph& graph) {
+    const std::vector<bool> keep = live_nodes(graph);
+    const auto dead = std::ranges::find(keep, false);
+    return dead == keep.end() ? nullptr : &graph.nodes()[static_cast<size_t>(dead - keep.begin())];
+}
+
+Graph drop_dead(Graph graph) {
+    const std::vector<bool> keep = live_nodes(graph);
     if (std::ranges::find(keep, false) == keep.end()) return graph;
+    const std::vector<Node>& nodes = graph.nodes();
     Rewriter rewrite(graph);
     for (size_t id = 0; id < nodes.size(); ++id)
         if (keep[id]) rewrite.copy(nodes[id]);

@@ -28,7 +28,7 @@ Graph fold_constants(Graph graph) {
         for (size_t i = 0; i < results.size(); ++i)
             rewrite.replace(node.outputs[i], rewrite.to.add_constant(results[i]));
     }
-    return rewrite.finish();
+    return drop_dead(rewrite.finish());
 }
 
 }  // namespace megjit::jit

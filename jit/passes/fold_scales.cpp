@@ -38,7 +38,7 @@ public:
             if (chains[id]) place(nodes[id], *chains[id]);
             else if (!taken_[id]) rewrite_.copy(nodes[id]);
         }
-        return rewrite_.finish();
+        return drop_dead(rewrite_.finish());
     }
 
 private:

@@ -390,7 +390,7 @@ Graph emit(const Grouping& grouping) {
             }
         }
     }
-    return rewrite.finish();
+    return drop_dead(rewrite.finish());  // transposes and constants that kernels took in
 }
 
 }  // namespace megjit::jit

@@ -58,7 +58,7 @@ public:
             if (node.op && node.op->epilogue) place(node);
             else copy(static_cast<NodeId>(id));
         }
-        return rewrite_.finish();
+        return drop_dead(rewrite_.finish());
     }
 
 private:

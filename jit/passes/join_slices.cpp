@@ -60,7 +60,7 @@ public:
 
     Graph run() {
         for (const Node& node : graph_.nodes()) place(node);
-        return rewrite_.finish();
+        return drop_dead(rewrite_.finish());
     }
 
 private:

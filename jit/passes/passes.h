@@ -1,5 +1,6 @@
 // jit/passes/passes.h -- every pass: a function from graph to graph. Each keeps the outputs, their
-// order, dtypes and shapes, and returns the graph that it got where it finds nothing to do.
+// order, dtypes and shapes, and returns the graph that it got where it finds nothing to do. None
+// leaves nodes that no output needs: later passes count readers, and make kernels of what is there.
 // pipeline.cpp says in which order they run, and why.
 #pragma once
 
@@ -70,6 +71,8 @@ Graph dedup(Graph graph);
 
 // Leaves out nodes that no output needs.
 Graph drop_dead(Graph graph);
+// The first of them; null: there is none.
+const Node* dead_node(const Graph& graph);
 
 // Attention that the program writes in products and softmax becomes one op, forward and backward.
 // Why: it keeps nothing as large as the scores.

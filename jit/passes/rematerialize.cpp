@@ -241,7 +241,7 @@ Graph relist(const Graph& graph, const Problem& problem, const std::vector<uint3
         has_run[step] = true;
         list.run(node);
     }
-    return list.finish();
+    return drop_dead(list.finish());
 }
 
 // Each op once, in another order where that saves so many bytes and such a part of the peak. Why a

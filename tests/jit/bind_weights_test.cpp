@@ -44,6 +44,21 @@ TEST_F(BindWeights, ABlockIsOneConvolutionOfPackedWeights) {
     EXPECT_TRUE(runtime::is_packed(graph.prologue->type(graph.prologue->outputs[0]).layout));
 }
 
+TEST_F(BindWeights, WhatThePrologueComputesStaysNowhereElse) {
+    const Graph graph =
+        bind_weights(parse_graph("%0: f32[100, 17] = input 0\n"
+                                 "%1: f32[64, 17] = input 1\n"
+                                 "%2: f32[] = const 0.5\n"
+                                 "%3: f32[64, 17] = mul %1 %2\n"
+                                 "%4: f32[100, 64] = matmul %0 %3 {transpose_a=0, transpose_b=1}\n"
+                                 "return %4\n"),
+                     options_for({false, true}));
+    ASSERT_TRUE(graph.prologue);
+    EXPECT_EQ(count(*graph.prologue, "mul"), 1u);
+    EXPECT_EQ(count(graph, "mul"), 0u);
+    EXPECT_EQ(dead_node(graph), nullptr);
+}
+
 TEST_F(BindWeights, TheProgramGivesTheSameNumbers) {
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);

@@ -20,12 +20,8 @@ std::string after(Graph (*pass)(Graph), std::string_view text) {
     return print(graph);
 }
 
-Graph simplify_and_drop(Graph graph) { return drop_dead(simplify(std::move(graph))); }
-
-Graph cancel_and_drop(Graph graph) { return drop_dead(cancel(std::move(graph))); }
-
 TEST_F(FoldConstants, ReplacesTheSumOfTwoConstants) {
-    EXPECT_EQ(after([](Graph g) { return drop_dead(fold_constants(std::move(g))); },
+    EXPECT_EQ(after(fold_constants,
                     "%0: f32[] = const 2\n%1: f32[] = const 3\n%2: f32[] = add %0 %1\nreturn %2\n"),
               "%0: f32[] = const 5\nreturn %0\n");
 }
@@ -60,7 +56,7 @@ TEST_F(DropDead, KeepsInputsButNotUnreadNodes) {
 
 TEST_F(Simplify, MultiplyingByOneGoes) {
     EXPECT_EQ(
-        after(simplify_and_drop,
+        after(simplify,
               "%0: f32[2] = input 0\n%1: f32[] = const 1\n%2: f32[2] = mul %0 %1\nreturn %2\n"),
         "%0: f32[2] = input 0\nreturn %0\n");
 }
@@ -68,14 +64,14 @@ TEST_F(Simplify, MultiplyingByOneGoes) {
 TEST_F(Simplify, TwoTranspositionsCancel) {
     EXPECT_EQ(
         after(
-            simplify_and_drop,
+            simplify,
             "%0: f32[2, 3] = input 0\n%1: f32[3, 2] = transpose %0 {perm=[1, 0]}\n%2: f32[2, 3] = transpose %1 {perm=[1, 0]}\nreturn %2\n"),
         "%0: f32[2, 3] = input 0\nreturn %0\n");
 }
 
 TEST_F(Simplify, ASquareIsNoPower) {
     EXPECT_EQ(
-        after(simplify_and_drop,
+        after(simplify,
               "%0: f32[2] = input 0\n%1: f32[] = const 2\n%2: f32[2] = pow %0 %1\nreturn %2\n"),
         "%0: f32[2] = input 0\n%1: f32[2] = square %0\nreturn %1\n");
 }
@@ -83,18 +79,18 @@ TEST_F(Simplify, ASquareIsNoPower) {
 TEST_F(Simplify, AHalfThatWentThroughFloat32IsCastFromWhatItWas) {
     EXPECT_EQ(
         after(
-            simplify_and_drop,
+            simplify,
             "%0: bf16[2] = input 0\n%1: f32[2] = cast %0 {dtype=\"float32\"}\n%2: bf16[2] = cast %1 {dtype=\"bfloat16\"}\n%3: f16[2] = cast %1 {dtype=\"float16\"}\nreturn %2 %3\n"),
         "%0: bf16[2] = input 0\n%1: f16[2] = cast %0 {dtype=\"float16\"}\nreturn %0 %1\n");
     constexpr std::string_view rounds =
         "%0: f32[2] = input 0\n%1: bf16[2] = cast %0 {dtype=\"bfloat16\"}\n%2: f32[2] = cast %1 {dtype=\"float32\"}\nreturn %2\n";
-    EXPECT_EQ(after(simplify_and_drop, rounds), rounds);
+    EXPECT_EQ(after(simplify, rounds), rounds);
 }
 
 TEST_F(Simplify, AnIdentityOfACastIsTheCast) {
     EXPECT_EQ(
         after(
-            simplify_and_drop,
+            simplify,
             "%0: bf16[2] = input 0\n%1: f32[2] = cast %0 {dtype=\"float32\"}\n%2: f32[2] = identity %1\nreturn %2\n"),
         "%0: bf16[2] = input 0\n%1: f32[2] = cast %0 {dtype=\"float32\"}\nreturn %1\n");
 }
@@ -114,7 +110,7 @@ TEST_F(Simplify, LeavesWhatHoldsInTheRealsAlone) {
 TEST_F(Cancel, WhatIsDividedByItselfIsOneIfItIsWrittenTwiceToo) {
     EXPECT_EQ(
         after(
-            cancel_and_drop,
+            cancel,
             "%0: f32[2] = input 0\n%1: f32[] = const 2\n%2: f32[2] = mul %0 %1\n%3: f32[2] = mul %0 %1\n%4: f32[2] = true_div %2 %3\nreturn %4\n"),
         "%0: f32[2] = input 0\n%1: f32[2] = full {shape=[2], value=1.0, dtype=\"float32\"}\nreturn %1\n");
 }
@@ -123,13 +119,13 @@ TEST_F(Cancel, ExpAndLogCancel) {
     for (const char* text :
          {"%0: f32[2] = input 0\n%1: f32[2] = exp %0\n%2: f32[2] = log %1\nreturn %2\n",
           "%0: f32[2] = input 0\n%1: f32[2] = log %0\n%2: f32[2] = exp %1\nreturn %2\n"})
-        EXPECT_EQ(after(cancel_and_drop, text), "%0: f32[2] = input 0\nreturn %0\n");
+        EXPECT_EQ(after(cancel, text), "%0: f32[2] = input 0\nreturn %0\n");
 }
 
 TEST_F(Cancel, TheLogarithmOfTwoExponentialsIsComputedWithoutThem) {
     EXPECT_EQ(
         after(
-            cancel_and_drop,
+            cancel,
             "%0: f32[2, 3] = input 0\n%1: f32[3] = input 1\n%2: f32[2, 3] = exp %0\n%3: f32[3] = exp %1\n%4: f32[2, 3] = add %2 %3\n%5: f32[2, 3] = log %4\nreturn %5\n"),
         "%0: f32[2, 3] = input 0\n%1: f32[3] = input 1\n%2: f32[2, 3] = logaddexp %0 %1\nreturn %2\n");
 }
@@ -153,7 +149,7 @@ constexpr std::string_view kAsItLies = "transpose_a=0, transpose_b=0",
 TEST_F(Fuse, AProductAndElementWiseOpsBehindItAreOneKernel) {
     for (const std::string_view second : {"[24, 70]", "[3, 24, 70]", "[1, 24, 70]"}) {
         const Graph graph = parse_graph(product_text(kAsItLies, second, "tanh")),
-                    fused = drop_dead(fuse(fuse_epilogues(graph)));
+                    fused = fuse(fuse_epilogues(graph));
         EXPECT_EQ(kernels_in(fused), 1u);
         EXPECT_EQ(fault_of(fused), "");
         const auto inputs = inputs_for(graph);

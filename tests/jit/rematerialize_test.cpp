@@ -44,6 +44,12 @@ TEST_F(Rematerialize, AnOutputIsReadFromItsFirstCopy) {
     EXPECT_EQ(abs.inputs[0], twice.outputs[1]) << print(twice);
 }
 
+TEST_F(Rematerialize, ASecondCopyOfAnOutputServesNobodyAndGoes) {
+    const Graph graph = parse_graph(kGraph), twice = listed(graph, {0, 1, 1, 2, 3});
+    EXPECT_EQ(dead_node(twice), nullptr);
+    EXPECT_EQ(twice.nodes().size(), graph.nodes().size());
+}
+
 TEST_F(Rematerialize, ViewsAreWhatTheyView) {
     PipelineOptions options;
     options.choose_plan = [&](const memory::RematProblem& problem) {

@@ -1,6 +1,6 @@
 // Problems of recomputation and their plans as text, for the judge in test_optimal_plans.py.
 //     remat_plans problem FILE
-//         the problem of a recorded graph (MEGJIT_DUMP=drop_dead_again@folder)
+//         the problem of a recorded graph (MEGJIT_DUMP=cancel@folder)
 //     remat_plans plans
 //         problems from stdin; for each its plans, one a line (peak, cost, steps), and an empty
 //         line

@@ -55,7 +55,7 @@ def test_a_random_graph(seed):
 def recorded(tmp_path_factory):
     """Name: the problem of its training step."""
     folder = tmp_path_factory.mktemp("graphs")
-    dump = {**os.environ, "MEGJIT_DUMP": f"drop_dead_again@{folder}"}
+    dump = {**os.environ, "MEGJIT_DUMP": f"cancel@{folder}"}
     subprocess.run([sys.executable, Path(__file__).with_name("real_graphs.py"), *NAMES], env=dump, check=True)
     files = sorted(folder.glob("*.txt"))
     texts = [subprocess.run([TOOL, "problem", file], capture_output=True, text=True, check=True).stdout for file in files]

@@ -8,6 +8,7 @@ import pytest
 import megengine as mge
 import megengine.functional as F
 import megengine.module as M
+from megengine import _core
 from megengine.jit import trace
 
 
@@ -136,3 +137,32 @@ def test_weights_stay_packed_where_something_cheap_is_computed_twice():
         np.testing.assert_allclose(infer(*operands).numpy(), body(*operands).numpy(), rtol=1e-3)
     plan = infer.memory_plan()
     assert plan.recompute_flops_ratio > 0 and any("conv_epilogue" in step for step in map(str, plan.steps))
+
+
+MADE = {
+    "as they are": lambda w: w,
+    "selected": lambda w: F.where(w > 0, w, w * 0.1),
+    "of unit norm": lambda w: w / F.sqrt((w * w).sum(axis=1, keepdims=True)),
+    "of halves": lambda w: w.astype("float16").astype("float32"),
+    "turned twice": lambda w: F.transpose(F.transpose(w, (1, 0)) * 2, (1, 0)),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize("made", MADE)
+def test_what_weights_are_made_of_leaves_the_graph(made, rows, monkeypatch):
+    """With the verifier, which finds nodes that nobody needs."""
+    w, x = mge.Parameter(np.random.RandomState(3).randn(64, 17).astype(np.float32)), mge.tensor(np.random.RandomState(4).randn(rows, 17).astype(np.float32))
+
+    def infer(x):
+        return F.gelu(F.matmul(x, MADE[made](w), transpose_b=True))
+
+    monkeypatch.setenv("MEGJIT_CHECK", "1")
+    _core.reload_debug()
+    try:
+        traced = trace(infer, symbolic=True, opt_level=3)
+        for _ in range(2):
+            np.testing.assert_allclose(traced(x).numpy(), infer(x).numpy(), rtol=1e-4, atol=1e-5)
+    finally:
+        monkeypatch.undo()
+        _core.reload_debug()
