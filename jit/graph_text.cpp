@@ -312,7 +312,14 @@ private:
         if (!op)
             reader.fail(cat("there is no op named '", name, "'"), runtime::how_to_get_op(name));
         Node node{.kind = NodeKind::op, .op = op, .inputs = operands(reader)};
+        bool has_ended = op->attrs.empty();
         for (const runtime::AttrSpec& spec : op->attrs) {
+            // An older text lacks the attributes that the op has got since.
+            has_ended = has_ended || (!node.attrs.empty() && spec.fallback && reader.accept("}"));
+            if (has_ended && spec.fallback) {
+                node.attrs.push_back(*spec.fallback);
+                continue;
+            }
             reader.expect(node.attrs.empty() ? "{" : ",");
             reader.expect(spec.name);
             reader.expect("=");
@@ -327,7 +334,7 @@ private:
                     break;
             }
         }
-        if (!op->attrs.empty()) reader.expect("}");
+        if (!has_ended) reader.expect("}");
         return node;
     }
 

@@ -4,20 +4,23 @@
 //
 // What is found, in the order of the program:
 //   s = q k', with k either way up; then any of  s * number, s / number;  then any of  s + mask,
-//   where(seen, s, number), where(hidden, number, s), with masks that broadcast to s;
+//   where(seen, s, other), where(hidden, other, s), with masks and others that broadcast to s;
 //   p = softmax(s) over the last axis; d = p * dropout_mask, or p;  y = d v
 // and in backward what autodiff makes of these. It becomes attention if
 //   1. nobody else reads, and the graph does not return, a value as large as the scores: the
 //      gradient of a mask, or a program that looks at the weights, keeps them in any case;
 //   2. no such value is marked by jit.keep or jit.offload;
-//   3. the device has attention for these types that is better than its parts.
-// A query all of whose keys are hidden by a number such as -1e9 gets weights within rounding of
-// what the parts give.
+//   3. the device has attention for these types that is better than its parts;
+//   4. masks act as written: the op adds them one after the other, as many as it can (a number such
+//   as -1e9 takes the scores' place by rounding, and where it hides all keys of a query, what is
+//   left of the scores decides), and never adds what `where` selects. Halves, which the op adds in
+//   float32, are left to the parts where a mask is added.
 #include <algorithm>
 #include <map>
 
 #include "jit/passes/passes.h"
 #include "runtime/core/op.h"
+#include "runtime/ops/attention.h"
 
 namespace megjit::jit {
 namespace {
@@ -30,13 +33,12 @@ struct Step {
     size_t operand = 0;  // which of its operands the scores are
 };
 
+// Added, or of where: the scores stay where `value` is true, or where it is false; else they are
+// `other`.
 struct Mask {
     ValueId value = {};
-    // Of where: the scores stay where `value` is true, or where it is false; else they are
-    // `number`, or `other`, of one element.
     std::optional<bool> keeps = {};
-    double number = 0;
-    std::optional<ValueId> other = {};
+    ValueId other = {};
 };
 
 struct Attention {
@@ -61,8 +63,15 @@ bool is_product(const Node& node, bool transpose_a, std::optional<bool> transpos
 }
 bool is_k_transposed(const Attention& a) { return std::get<int64_t>(a.product->attrs[1]) != 0; }
 
+// How many masks the op adds. (To what stands in the scores' place they are added apart.)
+int64_t added_masks(const Attention& a) {
+    return std::ranges::count_if(a.masks, [](const Mask& mask) { return !mask.keeps; });
+}
+bool hides(const Attention& a) { return added_masks(a) < std::ssize(a.masks); }
+
+// A query that sees no key gets NaN, as of softmax.
 Attrs attrs_of(const Attention& a) {
-    return {a.scale, int64_t{0}, int64_t{!a.masks.empty()}, a.drop_prob};
+    return {a.scale, int64_t{0}, added_masks(a), a.drop_prob, int64_t{hides(a)}, int64_t{0}};
 }
 // With axes of 1 in front.
 runtime::Shape of_four_axes(const runtime::Shape& shape) {
@@ -151,16 +160,15 @@ private:
         const Type& scores = graph_.type(node.inputs[operand]);
         if (node.op == &ops::add() && is_mask(node.inputs[1 - operand], scores, false)) {
             a.masks.push_back({.value = node.inputs[1 - operand]});
-            return true;
+            return scores.dtype == runtime::DType::f32 &&
+                   added_masks(a) <= runtime::AttentionProblem::kMostMasks;
         }
         if (node.op == &ops::where() && operand > 0 && is_mask(node.inputs[0], scores, true)) {
-            Mask mask{.value = node.inputs[0], .keeps = operand == 1};
-            const ValueId other = before_broadcast(node.inputs[3 - operand]);
-            if (const std::optional<double> known = number(other)) mask.number = *known;
-            else if (graph_.type(other).numel() == 1) mask.other = other;
-            else return false;
-            a.masks.push_back(mask);
-            return true;
+            const ValueId other = node.inputs[3 - operand], small = before_broadcast(other);
+            a.masks.push_back({.value = node.inputs[0],
+                               .keeps = operand == 1,
+                               .other = is_mask(small, scores, false) ? small : other});
+            return is_mask(a.masks.back().other, scores, false);
         }
         const bool divides = node.op == &ops::true_div() && operand == 0;
         if ((node.op != &ops::mul() && !divides) || !a.masks.empty()) return false;
@@ -369,31 +377,29 @@ private:
                          reshaped(value, rewrite_.from.type(node.outputs[0]).shape, node));
     }
 
-    // The sum of the masks, in float32.
-    ValueId mask_of(const Attention& a, const Node& like) {
-        std::optional<ValueId> sum;
+    ValueId of_scores(ValueId x, const Node& like) {
+        return in_float32(of_four_axes(rewrite_.map(x), like), like);
+    }
+    // What the op takes behind v: masks that are added, then which scores stay, and what the others
+    // are.
+    void add_masks(const Attention& a, std::vector<ValueId>& operands) {
+        const Node& like = *a.result;
+        std::optional<ValueId> seen, hidden;
         for (const Mask& mask : a.masks) {
-            ValueId value = rewrite_.map(mask.value);
-            if (mask.keeps) {
-                const auto constant = [&](double number) {
-                    return add_one(ops::full(), {}, {Ints{}, number, std::string("float32")}, like);
-                };
-                const ValueId seen = constant(0),
-                              hidden =
-                                  mask.other
-                                      ? in_float32(reshaped(rewrite_.map(*mask.other), {}, like),
-                                                   like)
-                                      : constant(mask.number);
-                value = add_one(ops::where(),
-                                {value, *mask.keeps ? seen : hidden, *mask.keeps ? hidden : seen},
-                                {}, like);
-            } else {
-                value = in_float32(value, like);
+            if (!mask.keeps) {
+                const ValueId added = of_scores(mask.value, like);
+                operands.push_back(added);
+                if (hidden) hidden = add_one(ops::add(), {*hidden, added}, {}, like);
+                continue;
             }
-            value = of_four_axes(value, like);
-            sum = sum ? add_one(ops::add(), {*sum, value}, {}, like) : value;
+            const ValueId value = of_four_axes(rewrite_.map(mask.value), like),
+                          other = of_scores(mask.other, like),
+                          stays =
+                              *mask.keeps ? value : add_one(ops::logical_not(), {value}, {}, like);
+            hidden = hidden ? add_one(ops::where(), {stays, *hidden, other}, {}, like) : other;
+            seen = seen ? add_one(ops::logical_and(), {*seen, stays}, {}, like) : stays;
         }
-        return *sum;
+        if (seen) operands.insert(operands.end(), {*seen, *hidden});
     }
     void forward(const Attention& a, Made& made) {
         const Node& like = *a.result;
@@ -401,7 +407,7 @@ private:
         made.operands = {of_four_axes(rewrite_.map(a.q()), like),
                          of_four_axes(is_k_transposed(a) ? k : turned(k, like), like),
                          of_four_axes(rewrite_.map(a.v()), like)};
-        if (!a.masks.empty()) made.operands.push_back(mask_of(a, like));
+        add_masks(a, made.operands);
         if (a.random_key) made.operands.push_back(rewrite_.map(*a.random_key));
         const std::vector<ValueId> results =
             add(ops::attention(), made.operands, attrs_of(a), like);
@@ -429,7 +435,9 @@ bool pays(const Graph& graph, const Attention& a) {
         types.push_back({type.dtype, of_four_axes(type.shape)});
     }
     if (!is_k_transposed(a)) std::swap(types[1].shape[2], types[1].shape[3]);
-    if (!a.masks.empty()) types.push_back({runtime::DType::f32, {1, 1, 1, 1}});
+    const Type mask{runtime::DType::f32, {1, 1, 1, 1}}, seen{runtime::DType::b8, mask.shape};
+    types.insert(types.end(), static_cast<size_t>(added_masks(a)), mask);
+    if (hides(a)) types.insert(types.end(), {seen, mask});
     if (a.random_key) types.push_back({runtime::DType::i32, {4}});
     const Attrs attrs = attrs_of(a);
     return graph.device().computes_whole({ops::attention(), attrs, types});

@@ -1,9 +1,11 @@
-// runtime/ops/attention.cpp -- scaled dot product attention, y = (d * softmax(scale * q k' + mask))
-// v, where d is what dropout makes of ones. With s = scale * q k' + mask, p = softmax(s) and dp = d
-// * (dy v'):
+// runtime/ops/attention.cpp -- scaled dot product attention, y = (d * softmax(s)) v, where d is
+// what dropout makes of ones and s = scale * q k' + mask + ..., or what is given instead where a
+// key is hidden. With p = softmax(s) and dp = d * (dy v'):
 //   lse = log sum exp(s)      dv = (d * p)' dy      ds = p * (dp - <dy y>)      dq = scale * ds k
 //   dk = scale * ds' q
-// so that backward computes p anew from lse, and keeps nothing as large as the scores.
+// so that backward computes p anew from lse, and keeps nothing as large as the scores. Where lse is
+// large (kRoundedLse) its rounding is, too, and exp(s - lse) does not add up to 1: there backward
+// sums exp(s) again, and subtracts log sum exp(s) - lse as well.
 // Source: Vaswani et al. 2017, "Attention Is All You Need"; Dao et al. 2022, "FlashAttention";
 // Ainslie et al. 2023, "GQA" (keys and values of fewer heads).
 // Rules: A1 q, k and v are [n, heads, length, width] of one floating dtype
@@ -11,7 +13,8 @@
 //        heads, whose number divides that of q
 //        A3 there are keys
 //        A4 y, lse and dy are what attention makes
-//        A5 a mask is float32, of four axes, each of the scores' extent or 1
+//        A5 masks and what stands for hidden scores are float32, `seen` is bool, all of four axes,
+//        each of the scores' extent or 1; there are at most kMostMasks masks
 //        A6 0 <= drop_prob < 1, and a key is int32[4]
 #include "runtime/ops/attention.h"
 
@@ -35,9 +38,12 @@ AttentionProblem attention_problem(const OpCall& call) {
                        .key_heads = k.shape[1],
                        .scale = call.real("scale"),
                        .drop_prob = call.real("drop_prob"),
-                       .is_causal = call.flag("causal")};
+                       .is_causal = call.flag("causal"),
+                       .gives_zeros = call.flag("zeros"),
+                       .masks = static_cast<int>(call.integer("masked"))};
     int more = static_cast<int>(call.op.inputs.size()) - 1;
-    if (call.flag("masked")) p.mask = more++;
+    if (p.masks > 0) p.first_mask = more, more += p.masks;
+    if (call.flag("hides")) p.seen = more++, p.hidden = more++;
     if (p.drop_prob > 0) p.random_key = more;
     return p;
 }
@@ -76,24 +82,35 @@ void check_lengths(const OpCall& call) {
     if (k.shape[2] == 0) refuse(call, "there is no key to attend to");
 }
 
-void check_mask_and_key(const OpCall& call) {
+void check_like_scores(const OpCall& call, const AttentionProblem& p, const char* name, int operand,
+                       DType dtype = DType::f32) {
+    const Type& type = call.inputs[static_cast<size_t>(operand)];
+    const Shape scores = p.scores();
+    bool fits = type.dtype == dtype && type.rank() == 4;
+    for (int axis = 0; fits && axis < 4; ++axis)
+        fits = type.shape[axis] == 1 || type.shape[axis] == scores[axis];
+    if (!fits)
+        refuse(call, cat(name, " is ", info(dtype).name, " and broadcasts to ", to_string(scores),
+                         " axis by axis, not ", to_string(type)));
+}
+
+void check_more(const OpCall& call) {
     const double drop = call.real("drop_prob");
     if (!(drop >= 0 && drop < 1)) refuse(call, cat("drop_prob is ", drop, ", not in [0, 1)"));
+    const int64_t masks = call.integer("masked");
+    if (masks < 0 || masks > AttentionProblem::kMostMasks)
+        refuse(call, cat("there are ", masks, " masks, not 0 to ", AttentionProblem::kMostMasks));
     const size_t fixed = call.op.inputs.size() - 1,
-                 more = size_t{call.flag("masked")} + size_t{drop > 0};
+                 more =
+                     static_cast<size_t>(masks) + 2 * size_t{call.flag("hides")} + size_t{drop > 0};
     if (call.inputs.size() != fixed + more)
-        refuse(call, cat("attention: masked and drop_prob ask for ", more,
+        refuse(call, cat("attention: masked, hides and drop_prob ask for ", more,
                          " operands behind the others, there are ", call.inputs.size() - fixed));
     const AttentionProblem p = attention_problem(call);
-    if (p.mask >= 0) {
-        const Type& mask = call.inputs[static_cast<size_t>(p.mask)];
-        const Shape scores = p.scores();
-        bool fits = mask.dtype == DType::f32 && mask.rank() == 4;
-        for (int axis = 0; fits && axis < 4; ++axis)
-            fits = mask.shape[axis] == 1 || mask.shape[axis] == scores[axis];
-        if (!fits)
-            refuse(call, cat("a mask is float32 and broadcasts to ", to_string(scores),
-                             " axis by axis, not ", to_string(mask)));
+    for (int i = 0; i < p.masks; ++i) check_like_scores(call, p, "a mask", p.first_mask + i);
+    if (p.seen >= 0) {
+        check_like_scores(call, p, "seen", p.seen, DType::b8);
+        check_like_scores(call, p, "hidden", p.hidden);
     }
     if (p.random_key >= 0) {
         const Type& key = call.inputs[static_cast<size_t>(p.random_key)];
@@ -110,13 +127,13 @@ std::vector<Type> attention_results(const OpCall& call) {
 
 std::vector<Type> infer_attention(const OpCall& call) {
     check_lengths(call);
-    check_mask_and_key(call);
+    check_more(call);
     return attention_results(call);
 }
 
 std::vector<Type> infer_attention_grad(const OpCall& call) {
     check_lengths(call);
-    check_mask_and_key(call);
+    check_more(call);
     const std::span<const Type> given = call.inputs;
     const std::vector<Type> made = attention_results(call);
     using Pair = std::pair<size_t, size_t>;
@@ -141,17 +158,41 @@ public:
     // In float32; minus infinity where the query comes before the key.
     TensorRef scores() const {
         TensorRef s = build::mul(build::cast(product(q, k, false, true), DType::f32), p_.scale);
-        if (p_.mask >= 0) s = build::add(s, inputs_[static_cast<size_t>(p_.mask)]);
+        for (int i = 0; i < p_.masks; ++i) s = build::add(s, operand(p_.first_mask + i));
+        if (p_.seen >= 0) s = build::where(operand(p_.seen), s, operand(p_.hidden));
         if (!p_.is_causal) return s;
         const Axes extents(s->shape().begin(), s->shape().end());
         const auto place = [&](int64_t axis) {
             return apply(find_op("coordinates"), {extents, axis}, {}, &s->device())[0];
         };
-        const TensorRef hidden = build::number(-std::numeric_limits<double>::infinity(), s);
-        return build::where(build::op("greater_equal", {place(kQueries), place(kKeys)}), s, hidden);
+        return build::where(build::op("greater_equal", {place(kQueries), place(kKeys)}), s,
+                            minus_infinity(s));
     }
+    // Of each query the largest score, and sum exp(s - that). Where it sees no key nothing is
+    // subtracted for zeros: the sum is 0, not NaN.
+    struct Sums {
+        TensorRef top, e, total;
+    };
+    Sums sums(const TensorRef& s) const {
+        const TensorRef top = build::op("reduce_max", {s}, {Axes{kKeys}, int64_t{1}}),
+                        e = build::op("exp", {build::sub(s, seen_or_zero(top, top))});
+        return {top, e, build::reduce_sum(e, {kKeys}, true)};
+    }
+    // `x`, or 0 where -inf in `level` says that the query sees no key and gets zeros.
+    TensorRef seen_or_zero(const TensorRef& level, const TensorRef& x) const {
+        if (!p_.gives_zeros || (p_.masks == 0 && p_.seen < 0)) return x;
+        return build::where(build::op("equal", {level, minus_infinity(level)}), zero(x), x);
+    }
+    // Anew from lse, and from what its rounding took, through which no gradient flows.
     TensorRef probabilities(const TensorRef& lse) const {
-        return build::op("exp", {build::sub(scores(), with_one_key(lse))});
+        const TensorRef s = scores(), one = with_one_key(lse);
+        const auto [top, e, total] = sums(build::op("stop_gradient", {s}));
+        const TensorRef rest = build::op(
+            "stop_gradient", {build::sub(build::op("log", {total}), build::sub(one, top))});
+        const TensorRef is_rounded =
+            build::op("greater_equal", {build::op("abs", {one}), build::number(kRoundedLse, one)});
+        const TensorRef more = seen_or_zero(one, build::where(is_rounded, rest, zero(rest)));
+        return build::op("exp", {build::sub(build::sub(s, seen_or_zero(one, one)), more)});
     }
     TensorRef dropped(const TensorRef& x) const {
         if (p_.random_key < 0) return x;
@@ -160,6 +201,13 @@ public:
                           build::op("dropout_mask", {inputs_[static_cast<size_t>(p_.random_key)]},
                                     {Axes(scores.begin(), scores.end()), p_.drop_prob}));
     }
+    // Of scores that are given instead, the product's gradient is 0.
+    TensorRef of_products(const TensorRef& ds) const {
+        return p_.seen < 0 ? ds : build::where(operand(p_.seen), ds, zero(ds));
+    }
+    TensorRef of_hidden(const TensorRef& ds) const {
+        return build::where(operand(p_.seen), zero(ds), ds);
+    }
     // The gradient of scores, of those of y.
     TensorRef scores_grad(const TensorRef& p, const TensorRef& y, const TensorRef& dy) const {
         const auto f32 = [](const TensorRef& x) { return build::cast(x, DType::f32); };
@@ -167,9 +215,9 @@ public:
                         dp = dropped(f32(product(dy, v, false, true)));
         return build::mul(p, build::sub(dp, dot));
     }
-    TensorRef query_grad(const TensorRef& ds) const { return product(scaled(ds), k); }
+    TensorRef query_grad(const TensorRef& ds) const { return product(scaled(of_products(ds)), k); }
     TensorRef key_grad(const TensorRef& ds) const {
-        return for_each_key_head(product(scaled(ds), q, true, false));
+        return for_each_key_head(product(scaled(of_products(ds)), q, true, false));
     }
     TensorRef value_grad(const TensorRef& p, const TensorRef& dy) const {
         return for_each_key_head(product(build::cast(dropped(p), q->dtype()), dy, true, false));
@@ -181,6 +229,11 @@ public:
     }
 
 private:
+    const TensorRef& operand(int index) const { return inputs_[static_cast<size_t>(index)]; }
+    static TensorRef zero(const TensorRef& like) { return build::number(0, like); }
+    static TensorRef minus_infinity(const TensorRef& like) {
+        return build::number(-std::numeric_limits<double>::infinity(), like);
+    }
     TensorRef scaled(const TensorRef& ds) const {
         return build::cast(build::mul(ds, p_.scale), q->dtype());
     }
@@ -210,11 +263,9 @@ public:
 
 Tensors expand_attention(const OpCall& call, std::span<const TensorRef> inputs) {
     const Composed composed(call, inputs);
-    const TensorRef s = composed.scores(),
-                    top = build::op("reduce_max", {s}, {Axes{kKeys}, int64_t{1}});
-    const TensorRef e = build::op("exp", {build::sub(s, top)}),
-                    total = build::reduce_sum(e, {kKeys}, true);
-    const TensorRef p = composed.dropped(build::mul(e, build::op("reciprocal", {total})));
+    const auto [top, e, total] = composed.sums(composed.scores());
+    const TensorRef factor = composed.seen_or_zero(top, build::op("reciprocal", {total})),
+                    p = composed.dropped(build::mul(e, factor));
     return {product(build::cast(p, composed.v->dtype()), composed.v),
             build::reshape(build::add(top, build::op("log", {total})), infer(call)[1].shape)};
 }
@@ -226,7 +277,7 @@ Tensors expand_attention_grad(const OpCall& call, std::span<const TensorRef> inp
     return {composed.query_grad(ds), composed.key_grad(ds), composed.value_grad(p, inputs[5])};
 }
 
-// Those of lse, which ordinary networks do not read, and of a mask keep the scores.
+// Those of lse, which ordinary networks do not read, and of masks keep the scores.
 Grads grad_attention(const GradCall& g) {
     const TensorRef &dy = g.out_grads[0], &dlse = g.out_grads[1];
     Grads grads(g.inputs.size());
@@ -236,21 +287,28 @@ Grads grad_attention(const GradCall& g) {
         const Tensors made = build::op_n("attention_grad", inputs, g.call.attrs);
         std::copy(made.begin(), made.end(), grads.begin());
     }
-    const int mask = attention_problem(g.call).mask;
-    const bool wants_mask = mask >= 0 && g.needs[static_cast<size_t>(mask)];
-    if (!dlse && !(dy && wants_mask)) return grads;
+    const AttentionProblem problem = attention_problem(g.call);
+    const auto wants = [&](int operand) {
+        return operand >= 0 && g.needs[static_cast<size_t>(operand)];
+    };
+    bool wants_scores = wants(problem.hidden);
+    for (int i = 0; i < problem.masks; ++i) wants_scores |= wants(problem.first_mask + i);
+    if (!dlse && !(dy && wants_scores)) return grads;
     const Composed composed(g.call, g.inputs);
     const TensorRef p = composed.probabilities(g.outputs[1]);
-    TensorRef ds = dy && wants_mask ? composed.scores_grad(p, g.outputs[0], dy) : nullptr;
+    TensorRef ds = dy && wants_scores ? composed.scores_grad(p, g.outputs[0], dy) : nullptr;
     if (dlse) {
         const TensorRef rest = build::mul(p, Composed::with_one_key(dlse));
         const TensorRef more[] = {composed.query_grad(rest), composed.key_grad(rest)};
         for (size_t i : {0, 1}) grads[i] = grads[i] ? build::add(grads[i], more[i]) : more[i];
         ds = ds ? build::add(ds, rest) : rest;
     }
-    if (wants_mask)
-        grads[static_cast<size_t>(mask)] =
-            build::reduce_to(ds, g.inputs[static_cast<size_t>(mask)]->shape());
+    const auto give = [&](int operand, const TensorRef& of_scores) {
+        const auto at = static_cast<size_t>(operand);
+        if (wants(operand)) grads[at] = build::reduce_to(of_scores, g.inputs[at]->shape());
+    };
+    for (int i = 0; i < problem.masks; ++i) give(problem.first_mask + i, composed.of_products(ds));
+    if (wants(problem.hidden)) give(problem.hidden, composed.of_hidden(ds));
     return grads;
 }
 
@@ -266,7 +324,9 @@ Cost cost_attention(const OpCall& call, std::span<const Type> outputs) {
 const std::vector<AttrSpec> kAttrs = {{"scale", AttrKind::real},
                                       {"causal", AttrKind::integer, Attr{int64_t{0}}},
                                       {"masked", AttrKind::integer, Attr{int64_t{0}}},
-                                      {"drop_prob", AttrKind::real, Attr{0.0}}};
+                                      {"drop_prob", AttrKind::real, Attr{0.0}},
+                                      {"hides", AttrKind::integer, Attr{int64_t{0}}},
+                                      {"zeros", AttrKind::integer, Attr{int64_t{0}}}};
 
 }  // namespace
 
@@ -274,9 +334,11 @@ std::vector<OpDef> attention_ops() {
     return {
         {.name = "attention",
          .doc =
-             "(dropout of softmax(scale * q k' + mask)) v over [n, heads, length, width], and the logarithm of the sums "
-             "that softmax divides by. causal = 1: a query sees the keys up to its own place. k and v may have fewer heads, "
-             "each for as many neighbouring ones of q. Behind v: a mask, where masked = 1; a random key, where drop_prob > 0.",
+             "(dropout of softmax(scale * q k' + masks)) v over [n, heads, length, width], and the logarithm of the sums "
+             "that softmax divides by. causal = 1: a query sees the keys up to its own place. zeros = 1: one that sees no "
+             "key gets zeros, not NaN. k and v may have fewer heads, each for as many neighbouring ones of q. Behind v: "
+             "`masked` masks, added one after the other; where hides = 1, which scores stay, and what the others are; a "
+             "random key, where drop_prob > 0.",
          .inputs = {"q", "k", "v", "more"},
          .variadic = true,
          .attrs = kAttrs,

@@ -29,13 +29,14 @@ std::vector<std::string> sources() {
     const std::string scores = cat(texts::prelude, texts::philox, texts::attention_scores),
                       attention = cat(scores, texts::attention, texts::attention_gradients),
                       tensor = cat(scores, texts::attention_tensor, texts::attention_gradients);
-    add(attention, "T=f16 COLUMNS=128 DROPS=0");
-    add(attention, "T=float COLUMNS=64 DROPS=1");
-    add(tensor, "T=bf16 COLUMNS=64 DROPS=0");
-    add(tensor, "T=f16 COLUMNS=128 DROPS=1");
+    add(attention, "T=f16 COLUMNS=128 DROPS=0 MASKS=1 HIDES=0");
+    add(attention, "T=float COLUMNS=64 DROPS=1 MASKS=1 HIDES=0");
+    add(attention, "T=float COLUMNS=64 DROPS=0 MASKS=0 HIDES=1");
+    add(tensor, "T=bf16 COLUMNS=64 DROPS=0 MASKS=0 HIDES=0");
+    add(tensor, "T=f16 COLUMNS=128 DROPS=1 MASKS=3 HIDES=1");
     if (std::getenv("MEGJIT_LONG")) {
-        add(tensor, "T=f16 COLUMNS=64 DROPS=1");
-        add(tensor, "T=bf16 COLUMNS=128 DROPS=0");
+        add(tensor, "T=f16 COLUMNS=64 DROPS=1 MASKS=0 HIDES=1");
+        add(tensor, "T=bf16 COLUMNS=128 DROPS=0 MASKS=2 HIDES=0");
     }
     add(copy, "UNIT=uint4 RANK=4");
     add(copy, "UNIT=u8 RANK=8");

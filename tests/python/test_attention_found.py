@@ -70,6 +70,17 @@ def hidden_by_a_full_tensor(q, k, v):
     return F.matmul(F.softmax(F.where(Tensor(CAUSAL == 0), scores, F.broadcast_to(Tensor(-1e9), scores.shape)), axis=-1), v)
 
 
+def hidden_by_a_tensor_of_one_element(q, k, v):
+    scores = F.where(Tensor(HIDDEN), Tensor(np.full((1, 1), -5, np.float32)), F.matmul(q, k, transpose_b=True) * 0.25)
+    return F.matmul(F.softmax(scores, axis=-1), v)
+
+
+def three_masks(q, k, v):
+    scores = F.matmul(q * 0.25, k, transpose_b=True) + Tensor(PADDING) + Tensor(CAUSAL)
+    scores = F.where(Tensor(~HIDDEN), scores, Tensor(PADDING)) + Tensor(PADDING)
+    return F.matmul(F.softmax(scores, axis=-1), v)
+
+
 def dropped(q, k, v):
     return F.matmul(F.dropout(F.softmax(F.matmul(q, k, transpose_b=True) * 0.25, axis=-1), 0.3), v)
 
@@ -89,8 +100,8 @@ def itself(q, k, v):
 
 FOUR, THREE = (N, H, L, D), (N, L, H * D)
 FOUND = {
-    plain: FOUR, scaled: FOUR, as_often_written: THREE, two_masks: FOUR, seen: FOUR, hidden: FOUR, hidden_by_a_full_tensor: FOUR, dropped: FOUR,
-    three_axes: FOUR, two_axes: FOUR, itself: FOUR,
+    plain: FOUR, scaled: FOUR, as_often_written: THREE, two_masks: FOUR, seen: FOUR, hidden: FOUR, hidden_by_a_full_tensor: FOUR,
+    hidden_by_a_tensor_of_one_element: FOUR, three_masks: FOUR, dropped: FOUR, three_axes: FOUR, two_axes: FOUR, itself: FOUR,
 }  # fmt: skip
 
 
@@ -123,7 +134,12 @@ def by_a_tensor(q, k, v):
     return F.matmul(F.softmax(F.matmul(q, k, transpose_b=True) * v[:, :, :, :1].mean(), axis=-1), v)
 
 
-LEFT = [returns_weights, keeps_weights, over_queries, scaled_after_the_mask, broadcast_values, turned_values, by_a_tensor]
+def four_masks(q, k, v):
+    scores = F.matmul(q, k, transpose_b=True) * 0.25 + Tensor(PADDING) + Tensor(PADDING) + Tensor(PADDING) + Tensor(PADDING)
+    return F.matmul(F.softmax(scores, axis=-1), v)
+
+
+LEFT = [four_masks, returns_weights, keeps_weights, over_queries, scaled_after_the_mask, broadcast_values, turned_values, by_a_tensor]
 
 
 def ops_of(traced):
@@ -206,6 +222,91 @@ def test_a_gradient_written_by_hand_is_one_only_if_it_sums_over_the_keys(axis):
         for got, want in zip(traced(*tensors), function(*tensors), strict=True):
             assert_close(got.numpy(), want.numpy())
     assert ("attention" in ops_of(traced)) == (axis == 3)
+
+
+# Rows 3, 17 and the last one are hidden as a whole.
+ROWS = rng.random((1, 1, L, L)) < 0.4
+ROWS[:, :, [3, 17, -1]] = True
+
+# How people hide keys; `number` is a float.
+FORMS = {
+    "added": lambda s, number: s + Tensor(np.where(ROWS, np.float32(number), np.float32(0))),
+    "a bool times the number": lambda s, number: s + Tensor(ROWS).astype("float32") * number,
+    "hidden": lambda s, number: F.where(Tensor(ROWS), F.full_like(s, number), s),
+    "seen": lambda s, number: F.where(Tensor(~ROWS), s, F.full((), number)),
+    "of one element": lambda s, number: F.where(Tensor(ROWS), Tensor(np.float32(number)), s),
+    "padded and causal": lambda s, number: (
+        s + Tensor(np.where(HIDDEN, np.float32(number), np.float32(0))) + Tensor(np.where(np.tri(L) > 0, np.float32(0), np.float32(number)))
+    ),
+    "selected twice": lambda s, number: F.where(Tensor(np.tri(L) > 0), F.where(Tensor(ROWS), F.full((), number), s), F.full((), number)),
+    "selected, then added": lambda s, number: F.where(Tensor(ROWS), F.full((), number), s) + Tensor(PADDING.round(1)),
+}
+
+
+def quarters(*shape):
+    """Float32 has the scores without rounding: what a number leaves of them does not hang on the order of sums."""
+    return np.round(normal(*shape) * 4) / 4
+
+
+@pytest.mark.parametrize("number", [-1e4, -1e6, -1e9, float(np.finfo("float32").min), -5.0, 0.0, 3.0])
+@pytest.mark.parametrize("form", FORMS)
+def test_masks_act_as_written(form, number):
+    def masked(q, k, v):
+        return F.matmul(F.softmax(FORMS[form](F.matmul(q, k, transpose_b=True) * 0.25, number), axis=-1), v)
+
+    inputs = [quarters(*FOUR) for _ in range(3)]
+    found, steps = run(masked, inputs, level_3)
+    want, _ = run(masked, inputs, lambda f: f)
+    assert "attention" in steps
+    for got, plain_ in zip(found, want, strict=True):
+        assert_close(got, plain_)
+
+
+@pytest.mark.parametrize("form", ["added", "hidden", "seen"])
+def test_minus_infinity_gives_nan_as_softmax_does(form):
+    def masked(q, k, v):
+        return F.matmul(F.softmax(FORMS[form](F.matmul(q, k, transpose_b=True) * 0.25, -np.inf), axis=-1), v)
+
+    inputs = [quarters(*FOUR) for _ in range(3)]
+    found, steps = run(masked, inputs, level_3)
+    want, _ = run(masked, inputs, lambda f: f)
+    assert "attention" in steps and np.isnan(want[0]).any()
+    for got, plain_ in zip(found, want, strict=True):
+        np.testing.assert_allclose(got, plain_, atol=2e-5)
+
+
+def test_a_number_that_comes_as_an_argument_is_that_of_the_call():
+    def masked(q, k, v, number):
+        return F.matmul(F.softmax(F.where(Tensor(ROWS), number, F.matmul(q, k, transpose_b=True) * 0.25), axis=-1), v)
+
+    inputs = [Tensor(quarters(*FOUR)) for _ in range(3)]
+    traced = level_3(masked)
+    for number in (-1e9, -5.0, 0.0, 3.0):
+        number = Tensor(np.float32(number))
+        assert_close(traced(*inputs, number).numpy(), masked(*inputs, number).numpy())
+    assert "attention" in ops_of(traced)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("form", "number", "is_found"), [("added", -1e4, False), ("added", -65504.0, False), ("hidden", -1e4, True), ("hidden", -5.0, True)])
+def test_halves_are_added_as_halves(form, number, is_found, dtype):
+    """Of -1e4 float16 leaves multiples of 8, float32 of 1/1024: a mask that is added stays with its parts."""
+
+    def masked(q, k, v):
+        s = F.matmul(q, k, transpose_b=True) * 0.25
+        if form == "added":
+            s = s + Tensor(np.where(ROWS, np.float32(number), np.float32(0))).astype(dtype)
+        else:
+            s = F.where(Tensor(ROWS), F.full_like(s, number), s)
+        return F.matmul(F.softmax(s, axis=-1), v)
+
+    inputs = [Tensor(4 * quarters(*FOUR)).astype(dtype) for _ in range(3)]
+    traced = level_3(masked)
+    got, want = (f(*inputs).astype("float32").numpy() for f in (traced, masked))
+    tolerance = {"float16": 2.0**-8, "bfloat16": 2.0**-5}[dtype]
+    assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+    if not is_found:
+        assert "attention" not in ops_of(traced)
 
 
 def test_a_mask_that_is_trained_keeps_the_scores():

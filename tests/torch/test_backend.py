@@ -41,6 +41,15 @@ class Masked(Causal):
         return self.out(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)).mean(1)
 
 
+class MaskedByPairs(Causal):
+    """Of two axes; query 3 sees no key."""
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        mask = torch.ones(12, 12, dtype=torch.bool).tril() & (torch.arange(12) != 3)[:, None]
+        return self.out(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)).mean(1)
+
+
 class Permuted(nn.Module):
     """As ConvNeXt: the pooling's gradient is written by strides (as_strided_scatter)."""
 
@@ -74,6 +83,10 @@ def causal():
 
 def masked():
     return Masked(), *causal()[1:]
+
+
+def masked_by_pairs():
+    return MaskedByPairs(), *causal()[1:]
 
 
 def pooled():
@@ -112,7 +125,7 @@ def _nothing_is_left_to_torch(request):
         yield
 
 
-@pytest.mark.parametrize("make", [mlp, convolutions, text, causal, masked, permuted, pooled], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [mlp, convolutions, text, causal, masked, masked_by_pairs, permuted, pooled], ids=lambda make: make.__name__)
 def test_training_is_torchs(make):
     (want, weights), (got, ours) = train(make), train(make, options={"fallback": False})
     np.testing.assert_allclose(got, want, rtol=1e-5)

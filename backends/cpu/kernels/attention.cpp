@@ -33,15 +33,19 @@ AttentionShape shape_of(const AttentionProblem& p, std::span<const Type> inputs)
                      .width = padded(p.width),
                      .value_width = padded(p.value_width),
                      .scale = static_cast<float>(p.scale),
-                     .is_causal = p.is_causal};
+                     .is_causal = p.is_causal,
+                     .gives_zeros = p.gives_zeros};
     if (p.drop_prob > 0) {
         const runtime::Dropout dropout(p.drop_prob);
         s.kept = dropout.kept, s.dropped_below = dropout.below;
     }
-    if (p.mask >= 0) {
-        const auto strides = runtime::mask_strides(inputs[static_cast<size_t>(p.mask)].shape);
-        s.mask_query = strides[2], s.mask_key = strides[3];
-    }
+    const auto strides = [&](int operand) -> AttentionShape::Strides {
+        const auto all = runtime::mask_strides(inputs[static_cast<size_t>(operand)].shape);
+        return {all[2], all[3]};
+    };
+    s.masks = p.masks;
+    for (int i = 0; i < p.masks; ++i) s.mask[i] = strides(p.first_mask + i);
+    if (p.seen >= 0) s.seen = strides(p.seen), s.hidden = strides(p.hidden);
     return s;
 }
 
@@ -75,16 +79,14 @@ public:
         const size_t tensors = call.op.inputs.size() - 1;  // those that are neither mask nor key
         for (size_t i = 0; i < tensors; ++i) add_padding(false, i, call.inputs[i]);
         for (size_t i = 0; i < outputs.size(); ++i) add_padding(true, i, outputs[i]);
-        if (problem_.mask < 0) return;
-        const auto strides =
-            runtime::mask_strides(call.inputs[static_cast<size_t>(problem_.mask)].shape);
-        mask_batch_ = strides[0], mask_head_ = strides[1];
+        for (const Type& type : call.inputs)
+            strides_.push_back(type.rank() == 4 ? runtime::mask_strides(type.shape) : Strides());
     }
     size_t workspace_bytes() const final { return floats_ * sizeof(float); }
 
     void enqueue(runtime::Stream&, void* const* inputs, void* const* outputs,
                  void* workspace) const final {
-        float *in[8], *out[3], *const work = static_cast<float*>(workspace);
+        float *in[kMostInputs], *out[3], *const work = static_cast<float*>(workspace);
         for (size_t i = 0; i < inputs_; ++i) in[i] = static_cast<float*>(inputs[i]);
         for (size_t i = 0; i < outputs_; ++i) out[i] = static_cast<float*>(outputs[i]);
         for (const Padding& p : paddings_) {
@@ -100,6 +102,8 @@ public:
     }
 
 protected:
+    static constexpr size_t kMostInputs = 6 + AttentionShape::kMasks + 3;
+
     virtual void run(float* const* in, float* const* out, float* work) const = 0;
 
     size_t take(int64_t floats) {
@@ -132,9 +136,18 @@ protected:
         AttentionHead h{.q = in[0] + number * shape_.queries * shape_.width,
                         .k = in[1] + keys * shape_.keys * shape_.width,
                         .v = in[2] + keys * shape_.keys * shape_.value_width};
-        if (problem_.mask >= 0)
-            h.mask = in[problem_.mask] + number / problem_.heads * mask_batch_ +
-                     number % problem_.heads * mask_head_;
+        const auto offset = [&](int operand) {
+            const Strides& strides = strides_[static_cast<size_t>(operand)];
+            return number / problem_.heads * strides[0] + number % problem_.heads * strides[1];
+        };
+        for (int i = 0; i < problem_.masks; ++i) {
+            const int mask = problem_.first_mask + i;
+            h.mask[i] = in[mask] + offset(mask);
+        }
+        if (problem_.seen >= 0) {
+            h.seen = reinterpret_cast<const uint8_t*>(in[problem_.seen]) + offset(problem_.seen);
+            h.hidden = in[problem_.hidden] + offset(problem_.hidden);
+        }
         if (problem_.random_key >= 0)
             h.random = Philox::from_key(reinterpret_cast<const int32_t*>(in[problem_.random_key]));
         h.first_score =
@@ -155,6 +168,8 @@ protected:
     AttentionShape shape_;
 
 private:
+    using Strides = std::array<int64_t, 4>;
+
     void add_padding(bool is_output, size_t index, const Type& type) {
         if (type.rank() < 4 || type.shape[3] % AttentionShape::kWidth == 0) return;
         Padding p{is_output, static_cast<int>(index), type.numel() / type.shape[3], type.shape[3]};
@@ -163,7 +178,8 @@ private:
     }
 
     size_t inputs_, outputs_, floats_ = 0, scratch_ = 0;
-    int64_t slots_ = 1, scratch_floats_ = 0, mask_batch_ = 0, mask_head_ = 0;
+    int64_t slots_ = 1, scratch_floats_ = 0;
+    std::vector<Strides> strides_;  // by operand, of masks
     std::vector<Padding> paddings_;
 };
 
@@ -205,6 +221,7 @@ public:
         piece_ = (keys + AttentionShape::kKeys - 1) / AttentionShape::kKeys * AttentionShape::kKeys;
         pieces_ = (shape_.keys + piece_ - 1) / piece_;
         partial_ = take((pieces_ - 1) * dq_floats_);
+        rest_ = take(rows());
         const int64_t blocks = problem_.heads / problem_.key_heads * shape_.blocks();
         share(heads_ * pieces_,
               flops_of_block(5) * static_cast<double>(blocks) / static_cast<double>(pieces_),
@@ -212,9 +229,26 @@ public:
     }
 
 private:
+    int64_t rows() const { return problem_.batch * problem_.heads * shape_.queries; }
+
+    // Where lse is nowhere large there is no rest, and nobody looks for one.
+    const float* find_rest(float* const* in, float* work) const {
+        const float* const lse = in[4];
+        if (std::none_of(lse, lse + rows(), AttentionShape::is_rounded)) return nullptr;
+        float* const rest = work + rest_;
+        const int64_t blocks = shape_.blocks();
+        for_each(problem_.batch * problem_.heads * blocks, work, [&](int64_t unit, float* scratch) {
+            const int64_t number = unit / blocks, first = number * shape_.queries;
+            MEGJIT_BEST(find_rest)(shape_, head(number, in), block(unit % blocks), lse + first,
+                                   rest + first, scratch);
+        });
+        return rest;
+    }
+
     void run(float* const* in, float* const* out, float* work) const override {
+        const float* const rest = find_rest(in, work);
         for_each(heads_ * pieces_, work, [&](int64_t unit, float* scratch) {
-            differentiate(unit / pieces_, unit % pieces_, in, out, work, scratch);
+            differentiate(unit / pieces_, unit % pieces_, in, out, work, rest, scratch);
         });
         if (pieces_ == 1) return;
         parallel_for(dq_floats_, 32768, 64, [&](int64_t lo, int64_t hi) {
@@ -226,7 +260,7 @@ private:
     }
 
     void differentiate(int64_t key_head, int64_t piece, float* const* in, float* const* out,
-                       float* work, float* scratch) const {
+                       float* work, const float* rest, float* scratch) const {
         const AttentionShape& s = shape_;
         const int64_t shared = problem_.heads / problem_.key_heads, first = piece * piece_,
                       last = std::min(s.keys, first + piece_), queries = s.queries * s.width;
@@ -239,6 +273,7 @@ private:
             const int64_t values = number * s.queries * s.value_width;
             grads.y = in[3] + values, grads.dy = in[5] + values;
             grads.lse = in[4] + number * s.queries;
+            grads.rest = rest ? rest + number * s.queries : nullptr;
             grads.dq = dq + number * queries;
             std::fill_n(grads.dq, queries, 0.0f);
             const AttentionHead of = head(number, in);
@@ -248,7 +283,7 @@ private:
     }
 
     int64_t heads_, dq_floats_, piece_ = 0, pieces_ = 1;
-    size_t partial_ = 0;
+    size_t partial_ = 0, rest_ = 0;
 };
 
 // Halves that the CPU multiplies faster than float32 are better off as products of oneDNN.

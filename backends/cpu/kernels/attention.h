@@ -7,8 +7,10 @@
 // calculation for softmax"; backward is that of Dao et al. 2022, "FlashAttention".
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
+#include "runtime/ops/attention.h"
 #include "runtime/ops/philox.h"
 
 namespace megjit::cpu {
@@ -16,15 +18,26 @@ namespace megjit::cpu {
 struct AttentionShape {
     static constexpr int64_t kQueries = 64, kKeys = 64;
     static constexpr int64_t kWidth = 16;  // widths are multiples of it
+    static constexpr int kMasks = runtime::AttentionProblem::kMostMasks;
+    static bool is_rounded(float lse) { return std::abs(lse) >= runtime::kRoundedLse; }
+
+    // Strides of what is broadcast to the scores: 0 along an axis of extent 1.
+    struct Strides {
+        int64_t query = 0, key = 0;
+    };
 
     int64_t queries = 0, keys = 0, width = 0, value_width = 0;
     float scale = 1;
     bool is_causal = false;
     float kept = 1;  // what dropout multiplies by
     uint32_t dropped_below = 0;  // words below it are dropped; 0: there is no dropout
-    int64_t mask_query = 0, mask_key = 0;  // strides; 0 where it is broadcast
+    bool gives_zeros = false;  // to a query that sees no key; else NaN
+    int masks = 0;
+    Strides mask[kMasks] = {}, seen = {}, hidden = {};
 
     int64_t blocks() const { return (queries + kQueries - 1) / kQueries; }
+    // Is it a single query, whose scores are computed in another way?
+    bool is_one(int64_t count) const { return count == 1 && !dropped_below; }
     // Floats that a block's computation needs.
     int64_t forward_floats() const { return width * kQueries + 2 * kQueries * kKeys; }
     int64_t backward_floats() const {
@@ -35,7 +48,9 @@ struct AttentionShape {
 // One head.
 struct AttentionHead {
     const float *q = nullptr, *k = nullptr, *v = nullptr;
-    const float* mask = nullptr;
+    const float* mask[AttentionShape::kMasks] = {};  // added one after the other
+    const uint8_t* seen = nullptr;  // where it is 0 the score is that of `hidden`
+    const float* hidden = nullptr;
     runtime::Philox random = {};
     uint64_t first_score = 0;  // its number among all
 };
@@ -48,6 +63,7 @@ struct AttentionBlock {
 // For backward; rows of the block and of the head.
 struct AttentionGrads {
     const float *y = nullptr, *lse = nullptr, *dy = nullptr;  // of the head
+    const float* rest = nullptr;  // what lse lacks; null: nothing
     float *dq = nullptr, *dk = nullptr, *dv = nullptr;  // of the head; added to
 };
 

@@ -18,6 +18,25 @@ void turn(const float* from, int64_t count, int64_t width, float scale, float* t
     }
 }
 
+// s[r] = scale * the product of q and row r of k, summed in the same order for all instruction
+// sets.
+template <int kCount>
+MEGJIT_INLINE void dots_of_rows(const float* q, const float* k, int64_t width, float scale,
+                                float* s) {
+    constexpr int64_t kWidth = AttentionShape::kWidth;
+    Floats sums[kCount][kWidth / kLanes] = {};
+    for (int64_t i = 0; i < width; i += kWidth)
+        for (int64_t c = 0; c < kWidth / kLanes; ++c) {
+            const Floats x = load(q + i + c * kLanes);
+            for (int r = 0; r < kCount; ++r) sums[r][c] += x * load(k + r * width + i + c * kLanes);
+        }
+    for (int r = 0; r < kCount; ++r) {
+        float lanes[kWidth];
+        std::memcpy(lanes, sums[r], sizeof lanes);
+        s[r] = scale * joined_by_halves<kWidth / 2>(lanes);
+    }
+}
+
 // A block of scores: keys [key, key + keys) and the block's queries, in rows of `wide`.
 struct Scores {
     const AttentionShape& shape;
@@ -25,34 +44,84 @@ struct Scores {
     const AttentionBlock& block;
     int64_t wide, key, keys;
 
-    const float* mask() const {
-        return head.mask + block.query * shape.mask_query + key * shape.mask_key;
-    }
-    void add_mask(float* s) const {
-        const float* const from = mask();
+    // Calls body(score's place in s, mask's place from `from` on) for all of the block.
+    template <class Body>
+    void for_each(const AttentionShape::Strides& strides, const Body& body) const {
+        const int64_t from = block.query * strides.query + key * strides.key;
         for (int64_t j = 0; j < keys; ++j)
             for (int64_t i = 0; i < block.count; ++i)
-                s[j * wide + i] += from[i * shape.mask_query + j * shape.mask_key];
+                body(j * wide + i, from + i * strides.query + j * strides.key);
     }
-    // Does the mask hide all of them? Then none has a weight, and nothing need be computed.
-    bool are_hidden() const {
-        if (!head.mask) return false;
-        const int64_t rows = shape.mask_query ? block.count : 1,
-                      columns = shape.mask_key ? keys : 1;
+    void add_masks(float* s) const {
+        for (int m = 0; m < shape.masks; ++m)
+            for_each(shape.mask[m], [&](int64_t at, int64_t of) { s[at] += head.mask[m][of]; });
+    }
+    void replace_hidden(float* s) const {
+        const int64_t from = block.query * shape.hidden.query + key * shape.hidden.key;
+        for (int64_t j = 0; j < keys; ++j)
+            for (int64_t i = 0; i < block.count; ++i)
+                if (!sees(i, j))
+                    s[j * wide + i] =
+                        head.hidden[from + i * shape.hidden.query + j * shape.hidden.key];
+    }
+    bool sees(int64_t i, int64_t j) const {
+        return head.seen[(block.query + i) * shape.seen.query + (key + j) * shape.seen.key];
+    }
+    // Of the products, what is given instead takes the gradient.
+    void drop_gradients_of_hidden(float* ds) const {
+        for (int64_t j = 0; j < keys; ++j)
+            for (int64_t i = 0; i < block.count; ++i)
+                if (!sees(i, j)) ds[j * wide + i] = 0;
+    }
+    void mask(float* s) const {
+        add_masks(s);
+        if (head.seen) replace_hidden(s);
+    }
+    // Are all elements of the block so?
+    template <class T, class Test>
+    bool are_all(const T* from, const AttentionShape::Strides& strides, const Test& test) const {
+        const int64_t rows = strides.query ? block.count : 1, columns = strides.key ? keys : 1;
+        from += block.query * strides.query + key * strides.key;
         for (int64_t i = 0; i < rows; ++i)
             for (int64_t j = 0; j < columns; ++j)
-                if (mask()[i * shape.mask_query + j * shape.mask_key] != -INFINITY) return false;
+                if (!test(from[i * strides.query + j * strides.key])) return false;
         return true;
+    }
+    // Are all of them minus infinity, whatever the products? Then none has a weight, and nothing
+    // need be computed.
+    bool are_hidden() const {
+        const auto is_lowest = [](float x) { return x == -INFINITY; };
+        if (head.seen)
+            return are_all(head.seen, shape.seen, [](uint8_t seen) { return !seen; }) &&
+                   are_all(head.hidden, shape.hidden, is_lowest);
+        return shape.masks == 1 && are_all(head.mask[0], shape.mask[0], is_lowest);
     }
     void hide_later_keys(float* s) const {
         for (int64_t j = std::max<int64_t>(0, block.query - key + 1); j < keys; ++j)
             for (int64_t i = 0; i < std::min(wide, key + j - block.query); ++i)
                 s[j * wide + i] = -INFINITY;
     }
+    // Of a single query, in s[0] to s[keys - 1].
+    void compute_one(float* s) const {
+        const float *const q = head.q + block.query * shape.width, *const k =
+                                                                       head.k + key * shape.width;
+        int64_t j = 0;
+        for (; j + 4 <= keys; j += 4)
+            dots_of_rows<4>(q, k + j * shape.width, shape.width, shape.scale, s + j);
+        for (; j < keys; ++j)
+            dots_of_rows<1>(q, k + j * shape.width, shape.width, shape.scale, s + j);
+    }
     void compute(const float* turned_queries, float* s) const {
-        multiply({head.k + key * shape.width, shape.width, 1}, turned_queries, wide, s, wide, keys,
-                 wide, shape.width, false);
-        if (head.mask) add_mask(s);
+        if (shape.is_one(block.count)) {  // in backward as in forward, to the bit
+            float one[kKeys];
+            compute_one(one);
+            std::fill_n(s, keys * wide, 0.0f);
+            for (int64_t j = 0; j < keys; ++j) s[j * wide] = one[j];
+        } else {
+            multiply({head.k + key * shape.width, shape.width, 1}, turned_queries, wide, s, wide,
+                     keys, wide, shape.width, false);
+        }
+        mask(s);
         if (shape.is_causal) hide_later_keys(s);
     }
     // What dropout multiplies each probability by. A score takes word i % 4 of block i / 4, as in
@@ -122,23 +191,10 @@ MEGJIT_INLINE void scale_row(float* row, int64_t n, float factor) {
     for (int64_t c = 0; c < n; c += kLanes) store(row + c, load(row + c) * factor);
 }
 
-// s[r] = scale * the product of q and row r of k, summed in the same order for all instruction
-// sets.
-template <int kCount>
-MEGJIT_INLINE void dots_of_rows(const float* q, const float* k, int64_t width, float scale,
-                                float* s) {
-    constexpr int64_t kWidth = AttentionShape::kWidth;
-    Floats sums[kCount][kWidth / kLanes] = {};
-    for (int64_t i = 0; i < width; i += kWidth)
-        for (int64_t c = 0; c < kWidth / kLanes; ++c) {
-            const Floats x = load(q + i + c * kLanes);
-            for (int r = 0; r < kCount; ++r) sums[r][c] += x * load(k + r * width + i + c * kLanes);
-        }
-    for (int r = 0; r < kCount; ++r) {
-        float lanes[kWidth];
-        std::memcpy(lanes, sums[r], sizeof lanes);
-        s[r] = scale * joined_by_halves<kWidth / 2>(lanes);
-    }
+// What its sums make of a query's results: of no key 0 / 0, or zeros.
+MEGJIT_INLINE void finish_row(const AttentionShape& shape, float total, float* row) {
+    if (shape.gives_zeros && total == 0) std::fill_n(row, shape.value_width, 0.0f);
+    else scale_row(row, shape.value_width, 1 / total);
 }
 
 // The same for a single query, as when text is written: lanes run along widths and keys, for there
@@ -148,20 +204,15 @@ void attend_one(const AttentionShape& shape, const AttentionHead& head, const At
                 float* y, float* lse) {
     constexpr int64_t kAcross = 64;  // columns whose sums stay in registers
     const int64_t columns = shape.value_width, end = last_key(shape, block);
-    const float* const q = head.q + block.query * shape.width;
     float s[kKeys], top = -INFINITY, total = 0;
     y += block.query * columns;
     bool adds = false;
     for (int64_t key = 0; key < end; key += kKeys) {
         const Scores scores{shape, head, block, 1, key, std::min(kKeys, end - key)};
         if (scores.are_hidden()) continue;
-        const float *const k = head.k + key * shape.width, *const v = head.v + key * columns;
-        int64_t j = 0;
-        for (; j + 4 <= scores.keys; j += 4)
-            dots_of_rows<4>(q, k + j * shape.width, shape.width, shape.scale, s + j);
-        for (; j < scores.keys; ++j)
-            dots_of_rows<1>(q, k + j * shape.width, shape.width, shape.scale, s + j);
-        if (head.mask) scores.add_mask(s);
+        const float* const v = head.v + key * columns;
+        scores.compute_one(s);
+        scores.mask(s);
         std::fill(s + scores.keys, s + kKeys, -INFINITY);
         const Floats tops = largest(s, kLanes, kKeys / kLanes);
         float now = top;
@@ -186,14 +237,14 @@ void attend_one(const AttentionShape& shape, const AttentionHead& head, const At
         adds = true;
     }
     if (!adds) std::fill_n(y, columns, 0.0f);
-    scale_row(y, columns, 1 / total);
+    finish_row(shape, total, y);
     lse[block.query] = top + std::log(total);
 }
 
 // Rows of y and lse of one block. `y` and `lse` are the head's.
 void attend(const AttentionShape& shape, const AttentionHead& head, const AttentionBlock& block,
             float* y, float* lse, float* work) {
-    if (block.count == 1 && !shape.dropped_below) return attend_one(shape, head, block, y, lse);
+    if (shape.is_one(block.count)) return attend_one(shape, head, block, y, lse);
     const int64_t wide = in_whole_vectors(block.count), columns = shape.value_width,
                   end = last_key(shape, block);
     float *const queries = work, *const s = queries + shape.width * kQueries,
@@ -218,7 +269,7 @@ void attend(const AttentionShape& shape, const AttentionHead& head, const Attent
     }
     if (!adds) std::fill_n(y, block.count * columns, 0.0f);
     for (int64_t i = 0; i < block.count; ++i) {
-        scale_row(y + i * columns, columns, 1 / total[i]);
+        finish_row(shape, total[i], y + i * columns);
         lse[block.query + i] = top[i] + std::log(total[i]);
     }
 }
@@ -234,14 +285,40 @@ float dot_of(const float* a, const float* b, int64_t n) {
     return sum;
 }
 
+// rest = log sum exp(scores) - lse of the block's queries: what rounding took from lse where it is
+// large, as where all keys of a query are hidden by a number like -1e9; else 0. All are the head's.
+void find_rest(const AttentionShape& shape, const AttentionHead& head, const AttentionBlock& block,
+               const float* lse, float* rest, float* work) {
+    lse += block.query, rest += block.query;
+    std::fill_n(rest, block.count, 0.0f);
+    if (std::none_of(lse, lse + block.count, AttentionShape::is_rounded)) return;
+    const int64_t wide = in_whole_vectors(block.count), end = last_key(shape, block);
+    float *const queries = work, *const s = queries + shape.width * kQueries;
+    float top[kQueries], total[kQueries] = {}, rescale[kQueries];
+    std::fill_n(top, kQueries, -INFINITY);
+    turn(head.q + block.query * shape.width, block.count, shape.width, shape.scale, queries, wide);
+    for (int64_t key = 0; key < end; key += kKeys) {
+        const Scores scores{shape, head, block, wide, key, std::min(kKeys, end - key)};
+        if (scores.are_hidden()) continue;
+        scores.compute(queries, s);
+        softmax_step(s, wide, scores.keys, top, total, rescale);
+    }
+    for (int64_t i = 0; i < block.count; ++i)
+        if (AttentionShape::is_rounded(lse[i]) && lse[i] != -INFINITY)
+            rest[i] = std::log(total[i]) - (lse[i] - top[i]);
+}
+
 // s: scores -> probabilities; ds: what dp = dy v' is -> scale * p * (factors * dp - dot).
+template <bool kHasRest>
 void softmax_grad_step(float* s, float* ds, const float* factors, int64_t wide, int64_t keys,
-                       const float* lse, const float* dot, float scale) {
+                       const float* lse, const float* rest, const float* dot, float scale) {
     for (int64_t c = 0; c < wide; c += kLanes) {
         const Floats shift = load(lse + c), mean = load(dot + c);
         for (int64_t j = 0; j < keys; ++j) {
             const int64_t at = j * wide + c;
-            const Floats p = exp_of(load(s + at) - shift);
+            Floats x = load(s + at) - shift;
+            if (kHasRest) x -= load(rest + c);
+            const Floats p = exp_of(x);
             Floats dp = load(ds + at), kept = p;
             if (factors) dp *= load(factors + at), kept = p * load(factors + at);
             store(s + at, kept);
@@ -261,23 +338,29 @@ void attend_grad(const AttentionShape& shape, const AttentionHead& head,
                  *const factors = ds + kKeys * kQueries;
     const float *const q = head.q + block.query * width, *const dy =
                                                              grads.dy + block.query * columns;
-    float lse[kQueries] = {}, dot[kQueries] = {};
+    float lse[kQueries] = {}, rest[kQueries] = {}, dot[kQueries] = {};
+    bool reaches_hidden_keys = false;  // NaN does
     for (int64_t i = 0; i < block.count; ++i) {
         lse[i] = grads.lse[block.query + i];
+        if (grads.rest) rest[i] = grads.rest[block.query + i];
+        if (shape.gives_zeros && lse[i] == -INFINITY) lse[i] = 0;  // the scores are, too: p = 0
+        reaches_hidden_keys |= !(lse[i] > -INFINITY);
         dot[i] = dot_of(dy + i * columns, grads.y + (block.query + i) * columns, columns);
     }
     turn(q, block.count, width, shape.scale, queries, wide);
     turn(dy, block.count, columns, 1, turned_dy, wide);
     for (int64_t key = first; key < end; key += kKeys) {
         const Scores scores{shape, head, block, wide, key, std::min(kKeys, end - key)};
-        if (scores.are_hidden()) continue;
+        if (!reaches_hidden_keys && scores.are_hidden()) continue;
         const int64_t keys = scores.keys;
         scores.compute(queries, s);
         multiply({head.v + key * columns, columns, 1}, turned_dy, wide, ds, wide, keys, wide,
                  columns, false);
         if (shape.dropped_below) scores.draw(factors);
-        softmax_grad_step(s, ds, shape.dropped_below ? factors : nullptr, wide, keys, lse, dot,
-                          shape.scale);
+        (grads.rest ? softmax_grad_step<true>
+                    : softmax_grad_step<false>)(s, ds, shape.dropped_below ? factors : nullptr,
+                                                wide, keys, lse, rest, dot, shape.scale);
+        if (head.seen) scores.drop_gradients_of_hidden(ds);
         multiply({s, wide, 1}, dy, columns, grads.dv + key * columns, columns, keys, columns,
                  block.count, true);
         multiply({ds, wide, 1}, q, width, grads.dk + key * width, width, keys, width, block.count,

@@ -15,10 +15,10 @@ namespace {
 using runtime::AttentionProblem;
 
 struct Attention {  // as the kernels have it
-    int64_t mask_batch = 0, mask_head = 0, mask_query = 0, mask_key = 0;
+    std::array<int64_t, 4> mask[AttentionProblem::kMostMasks] = {}, seen = {}, hidden = {};
     uint32_t heads = 0, key_heads = 0, queries = 0, keys = 0, width = 0, value_width = 0;
     float scale = 1, kept = 1;
-    uint32_t dropped_below = 0, is_causal = 0;
+    uint32_t dropped_below = 0, is_causal = 0, gives_zeros = 0;
 
     Attention(const AttentionProblem& p, std::span<const Type> inputs)
         : heads(number(p.heads)),
@@ -28,24 +28,37 @@ struct Attention {  // as the kernels have it
           width(number(p.width)),
           value_width(number(p.value_width)),
           scale(static_cast<float>(p.scale)),
-          is_causal(p.is_causal) {
+          is_causal(p.is_causal),
+          gives_zeros(p.gives_zeros) {
         if (p.random_key >= 0) {
             const runtime::Dropout dropout(p.drop_prob);
             kept = dropout.kept, dropped_below = dropout.below;
         }
-        if (p.mask < 0) return;
-        const auto strides = runtime::mask_strides(inputs[static_cast<size_t>(p.mask)].shape);
-        mask_batch = strides[0], mask_head = strides[1];
-        mask_query = strides[2], mask_key = strides[3];
+        const auto strides = [&](int operand) {
+            return runtime::mask_strides(inputs[static_cast<size_t>(operand)].shape);
+        };
+        for (int i = 0; i < p.masks; ++i) mask[i] = strides(p.first_mask + i);
+        if (p.seen >= 0) seen = strides(p.seen), hidden = strides(p.hidden);
     }
     static uint32_t number(int64_t extent) { return static_cast<uint32_t>(extent); }
 };
 
-struct Operands {
-    const void *q, *k, *v, *dy, *lse, *dots, *mask, *key;
+const void* given(void* const* in, int operand) { return operand < 0 ? nullptr : in[operand]; }
+
+struct Masks {
+    const void *mask[AttentionProblem::kMostMasks] = {}, *seen = nullptr, *hidden = nullptr;
+
+    Masks(const AttentionProblem& p, void* const* in)
+        : seen(given(in, p.seen)), hidden(given(in, p.hidden)) {
+        for (int i = 0; i < p.masks; ++i) mask[i] = in[p.first_mask + i];
+    }
 };
 
-const void* given(void* const* in, int operand) { return operand < 0 ? nullptr : in[operand]; }
+struct Operands {
+    const void *q, *k, *v, *dy, *lse, *dots, *shifts;
+    Masks masks;
+    const void* key;
+};
 
 // A launch that makes `length` rows of `width` columns for each of `heads` heads: a block for a
 // tile of rows and a part of their columns.
@@ -83,8 +96,9 @@ Way way_of(const Gpu& gpu, DType dtype) {
 // One of the kernels, ready for its rows.
 class RowsKernel {
 public:
-    RowsKernel(Gpu& gpu, const char* entry, DType dtype, const Rows& rows, bool drops)
-        : RowsKernel(gpu, way_of(gpu, dtype), entry, dtype, rows, drops) {}
+    RowsKernel(Gpu& gpu, const char* entry, DType dtype, const Rows& rows,
+               const AttentionProblem& p)
+        : RowsKernel(gpu, way_of(gpu, dtype), entry, dtype, rows, p) {}
 
     template <class... Args>
     void operator()(CudaStream& stream, const Attention& attention, const Args&... args) const {
@@ -95,27 +109,30 @@ public:
 
 private:
     RowsKernel(Gpu& gpu, const Way& way, const char* entry, DType dtype, const Rows& rows,
-               bool drops)
+               const AttentionProblem& p)
         : blocks_(static_cast<uint32_t>(rows.blocks())),
           threads_(way.threads),
           kernel_(gpu, way.source, entry,
                   {{"INDEX", "unsigned"},
                    {"T", storage_type(dtype)},
                    {"COLUMNS", cat(rows.columns())},
-                   {"DROPS", drops ? "1" : "0"}}) {}
+                   {"DROPS", p.random_key >= 0 ? "1" : "0"},
+                   {"MASKS", cat(p.masks)},
+                   {"HIDES", p.seen >= 0 ? "1" : "0"}}) {}
 
     uint32_t blocks_, threads_;
     SourceKernel kernel_;
 };
 
-// What forward makes, and what backward does.
+// What forward makes, and what backward does; and a number for each query.
 struct AttentionRows {
     explicit AttentionRows(const AttentionProblem& p)
         : y{p.batch * p.heads, p.queries, p.value_width},
+          queries{p.batch * p.heads, p.queries, 1},
           dq{p.batch * p.heads, p.queries, p.width},
           dk{p.batch * p.key_heads, p.keys, p.width},
           dv{p.batch * p.key_heads, p.keys, p.value_width} {}
-    Rows y, dq, dk, dv;
+    Rows y, queries, dq, dk, dv;
 };
 
 // A tile of few queries costs what a whole one does, and their scores are no larger than the keys:
@@ -132,11 +149,10 @@ bool computes_attention(const OpCall& call) {
 Prepared prepare_attention(CudaDevice& device, const OpCall& call, std::span<const Type>) {
     if (!computes_attention(call)) return nullptr;
     const AttentionProblem p = runtime::attention_problem(call);
-    const RowsKernel attend(device.gpu(), "attend", call.inputs[0].dtype, AttentionRows(p).y,
-                            p.random_key >= 0);
+    const RowsKernel attend(device.gpu(), "attend", call.inputs[0].dtype, AttentionRows(p).y, p);
     return executable([=, attention = Attention(p, call.inputs)](
                           CudaStream& stream, void* const* in, void* const* out, void*) {
-        attend(stream, attention, in[0], in[1], in[2], given(in, p.mask), given(in, p.random_key),
+        attend(stream, attention, in[0], in[1], in[2], Masks(p, in), given(in, p.random_key),
                out[0], out[1]);
     });
 }
@@ -146,30 +162,35 @@ Prepared prepare_attention_grad(CudaDevice& device, const OpCall& call, std::spa
     const AttentionProblem p = runtime::attention_problem(call);
     const AttentionRows made(p);
     const auto kernel = [&](const char* entry, const Rows& rows) {
-        return RowsKernel(device.gpu(), entry, call.inputs[0].dtype, rows, p.random_key >= 0);
+        return RowsKernel(device.gpu(), entry, call.inputs[0].dtype, rows, p);
     };
     const Way scalar = scalar_way();
     const SourceKernel dots(device.gpu(), scalar.source, "row_dots",
                             {{"INDEX", "unsigned"},
                              {"T", storage_type(call.inputs[0].dtype)},
                              {"COLUMNS", "64"},
-                             {"DROPS", "0"}});
+                             {"DROPS", "0"},
+                             {"MASKS", "0"},
+                             {"HIDES", "0"}});
     constexpr int64_t kThreadsOfRow = 16;  // that share one in row_dots
     const int64_t rows = p.batch * p.heads * p.queries;
     return executable(
-        [=, threads = scalar.threads, dq = kernel("query_gradient", made.dq),
-         dk = kernel("key_gradient", made.dk), dv = kernel("value_gradient", made.dv),
-         attention = Attention(p, call.inputs)](CudaStream& stream, void* const* in,
-                                                void* const* out, void* work) {
-        const Operands operands{
-            in[0], in[1], in[2], in[5], in[4], work, given(in, p.mask), given(in, p.random_key)};
+        [=, threads = scalar.threads, find_shifts = kernel("find_shifts", made.queries),
+         dq = kernel("query_gradient", made.dq), dk = kernel("key_gradient", made.dk),
+         dv = kernel("value_gradient", made.dv), attention = Attention(p, call.inputs)](
+            CudaStream& stream, void* const* in, void* const* out, void* work) {
+        float *const shifts = static_cast<float*>(work), *const all_dots = shifts + 2 * rows;
+        const Operands operands{in[0],  in[1],        in[2],
+                                in[5],  in[4],        all_dots,
+                                shifts, Masks(p, in), given(in, p.random_key)};
         dots.launch(stream, blocks_for(kThreadsOfRow * rows, threads), static_cast<uint64_t>(rows),
-                    attention.value_width, in[3], in[5], work);
+                    attention.value_width, in[3], in[5], all_dots);
+        find_shifts(stream, attention, operands, shifts);
         dq(stream, attention, operands, out[0]);
         dk(stream, attention, operands, out[1]);
         dv(stream, attention, operands, out[2]);
     },
-        static_cast<size_t>(rows) * sizeof(float));
+        3 * static_cast<size_t>(rows) * sizeof(float));
 }
 
 }  // namespace

@@ -167,13 +167,13 @@ __device__ __forceinline__ float softmax_step(float (&s)[4], float& top, float& 
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u32 units, const T* q, const T* k,
-                                                                 const T* v, const float* mask, const i32* key,
-                                                                 T* y, float* lse) {
+                                                                 const T* v, Masks masks, const i32* key, T* y,
+                                                                 float* lse) {
     __shared__ Shared shared;
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         const Unit unit(number, p.queries, p.value_width, p.is_causal);
         const u64 key_head = unit.head / (p.heads / p.key_heads);
-        const Scores scores(p, unit.head, mask, key);
+        const Scores scores(p, unit.head, masks, key);
         const T *const queries = q + (unit.head * p.queries + unit.row) * p.width,
                 *const keys = k + key_head * p.keys * p.width, *const values = v + key_head * p.keys * p.value_width;
         const u32 end = end_of_keys(p, unit.row, unit.rows);
@@ -198,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
         }
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
-            sums.scale(i, 1 / total[i]);
+            sums.scale(i, reciprocal_of(p, total[i]));
             const u32 row = thread_row() + i;
             if (row < unit.rows && unit.column == 0 && thread_column() == 0)
                 lse[unit.head * p.queries + unit.row + row] = top[i] + logf(total[i]);
@@ -209,6 +209,35 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
 }
 
 // --- gradients ----------------------------------------------------------------------------------
+
+// shifts of each query: lse, or its parts.
+extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention p, u32 units, Operands o,
+                                                                      float2* shifts) {
+    __shared__ Shared shared;
+    for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
+        const Unit unit(number, p.queries, kTile, p.is_causal);
+        const u64 row = unit.head * p.queries + unit.row, keys = unit.head / (p.heads / p.key_heads) * p.keys;
+        const Scores scores(p, unit.head, o.masks, o.key);
+        const u32 end = are_rounded(o.lse + row, unit.rows) ? end_of_keys(p, unit.row, unit.rows) : 0;
+        float top[4] = {-infinity(), -infinity(), -infinity(), -infinity()}, total[4] = {};
+        for (u32 first = 0; first < end; first += kTile) {
+            float s[4][4];
+            multiply_rows(shared, o.q + row * p.width, unit.rows, o.k + (keys + first) * p.width,
+                          least(kTile, p.keys - first), p.width, s);
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) {
+#pragma unroll
+                for (u32 j = 0; j < 4; ++j)
+                    s[i][j] = scores.score(unit.row + thread_row() + i, first + thread_column() + j, s[i][j]);
+                softmax_step(s[i], top[i], total[i]);
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i)
+            if (thread_row() + i < unit.rows && thread_column() == 0)
+                shifts[row + thread_row() + i] = shift_of(p, o.lse[row + thread_row() + i], top[i], total[i]);
+    }
+}
 
 // dots[row] = <a[row], b[row]>, of y and dy.
 extern "C" __global__ void row_dots(u64 rows, u32 width, const T* a, const T* b, float* dots) {
@@ -232,7 +261,7 @@ __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p,
                                              u32 key) {
     const u64 row = head * p.queries + query, key_row = head / (p.heads / p.key_heads) * p.keys + key;
     const u32 rows = least(kTile, p.queries - query), key_rows = least(kTile, p.keys - key);
-    const Scores scores(p, head, o.mask, o.key);
+    const Scores scores(p, head, o.masks, o.key);
     float s[4][4];
     draw(shared, scores, query, key);
     multiply_rows(shared, o.q + row * p.width, rows, o.k + key_row * p.width, key_rows, p.width, s);
@@ -240,10 +269,11 @@ __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p,
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
         const u32 at = thread_row() + i;
-        const float lse = at < rows ? o.lse[row + at] : 0;
+        const float2 shift = at < rows ? o.shifts[row + at] : float2{};
 #pragma unroll
         for (u32 j = 0; j < 4; ++j) {
-            const float probability = expf(scores.score(query + at, key + thread_column() + j, s[i][j]) - lse);
+            const float probability =
+                expf(scores.score(query + at, key + thread_column() + j, s[i][j]) - shift.x - shift.y);
             shared.weight<over_keys>(i, j) = of_products ? probability : shared.dropped(probability, i, j);
         }
     }
@@ -256,7 +286,8 @@ __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p,
         const float dot = at < rows ? o.dots[row + at] : 0;
 #pragma unroll
         for (u32 j = 0; j < 4; ++j)
-            shared.weight<over_keys>(i, j) *= (shared.dropped(s[i][j], i, j) - dot) * p.scale;
+            if (scores.is_replaced(query + at, key + thread_column() + j)) shared.weight<over_keys>(i, j) = 0;
+            else shared.weight<over_keys>(i, j) *= (shared.dropped(s[i][j], i, j) - dot) * p.scale;
     }
 }
 

@@ -7,18 +7,34 @@ using namespace megjit::runtime;
 constexpr u32 kTile = 64;  // rows of a block's result, and of the other side that it meets at a time
 constexpr u32 kColumns = COLUMNS;  // of a block's result: 64 or 128
 
+// MASKS are added, one after the other; where HIDES is 1 the scores that `seen` leaves out are those of
+// `hidden`. Strides are 0 where it is broadcast.
+constexpr u32 kMostMasks = 3;
+struct Strides {
+    i64 batch, head, query, key;
+};
+
 struct Attention {  // as the host has it
-    i64 mask_batch, mask_head, mask_query, mask_key;  // strides; 0 where it is broadcast
+    Strides mask[kMostMasks], seen, hidden;
     u32 heads, key_heads;
     u32 queries, keys, width, value_width;
     float scale, kept;  // what dropout multiplies by
     u32 dropped_below;  // words below it are dropped, where DROPS is 1
     u32 is_causal;
+    u32 gives_zeros;  // to a query that sees no key; else NaN
+};
+
+struct Masks {
+    const float* mask[kMostMasks];
+    const u8* seen;
+    const float* hidden;
 };
 
 struct Operands {
     const T *q, *k, *v, *dy;
-    const float *lse, *dots, *mask;
+    const float *lse, *dots;
+    const float2* shifts;  // of find_shifts
+    Masks masks;
     const i32* key;  // of dropout
 };
 
@@ -45,24 +61,65 @@ struct Unit {
 // What becomes of the products of queries and keys of one head.
 struct Scores {
     const Attention& p;
-    const float* mask;  // null: there is none
+    const float *mask[MASKS ? MASKS : 1], *hidden;
+    const u8* seen;
     u64 first;  // number of its first score among all
     Philox random;
 
-    __device__ __forceinline__ Scores(const Attention& p, u64 head, const float* mask, const i32* key)
-        : p(p),
-          mask(mask ? mask + head / p.heads * p.mask_batch + head % p.heads * p.mask_head : nullptr),
-          first(head * p.queries * p.keys),
-          random(DROPS ? Philox::from_key(key) : Philox{}) {}
+    __device__ __forceinline__ Scores(const Attention& p, u64 head, const Masks& masks, const i32* key)
+        : p(p), first(head * p.queries * p.keys), random(DROPS ? Philox::from_key(key) : Philox{}) {
+#pragma unroll
+        for (i32 m = 0; m < MASKS; ++m) mask[m] = of_head(masks.mask[m], p.mask[m], head);
+        if (HIDES) seen = of_head(masks.seen, p.seen, head), hidden = of_head(masks.hidden, p.hidden, head);
+    }
 
     __device__ __forceinline__ float score(u32 query, u32 key, float product) const {
-        if (query >= p.queries || key >= p.keys || (p.is_causal && key > query)) return -infinity();
-        const float s = product * p.scale;
-        return mask ? s + mask[query * p.mask_query + key * p.mask_key] : s;
+        if (is_outside(query, key) || (p.is_causal && key > query)) return -infinity();
+        float s = product * p.scale;
+        // Each has a pointer. Without the question addresses are computed ahead, and registers spill.
+#pragma unroll
+        for (i32 m = 0; m < MASKS; ++m)
+            if (mask[m]) s += at(mask[m], p.mask[m], query, key);
+        return is_replaced(query, key) ? at(hidden, p.hidden, query, key) : s;
+    }
+    // Of the products, what is given instead takes the gradient.
+    __device__ __forceinline__ bool is_replaced(u32 query, u32 key) const {
+        return HIDES && !is_outside(query, key) && !at(seen, p.seen, query, key);
     }
     // Dropout: score `number` takes word number % 4 of block number / 4, as in the op dropout_mask.
     __device__ __forceinline__ u64 number(u32 query, u32 key) const { return first + (u64)query * p.keys + key; }
+
+private:
+    template <class Element>
+    __device__ __forceinline__ const Element* of_head(const Element* all, const Strides& strides, u64 head) const {
+        return all + head / p.heads * strides.batch + head % p.heads * strides.head;
+    }
+    template <class Element>
+    static __device__ __forceinline__ Element at(const Element* from, const Strides& strides, u32 query, u32 key) {
+        return from[query * strides.query + key * strides.key];
+    }
+    __device__ __forceinline__ bool is_outside(u32 query, u32 key) const { return query >= p.queries || key >= p.keys; }
 };
+
+// What its sums are to be multiplied by in the end: of no key 0 / 0, or zeros.
+__device__ __forceinline__ float reciprocal_of(const Attention& p, float total) {
+    return p.gives_zeros && total == 0 ? 0 : 1 / total;
+}
+
+// As runtime::kRoundedLse: the sums are taken again.
+constexpr float kRoundedLse = 64;
+__device__ __forceinline__ bool is_rounded(float lse) { return fabsf(lse) >= kRoundedLse; }
+__device__ __forceinline__ bool are_rounded(const float* lse, u32 rows) {
+    bool any = false;
+    for (u32 i = 0; i < rows; ++i) any |= is_rounded(lse[i]);
+    return any;
+}
+// What backward subtracts from the scores of a query, one after the other: where they were summed again,
+// the largest and the logarithm of its sum. Where it sees no key, zeros leave them minus infinity.
+__device__ __forceinline__ float2 shift_of(const Attention& p, float lse, float top, float total) {
+    if (p.gives_zeros && lse == -infinity()) return {0, 0};
+    return is_rounded(lse) && lse != -infinity() ? float2{top, logf(total)} : float2{lse, 0};
+}
 
 // Keys from this one on are hidden from all of the queries.
 __device__ __forceinline__ u32 end_of_keys(const Attention& p, u32 query, u32 queries) {

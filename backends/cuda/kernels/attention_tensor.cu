@@ -166,14 +166,43 @@ __device__ __forceinline__ float over_row(float x, const Join& join) {
     return join(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
 }
 
+// Of one of the thread's queries and the keys from `first` on: s, products, becomes exp(the scores - the
+// largest of the query so far); `top` and `total` of it grow. Returns what its earlier sums are to be
+// multiplied by.
+__device__ __forceinline__ float softmax_step(const Scores& scores, u32 query, u32 first, u32 half, Scores16& s,
+                                              float& top, float& total) {
+    float largest = -infinity(), sum = 0;
+#pragma unroll
+    for (u32 n = 0; n < kTile / 8; ++n)
+#pragma unroll
+        for (u32 j = 0; j < 2; ++j) {
+            float& score = s[n][2 * half + j];
+            score = scores.score(query, first + n * 8 + lane_column() + j, score);
+            largest = fmaxf(largest, score);
+        }
+    largest = fmaxf(top, over_row(largest, [](float a, float b) { return fmaxf(a, b); }));
+    const float shift = largest == -infinity() ? 0 : largest;  // all keys so far are hidden
+#pragma unroll
+    for (u32 n = 0; n < kTile / 8; ++n)
+#pragma unroll
+        for (u32 j = 0; j < 2; ++j) {
+            float& score = s[n][2 * half + j];
+            sum += score = expf(score - shift);
+        }
+    const float factor = expf(top - shift);
+    total = total * factor + over_row(sum, [](float a, float b) { return a + b; });
+    top = largest;
+    return factor;
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u32 units, const T* q, const T* k,
-                                                                 const T* v, const float* mask, const i32* key,
-                                                                 T* y, float* lse) {
+                                                                 const T* v, Masks masks, const i32* key, T* y,
+                                                                 float* lse) {
     __shared__ Shared shared;
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         const Unit unit(number, p.queries, p.value_width, p.is_causal);
         const u64 key_head = unit.head / (p.heads / p.key_heads);
-        const Scores scores(p, unit.head, mask, key);
+        const Scores scores(p, unit.head, masks, key);
         const T *const queries = q + (unit.head * p.queries + unit.row) * p.width,
                 *const keys = k + key_head * p.keys * p.width, *const values = v + key_head * p.keys * p.value_width;
         const u32 end = end_of_keys(p, unit.row, unit.rows);
@@ -186,28 +215,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
             multiply_rows(shared, queries, unit.rows, keys + (u64)first * p.width, rows, p.width, s);
 #pragma unroll
             for (u32 half = 0; half < 2; ++half) {
-                const u32 query = unit.row + lane_row() + half * 8;
-                float largest = -infinity(), sum = 0;
-#pragma unroll
-                for (u32 n = 0; n < kTile / 8; ++n)
-#pragma unroll
-                    for (u32 j = 0; j < 2; ++j) {
-                        float& score = s[n][2 * half + j];
-                        score = scores.score(query, first + n * 8 + lane_column() + j, score);
-                        largest = fmaxf(largest, score);
-                    }
-                largest = fmaxf(top[half], over_row(largest, [](float a, float b) { return fmaxf(a, b); }));
-                const float shift = largest == -infinity() ? 0 : largest;  // all keys so far are hidden
-#pragma unroll
-                for (u32 n = 0; n < kTile / 8; ++n)
-#pragma unroll
-                    for (u32 j = 0; j < 2; ++j) {
-                        float& score = s[n][2 * half + j];
-                        sum += score = expf(score - shift);
-                    }
-                const float factor = expf(top[half] - shift);
-                total[half] = total[half] * factor + over_row(sum, [](float a, float b) { return a + b; });
-                top[half] = largest;
+                const float factor =
+                    softmax_step(scores, unit.row + lane_row() + half * 8, first, half, s, top[half], total[half]);
                 sums.scale(half, factor);
                 if (DROPS) {
 #pragma unroll
@@ -221,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
         }
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
-            sums.scale(half, 1 / total[half]);
+            sums.scale(half, reciprocal_of(p, total[half]));
             const u32 row = lane_row() + half * 8;
             if (row < unit.rows && unit.column == 0 && lane_column() == 0)
                 lse[unit.head * p.queries + unit.row + row] = top[half] + logf(total[half]);
@@ -233,6 +242,33 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
 
 // --- gradients ----------------------------------------------------------------------------------
 
+// shifts of each query: lse, or its parts.
+extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention p, u32 units, Operands o,
+                                                                      float2* shifts) {
+    __shared__ Shared shared;
+    for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
+        const Unit unit(number, p.queries, kTile, p.is_causal);
+        const u64 row = unit.head * p.queries + unit.row, keys = unit.head / (p.heads / p.key_heads) * p.keys;
+        const Scores scores(p, unit.head, o.masks, o.key);
+        const u32 end = are_rounded(o.lse + row, unit.rows) ? end_of_keys(p, unit.row, unit.rows) : 0;
+        float top[2] = {-infinity(), -infinity()}, total[2] = {};
+        for (u32 first = 0; first < end; first += kTile) {
+            Scores16 s;
+            multiply_rows(shared, o.q + row * p.width, unit.rows, o.k + (keys + first) * p.width,
+                          least(kTile, p.keys - first), p.width, s);
+#pragma unroll
+            for (u32 half = 0; half < 2; ++half)
+                softmax_step(scores, unit.row + lane_row() + half * 8, first, half, s, top[half], total[half]);
+        }
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+            const u32 at = lane_row() + half * 8;
+            if (at < unit.rows && lane_column() == 0)
+                shifts[row + at] = shift_of(p, o.lse[row + at], top[half], total[half]);
+        }
+    }
+}
+
 // The weights of a tile, rows of the result by rows of the other side: queries by keys where the sum
 // goes over keys, else keys by queries. The gradient of the products of queries and keys, or what
 // dropout leaves of the probabilities. Both are 0 behind the last query, whose scores are minus
@@ -242,7 +278,7 @@ __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p,
                                              u32 key, Scores16& s) {
     const u64 row = head * p.queries + query, key_row = head / (p.heads / p.key_heads) * p.keys + key;
     const u32 rows = least(kTile, p.queries - query), key_rows = least(kTile, p.keys - key);
-    const Scores scores(p, head, o.mask, o.key);
+    const Scores scores(p, head, o.masks, o.key);
     const auto multiply_sides = [&](const T* of_queries, const T* of_keys, u32 width, Scores16& to) {
         if (over_keys) multiply_rows(shared, of_queries, rows, of_keys, key_rows, width, to);
         else multiply_rows(shared, of_keys, key_rows, of_queries, rows, width, to);
@@ -262,10 +298,11 @@ __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p,
                 const bool is_there = of_query < rows;
                 const float factor = !DROPS ? 1 : kept >> (4 * n + 2 * half + j) & 1 ? p.kept : 0;
                 float& weight = s[n][2 * half + j];
-                weight = expf(scores.score(query + of_query, key + of_key, weight) - (is_there ? o.lse[row + of_query] : 0));
-                if (of_products)
-                    weight *= (d[n][2 * half + j] * factor - (is_there ? o.dots[row + of_query] : 0)) * p.scale;
-                else weight *= factor;
+                const float2 shift = is_there ? o.shifts[row + of_query] : float2{};
+                weight = expf(scores.score(query + of_query, key + of_key, weight) - shift.x - shift.y);
+                if (!of_products) weight *= factor;
+                else if (scores.is_replaced(query + of_query, key + of_key)) weight = 0;
+                else weight *= (d[n][2 * half + j] * factor - (is_there ? o.dots[row + of_query] : 0)) * p.scale;
             }
         }
 }

@@ -104,7 +104,7 @@ private:
 
 void check_form(const OpCall& call) {
     const runtime::AttentionProblem p = runtime::attention_problem(call);
-    if (p.mask >= 0 || p.random_key >= 0 || p.heads != p.key_heads)
+    if (p.masks > 0 || p.seen >= 0 || p.random_key >= 0 || p.heads != p.key_heads)
         throw NoGraph{
             "cuDNN's attention is asked for without mask and dropout, with as many heads "
             "of keys as of queries"};

@@ -220,7 +220,8 @@ def scaled_dot_product_attention(
 
     Notes
     -----
-    A query that sees no key gets NaN.
+    A query that sees no key gets zeros, and no gradient. One whose scores are all lowered by a number such as
+    -1e9 sees all keys: what float32 leaves of the sums decides.
 
     References
     ----------
@@ -260,7 +261,7 @@ def attend(
     drop_prob: float = 0.0,
 ) -> Tensor:
     """Attention of [n, heads, length, width] as one op. mask: added to the scores, of four axes, each
-    of their extent or 1."""
+    of their extent or 1. A query that sees no key gets zeros."""
     q, k, v = to_low(q, k, v)
     dtypes = {x.dtype.name for x in (q, k, v)}
     if len(dtypes) > 1 or not dtypes <= {"float32", "float16", "bfloat16"}:
@@ -273,7 +274,7 @@ def attend(
     if drop_prob:
         more.append(noise_state().key(q._device_name))
     return ops.attention(
-        q, k, v, *more, scale=scale, causal=int(is_causal), masked=int(mask is not None), drop_prob=float(drop_prob)
+        q, k, v, *more, scale=scale, causal=int(is_causal), masked=int(mask is not None), drop_prob=float(drop_prob), zeros=1
     )[0]
 
 

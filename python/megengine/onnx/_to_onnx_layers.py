@@ -118,14 +118,21 @@ def _attention(emit: Emitter, call: Call) -> list[str]:
         k, v = (_for_each_head(emit, x, shape, heads) for x, (_, shape) in zip((k, v), call.types[1:3], strict=True))
     product = emit("MatMul", q, _transposed(emit, k, 4))
     scores = emit("Mul", emit.cast(product, np.float32), emit.constant(call.attrs["scale"], np.float32))
-    if call.attrs["masked"]:
-        scores = emit("Add", scores, call.inputs[3])
+    masks = call.attrs["masked"]
+    for mask in call.inputs[3 : 3 + masks]:
+        scores = emit("Add", scores, mask)
+    if call.attrs["hides"]:
+        seen, hidden = call.inputs[3 + masks : 5 + masks]
+        scores = emit("Where", seen, scores, hidden)
     if call.attrs["causal"]:
         extents = emit.ints((call.shape[2], call.types[1][1][2]))
         seen = emit("Trilu", emit("Expand", emit.constant(1, np.int64), extents), upper=0)
         scores = emit("Where", emit.cast(seen, np.bool_), scores, emit.constant(-np.inf, np.float32))
-    shares = emit.cast(emit("Softmax", scores, axis=3), call.dtype)
-    return [emit("MatMul", shares, v), reduced(emit, "ReduceLogSumExp", scores, (3,), 0)]
+    shares = emit("Softmax", scores, axis=3)
+    if call.attrs["zeros"] and (masks or call.attrs["hides"]):
+        is_blind = emit("Equal", reduced(emit, "ReduceMax", scores, (3,), 1), emit.constant(-np.inf, np.float32))
+        shares = emit("Where", is_blind, emit.constant(0, np.float32), shares)
+    return [emit("MatMul", emit.cast(shares, call.dtype), v), reduced(emit, "ReduceLogSumExp", scores, (3,), 0)]
 
 
 def _for_each_head(emit: Emitter, x: str, shape: Sequence[int], heads: int) -> str:

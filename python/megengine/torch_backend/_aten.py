@@ -195,7 +195,12 @@ def _attention_options(
         raise Unsupported("with dropout")
     if mask is not None and mask.dtype == np.bool_:
         mask = F.where(mask, F.zeros(()), F.full((), -math.inf))
-    options = {"scale": 1 / math.sqrt(q._tuple_shape[-1]) if scale is None else scale, "causal": int(is_causal), "masked": int(mask is not None)}
+    if mask is not None:
+        mask = mask.reshape((1,) * (4 - mask.ndim) + mask._tuple_shape)
+    options = {
+        "scale": 1 / math.sqrt(q._tuple_shape[-1]) if scale is None else scale,
+        "causal": int(is_causal), "masked": int(mask is not None), "zeros": 1,
+    }  # fmt: skip
     return [] if mask is None else [mask.astype("float32")], options
 
 

@@ -61,6 +61,19 @@ def test_attention_of_halves_computes_the_same(is_causal):
     assert "Softmax" in [node.op_type for node in proto.graph.node]
 
 
+@pytest.mark.parametrize("number", [-np.inf, -1e9])
+def test_what_a_mask_hides_from_a_query_as_a_whole_is_the_same(number):
+    mask = np.where(np.tri(5) > 0, np.float32(0), np.float32(number))
+    mask[2] = number
+
+    class Attention(M.Module):
+        def forward(self, x):
+            return F.scaled_dot_product_attention(x, x, x, mge.Tensor(mask))
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 5, 8)).astype(np.float32)
+    agrees(Attention(), x)
+
+
 @pytest.mark.parametrize("make", [M.LSTM, M.GRU, M.RNN, lambda *sizes, **options: M.RNN(*sizes, nonlinearity="relu", **options)])
 def test_recurrent_layers_compute_the_same(make):
     net = make(4, 5, num_layers=2, bidirectional=True, batch_first=True)

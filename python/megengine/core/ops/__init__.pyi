@@ -72,10 +72,10 @@ def atan2(x: object, y: object, /) -> _Tensor:
 def atanh(x: object, /) -> _Tensor:
     """Inverse of tanh."""
 
-def attention(q: object, k: object, v: object, /, *more: object, scale: float, causal: int = 0, masked: int = 0, drop_prob: float = 0.0) -> tuple[_Tensor, ...]:
-    """(dropout of softmax(scale * q k' + mask)) v over [n, heads, length, width], and the logarithm of the sums that softmax divides by. causal = 1: a query sees the keys up to its own place. k and v may have fewer heads, each for as many neighbouring ones of q. Behind v: a mask, where masked = 1; a random key, where drop_prob > 0."""
+def attention(q: object, k: object, v: object, /, *more: object, scale: float, causal: int = 0, masked: int = 0, drop_prob: float = 0.0, hides: int = 0, zeros: int = 0) -> tuple[_Tensor, ...]:
+    """(dropout of softmax(scale * q k' + masks)) v over [n, heads, length, width], and the logarithm of the sums that softmax divides by. causal = 1: a query sees the keys up to its own place. zeros = 1: one that sees no key gets zeros, not NaN. k and v may have fewer heads, each for as many neighbouring ones of q. Behind v: `masked` masks, added one after the other; where hides = 1, which scores stay, and what the others are; a random key, where drop_prob > 0."""
 
-def attention_grad(q: object, k: object, v: object, y: object, lse: object, dy: object, /, *more: object, scale: float, causal: int = 0, masked: int = 0, drop_prob: float = 0.0) -> tuple[_Tensor, ...]:
+def attention_grad(q: object, k: object, v: object, y: object, lse: object, dy: object, /, *more: object, scale: float, causal: int = 0, masked: int = 0, drop_prob: float = 0.0, hides: int = 0, zeros: int = 0) -> tuple[_Tensor, ...]:
     """Gradients of q, k and v from those of attention's first result."""
 
 def avg_pool(x: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0, count_include_padding: int = 0) -> _Tensor:
