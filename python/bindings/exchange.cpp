@@ -123,6 +123,7 @@ struct Described {
 };
 
 bool lies_as(const Described& memory, const Type& type) {
+    if (!memory.strides) return type.layout == Layout::row_major;  // as DLPack has it
     const auto steps = steps_of(type);
     for (int axis = 0; axis < type.rank(); ++axis)
         if (type.shape[axis] != 1 && memory.strides[axis] != steps[axis]) return false;
@@ -218,6 +219,7 @@ nb::object borrow_array(const nb::dict& array, nb::handle owner) try {
     std::vector<int64_t> steps(own.begin(), own.begin() + type.rank());
     if (array.contains("strides") && !nb::handle(array["strides"]).is_none()) {
         steps = nb::cast<std::vector<int64_t>>(array["strides"]);
+        if (steps.size() != shape.size()) refuse("it has as many strides as axes, or none");
         for (int64_t& step : steps) step /= size;
     }
     Described memory{.data = reinterpret_cast<void*>(address),
@@ -331,12 +333,35 @@ struct Wanted {
     bool is_met_by(const Type& type) const {
         if (type.dtype != dtype) return false;
         const auto own = steps_of(type);
+        if (steps && steps->size() != static_cast<size_t>(type.rank())) return false;
         for (int axis = 0; steps && axis < type.rank(); ++axis)
             if (type.shape[axis] != 1 && own[axis] != (*steps)[static_cast<size_t>(axis)])
                 return false;
         return true;
     }
 };
+
+[[noreturn]] void wrong_type(const char* what, nb::handle given) {
+    runtime::user_error(
+        {.what =
+             runtime::cat("Exchange: ", what,
+                          nb::cast<std::string>(nb::steal(PyType_GetName(Py_TYPE(given.ptr())))))},
+        runtime::ErrorKind::type);
+}
+
+const Wanted& wanted_of(nb::handle object) {
+    if (!nb::isinstance<Wanted>(object) || !nb::inst_ready(object))
+        wrong_type("a Wanted says how a result lies, not a ", object);
+    return *nb::inst_ptr<Wanted>(object);
+}
+
+// What a list has now: the calls that follow are Python's, and may change it.
+std::vector<nb::object> objects_of(const nb::list& list) {
+    std::vector<nb::object> objects;
+    objects.reserve(nb::len(list));
+    for (nb::handle each : list) objects.push_back(nb::borrow(each));
+    return objects;
+}
 
 class Exchange {
 public:
@@ -346,7 +371,8 @@ public:
             PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
         if (!functions_) throw nb::python_error();
         while (functions_ && functions_->major != 1) functions_ = functions_->older;
-        if (!functions_ || !functions_->tensor_of) refuse("its class has other functions for it");
+        if (!functions_ || !functions_->tensor_of || !functions_->object_of)
+            refuse("its class has other functions for it");
     }
 
     // Tensors in the place of theirs; what cannot be shared as it lies, or is none, stays as it is.
@@ -358,9 +384,9 @@ public:
     Shared ours(const nb::list& values) const {
         release_abandoned(nullptr);
         Shared result;
-        for (nb::handle value : values) {
+        for (const nb::object& value : objects_of(values)) {
             const bool is_theirs = PyObject_TypeCheck(value.ptr(), type());
-            nb::object tensor = is_theirs ? over(value) : nb::borrow(value);
+            nb::object tensor = is_theirs ? over(value) : value;
             if (tensor.is(value) && is_theirs) result.left.push_back(nb::len(result.values));
             result.values.append(std::move(tensor));
         }
@@ -375,7 +401,9 @@ public:
         if (!given.left.empty()) return nb::none();
         const nb::object found = replay(given.values);
         if (found.is_none()) return found;
-        Shared results = theirs(nb::cast<nb::list>(found), wanted);
+        if (!nb::isinstance<nb::list>(found))
+            wrong_type("a replay gives a list or None, not a ", found);
+        Shared results = theirs(nb::borrow<nb::list>(found), wanted);
         if (!results.left.empty()) return nb::none();
         values.clear();
         return std::move(results.values);
@@ -383,13 +411,15 @@ public:
 
     // Theirs over the memory of values that nobody else has, and that are as wanted.
     Shared theirs(const nb::list& values, const nb::list& wanted) const {
+        const auto given_values = objects_of(values), forms = objects_of(wanted);
+        if (given_values.size() != forms.size())
+            runtime::user_error({.what = runtime::cat("Exchange: ", given_values.size(),
+                                                      " values for ", forms.size(), " Wanted")});
         Shared result;
-        for (nb::handle each : values) {
-            const TensorRef& value = value_of(each.ptr());
-            const size_t place = nb::len(result.values);
+        for (size_t place = 0; place < forms.size(); ++place) {
+            const TensorRef& value = value_of(given_values[place].ptr());
             const bool is_given =
-                nb::cast<const Wanted&>(nb::handle(wanted[place])).is_met_by(value->type()) &&
-                is_free_to_give(value);
+                wanted_of(forms[place]).is_met_by(value->type()) && is_free_to_give(value);
             if (!is_given) result.left.push_back(place);
             result.values.append(is_given ? given(value) : nb::none());
         }

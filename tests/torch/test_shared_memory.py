@@ -66,6 +66,43 @@ def test_a_recorded_call_takes_theirs_and_gives_theirs_or_nothing_happens():
         assert exchange.replayed(replay.recorded, [want], values) is None and values[0] is value
 
 
+class Lies:
+    """Memory of a GPU, with more axes than strides."""
+
+    __cuda_array_interface__ = {"shape": (2, 3), "typestr": "<f4", "data": (0, False), "strides": (4,), "version": 3}
+
+
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        (lambda e, t, w: e.theirs([t, t], [w]), ValueError),
+        (lambda e, t, w: e.theirs([t], [w, w]), ValueError),
+        (lambda e, t, w: e.theirs([], [w]), ValueError),
+        (lambda e, t, w: e.theirs([t], [None]), TypeError),
+        (lambda e, t, w: e.theirs([t], [t]), TypeError),
+        (lambda e, t, w: e.theirs([7], [w]), TypeError),
+        (lambda e, t, w: e.theirs([torch.rand(3)], [w]), TypeError),
+        (lambda e, t, w: e.theirs((t,), [w]), TypeError),
+        (lambda e, t, w: e.theirs([t], [_core.Wanted.__new__(_core.Wanted)]), TypeError),
+        (lambda e, t, w: e.replayed(lambda values: (t,), [w], [torch.rand(3)]), TypeError),
+        (lambda e, t, w: e.replayed(lambda values: [t], [], [torch.rand(3)]), ValueError),
+        (lambda e, t, w: e.replayed(lambda values: [3], [w], [torch.rand(3)]), TypeError),
+        (lambda e, t, w: e.replayed(lambda values: values[5], [w], [torch.rand(3)]), IndexError),
+        (lambda e, t, w: _core.Wanted("no dtype", None), (TypeError, ValueError)),
+        (lambda e, t, w: _core.Wanted("float32", ["1"]), TypeError),
+        (lambda e, t, w: _core.borrow_array(Lies.__cuda_array_interface__, t), BufferError),
+        (lambda e, t, w: _core.borrow_array({}, t), KeyError),
+    ],
+)
+def test_what_is_no_exchange_is_an_error_and_reads_nothing(call, error):
+    tensor = mge.tensor(np.ones((300, 2), "float32")) * 2
+    with pytest.raises(error) as found:
+        call(_core.Exchange(torch.Tensor), tensor, _core.Wanted("float32", None))
+    assert "bad_cast" not in str(found.value)
+    values, left = _core.Exchange(torch.Tensor).theirs([tensor * 1], [_core.Wanted("float32", [1])])  # of another rank
+    assert values == [None] and left == [0]
+
+
 def test_a_class_without_such_functions_is_refused():
     with pytest.raises(AttributeError, match="__dlpack_c_exchange_api__"):
         _core.Exchange(np.ndarray)
