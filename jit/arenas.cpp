@@ -13,7 +13,9 @@ std::shared_ptr<Arenas> Arenas::make(std::string owner) {
 
 Arenas::~Arenas() { release_idle(nullptr); }
 
-Arenas::Lease Arenas::take(runtime::Device& device, size_t bytes, const void* preferred) {
+Arenas::Lease Arenas::take(runtime::Device& device, size_t bytes, const void* preferred,
+                           size_t most) {
+    if (most != SIZE_MAX) keep_idle_within(most);
     if (bytes == 0) return {};
     {
         const std::lock_guard lock(mutex_);
@@ -30,7 +32,7 @@ Arenas::Lease Arenas::take(runtime::Device& device, size_t bytes, const void* pr
             return {*this, block};
         }
     }
-    release_idle(&device);
+    if (release_idle(&device) && most != SIZE_MAX) device.allocator().trim();
     Block block{&device, static_cast<std::byte*>(runtime::allocate(device, bytes)), bytes};
     try {
         if (bytes >= runtime::LiveBlocks::kLeastBytes)
@@ -49,6 +51,21 @@ Arenas::Lease Arenas::take(runtime::Device& device, size_t bytes, const void* pr
 void Arenas::give_back(const Block& block) noexcept {
     const std::lock_guard lock(mutex_);
     idle_.push_back(block);
+}
+
+void Arenas::keep_idle_within(size_t most) {
+    std::vector<runtime::Device*> devices;
+    {
+        const std::lock_guard lock(mutex_);
+        size_t bytes = 0;
+        for (const Block& block : idle_) {
+            bytes += block.bytes;
+            devices.push_back(block.device);
+        }
+        if (bytes <= most) return;
+    }
+    release_idle(nullptr);
+    for (runtime::Device* device : devices) device->allocator().trim();
 }
 
 bool Arenas::release_idle(const runtime::Device* of) noexcept {

@@ -3,6 +3,7 @@
 // the largest of them needs, and runs side by side have one each.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -45,10 +46,13 @@ public:
         Block block_ = {};
     };
     // At least `bytes`; the one at `preferred` if it is free. Smaller ones that nobody uses are
-    // released first. OutOfMemory.
-    Lease take(runtime::Device& device, size_t bytes, const void* preferred);
+    // released first, and all of them where they take more than `most` bytes. OutOfMemory.
+    Lease take(runtime::Device& device, size_t bytes, const void* preferred,
+               size_t most = SIZE_MAX);
 
     bool give_up() noexcept override { return release_idle(nullptr); }
+    // Gives those that nobody uses back to the system, if they take more than `most` bytes.
+    void keep_idle_within(size_t most);
 
 private:
     explicit Arenas(std::string owner) : owner_(std::move(owner)) {}

@@ -71,6 +71,7 @@ struct LoweringOptions {
     bool profile = false;  // measure the time of each step
     std::vector<CurvePoint> curve = {};  // for the plan; bytes of the arena
     std::optional<Kernels> kernels = {};  // not given: the service is asked for each
+    size_t memory_limit = 0;  // of a call, which arenas of other programs must not break; 0: none
     // Of the function; null: the program has its own.
     std::shared_ptr<Arenas> arenas = {};
     std::shared_ptr<BoundWeights> weights = {};

@@ -23,10 +23,16 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
       arenas_(options.arenas ? options.arenas : Arenas::make(function_)),
       weights_(options.weights ? options.weights : std::make_shared<BoundWeights>()),
       is_profiled_(options.profile) {
+    const size_t limit = options.memory_limit;
     const BufferPlan buffers =
         plan_buffers(prepared_, options.donatable, options.replaces, options.check);
     plan_ = report_of(prepared_, buffers, recorded, options);
     layout_ = lay_out(prepared_, buffers);
+    if (limit) {
+        const size_t elsewhere =
+            plan_.planned_bytes - std::min(plan_.planned_bytes, plan_.arena_bytes);
+        most_idle_ = limit - std::min(limit, elsewhere);
+    }
     survives_.resize(layout_.results.size());
     for (size_t k = 0; k < options.replaces.size(); ++k)
         if (const auto [from, index] = layout_.outputs[k];
@@ -52,7 +58,7 @@ Program::~Program() {
 
 Arenas::Lease Program::take_arena() {
     try {
-        return arenas_->take(device_, layout_.arena_bytes, arena_);
+        return arenas_->take(device_, layout_.arena_bytes, arena_, most_idle_);
     } catch (runtime::OutOfMemory& error) {
         std::string holds;
         for (const std::string& buffer : largest_at_peak(plan_, 2))

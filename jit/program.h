@@ -117,6 +117,7 @@ private:
     std::unordered_map<uint32_t, TensorRef> constants_;  // by value: on the device
     const std::shared_ptr<Arenas> arenas_;
     std::byte* arena_ = nullptr;  // of the run, or the one before
+    size_t most_idle_ = SIZE_MAX;  // bytes that arenas may have beside a run
     std::shared_ptr<std::byte[]> host_arena_;
     const std::shared_ptr<BoundWeights> weights_;
     std::vector<TensorRef> bound_;  // what the prologue gave

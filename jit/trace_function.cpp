@@ -74,6 +74,7 @@ LoweringOptions Version::lowering_of(const Segment& segment, bool is_last,
     LoweringOptions lowering{.function = options.name,
                              .check = runtime::debug().check,
                              .profile = options.profiling,
+                             .memory_limit = options.pipeline.memory.limit,
                              .arenas = arenas,
                              .weights = weights};
     for (RecordId input : segment.inputs) {

@@ -186,6 +186,7 @@ public:
     void forget(const CallKey& key);  // what was recorded for such calls
     // Before the first call: the memory of functions that run one after the other.
     void share_arena(const TraceFunction& other) { arenas_ = other.arenas_; }
+    void keep_idle_arenas_within(size_t bytes) { arenas_->keep_idle_within(bytes); }
     void clear();
     std::string explain() const;
 

@@ -305,6 +305,10 @@ void bind_trace(nb::module_& m) {
              [](PyTrace& self, const PyTrace& other) {
         self.function.share_arena(other.function);
     }, nb::arg("other"), "Before the first call: for functions that do not run at the same time.")
+        .def("keep_idle_arenas_within",
+             [](PyTrace& self, size_t bytes) {
+        self.function.keep_idle_arenas_within(bytes);
+    }, nb::arg("bytes"), "Gives arenas that no call uses back to the system, if they take more.")
         .def("plans", [](const PyTrace& self) { return plans_of(self.function); })
         .def("kernels", [](const PyTrace& self) { return kernels_of(self.function); })
         .def("graphs",

@@ -841,6 +841,9 @@ class TraceFunction:
     def share_arena(self, other: TraceFunction) -> None:
         """Before the first call: for functions that do not run at the same time."""
 
+    def keep_idle_arenas_within(self, bytes: int) -> None:
+        """Gives arenas that no call uses back to the system, if they take more."""
+
     def plans(self) -> list[dict[str, Any]]: ...
 
     def kernels(self) -> list[dict[str, Any]]: ...
