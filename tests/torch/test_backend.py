@@ -345,6 +345,20 @@ def test_unknown_options_are_refused():
         torch.compile(lambda x: x + 1, backend=backend, options={"memory_limits": 1})(torch.ones(1))
 
 
+def test_modes_are_torchs_words_and_have_no_effect(monkeypatch):
+    monkeypatch.setattr("megengine.core._telling._told", set())
+    net, x = nn.Linear(4, 4), torch.rand(2, 4)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for mode in ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
+            torch._dynamo.reset()
+            torch.testing.assert_close(torch.compile(net, backend=backend, mode=mode)(x), net(x))
+    assert sum("mode has no effect" in str(each.message) for each in seen) == 1
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="megjit has no mode 'fastest'; torch.compile has default, reduce-overhead"):
+        torch.compile(net, backend=backend, options={"mode": "fastest"})(x)
+
+
 def test_it_is_found_by_name():
     from importlib.metadata import entry_points
 

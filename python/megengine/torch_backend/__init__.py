@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core._telling import no_effect
 from ._pair import Pair
 from ._private import aot_autograd, breaks_behind, decompositions
 from ._step import Step, step
@@ -30,9 +31,20 @@ __all__ = ["Step", "backend", "step"]
 _OPTIONS = {"memory_limit", "opt_level", "numerics", "fallback"}
 
 
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")  # torch's words
+
+
+def _tell_of_mode(mode: Any) -> None:
+    if mode is not None and mode not in _MODES:
+        raise ValueError(f"megjit has no mode {mode!r}; torch.compile has {', '.join(_MODES)}")
+    no_effect("torch.compile", "megjit has one way to compile; its options are opt_level, numerics and memory_limit", mode=mode not in (None, "default"))
+
+
 def backend(graph: Any, example_inputs: Any, *, options: dict[str, Any] | None = None, **more: Any) -> Any:
-    """What ``torch.compile`` calls. ValueError for an option that does not exist."""
+    """What ``torch.compile`` calls. ValueError for an option, or a mode, that does not exist."""
     given = {**(options or {}), **more}
+    _tell_of_mode(given.pop("mode", None))
+    given.pop("name", None)  # in torch's logs
     if unknown := given.keys() - _OPTIONS:
         raise ValueError(f"megjit has no option {sorted(unknown)[0]!r}; it has {', '.join(sorted(_OPTIONS))}")
     fallback = bool(given.pop("fallback", True))

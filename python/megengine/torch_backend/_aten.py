@@ -325,6 +325,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "threshold_backward": lambda dy, y, threshold: F.where(y > threshold, dy, F.zeros_like(dy)),
     "_softmax_backward_data": lambda dy, y, dim, dtype: y * (dy - F.sum(dy * y, axis=dim, keepdims=True)),
     "_log_softmax_backward_data": lambda dy, y, dim, dtype: dy - F.exp(y) * F.sum(dy, axis=dim, keepdims=True),
+    "sym_size": lambda x, dim: x._tuple_shape[dim], "sym_numel": lambda x: math.prod(x._tuple_shape),
     "alias": lambda x: x, "detach": lambda x: x, "clone": lambda x, **_: x, "lift_fresh_copy": lambda x: x,
     "scatter.value": lambda x, dim, where, value: ops.scatter(x, where, F.full(where._tuple_shape, value, dtype=x.dtype.name), axis=dim),
     "scatter.src": lambda x, dim, where, value: ops.scatter(x, where, value, axis=dim),

@@ -11,10 +11,18 @@ from typing import Any
 import torch
 from torch import fx
 
-from .. import _core
 from ..jit.configs import memory_limit_bytes
 from ..jit.report import OutsideProgram
 from ._aten import Unsupported
+from ._bytes import (
+    OTHER_GRAPHS,
+    OTHER_PARTS,
+    Places,
+    bounds_of,
+    bytes_needed,
+    bytes_of,
+    refusal,
+)
 from ._layouts import has_fixed_sizes
 from ._partition import (
     Part,
@@ -23,14 +31,14 @@ from ._partition import (
     parts_of_result,
     place_of,
     reasons_against,
-    tensors_in,
     tensors_of,
     user_line_of,
     with_strides,
 )
-from ._program import Program
+from ._program import Program, make_room, release_torchs
 
 _MOST_NAMED = 6  # operations in a warning
+under_way: list[int] = []  # bytes of calls whose operations torch runs just now, which may call other graphs
 
 
 class Compiled:
@@ -41,11 +49,13 @@ class Compiled:
     """
 
     def __init__(self, graph: fx.GraphModule, options: dict[str, Any], fallback: bool, seen: int) -> None:
-        self._graph, self._options, self._fallback = graph, options, fallback
+        self.graph, self._options, self._fallback = graph, options, fallback
         self._limit = memory_limit_bytes(options.get("memory_limit"))
         self._strided = with_strides(graph.graph, graph.graph.output_node().args[0][:seen])
         self._left = reasons_against(graph)
         self._is_told = False
+        self._bounds = bounds_of(graph) if self._limit else {}
+        self._planned: dict[int, int] = {}  # by what is kept beside
         self.quick: Callable[[list[Any]], list[Any] | None] | None = None  # as of a program
         self._may_be_quick = True
         self._prepare()
@@ -53,12 +63,13 @@ class Compiled:
     def _prepare(self) -> None:
         if self._left and not self._fallback:
             raise RuntimeError(f"megjit cannot compile this graph: {self._names()}\n  fix: leave fallback=False out")
-        self._whole = None if self._left else Program(self._graph, self._options, strided=self._strided)
-        parts = parts_of(self._graph, self._left) if self._left else []
+        self._whole = None if self._left else Program(self.graph, self._options, strided=self._strided)
+        parts = parts_of(self.graph, self._left) if self._left else []
         self._parts = [(part, part.graph if is_torchs else self._program_of(part)) for part, is_torchs in parts]
         last = {each: part for part, _ in self._parts for each in part.reads}
         self._last_reads = {part: [each for each in part.reads if last[each] is part] for part, _ in self._parts}
-        self._torchs = {part: _bytes_at_once(part.graph) for part, is_torchs in parts if is_torchs}
+        self._needs = self._needed_by_parts() if self._limit else []
+        self._planned.clear()
 
     def _program_of(self, part: Part) -> Program:
         strided = {copy for copy, node in part.originals.items() if node in self._strided}
@@ -75,9 +86,11 @@ class Compiled:
         return "; ".join(named[:_MOST_NAMED]) + (f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else "")
 
     def __call__(self, arguments: list[Any], beside: int = 0) -> list[Any]:
-        """beside: bytes that other graphs keep meanwhile, which are taken from the limit."""
+        """beside: bytes that other graphs keep meanwhile, which are taken from the limit. MemoryError, before anything runs, if it cannot be kept."""
         while True:
             try:
+                if self._limit and not self._whole:
+                    self.plan(beside)
                 results = self._whole(arguments, beside) if self._whole else self._by_parts(arguments, beside)
                 if self._whole and self._may_be_quick:
                     self.quick = self._whole.quick
@@ -102,67 +115,92 @@ class Compiled:
 
         return run
 
-    def plan(self) -> int:
-        """The bytes that a call takes, by what the graph knows of its tensors, whose sizes are all known. MemoryError if it cannot keep the limit."""
-        while True:
+    def plan(self, beside: int = 0) -> int:
+        """The bytes that a call takes, by what the graph knows of its tensors, and the most that data lets them have. MemoryError if it cannot keep the limit."""
+        while beside not in self._planned:
             try:
-                return self._whole.plan().planned_bytes if self._whole else self._plan_parts()
+                self._planned[beside] = beside + self._whole.plan(beside).planned_bytes if self._whole else self._plan_parts(beside)
             except Unsupported as error:
                 self._leave(error)
+        return self._planned[beside]
+
+    def bytes_of(self, node: fx.Node) -> int:
+        """What it takes at most."""
+        return bytes_of(node.meta.get("val"), self._bounds)
 
     def _leave(self, error: Unsupported) -> None:
         """What a part turns out to lack, when it is recorded, is torch's too; what has run until then has changed nothing."""
         alike = [error.node]
         if re.search("float64|int64", str(error)):  # nor will others of these dtypes be computed
             dtypes = [tensor.dtype for tensor in tensors_of(error.node)]
-            alike += [node for node in self._graph.graph.nodes if node.target is error.node.target and [tensor.dtype for tensor in tensors_of(node)] == dtypes]
+            alike += [node for node in self.graph.graph.nodes if node.target is error.node.target and [tensor.dtype for tensor in tensors_of(node)] == dtypes]
         for node in alike:
             self._left.update(dict.fromkeys((node, *parts_of_result(node)), str(error)))
         self._prepare()
 
     def _by_parts(self, arguments: list[Any], beside: int) -> list[Any]:
-        results = self._graph.graph.output_node().args[0]
-        values: dict[Any, Any] = dict(zip(self._graph.graph.find_nodes(op="placeholder"), arguments, strict=True))
-        values.update((node, getattr(self._graph, str(node.target))) for node in results if isinstance(node, fx.Node) and node.op == "get_attr")
-        for part, run in self._parts:
+        results = self.graph.graph.output_node().args[0]
+        values: dict[Any, Any] = dict(zip(self.graph.graph.find_nodes(op="placeholder"), arguments, strict=True))
+        values.update((node, getattr(self.graph, str(node.target))) for node in results if isinstance(node, fx.Node) and node.op == "get_attr")
+        for (part, run), (waiting, needed) in zip(self._parts, self._needs or [(0, 0)] * len(self._parts), strict=True):
             given = [values[node] for node in part.reads]
             for node in self._last_reads[part]:
                 if node not in results:
                     del values[node]
-            held = beside + _bytes_of(value for node, value in values.items() if node not in part.reads)
-            self._check(part, held)
-            found = run(given, held) if isinstance(run, Program) else run(*given)
+            if isinstance(run, Program):
+                if self._limit:
+                    release_torchs()
+                found = run(given, beside, waiting)
+            else:
+                found = self._run_torchs(part, given, beside, waiting + needed) if self._limit else run(*given)
             values.update(zip(part.gives, found, strict=True))
+            del given, found
         return [values[each] if isinstance(each, fx.Node) else each for each in results]
 
-    def _check(self, part: Part, held: int) -> None:
-        """MemoryError for a part of torch's whose tensors are more than the limit leaves."""
-        needed = held + self._torchs.get(part, 0)
-        if not self._limit or part not in self._torchs or needed <= self._limit:
-            return
-        calls = [node for node in part.originals.values() if node.op == "call_function" and node.target is not operator.getitem]
-        largest = max(calls, key=lambda node: _bytes_of(tensors_in(node.meta.get("val"))))
-        raise MemoryError(
-            f"memory_limit: a call needs at least {_core.bytes_text(needed, self._limit)}, and the limit is {_core.bytes_text(self._limit, needed)}\n"
-            f"  why: {place_of(largest)} is left to torch, which takes {self._torchs[part]} bytes for what it reads, gives and has between; {held} bytes wait for others\n"
-            f"  fix: raise the limit to {needed}, or take a smaller batch"
-        )
+    def _run_torchs(self, part: Part, given: list[Any], beside: int, needed: int) -> list[Any]:
+        make_room(self._limit, beside + needed)
+        under_way.append(needed)
+        try:
+            return list(part.graph(*given))
+        finally:
+            under_way.pop()
 
-    def _plan_parts(self) -> int:
-        """Of the largest part, with what waits for others."""
-        most = 0
-        results = self._graph.graph.output_node().args[0]
-        values = dict.fromkeys(self._graph.graph.find_nodes(op="placeholder"))
+    def _needed_by_parts(self) -> list[tuple[int, int]]:
+        """Of each part the bytes that wait meanwhile for others, and, of torch's, those that it takes. Arguments wait throughout: their caller holds them."""
+        inputs = self.graph.graph.find_nodes(op="placeholder")
+        results = {each for each in self.graph.graph.output_node().args[0] if isinstance(each, fx.Node)}
+        places, alive, needs = Places(self.graph, self._bounds), dict.fromkeys(inputs), []
         for part, run in self._parts:
-            held = _bytes_of(node.meta.get("val") for node in values if node not in part.reads)
-            self._check(part, held)
-            own = run.plan(held).planned_bytes if isinstance(run, Program) else self._torchs[part]
-            most = max(most, held + own)
+            waiting = places.bytes_at(alive, but=part.reads)
+            needs.append((waiting, 0 if isinstance(run, Program) else places.run_torchs(part)))
+            if isinstance(run, Program):
+                places.give(part)
             for node in self._last_reads[part]:
-                if node not in results:
-                    values.pop(node, None)
-            values.update(dict.fromkeys(part.gives))
+                if node not in results and node.op != "placeholder":
+                    alive.pop(node, None)
+            alive.update(dict.fromkeys(part.gives))
+        return needs
+
+    def _plan_parts(self, beside: int) -> int:
+        """Of the part that needs most, with what waits for others. MemoryError that tells of it, if it is too much."""
+        most, refused = 0, list[MemoryError]()
+        for (part, run), (waiting, needed) in zip(self._parts, self._needs, strict=True):
+            try:
+                most = max(most, beside + waiting + (run.plan(beside, waiting).planned_bytes if isinstance(run, Program) else needed))
+            except MemoryError as error:
+                outside = next(place_of(node) for node in self._left if node.target is not operator.getitem)
+                refused.append(MemoryError(f"{error}\n  parts: {outside} is left to torch, before which or behind which this is computed"))
+            if not isinstance(run, Program) and beside + waiting + needed > self._limit:
+                refused.append(self._refusal(part, beside, waiting, needed))
+        if refused:
+            raise max(refused, key=bytes_needed)
         return most
+
+    def _refusal(self, part: Part, beside: int, waiting: int, needed: int) -> MemoryError:
+        calls = [part.originals[node] for node in part.graph.graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
+        largest = max(calls, key=lambda node: bytes_of(node.meta.get("val"), self._bounds))
+        why = f"{place_of(largest)} is left to torch, which takes {needed} bytes for what it reads, gives and has between"
+        return refusal(beside + waiting + needed, self._limit, why, [(beside, OTHER_GRAPHS), (waiting, OTHER_PARTS)])
 
 
 def _named(node: fx.Node) -> str:
@@ -173,25 +211,4 @@ def _named(node: fx.Node) -> str:
 def _bytes_if_fixed(tensors: Iterable[torch.Tensor]) -> int:
     """Each once; 0 where sizes change."""
     found = {id(each): each for each in tensors}.values()
-    return _bytes_of(found) if all(map(has_fixed_sizes, found)) else 0
-
-
-def _bytes_of(values: Iterable[Any]) -> int:
-    return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
-
-
-def _bytes_at_once(graph: fx.GraphModule) -> int:
-    """The most that tensors of a graph take while torch runs it, its arguments throughout; not what an operation has within, and nothing where sizes change."""
-    memory: dict[fx.Node, dict[int, int]] = {}  # by storage, which views share
-    for node in graph.graph.nodes:
-        tensors = list(tensors_in(node.meta.get("val")))
-        if not all(map(has_fixed_sizes, tensors)):
-            return 0
-        memory[node] = {each.untyped_storage()._cdata: each.untyped_storage().nbytes() for each in tensors if each.layout is torch.strided}
-    last = {each: node for node in graph.graph.nodes for each in node.all_input_nodes}
-    most, alive = 0, dict[fx.Node, dict[int, int]]()
-    for node, own in memory.items():
-        alive[node] = own
-        most = max(most, sum({key: size for each in alive.values() for key, size in each.items()}.values()))
-        alive = {each: taken for each, taken in alive.items() if each.op == "placeholder" or last.get(each, node) is not node}
-    return most
+    return bytes_of(list(found), {}) if all(map(has_fixed_sizes, found)) else 0

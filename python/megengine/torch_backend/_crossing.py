@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,29 +12,32 @@ from torch import fx
 
 from ..jit.configs import memory_limit_bytes
 from ..jit.report import MemoryPlan
-from ._aten import RANDOM, Unsupported
+from ._aten import Unsupported
+from ._bytes import BOUNDS, Bounds, bounds_of, bytes_needed, bytes_of
 from ._compiled import Compiled
 from ._joint import prepare, separate_statistics
 from ._layouts import has_fixed_sizes, lay_out
-from ._partition import name_of, reasons_against, tensors_in, with_strides
+from ._partition import is_random, name_of, reasons_against, tensors_in, with_strides
 from ._private import (
     default_partition,
     extract_forward_and_backward,
     min_cut_rematerialization_partition,
 )
-from ._program import Program, bytes_needed
+from ._program import Program
 
 Pair = tuple[fx.GraphModule, fx.GraphModule]
 # Of the limit: what the joint graph is planned for, one after the other. Its plan has what the two graphs have, but for what they give each other.
 _PARTS = (1.0, 0.8, 0.6, 0.4, 0.2)
+_TRIES = 3  # of a limit that a refusal names
 REFUSED = "megjit_refused"  # a forward graph's meta: why no cut keeps the limit
+PLANNED = "megjit_planned"  # likewise: both graphs as they were planned
 SEEN = "megjit_seen"  # likewise: how many of its first results torch's programs see, which the others go by
 # Free to compute again from what they show, which may be kept anyway.
 _VIEWS = {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "alias", "detach"}
 
 
-def partitioner(options: dict[str, Any], beside: Callable[[], int], breaks: bool) -> Callable[..., Pair]:
-    """What AOTAutograd asks to cut a joint graph. beside: bytes that other graphs keep for their backward just now. breaks: another graph follows.
+def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[], int], breaks: bool) -> Callable[..., Pair]:
+    """What AOTAutograd asks to cut a joint graph. options, fallback: as of `Compiled`. beside: bytes that other graphs keep for their backward just now. breaks: another graph follows.
 
     Whoever is followed keeps half of what is left, if a cut does, and else the least.
     """
@@ -45,33 +48,65 @@ def partitioner(options: dict[str, Any], beside: Callable[[], int], breaks: bool
         by_strides = len(with_strides(joint.graph, ())) > 0  # then backward reads what is kept by its strides
         if not by_strides:
             lay_out(_forward(joint), joint.graph.output_node().args[0][:num_fwd_outputs])
-        pair = cut(joint, inputs, num_fwd_outputs, more)
-        pair[0].meta[SEEN] = len(pair[0].graph.output_node().args[0]) if by_strides else num_fwd_outputs
-        return pair
+        return cut(joint, inputs, num_fwd_outputs, more, by_strides)
 
-    def cut(joint: fx.GraphModule, inputs: Sequence[Any], num_fwd_outputs: int, more: dict[str, Any]) -> Pair:
-        if not have_fixed_sizes(joint):
-            return default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
+    def cut(joint: fx.GraphModule, inputs: Sequence[Any], num_fwd_outputs: int, more: dict[str, Any], by_strides: bool) -> Pair:
+        def noted(pair: Pair) -> Pair:
+            pair[0].meta[SEEN] = len(pair[0].graph.output_node().args[0]) if by_strides else num_fwd_outputs
+            return pair
+
+        by_data = not have_fixed_sizes(joint)
         if not limit:
-            return _all_kept(joint, inputs, num_fwd_outputs, more)
-        separate_statistics(joint)
-        left = max(1, limit - beside())
+            return noted((_cut_by_torch if by_data else _all_kept)(joint, inputs, num_fwd_outputs, more))
+        try:
+            bounds = bounds_of(joint)
+        except MemoryError as error:
+            return _refused(noted(_cut_by_torch(joint, inputs, num_fwd_outputs, more)), error)
+        if not by_data:
+            separate_statistics(joint)
+        kept_beside = beside()
+        room = max(1, limit - kept_beside)
+
+        def cuts(room: int) -> Iterator[Pair]:
+            some = [_cut_by_torch(joint, inputs, num_fwd_outputs, more)] if by_data else _cuts(joint, inputs, num_fwd_outputs, {**options, "memory_limit": room}, more)
+            for pair in some:
+                for graph in pair:
+                    graph.meta[BOUNDS] = bounds
+                yield noted(pair)
+
         refusals: list[MemoryError] = []
         fitting: list[tuple[int, Pair]] = []  # bytes that cross, and the cut
-        for pair in _cuts(joint, inputs, num_fwd_outputs, {**options, "memory_limit": left}, more):
-            found = [error for graph in pair if (error := _refusal(graph, {**options, "memory_limit": left}))]
-            if found:
-                refusals.append(max(found, key=bytes_needed))
+        for pair in cuts(room):
+            pair[0].meta[PLANNED] = tuple(Compiled(graph, options, fallback, graph.meta.get(SEEN, 0)) for graph in pair)
+            if found := _refusal(pair[0].meta[PLANNED], kept_beside):
+                refusals.append(found)
                 continue
-            fitting.append((_crossing_bytes(pair[0], num_fwd_outputs), pair))
-            if not breaks or fitting[-1][0] <= left // 2:
+            fitting.append((_crossing_bytes(pair[0], num_fwd_outputs, bounds), pair))
+            if not breaks or fitting[-1][0] <= room // 2:
                 return pair
         if fitting:
             return min(fitting, key=operator.itemgetter(0))[1]
-        pair[0].meta[REFUSED] = _told(min(refusals, key=bytes_needed), limit - left)
-        return pair
+        return _refused(pair, _kept_when_raised(min(refusals, key=bytes_needed), cuts, options, kept_beside))
 
     return partition
+
+
+def _kept_when_raised(error: MemoryError, cuts: Callable[[int], Iterable[Pair]], options: dict[str, Any], beside: int) -> MemoryError:
+    """The refusal, or one with a larger figure: with the limit that it names some cut fits, though a plan of the whole proposes others then."""
+    for _ in range(_TRIES):
+        limit, found = bytes_needed(error), list[MemoryError]()
+        for pair in cuts(limit - beside):
+            refused = _refusal([Compiled(graph, {**options, "memory_limit": limit}, True, graph.meta.get(SEEN, 0)) for graph in pair], beside)
+            if not refused:
+                return error
+            found.append(refused)
+        error = min(found, key=bytes_needed)
+    return error
+
+
+def _refused(pair: Pair, error: MemoryError) -> Pair:
+    pair[0].meta[REFUSED] = copy.copy(error)  # without its frames: it is kept as long as the graph
+    return pair
 
 
 def have_fixed_sizes(joint: fx.GraphModule) -> bool:
@@ -79,24 +114,21 @@ def have_fixed_sizes(joint: fx.GraphModule) -> bool:
     return all(map(has_fixed_sizes, values))
 
 
-def _crossing_bytes(forward: fx.GraphModule, count: int) -> int:
+def _crossing_bytes(forward: fx.GraphModule, count: int, bounds: Bounds) -> int:
     """What forward keeps, beside what it is given and its first results, which others want."""
     kept = {node for node in forward.graph.output_node().args[0][count:] if isinstance(node, fx.Node) and node.op != "placeholder"}
-    return sum(tensor.numel() * tensor.element_size() for node in kept for tensor in tensors_in(node.meta.get("val")))
+    return sum(bytes_of(node.meta.get("val"), bounds) for node in kept)
 
 
-def _refusal(graph: fx.GraphModule, options: dict[str, Any]) -> MemoryError | None:
-    try:
-        Compiled(graph, options, True, seen=0).plan()
-    except MemoryError as error:
-        return copy.copy(error)  # without its frames: it is kept as long as the graph
-    return None
-
-
-def _told(error: MemoryError, beside: int) -> MemoryError:
-    if not beside:
-        return error
-    return MemoryError(f"{error}\n  beside: other graphs of the program keep {beside} bytes for their backward, which makes {beside + bytes_needed(error)}")
+def _refusal(pair: Sequence[Compiled], beside: int) -> MemoryError | None:
+    """Of the one that needs more; beside: bytes that other graphs keep."""
+    found = []
+    for each in pair:
+        try:
+            each.plan(beside)
+        except MemoryError as error:
+            found.append(error)
+    return max(found, key=bytes_needed, default=None)
 
 
 def _cuts(joint: fx.GraphModule, inputs: Sequence[Any], count: int, options: dict[str, Any], more: dict[str, Any]) -> Iterator[Pair]:
@@ -114,9 +146,13 @@ def _cuts(joint: fx.GraphModule, inputs: Sequence[Any], count: int, options: dic
     yield _cut(joint, set(), count)
 
 
+def _cut_by_torch(joint: fx.GraphModule, inputs: Sequence[Any], count: int, more: dict[str, Any]) -> Pair:
+    return default_partition(joint, inputs, num_fwd_outputs=count, **more)
+
+
 def _all_kept(joint: fx.GraphModule, inputs: Sequence[Any], count: int, more: dict[str, Any]) -> Pair:
     """What backward reads."""
-    return _without_views(joint, default_partition(joint, inputs, num_fwd_outputs=count, **more), count)
+    return _without_views(joint, _cut_by_torch(joint, inputs, count, more), count)
 
 
 def _without_views(joint: fx.GraphModule, pair: Pair, count: int) -> Pair:
@@ -196,7 +232,7 @@ def _cut(joint: fx.GraphModule, kept: set[fx.Node], count: int) -> Pair:
         seen.add(node)
         is_tensor = isinstance(node.meta.get("val"), torch.Tensor)
         sources = (node, *node.all_input_nodes) if node.target is operator.getitem else (node,)
-        if node in forward and is_tensor and any(each in kept or name_of(each).partition(".")[0] in RANDOM for each in sources):
+        if node in forward and is_tensor and any(each in kept or is_random(each) for each in sources):
             saved[node] = None
         else:
             waiting += node.all_input_nodes

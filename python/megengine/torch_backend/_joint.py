@@ -6,6 +6,9 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+from ._partition import is_random, parts_of_result
 
 aten = torch.ops.aten
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -25,8 +28,18 @@ def prepare(joint: fx.GraphModule) -> None:
     for node in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
         if node.args[1] < 1 and node.args[2] is not False:
             _multiply_by_what_is_kept(graph, node)
+    for node in graph.nodes:
+        if is_random(node):
+            _keep_what_is_drawn(node)
     graph.eliminate_dead_code()
     joint.recompile()
+
+
+def _keep_what_is_drawn(node: fx.Node) -> None:
+    """`torch.utils.checkpoint` marks all in it to be computed again. What is drawn is kept instead: torch would draw it again with its own generator."""
+    for each in (node, *parts_of_result(node)):
+        if "recompute" in each.meta:
+            each.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def separate_statistics(joint: fx.GraphModule) -> None:

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
+import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import fx
 
-from ._compiled import Compiled
-from ._crossing import REFUSED, SEEN, have_fixed_sizes, partitioner
-from ._private import default_partition
-from ._sizes import Sizes, are_known_by_call
+from ..jit.configs import memory_limit_bytes
+from ._bytes import bytes_needed
+from ._compiled import Compiled, under_way
+from ._crossing import PLANNED, REFUSED, SEEN, have_fixed_sizes, partitioner
+from ._private import default_partition, sequence_number
+from ._sizes import Alone, Planned, Sizes, are_known_by_call
 
-_held: dict[int, dict[int, int]] = {}  # what calls keep for their backward: by call, and by address its bytes
-_calls = 0
+Bytes = Mapping[int, int]  # of memory, by its address
+
+
+class Call:
+    """A call of forward, as long as something lives that it keeps for its backward."""
+
+    def __init__(self, backward: Compiled | None, saved: Sequence[Any]) -> None:
+        """backward: what is still to run, and was planned for. saved: the arguments that it is given, too."""
+        self.backward, self.saved = backward, _bytes_at(saved)
+        self.held: dict[int, int] = {}
+        self.sequence = sequence_number()  # of the node that autograd has for it, if it has one
+
+
+_held: dict[int, Call] = {}
+_numbers = itertools.count()
 
 
 class Pair:
@@ -25,24 +43,27 @@ class Pair:
     def __init__(self, options: dict[str, Any], fallback: bool, inputs: Iterable[Any] = (), breaks: bool = False) -> None:
         """inputs: of the call that asks for it. breaks: whether another graph follows, for which there must be room."""
         self._options, self._fallback = options, fallback
-        self._is_limited = bool(options.get("memory_limit"))
-        self._call: int | None = None  # the last of forward
-        self._given = _addresses(inputs)
-        self._cut = partitioner(options, lambda: _others(self._given), breaks)
+        self._is_limited = bool(memory_limit_bytes(options.get("memory_limit")))
+        self._given = _bytes_at(inputs)
+        self._cut = partitioner(options, fallback, lambda: _others(self._given), breaks)
         self._sizes: Sizes | None = None
+        self._planned: Planned | None = None  # of sizes that do not change
 
     def partition(self, joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Of a joint graph, as AOTAutograd asks for it; if sizes change under a limit, those of a call are cut when it comes."""
         if not self._is_limited or have_fixed_sizes(joint) or not are_known_by_call(joint):
-            return self._cut(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
+            pair = self._cut(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
+            if planned := pair[0].meta.pop(PLANNED, None):
+                self._planned = Planned(planned, num_fwd_outputs)
+            return pair
 
-        def cut(joint: fx.GraphModule) -> tuple[fx.GraphModule, fx.GraphModule]:
+        def cut(joint: fx.GraphModule) -> Planned:
             pair = self._cut(joint, (), num_fwd_outputs=num_fwd_outputs)
             if refused := pair[0].meta.get(REFUSED):
                 raise copy.copy(refused)  # what is raised keeps its callers' frames, and this is kept
-            return pair
+            return Planned(pair[0].meta.pop(PLANNED), num_fwd_outputs)
 
-        self._sizes = Sizes(joint, num_fwd_outputs, cut, self._compiled)
+        self._sizes = Sizes(joint, num_fwd_outputs, cut)
         return self._sizes.shown(default_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more))
 
     def _compiled(self, graph: fx.GraphModule) -> Compiled:
@@ -50,63 +71,151 @@ class Pair:
 
     def alone(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         """Of a graph without a backward."""
-        compiled = Compiled(graph, self._options, self._fallback, seen=len(graph.graph.output_node().args[0]))
-        return boxed((lambda arguments: compiled(arguments, _others(_addresses(arguments)))) if self._is_limited else compiled.without_limit())
+
+        def made(graph: fx.GraphModule) -> Compiled:
+            return Compiled(graph, self._options, self._fallback, seen=len(graph.graph.output_node().args[0]))
+
+        if not self._is_limited:
+            return boxed(made(graph).without_limit())
+        try:
+            compiled = Alone(graph, made) if not have_fixed_sizes(graph) and are_known_by_call(graph) else made(graph)
+        except MemoryError as error:
+            return refusing(error)
+        return boxed(lambda arguments: _collected(lambda given: compiled(given, _others(_bytes_at(given))), arguments))
 
     def forward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         if refused := graph.meta.get(REFUSED):
-
-            def refuse(arguments: list[Any]) -> Any:
-                raise copy.copy(refused)
-
-            return boxed(refuse)
+            return refusing(refused)
         if SEEN not in graph.meta and not self._sizes:  # it has no backward, from which it was parted
             return self.alone(graph, _)
         if not self._is_limited:
             return boxed(self._compiled(graph).without_limit())
-        compiled = self._sizes.forward if self._sizes else self._compiled(graph)
+        return boxed(lambda arguments: self._run_forward(arguments))
 
-        def run(arguments: list[Any]) -> list[Any]:
-            given = self._given = _addresses(arguments)
-            results = compiled(arguments, _others(given))
-            self._call = _hold([each for each in results if isinstance(each, torch.Tensor) and each.numel() and each.data_ptr() not in given])
-            return results
+    def _run_forward(self, arguments: list[Any]) -> list[Any]:
+        self._given = _bytes_at(arguments)
+        planned, call, beside = _collected(self._ready, arguments)
+        saved = [arguments[place] for place in planned.saved]
+        results = planned.forward(arguments, beside)
+        crossing = [each for each in results[planned.count :] if isinstance(each, torch.Tensor) and not any(each is other for other in saved)]
+        _hold(call, [*crossing, *(each for each in saved if isinstance(each, torch.Tensor) and each.grad_fn is not None)])
+        return self._sizes.filled(planned, results) if self._sizes else results
 
-        return boxed(run)
+    def _ready(self, arguments: list[Any]) -> tuple[Planned, Call, int]:
+        """Programs of these sizes, and what others keep beside forward. MemoryError, before anything runs, if one of both cannot keep the limit."""
+        planned = self._sizes.planned(arguments) if self._sizes else self._planned
+        assert planned is not None
+        call, beside = Call(planned.backward, [arguments[place] for place in planned.saved]), _others(self._given)
+        _keep_limit(planned, call, arguments, beside)
+        return planned, call, beside
 
     def backward(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
         if not self._is_limited:
             return boxed(self._compiled(graph).without_limit())
-        compiled = self._sizes.backward if self._sizes else self._compiled(graph)
-        return boxed(lambda arguments: compiled(arguments, _others(_addresses(arguments), self._call)))
+        planned = self._planned.backward if self._planned else None
+        compiled = self._sizes.backward if self._sizes else planned or self._compiled(graph)
+
+        def run(arguments: list[Any]) -> list[Any]:
+            given = _bytes_at(arguments)
+            call = next((number for number, each in reversed(_held.items()) if not each.held.keys().isdisjoint(given)), None)
+            if call is not None:
+                _held[call].backward = None
+            return compiled(arguments, _others(given, call))
+
+        return boxed(run)
 
 
-def _addresses(values: Iterable[Any]) -> set[int]:
+# -- what calls keep
+
+
+_Found = TypeVar("_Found")
+
+
+def _collected(ready: Callable[[list[Any]], _Found], arguments: list[Any]) -> _Found:
+    """Tries again, if it is refused, without what only cycles hold, as those of torch's compiler do."""
+    with contextlib.suppress(MemoryError):
+        return ready(arguments)
+    gc.collect()
+    return ready(arguments)
+
+
+def _keep_limit(planned: Planned, call: Call, arguments: list[Any], beside_forward: int) -> None:
+    """MemoryError, before anything runs, if forward or backward could not keep the limit, or another backward beside what this call keeps."""
+    refused = []
+    waiting = {number: each for number, each in _held.items() if each.backward}
+    later = _sources(arguments, min(each.sequence for each in waiting.values())) if waiting else set()
+    checks = [(planned.forward, beside_forward), (planned.backward, _others(call.saved))]
+    # Those that this one's arguments come from run when its own backward has run.
+    checks += [(each.backward, _others(each.saved, number) + planned.keeps) for number, each in waiting.items() if each.backward and each.sequence not in later]
+    for each, beside in checks:
+        try:
+            each.plan(beside)
+        except MemoryError as error:
+            refused.append(error)
+    if refused:
+        raise max(refused, key=bytes_needed)
+
+
+def _sources(values: Iterable[Any], oldest: int) -> set[int]:
+    """Of the nodes of autograd that gave values, or what these come from, the numbers from the oldest one on."""
+    waiting = [each.grad_fn for each in values if isinstance(each, torch.Tensor) and each.grad_fn is not None]
+    found: set[int] = set()
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen or node._sequence_nr() < oldest:
+            continue
+        seen.add(node)
+        found.add(node._sequence_nr())
+        waiting += [each for each, _ in node.next_functions]
+    return found
+
+
+def _bytes_at(values: Iterable[Any]) -> dict[int, int]:
     """Of tensors that have memory."""
-    return {each.data_ptr() for each in values if type(each) in (torch.Tensor, torch.nn.Parameter)}
+    found: dict[int, int] = {}
+    for each in values:
+        if type(each) in (torch.Tensor, torch.nn.Parameter) and each.layout is torch.strided:
+            address = each.untyped_storage().data_ptr()
+            found[address] = max(found.get(address, 0), each.numel() * each.element_size())
+    return found
 
 
-def _others(given: set[int], without: int | None = None) -> int:
-    """Bytes that calls keep meanwhile, but for those that are given to this one, and those of one call."""
+def _others(given: Bytes, without: int | None = None) -> int:
+    """Bytes that calls keep meanwhile, but for those that are given to this one, and those of one call; and of calls within which this one is made."""
     kept: dict[int, int] = {}
-    for call, bytes_at in _held.items():
-        if call != without:
-            kept.update(bytes_at)
-    return sum(size for address, size in kept.items() if address not in given)
+    for number, call in _held.items():
+        if number != without:
+            kept.update(call.held)
+    return sum(max(0, size - given.get(address, 0)) for address, size in kept.items()) + sum(under_way)
 
 
-def _hold(results: list[torch.Tensor]) -> int | None:
-    """Counts what a forward call gives, as long as the last of it lives."""
-    global _calls
-    if not results:
-        return None
-    _calls += 1
-    _held[_calls] = {each.data_ptr(): each.numel() * each.element_size() for each in results}
-    weakref.finalize(results[-1], _held.pop, _calls)
-    return _calls
+def _hold(call: Call, kept: Iterable[torch.Tensor]) -> None:
+    """Counts what a call keeps, as long as it lives."""
+    number = next(_numbers)
+    for memory in (each.untyped_storage() for each in kept if each.layout is torch.strided and each.numel()):
+        if (address := memory.data_ptr()) not in call.held:
+            call.held[address] = memory.nbytes()
+            weakref.finalize(memory, _let_go, number, address)
+    if call.held:
+        _held[number] = call
+
+
+def _let_go(number: int, address: int) -> None:
+    if call := _held.get(number):
+        del call.held[address]
+        if not call.held:
+            del _held[number]
 
 
 def boxed(call: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
     """A function as torch takes what a compiler gives: marked as one of a list."""
     call._boxed_call = True  # type: ignore[attr-defined]  # torch's protocol
     return call
+
+
+def refusing(error: MemoryError) -> Callable[[list[Any]], list[Any]]:
+    def refuse(arguments: list[Any]) -> Any:
+        raise copy.copy(error)
+
+    return boxed(refuse)

@@ -13,6 +13,7 @@ from torch import fx
 from torch.utils import _pytree
 
 from ._aten import function_of
+from ._private import free_unbacked_symbols
 
 # By torch's dtypes.
 DTYPES = {
@@ -52,6 +53,11 @@ def tensors_in(value: Any) -> Iterable[torch.Tensor]:
     return (each for each in _pytree.tree_leaves(value) if isinstance(each, torch.Tensor))
 
 
+def values_with_sizes(value: Any) -> list[Any]:
+    """Tensors, and numbers that are symbols."""
+    return [each for each in _pytree.tree_leaves(value) if isinstance(each, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))]
+
+
 def tensors_of(node: fx.Node) -> Iterable[torch.Tensor]:
     """What it gives and takes."""
     return (tensor for each in (node, *node.all_input_nodes) for tensor in tensors_in(each.meta.get("val")))
@@ -71,9 +77,27 @@ def reasons_against(graph: fx.GraphModule) -> dict[fx.Node, str]:
     if any(_NOT_IN_DOUBLE.match(name_of(node)) for node in in_double):  # torch computes all of it: turns cost more than they give
         left.update(dict.fromkeys(in_double, "float64 beside products or norms of it"))
     for node in calls:
-        if node not in left and (why := _reason(node, left, graph)):
+        if node not in left and (why := _by_data(node) or _reason(node, left, graph)):
             left[node] = why
     return left
+
+
+def _by_data(node: fx.Node) -> str:
+    """Sizes and numbers that the values of tensors decide are known in a run alone, and each of them would be a program of its own."""
+    if any(free_unbacked_symbols(value) for each in (node, *node.all_input_nodes) for value in values_with_sizes(each.meta.get("val"))):
+        return "a size that data decides"
+    return ""
+
+
+def is_random(node: fx.Node) -> bool:
+    """Does it draw from a generator, so that it gives other values when it is computed again?"""
+    if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:
+        return False
+    names = [each.name for each in node.target._schema.arguments]
+    if "dropout_p" not in names:
+        return True
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    return given.get("dropout_p", 0) != 0  # attention draws nothing without it
 
 
 def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> str:
@@ -90,7 +114,9 @@ def _reason(node: fx.Node, left: dict[fx.Node, str], graph: fx.GraphModule) -> s
                 return f"a tensor on {tensor.device}, of {tensor.layout} or of a class of its own"
     name = name_of(node)
     if not name:
-        return "" if getattr(node.target, "__module__", "") in ("_operator", "math") else "no ATen operation"
+        is_number = isinstance(node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
+        is_pythons = getattr(node.target, "__module__", "") in ("_operator", "math") or (is_number and not any(tensors_of(node)))
+        return "" if is_pythons else "no ATen operation"
     if function_of(name) is None:
         return "an operation that megjit does not have, or that torch does better"
     if name.startswith(("pow.", "float_power.")) and not node.meta["val"].is_floating_point():

@@ -45,12 +45,15 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     unset_fake_temporarily,
 )
-from torch.fx.experimental.symbolic_shapes import free_symbols
+from torch.fx.experimental.symbolic_shapes import (
+    free_symbols,
+    free_unbacked_symbols,
+)
 
 __all__ = [
     "KNOWN", "BufferAOTInput", "DataDependentOutputException", "DynamicOutputShapeException", "FakeTensorMode", "GradAOTOutput", "InputMutationAOTOutput", "ParamAOTInput", "PlainAOTOutput", "aot_autograd", "aot_export_joint_with_descriptors",
-    "breaks_behind", "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "free_symbols", "min_cut_rematerialization_partition",
-    "unset_fake_temporarily",
+    "breaks_behind", "check_release", "decompositions", "default_partition", "extract_forward_and_backward", "free_symbols", "free_unbacked_symbols", "min_cut_rematerialization_partition",
+    "sequence_number", "unset_fake_temporarily",
 ]  # fmt: skip
 
 
@@ -61,6 +64,11 @@ def decompositions() -> dict[Any, Any]:
     rules.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
     rules.pop(torch.ops.aten.native_batch_norm_backward.default, None)  # ours is one operation, too
     return rules
+
+
+def sequence_number() -> int:
+    """Of the node that autograd has made for the function whose forward runs."""
+    return int(torch.autograd._get_sequence_nr()) - 1
 
 
 def breaks_behind(graph: Any) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
-import re
-from collections.abc import Callable, Collection, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from ..jit.report import MemoryPlan, OutsideProgram
 from ..random import seed as seed_ours
 from ..tensor import Tensor
 from ._aten import RANDOM, Unsupported, function_of
+from ._bytes import COPIES, OTHER_GRAPHS, OTHER_PARTS, with_beside
 from ._layouts import (
     channels_last,
     has_fixed_sizes,
@@ -29,7 +31,7 @@ from ._layouts import (
     lies_as_ours,
     order_of,
 )
-from ._partition import DTYPES, line_of, name_of, user_line_of
+from ._partition import DTYPES, line_of, name_of, tensors_in, user_line_of
 from ._private import unset_fake_temporarily
 
 _exchange = _core.Exchange(torch.Tensor)
@@ -50,16 +52,26 @@ def seed_from_torch() -> None:
     seed_ours(int(torch.randint(2**31 - 1, ())))
 
 
+def make_room(limit: int, needed: int) -> None:
+    """Before torch runs what needs so many bytes: our arena goes where it would be too much."""
+    if _arena:
+        _arena[0].traced._function.keep_idle_arenas_within(max(0, limit - needed))
+    _release_unused(0)
+
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+
+
+def release_torchs() -> None:
+    """Gives the system what the allocator of torch's operations holds free."""
+    if _trim:
+        _trim(0)
+
+
 def _release_unused(limit: int) -> None:
     """Gives the system what our allocator holds free, where that is more than a few parts of the limit: it counts as the process' memory."""
     if get_reserved_memory("cpux") - get_allocated_memory("cpux") > limit // 64:
         coalesce_free_memory()
-
-
-def bytes_needed(error: MemoryError) -> int:
-    """By what a refused limit's error tells; 0 for another error."""
-    found = re.findall(r"(?:at least|which makes) (\d+)", str(error))
-    return int(found[-1]) if found else 0
 
 
 def _name_of(graph: fx.GraphModule) -> str:
@@ -69,6 +81,7 @@ def _name_of(graph: fx.GraphModule) -> str:
     return ("backward" if is_backward else "forward") + (f" from {line}" if line else "")
 
 
+_MOST_REPLAYS = 16  # of one graph: what others keep beside it may differ in each call, and is a limit of its own
 # Of small integers and truths.
 _ADDING_IN_64_BITS = {"sum", "prod", "cumsum", "cumprod"}
 
@@ -96,7 +109,12 @@ class Program:
         self._limit = memory_limit_bytes(options.get("memory_limit"))
         if self._limit:  # blocks of up to 1 MiB take what they need, too: what is free counts
             _core.set_memory_growth(2**21, 0, 0.0, "cpu0:0")
-        results = list(graph.graph.output_node().args[0])
+        given = list(graph.graph.output_node().args[0])
+        first = {node: place for place, node in reversed([*enumerate(given)]) if isinstance(node, fx.Node)}
+        self._chosen = [place for place, node in enumerate(given) if first.get(node, place) == place]  # each value once
+        results = [given[place] for place in self._chosen]
+        rows = {place: row for row, place in enumerate(self._chosen)}
+        self._rows = [rows[first.get(node, place)] for place, node in enumerate(given)]  # of the results, by what is asked for
         self._expected = [node.meta.get("val") if isinstance(node, fx.Node) else node for node in results]
         self._strided = [node in strided for node in results]
         inputs = graph.graph.find_nodes(op="placeholder")
@@ -105,47 +123,52 @@ class Program:
         self._takes_tensors_alone = all(isinstance(node.meta.get("val"), torch.Tensor) for node in inputs)
         places = {node: place for place, node in enumerate(inputs)}
         self._passed_on = [places.get(node) for node in results]  # of each result the argument that it is, if any
+        self._copied += _bytes_of_shared(results)
         self._result_orders: dict[int, tuple[int, ...]] = {}
         for place, (value, is_strided, passed_on) in enumerate(zip(self._expected, self._strided, self._passed_on, strict=True)):
             if is_strided and passed_on is None and (order := order_of(value)):
                 self._result_orders[place], self._expected[place] = order, value.permute(order)
             elif is_strided and passed_on is None and isinstance(value, torch.Tensor) and _known_steps(value):
                 self._copied += _bytes_of_copy(value)
+        self._gives_tensors_alone = all(isinstance(each, torch.Tensor) for each in self._expected)
         self._wanted = [_wanted(*each) for each in zip(self._expected, self._strided, self._passed_on, strict=True) if isinstance(each[0], torch.Tensor)]
         self.draws = any(name_of(node).partition(".")[0] in RANDOM for node in graph.graph.nodes)
         self._outside = [*outside]
         if self._copied:
-            self._outside.append(OutsideProgram("copies of arguments and results", "strides that are not row-major in any order of axes", self._copied))
+            self._outside.append(OutsideProgram("copies of arguments and results", "strides that are not row-major in any order of axes, or memory of another value", self._copied))
         self._is_plain = self._takes_tensors_alone and not (self.draws or self._limit or self._orders or self._result_orders)
         # The next call, of a plain program whose results could all be shared: empties the arguments, or gives None and leaves them.
         self.quick: Callable[[list[Any]], list[Any] | None] | None = None
-        self._replays: dict[tuple[Any, ...], tuple[Replay, list[Any]]] = {}
+        self._replays: dict[tuple[Any, ...], tuple[Replay, dict[Any, list[Any]]]] = {}
         self._constants: dict[str, Tensor] = {}
 
-    def __call__(self, arguments: list[Any], beside: int = 0) -> list[Any]:
-        """beside: bytes that are held elsewhere meanwhile, and taken from the limit."""
+    def __call__(self, arguments: list[Any], beside: int = 0, waiting: int = 0) -> list[Any]:
+        """beside: bytes that other graphs hold meanwhile; waiting: those that other parts of this one do. Both are taken from the limit."""
         turned = {place: order for place, order in self._orders.items() if not lies_as_ours(arguments[place])}  # of other parts, some lie as they were made
         shown = [each.detach().permute(turned[place]) if place in turned else each for place, each in enumerate(arguments)] if turned else arguments
         given, left = _exchange.ours(shown)
         for place in left:
             given[place] = as_ours(shown[place])
+        drawn = torch.get_rng_state() if self.draws and self._limit else None
         if self.draws:
             seed_from_torch()
-        replay, form, tensors = self._replay(given, beside, turned)
+        replay, forms, tensors = self._replay(given, beside + waiting, turned)
         if self._limit:
             _release_unused(self._limit)
         try:
             found = replay(tensors)
         except MemoryError as error:
-            raise self._with_copies(error) from None
+            if drawn is not None:
+                torch.set_rng_state(drawn)
+            raise self._told(error, beside, waiting) from None
         theirs, left = _exchange.theirs(found, self._wanted)
-        if left or len(form) != len(theirs):
-            theirs = self._by_copies(arguments, form, found, theirs)
-        elif self._is_plain:
+        if left or not self._gives_tensors_alone:
+            theirs = self._by_copies(arguments, forms[_shapes_of(tensors)], found, theirs)
+        elif self._is_plain and len(self._rows) == len(self._chosen):
             self.quick = functools.partial(_exchange.replayed, replay.recorded, self._wanted)
         for place, order in self._result_orders.items():
             theirs[place] = theirs[place].permute(_inverse(order))
-        return theirs
+        return [theirs[row] for row in self._rows]
 
     def _by_copies(self, arguments: list[Any], form: list[Any], found: list[Tensor], theirs: list[Any]) -> list[Any]:
         """The results, of which some are no tensors, are arguments, or cannot be given away as they lie."""
@@ -157,26 +180,24 @@ class Program:
             for (value, given), expected, argument, strided in zip(results, self._expected, same, self._strided, strict=True)
         ]
 
-    def plan(self, beside: int = 0) -> MemoryPlan:
+    def plan(self, beside: int = 0, waiting: int = 0) -> MemoryPlan:
         """Of a call with tensors as the graph has them, all of known sizes. MemoryError for a limit that cannot be kept."""
         values = [node.meta.get("val") for node in self._graph.graph.find_nodes(op="placeholder")]
         with unset_fake_temporarily():  # torch compiles in a mode in which tensors have no memory; what is not written takes none
             values = [value.permute(self._orders[place]) if place in self._orders else value for place, value in enumerate(values)]
             given = [_core.borrow(_unwritten(v)) if isinstance(v, torch.Tensor) else v for v in values]
-            replay, _, tensors = self._replay(given, beside, self._orders)
+            replay, _, tensors = self._replay(given, beside + waiting, self._orders)
             try:
                 return replay.plan(tensors)
             except MemoryError as error:
-                raise self._with_copies(error) from None
+                raise self._told(error, beside, waiting) from None
 
-    def _with_copies(self, error: MemoryError) -> MemoryError:
-        """A limit that is refused, where copies are taken from it."""
-        if not self._copied or not (needed := bytes_needed(error)):
-            return error
-        return MemoryError(f"{error}\n  beside: copies of arguments and results of other strides take {self._copied} bytes, which makes {self._copied + needed}")
+    def _told(self, error: MemoryError, beside: int, waiting: int) -> MemoryError:
+        """A limit that is refused, of which a plan gets the rest."""
+        return with_beside(error, self._limit, [(beside, OTHER_GRAPHS), (waiting, OTHER_PARTS), (self._copied, COPIES)])
 
-    def _replay(self, given: list[Any], beside: int, turned: dict[int, tuple[int, ...]]) -> tuple[Replay, list[Any], list[Tensor]]:
-        """The program, which of its results are tensors, and its arguments. Sizes are numbers of it: there is one for each of their values."""
+    def _replay(self, given: list[Any], beside: int, turned: dict[int, tuple[int, ...]]) -> tuple[Replay, dict[Any, list[Any]], list[Tensor]]:
+        """The program, its results but for tensors by the shapes of arguments, and its arguments. Sizes are numbers of it: there is one for each of their values."""
         limit = max(1, self._limit - beside - self._copied) if self._limit else None
         if self._takes_tensors_alone:
             tensors, sizes = given, (limit, *turned)
@@ -184,7 +205,9 @@ class Program:
             tensors = [value for value in given if isinstance(value, Tensor)]
             sizes = (limit, *turned, None, *(value for value in given if not isinstance(value, Tensor)))
         if sizes not in self._replays:
-            form: list[Any] = []
+            if self._limit and len(self._replays) == _MOST_REPLAYS:
+                del self._replays[next(iter(self._replays))]
+            forms: dict[Any, list[Any]] = {}
             pattern = [Tensor if isinstance(value, Tensor) else value for value in given]
 
             def body(*values: Tensor) -> list[Tensor]:
@@ -192,16 +215,17 @@ class Program:
                 arguments: list[Any] = [next(rest) if each is Tensor else each for each in pattern]
                 for place, order in turned.items():
                     arguments[place] = F.transpose(arguments[place], _inverse(order))
-                results = self.interpret(arguments)
+                every = self.interpret(arguments)
+                results = [every[place] for place in self._chosen]
                 for place, order in self._result_orders.items():
                     results[place] = F.transpose(results[place], order)
                 results = [_laid_out(value, expected) for value, expected in zip(results, self._expected, strict=True)]
-                form[:] = [Tensor if isinstance(each, Tensor) else each for each in results]
+                forms[_shapes_of(values)] = [Tensor if isinstance(each, Tensor) else each for each in results]
                 return [each for each in results if isinstance(each, Tensor)]
 
             waiting = [OutsideProgram("tensors that wait for other graphs and parts", "torch holds them", beside)] if beside else []
             replay = Replay(body, self._name, [*self._outside, *waiting], **{**self._options, "memory_limit": limit})
-            self._replays[sizes] = share_arena(replay), form
+            self._replays[sizes] = share_arena(replay), forms
         return (*self._replays[sizes], tensors)
 
     def interpret(self, arguments: list[Any]) -> list[Any]:
@@ -218,7 +242,7 @@ class Program:
             else:
                 try:
                     with _core.UserLine(self._line_of(node)):
-                        known[node] = _settled(self._apply(node, known), node.meta.get("val"))
+                        known[node] = _settled(self._apply(node, known), node.meta["val"])
                 except MemoryError:
                     raise
                 except Exception as error:
@@ -243,6 +267,10 @@ class Program:
         return self._constants[name]
 
 
+def _shapes_of(tensors: Iterable[Tensor]) -> tuple[tuple[int, ...], ...]:
+    return tuple(each._tuple_shape for each in tensors)
+
+
 def as_ours(value: Any) -> Any:
     """A tensor over torch's memory, where that is as ours lies, else over a copy; anything else as it is."""
     if not isinstance(value, torch.Tensor):
@@ -264,6 +292,24 @@ def _bytes_of_copy(value: Any) -> int:
     if not isinstance(value, torch.Tensor) or not has_fixed_sizes(value) or lies_as_ours(value):
         return 0
     return value.element_size() * math.prod(extent for extent, step in zip(value.shape, value.stride(), strict=True) if step)
+
+
+# Give the memory of what they are given.
+_SHARING = {"view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "squeeze", "alias", "detach", "clone", "lift_fresh_copy", "_to_copy"}
+
+
+def _bytes_of_shared(results: Iterable[Any]) -> int:
+    """Of results whose memory is an argument's, or another result's: each is copied, for torch may write to it."""
+    groups: dict[fx.Node, list[fx.Node]] = {}
+    for node in results:
+        if isinstance(node, fx.Node) and node.op == "call_function":
+            source = node
+            while source.op == "call_function" and name_of(source).partition(".")[0] in _SHARING:
+                source = source.all_input_nodes[0]
+            groups.setdefault(source, []).append(node)
+    shared = [node for source, group in groups.items() if source.op == "placeholder" or len(group) > 1 for node in group]
+    tensors = [value for node in shared for value in tensors_in(node.meta.get("val")) if has_fixed_sizes(value)]
+    return sum(value.numel() * value.element_size() for value in tensors)
 
 
 def _unwritten(expected: torch.Tensor) -> torch.Tensor:
@@ -303,13 +349,15 @@ def as_theirs(value: Any, expected: Any, strided: bool = True) -> Any:
 
 
 def _settled(value: Any, expected: Any) -> Any:
-    """In the dtype that torch has for it. Unsupported where a part is missing, or the shape is another one."""
+    """In the dtype that torch has for it. Unsupported where a part is missing or no number, or the shape is another one."""
     if isinstance(expected, (tuple, list)):
         if not isinstance(value, (tuple, list)) or len(value) != len(expected):
             raise Unsupported("with other results")
         return [_settled(part, each) for part, each in zip(value, expected, strict=True)]
     if not isinstance(expected, torch.Tensor):
-        return value
+        if isinstance(value, Tensor) and expected is not None:
+            raise Unsupported("with a tensor in the place of a number")
+        return None if isinstance(value, Tensor) else value
     shape: Sequence[Any] = expected.shape
     if value is None and 0 in shape:
         value = Tensor([]).reshape(*shape)

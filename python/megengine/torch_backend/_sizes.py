@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import fx
@@ -14,14 +14,39 @@ from ._partition import tensors_in
 from ._private import FakeTensorMode, free_symbols
 
 Pair = tuple[fx.GraphModule, fx.GraphModule]
+Place = tuple[int, int | None, Any]  # an argument, its axis, the symbol that has its number
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class _OfSize(NamedTuple):
-    forward: Compiled
-    backward: Compiled
-    crossing: int  # how many values
-    numbers: list[Any]  # those that torch keeps for backward
+class Planned:
+    """Forward and backward that were cut, and planned, together."""
+
+    def __init__(self, pair: tuple[Compiled, Compiled], count: int) -> None:
+        """count: of forward's results that backward is not given."""
+        self.forward, self.backward = forward, _ = pair
+        self.count = count
+        results = forward.graph.graph.output_node().args[0]
+        places = {node: place for place, node in enumerate(forward.graph.graph.find_nodes(op="placeholder"))}
+        self.crossing = len(results) - count
+        self.saved = [places[node] for node in results[count:] if node in places]  # arguments that backward is given
+        own = dict.fromkeys(node for node in results[count:] if isinstance(node, fx.Node) and node not in places)
+        self.keeps = sum(forward.bytes_of(node) for node in own)
+        self.number = 0  # among those of other sizes
+        self.numbers: list[Any] = []  # those that torch keeps for backward
+
+
+class Alone:
+    """Programs of a graph without a backward, by the sizes of a call."""
+
+    def __init__(self, graph: fx.GraphModule, compiled: Callable[[fx.GraphModule], Compiled]) -> None:
+        self._graph, self._compiled, self._places = graph, compiled, _places_of(graph)
+        self._of_size: dict[tuple[int, ...], Compiled] = {}
+
+    def __call__(self, arguments: list[Any], beside: int) -> list[Any]:
+        sizes = _sizes_of(arguments, self._places)
+        if sizes not in self._of_size:
+            self._of_size[sizes] = self._compiled(_with_numbers(self._graph, _known(self._places, sizes)))
+        return self._of_size[sizes](arguments, beside)
 
 
 class Sizes:
@@ -30,18 +55,18 @@ class Sizes:
     How many values cross differs from size to size, but torch takes a graph with a fixed number of results. So it is shown one with a slot for each value
     that there is, and a call leaves the others empty; one more slot has the number of the pair, for backward.
 
-    joint: all its symbols are known by arguments of forward (`are_known_by_call`). count: of forward's results that are no slots. cut: gives the pair of a
-    joint graph whose sizes are numbers, or raises MemoryError.
+    joint: all its symbols are known by arguments of forward (`are_known_by_call`). count: of forward's results that are no slots. cut: of a
+    joint graph whose sizes are numbers; may raise MemoryError.
     """
 
-    def __init__(self, joint: fx.GraphModule, count: int, cut: Callable[[fx.GraphModule], Pair], compiled: Callable[[fx.GraphModule], Compiled]) -> None:
-        self._joint, self._count, self._cut, self._compiled = joint, count, cut, compiled
+    def __init__(self, joint: fx.GraphModule, count: int, cut: Callable[[fx.GraphModule], Planned]) -> None:
+        self._joint, self._count, self._cut = joint, count, cut
         self._places = _places_of(joint)
         self._slots = sum(1 for node in joint.graph.nodes for _ in tensors_in(node.meta.get("val")))
         self._kept_numbers: list[Any] = []  # as symbols
         self._empty = torch.empty(0)
-        self._pairs: dict[tuple[int, ...], int] = {}
-        self._of_size: list[_OfSize] = []
+        self._pairs: dict[tuple[int, ...], Planned] = {}
+        self._of_size: list[Planned] = []
 
     def shown(self, pair: Pair) -> Pair:
         """What torch takes for the graphs, made of a pair that it has cut itself. In place."""
@@ -62,17 +87,21 @@ class Sizes:
         backward.recompile()
         return pair
 
-    def forward(self, arguments: list[Any], beside: int) -> list[Any]:
-        """MemoryError, before anything runs, for sizes with which forward or backward cannot keep the limit."""
-        sizes = tuple(arguments[place] if axis is None else arguments[place].shape[axis] for place, axis, _ in self._places)
+    def planned(self, arguments: list[Any]) -> Planned:
+        """Of a call's sizes. MemoryError, before anything runs, if forward or backward cannot keep the limit with them."""
+        sizes = _sizes_of(arguments, self._places)
         if sizes not in self._pairs:
-            self._of_size.append(self._made(sizes))
-            self._pairs[sizes] = len(self._of_size) - 1
-        number = self._pairs[sizes]
-        own = self._of_size[number]
-        results = own.forward(arguments, beside)
+            known = _known(self._places, sizes)
+            made = self._cut(_with_numbers(self._joint, known))
+            made.number, made.numbers = len(self._of_size), [_number(each, known) for each in self._kept_numbers]
+            self._of_size.append(made)
+            self._pairs[sizes] = made
+        return self._pairs[sizes]
+
+    def filled(self, own: Planned, results: list[Any]) -> list[Any]:
+        """What a call gives, as torch has been shown it."""
         empty = [self._empty] * (self._slots - own.crossing)
-        return [*results[: self._count], torch.tensor(number), *results[self._count :], *empty, *own.numbers]
+        return [*results[: self._count], torch.tensor(own.number), *results[self._count :], *empty, *own.numbers]
 
     def backward(self, arguments: list[Any], beside: int) -> list[Any]:
         first = len(self._kept_numbers)
@@ -81,11 +110,13 @@ class Sizes:
         arguments.clear()
         return own.backward(given, beside)
 
-    def _made(self, sizes: Sequence[int]) -> _OfSize:
-        known = {symbol: number for (_, _, symbol), number in zip(self._places, sizes, strict=True)}
-        one, other = self._cut(_with_numbers(self._joint, known))
-        crossing = len(one.graph.output_node().args[0]) - self._count
-        return _OfSize(self._compiled(one), self._compiled(other), crossing, [_number(each, known) for each in self._kept_numbers])
+
+def _sizes_of(arguments: Sequence[Any], places: Sequence[Place]) -> tuple[int, ...]:
+    return tuple(arguments[place] if axis is None else arguments[place].shape[axis] for place, axis, _ in places)
+
+
+def _known(places: Sequence[Place], sizes: Sequence[int]) -> dict[Any, int]:
+    return {symbol: number for (_, _, symbol), number in zip(places, sizes, strict=True)}
 
 
 def are_known_by_call(joint: fx.GraphModule) -> bool:
@@ -95,9 +126,9 @@ def are_known_by_call(joint: fx.GraphModule) -> bool:
     return all(known.issuperset(free_symbols(each)) for each in values)
 
 
-def _places_of(joint: fx.GraphModule) -> list[tuple[int, int | None, Any]]:
+def _places_of(joint: fx.GraphModule) -> list[Place]:
     """Of each symbol the argument of forward, and its axis, that has its number."""
-    found: dict[Any, tuple[int, int | None, Any]] = {}
+    found: dict[Any, Place] = {}
     inputs = [node for node in joint.graph.find_nodes(op="placeholder") if "tangents" not in node.name]
     for place, node in enumerate(inputs):
         value = node.meta.get("val")

@@ -1,0 +1,147 @@
+"""What the tensors of a graph take, by what torch knows of them before anything runs, and what a refused limit says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from .. import _core
+from ._partition import Part, name_of, place_of, tensors_in, values_with_sizes
+from ._private import free_symbols, free_unbacked_symbols
+
+Bounds = Mapping[Any, int]  # of sizes that data decides, by their symbols
+# Their results have at most as many rows, or elements, as one operand has elements.
+_SELECT = {"nonzero", "masked_select", "index", "_unique2", "unique_dim", "unique_consecutive", "_unique"}
+
+
+BOUNDS = "megjit_bounds"  # a graph's meta: those of the graph that it was parted from
+
+
+def bounds_of(graph: fx.GraphModule) -> dict[Any, int]:
+    """The most that sizes can be that data decides. MemoryError, with the operation, for a tensor of a size without a bound."""
+    bounds: dict[Any, int] = dict(graph.meta.get(BOUNDS, {}))
+    for node in graph.graph.nodes:
+        values = values_with_sizes(node.meta.get("val"))
+        if any(set(free_symbols(each)) - set(free_unbacked_symbols(each)) for each in values if isinstance(each, torch.Tensor)):
+            raise MemoryError(
+                f"memory_limit: in one graph data decides sizes, and sizes of arguments change: {place_of(node)}\n"
+                "  why: a limit is kept, or refused, before anything runs\n"
+                "  fix: torch.compile(..., dynamic=False), or leave the limit out"
+            )
+        new = {symbol for value in values for symbol in free_unbacked_symbols(value)} - bounds.keys()
+        if new and name_of(node).partition(".")[0] in _SELECT:
+            sources = [each for each in node.args[1] if each is not None] if name_of(node) == "index.Tensor" else node.all_input_nodes
+            operands = [each for source in sources for each in tensors_in(source.meta.get("val"))]
+            bounds.update(dict.fromkeys(new, max(_most(each.numel(), bounds) for each in operands)))
+        elif any(set(free_unbacked_symbols(each)) - bounds.keys() for each in values if isinstance(each, torch.Tensor)):
+            raise MemoryError(
+                f"memory_limit: data decides a size that nothing bounds: {place_of(node)}\n"
+                "  why: a limit is kept, or refused, before anything runs\n"
+                "  fix: leave torch._dynamo.config.capture_scalar_outputs off, so that a graph ends there, or leave the limit out"
+            )
+    return bounds
+
+
+def _most(extent: Any, bounds: Bounds) -> int:
+    """Of a product of sizes: at their bounds, or where they are 0."""
+    if isinstance(extent, int):
+        return extent
+    expression = extent.node.expr
+    return max(int(expression.xreplace(bounds)), int(expression.xreplace(dict.fromkeys(bounds, 0))), 0)
+
+
+def bytes_of(value: Any, bounds: Bounds) -> int:
+    """The elements of all tensors in it."""
+    return sum(_most(each.numel(), bounds) * each.element_size() for each in tensors_in(value))
+
+
+class Places:
+    """Where values of a graph in parts lie, as long as torch and programs of ours take turns: what a program gives has memory of its own, what torch gives may be a view."""
+
+    def __init__(self, graph: fx.GraphModule, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._place: dict[fx.Node, Any] = {}
+        self._bytes: dict[Any, int] = {}
+        for node in graph.graph.find_nodes(op="placeholder"):
+            self._put(node, node)
+
+    def _put(self, node: fx.Node, place: Any, size: int | None = None) -> None:
+        self._place[node] = place
+        self._bytes[place] = max(self._bytes.get(place, 0), bytes_of(node.meta.get("val"), self._bounds) if size is None else size)
+
+    def bytes_at(self, nodes: Iterable[fx.Node], but: Iterable[fx.Node] = ()) -> int:
+        """What values take, each memory once, beside that of others."""
+        places = {self._place[node] for node in nodes if node in self._place}
+        return sum(self._bytes[place] for place in places - {self._place[node] for node in but if node in self._place})
+
+    def give(self, part: Part) -> None:
+        """Of a program of ours."""
+        for node in part.gives:
+            self._put(node, node)
+
+    def run_torchs(self, part: Part) -> int:
+        """The most that tensors take while torch runs it: what it reads throughout. Not what an operation has within."""
+        shared: dict[Any, Any] = {}  # torch's memory -> place
+        for node in part.reads:
+            shared.update((memory, self._place[node]) for memory, _ in self._memory(node) if node in self._place)
+        nodes = [node for node in part.graph.graph.nodes if node.op == "call_function"]
+        for copy in nodes:
+            for place, (memory, size) in enumerate(self._memory(copy)):
+                self._bytes.setdefault(shared.setdefault(memory, (part.originals[copy], place)), size)
+        last = {each: node for node in part.graph.graph.nodes for each in node.all_input_nodes}
+        read = {self._place[node] for node in part.reads if node in self._place}
+        most, alive = 0, dict[fx.Node, set[Any]]()
+        for node in nodes:
+            alive[node] = {shared[memory] for memory, _ in self._memory(node)}
+            most = max(most, sum(self._bytes[place] for place in read.union(*alive.values())))
+            alive = {each: taken for each, taken in alive.items() if last.get(each, node) is not node}
+        for node in part.gives:
+            if memories := self._memory(node):
+                self._place[node] = shared[memories[0][0]]
+        return most
+
+    def _memory(self, node: fx.Node) -> list[tuple[Any, int]]:
+        """Of each tensor what it is known by, and its bytes."""
+        tensors = [each for each in tensors_in(node.meta.get("val")) if each.layout is torch.strided]
+        return [(each.untyped_storage()._cdata, self._extent(each)) for each in tensors]
+
+    def _extent(self, value: torch.Tensor) -> int:
+        size = value.untyped_storage().nbytes()
+        return size if isinstance(size, int) else max(_most(size, self._bounds), bytes_of(value, self._bounds))
+
+
+# -- refusals
+
+# Who has bytes that are part of what a call needs.
+OTHER_GRAPHS = "other graphs of the program keep {} bytes for their backward"
+OTHER_PARTS = "{} bytes wait for other parts of the graph"
+COPIES = "copies of arguments and results of other strides, or in memory of others, take {} bytes"
+
+
+def bytes_needed(error: MemoryError) -> int:
+    """By what a refused limit's error tells; 0 for another error."""
+    found = re.search(r"at least (\d+)", str(error))
+    return int(found[1]) if found else 0
+
+
+def refusal(needed: int, limit: int, why: str, beside: Sequence[tuple[int, str]], fix: str = "or take a smaller batch") -> MemoryError:
+    """beside: bytes, and who has them, that are part of what is needed."""
+    told = "; ".join(text.format(count) for count, text in beside if count)
+    return MemoryError(
+        f"memory_limit: a call needs at least {_core.bytes_text(needed, limit)}, and the limit is {_core.bytes_text(limit, needed)}\n"
+        f"  why: {why}\n  fix: raise the limit to {needed}, {fix}" + (f"\n  beside: {told}, which makes {needed}" if told else "")
+    )
+
+
+def with_beside(error: MemoryError, limit: int, beside: Sequence[tuple[int, str]]) -> MemoryError:
+    """The error of a plan for what is left of a limit, with the figures of the whole."""
+    more = sum(count for count, _ in beside)
+    if not more or not (needed := bytes_needed(error)):
+        return error
+    why = re.search(r"why: (.*)", str(error))
+    fix = re.search(r"raise the limit to \d+, (.*)", str(error))
+    return refusal(needed + more, limit, why[1] if why else "", beside, *([fix[1]] if fix else []))

@@ -1,0 +1,165 @@
+"""Batches whose sizes change: what forward computes of them, for itself, for its caller and for backward, is what torch computes."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from megengine.torch_backend import backend
+
+pytestmark = pytest.mark.filterwarnings("ignore:megjit leaves")
+
+WEIGHT = torch.linspace(-1, 1, 4).reshape(1, 1, 4)
+
+
+def scaled_by_sizes(x):
+    return (x.tanh() * x.shape[0]).sum() / (x.numel() - x.shape[1])
+
+
+def numbers_beside(x):
+    n, t = x.shape[:2]
+    return x.sin() * t, n * t - 3, n / t, -n, n // 2 > t, float(n), None
+
+
+def windows(x):
+    n, t = x.shape[0], x.shape[1] // 2 * 2
+    return x[:, :t].reshape(n, t // 2, 2, 4).roll(1, 1).mean(2).exp()
+
+
+def shuffled_pixels(x):
+    n, t, c = x.shape
+    return F.pad(x, (0, 0, 1, -1 - t % 2 + 2)).cumsum(1)[:, 1 : t + 1].contiguous().view(n * t, c).softmax(0)
+
+
+def halves(x):
+    first, second = x.split([x.shape[0] // 2, x.shape[0] - x.shape[0] // 2])
+    return torch.cat([second.sin(), first.cos()]).flip(0)
+
+
+def masked_by_length(x):
+    t = x.shape[1]
+    hidden = torch.arange(t)[None, :] >= torch.arange(t)[:, None]
+    return (x @ x.transpose(1, 2)).masked_fill(hidden[:t, :t] == 0, -1e9).softmax(-1) @ x
+
+
+def repeated(x):
+    return x.repeat(2, 1, 1)[: x.shape[0] + 1].repeat_interleave(2, 0).relu()
+
+
+def by_strides(x):
+    return x.sin().as_strided((x.shape[0], x.shape[1] * 2), (x.shape[1] * 4, 2)).exp()
+
+
+def interpolated(x):
+    return F.interpolate(x.transpose(1, 2), size=2 * x.shape[1], mode="nearest").transpose(1, 2) * x.shape[1]
+
+
+def largest_and_least(x):
+    return x.flatten(1).sort(1)[0][:, max(0, x.shape[1] - 5) : min(9, 2 * x.shape[1])] * torch.sym_max(x.shape[0], 5)
+
+
+def written_in_part(x):
+    y = x.sin()
+    y[:, : x.shape[1] // 2] *= 2
+    y[-1] = 0
+    return y.mean(0, keepdim=True)
+
+
+FUNCTIONS = {
+    "patches merged": lambda x: x.view(x.shape[0], x.shape[1] // 2, 2, 4).permute(0, 1, 3, 2).reshape(x.shape[0], -1, 8).sin(),
+    "a class token": lambda x: torch.cat([WEIGHT.expand(x.shape[0], -1, -1), x], 1).tanh()[:, 1:].mean(1),
+    "rows of a flat view": lambda x: F.gelu(x.reshape(-1, 4))[: x.shape[0]],
+    "a loss of computed length": lambda x: F.log_softmax(x.reshape(-1, 4), 1)[: x.shape[0] * (x.shape[1] - 1)].sum(),
+    "shifted tokens": lambda x: (x[:, 1:] * x[:, :-1]).reshape(-1).sin(),
+    "topk of a size": lambda x: x.flatten().topk(x.shape[0])[0],
+    "negative sizes": lambda x: x[:, -x.shape[1] // 2 :].reshape(-1, x.shape[0]).exp(),
+    "var": lambda x: x.var((0, 1)) * x.shape[0] ** 0.5,
+    **{each.__name__: each for each in (scaled_by_sizes, numbers_beside, windows, shuffled_pixels, halves, masked_by_length, repeated, by_strides, interpolated, largest_and_least, written_in_part)},
+}
+SHAPES = ((4, 6, 4), (6, 8, 4), (2, 10, 4), (4, 6, 4))
+WAYS = {"dynamic": {"dynamic": True}, "on demand": {}, "each": {"dynamic": False}, "limit": {"dynamic": True, "options": {"memory_limit": "64MB"}}}
+
+
+def results_of(function, x):
+    """All results, and the gradient of what has one."""
+    x = x.detach().requires_grad_()
+    results = function(x)
+    results = results if isinstance(results, tuple) else (results,)
+    loss = sum(each.square().sum() for each in results if isinstance(each, torch.Tensor) and each.requires_grad)
+    return [*(each.detach() if isinstance(each, torch.Tensor) else each for each in results), *torch.autograd.grad(loss, x)]
+
+
+def assert_same(run, function, x):
+    got, want = results_of(run, x), results_of(function, x)
+    assert [type(each) for each in got] == [type(each) for each in want]
+    for ours, theirs in zip(got, want, strict=True):
+        if isinstance(theirs, torch.Tensor):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+        else:
+            assert ours == theirs
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_sizes_that_forward_computes(name, way):
+    torch._dynamo.reset()
+    run = torch.compile(FUNCTIONS[name], backend=backend, **WAYS[way])
+    torch.manual_seed(0)
+    for shape in SHAPES:
+        assert_same(run, FUNCTIONS[name], torch.randn(shape))
+
+
+# -- sizes that data decides
+
+
+def experts(x):
+    y = x @ WEIGHT[0].expand(4, 4)
+    chosen = (y[:, 0] > 0).nonzero().squeeze(1)
+    return torch.zeros_like(y).index_add(0, chosen, F.gelu(y.index_select(0, chosen)))
+
+
+def chosen_rows(x):
+    y = x.tanh()
+    z = y[x.sum(1) > 0]
+    return z.mean() + (z @ z.t()).sin().sum() * z.shape[0], z.shape[0]
+
+
+def scattered(x):
+    y = x.sin()
+    return torch.where(y > 0, y, 0).masked_scatter(y > 0.5, y[y > 0.5] * 2)
+
+
+def counted(x):
+    values, counts = torch.unique((x * 3).long(), return_counts=True)
+    return (values.float() * counts).sum() * x.cos().sum()
+
+
+def assigned(x):
+    y = x * 2
+    y[x > 0] = x[x > 0] * 3
+    y[y > 2] = 0
+    return y.exp()
+
+
+def read_number(x):
+    n = int((x > 0).sum().item())
+    torch._check(n >= 0)
+    return torch.zeros(n, 3).sum() + x.exp() * n
+
+
+BY_DATA = {
+    "masked_select": lambda x: torch.masked_select(x, x > 0).square().sum(),
+    "repeat_interleave": lambda x: x.repeat_interleave((x[:, 0] > 0).long() + 1, 0).sin(),
+    "item": lambda x: x / (x.abs().max().item() + 1),
+    **{each.__name__: each for each in (experts, chosen_rows, scattered, counted, assigned, read_number)},
+}
+
+
+@pytest.mark.parametrize("name", BY_DATA)
+def test_sizes_that_data_decides(name):
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        for way in ({"fullgraph": True}, {"dynamic": True}):
+            torch._dynamo.reset()
+            run = torch.compile(BY_DATA[name], backend=backend, **way)
+            torch.manual_seed(0)
+            for rows in (6, 9, 6):
+                assert_same(run, BY_DATA[name], torch.randn(rows, 4))
