@@ -69,15 +69,20 @@ DType default_dtype(runtime::Category category) {
 }
 
 // The numbers that an integer dtype holds; its truncated values lie between low - 1 and high + 1.
+// -1 is all bits of an unsigned one.
 struct Range {
     double low = 0, high = 0;
     // Of int64 low - 1 is low, and high + 1 is 2^63, as doubles.
-    bool holds(double value) const { return (value > low - 1 || value == low) && value < high + 1; }
+    bool holds(double value) const {
+        return (value > low - 1 || value == std::min(low, -1.0)) && value < high + 1;
+    }
+    // As bits: ~3 is a mask of an unsigned dtype, too.
+    bool holds_bits(double value) const { return value >= -(high - low + 1) / 2 && value <= high; }
 };
 Range range_of(DType dtype) {
     const double half = std::ldexp(1.0, static_cast<int>(8 * runtime::size_of(dtype)) - 1);
-    const bool is_unsigned = dtype == DType::u8 || dtype == DType::u16;
-    return {-half, is_unsigned ? 2 * half - 1 : half - 1};
+    if (dtype == DType::u8 || dtype == DType::u16) return {0, 2 * half - 1};
+    return {-half, half - 1};
 }
 bool is_checked(DType dtype) {
     return info(dtype).category == runtime::Category::integer &&
@@ -86,11 +91,9 @@ bool is_checked(DType dtype) {
 
 [[noreturn]] void refuse_overflow(nb::handle number, DType dtype, const std::string& place) {
     const Range range = range_of(dtype);
-    const bool is_unsigned = range.high > -range.low;
     std::string text = runtime::cat(
         nb::cast<std::string>(nb::str(number)), place, " does not fit ", info(dtype).name,
-        ", which holds ", is_unsigned ? 0 : static_cast<int64_t>(range.low), " to ",
-        static_cast<int64_t>(range.high),
+        ", which holds ", static_cast<int64_t>(range.low), " to ", static_cast<int64_t>(range.high),
         "\n  fix: give a float dtype, or set MEGJIT_OVERFLOW=silent for another number in its place");
     if (const std::string where = user_location(); !where.empty()) text += "\n  at:  " + where;
     PyErr_SetString(PyExc_OverflowError, text.c_str());
@@ -129,7 +132,8 @@ std::optional<int64_t> long_integer(PyObject* object, DType dtype) {
     return value;
 }
 
-TensorRef number_tensor(PyObject* object, DType dtype, bool constant, runtime::Device& device) {
+TensorRef number_tensor(PyObject* object, DType dtype, bool constant, runtime::Device& device,
+                        bool is_bits = false) {
     if (const auto exact = long_integer(object, dtype)) {
         const TensorRef tensor =
             runtime::tensor_from_host(device, {.dtype = dtype, .shape = {}}, &*exact);
@@ -137,7 +141,8 @@ TensorRef number_tensor(PyObject* object, DType dtype, bool constant, runtime::D
         return tensor;
     }
     const double value = number_value(object);
-    if (info(dtype).category == runtime::Category::integer && !range_of(dtype).holds(value))
+    if (info(dtype).category == runtime::Category::integer && !range_of(dtype).holds(value) &&
+        !(is_bits && range_of(dtype).holds_bits(value)))
         check_number(nb::handle(object), dtype);
     const TensorRef cached = runtime::copied_to(runtime::scalar_tensor(value, dtype), device);
     if (constant) return cached;
@@ -148,7 +153,7 @@ TensorRef number_tensor(PyObject* object, DType dtype, bool constant, runtime::D
 bool is_value_of(DType dtype, double number) {
     if (info(dtype).category != runtime::Category::integer) return true;
     const Range range = range_of(dtype);
-    return number >= (range.high > -range.low ? 0 : range.low) && number <= range.high;
+    return number >= range.low && number <= range.high;
 }
 
 // What a comparison sees of a number beyond the range of its other operand.
@@ -412,8 +417,8 @@ nb::object to_numpy(TensorRef given) {
 
 TensorRef cast_now(const TensorRef& value, DType dtype) {
     if (value->dtype() == dtype) return value;
-    TensorRef result =
-        runtime::compute(runtime::ops::cast(), {std::string(info(dtype).name)}, {&value, 1})[0];
+    TensorRef result = runtime::compute(runtime::ops::cast(), {std::string(info(dtype).name)},
+                                        {&value, 1}, &value->device())[0];
     result->is_constant = value->is_constant;
     return result;
 }
@@ -469,7 +474,8 @@ void operands_from(PyObject* const* args, const runtime::OpDef& op, std::span<Te
         result[i] =
             op.result == runtime::Result::boolean && !is_value_of(own, number_value(args[i]))
                 ? beyond(number_value(args[i]))
-                : number_tensor(args[i], own, true, runtime::host_device());
+                : number_tensor(args[i], own, true, runtime::host_device(),
+                                op.promotion == runtime::Promotion::integer);
     }
 }
 

@@ -21,6 +21,13 @@ def written(x, index, value):
     return x
 
 
+NEGATIVE = {
+    "a Tensor": lambda dtype: Tensor(-200, dtype=dtype), "a list": lambda dtype: Tensor([1, -200], dtype=dtype),
+    "an array": lambda dtype: Tensor(np.array([[-200]]), dtype=dtype), "full": lambda dtype: F.full((2,), -200, dtype=dtype),
+    "a float": lambda dtype: Tensor(-200.0, dtype=dtype), "a sum": lambda dtype: Tensor([1], dtype=dtype) + -200,
+    "a written number": lambda dtype: written(Tensor([1], dtype=dtype), 0, -200),
+}  # fmt: skip
+
 REFUSED = {
     "a sum": lambda: I32 + 2**40,
     "a sum of bytes": lambda: U8 + 300,
@@ -47,6 +54,13 @@ REFUSED = {
     "a number far beyond": lambda: I32 + 2**70,
     "in a trace": lambda: trace(symbolic=True)(lambda x: x + 2**31)(I32),
     "clip": lambda: F.clip(I8, -1000, 1),
+    **{
+        f"{how} of -200 for {dtype}": lambda make=make, dtype=dtype: make(dtype)
+        for dtype in ("int8", "uint8", "uint16") for how, make in NEGATIVE.items()
+    },
+    "below -1": lambda: Tensor(-2, dtype="uint8"),
+    "a sum below -1": lambda: U8 + -5,
+    "bits that there are not": lambda: U8 & ~300,
 }
 
 
@@ -67,6 +81,11 @@ FITS = {
     "int64 labels": (lambda: Tensor(np.array([0, 9])), [0, 9]),
     "the ends": (lambda: Tensor([2**31 - 1, -(2**31)]), [2**31 - 1, -(2**31)]),
     "-1 as all bits": (lambda: Tensor(-1, dtype="uint8"), 255),
+    "-1 as all 16 bits": (lambda: F.full((1,), -1, dtype="uint16"), [65535]),
+    "-1 in an array": (lambda: Tensor(np.array([-1, 3]), dtype="uint8"), [255, 3]),
+    "a mask": (lambda: U8 & ~3, [44, 200]),
+    "a mask from the left": (lambda: ~7 | U8, [252, 248]),
+    "up to 0": (lambda: Tensor(-0.9, dtype="uint8"), 0),
     "minus one": (lambda: U8 + -1, [43, 199]),
     "truncation": (lambda: Tensor([1.5, -1.5], dtype="int32"), [1, -1]),
     "up to the next": (lambda: Tensor(255.9, dtype="uint8"), 255),
