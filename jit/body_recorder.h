@@ -31,7 +31,7 @@ public:
     void finish(std::span<const TensorRef> outputs);
     void leave();  // after an error
 
-    // After finish():
+    // What the function has read from outside; what follows is there after finish().
     const std::vector<TensorRef>& captured() const { return captured_; }
     std::vector<Type> output_types() const { return graph_.types(graph_.outputs); }
     // Its inputs in the order in which they were added, then these: all that it has captured, and

@@ -61,10 +61,9 @@ Tensors apply_graph(const Graph& graph, std::span<const TensorRef> inputs) {
         Tensors operands;
         for (ValueId input : node.inputs) operands.push_back(values[at(input)]);
         const bool may_be_kept = node.op == &ops::scan() && !std::get<int64_t>(node.attrs[kKeeps]);
-        const Tensors results =
-            may_be_kept
-                ? apply_scan(node.attrs, operands)
-                : Tensors(runtime::apply(*node.op, node.attrs, operands, &inputs[0]->device()));
+        const Tensors results = may_be_kept
+                                    ? apply_scan(node.attrs, operands)
+                                    : Tensors(runtime::apply(*node.op, node.attrs, operands));
         for (size_t i = 0; i < results.size(); ++i) values[at(node.outputs[i])] = results[i];
     }
     Tensors outputs;
@@ -102,7 +101,7 @@ public:
     Grads run() {
         whole_ = distinct(g_.inputs.subspan(scan_.captured()));
         Tensors sums, slices = kept_carries();
-        for (size_t i : carries_) sums.push_back(or_zeros(g_.out_grads[i], g_.inputs[i]));
+        for (size_t i : carries_) sums.push_back(or_zeros(g_.out_grads[i], g_.outputs[i]));
         for (size_t i : captured_) sums.push_back(build::zeros_like(g_.inputs[i]));
         append(slices, g_.inputs.subspan(scan_.carries, scan_.slices));
         for (size_t i = scan_.carries; i < scan_.outputs.size(); ++i)
@@ -129,7 +128,7 @@ private:
     void record(BodyRecorder& trip) {
         Tensors sums, operands, wanted, results, out_grads(scan_.outputs.size());
         const auto input = [&](const Type& type) {
-            return trip.add_input(type, g_.inputs[0]->device());
+            return trip.add_input(type, g_.outputs[0]->device());
         };
         for (const auto* inputs : {&carries_, &captured_})
             for (size_t i : *inputs) sums.push_back(input(scan_.inputs[i]));

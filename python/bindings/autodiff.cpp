@@ -60,11 +60,13 @@ public:
     bool is_open() const { return !tape->is_closed; }
     nb::list backward(nb::handle ys_list, nb::handle dys_list, nb::handle wanted_list,
                       const std::vector<std::string>& groups) {
-        const Tensors ys = values_of(ys_list), dys = values_of(dys_list),
-                      wanted = values_of(wanted_list);
+        const Tensors ys = values_of(ys_list), wanted = values_of(wanted_list);
+        Tensors dys = values_of(dys_list);
         if (ys.size() != dys.size())
             runtime::user_error({.what = runtime::cat("backward: ", ys.size(), " tensors y but ",
                                                       dys.size(), " gradients dy")});
+        for (size_t i = 0; i < ys.size(); ++i)  // a gradient is no constant, nor is x.grad
+            if (dys[i]->is_constant) dys[i] = copy_of(dys[i], ys[i]->device());
         jit::Session* session = jit::Session::running();
         if (!session) return list_from(tape->backward(ys, dys, wanted, groups));
         if (auto replayed = session->begin_backward(ys, dys, wanted, groups)) {
@@ -107,7 +109,7 @@ nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callabl
         const auto& shape = output->shape();
         outputs.push_back(runtime::apply(runtime::ops::reshape(),
                                          {std::vector<int64_t>(shape.begin(), shape.end())},
-                                         {&output, 1})[0]);
+                                         {&output, 1}, &default_device())[0]);
     }
     const auto call = std::make_shared<nb::callable>(std::move(backward));
     for (const runtime::TapeRef& tape : runtime::context().tapes)
@@ -150,6 +152,8 @@ void bind_autodiff(nb::module_& m) {
         .def(nb::init<>())
         .def("__enter__", &PausedTapes::enter)
         .def("__exit__", [](PausedTapes& self, nb::args) { self.exit(); });
+    m.def("records_gradients", [] { return !runtime::context().tapes.empty(); },
+          "Whether a tape of this thread is open.");
     m.def("custom_apply", &custom_apply, nb::arg("inputs"), nb::arg("outputs"),
           nb::arg("backward"));
 

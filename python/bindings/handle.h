@@ -63,6 +63,13 @@ Handle& handle_of(PyObject* object);  // unchecked
 // other Python code may run.
 const TensorRef& value_of(PyObject* object);
 Tensors values_of(nb::handle list);  // of a sequence of Tensors
+// The same bytes under an identity of their own, so that attaching one tensor does not attach the
+// other. What records sees an op: gradients flow through the copy. A copy of a constant is an
+// ordinary tensor at `place`.
+TensorRef copy_of(const TensorRef& value, runtime::Device& place);
+// Where the value lies, as programs see it: a constant that the host holds lies nowhere until it is
+// used, and stands for one on the default device.
+runtime::Device& place_of(const runtime::Tensor& value);
 // An in-place write: the object holds another value from here. A running traced call takes note.
 void rebind(PyObject* tensor, TensorRef value);
 nb::object wrap(TensorRef value);  // a new megengine.Tensor
@@ -87,8 +94,7 @@ OurArray our_array(nb::handle value, std::optional<DType> wanted);
 // Of the same.
 TensorRef tensor_from_numpy(nb::handle array, bool constant, runtime::Device& device,
                             std::optional<DType> wanted = {});
-// OverflowError for a number that an integer dtype cannot hold. Negative ones of an unsigned dtype
-// wrap, as -1 is all bits.
+// OverflowError for a number that an integer dtype cannot hold. -1 is all bits of an unsigned one.
 void check_number(nb::handle number, DType dtype);
 // The value with its elements in row-major order, on the host; a running trace is told of the read.
 TensorRef host_row_major(TensorRef tensor);

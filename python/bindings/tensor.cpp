@@ -168,16 +168,11 @@ PyType_Slot kSlots[] = {
 
 // ---- construction
 
-// The same bytes under an identity of their own, so that attaching one tensor does not attach the
-// other. What records sees an op: gradients flow through the copy.
-TensorRef copy_of(TensorRef value) {
-    const auto& here = runtime::context();
-    if (!here.tracer && here.tapes.empty() && !value->trace.is_edited())
-        return runtime::make_tensor(value->type(), value->storage());
+TensorRef reshaped_to_itself(const TensorRef& value, runtime::Device& place) {
     static const runtime::OpDef& reshape = op_named("reshape");
     const auto& shape = value->shape();
-    return runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())},
-                          {&value, 1})[0];
+    return runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())}, {&value, 1},
+                          &place)[0];
 }
 
 // channels_last is for what has spatial axes: anything else stays row-major.
@@ -186,9 +181,9 @@ TensorRef in_layout(TensorRef value, runtime::Layout layout) {
     const bool has_spatial_axes = type.rank() >= 3 && type.rank() <= 5;
     if (layout == runtime::Layout::channels_last && !has_spatial_axes)
         layout = runtime::Layout::row_major;
-    if (type.layout == layout) return copy_of(value);
+    if (type.layout == layout) return copy_of(value, place_of(*value));
     static const runtime::OpDef& relayout = op_named("relayout");
-    return runtime::apply(relayout, {to_string(layout)}, {&value, 1})[0];
+    return runtime::apply(relayout, {to_string(layout)}, {&value, 1}, &place_of(*value))[0];
 }
 
 bool are_tensors(const nb::tuple& values, bool bare) {
@@ -222,7 +217,7 @@ TensorRef construct(nb::handle data, nb::handle dtype, nb::handle device, bool i
                                       " was given with device=", place.name()),
                  .fix = "move it with .to(device)"},
                 runtime::ErrorKind::runtime);
-        return copy_of(value->is_constant ? runtime::copied_to(value, place) : value);
+        return copy_of(value, place);
     }
     if (dtype.is_none()) return tensor_from(data, is_const, place);
     const DType wanted = dtype_from(dtype);
@@ -267,13 +262,29 @@ nb::object convert_inputs(nb::args args) {
         if (operand->dtype() == dtype) result.append(wrap(operand));
         else if (operand->is_constant) result.append(wrap(cast_now(operand, dtype)));
         else
-            result.append(
-                wrap(runtime::apply(cast, {std::string(info(dtype).name)}, {&operand, 1})[0]));
+            result.append(wrap(runtime::apply(cast, {std::string(info(dtype).name)}, {&operand, 1},
+                                              &default_device())[0]));
     }
     return result;
 }
 
+// An ordinary tensor of the same value, which may be written to.
+TensorRef variable_of(const TensorRef& constant) { return copy_of(constant, place_of(*constant)); }
+
 }  // namespace
+
+TensorRef copy_of(const TensorRef& value, runtime::Device& place) {
+    const auto& here = runtime::context();
+    if (here.tracer || !here.tapes.empty() || value->trace.is_edited())
+        return reshaped_to_itself(value, place);
+    const TensorRef there = value->is_constant ? runtime::copied_to(value, place) : value;
+    return runtime::make_tensor(there->type(), there->storage());
+}
+
+runtime::Device& place_of(const runtime::Tensor& value) {
+    const bool is_nowhere = value.is_constant && value.device().is_host();
+    return is_nowhere && !default_device().is_host() ? default_device() : value.device();
+}
 
 void bind_tensor(nb::module_& m) {
     nb::class_<Handle>(m, "Tensor", nb::type_slots(kSlots), nb::dynamic_attr(),
@@ -293,7 +304,7 @@ void bind_tensor(nb::module_& m) {
         .def_prop_ro("_tuple_shape",
                      [](const Handle& self) { return shape_of(self.value()->shape()); })
         .def_prop_ro("_device_name",
-                     [](const Handle& self) { return std::string(self.value()->device().name()); })
+                     [](const Handle& self) { return std::string(place_of(*self.value()).name()); })
         .def("numpy", [](const Handle& self) { return to_numpy(self.value()); },
              nb::sig("def numpy(self) -> numpy.ndarray"),
              "The value as a NumPy array of the same dtype; a copy.")
@@ -301,24 +312,30 @@ void bind_tensor(nb::module_& m) {
         .def("detach",
              [](const Handle& self) {
         // A new value of the same bytes: no tape knows it.
-        static const runtime::OpDef& reshape = op_named("reshape");
-        const TensorRef value = self.value();
-        const auto& shape = value->shape();
         const runtime::WithoutTapes pause;
-        return wrap(runtime::apply(reshape, {std::vector<int64_t>(shape.begin(), shape.end())},
-                                   {&value, 1})[0]);
+        const TensorRef value = self.value();
+        return wrap(reshaped_to_itself(value, place_of(*value)));
     }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
         .def("_reset",
              [](nb::handle_t<Handle> self, nb::handle_t<Handle> other) {
         if (Capture* capture = Capture::current()) capture->note_source(other.ptr());
-        rebind(self.ptr(), value_of(other.ptr()));
+        const TensorRef value = value_of(other.ptr());
+        rebind(self.ptr(), value->is_constant ? variable_of(value) : value);
     }, nb::arg("other"))
+        .def("_become_variable",
+             [](nb::handle_t<Handle> self) {
+        const TensorRef value = handle_of(self.ptr()).value();
+        if (value->is_constant) rebind(self.ptr(), variable_of(value));
+    }, "A constant becomes an ordinary tensor of its value.")
         .def("_assign",
              [](nb::handle_t<Handle> self, nb::handle_t<Handle> other) {
         const auto& here = runtime::context();
         if (Capture* capture = Capture::current()) capture->note_source(other.ptr());
-        const TensorRef& value = value_of(other.ptr());
-        rebind(self.ptr(), here.tracer || !here.tapes.empty() ? value : copy_of(value));
+        const TensorRef value = value_of(other.ptr());
+        const bool is_seen = here.tracer || !here.tapes.empty();
+        rebind(self.ptr(), is_seen && !value->is_constant
+                               ? value
+                               : copy_of(value, place_of(*handle_of(self.ptr()).value())));
     }, nb::arg("other"),
              "x[...] = other: holds the same value, and is another tensor to whoever attaches one.")
         .def(

@@ -178,6 +178,9 @@ class Tensor:
 
     def _reset(self, other: Tensor) -> None: ...
 
+    def _become_variable(self) -> None:
+        """A constant becomes an ordinary tensor of its value."""
+
     def _assign(self, other: Tensor) -> None:
         """
         x[...] = other: holds the same value, and is another tensor to whoever attaches one.
@@ -363,6 +366,9 @@ class pause_tapes:
 
     def __exit__(self, *args: object) -> None: ...
 
+def records_gradients() -> bool:
+    """Whether a tape of this thread is open."""
+
 def custom_apply(inputs: object, outputs: object, backward: Callable[[list[_Tensor | None]], Sequence[_Tensor | None]]) -> list[_Tensor]: ...
 
 class RandomState:
@@ -400,6 +406,11 @@ class BodyRecorder:
         """A placeholder of the type of one element along its first axis."""
 
     def finish(self, outputs: list[_Tensor]) -> None: ...
+
+    def read(self) -> list[_Tensor]:
+        """
+        The tensors from outside that the function has read, if it is not to run: random keys that it drew are given back.
+        """
 
     def abort(self) -> None:
         """After an error: who traced before goes on."""

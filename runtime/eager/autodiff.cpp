@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/eager/at_place.h"
 #include "runtime/ops/builders.h"
 #include "runtime/ops/known.h"
 
@@ -210,6 +211,7 @@ Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef>
             any |= found != grads.end();
         }
         if (!any) continue;
+        const AtPlace place(entry.outputs[0]->device());
         Grads in_grads;
         if (entry.custom) {
             in_grads = entry.custom(out_grads);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <unordered_map>
+#include <utility>
 
 #include "runtime/core/host_view.h"
 #include "runtime/core/rematerializer.h"
+#include "runtime/eager/at_place.h"
 #include "runtime/eager/autodiff.h"
 #include "runtime/eager/call_log.h"
 #include "runtime/eager/prepared_ops.h"
@@ -31,23 +33,20 @@ bool needs_promotion(Promotion promotion, std::span<const TensorRef> inputs) {
     return false;
 }
 
-Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs, const Device& device) {
+Tensors promoted(const OpDef& op, std::span<const TensorRef> inputs, Device& device) {
     std::vector<DType> dtypes;
     for (const TensorRef& input : inputs) dtypes.push_back(input->dtype());
     const DType to = promoted_dtype(op, dtypes);
     Tensors result(inputs.begin(), inputs.end());
     for (TensorRef& input : result) {
         if (input->dtype() == to) continue;
-        // A constant that joins another device must after the cast, too.
-        const bool joins = input->is_constant && &input->device() != &device;
-        const Attrs attrs{std::string(info(to).name)};
-        input = (joins ? compute : apply)(ops::cast(), attrs, {&input, 1}, nullptr)[0];
-        if (joins) input->is_constant = true;
+        input = apply(ops::cast(), {std::string(info(to).name)}, {&input, 1}, &device)[0];
     }
     return result;
 }
 
-Tensors with_narrow_places(const OpDef& op, std::span<const TensorRef> inputs) {
+Tensors with_narrow_places(const OpDef& op, std::span<const TensorRef> inputs, Device& device) {
+    const AtPlace place(device);
     Tensors result(inputs.begin(), inputs.end());
     for (size_t i = 0; i < result.size(); ++i) {
         const bool is_wide = result[i]->dtype() == DType::i64;
@@ -102,7 +101,7 @@ bool is_laid_out(std::span<const TensorRef> inputs) {
 // compute).
 template <class Call>
 void lay_out_operands(const OpDef& op, std::span<const TensorRef>& inputs, Tensors& converted,
-                      Call call) {
+                      Device& device, Call call) {
     if (&op == &ops::relayout()) return;
     std::vector<Type> types;
     for (const TensorRef& input : inputs) types.push_back(input->type());
@@ -113,7 +112,7 @@ void lay_out_operands(const OpDef& op, std::span<const TensorRef>& inputs, Tenso
             converted.assign(inputs.begin(), inputs.end());
         inputs = converted;
         converted[i] =
-            call(ops::relayout(), {to_string(layouts[i])}, {&converted[i], 1}, nullptr)[0];
+            call(ops::relayout(), {to_string(layouts[i])}, {&converted[i], 1}, &device)[0];
     }
 }
 
@@ -156,6 +155,15 @@ Context& context() {
     }
     return *here;
 }
+
+namespace {
+
+thread_local constinit Device* place_of_constants = nullptr;
+
+}  // namespace
+
+AtPlace::AtPlace(Device& place) : saved_(std::exchange(place_of_constants, &place)) {}
+AtPlace::~AtPlace() { place_of_constants = saved_; }
 
 namespace {
 
@@ -280,7 +288,9 @@ Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wa
                        ErrorKind::operands);
         device = &other;
     }
-    return device ? *device : wanted ? *wanted : host_device();
+    if (device) return *device;
+    if (wanted) return *wanted;
+    return place_of_constants ? *place_of_constants : host_device();
 }
 
 DType promoted_dtype(const OpDef& op, std::span<const DType> operands) {
@@ -306,9 +316,10 @@ DType promoted_dtype(const OpDef& op, std::span<const DType> operands) {
 Results compute(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                 Device* wanted) {
     Tensors converted;
+    Device& device = device_of(op, inputs, wanted);
     if (is_laid_out(inputs)) [[unlikely]]
-        lay_out_operands(op, inputs, converted, compute);
-    return run(op, attrs, inputs, device_of(op, inputs, wanted));
+        lay_out_operands(op, inputs, converted, device, compute);
+    return run(op, attrs, inputs, device);
 }
 
 Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
@@ -329,11 +340,11 @@ Results apply(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> in
         inputs = converted;
     }
     if (has_wide_places(op, inputs)) [[unlikely]] {
-        converted = with_narrow_places(op, inputs);
+        converted = with_narrow_places(op, inputs, device);
         inputs = converted;
     }
     if (is_laid_out(inputs)) [[unlikely]]
-        lay_out_operands(op, inputs, converted, apply);
+        lay_out_operands(op, inputs, converted, device, apply);
     Tracer* graph = edited_graph_of(inputs);
     Tracer* tracer = graph ? graph : here.tracer;
     return noted(tracer ? tracer->on_op(op, attrs, inputs, device)

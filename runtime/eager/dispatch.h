@@ -89,8 +89,8 @@ private:
 };
 
 // Where an op computes: on the device of its operands. Constants that lie on the host join any; an
-// op of nothing else computes on `wanted` (null: the host). UserError when operands lie on two
-// devices.
+// op of nothing else computes on `wanted` (null: where an AtPlace says, else on the host).
+// UserError when operands lie on two devices.
 Device& device_of(const OpDef& op, std::span<const TensorRef> inputs, Device* wanted = nullptr);
 
 // The dtype in which an op that promotes its operands takes them all. UserError (type) for operands

@@ -118,10 +118,10 @@ Grads grad_index_set(const GradCall& g) {
     const TensorRef &dy = g.out_grads[0], &value = g.inputs[1];
     const auto indices = g.inputs.subspan(2);
     Grads grads(g.inputs.size());
-    const TensorRef zeros = build::zeros_like(value);
+    const TensorRef zeros = build::full(value->shape(), 0, dy->dtype(), dy->device());
     if (g.needs[0]) grads[0] = apply_indexed("index_set", {dy, zeros}, indices, axes);
     if (g.needs[1]) {
-        const TensorRef own = counted(value->shape(), value->device());
+        const TensorRef own = counted(value->shape(), dy->device());
         const TensorRef last = apply_indexed(
             "index_set", {build::full(dy->shape(), -1, DType::i32, dy->device()), own}, indices,
             axes);
@@ -186,7 +186,7 @@ Grads grad_scatter(const GradCall& g) {
     Grads grads(3);
     if (g.needs[0]) grads[0] = build::op("scatter", {dy, index, zeros}, axis);
     if (g.needs[2]) {
-        const TensorRef own = counted(index->shape(), index->device());
+        const TensorRef own = counted(index->shape(), dy->device());
         const TensorRef last = build::op(
             "scatter", {build::full(dy->shape(), -1, DType::i32, dy->device()), index, own}, axis);
         const TensorRef wins = build::op("equal", {build::op("gather", {last, index}, axis), own});

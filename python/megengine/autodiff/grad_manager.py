@@ -154,6 +154,7 @@ class GradManager:
         for tensor in given:
             spec = self._attach_specs.get(id(tensor))
             if spec is None or spec.tensor() is not tensor:
+                tensor._become_variable()
                 spec = AttachSpec(self._weak(tensor), list(callbacks))
                 self._attach_specs[id(tensor)] = spec
                 if self._recording:

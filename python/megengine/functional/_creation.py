@@ -300,7 +300,7 @@ def eye(
 def _constant(array: np.ndarray, dtype: DTypeLike) -> Tensor:
     name = dtype_name(dtype)
     if name == "bfloat16":
-        return ops.cast(apply_const(array.astype(np.float32)), dtype=name)
+        return apply_const(array.astype(np.float32), name)
     return apply_const(array.astype(name))
 
 
