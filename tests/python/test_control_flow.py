@@ -231,6 +231,65 @@ def test_gradients_of_cond(options):
     assert not dw.numpy().any()
 
 
+READING = {
+    "in operations": lambda x, b: F.exp(x * b),
+    "in another condition": lambda x, b: F.cond(x.sum() > 5, lambda: x, lambda: x * b),
+    "in a loop": lambda x, b: F.scan(lambda c, _: (c * b, None), x, length=2)[0],
+    "beside random numbers": lambda x, b: F.dropout(x * b, 0.5),
+    "before an error": lambda x, b: F.reshape(x * b, (7,)),
+    "before a read by the host": lambda x, b: x * (x * b).sum().item(),
+}
+
+
+@pytest.mark.parametrize("how", READING)
+def test_what_the_branch_not_taken_reads_has_gradient_zeros_without_a_trace_too(how):
+    x, a, b, gm = tensor(np.abs(normal(3))), Parameter(normal(3)), Parameter(normal(3)), GradManager()
+    gm.attach([a, b])
+    counted = []
+    for take in (True, False):
+        a.grad = b.grad = None
+        mge.random.seed(3)
+        with gm:
+            branches = [lambda: counted.append(1) or x * a, lambda: READING[how](x, b)]
+            y = F.cond((x.sum() > 0) if take else (x.sum() < 0), *(branches if take else branches[::-1]))
+            gm.backward(y)
+        np.testing.assert_array_equal(a.grad.numpy(), x.numpy())
+        np.testing.assert_array_equal(b.grad.numpy(), np.zeros(3))
+        drawn = mge.random.uniform(size=(2,)).tolist()
+        mge.random.seed(3)
+        assert drawn == mge.random.uniform(size=(2,)).tolist()  # it has drawn nothing
+    assert len(counted) == 2
+
+
+def test_a_branch_not_taken_changes_nothing_and_weight_decay_moves_what_it_reads():
+    norm = mge.module.BatchNorm1d(3)
+    x, b = tensor(normal(4, 3)), Parameter(np.ones(3, np.float32))
+    opt, gm = mge.optimizer.SGD([b], lr=0.1, weight_decay=0.1), GradManager().attach([b])
+    means = norm.running_mean.tolist()
+    for _ in range(2):
+        with gm:
+            gm.backward(F.cond(x.sum() > 1e9, lambda: norm(x * b), lambda: x))
+        opt.step().clear_grad()
+    assert norm.running_mean.tolist() == means
+    np.testing.assert_allclose(b.numpy(), 0.99**2, rtol=1e-6)
+
+
+@ways
+def test_what_a_scan_reads_without_effect_has_gradient_zeros(options):
+    def run(x, p):
+        return gradients(lambda x, p: F.scan(lambda c, r: (c + (r * p).sum(), c * r.sum()), x.sum(), x), x, p, loss=lambda results: results[1].sum())
+
+    dx, dp = check(run, normal(1, 3), normal(3), options=options)
+    assert dp.tolist() == [0, 0, 0]
+
+
+def test_a_loop_of_no_trip_gives_zeros_to_what_it_reads():
+    x, b = tensor(normal(3)), Parameter(normal(3))
+    with GradManager().attach([x, b]) as gm:
+        gm.backward(F.while_loop(lambda v: v.sum() > 1e9, lambda v: v * b, x, max_trips=3))
+    assert x.grad.tolist() == [1, 1, 1] and b.grad.tolist() == [0, 0, 0]
+
+
 @ways
 def test_while_loop(options):
     def run(x, limit):

@@ -7,6 +7,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple
 import numpy as np
 
 from .. import _core
+from ..core import ops
 from ..core._tree import LEAF, Branch, branch_of, flatten, unflatten
 from ..tensor import Tensor
 from .tensor import stack
@@ -206,8 +207,14 @@ def _scan_in_python(
         leaves = carry.leaves_of(new, "comes back")
         trees = trees or [_Tree("scan: y", y)]
         rows.append(trees[0].leaves_of(y, "comes back"))
-    columns = zip(*(reversed(rows) if reverse else rows), strict=True)
-    return carry.filled(leaves), trees[0].filled([stack(list(column)) for column in columns])
+    columns = [stack(list(column)) for column in zip(*(reversed(rows) if reverse else rows), strict=True)]
+    if _core.records_gradients():
+        read = _read_by("the body of scan", lambda body: f(
+            carry.filled([body.input(leaf) for leaf in carry.leaves]), slices.filled([body.element(leaf) for leaf in slices.leaves])
+        ))  # fmt: skip
+        both = _with_zeros_for(read, leaves + columns)
+        leaves, columns = both[: len(leaves)], both[len(leaves) :]
+    return carry.filled(leaves), trees[0].filled(columns)
 
 
 def _recorded_scan(
@@ -281,6 +288,9 @@ def while_loop(
         leaves, trips = carry.leaves, 0
         while trips != max_trips and condition(carry.filled(leaves)):
             leaves, trips = trip(carry.filled(leaves)), trips + 1
+        if max_trips and not trips and _core.records_gradients():
+            read = _read_by("the body of while_loop", lambda body: trip(carry.filled([body.input(leaf) for leaf in carry.leaves])))
+            leaves = _with_zeros_for(read, leaves)
         return carry.filled(leaves)
     if max_trips is not None:
         return carry.filled(_bounded_loop(condition, trip, carry, max_trips))
@@ -308,6 +318,26 @@ def _bounded_loop(
     return scan(step, first, length=max_trips)[0][1]
 
 
+def _read_by(what: str, function: Callable[[_core.BodyRecorder], object]) -> list[Tensor]:
+    """What a function that is only recorded reads from outside: up to an error, which says nothing where it does not run."""
+    with _recording(what) as body:
+        try:
+            function(body)
+        except Exception:  # noqa: BLE001, S110
+            pass
+        return body.read()
+
+
+def _with_zeros_for(read: list[Tensor], results: list[Tensor]) -> list[Tensor]:
+    """The results, as if they depended on ``read`` with gradients of zeros: as in a trace."""
+
+    def backward(gradients: list[Tensor | None]) -> list[Tensor | None]:
+        zeros = [ops.full(shape=each._tuple_shape, value=0.0, dtype=each.dtype.name, device=each) for each in read]
+        return [*zeros, *gradients]
+
+    return _core.custom_apply(read + results, results, backward) if read else results
+
+
 def cond(
     pred: Tensor | float,
     true_fun: Callable[[*_Operands], _Value],
@@ -317,9 +347,11 @@ def cond(
     """``true_fun(*operands)`` if pred, else ``false_fun(*operands)``.
 
     In a trace both functions are recorded, and each call runs the one that its pred asks for: with
-    a gradient for operands and for what the functions read from outside. If both draw random
-    numbers, the generator advances for both. Without a trace, or with a Python bool, only one of
-    them is called. On a GPU the host waits for pred; `F.where` needs no wait.
+    a gradient for operands and for what the functions read from outside, which is zeros for what
+    the other one reads. If both draw random numbers, the generator advances for both. Without a
+    trace one of them runs; within a GradManager the other one is called to be recorded, for the
+    zeros. With a Python bool only one of them is called. On a GPU the host waits for pred;
+    `F.where` needs no wait.
 
     Parameters
     ----------
@@ -350,8 +382,12 @@ def cond(
     """
     if not _core.is_tracing() or isinstance(pred, bool):
         flag = pred if isinstance(pred, bool) else bool(_flag(pred, "cond: pred"))
-        results = _Tree("cond: the result", (true_fun if flag else false_fun)(*operands))
-        return results.filled(results.leaves)
+        runs, rests = (true_fun, false_fun) if flag else (false_fun, true_fun)
+        results = _Tree("cond: the result", runs(*operands))
+        if isinstance(pred, bool) or not _core.records_gradients():
+            return results.filled(results.leaves)
+        read = _read_by("a branch of cond", lambda _: rests(*operands))
+        return results.filled(_with_zeros_for(read, results.leaves))
     with _recording("a branch of cond") as if_true:
         results = _Tree("cond: the result", true_fun(*operands))
         if_true.finish(results.leaves)
