@@ -41,7 +41,8 @@ Expr rule(const ScalarInst& inst, int k, Expr y, Expr dy) {
         case ScalarOp::acos: return -(dy / sqrt((1.0 - a) * (a + 1.0)));
         case ScalarOp::atan: return dy / (a * a + 1.0);
         case ScalarOp::atan2: {
-            const Expr square = a * a + b * b;
+            // At the origin the numerators are 0.
+            const Expr sum = a * a + b * b, square = select(eq(sum, 0.0), 1.0, sum);
             return k == 0 ? dy * b / square : -(dy * a / square);
         }
         case ScalarOp::sinh: return dy * cosh(a);

@@ -11,6 +11,7 @@ OpDef quantized_conv();
 OpDef softplus();
 std::vector<OpDef> activation_ops();
 std::vector<OpDef> arithmetic_ops();
+std::vector<OpDef> kink_ops();
 std::vector<OpDef> logic_ops();
 std::vector<OpDef> math_ops();
 // shapes, indices, reductions, random numbers
@@ -42,6 +43,7 @@ void register_all_ops() {
             index_ops,         reduce_ops,  sort_ops,      random_ops,     linalg_ops,
             decomposition_ops, fft_ops,     conv_ops,      matmul_ops,     norm_ops,
             pool_ops,          softmax_ops, attention_ops, recurrent_ops,  collective_ops,
+            kink_ops,
         };
         for (const Family family : kFamilies)
             for (OpDef& op : family()) register_op(std::move(op));

@@ -42,6 +42,12 @@ OpDef undone_by(OpRef inverse, OpDef op) {
     return op;
 }
 
+// The choice of 1 keeps the branch that is not taken finite, in gradients of any order.
+Expr norm_root_grad(const ExprArgs&, int, Expr y, Expr dy) {
+    const Expr is_zero = eq(y, 0.0);
+    return select(is_zero, 0.0, dy * 0.5 / select(is_zero, 1.0, y));
+}
+
 Expr log_add_exp(const ExprArgs& a) {
     // Equal infinities would give NaN as a difference.
     const Expr distance = select(eq(a[0], a[1]), 0.0, abs(a[0] - a[1]));
@@ -90,13 +96,17 @@ Expr erfc_inverse_grad(const ExprArgs&, int, Expr y, Expr dy) {
 std::vector<OpDef> math_ops() {
     return {
         division(), power(),
-            real_function_of_two("atan2",
-                                 "Angle of the point (y, x): its first input is the ordinate.",
-                                 [](const ExprArgs& a) { return atan2(a[0], a[1]); }),
+            real_function_of_two(
+                "atan2",
+                "Angle of the point (y, x): its first input is the ordinate. Gradients at the origin are 0.",
+                [](const ExprArgs& a) { return atan2(a[0], a[1]); }),
             dumped_as("LOG_SUM_EXP", real_function_of_two("logaddexp", "log(exp(x) + exp(y)).",
                                                           log_add_exp, true, log_add_exp_grad)),
             MEGJIT_FUNCTION(sqrt, "Square root.", kPositive)
         ,
+            real_function("norm_root",
+                          "Square root whose gradient at 0 is 0: norms and deviations of nothing.",
+                          [](const ExprArgs& a) { return sqrt(a[0]); }, kPositive, norm_root_grad),
             real_function("rsqrt", "1 / sqrt(x).",
                           [](const ExprArgs& a) {
             return 1.0 / sqrt(a[0]);

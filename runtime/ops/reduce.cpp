@@ -74,6 +74,16 @@ Grads grad_extreme(const GradCall& g) {
     return {build::where(mask, dy, build::zeros_like(dy))};
 }
 
+// Elements equal to the extreme one receive equal parts.
+Grads grad_shared(const GradCall& g) {
+    const TensorRef mask = build::op("equal", {g.inputs[0], spread(g, g.outputs[0])}),
+                    dy = widened(g, g.out_grads[0]),
+                    count = build::reduce_sum(build::cast(mask, dy->dtype()),
+                                              g.call.integers("axes"), true),
+                    part = build::broadcast_to(build::div(dy, count), g.inputs[0]->shape());
+    return {build::where(mask, part, build::zeros_like(part))};
+}
+
 // The product of the others, without dividing by zero: with one zero only that element has a
 // gradient, with more of them none has. The derivative of this gradient takes the zeros as given.
 Grads grad_prod(const GradCall& g) {
@@ -153,6 +163,13 @@ std::vector<OpDef> reduce_ops() {
             "reduce_min", Reduce::min,
             "Smallest element over axes; NaN wins. Each of several equal smallest elements receives the whole gradient.",
             grad_extreme, Keeps::both),
+        reduction("even_max", Reduce::max,
+                  "Largest element over axes; NaN wins. Equal largest elements share the gradient.",
+                  grad_shared, Keeps::both),
+        reduction(
+            "even_min", Reduce::min,
+            "Smallest element over axes; NaN wins. Equal smallest elements share the gradient.",
+            grad_shared, Keeps::both),
         arg_reduction(
             "argmax", Reduce::argmax,
             "int32 index of the first largest element along an axis; NaN counts as the largest."),

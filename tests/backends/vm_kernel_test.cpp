@@ -117,7 +117,7 @@ TEST(Elementwise, GradientsAgreeWithFiniteDifferences) {
                                      below = run_op(*op, attrs, down);
             for (size_t i = 0; i < 40; ++i) {
                 const float wanted = (above[i] - below[i]) / 0x1p-7f;
-                if (op->name == "maximum" || op->name == "minimum")
+                if (op->name.ends_with("maximum") || op->name.ends_with("minimum"))
                     if (std::fabs(inputs[0][i] - inputs[1][i]) < 0x1p-7f) continue;
                 if (op->name == "mod" || op->name == "floor_div") continue;  // jumps
                 if (op->name == "fake_quant")

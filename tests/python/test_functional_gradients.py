@@ -165,3 +165,76 @@ def test_traced_is_eager(name):
     traced = jit.trace(function)
     for _ in range(3):
         np.testing.assert_allclose(traced(*inputs).numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+# -- where a norm is 0 -------------------------------------------------------------------------------
+
+
+def rows(x):
+    return F.reshape(x, (1, -1))
+
+
+# name: (function, inputs, gradients). Where the original has NaN there is 0, as in torch; where it has a number that stays.
+AT_ZERO = {
+    "norm": (F.norm, [[0, 0, 0]], [[0, 0, 0]]),
+    "norm along an axis": (lambda x: F.norm(rows(x), axis=1), [[0, 0, 0]], [[0, 0, 0]]),
+    "squared norm": (lambda x: F.norm(x) ** 2, [[0, 0, 0]], [[0, 0, 0]]),
+    "norm of 3": (lambda x: F.norm(x, 3), [[0, 0, 0]], [[0, 0, 0]]),
+    "norm of 1.5": (lambda x: F.norm(x, 1.5), [[0, 0, 0]], [[0, 0, 0]]),
+    "norm of 1/2": (lambda x: F.norm(x, 0.5), [[0, 0, 0]], [[0, 0, 0]]),
+    "norm of 1/2 beside 0": (lambda x: F.norm(x, 0.5), [[0, 1]], [[0, 1]]),
+    "norm of -1": (lambda x: F.norm(x, -1), [[0, 1]], [[0, 0]]),
+    "norm of 1": (lambda x: F.norm(x, 1), [[0, 2]], [[-1, 1]]),
+    "norm of infinity": (lambda x: F.norm(x, np.inf), [[0, 0]], [[-1, -1]]),
+    "norm elsewhere": (F.norm, [[3, 4]], [[0.6, 0.8]]),
+    "normalize": (lambda x: F.normalize(x, axis=0, eps=0.5), [[0, 0]], [[2, 2]]),
+    "std": (F.std, [[2, 2, 2]], [[0, 0, 0]]),
+    "std along an axis": (lambda x: F.std(rows(x), axis=1), [[2, 2]], [[0, 0]]),
+    "var": (F.var, [[2, 2]], [[0, 0]]),
+    "atan2": (F.atan2, [[0, 1], [0, 0]], [[0, 0], [0, -1]]),
+    "abs": (F.abs, [[0]], [[-1]]),
+}
+WAYS = {
+    "eager": None, "by value": {"symbolic": False}, "level 0": {"symbolic": True, "opt_level": 0}, "level 2": {"symbolic": True},
+    "level 3": {"symbolic": True, "opt_level": 3}, "exact": {"symbolic": True, "opt_level": 3, "numerics": "exact"},
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:backward. y depends on none")  # where the first gradient is constant
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", AT_ZERO)
+def test_gradients_at_zero(name, way):
+    function, points, want = AT_ZERO[name]
+
+    def both(*xs):
+        """Gradients of the first order, and of their sum of squares."""
+        with autodiff.GradManager().attach(xs) as outer:
+            with autodiff.GradManager().attach(xs) as inner:
+                inner.backward(function(*xs).sum())
+            grads = [x.grad for x in xs]
+            for x in xs:
+                x.grad = None
+            outer.backward(sum((grad * grad).sum() for grad in grads))
+        second = [F.zeros_like(x) if x.grad is None else x.grad for x in xs]
+        for x in xs:
+            x.grad = None
+        return [*grads, *second]
+
+    xs = [Tensor(np.float32(each)) for each in points]
+    fn = both if WAYS[way] is None else jit.trace(**WAYS[way])(both)
+    for _ in range(3):
+        found = [each.numpy() for each in fn(*xs)]
+    for got, wanted in zip(found, want, strict=False):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-7)
+    assert all(np.isfinite(each).all() for each in found)
+
+
+def test_what_was_zero_once_does_not_spoil_the_parameters():
+    w = Tensor(np.float32([0, 0, 0]))
+    gm = autodiff.GradManager().attach([w])
+    for _ in range(3):
+        w.grad = None
+        with gm:
+            gm.backward(F.norm(w) + ((w - 1) ** 2).sum())
+        w[...] = w - 0.1 * w.grad
+    assert np.isfinite(w.numpy()).all() and (w.numpy() > 0.1).all()

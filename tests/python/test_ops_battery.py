@@ -134,7 +134,7 @@ ELEMENTWISE = [
     unary("neg", np.negative), unary("abs", np.abs), unary("sign", np.sign, grad=()), unary("square", np.square),
     unary("ceil", np.ceil, grad=()), unary("floor", np.floor, grad=()), unary("trunc", np.trunc, grad=()),
     unary("round", lambda x: np.trunc(x + np.copysign(0.5, x)), grad=()),
-    unary("sqrt", np.sqrt, POSITIVE), unary("rsqrt", lambda x: 1 / np.sqrt(x), POSITIVE), unary("reciprocal", lambda x: 1 / x, POSITIVE),
+    unary("sqrt", np.sqrt, POSITIVE), unary("norm_root", np.sqrt, POSITIVE), unary("rsqrt", lambda x: 1 / np.sqrt(x), POSITIVE), unary("reciprocal", lambda x: 1 / x, POSITIVE),
     unary("exp", np.exp), unary("expm1", np.expm1), unary("log", np.log, POSITIVE), unary("log1p", np.log1p, POSITIVE),
     unary("sin", np.sin), unary("cos", np.cos), unary("tan", np.tan, UNIT),
     unary("asin", np.arcsin, UNIT), unary("acos", np.arccos, UNIT), unary("atan", np.arctan),
@@ -167,6 +167,9 @@ ELEMENTWISE = [
         (X, np.float32(0.3), np.float32(1), np.float32(1)), {"qmin": -2, "qmax": 3}),
     unary("leaky_relu", lambda x: np.where(x > 0, x, 0.1 * x), smooth=False, attrs={"negative_slope": 0.1}),
     binary("prelu", lambda x, y: np.where(x >= 0, x, x * y), smooth=False),
+    unary("left_leaky_relu", lambda x: np.where(x > 0, x, 0.1 * x), smooth=False, attrs={"negative_slope": 0.1}),
+    binary("left_prelu", lambda x, y: np.where(x > 0, x, x * y), smooth=False),
+    unary("even_abs", np.abs), binary("even_maximum", np.maximum), binary("even_minimum", np.minimum),
     unary("elu", lambda x: np.where(x > 0, x, 0.5 * np.expm1(x)), smooth=False, attrs={"alpha": 0.5}),
     unary("celu", lambda x: np.where(x > 0, x, 0.5 * np.expm1(x / 0.5)), smooth=False, attrs={"alpha": 0.5}),
     unary("selu", lambda x: SCALE * np.where(x > 0, x, SELU * np.expm1(x)), smooth=False),
@@ -317,7 +320,7 @@ OTHERS = [
     Row("nms_kept", lambda b: np.array([True, False, True, True]), (np.array([[0, 0, 2, 2.1], [0, 0, 2, 2], [5, 5, 6, 6], [0, 1, 2, 2]], np.float32),), {"iou_thresh": 0.5}),
     Row("one_hot", lambda i: np.eye(5)[i], (INDEX,), {"num_classes": 5, "dtype": "int32"}),
     reduction("reduce_sum", np.sum, smooth=True), reduction("reduce_mean", np.mean, smooth=True), reduction("reduce_prod", np.prod, POSITIVE, smooth=True),
-    reduction("reduce_max", np.max), reduction("reduce_min", np.min),
+    reduction("reduce_max", np.max), reduction("reduce_min", np.min), reduction("even_max", np.max), reduction("even_min", np.min),
     Row("argmax", lambda x: x.argmax(1), (X,), {"axis": 1, "keepdims": 0}), Row("argmin", lambda x: x.argmin(0), (X,), {"axis": 0, "keepdims": 0}),
     Row("sort", lambda x: (np.sort(x, 1), np.argsort(x, 1)), (X,), {"axis": 1, "descending": 0}, (0,)),
     Row("topk", lambda x: (-np.sort(-x, 1)[:, :2], np.argsort(-x, 1)[:, :2]), (X,), {"k": 2, "axis": 1, "descending": 1}, (0,)),
@@ -436,6 +439,22 @@ def test_the_gradient_is_that_of_differences(row):
         np.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.parametrize("row", [r for r in ALL if r.grad and len(r.inputs) > 1], ids=repr)
+def test_constants_among_the_operands_lie_with_the_gradient(row):
+    # What a gradient computes of constants alone meets the others, whatever device is the default one.
+    i = row.grad[0]
+    inputs = tensors(row)
+    with GradManager().attach([inputs[i]]) as gm:
+        gm.backward(as_tuple(row.call(*inputs))[0])
+    for constant in (lambda x: x, lambda x: mge.tensor(x, is_const=True)):
+        given = [mge.tensor(x) if k == i else constant(np.asarray(x)) for k, x in enumerate(row.inputs)]
+        with GradManager().attach([given[i]]) as gm:
+            y = as_tuple(row.call(*given))[0]
+            gm.backward(y)
+        assert y.device == given[i].grad.device == given[i].device
+        np.testing.assert_array_equal(given[i].grad.numpy(), inputs[i].grad.numpy())
+
+
 @pytest.mark.parametrize("row", [r for r in ALL if r.smooth and r.grad], ids=repr)
 def test_the_second_gradient_is_that_of_differences(row):
     rng = np.random.default_rng(4)
@@ -499,7 +518,7 @@ IN_FLOAT32 = {
     "hswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,  # the product overflows before it is divided, as in MegEngine
 }
 ZERO_OF_ANY_SIGN = {
-    "maximum", "minimum", "relu",  # of two equal zeros either may be the larger
+    "maximum", "minimum", "even_maximum", "even_minimum", "relu",  # of two equal zeros either may be the larger
     "logsigmoid",  # is less than 0 and rounds to it: -log1p(exp(-x))
 }  # fmt: skip
 

@@ -275,6 +275,8 @@ void register_reduce_kernels() {
     register_kernel("reduce_prod", prepare_reduction<Prod, true>);
     register_kernel("reduce_max", prepare_reduction<Max, false>);
     register_kernel("reduce_min", prepare_reduction<Min, false>);
+    register_kernel("even_max", prepare_reduction<Max, false>);
+    register_kernel("even_min", prepare_reduction<Min, false>);
     register_kernel("reduce_mean", prepare_mean);
 }
 

@@ -36,7 +36,7 @@ _NOT_OF_OPERATOR = {"attrgetter", "itemgetter", "methodcaller", "call"}  # these
 # Packages whose public functions compute. Their registries and the loaders of foreign engines do not.
 _FUNCTIONS = ("functional", "functional.loss", "functional.math",
               "functional.metric", "functional.nn", "functional.quantized", "functional.tensor",
-              "functional.vision", "functional.elemwise", "random", "fx.torchlike.elementwise", "fx.torchlike.images",
+              "functional.vision", "functional.elemwise", "random", "fx.torchlike.elementwise", "fx.torchlike.images", "fx.torchlike.losses",
               "fx.torchlike.networks", "fx.torchlike.pooling", "fx.torchlike.reductions", "fx.torchlike.shapes",
               *(_ONNX := tuple(f"onnx.functions.{name}" for name in (
                   "arrays", "draws", "elementwise", "indices", "layers", "loops", "quantized", "recurrent", "resizing", "windows"))))  # fmt: skip

@@ -22,6 +22,7 @@ from ..core.tensor.shapes import (
     with_new_axis,
 )
 from ..tensor import Tensor
+from ._length import length
 
 __all__ = [
     "all", "any", "argmax", "argmin", "argsort", "cross", "dot", "isinf", "isnan", "matinv", "matmul", "max",
@@ -365,7 +366,7 @@ def std(inp: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     >>> F.std(Tensor([[1.0, 3.0], [0.0, 80.0]]), axis=1).numpy()
     array([ 1., 40.], dtype=float32)
     """
-    return ops.sqrt(var(inp, axis, keepdims))
+    return ops.norm_root(var(inp, axis, keepdims))
 
 
 def norm(
@@ -402,24 +403,21 @@ def norm(
     (5.0, 7.0, 4.0)
     """
     inp = _to_high(as_tensor(inp))
+    y = _norm(inp, ord, axis, keepdims)
+    return y if ord == 0 else _like(y, inp)  # a half may not hold how many there are
+
+
+def _norm(inp: Tensor, ord: float | None, axis: int | None, keepdims: bool) -> Tensor:
     if axis is None:
         if inp.ndim != 1:
             raise TypeError(f"axis is required unless input is a vector\n  why: norm got a tensor with {inp.ndim} axes\n  fix: give the axis, or flatten the tensor first")
         axis = 0
-    if ord is None or ord == 2:
-        return ops.sqrt(reduce(ops.square(inp), ops.reduce_sum, axis, keepdims, "norm"))
-    magnitude = ops.abs(inp)
-    if ord == np.inf:
-        return reduce(magnitude, ops.reduce_max, axis, keepdims, "norm")
-    if ord == -np.inf:
-        return reduce(magnitude, ops.reduce_min, axis, keepdims, "norm")
-    if ord == 0:
-        nonzero = ops.cast(ops.not_equal(inp, 0), dtype="float32")
-        return reduce(nonzero, ops.reduce_sum, axis, keepdims, "norm")
-    if ord == 1:
-        return reduce(magnitude, ops.reduce_sum, axis, keepdims, "norm")
-    total = reduce(ops.pow(magnitude, float(ord)), ops.reduce_sum, axis, keepdims, "norm")
-    return ops.pow(total, 1.0 / ord)
+    return length(inp, ord, lambda op, x: reduce(x, op, axis, keepdims, "norm"))
+
+
+def _like(y: Tensor, x: Tensor) -> Tensor:
+    """What was computed in float32, in the dtype of halves."""
+    return ops.cast(y, dtype=x.dtype.name) if x.dtype.name in ("float16", "bfloat16") else y
 
 
 def normalize(
@@ -450,8 +448,9 @@ def normalize(
     array([[0., 1.],
            [0., 0.]], dtype=float32)
     """
-    inp = _to_high(inp)
-    return ops.true_div(inp, ops.maximum(norm(inp, ord, axis, keepdims=axis is not None), eps))
+    inp = _to_high(as_tensor(inp))
+    lengths = ops.maximum(_norm(inp, ord, axis, keepdims=axis is not None), eps)
+    return _like(ops.true_div(inp, lengths), inp)
 
 
 def _arg(op: Callable[..., Tensor], inp: Tensor, axis: Axis, keepdims: bool, name: str) -> Tensor:

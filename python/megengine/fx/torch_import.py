@@ -31,6 +31,10 @@ _IN_PLACE = {f"i{name.rstrip('_')}": getattr(operator, name) for name in (
 )}  # fmt: skip
 
 
+# Operators of Python that give another number, or gradient, on tensors of torch than on ours.
+_AS_IN_TORCH = {"floordiv": FUNCTIONS["floor_divide"], "mod": FUNCTIONS["remainder"], "abs": FUNCTIONS["abs"]}
+
+
 def from_torch(gm: Any, *, rules: Mapping[Any, Callable[..., Any]] | None = None) -> GraphModule:
     """Converts a PyTorch model to a GraphModule on our tensors, with copies of its weights.
 
@@ -243,6 +247,8 @@ class _Import(Tracer):
             return self._settle(node, name, _attribute(*args), False)
         writes = name in _IN_PLACE and not self._memory.is_number(node.args[0])
         function = _IN_PLACE.get(name, node.target)
+        if not all(self._memory.is_number(each) for each in node.all_input_nodes):
+            function = _AS_IN_TORCH.get(name.removeprefix("i") if writes else name, function)
         if function.__module__ in ("math", "builtins"):
             value = self.create_proxy("call_function", function, args, kwargs)
         else:

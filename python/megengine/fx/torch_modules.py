@@ -141,7 +141,7 @@ def _gelu(m: Any, take: Take) -> Module:
 
 
 def _prelu(m: Any, take: Take) -> Module:
-    ours = M.PReLU(m.num_parameters)
+    ours = layers.PReLU(m.num_parameters)
     ours.weight = take(m.weight, ours.weight._tuple_shape)
     return ours
 
@@ -272,7 +272,7 @@ MODULES = {
     "RMSNorm": _functional(networks.rms_norm, ("normalized_shape", "eps"), ("weight",)),
     "LocalResponseNorm": _functional(networks.local_response_norm, ("size", "alpha", "beta", "k")),
     "ReLU": _simply(M.ReLU), "Sigmoid": _simply(M.Sigmoid), "SiLU": _simply(M.SiLU), "GELU": _gelu,
-    "LeakyReLU": _simply(M.LeakyReLU, "negative_slope"), "PReLU": _prelu, "Softmax": _simply(M.Softmax, "dim"),
+    "LeakyReLU": _simply(layers.LeakyReLU, "negative_slope"), "PReLU": _prelu, "Softmax": _simply(M.Softmax, "dim"),
     "ReLU6": _functional(F.relu6), "Tanh": _functional(F.tanh), "LogSigmoid": _functional(F.logsigmoid),
     "Hardswish": _functional(F.hswish), "Hardsigmoid": _functional(F.hsigmoid), "Mish": _functional(e.mish),
     "ELU": _functional(e.elu, ("alpha",)), "CELU": _functional(e.celu, ("alpha",)), "SELU": _functional(e.selu),

@@ -77,13 +77,13 @@ def calculated(emit: Emitter, call: Call, compute: Callable[..., str]) -> str:
 
 _SAME: dict[str, tuple[str, dict[str, Any]]] = {
     "add": ("Add", {}), "sub": ("Sub", {}), "mul": ("Mul", {}), "true_div": ("Div", {}), "pow": ("Pow", {}),
-    "maximum": ("Max", {}), "minimum": ("Min", {}), "neg": ("Neg", {}), "abs": ("Abs", {}), "sign": ("Sign", {}),
-    "sqrt": ("Sqrt", {}), "reciprocal": ("Reciprocal", {}), "exp": ("Exp", {}), "log": ("Log", {}), "sin": ("Sin", {}),
+    "maximum": ("Max", {}), "minimum": ("Min", {}), "even_maximum": ("Max", {}), "even_minimum": ("Min", {}), "neg": ("Neg", {}), "abs": ("Abs", {}), "even_abs": ("Abs", {}), "sign": ("Sign", {}),
+    "sqrt": ("Sqrt", {}), "norm_root": ("Sqrt", {}), "reciprocal": ("Reciprocal", {}), "exp": ("Exp", {}), "log": ("Log", {}), "sin": ("Sin", {}),
     "cos": ("Cos", {}), "tan": ("Tan", {}), "asin": ("Asin", {}), "acos": ("Acos", {}), "atan": ("Atan", {}),
     "sinh": ("Sinh", {}), "cosh": ("Cosh", {}), "tanh": ("Tanh", {}), "asinh": ("Asinh", {}), "acosh": ("Acosh", {}),
     "atanh": ("Atanh", {}), "erf": ("Erf", {}), "sigmoid": ("Sigmoid", {}), "relu": ("Relu", {}), "softplus": ("Softplus", {}),
     "selu": ("Selu", {}), "hswish": ("HardSwish", {}), "hsigmoid": ("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5}),
-    "prelu": ("PRelu", {}), "identity": ("Identity", {}), "stop_gradient": ("Identity", {}),
+    "prelu": ("PRelu", {}), "left_prelu": ("PRelu", {}), "identity": ("Identity", {}), "stop_gradient": ("Identity", {}),
 }  # fmt: skip
 
 
@@ -95,6 +95,7 @@ CONVERTERS.update({op: _same(*row) for op, row in _SAME.items()})
 
 _WITH_ATTRIBUTE = {
     "leaky_relu": ("LeakyRelu", "negative_slope"),
+    "left_leaky_relu": ("LeakyRelu", "negative_slope"),
     "elu": ("Elu", "alpha"),
     "celu": ("Celu", "alpha"),
 }
@@ -304,7 +305,7 @@ def _shift(emit: Emitter, call: Call) -> str:
 
 _REDUCTIONS = {
     "reduce_sum": "ReduceSum", "reduce_mean": "ReduceMean", "reduce_prod": "ReduceProd", "reduce_max": "ReduceMax",
-    "reduce_min": "ReduceMin",
+    "reduce_min": "ReduceMin", "even_max": "ReduceMax", "even_min": "ReduceMin",
 }  # fmt: skip
 
 

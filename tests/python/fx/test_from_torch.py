@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from megengine import Tensor, fx
+from megengine.autodiff import GradManager
 from megengine.fx.torchlike import FUNCTIONS, aten, layers
 from megengine.jit import trace
 
@@ -92,3 +93,35 @@ def test_an_embedding_does_not_count_from_the_end(places, lookup):
 def test_what_is_no_module_of_torch_is_refused_whether_or_not_torch_is_there():
     with pytest.raises((TypeError, ImportError), match="torch"):
         fx.from_torch(object())
+
+
+# name: (arguments, gradients of the sum for those that are lists), as torch 2.15 gave them
+KINKS = {
+    "abs": (([0.0, -2.0],), [[0, -1]]), "leaky_relu": (([0.0, 1.0], 0.25), [[0.25, 1]]), "prelu": (([0.0], [0.25]), [[0.25], [0]]),
+    "l1_loss": (([0.0, 1.0], [0.0, 0.0]), [[0, 0.5], [0, -0.5]]), "amax": (([1.0, 1.0, 0.0],), [[0.5, 0.5, 0]]), "amin": (([1.0, 0.0, 0.0],), [[0, 0.5, 0.5]]),
+    "max": (([1.0, 1.0],), [[0.5, 0.5]]), "maximum": (([0.0, 1.0], [0.0, 0.0]), [[0.5, 1], [0.5, 0]]), "minimum": (([0.0, 1.0], [0.0, 0.0]), [[0.5, 0], [0.5, 1]]),
+    "clamp": (([0.0, 0.5, 1.0], 0, 1), [[0, 1, 0]]), "norm": (([0.0, 0.0],), [[0, 0]]), "std": (([2.0, 2.0],), [[0, 0]]), "celu": (([0.0],), [[1]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_gradients_at_kinks_are_torchs(name):
+    arguments, want = KINKS[name]
+    given = [Tensor(np.float32(each)) if isinstance(each, list) else each for each in arguments]
+    tensors = [each for each in given if isinstance(each, Tensor)]
+    with GradManager().attach(tensors) as gm:
+        gm.backward(FUNCTIONS[name](*given).sum())
+    np.testing.assert_allclose(np.concatenate([each.grad.numpy() for each in tensors]), np.concatenate(want), rtol=1e-6)
+
+
+def test_the_largest_along_an_axis_gives_its_gradient_to_one_element():
+    x = Tensor([[1.0, 1.0], [0.0, 2.0]])
+    with GradManager().attach([x]) as gm:
+        gm.backward(FUNCTIONS["max"](x, 1).values.sum())
+    assert x.grad.tolist() == [[1, 0], [0, 1]]
+
+
+def test_quotients_of_infinities_are_torchs():
+    a, b = Tensor([np.inf, -np.inf, 1.0, -1.0, 1.0, -1.0, 0.0, -7.5]), Tensor([2.0, 2.0, np.inf, np.inf, 0.0, 0.0, 0.0, 2.0])
+    np.testing.assert_array_equal(FUNCTIONS["floor_divide"](a, b).numpy(), [np.nan, np.nan, 0, -1, np.inf, -np.inf, np.nan, -4])
+    assert FUNCTIONS["floor_divide"](7, 2) == 3 and FUNCTIONS["remainder"](-7, 2) == 1

@@ -67,7 +67,7 @@ def atan(x: object, /) -> _Tensor:
     """Arc tangent."""
 
 def atan2(x: object, y: object, /) -> _Tensor:
-    """Angle of the point (y, x): its first input is the ordinate."""
+    """Angle of the point (y, x): its first input is the ordinate. Gradients at the origin are 0."""
 
 def atanh(x: object, /) -> _Tensor:
     """Inverse of tanh."""
@@ -195,6 +195,21 @@ def erfcinv(x: object, /) -> _Tensor:
 def erfinv(x: object, /) -> _Tensor:
     """Inverse of erf."""
 
+def even_abs(x: object, /) -> _Tensor:
+    """|x|. The gradient at 0 is 0."""
+
+def even_max(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
+    """Largest element over axes; NaN wins. Equal largest elements share the gradient."""
+
+def even_maximum(x: object, y: object, /) -> _Tensor:
+    """The larger one, or NaN. Equal operands share the gradient."""
+
+def even_min(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
+    """Smallest element over axes; NaN wins. Equal smallest elements share the gradient."""
+
+def even_minimum(x: object, y: object, /) -> _Tensor:
+    """The smaller one, or NaN. Equal operands share the gradient."""
+
 def exp(x: object, /) -> _Tensor:
     """e to the power x."""
 
@@ -284,6 +299,12 @@ def layer_norm_grad(x: object, mean: object, rstd: object, dy: object, /, *scale
 
 def leaky_relu(x: object, /, *, negative_slope: float = 0.01) -> _Tensor:
     """x, or negative_slope * x where x is negative."""
+
+def left_leaky_relu(x: object, /, *, negative_slope: float = 0.01) -> _Tensor:
+    """x, or negative_slope * x where x is not positive: the slope at 0, too."""
+
+def left_prelu(x: object, slope: object, /) -> _Tensor:
+    """x, or slope * x where x is not positive: the slope at 0, too."""
 
 def left_shift(x: object, y: object, /) -> _Tensor:
     """x << y; the count is taken modulo 32."""
@@ -377,6 +398,9 @@ def nms_kept(boxes: object, /, *, iou_thresh: float) -> _Tensor:
 
 def nonzero(mask: object, /) -> _Tensor:
     """int32 coordinates [n, rank] of the true elements, in row-major order."""
+
+def norm_root(x: object, /) -> _Tensor:
+    """Square root whose gradient at 0 is 0: norms and deviations of nothing."""
 
 def not_equal(x: object, y: object, /) -> _Tensor:
     """x != y; true for NaN."""

@@ -18,6 +18,62 @@ def erfc(input: Tensor) -> Tensor:
     return ops.erfc(input)
 
 
+# Functions that have another gradient at 0, or where operands are equal, than those of `functional`.
+
+
+@wrap
+def absolute(input: Tensor | float) -> Tensor | float:
+    """|input|, whose gradient at 0 is 0."""
+    return ops.even_abs(input) if isinstance(input, Tensor) else abs(input)
+
+
+@wrap
+def maximum(input: Tensor, other: Tensor) -> Tensor:
+    """The larger ones; equal operands share the gradient."""
+    return ops.even_maximum(input, other)
+
+
+@wrap
+def minimum(input: Tensor, other: Tensor) -> Tensor:
+    """The smaller ones; equal operands share the gradient."""
+    return ops.even_minimum(input, other)
+
+
+def clamp(input, min=None, max=None):
+    """The gradient at a bound goes to the bound: of equal operands the first has it."""
+    above = input if min is None else F.maximum(min, input)
+    return above if max is None else F.minimum(max, above)
+
+
+@wrap
+def floor_divide(input: Tensor | float, other: Tensor | float) -> Tensor | float:
+    """Of floats as Python's ``//``, NaN for an infinite ``input`` and -1.0 for -1 // inf; no gradient."""
+    if _are_integers(input, other) or not (isinstance(input, Tensor) or isinstance(other, Tensor)):
+        return input // other
+    a, b = (each.detach() if isinstance(each, Tensor) else each for each in (input, other))
+    rest = ops.mod(a, b)
+    quotient = (a - rest) / b
+    quotient = F.where((rest != 0) & F.not_equal(rest < 0, b < 0), quotient - 1, quotient)
+    whole = F.floor(quotient)
+    whole = F.where(quotient - whole > 0.5, whole + 1, whole)
+    if isinstance(b, Tensor):
+        return F.where(b == 0, a / b, whole)
+    return a / b if b == 0 else whole
+
+
+@wrap
+def trunc_divide(input: Any, other: Any) -> Any:
+    """The quotient rounded towards 0, that of integers as an integer."""
+    if not _are_integers(input, other):
+        return trunc(input / other)
+    below = input // other  # of integers, whose quotients floats do not hold
+    return below + ((below * other != input) & ((input < 0) != (other < 0))).astype(below.dtype)
+
+
+def _are_integers(*operands: Any) -> bool:
+    return all(each.dtype.kind in "iub" if isinstance(each, Tensor) else isinstance(each, int) for each in operands)
+
+
 @wrap
 def _masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """``input`` with ``value`` where the mask is true, in the dtype of ``input``."""
@@ -29,17 +85,25 @@ def _div(input, other, *, rounding_mode=None):
     if rounding_mode is None:
         return input / other
     if rounding_mode == "floor":
-        return input // other
-    if any(isinstance(each, float) or (isinstance(each, Tensor) and each.dtype.kind not in "iub") for each in (input, other)):
-        return _trunc(input / other)
-    below = input // other  # of integers, whose quotients floats do not hold
-    return below + ((below * other != input) & ((input < 0) != (other < 0))).astype(below.dtype)
+        return floor_divide(input, other)
+    return trunc_divide(input, other)
 
 
-def _remainder(input, other):
+@wrap
+def remainder(input: Tensor | float, other: Tensor | float) -> Tensor | float:
     """With the sign of ``other``, as Python has it."""
     rest = input % other
+    if not isinstance(rest, Tensor):
+        return rest
     return F.where((rest != 0) & F.not_equal(rest < 0, other < 0), rest + other, rest)
+
+
+@wrap
+def fmod(input: Tensor, other: Tensor | float) -> Tensor:
+    """With the sign of ``input``, as C has it."""
+    if not _are_integers(input, other):
+        return input % other
+    return F.sign(input) * (F.abs(input) % abs(other))
 
 
 @wrap
@@ -54,8 +118,9 @@ def _round(input: Tensor, decimals: int = 0) -> Tensor:
     return F.where((part < 0.5) | ((part == 0.5) & is_even), down, down + 1)
 
 
-def _trunc(input):
-    return F.sign(input) * F.floor(F.abs(input))
+@wrap
+def trunc(input: Tensor) -> Tensor:
+    return ops.trunc(input)
 
 
 # -- activations -------------------------------------------------------------------------------------
@@ -90,7 +155,7 @@ def elu(input, alpha=1.0, inplace=False):
 
 
 def celu(input, alpha=1.0, inplace=False):
-    return F.maximum(input, 0) + F.minimum(alpha * F.expm1(input / alpha), 0)
+    return F.where(input > 0, input, alpha * F.expm1(F.minimum(input, 0) / alpha))
 
 
 def selu(input, inplace=False):
@@ -98,8 +163,10 @@ def selu(input, inplace=False):
     return 1.0507009873554805 * elu(input, 1.6732632423543772)
 
 
-def leaky_relu(input, negative_slope=0.01, inplace=False):
-    return F.leaky_relu(input, negative_slope)
+@wrap
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """The slope at 0 is that of negative numbers."""
+    return ops.left_leaky_relu(input, negative_slope=float(negative_slope))
 
 
 @wrap
@@ -107,7 +174,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """weight: one slope, or one a channel, shape (C,)."""
     if weight.size > 1 and input.ndim > 1:
         weight = weight.reshape(-1, *(1,) * (input.ndim - 2))
-    return F.prelu(input, weight)
+    return ops.left_prelu(input, weight)
 
 
 def softplus(input, beta=1, threshold=20):
@@ -121,7 +188,7 @@ def softsign(input):
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    return F.relu6(input) if (min_val, max_val) == (0, 6) else F.clip(input, min_val, max_val)
+    return F.relu6(input) if (min_val, max_val) == (0, 6) else clamp(input, min_val, max_val)
 
 
 def hardsigmoid(input, inplace=False):
@@ -172,30 +239,31 @@ def _logical(combine):
 
 FUNCTIONS = {
     **{name: getattr(F, name) for name in (
-        "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "cos", "cosh", "erf", "exp", "expm1",
-        "floor", "isinf", "isnan", "log", "log1p", "logaddexp", "maximum", "minimum", "neg", "sigmoid", "sign",
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "cos", "cosh", "erf", "exp", "expm1",
+        "floor", "isinf", "isnan", "log", "log1p", "logaddexp", "neg", "sigmoid", "sign",
         "sin", "sinh", "sqrt", "square", "tan", "tanh", "logsigmoid",
     )},
+    "abs": absolute, "maximum": maximum, "minimum": minimum,
     # arithmetic
     "add": lambda input, other, *, alpha=1: input + (other if alpha == 1 else other * alpha),
     "sub": lambda input, other, *, alpha=1: input - (other if alpha == 1 else other * alpha),
     "rsub": lambda input, other, alpha=1: other - (input if alpha == 1 else input * alpha),
     "mul": lambda input, other: input * other,
     "div": _div,
-    "floor_divide": lambda input, other: input // other,
-    "remainder": _remainder,
+    "floor_divide": floor_divide,
+    "remainder": remainder,
     "round": lambda input, *, decimals=0: _round(input, decimals),
-    "fmod": lambda input, other: F.sign(input) * (F.abs(input) % abs(other)),
+    "fmod": fmod,
     "pow": lambda input, exponent: input**exponent,
     "addcmul": lambda input, tensor1, tensor2, *, value=1: input + tensor1 * tensor2 * value,
     "addcdiv": lambda input, tensor1, tensor2, *, value=1: input + tensor1 / tensor2 * value,
     "lerp": lambda input, end, weight: F.lerp(input, end, weight),
     "reciprocal": lambda input: 1 / input,
     "rsqrt": lambda input: 1 / F.sqrt(input),
-    "trunc": _trunc,
-    "clamp": lambda input, min=None, max=None: F.clip(input, min, max),
-    "clamp_min": lambda input, min: F.maximum(input, min),
-    "clamp_max": lambda input, max: F.minimum(input, max),
+    "trunc": trunc,
+    "clamp": clamp,
+    "clamp_min": lambda input, min: clamp(input, min),
+    "clamp_max": lambda input, max: clamp(input, None, max),
     "exp2": lambda input: 2.0**input,
     "log2": lambda input: F.log(input) / math.log(2),
     "log10": lambda input: F.log(input) / math.log(10),

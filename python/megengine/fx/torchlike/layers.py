@@ -9,9 +9,25 @@ import numpy as np
 
 from ... import functional as F
 from ... import module as M
+from ...core import ops
 from ...tensor import Tensor
+from .elementwise import prelu
 from .images import channel_dropout
 from .networks import attended, embedding
+
+
+class LeakyReLU(M.LeakyReLU):
+    """Its slope at 0 is that of negative numbers."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return ops.left_leaky_relu(inputs, negative_slope=float(self.negative_slope))
+
+
+class PReLU(M.PReLU):
+    """Its slope at 0 is that of negative numbers."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return prelu(inputs, self.weight.reshape(-1))
 
 
 class Functional(M.Module):

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import functional as F
+from ...core import ops
+from ...functional._loss_parts import reduced, warn_of_broadcast
+from ...tensor import Tensor
+from .._intercept import wrap
 
 _REDUCTIONS = ("none", "mean", "sum")  # by the numbers that exported programs have for them
 
@@ -42,7 +46,16 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     return F.loss.kl_div(input, target, _reduction(reduction), log_target)
 
 
+@wrap
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """The absolute error, whose gradient where there is none is 0."""
+    warn_of_broadcast("l1_loss", input, target)
+    return reduced(ops.even_abs(input - target), reduction)
+
+
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    if beta == 0:
+        return l1_loss(input, target, _reduction(reduction))
     return F.loss.smooth_l1_loss(input, target, _reduction(reduction), beta)
 
 
@@ -60,11 +73,11 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6,
 
 
 FUNCTIONS = {
-    "mse_loss": _of_two(F.loss.square_loss), "l1_loss": _of_two(F.loss.l1_loss), "cross_entropy": cross_entropy, "kl_div": kl_div, "smooth_l1_loss": smooth_l1_loss,
+    "mse_loss": _of_two(F.loss.square_loss), "l1_loss": _of_two(l1_loss), "cross_entropy": cross_entropy, "kl_div": kl_div, "smooth_l1_loss": smooth_l1_loss,
     "huber_loss": huber_loss, "cosine_embedding_loss": cosine_embedding_loss, "triplet_margin_loss": triplet_margin_loss,
 }  # fmt: skip
 OPERATORS = {  # exported programs have no arguments of older releases between the others
-    "mse_loss": _exported_of_two(F.loss.square_loss), "l1_loss": _exported_of_two(F.loss.l1_loss),
+    "mse_loss": _exported_of_two(F.loss.square_loss), "l1_loss": _exported_of_two(l1_loss),
     "kl_div": lambda input, target, reduction=1, log_target=False: kl_div(input, target, reduction=reduction, log_target=log_target),
     "smooth_l1_loss": lambda input, target, reduction=1, beta=1.0: smooth_l1_loss(input, target, reduction=reduction, beta=beta),
     "huber_loss": lambda input, target, reduction=1, delta=1.0: huber_loss(input, target, reduction, delta),

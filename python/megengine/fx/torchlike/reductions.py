@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +10,12 @@ from numpy.typing import DTypeLike
 
 from ... import functional as F
 from ...core import ops
+from ...core.tensor.shapes import reduce
+from ...functional._length import length
 from ...tensor import Tensor
 from .._intercept import wrap
 from ..proxy import Proxy
-from .elementwise import cast
+from .elementwise import cast, maximum, minimum
 
 Pair = collections.namedtuple("Pair", ["values", "indices"])
 
@@ -30,6 +31,12 @@ def var(input, dim=None, unbiased=True, keepdim=False, *, correction=None):
 
 
 @wrap
+def norm_root(input: Tensor) -> Tensor:
+    """The square root; its gradient at 0 is 0."""
+    return ops.norm_root(input)
+
+
+@wrap
 def variance(input: Tensor, axis: int | Sequence[int] | None, correction: float, keepdims: bool) -> Tensor:
     """Variance with ``correction`` taken from the number of elements that it is divided by."""
     biased = F.var(input, axis=axis, keepdims=keepdims)
@@ -42,13 +49,20 @@ def norm(
     input: Tensor, p: Any = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False, dtype: DTypeLike | None = None
 ) -> Tensor:
     """(sum of |x| ** p) ** (1 / p) over axes; all of them by default."""
-    p = 2 if p in (None, "fro") else p
-    size, axis = F.abs(input), _axis(dim)
-    if abs(p) == math.inf:
-        return (F.max if p > 0 else F.min)(size, axis=axis, keepdims=keepdim)
-    if p == 2:
-        return F.sqrt(F.sum(F.square(size), axis=axis, keepdims=keepdim))
-    return F.sum(size**p, axis=axis, keepdims=keepdim) ** (1 / p)
+    x = cast(input, dtype)
+    axes = tuple(range(x.ndim)) if _axis(dim) is None else dim
+    y = length(
+        x, 2 if p == "fro" else p, lambda op, values: reduce(values, op, axes, keepdim, "norm"),
+        ops.even_abs, (ops.even_max, ops.even_min),
+    )  # fmt: skip
+    return y.astype(x.dtype)
+
+
+@wrap
+def extreme(input: Tensor, op: str, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """The largest or smallest elements along axes, all of them by default; equal ones share the gradient."""
+    axes = tuple(range(input.ndim)) if axis is None else axis
+    return reduce(input, ops.even_max if op == "max" else ops.even_min, axes, keepdims, op)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
@@ -67,25 +81,32 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
 @wrap
 def max_along(input: Tensor, dim: int, keepdim: bool = False) -> Pair:
-    """(values, indices) of the largest elements along an axis."""
-    return Pair(F.max(input, axis=dim, keepdims=keepdim), F.argmax(input, axis=dim, keepdims=keepdim))
+    """(values, indices) of the largest elements along an axis; the first of equal ones has the gradient."""
+    return _chosen(input, F.argmax(input, axis=dim, keepdims=True), dim, keepdim)
 
 
 @wrap
 def min_along(input: Tensor, dim: int, keepdim: bool = False) -> Pair:
-    """(values, indices) of the smallest elements along an axis."""
-    return Pair(F.min(input, axis=dim, keepdims=keepdim), F.argmin(input, axis=dim, keepdims=keepdim))
+    """(values, indices) of the smallest elements along an axis; the first of equal ones has the gradient."""
+    return _chosen(input, F.argmin(input, axis=dim, keepdims=True), dim, keepdim)
 
 
-def _extreme(of_two, of_all, along):
+def _chosen(input: Tensor, places: Tensor, dim: int, keepdim: bool) -> Pair:
+    if not input.ndim:
+        return Pair(input, places)
+    values = F.gather(input, dim, places)
+    return Pair(*(each if keepdim else F.squeeze(each, dim) for each in (values, places)))
+
+
+def _extreme(of_two, op, along):
     """Of all elements, along an axis (a pair), or of two tensors."""
 
-    def extreme(input, dim=None, keepdim=False):
+    def choose(input, dim=None, keepdim=False):
         if isinstance(dim, (Proxy, Tensor)):
             return of_two(input, dim)
-        return of_all(input) if dim is None else along(input, dim, keepdim)
+        return extreme(input, op) if dim is None else along(input, dim, keepdim)
 
-    return extreme
+    return choose
 
 
 def _total(function):
@@ -152,14 +173,14 @@ FUNCTIONS = {
     "histc": histc, "diff": diff, "_weight_norm_interface": weight_norm,
     "_weight_norm": lambda v, g, dim=0: weight_norm(v, g, dim)[0],
     "sum": _total(F.sum), "mean": _total(F.mean), "prod": _total(F.prod),
-    "amax": lambda input, dim=(), keepdim=False: F.max(input, axis=_axis(dim), keepdims=keepdim),
-    "amin": lambda input, dim=(), keepdim=False: F.min(input, axis=_axis(dim), keepdims=keepdim),
+    "amax": lambda input, dim=(), keepdim=False: extreme(input, "max", _axis(dim), keepdim),
+    "amin": lambda input, dim=(), keepdim=False: extreme(input, "min", _axis(dim), keepdim),
     "argmax": lambda input, dim=None, keepdim=False: F.argmax(input, axis=dim, keepdims=keepdim),
     "argmin": lambda input, dim=None, keepdim=False: F.argmin(input, axis=dim, keepdims=keepdim),
     "any": _truths(F.max), "all": _truths(F.min),
-    "max": _extreme(F.maximum, F.max, max_along), "min": _extreme(F.minimum, F.min, min_along),
+    "max": _extreme(maximum, "max", max_along), "min": _extreme(minimum, "min", min_along),
     "var": var,
-    "std": lambda input, dim=None, unbiased=True, keepdim=False, *, correction=None: F.sqrt(
+    "std": lambda input, dim=None, unbiased=True, keepdim=False, *, correction=None: norm_root(
         var(input, dim, unbiased, keepdim, correction=correction)),
     "var_mean": lambda input, dim=None, unbiased=True, keepdim=False, *, correction=None: (
         var(input, dim, unbiased, keepdim, correction=correction), F.mean(input, axis=_axis(dim), keepdims=keepdim)),
