@@ -9,14 +9,6 @@ namespace {
 
 using namespace runtime;
 
-int64_t row_elements(const KernelSpec& spec) {
-    int64_t count = 1;
-    for (size_t i = spec.extents.size() - static_cast<size_t>(spec.reduced);
-         i < spec.extents.size(); ++i)
-        count *= spec.extents[i];
-    return count;
-}
-
 BoundKernel reduction_kernel(const OpCall& call, const Type& output) {
     const Type& input = call.inputs[0];
     const uint32_t reduced = reduced_axes(call);
@@ -74,8 +66,9 @@ BoundKernel transpose_kernel(const OpCall& call, const Type& output) {
 
 int add_reduction(KernelSpec& spec, Reduce kind, int arg, DType result) {
     Expr value(&spec.program, arg);
-    const bool divides = kind == Reduce::mean && !is_real(value.type());
-    if (divides) kind = Reduce::sum;  // integers are added exactly
+    // The sum of integers is exact in f64 up to 2^53, and never wraps.
+    const bool is_mean_of_integers = kind == Reduce::mean && !is_real(value.type());
+    if (is_mean_of_integers) value = to_type(value, ScalarType::f64);
     const bool keeps_bool = kind == Reduce::max || kind == Reduce::min;
     if (value.type() == ScalarType::b1 && !keeps_bool) value = to_type(value, ScalarType::i32);
     const bool is_place = kind == Reduce::argmax || kind == Reduce::argmin;
@@ -83,9 +76,7 @@ int add_reduction(KernelSpec& spec, Reduce kind, int arg, DType result) {
     const int at_input = static_cast<int>(spec.inputs.size() + spec.reductions.size());
     spec.reductions.push_back({kind, value.id()});
     Expr reduced(&spec.program, spec.program.input(at_input, type));
-    if (divides)
-        reduced =
-            to_type(reduced, ScalarType::f32) * (1.0 / static_cast<double>(row_elements(spec)));
+    if (is_mean_of_integers) reduced = to_type(reduced, ScalarType::f32);
     return narrow(reduced, result).id();
 }
 

@@ -120,11 +120,7 @@ Out finish(A acc, double divisor) {
         return static_cast<double>(acc) / divisor;
     else if constexpr (std::is_floating_point_v<A>)
         return narrow_to<Out>(static_cast<float>(static_cast<double>(acc) / divisor));
-    else if constexpr (std::is_unsigned_v<A> && std::is_integral_v<Out>)
-        return static_cast<Out>(acc);
-    else if constexpr (std::is_unsigned_v<A>)
-        return narrow_to<Out>(static_cast<float>(
-            static_cast<double>(static_cast<std::make_signed_t<A>>(acc)) / divisor));
+    else if constexpr (std::is_unsigned_v<A>) return static_cast<Out>(acc);
     else return narrow_to<Out>(acc);
 }
 
@@ -152,7 +148,7 @@ void reduce_short_rows(const Source<C>& x, int64_t length, int64_t lo, int64_t h
     for (int64_t i = lo; i < hi; i += kStrip / 4) {
         const int64_t rows = std::min(kStrip / 4, hi - i);
         const C* row = x.block(i * length, rows * length, room);
-        if constexpr (std::is_same_v<Op, Sum> && std::is_floating_point_v<C>) {
+        if constexpr (kAdds<Op> && std::is_floating_point_v<C>) {
             MEGJIT_BEST(sum_short_rows<C, A>)(row, rows, length, acc);
         } else {
             for (int64_t r = 0; r < rows; ++r, row += length) {
@@ -254,7 +250,6 @@ Prepared prepare_reduction(const OpCall& call, std::span<const Type>) {
         x.dtype, [&]<class T>(std::type_identity<T>) { return make_reduction<Op, T, T>(plan, 1); });
 }
 
-// Integers are added as integers, whose sum is exact up to 2^31, of int64 up to 2^63.
 Prepared prepare_mean(const OpCall& call, std::span<const Type> outputs) {
     const Type& x = call.inputs[0];
     uint32_t mask = 0;
@@ -263,8 +258,9 @@ Prepared prepare_mean(const OpCall& call, std::span<const Type> outputs) {
     const double count = static_cast<double>(x.numel()) /
                          static_cast<double>(std::max<int64_t>(1, outputs[0].numel()));
     return with_real(x.dtype, [&]<class T>(std::type_identity<T>) {
-        return make_reduction<Sum, T, std::conditional_t<std::is_same_v<T, double>, double, float>>(
-            plan, count);
+        return make_reduction<Mean, T,
+                              std::conditional_t<std::is_same_v<T, double>, double, float>>(plan,
+                                                                                            count);
     });
 }
 

@@ -41,6 +41,11 @@ struct Sum {
         return a + b;
     }
 };
+// Integers are added as doubles: their sum is exact up to 2^53, and never wraps.
+struct Mean : Sum {
+    template <class C>
+    using Acc = double;
+};
 struct Prod {
     template <class C>
     using Acc = Added<C>;
@@ -83,11 +88,12 @@ struct Min {
 template <class Op, class C>
 using AccOf = typename Op::template Acc<C>;
 
-template <class Op, class C>
-constexpr bool kInChains = std::is_same_v<Op, Sum> && std::is_same_v<C, float>;
 template <class Op>
-constexpr int kLanesOf =
-    std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod> ? codegen::kRowLanes : kJoinLanes;
+constexpr bool kAdds = std::is_base_of_v<Sum, Op>;
+template <class Op, class C>
+constexpr bool kInChains = kAdds<Op> && std::is_same_v<C, float>;
+template <class Op>
+constexpr int kLanesOf = kAdds<Op> || std::is_same_v<Op, Prod> ? codegen::kRowLanes : kJoinLanes;
 
 constexpr int64_t kBlock = codegen::kChain * kStrip;  // elements that are widened at a time
 static_assert(kBlock % (codegen::kChain * codegen::kRowLanes) == 0);  // whole groups

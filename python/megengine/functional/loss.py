@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import _words
 from ..core import ops
+from ..core.tensor import products
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.indexing import as_places
@@ -97,7 +98,9 @@ def square_loss(pred: Tensor, label: Tensor, reduction: str = "mean") -> Tensor:
     4.5
     """
     warn_of_broadcast("square_loss", pred, label)
-    return reduced(ops.square(ops.sub(pred, label)), reduction)
+    given = [each for each in (pred, label) if isinstance(each, Tensor)]
+    pred, label = (products.as_reals(each) if isinstance(each, Tensor) else each for each in (pred, label))
+    return products.of_reals(reduced(ops.square(ops.sub(pred, label)), reduction), *given)
 
 
 def cross_entropy(

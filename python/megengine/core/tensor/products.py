@@ -38,8 +38,22 @@ def _vector_matmul(a: "Tensor", b: "Tensor", transpose_a: bool, transpose_b: boo
     return ops.reshape(y, shape=kept)
 
 
+def as_reals(x: "Tensor") -> "Tensor":
+    """Integers and bools in a float dtype that holds them all, so that differences are exact and squares do not wrap."""
+    if x.dtype.kind not in "iub":
+        return x
+    return ops.cast(x, dtype="float64" if x.dtype.itemsize > 2 else "float32")
+
+
+def of_reals(y: "Tensor", *of: "Tensor") -> "Tensor":
+    """What was computed of `as_reals`, in float32 unless one of ``of`` was in float64."""
+    is_wide = any(each.dtype.name == "float64" for each in of)
+    return y if is_wide or y.dtype.name != "float64" else ops.cast(y, dtype="float32")
+
+
 def var(x: "Tensor", axis: int | Sequence[int] | None, keepdims: bool) -> "Tensor":
     """Biased variance over ``axis``: mean of the squared distance to the mean."""
     axes = tuple(range(x.ndim)) if axis is None else shapes.normalize_axes(axis, x.ndim, "var")
-    distance = ops.sub(x, ops.reduce_mean(x, axes=axes, keepdims=True))
-    return shapes.reduce(ops.square(distance), ops.reduce_mean, axis, keepdims, "var")
+    reals = as_reals(x)
+    distance = ops.sub(reals, ops.reduce_mean(reals, axes=axes, keepdims=True))
+    return of_reals(shapes.reduce(ops.square(distance), ops.reduce_mean, axis, keepdims, "var"), x)
