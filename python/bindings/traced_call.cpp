@@ -64,6 +64,17 @@ std::vector<const Rebound::Entry*> Rebound::before() const {
     return result;
 }
 
+// Objects that the body has made, and that end with what it did not compute.
+std::set<PyObject*> Rebound::helpers() const {
+    std::map<PyObject*, bool> is_made_here;  // by their first entries
+    for (const Entry& entry : entries_)
+        if (!entry.is_grad) is_made_here.emplace(entry.object.ptr(), entry.id >= first_inside_id_);
+    std::set<PyObject*> result;
+    for (const auto& [object, made_here] : is_made_here)
+        if (made_here && !handle_of(object).value()->trace.session) result.insert(object);
+    return result;
+}
+
 std::vector<Handle*> Rebound::handles() const {
     std::vector<Handle*> result;
     for (const Entry& entry : entries_)
@@ -99,6 +110,7 @@ std::vector<jit::Update> Rebound::updates(const Session& session) const {
 std::vector<Rebound::Lasting> Rebound::lasting(const Capture& capture) const {
     Capture::References ours = capture.references();
     count_references(ours);
+    const std::set<PyObject*> helpers = this->helpers();
     std::vector<Lasting> result;
     for (const Entry* each : before()) {
         const Entry& entry = *each;
@@ -106,7 +118,7 @@ std::vector<Rebound::Lasting> Rebound::lasting(const Capture& capture) const {
         if (holder.is_none() || !entry.id) continue;
         const TensorRef& now = handle_of(holder.ptr()).value();
         const bool is_held = Py_REFCNT(entry.object.ptr()) > ours[entry.object.ptr()];
-        if (is_held && now->id() != entry.id)
+        if (is_held && now->id() != entry.id && !helpers.contains(entry.object.ptr()))
             result.push_back({entry.object, entry.old, entry.id, now, entry.is_grad, entry.where});
     }
     return result;
@@ -139,10 +151,12 @@ void Rebound::roll_back(const Session& session, bool was_planned) {
     };
     std::set<std::pair<PyObject*, bool>> known;
     for (const Entry* entry : before()) known.emplace(entry->object.ptr(), entry->is_grad);
+    const std::set<PyObject*> helpers = this->helpers();
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
         // What the body has put there is not what it held before.
         if (entry->id >= first_inside_id_ && known.contains({entry->object.ptr(), entry->is_grad}))
             continue;
+        if (!entry->is_grad && helpers.contains(entry->object.ptr())) continue;
         for (const TensorRef& tensor : session.bound())
             if (!entry->old && tensor && tensor->id() == entry->id) entry->old = tensor;
         if (!entry->is_grad) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "jit/session.h"
@@ -52,6 +53,7 @@ private:
         std::string where = {};  // for dump
     };
     std::vector<const Entry*> before() const;
+    std::set<PyObject*> helpers() const;
     std::vector<Entry> entries_;
     uint64_t first_inside_id_ = 0;
 };

@@ -323,7 +323,7 @@ def test_two_states_of_one_value_are_refused():
 
     traced = trace(fn, symbolic=True, capture_as_const=True)
     traced(Tensor([1.0]))
-    with pytest.raises(ValueError, match="updates a, and takes another one, which were one value"):
+    with pytest.raises(ValueError, match="update a or another one, which were one value"):
         traced.dump(io.BytesIO())
 
 

@@ -186,7 +186,6 @@ class GradManager:
         self._tape.watch(tensor)
         if spec.snapshot is None:
             spec.snapshot = Tensor(0.0)
-            spec.snapshot._reset(_NOTHING)  # what it goes back to: a recording sees no update
         spec.snapshot._reset(tensor)
         self._watched.append(spec)
 

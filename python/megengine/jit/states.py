@@ -38,24 +38,30 @@ class Outside(NamedTuple):
 class States:
     """The states of the functions of one file: what one of them rebinds or draws from, and options that change from call to call.
 
-    recordings: of each function, what it took from outside. ValueError for two tensors that were one value, one of which is updated.
+    recordings: of each function, what it took from outside. ValueError for two tensors that were one value, one of which is a state.
     """
 
     def __init__(self, recordings: Sequence[Sequence[Outside]]) -> None:
         self._held: dict[tuple[str, int], Outside] = {}
         for recording in recordings:
-            updated = {each.value for each in recording if each.becomes is not None}
-            held = Counter(each.value for each in recording)
             for each in recording:
-                if each.value is not None and each.value in updated and held[each.value] > 1:
-                    raise ValueError(
-                        f"dump: the function updates {each.name or 'a tensor'}, and takes another one, which were one value\n"
-                        "  why: a file has one input for what is one value when the function is recorded\n"
-                        "  fix: give each its own, such as Parameter(value.numpy())"
-                    )
                 if each.becomes is not None or each.kind != "tensor":
                     self._held.setdefault(each.key, each)
         self._places = {key: place for place, key in enumerate(self._held)}
+        for recording in recordings:
+            self._check(recording)
+
+    def _check(self, recording: Sequence[Outside]) -> None:
+        """ValueError where a function takes a state and another tensor that were one value when it was recorded."""
+        states = {each.value for each in recording if each.value is not None and each.key in self._places}
+        taken = Counter(value for value, _ in {(each.value, each.key) for each in recording})
+        for each in recording:
+            if each.value in states and taken[each.value] > 1:
+                raise ValueError(
+                    f"dump: the functions update {each.name or 'a tensor'} or another one, which were one value\n"
+                    "  why: a file has one input for what is one value when a function is recorded\n"
+                    "  fix: give each its own, such as Parameter(value.numpy())"
+                )
 
     def of(self, recording: Sequence[Outside]) -> list[tuple[int, int | None, int | None]]:
         """What `Version.export_model` needs: rows of (state, value, becomes)."""

@@ -292,13 +292,15 @@ def _names_rows(index: object) -> bool:
     return first.start is not None or first.stop is not None if type(first) is slice else type(first) is int
 
 
-def _counted(items: Sequence[Any]) -> list[int]:
-    """The axes along which ints and slices count; along others they take all."""
-    return [
+def _note_counted(ndim: int, index: Any) -> None:
+    """Along which axes the ints and slices of the next op count; along others they take all."""
+    items = index if type(index) is tuple else (index,)
+    counted = [
         axis
         for axis, item in enumerate(items)
         if type(item) is not slice or item.start is not None or item.stop is not None
     ]
+    note_new_axes(ndim, counted)
 
 
 def getitem(x: _Tensor, index: object) -> "Tensor":
@@ -309,7 +311,8 @@ def getitem(x: _Tensor, index: object) -> "Tensor":
     basic = _basic(shape, index)
     if basic is not None and shape:
         begin, end, step, region, result = basic
-        note_new_axes(len(shape), _counted(index if type(index) is tuple else (index,)))
+        if is_tracing():
+            _note_counted(len(shape), index)
         y = ops.slice(x, begin=begin, end=end, step=step)
         return y if result == region else ops.reshape(y, shape=result)
     if (
@@ -361,7 +364,8 @@ def setitem(x: _Tensor, index: object, value: object) -> "Tensor":
         value = _fit(as_operand(value, x), result)
         if result != region:
             value = ops.reshape(value, shape=region)
-        note_new_axes(len(shape), _counted(index if type(index) is tuple else (index,)))
+        if is_tracing():
+            _note_counted(len(shape), index)
         return ops.slice_set(x, value, begin=begin, end=end, step=step)
     mask = index[0] if type(index) is tuple and (len(index) == 1 or (len(index) == 2 and index[1] is Ellipsis)) else index
     if _is_bool_array(mask):
