@@ -39,6 +39,7 @@ GraphProgram::GraphProgram(Graph graph)
 }
 
 const PreparedGraph& GraphProgram::prepared() const {
+    if (planned_.graph.device().is_for_plans()) return planned_;
     std::call_once(once_, [this] {
         prepared_ = prepare(planned_.graph, kernels_of(planned_.graph), runtime::debug().check);
     });

@@ -20,6 +20,8 @@ public:
     size_t workspace_bytes() const override { return layout_.arena_bytes; }
     size_t workspace_align() const override;
     bool waits_for_values() const override { return jit::waits_for_values(planned_); }
+    const PreparedGraph& planned() const { return planned_; }
+    const ProgramLayout& layout() const { return layout_; }
 
 private:
     const PreparedGraph& prepared() const;

@@ -30,6 +30,7 @@ private:
 };
 
 double seconds_of(const Graph& graph, const Node& node) {
+    const runtime::Speeds speeds = graph.device().speeds();
     runtime::Cost cost;
     if (node.kind == NodeKind::fused) {
         for (const codegen::LaunchShape& launch : launches_of(node))
@@ -40,9 +41,9 @@ double seconds_of(const Graph& graph, const Node& node) {
             cost.bytes += static_cast<double>(graph.type(value).bytes());
     } else if (node.kind == NodeKind::op && !node.op->is_view && !is_host_copy(node)) {
         const std::vector<Type> inputs = graph.types(node.inputs);
-        cost = runtime::cost_of({*node.op, node.attrs, inputs}, graph.types(node.outputs));
+        return speeds.seconds({*node.op, node.attrs, inputs}, graph.types(node.outputs));
     }
-    return graph.device().speeds().seconds(cost);
+    return speeds.seconds(cost, runtime::DType::f32);
 }
 
 }  // namespace

@@ -24,6 +24,19 @@ void tell_slots(const LoweringOptions& lowering, PipelineOptions& passes) {
                                !(i < lowering.donatable.size() && lowering.donatable[i]));
 }
 
+PlannedGraph plan_graph(const Graph& recorded, const PipelineOptions& passes,
+                        LoweringOptions lowering) {
+    PlanLadder ladder(passes.memory);
+    const Graph common = run_passes_before_plan(recorded, passes);
+    for (;;) {
+        Graph graph = run_passes_with_plan(common, ladder.with_plan(passes));
+        lowering.curve = ladder.curve();
+        MemoryPlan plan = plan_of(graph, recorded, lowering);
+        if (!ladder.is_wanted() || ladder.accepts(plan)) return {std::move(graph), std::move(plan)};
+        if (ladder.is_exhausted()) ladder.refuse(ladder, {});
+    }
+}
+
 PendingProgram::PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes,
                                LoweringOptions lowering)
     : recorded_(std::move(recorded)),

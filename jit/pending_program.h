@@ -17,6 +17,14 @@ namespace megjit::jit {
 // The passes know of each slot what the plan knows.
 void tell_slots(const LoweringOptions& lowering, PipelineOptions& passes);
 
+// The first plan that fits, without a program: also on a device that is not there. OverLimit.
+struct PlannedGraph {
+    Graph graph;
+    MemoryPlan plan;
+};
+PlannedGraph plan_graph(const Graph& recorded, const PipelineOptions& passes,
+                        LoweringOptions lowering);
+
 class PendingProgram {
 public:
     using Clock = codegen::CompileQueue::Clock;

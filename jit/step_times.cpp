@@ -32,7 +32,9 @@ double median_of(const std::deque<double>& runs) {
 double modelled_seconds(const runtime::Speeds& speeds, const runtime::OpCall& call,
                         std::span<const runtime::Type> outputs) {
     const runtime::Cost cost = runtime::cost_of(call, outputs);
-    return std::max(cost.flops / speeds.flops, cost.bytes / speeds.bytes) + kSecondsPerCall;
+    return std::max(cost.flops / speeds.flops_of(cost, speeds.dtype_of(call)),
+                    cost.bytes / speeds.bytes) +
+           kSecondsPerCall;
 }
 
 StepTimes& StepTimes::of(const runtime::Device& device) {

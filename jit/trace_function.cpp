@@ -229,6 +229,28 @@ std::vector<CompiledSegment> Version::all_compiled(const TraceOptions& options) 
     return result;
 }
 
+std::vector<SegmentPlan> Version::planned_on(runtime::Device& device,
+                                             const TraceOptions& options) const {
+    std::vector<SegmentPlan> plans;
+    std::unique_lock lock(mutex_);
+    const Record now = record;
+    lock.unlock();
+    for (uint32_t index = 0; index < now.segments; ++index) {
+        Segment segment = extract_segment(now, index, names);
+        segment.graph.set_device(device);
+        lock.lock();
+        const LoweringOptions lowering = lowering_of(segment, index + 1 == now.segments, options);
+        lock.unlock();
+        const PipelineOptions passes = passes_of(segment, lowering, options);
+        PlannedGraph planned = plan_graph(segment.graph, passes, lowering);
+        const PreparedGraph prepared = prepare_to_plan(std::move(planned.graph), {});
+        const ProgramLayout layout =
+            lay_out(prepared, plan_buffers(prepared, lowering.donatable, lowering.replaces, false));
+        plans.push_back({std::move(planned.plan), step_costs(prepared, layout)});
+    }
+    return plans;
+}
+
 size_t Version::held_bytes() const {
     constexpr size_t kOfAnOp = 512;  // a record's
     size_t bytes = record.ops.size() * kOfAnOp;
@@ -372,13 +394,24 @@ uint64_t TraceFunction::dropped() const {
     return dropped_;
 }
 
-std::vector<CompiledSegment> TraceFunction::compiled() const {
-    const std::shared_ptr<Version> version = latest();
+namespace {
+
+Version& called(const std::shared_ptr<Version>& version) {
     if (!version)
         runtime::user_error(
             {.what = "this function has not been called yet", .fix = "call it once first"},
             runtime::ErrorKind::runtime);
-    return version->all_compiled(options);
+    return *version;
+}
+
+}  // namespace
+
+std::vector<CompiledSegment> TraceFunction::compiled() const {
+    return called(latest()).all_compiled(options);
+}
+
+std::vector<SegmentPlan> TraceFunction::planned_on(runtime::Device& device) const {
+    return called(latest()).planned_on(device, options);
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include "jit/pipeline.h"
 #include "jit/program.h"
 #include "jit/record.h"
+#include "jit/step_costs.h"
 #include "runtime/host/turn.h"
 
 namespace megjit::jit {
@@ -93,6 +94,12 @@ struct ExtentRead {
     std::string where = {};
 };
 
+// A segment as it would run on a device that is for plans alone.
+struct SegmentPlan {
+    MemoryPlan plan;
+    std::vector<StepCost> costs;  // a row for each step of the plan
+};
+
 // One record and its programs. Several threads may call it at once: they take programs out, which
 // stay whole while others take their place.
 class Version {
@@ -132,6 +139,8 @@ public:
     // The same, if it has all kernels already, else no program.
     CompiledSegment compiled_before(uint32_t index) const;
     std::vector<CompiledSegment> all_compiled(const TraceOptions& options);  // final ones
+    // For another device than the record's, which is for plans alone (Device::is_for_plans).
+    std::vector<SegmentPlan> planned_on(runtime::Device& device, const TraceOptions& options) const;
     size_t held_bytes() const;  // about; without the arena
     // Those that have a program now, for who does not want to wait.
     std::vector<CompiledSegment> compiled_so_far() const;
@@ -194,6 +203,7 @@ public:
     std::shared_ptr<Version> latest() const;  // what the last call ran, or null
     // Of the latest version, with all kernels: waits for them. UserError before the first call.
     std::vector<CompiledSegment> compiled() const;
+    std::vector<SegmentPlan> planned_on(runtime::Device& device) const;  // likewise
 
     const TraceOptions options;
 

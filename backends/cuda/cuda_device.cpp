@@ -153,7 +153,14 @@ std::shared_ptr<const Executable> CudaDevice::prepare(const OpCall& call,
 std::shared_ptr<const Executable> CudaDevice::prepare_kernel(
     const codegen::KernelIR& kernel, std::vector<codegen::LaunchShape> launches,
     const codegen::CompiledKernel* code) {
-    return generated_kernel(*gpu_, kernel, std::move(launches), !code || code->image);
+    return generated_kernel(*gpu_, kernel, std::move(launches),
+                            !code || code->image || is_for_plans());
+}
+
+std::optional<Queued> CudaDevice::rehearse(const Executable& executable, void* const* inputs,
+                                           void* const* outputs, void* workspace) {
+    if (!is_for_plans() || executable.waits_for_values()) return {};
+    return stream_.count([&] { executable.enqueue(stream_, inputs, outputs, workspace); });
 }
 
 void discover_gpus(const Services& services) {

@@ -52,6 +52,10 @@ public:
     bool shares_rows() const override { return true; }
     runtime::Speeds speeds() const override { return gpu_->speeds(); }
     runtime::CodeTarget target() const override { return gpu_->target(); }
+    bool is_for_plans() const override { return !gpu_->compiles(); }
+    std::optional<runtime::Queued> rehearse(const runtime::Executable& executable,
+                                            void* const* inputs, void* const* outputs,
+                                            void* workspace) override;
     bool computes_whole(const runtime::OpCall& call) const override;
     std::shared_ptr<const runtime::Executable> prepare(
         const runtime::OpCall& call, std::span<const runtime::Type> outputs) override;

@@ -139,11 +139,42 @@ void CudaStream::queue(const Piece& piece, const Queue& queue) {
     Work work = next;  // an op may queue several pieces
     next.fault = -1;
     next.tell = {};
+    if (!gpu_.compiles()) {
+        if (work.fault >= 0) free_faults_.push_back(work.fault);
+        return count(piece);
+    }
     if (graph_) return graph_->add(piece, std::move(work), queue);
     const Result result = queue();
     if (result != 0 && work.fault >= 0) free_faults_.push_back(work.fault);
     check(result, piece.call);
     note(std::move(work));
+}
+
+void CudaStream::count(const Piece& piece) {
+    if (!counted_) return;
+    if (piece.size != LaunchSize{} || piece.call == std::string_view("cuLaunchKernel")) {
+        ++counted_->kernels;
+        counted_->blocks += int64_t{piece.size.grid[0]} * piece.size.grid[1] * piece.size.grid[2];
+    } else if (piece.moved_bytes) {
+        ++counted_->moves;
+        counted_->moved_bytes += static_cast<double>(piece.moved_bytes);
+    } else {
+        ++counted_->calls;
+    }
+}
+
+runtime::Queued CudaStream::count(const std::function<void()>& queue) {
+    const Lock lock = locked();
+    runtime::Queued counted;
+    counted_ = &counted;
+    try {
+        queue();
+    } catch (...) {
+        counted_ = nullptr;
+        throw;
+    }
+    counted_ = nullptr;
+    return counted;
 }
 
 // Work that the driver took.
@@ -265,8 +296,10 @@ void CudaStream::clear(Address address, size_t bytes) {
     if (bytes == 0) return;
     const Entered entered = enter();
     const Lock lock = locked();
-    queue(Piece{.call = "cuMemsetD8Async", .arguments = bytes_of(address, bytes)},
-          [&] { return gpu_.driver().call().fill(address, 0, bytes, handle_); });
+    queue(
+        Piece{
+            .call = "cuMemsetD8Async", .arguments = bytes_of(address, bytes), .moved_bytes = bytes},
+        [&] { return gpu_.driver().call().fill(address, 0, bytes, handle_); });
 }
 
 CudaStream::Scratch CudaStream::scratch(size_t zeros, size_t rest) {
@@ -297,7 +330,9 @@ void CudaStream::copy(void* to, const void* from, size_t bytes) {
     if (bytes == 0) return;
     const Entered entered = enter();
     const Lock lock = locked();
-    queue(Piece{.call = "cuMemcpyDtoDAsync", .arguments = bytes_of(at(to), at(from), bytes)},
+    queue(Piece{.call = "cuMemcpyDtoDAsync",
+                .arguments = bytes_of(at(to), at(from), bytes),
+                .moved_bytes = 2 * bytes},
           [&] { return gpu_.driver().call().copy(at(to), at(from), bytes, handle_); });
 }
 
@@ -309,7 +344,8 @@ void CudaStream::upload(void* to, const void* from, size_t bytes, bool stays) {
     const Lock lock = locked();
     const auto queue_upload = [&](void* target, const void* source, size_t count) {
         queue(Piece{.call = "cuMemcpyHtoDAsync",
-                    .arguments = bytes_of(at(target), at(source), count)},
+                    .arguments = bytes_of(at(target), at(source), count),
+                    .moved_bytes = count},
               [&] { return gpu_.driver().call().upload(at(target), source, count, handle_); });
     };
     if (stays) return queue_upload(to, from, bytes);

@@ -79,6 +79,8 @@ public:
     };
     Scratch scratch(size_t zeros, size_t rest);
     void wait_until_idle() noexcept;
+    // What `queue` queues, of a GPU that is only described. Nothing else queues meanwhile.
+    runtime::Queued count(const std::function<void()>& queue);
 
     Ticket record() override;
     void synchronize(Ticket ticket) override;
@@ -126,6 +128,7 @@ private:
         Function function = nullptr;
         LaunchSize size = {};
         std::span<const std::byte> arguments = {};
+        size_t moved_bytes = 0;  // read and written, where the driver does no more than that
     };
     // A host function that was queued.
     struct Task {
@@ -143,6 +146,7 @@ private:
     // Queues by `queue`, which calls the driver; or leaves it to the graph that is being made.
     template <class Queue>
     void queue(const Piece& piece, const Queue& queue);
+    void count(const Piece& piece);
     Ticket note(Work work);
     Event event_at(Ticket ticket);
     Event spare_event();
@@ -171,6 +175,7 @@ private:
     mutable std::recursive_mutex mutex_;  // held while a graph is made of what is queued
     uint64_t calls_ = 0;
     Graph* graph_ = nullptr;  // that is being made, or compared with
+    runtime::Queued* counted_ = nullptr;  // that takes what is queued
     std::atomic<Ticket> queued_ = 0;  // also read without the lock, in a child of fork() too
     Ticket done_ = 0;
     std::deque<Work> works_;  // not retired yet

@@ -1,5 +1,6 @@
 #include "backends/cuda/described_card.h"
 
+#include <atomic>
 #include <cstdlib>
 
 #include "runtime/host/debug.h"
@@ -67,6 +68,18 @@ const CardDescription kCards[] = {
      .memory_bus_bits = 7680,
      .clock_khz = 1965000,
      .memory_clock_khz = 3996000},
+    {.name = "NVIDIA GeForce RTX 5090",
+     .arch = 120,
+     .driver_version = 13000,
+     .multiprocessors = 170,
+     .blocks_per_multiprocessor = 24,
+     .threads_per_multiprocessor = 1536,
+     .shared_per_block_at_most = 99 << 10,
+     .memory_bytes = 32 * kGiB,
+     .cache_bytes = 96 << 20,
+     .memory_bus_bits = 512,
+     .clock_khz = 2407000,
+     .memory_clock_khz = 14001000},
 };
 
 template <class... Parameters>
@@ -92,6 +105,9 @@ Functions functions() {
         *text = "the GPU is described, and runs nothing";
         return 0;
     };
+    made.create_stream = do_nothing;
+    made.synchronize_stream = do_nothing;
+    made.destroy_stream = do_nothing;
     made.retain_context = do_nothing;
     made.current_context = do_nothing;
     made.set_context = do_nothing;
@@ -99,6 +115,12 @@ Functions functions() {
     made.unload_module = do_nothing;
     made.function = do_nothing;
     made.set_function_attribute = do_nothing;
+    made.allocate = [](Address* address, size_t bytes) {  // that nobody reads or writes
+        static std::atomic<Address> next{Address{1} << 40};
+        *address = next.fetch_add((bytes / 4096 + 1) * 4096);
+        return 0;
+    };
+    made.free = do_nothing;
     made.allocate_host = [](void** memory, size_t bytes, unsigned) {
         *memory = std::malloc(bytes);
         return *memory ? 0 : kNotSupported;
@@ -112,14 +134,16 @@ Functions functions() {
 
 }  // namespace
 
-std::unique_ptr<runtime::Device> described_device(int arch, const Services& services) {
+std::unique_ptr<runtime::Device> described_device(int arch, const Services& services,
+                                                  bool compiles) {
     std::string known;
     for (const CardDescription& card : kCards) {
         known += runtime::cat(known.empty() ? "sm_" : ", sm_", card.arch);
         if (card.arch != arch) continue;
         static const auto* const driver =
             new CudaDriver(functions(), runtime::debug().emulated_gpus > 0);  // as devices, kept
-        return std::make_unique<CudaDevice>(std::make_shared<Gpu>(*driver, card), services);
+        return std::make_unique<CudaDevice>(std::make_shared<Gpu>(*driver, card, compiles),
+                                            services);
     }
     runtime::user_error({.what = runtime::cat("no GPU of architecture sm_", arch, " is described"),
                          .why = "there are " + known,

@@ -26,6 +26,7 @@ public:
     // DeviceError with the driver's log when the code does not load.
     LoadedKernel(const Gpu& gpu, const std::string& code, const std::string& entry,
                  uint32_t shared_bytes);
+    explicit LoadedKernel(const Gpu& gpu) : gpu_(gpu) {}  // without code, to be counted
     ~LoadedKernel();
     LoadedKernel(const LoadedKernel&) = delete;
     Function function() const { return function_; }
@@ -58,7 +59,8 @@ private:
 class Gpu {
 public:
     Gpu(const CudaDriver& driver, int ordinal);
-    Gpu(const CudaDriver& driver, CardDescription description);  // of a card that is not there
+    // Of a card that is not there; one that does not compile serves plans alone.
+    Gpu(const CudaDriver& driver, CardDescription description, bool compiles);
     Gpu(const Gpu&) = delete;
 
     const CudaDriver& driver() const { return driver_; }
@@ -66,6 +68,8 @@ public:
     const CardDescription& description() const { return description_; }
     const std::string& name() const { return description_.name; }
     bool is_there() const { return is_there_; }
+    // Else kernels have no code: what is queued is counted (CudaDevice::rehearse).
+    bool compiles() const { return compiles_; }
     // No other GPU of any machine has it; of emulated ones, no other process's.
     std::string identity() const;
     // 90 is sm_90. An emulated card takes PTX only.
@@ -99,7 +103,7 @@ public:
     // From what all launches of the image share. What was asked for last stays loaded: to unload a
     // module waits for the GPU.
     std::shared_ptr<const LoadedKernel> load(const std::shared_ptr<const codegen::GpuImage>& image);
-    // CUDA C++ of ours; `text` is compiled once.
+    // CUDA C++ of ours; `text` is compiled once, where the GPU compiles.
     std::shared_ptr<const LoadedKernel> load_source(const std::string& text,
                                                     const std::string& entry);
 
@@ -107,6 +111,7 @@ private:
     const CudaDriver& driver_;
     int ordinal_;
     bool is_there_;  // else described alone
+    bool compiles_ = true;
     uint64_t forks_;  // of the process that may use it
     CardDescription description_;
     DeviceId device_ = 0;

@@ -97,9 +97,11 @@ std::unique_ptr<Product> plan(CudaDevice& device, const OpCall& call, std::span<
     size_t operand_bytes = 0;
     for (const auto list : {call.inputs, outputs})
         for (const Type& type : list) operand_bytes += type.bytes();
-    ProductOptions options{.tf32 = rules.tf32, .deterministic = rules.deterministic};
+    ProductOptions options{.tf32 = rules.tf32,
+                           .deterministic = rules.deterministic,
+                           .assumes_library = !device.gpu().compiles()};
     options.workspace_limit = std::max(options.workspace_limit, operand_bytes / 4 * 5);
-    if (rules.timed) try {
+    if (rules.timed && device.gpu().is_there()) try {
             std::optional<Stopwatch> watch;
             options.milliseconds = [&](const Product& product) {
                 if (!watch) watch.emplace(device, call, outputs);

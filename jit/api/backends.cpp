@@ -92,14 +92,14 @@ void start(const std::filesystem::path& plugins, const std::filesystem::path& li
     register_compilers(plugins, libhalide);
 }
 
-runtime::Device& described_gpu([[maybe_unused]] int arch) {
+runtime::Device& described_gpu([[maybe_unused]] int arch, [[maybe_unused]] bool for_plans) {
 #ifdef MEGJIT_WITH_CUDA
     // Never destroyed: what was prepared for them is kept.
     static runtime::Mutex mutex{"described GPUs"};
-    static auto& devices = *new std::map<int, std::unique_ptr<runtime::Device>>;
+    static auto& devices = *new std::map<std::pair<int, bool>, std::unique_ptr<runtime::Device>>;
     const std::lock_guard lock(mutex);
-    std::unique_ptr<runtime::Device>& device = devices[arch];
-    if (!device) device = cuda::described_device(arch, kServicesOfGpus);
+    std::unique_ptr<runtime::Device>& device = devices[{arch, for_plans}];
+    if (!device) device = cuda::described_device(arch, kServicesOfGpus, !for_plans);
     return *device;
 #else
     runtime::user_error(

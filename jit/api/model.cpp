@@ -103,19 +103,6 @@ void with_room_for_weights(jit::PipelineOptions& passes, const std::function<voi
     }
 }
 
-// The graph of the first plan that fits, without a program.
-jit::Graph planned(const jit::Graph& recorded, const jit::PipelineOptions& passes,
-                   const jit::LoweringOptions& lowering) {
-    jit::PlanLadder ladder(passes.memory);
-    const jit::Graph common = jit::run_passes_before_plan(recorded, passes);
-    for (;;) {
-        jit::Graph graph = jit::run_passes_with_plan(common, ladder.with_plan(passes));
-        if (!ladder.is_wanted() || ladder.accepts(jit::plan_of(graph, recorded, lowering)))
-            return graph;
-        if (ladder.is_exhausted()) ladder.refuse(ladder, {});
-    }
-}
-
 }  // namespace
 
 // ---- models
@@ -131,7 +118,8 @@ void compile(const File& file, const ModelOptions& options) {
     jit::PipelineOptions passes = passes_of(options, *function, *options.device);
     jit::tell_slots(lowering, passes);
     with_room_for_weights(passes, [&] {
-        const jit::PreparedGraph made = jit::prepare(planned(graph, passes, lowering), {}, false);
+        const jit::PreparedGraph made =
+            jit::prepare(jit::plan_graph(graph, passes, lowering).graph, {}, false);
         if (made.graph.prologue) jit::prepare(*made.graph.prologue, {}, false);
     });
 }

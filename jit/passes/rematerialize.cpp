@@ -147,12 +147,14 @@ private:
         for (ValueId output : node.outputs) step.writes.push_back(storage_[at(output)]);
         if (node.kind == NodeKind::op) {
             const std::vector<Type> types = graph_.types(node.inputs);
-            const runtime::Cost cost =
-                runtime::cost_of({*node.op, node.attrs, types}, graph_.types(node.outputs));
-            step.cost = times_.seconds({*node.op, node.attrs, types}, graph_.types(node.outputs));
+            const runtime::OpCall call{*node.op, node.attrs, types};
+            const std::vector<Type> results = graph_.types(node.outputs);
+            step.cost = times_.seconds(call, results);
             if (repeats_ == Repeats::cheap) {
+                const runtime::Cost cost = runtime::cost_of(call, results);
+                const double speed = speeds_.flops_of(cost, speeds_.dtype_of(call));
                 step.repeatable =
-                    step.repeatable && cost.flops / speeds_.flops <= cost.bytes / speeds_.bytes;
+                    step.repeatable && cost.flops / speed <= cost.bytes / speeds_.bytes;
                 if (node.op->is_elementwise()) step.cost = bytes_in_a_kernel(node) / speeds_.bytes;
             }
             step.in_place = node.op->is_elementwise();
@@ -160,8 +162,7 @@ private:
                 step.overwrites = donated_operand(node);
             if (options_.device && !is_host_copy(node) && !node.op->is_view)
                 step.scratch = runtime::PreparedOps::instance()
-                                   .executable({*node.op, node.attrs, types},
-                                               graph_.types(node.outputs), *options_.device)
+                                   .executable(call, results, *options_.device)
                                    ->workspace_bytes();
         }
         nodes.push_back(&node);

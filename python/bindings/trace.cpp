@@ -310,6 +310,9 @@ void bind_trace(nb::module_& m) {
         self.function.keep_idle_arenas_within(bytes);
     }, nb::arg("bytes"), "Gives arenas that no call uses back to the system, if they take more.")
         .def("plans", [](const PyTrace& self) { return plans_of(self.function); })
+        .def("plans_on",
+             [](const PyTrace& self, int arch) { return plans_on(self.function, arch); },
+             nb::arg("arch"))
         .def("kernels", [](const PyTrace& self) { return kernels_of(self.function); })
         .def("graphs",
              [](const PyTrace& self, bool optimized, bool html) {

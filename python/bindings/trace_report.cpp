@@ -1,5 +1,6 @@
 #include "python/bindings/trace_report.h"
 
+#include "jit/api/backends.h"
 #include "python/bindings/handle.h"
 #include "runtime/host/error.h"
 
@@ -90,6 +91,37 @@ nb::list plans_of(const TraceFunction& function) {
     nb::list result;
     for (const jit::CompiledSegment& segment : compiled(function))
         result.append(plan_dict(segment.program->plan()));
+    return result;
+}
+
+nb::list plans_on(const TraceFunction& function, int arch) {
+    std::vector<jit::SegmentPlan> plans;
+    {
+        const runtime::WithoutHostLock release;
+        plans = function.planned_on(api::described_gpu(arch, /*for_plans=*/true));
+    }
+    nb::list result;
+    for (const jit::SegmentPlan& segment : plans) {
+        nb::dict plan = plan_dict(segment.plan);
+        nb::list costs;
+        for (const jit::StepCost& cost : segment.costs) {
+            nb::dict row;
+            row["ops"] = nb::tuple(strings(cost.ops));
+            row["where"] = cost.where;
+            row["by"] = cost.by;
+            row["launches"] = cost.launches;
+            row["blocks"] = cost.blocks;
+            row["bytes"] = cost.bytes;
+            row["flops"] = cost.flops;
+            row["instructions"] = cost.instructions;
+            row["instructions_of_element"] = cost.instructions_of_element;
+            row["seconds"] = cost.seconds ? nb::cast(*cost.seconds) : nb::none();
+            row["ir"] = cost.kernel;
+            costs.append(row);
+        }
+        plan["costs"] = costs;
+        result.append(plan);
+    }
     return result;
 }
 

@@ -12,6 +12,8 @@ namespace megjit::python {
 // Of the version that ran last; UserError before the first call.
 nanobind::list kernels_of(const jit::TraceFunction& function);
 nanobind::list plans_of(const jit::TraceFunction& function);  // a dict a segment
+// The same for a GPU that is described, with "costs", a dict for each step.
+nanobind::list plans_on(const jit::TraceFunction& function, int arch);
 nanobind::list graphs_of(const jit::TraceFunction& function, bool optimized, bool html);
 // A dict a segment that has run as a program; measures nothing itself.
 nanobind::list profiles_of(const jit::TraceFunction& function, bool of_all_versions);

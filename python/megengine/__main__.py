@@ -90,12 +90,12 @@ def plan(arguments: argparse.Namespace) -> int:
     options.set_defaults(**{name: vars(arguments)[name] for name in vars(options.parse_args([]))})
     found, rest = options.parse_known_args(own)
     if found.world is not None:
-        if found.bandwidth is None or found.limit or found.html:
-            raise ValueError("--world needs a --bandwidth, and neither --limit nor --html go with it")
+        if found.bandwidth is None or found.limit or found.html or found.device:
+            raise ValueError("--world needs a --bandwidth, and neither --limit, --html nor --device go with it")
         return reports.world.run(
             arguments.script, rest + script_only, found.world, found.bandwidth, found.latency, found.json, found.repeats
         )
-    return reports.plans.run(arguments.script, rest + script_only, found.limit, found.html, found.repeats)
+    return reports.plans.run(arguments.script, rest + script_only, found.limit, found.html, found.repeats, found.device)
 
 
 def graph(arguments: argparse.Namespace) -> int:
@@ -121,6 +121,8 @@ def package(arguments: argparse.Namespace) -> int:
 def add_plan_options(to: argparse.ArgumentParser) -> None:
     to.add_argument("--limit", help="bytes of a call, such as 6GB, for every traced function")
     to.add_argument("--html", metavar="FILE", help="write the plan as a page; a second plan goes to FILE-2, and so on")
+    words = "a GPU that need not be there, such as sm_90: also launches, bytes and a modelled time of a call there"
+    to.add_argument("--device", metavar="CARD", default="", help=words)
     words = "end the script after so many calls that bring no new plan, or are measured (10)"
     to.add_argument("--repeats", type=int, default=10, help=words)
     words = "run the script's training steps here, and tell what they would take in a world of so many processes"

@@ -34,6 +34,8 @@ public:
         (void)in;
         return false;
     }
+    // Bytes that a run reads and writes beside the op's own (OpDef::cost): of copies for a library.
+    virtual double copied_bytes() const { return 0; }
     // Does enqueue() wait for values of the device, to know what to queue?
     virtual bool waits_for_values() const { return false; }
     // For the plan: what a reader could expect of it that this kernel does not do, and why not.
@@ -50,6 +52,14 @@ public:
     }
 };
 
+// What one run of an executable gives to a device to do.
+struct Queued {
+    int64_t kernels = 0, blocks = 0;  // blocks of all kernels
+    int64_t calls = 0;  // of libraries, and of the host
+    int64_t moves = 0;  // copies and fills by the driver
+    double moved_bytes = 0;  // by these
+};
+
 class Device;
 // An op as a program of the simpler ops that it is made of (OpDef::expand and loop), or of the
 // graphs that it holds; null where there are none. jit/ makes it.
@@ -59,7 +69,24 @@ using ExpandOp = std::shared_ptr<const Executable> (*)(Device&, const OpCall&);
 // host, a second.
 struct Speeds {
     double flops = 5e10, bytes = 1e10, link_bytes = 1e10;
-    double seconds(const Cost& cost) const { return cost.flops / flops + cost.bytes / bytes; }
+    // Operations of sums of products (Cost::is_product), of float32 and of halves; 0: as others.
+    double product_flops = 0, half_product_flops = 0;
+
+    // `dtype` is that of the first operand.
+    double flops_of(const Cost& cost, DType dtype) const {
+        const bool is_half = dtype == DType::f16 || dtype == DType::bf16;
+        const double of_products = is_half ? half_product_flops : product_flops;
+        return cost.is_product && of_products > 0 ? of_products : flops;
+    }
+    double seconds(const Cost& cost, DType dtype) const {
+        return cost.flops / flops_of(cost, dtype) + cost.bytes / bytes;
+    }
+    double seconds(const OpCall& call, std::span<const Type> outputs) const {
+        return seconds(cost_of(call, outputs), dtype_of(call));
+    }
+    static DType dtype_of(const OpCall& call) {
+        return call.inputs.empty() ? DType::f32 : call.inputs[0].dtype;
+    }
 };
 
 enum class DeviceKind : uint8_t { cpu, gpu };
@@ -121,6 +148,15 @@ public:
         return Layout::row_major;
     }
     virtual Speeds speeds() const { return {}; }  // a CPU's core and its memory
+    // Is it there for plans alone? Then what is prepared for it has no code, and never runs.
+    virtual bool is_for_plans() const { return false; }
+    // Of such a device: what a run of that executable would queue, at addresses that nobody reads.
+    // Nothing where that follows from values.
+    virtual std::optional<Queued> rehearse(const Executable& executable, void* const* inputs,
+                                           void* const* outputs, void* workspace) {
+        (void)executable, (void)inputs, (void)outputs, (void)workspace;
+        return {};
+    }
     LiveBlocks& live() { return *live_; }
 
 protected:

@@ -107,6 +107,8 @@ enum class Keeps : uint8_t { nothing = 0, inputs = 1, outputs = 2, both = 3 };
 struct Cost {
     double flops = 0;
     double bytes = 0;
+    // The flops are sums of products, for which some devices have instructions of their own.
+    bool is_product = false;
 };
 
 // What a reduction makes of a row.

@@ -139,7 +139,7 @@ void note_call(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> i
     if (!device.stream().is_inline()) {  // what is only queued has no time yet
         std::vector<Type> results;
         for (const TensorRef& output : outputs) results.push_back(output->type());
-        seconds = device.speeds().seconds(cost_of(call, results));
+        seconds = device.speeds().seconds(call, results);
     }
     Rematerializer::instance().note_call(call, inputs, outputs, executable, seconds);
 }

@@ -39,8 +39,8 @@ PreparedRef prepared(size_t hash, const OpCall& given, Device& device) {
     const OpCall call{given.op, made.attrs, made.inputs};
     made.outputs = infer(call);
     if (!given.op.is_view) made.executable = device.prepare(call, made.outputs);
-    made.takes_a_while = device.stream().is_inline() &&
-                         device.speeds().seconds(cost_of(call, made.outputs)) > kLongSeconds;
+    made.takes_a_while =
+        device.stream().is_inline() && device.speeds().seconds(call, made.outputs) > kLongSeconds;
     made.is_ordered = is_ordered(given.op);
     return std::make_shared<const PreparedOp>(std::move(made));
 }

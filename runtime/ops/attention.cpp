@@ -318,7 +318,7 @@ Cost cost_attention(const OpCall& call, std::span<const Type> outputs) {
                         static_cast<double>(p.keys) * (p.is_causal ? 0.5 : 1);
     const double products = outputs.size() == 2 ? 2 : 5;
     return {products * scores * static_cast<double>(p.width + p.value_width),
-            bytes_of(call, outputs)};
+            bytes_of(call, outputs), true};
 }
 
 const std::vector<AttrSpec> kAttrs = {{"scale", AttrKind::real},

@@ -123,7 +123,7 @@ std::vector<Type> infer_conv_epilogue(const OpCall& call) {
 }
 
 Cost conv_cost(const OpCall& call, std::span<const Type> outputs) {
-    return {conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs)};
+    return {conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs), true};
 }
 
 // The four window attributes of `call`, followed by the spatial extents of `shape`.
@@ -259,7 +259,7 @@ std::vector<OpDef> conv_ops() {
          .prefers_channels_last = prefers_channels_last<ConvRole::data>,
          .cost =
              [](const OpCall& call, std::span<const Type> outputs) {
-        return Cost{conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs)};
+        return Cost{conv_flops(call.inputs[0], call.inputs[1]), bytes_of(call, outputs), true};
     }},
         {.name = "conv_backward_filter",
          .dumped_as = "ConvolutionBackwardFilter",
@@ -272,7 +272,7 @@ std::vector<OpDef> conv_ops() {
          .keeps = Keeps::inputs,
          .cost =
              [](const OpCall& call, std::span<const Type> outputs) {
-        return Cost{conv_flops(call.inputs[1], outputs[0]), bytes_of(call, outputs)};
+        return Cost{conv_flops(call.inputs[1], outputs[0]), bytes_of(call, outputs), true};
     }},
         {.name = "relayout",
          .doc =

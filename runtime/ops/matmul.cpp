@@ -83,7 +83,7 @@ Tensors expand_matmul_epilogue(const OpCall& call, std::span<const TensorRef> in
 Cost matmul_cost(const OpCall& call, std::span<const Type> outputs) {
     const Type& a = call.inputs[0];
     const auto k = static_cast<double>(a.shape[a.rank() - (call.flag("transpose_a") ? 2 : 1)]);
-    return {2 * k * static_cast<double>(outputs[0].numel()), bytes_of(call, outputs)};
+    return {2 * k * static_cast<double>(outputs[0].numel()), bytes_of(call, outputs), true};
 }
 
 std::optional<Contraction> matmul_contraction(const OpCall& call) {

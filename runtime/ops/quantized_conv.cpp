@@ -73,7 +73,7 @@ OpDef quantized_conv() {
         .infer = infer_quantized_conv,
         .cost =
             [](const OpCall& call, std::span<const Type> outputs) {
-        return Cost{conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs)};
+        return Cost{conv_flops(outputs[0], call.inputs[1]), bytes_of(call, outputs), true};
     },
     };
 }

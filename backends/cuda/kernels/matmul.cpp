@@ -117,6 +117,9 @@ public:
         return aligned(product_->workspace_bytes()) + bytes_[0] + bytes_[1] + bytes_[2];
     }
     size_t workspace_align() const override { return product_->workspace_align(); }
+    double copied_bytes() const override {
+        return 2 * static_cast<double>(bytes_[0] + bytes_[1] + bytes_[2]);
+    }
     std::string_view remark() const override { return remark_; }
 
 private:

@@ -155,7 +155,7 @@ std::unique_ptr<Product> make_product(const runtime::OpCall& call,
     const std::vector<Problem> ways = problems_of(call, outputs, why_not);
     if (ways.empty()) return nullptr;
     const Library* library = Library::find(why_not);
-    if (!library) return nullptr;
+    if (!library) return options.assumes_library ? assumed_product("cuDNN", 0) : nullptr;
     for (const Problem& way : ways)
         if (auto made = Search(*library, call, way, card, options).run(why_not)) return made;
     return nullptr;

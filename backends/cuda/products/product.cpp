@@ -3,6 +3,7 @@
 #include "backends/cuda/products/cublaslt.h"
 #include "backends/cuda/products/cudnn_product.h"
 #include "backends/cuda/products/library_stream.h"
+#include "runtime/host/error.h"
 
 namespace megjit::cuda {
 
@@ -29,6 +30,33 @@ cublaslt::Handle LibraryStream::Handles::cublaslt(const cublaslt::Library& libra
     library.check(library.call().create(&cublaslt_), "cublasLtCreate");
     cublaslt_library_ = &library;
     return cublaslt_;
+}
+
+namespace {
+
+class AssumedProduct final : public Product {
+public:
+    AssumedProduct(std::string library, size_t workspace_bytes)
+        : library_(std::move(library)), workspace_bytes_(workspace_bytes) {}
+    size_t workspace_bytes() const override { return workspace_bytes_; }
+    void enqueue(LibraryStream&, std::span<const Address>, std::span<const Address>,
+                 Address) const override {
+        throw runtime::InternalError("a product that is only planned was queued");
+    }
+    std::string describe() const override {
+        return runtime::cat(library_, " is not installed here, so its workspace is ",
+                            workspace_bytes_ ? "estimated" : "not counted");
+    }
+
+private:
+    std::string library_;
+    size_t workspace_bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Product> assumed_product(std::string library, size_t workspace_bytes) {
+    return std::make_unique<AssumedProduct>(std::move(library), workspace_bytes);
 }
 
 std::unique_ptr<Product> make_product(const runtime::OpCall& call,

@@ -59,6 +59,9 @@ struct ProductOptions {
     // the choice is remembered on disk; without it the library's first proposal is taken, or what
     // was remembered.
     std::function<double(const Product&)> milliseconds = nullptr;
+    // For plans that never run: where the library is missing, it is taken to compute what its rules
+    // allow.
+    bool assumes_library = false;
 };
 
 // Null when no library computes it so, and then `why_not` says in a line why: no library, or the
@@ -67,5 +70,8 @@ std::unique_ptr<Product> make_product(const runtime::OpCall& call,
                                       std::span<const runtime::Type> outputs,
                                       const CardDescription& card, const ProductOptions& options,
                                       std::string* why_not);
+
+// Stands for a product of a library that is missing (ProductOptions::assumes_library).
+std::unique_ptr<Product> assumed_product(std::string library, size_t workspace_bytes);
 
 }  // namespace megjit::cuda

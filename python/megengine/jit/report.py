@@ -137,6 +137,56 @@ class OutsideProgram:
     bytes: int
 
 
+@dataclass(frozen=True)
+class StepCost:
+    """What one step of a plan asks of a described GPU.
+
+    Parameters
+    ----------
+    ops : tuple of str
+        The operations that it computes.
+    where : str
+        The user's line.
+    by : str
+        Who computes it: a generated kernel, a kernel written by hand, or a library.
+    launches : int
+        Kernels, calls of libraries and copies by the driver.
+    blocks : int
+        Of all kernels but a library's.
+    bytes : float
+        Read from the card's memory and written to it.
+    flops : float
+        Of products.
+    instructions, instructions_of_element : float
+        Scalar instructions of generated code, in all and for each element.
+    seconds : float or None
+        Modelled; None where the work follows from values.
+    ir : str
+        The generated kernel as text, or empty.
+
+    Examples
+    --------
+    >>> import megengine.functional as F
+    >>> from megengine import jit
+    >>> view = jit.trace(lambda x: F.exp(x) * 2, opt_level=3).on("sm_90")
+    >>> plan = view.plan(F.ones((1024, 1024)))
+    >>> [(cost.ops, cost.by, cost.launches) for cost in view.kernels()]
+    [(('exp', 'mul'), 'a generated kernel', 1)]
+    """
+
+    ops: tuple[str, ...]
+    where: str
+    by: str
+    launches: int
+    blocks: int
+    bytes: float
+    flops: float
+    instructions: float
+    instructions_of_element: float
+    seconds: float | None
+    ir: str = field(repr=False)
+
+
 @dataclass(frozen=True, repr=False)
 class MemoryPlan:
     """The memory plan of one call of a traced function, as returned by `jit.trace.plan` and

@@ -24,6 +24,7 @@ from ..reports.progress import while_waiting
 from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
 from . import batches, mismatch
+from .card_plan import CardPlan, CardView, architecture_of, merge_card_plans
 from .configs import (
     DTRConfig,
     GraphOptimizationConfig,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_Plan = TypeVar("_Plan", bound=MemoryPlan)
 
 TraceError = _core.TraceError
 
@@ -579,7 +581,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         measured = measured_run(plans, self._function.profiles(), get_max_allocated_memory()) if self._profiling else None
         return self._titled(merge_plans(plans, measured), self._options.pipeline.memory.limit)
 
-    def _titled(self, plan: MemoryPlan, limit: int) -> MemoryPlan:
+    def _titled(self, plan: _Plan, limit: int) -> _Plan:
         """The plan with what its page says above the pictures."""
         return dataclasses.replace(plan, function=self._name_and_line(), limit=limit or None, outside=self._beside_plan)
 
@@ -635,21 +637,67 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         """
         return self._plan_call(args, kwargs, with_curve=True)[0]
 
+    def on(self, card: str) -> CardView[_P]:
+        """Returns this function as it would run on a GPU that need not be there.
+
+        Parameters
+        ----------
+        card : str
+            An architecture: "sm_80" (A100), "sm_86" (A10), "sm_89" (L40S), "sm_90" (H100), "sm_100" (B200) or
+            "sm_120" (RTX 5090).
+
+        Returns
+        -------
+        CardView
+            Its ``plan(*args)`` and ``kernels()`` are for that card.
+
+        Raises
+        ------
+        ValueError
+            For another name.
+
+        Examples
+        --------
+        >>> import megengine.functional as F
+        >>> from megengine import jit
+        >>> @jit.trace
+        ... def double(x):
+        ...     return x * 2
+        >>> double.on("sm_90").plan(F.ones((256, 256))).launches
+        1
+        """
+
+        arch = architecture_of(card)
+
+        def plan_on(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CardPlan:
+            planner, _ = self._planner(args, kwargs)
+            return self._titled(merge_card_plans(planner.plans_on(arch), card), self._options.pipeline.memory.limit)
+
+        return CardView(plan_on)
+
     def _plan_call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], with_curve: bool = False, memory_limit: int | None = None
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], with_curve: bool = False, memory_limit: int | None = None, card: str = ""
     ) -> tuple[MemoryPlan, Any]:
         """The plan of a call that is not run, and what the call would return, on placeholders without values.
 
-        memory_limit: bytes, in place of the function's own.
+        memory_limit: bytes, in place of the function's own. card: a described GPU, in place of the device of the arguments.
         """
+        planner, result = self._planner(args, kwargs, with_curve, memory_limit)
+        plan = merge_card_plans(planner.plans_on(architecture_of(card)), card) if card else merge_plans(planner.plans())
+        limit = self._options.pipeline.memory.limit if memory_limit is None else memory_limit
+        return self._titled(plan, limit), result
+
+    def _planner(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], with_curve: bool = False, memory_limit: int | None = None
+    ) -> tuple[_core.TraceFunction, Any]:
+        """A call that was recorded, and is not run; what it would return."""
         options = self._options.copy()
         options.symbolic = options.only_plan = True
         options.pipeline.memory.only_looks = with_curve
         if memory_limit is not None:
             options.pipeline.memory.limit = memory_limit
         planner = _core.TraceFunction(options)
-        result = self._run_body(planner, args, kwargs)
-        return self._titled(merge_plans(planner.plans()), options.pipeline.memory.limit), result
+        return planner, self._run_body(planner, args, kwargs)
 
     def kernels(self) -> list[GeneratedKernel]:
         """Returns the generated kernels of the version that ran last, in the order in which they

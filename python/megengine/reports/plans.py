@@ -10,6 +10,7 @@ from typing import Any
 from .. import functional as F
 from ..core._sizes import to_bytes
 from ..core._tree import flatten, unflatten
+from ..jit.card_plan import CardPlan, architecture_of, costs_text
 from ..jit.plan_text import plan_text
 from ..jit.report import MemoryPlan
 from ..jit.tracing import trace
@@ -28,9 +29,9 @@ class CallPlanner:
     report: is given each plan as it is made. Ends the script after so many calls in a row that brought nothing new.
     """
 
-    def __init__(self, report: Callable[[str, MemoryPlan], None], limit: int | None, repeats: int):
+    def __init__(self, report: Callable[[str, MemoryPlan], None], limit: int | None, repeats: int, card: str = ""):
         self._report = report
-        self._options: dict[str, Any] = {"with_curve": True, **({"memory_limit": limit} if limit else {})}
+        self._options: dict[str, Any] = {"with_curve": True, "card": card, **({"memory_limit": limit} if limit else {})}
         self._repeats = self._left = repeats
         self._results: dict[_Call, tuple[Any, _Types]] = {}  # by function and types: shape of the result, its tensors
 
@@ -58,7 +59,7 @@ class CallPlanner:
             return *function._plan_call(args, kwargs, **self._options), ""
         except ValueError:
             # The body read a value, which symbolic=True and limits forbid anyhow; else the call has to run once.
-            if function._symbolic or "memory_limit" in self._options:
+            if function._symbolic or "memory_limit" in self._options or self._options["card"]:
                 raise
             result = function.trace_normal(*args, **kwargs)
             return function.memory_plan(), result, " (run once: it reads values)"
@@ -74,6 +75,8 @@ class _Report:
     def __call__(self, name: str, plan: MemoryPlan) -> None:
         self.count += 1
         print(plan_text(plan, name), flush=True)
+        if isinstance(plan, CardPlan):
+            print(costs_text(plan), flush=True)
         if self._page is None:
             return
         page = self._page if self.count == 1 else self._page.with_stem(f"{self._page.stem}-{self.count}")
@@ -81,14 +84,16 @@ class _Report:
         print(f"  page: {page}")
 
 
-def run(script: str, arguments: list[str], limit: str | None, page: str | None, repeats: int) -> int:
+def run(script: str, arguments: list[str], limit: str | None, page: str | None, repeats: int, card: str = "") -> int:
     """Runs the script; where it calls a traced function the call is planned instead, and printed.
 
     Returns 0 when there was such a call, 1 when there was none, and when no plan fits the limit. Raises OSError when
-    there is no such script, ValueError for a limit that is not a size.
+    there is no such script, ValueError for a limit that is not a size, and for a card that is not described.
     """
+    if card:
+        architecture_of(card)
     report = _Report(page)
-    trace._planned_by = CallPlanner(report, to_bytes(limit, "--limit") if limit else None, repeats)
+    trace._planned_by = CallPlanner(report, to_bytes(limit, "--limit") if limit else None, repeats, card)
     try:
         end = run_script(script, arguments)
     finally:

@@ -1,0 +1,61 @@
+// codegen/card_figures.h -- CardFigures: how fast a GPU is, as data. codegen/cards/sm_90.json and
+// its neighbours list one figure a line, each with its source; they are compiled in. Plans of
+// recomputation, choices of products, transfers and modelled times all read them.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megjit::codegen {
+
+// A line of a card's file: "what" it is of, numbers and words by their keys.
+struct CardFigure {
+    std::string_view what;  // "memory", "launch", "instructions", "flops", "product", ...
+    std::vector<std::pair<std::string_view, double>> numbers;  // true is 1
+    std::vector<std::pair<std::string_view, std::string_view>> words;
+    double number(std::string_view key) const;  // InternalError where it has none
+    std::string_view word(std::string_view key) const;  // empty where it has none
+};
+
+// A product of matrices: [m, k] x [k, n], `batch` times.
+struct ProductShape {
+    std::string_view dtype;  // "float32", "tf32", "float16", "bfloat16", "int8"
+    int64_t batch = 1, m = 0, n = 0, k = 0;
+    bool transpose_a = false, transpose_b = false;
+    double flops() const {
+        return 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
+               static_cast<double>(k);
+    }
+};
+
+class CardFigures {
+public:
+    // Of the architecture (90: sm_90), or of the next older one that has a file; those are listed
+    // in full: every file has "memory", "cache", "launch", "instructions" and "flops".
+    static const CardFigures& of(int arch);
+    explicit CardFigures(std::vector<CardFigure> figures);
+
+    const std::vector<CardFigure>& all() const { return figures_; }
+    // Of a kernel that reads and writes `bytes` in all: between the sizes that are listed by their
+    // logarithms, beyond them as the nearest one.
+    double memory_bytes_per_second(double bytes) const;
+    double cache_bytes() const { return cache_; }  // of the second level
+    double launch_seconds() const { return launch_; }  // of one kernel in a CUDA graph
+    double instructions_per_second() const { return instructions_; }  // scalar ones of all lanes
+    // What large products reach: "float32", "tf32", "float16", "bfloat16", "int8"; or "attention"
+    // and "attention_grad".
+    double flops_per_second(std::string_view kind) const;
+    // As measured, where this very shape is listed.
+    std::optional<double> product_seconds(const ProductShape& shape) const;
+
+private:
+    std::vector<CardFigure> figures_;
+    std::vector<std::pair<double, double>> memory_;  // log2 of bytes, bytes a second; sorted
+    std::map<std::string_view, double> flops_;
+    double cache_ = 0, launch_ = 0, instructions_ = 0;
+};
+
+}  // namespace megjit::codegen

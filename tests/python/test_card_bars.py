@@ -1,0 +1,88 @@
+"""What a step of GPT-2 small (8 x 1,024 tokens, bfloat16) asks of a described H100: no more than it did, in launches, bytes and modelled time."""
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+from megengine.amp import autocast
+from megengine.autodiff import GradManager
+from megengine.jit import trace
+from megengine.optimizer import Adam
+
+WIDTH, HEADS, BLOCKS, WORDS, TOKENS, BATCH = 768, 12, 12, 50257, 1024, 8
+
+
+class Block(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = M.LayerNorm(WIDTH), M.LayerNorm(WIDTH)
+        self.qkv, self.out = M.Linear(WIDTH, 3 * WIDTH), M.Linear(WIDTH, WIDTH)
+        self.up, self.down = M.Linear(WIDTH, 4 * WIDTH), M.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        split = self.qkv(self.norm1(x)).reshape(BATCH, TOKENS, 3, WIDTH)
+        q, k, v = (split[:, :, i] for i in range(3))
+        x = x + self.out(F.multi_head_attention(q, k, v, WIDTH, HEADS, 0.0, 0.0, None, is_causal=True)[0])
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class GPT2(M.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = [Block() for _ in range(BLOCKS)]
+        self.words = mge.Parameter(np.zeros((WORDS, WIDTH), np.float32))
+        self.places = mge.Parameter(np.zeros((TOKENS, WIDTH), np.float32))
+
+    def forward(self, x):
+        x = F.embedding(x, self.words) + self.places
+        for block in self.blocks:
+            x = block(x)
+        return F.linear(x, self.words)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    model = GPT2()
+    optimizer, gm = Adam(model.parameters(), lr=1e-4), GradManager().attach(model.parameters())
+
+    @trace(symbolic=True, opt_level=3)
+    def step(x, y):
+        with gm:
+            with autocast(low_prec_dtype="bfloat16"):
+                out = model(x)
+            loss = F.loss.cross_entropy(out.astype("float32").reshape(-1, WORDS), y.reshape(-1))
+            gm.backward(loss)
+            optimizer.step().clear_grad()
+        return loss
+
+    text = mge.tensor(np.zeros((BATCH, TOKENS), np.int32))
+    return step.on("sm_90").plan(text, text)
+
+
+def is_product(cost):
+    return cost.ops[0].startswith(("matmul", "attention"))
+
+
+def test_every_step_has_a_modelled_time(plan):
+    assert not plan.unknown
+
+
+def test_launches(plan):
+    assert plan.launches <= 830
+
+
+def test_bytes_outside_of_products_and_attention(plan):
+    assert sum(cost.bytes for cost in plan.costs if not is_product(cost)) <= 44e9
+
+
+def test_modelled_time(plan):
+    assert plan.seconds <= 32e-3
+
+
+def test_flops_are_those_of_the_network(plan):
+    """Multiply-adds of a token: four projections and the MLP a block, causal attention (whose gradient has five products for two), and the words."""
+    dense = 2 * 3 * BATCH * TOKENS * (BLOCKS * 12 * WIDTH**2 + WORDS * WIDTH)
+    attention = 2 * (2 + 5) * BATCH * TOKENS * (TOKENS // 2) * BLOCKS * WIDTH
+    assert plan.flops == pytest.approx(dense + attention, rel=2e-3)

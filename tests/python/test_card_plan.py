@@ -1,0 +1,116 @@
+"""Plans for GPUs that are described (`trace.on`): what a call asks of a card, counted from what would run, without a card or CUDA."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+import megengine.module as M
+from megengine.autodiff import GradManager
+from megengine.jit import trace
+from megengine.optimizer import SGD
+
+CARDS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+
+
+def zeros(*shape, dtype="float32"):
+    return mge.tensor(np.zeros(shape, dtype))
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_an_element_wise_chain_is_one_launch_that_reads_and_writes_once(card):
+    chain = trace(lambda x: F.exp(x) * 2 + 1, symbolic=True, opt_level=3)
+    plan = chain.on(card).plan(zeros(1024, 1024))
+    assert (plan.launches, plan.moved_bytes, plan.card) == (1, 2 * 4 * 2**20, card)
+    assert plan.planned_bytes == chain.plan(zeros(1024, 1024)).planned_bytes
+    (cost,) = (cost for cost in plan.costs if cost.launches)
+    assert cost.by == "a generated kernel" and cost.blocks > 0 and cost.ir.startswith("kernel")
+    assert cost.instructions == cost.instructions_of_element * 2**20 > 0
+
+
+def test_newer_cards_take_less_time():
+    f = trace(lambda x, w: F.relu(F.matmul(x, w)), symbolic=True, opt_level=3)
+    args = zeros(4096, 4096), zeros(4096, 4096)
+    seconds = {card: f.on(card).plan(*args).seconds for card in ("sm_80", "sm_90", "sm_100")}
+    assert seconds["sm_80"] > seconds["sm_90"] > seconds["sm_100"] > 0
+
+
+def test_products_of_halves_are_costed_by_tensor_cores():
+    f = trace(lambda x, w: F.matmul(x, w), symbolic=True, opt_level=3)
+    full = f.on("sm_90").plan(zeros(4096, 4096), zeros(4096, 4096))
+    halves = f.on("sm_90").plan(zeros(4096, 4096).astype("bfloat16"), zeros(4096, 4096).astype("bfloat16"))
+    assert full.flops == halves.flops == 2 * 4096**3
+    assert full.seconds / halves.seconds > 8
+
+
+def test_products_without_their_library_say_so():
+    plan = trace(lambda x: F.matmul(x, x), symbolic=True).on("sm_90").plan(zeros(256, 256))
+    (cost,) = plan.costs
+    assert "cuBLASLt" in cost.by
+
+
+def test_rows_that_are_walked_twice_are_read_twice_where_no_cache_holds_them():
+    softmax = trace(lambda x: F.softmax(x, axis=1), symbolic=True, opt_level=3).on("sm_90")
+    wide = softmax.plan(zeros(8192, 65536)).moved_bytes
+    narrow = softmax.plan(zeros(8192, 512)).moved_bytes
+    assert narrow == 2 * 4 * 8192 * 512
+    assert wide > 2 * 4 * 8192 * 65536
+
+
+def test_steps_whose_work_follows_from_values_have_no_time():
+    plan = trace(lambda x: F.while_loop(lambda s: s.sum() < 30, lambda s: s + 1, x), symbolic=True).on("sm_90").plan(zeros(4))
+    assert plan.unknown and all(cost.seconds is None for cost in plan.unknown)
+    assert "without 1 steps whose time follows from values" in repr(plan)
+
+
+def test_a_training_step_is_planned_as_a_card_would_run_it():
+    net = M.Sequential(M.Conv2d(3, 8, 3, padding=1), M.BatchNorm2d(8), M.ReLU(), M.Conv2d(8, 8, 3), M.AdaptiveAvgPool2d(1))
+    gm, opt = GradManager().attach(net.parameters()), SGD(net.parameters(), lr=0.1)
+
+    @trace(symbolic=True, opt_level=3)
+    def step(x):
+        with gm:
+            loss = net(x).sum()
+            gm.backward(loss)
+        opt.step().clear_grad()
+        return loss
+
+    before = [p.numpy() for p in net.parameters()]
+    view = step.on("sm_90")
+    plan = view.plan(zeros(4, 3, 16, 16))
+    assert not plan.unknown and plan.launches >= len(view.kernels()) > 5 and plan.flops > 0
+    assert sum(cost.launches for cost in view.kernels()) == plan.launches
+    assert all(np.array_equal(a, p.numpy()) for a, p in zip(before, net.parameters(), strict=True))
+
+
+def test_a_limit_holds_on_a_card_too():
+    def f(x):
+        return F.exp(F.sin(x)) @ F.cos(x)
+
+    plan = trace(f, symbolic=True).on("sm_90").plan(zeros(256, 256))
+    limited = trace(f, symbolic=True, memory_limit=plan.planned_bytes).on("sm_90")
+    assert limited.plan(zeros(256, 256)).planned_bytes <= plan.planned_bytes
+    with pytest.raises(MemoryError, match="memory_limit"):
+        trace(f, symbolic=True, memory_limit=1000).on("sm_90").plan(zeros(256, 256))
+
+
+def test_another_card_is_refused_with_the_list():
+    f = trace(lambda x: x + 1)
+    with pytest.raises(ValueError, match=r"no GPU 'H100'"):
+        f.on("H100")
+    with pytest.raises(ValueError, match=r"sm_70.*\n.*sm_80, sm_86, sm_89, sm_90, sm_100, sm_120"):
+        f.on("sm_70").plan(zeros(2))
+    with pytest.raises(RuntimeError, match="plan one first"):
+        f.on("sm_90").kernels()
+
+
+def test_the_command_prints_what_a_card_would_do(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import megengine as mge\nfrom megengine.jit import trace\n\n@trace\ndef double(x):\n    return x * 2\n\ndouble(mge.tensor([1.0]))\n")
+    found = subprocess.run([sys.executable, "-m", "megengine", "plan", script, "--device", "sm_90"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert re.search(r"on sm_90: 1 launches, 12 B moved", found.stdout)
