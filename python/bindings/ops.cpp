@@ -86,7 +86,7 @@ Attrs attrs_from(const OpDef& op, PyObject* const* values, PyObject* names,
             ++used;
             if (values[i] == Py_None) continue;
             *place = is_tensor(values[i])
-                         ? &value_of(values[i])->device()
+                         ? &place_of(*value_of(values[i]))
                          : &device_named(nb::cast<std::string>(nb::handle(values[i])));
         }
     for (const AttrSpec& spec : op.attrs) {
