@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import megengine as mge
@@ -174,9 +174,11 @@ def draw(seed: int, taste: Taste) -> Program:
     calls = [Call("f0", first), Call("f0", first, seed=1)]
     for k in range(2, rng.randint(3, taste.calls)):
         calls.append(Call(rng.choice(functions).name, rng.choice(taste.sizes), k, keeps=rng.random() < 0.15))
-    for k, call in enumerate(calls[:-1]):
+    for k in range(len(calls) - 1):
         if callers and rng.random() < 0.35:
             # Of two, the one that touches what the program reads.
             row = max(rng.choices(callers, [r.weight for r in callers], k=2), key=lambda r: any(w in words for w in r.text.replace("[", " ").split()))
-            calls[k] = Call(call.function, call.rows, call.seed, call.keeps, row)
+            calls[k] = replace(calls[k], then=row)
+            if row.text.startswith("a["):
+                calls[k + 1] = replace(calls[k + 1], keeps=True)
     return Program(seed, states, tuple(functions), tuple(calls))

@@ -63,6 +63,12 @@ PRODUCTS = rows(
     ("F.loss.square_loss({single}, {single} * 0.5)", ""),
     ("F.loss.cross_entropy({rows}.reshape(-1, 4), F.argmax({rows}.reshape(-1, 4), axis=1))", ""),
     ("F.loss.l1_loss({single}, {single} * 0)", ""),
+    # Six steps of three rows; labels and lengths are tensors.
+    Row(
+        "F.loss.ctc_loss(F.softmax(F.broadcast_to({rows}.reshape(-1, 1, 4)[:1], (6, 3, 4)), axis=-1), idx * 0 + 6, (idx % 3 + 1).reshape(3, 1), idx % 2 * 0 + 1)",
+        weight=0.5,
+        unfit=("onnx",),
+    ),
 )
 
 _SCORES = "F.matmul({rows}.reshape(1, 1, -1, 4), {rows}.reshape(1, 1, -1, 4), transpose_b=True) * 0.5"

@@ -69,9 +69,11 @@ SWAPS = statements(
     Row(
         "{v} = q0\nq0 = p0 + q0\np0[...] = {v} * 2",
         unfit=("batch", "onnx", "limit"),  # the refused call of a limit has bound it, too
-        waits_for="a file: a global that the body binds anew",
-        waits_in=("dump",),
+        waits_for="a file, a skipped body: a global that the body binds anew",
+        waits_in=("dump", "skip"),
     ),
+    waits_for="a skipped body, the refused call of a limit: a state is written into another",
+    waits_in=("skip", "limit"),
     **_BLIND,
 )
 
@@ -124,6 +126,7 @@ CALLER = statements(
     Row("images.eval()", may=("modes",)),
     "a['x'][0] = 7.0",
     "a['x'] *= 2",
+    Row("a['x'] = a['x'].numpy()", may=("arrays",)),
     "a['whole'][...] = 3",
     "p2[...] = p2 + 1",
     "p0[0] = 0.5",
