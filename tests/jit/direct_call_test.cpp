@@ -66,21 +66,13 @@ TEST_F(DirectCallTest, FitsWhereCapturedTensorsAreAsRecorded) {
     EXPECT_FALSE(direct.fits({argument}, {{}, argument}));  // recorded as two
 }
 
-TEST_F(DirectCallTest, ABodyThatLeavesTheTraceNeedsToRun) {
-    traced([&](const TensorRef& x) {
-        TensorRef y = doubled(x);
-        session->enter_excluded();
-        return doubled(y);
-    }, floats({1}, {1}));
-    EXPECT_THROW(DirectCall(function, function.latest(), {}, ""), runtime::UserError);
-}
-
-TEST_F(DirectCallTest, ABodyThatReadsAValueFromOutsideNeedsToRun) {
-    traced(doubled, floats({1}, {1}));
+TEST_F(DirectCallTest, ABodyThatMustRunIsRefusedWithItsLine) {
     try {
-        DirectCall(function, function.latest(), {}, "train.py:3");
-        FAIL();
-    } catch (const runtime::UserError& error) { EXPECT_EQ(error.message.at, "train.py:3"); }
+        DirectCall::refuse_read("train.py:3");
+    } catch (const runtime::UserError& error) {
+        EXPECT_EQ(error.message.at, "train.py:3");
+        EXPECT_NE(error.message.fix.find("without_host"), std::string::npos);
+    }
 }
 
 }}  // namespace megjit::jit
