@@ -81,7 +81,7 @@ EXACT = {
     "(self, arguments: list)": "(self, arguments: list[Any])",
     "arguments: list, results: list, guards: int, were_there: Sequence[bool] = [], may_read: bool = False) -> object:": "arguments: list[Any], results: list[Any], guards: int, were_there: Sequence[bool] = [], may_read: bool = False) -> str | None:",
     "arguments: list, guards: int) -> object:": "arguments: list[Any], guards: int) -> list[Any] | None:",
-    "plans(self) -> list:": f"plans(self) -> {ROWS}:",
+    "plans(self) -> list:": f"plans(self) -> {ROWS}:", "plans_on(self, arch: int) -> list:": f"plans_on(self, arch: int) -> {ROWS}:",
     "kernels(self) -> list:": f"kernels(self) -> {ROWS}:",
     "html: bool = False) -> list:": "html: bool = False) -> list[str]:",
     "of_all_versions: bool = False) -> list:": f"of_all_versions: bool = False) -> {ROWS}:",
