@@ -167,7 +167,7 @@ TEST(Conv, RefusesChannelsThatDoNotFit) {
     EXPECT_NE(message.find("conv: cannot take f32[1, 3, 8, 8] and f32[4, 5, 3, 3]"),
               std::string::npos)
         << message;
-    EXPECT_NE(message.find("C3"), std::string::npos) << message;
+    EXPECT_NE(message.find("x has 3 channels"), std::string::npos) << message;
 }
 
 TEST(Conv, RefusesAKernelLargerThanTheInput) {
@@ -175,7 +175,7 @@ TEST(Conv, RefusesAKernelLargerThanTheInput) {
         run("conv", {random(Shape{1, 3, 2, 2}, 1), random(Shape{4, 3, 3, 3}, 2)},
             {Ints{1}, Ints{0}, Ints{1}, int64_t{1}});
     });
-    EXPECT_NE(message.find("C5"), std::string::npos) << message;
+    EXPECT_NE(message.find("does not fit into"), std::string::npos) << message;
 }
 
 TEST(Relayout, MovesEveryElementThereAndBack) {

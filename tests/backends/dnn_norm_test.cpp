@@ -145,11 +145,11 @@ TEST(BatchNorm, RefusesAnEmptyBatchAndScalesOfAnotherLength) {
     const Values scale = random(Shape{3}, 2);
     EXPECT_NE(message_of([&] {
         run("batch_norm", {random(Shape{0, 3, 2}, 1), scale, scale}, {kEps});
-    }).find("N6"),
+    }).find("nothing to take statistics"),
               std::string::npos);
     EXPECT_NE(message_of([&] {
         run("batch_norm", {random(Shape{2, 4, 2}, 1), scale, scale}, {kEps});
-    }).find("N3"),
+    }).find("scale and bias have shape"),
               std::string::npos);
 }
 

@@ -23,7 +23,7 @@ TEST_F(GraphText, ParseUndoesPrint) { EXPECT_EQ(print(parse_graph(kLinear)), kLi
 TEST_F(GraphText, AnOlderTextLacksTheAttributesThatAnOpHasGotSince) {
     constexpr std::string_view before =
         "%0: f32[1, 2, 3, 4] = input 0\n"
-        "%1: f32[1, 2, 3, 4], %2: f32[1, 2, 3] = attention %0 %0 %0 {scale=0.5, causal=1, masked=0, drop_prob=0";
+        "%1: f32[1, 2, 3, 4], %2: f32[1, 2, 3] = attention %0 %0 %0 {scale=0.5, causal=1, masked=0, drop_prob=0.0";
     const std::string end = "}\nreturn %1\n", now = ", hides=0, zeros=0" + end;
     EXPECT_EQ(print(parse_graph(std::string(before) + end)), std::string(before) + now);
     EXPECT_THROW(parse_graph("%0: f32[2] = input 0\n%1: f32[1] = reduce_sum %0 {axes=[0]\n"),

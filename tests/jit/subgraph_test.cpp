@@ -53,8 +53,7 @@ TEST_F(Subgraphs, ATextHoldsNoLargeConstantsWhereFilesMayNot) {
 TEST_F(Subgraphs, TheVerifierComparesOperandsWithWhatABodyTakes) {
     std::string text = kNested;
     text.replace(text.find("f32[2] = input 0"), 16, "f32[3] = input 0");
-    EXPECT_TRUE(
-        contains(fault_of(parse_graph(text)), "L1: operands: number 0 is f32[3], not f32[2]"));
+    EXPECT_TRUE(contains(fault_of(parse_graph(text)), "operands: number 0 is f32[3], not f32[2]"));
 }
 
 TEST_F(Subgraphs, ASlotThatNoOperandCanHaveIsRefused) {
