@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .draw import WAITING_SHAPES, draw, every_row
 from .grammar import Program
-from .judges import JUDGES, WAITING_KINDS, Finding, judged
+from .judges import JUDGES, Finding, judged
 from .minimize import minimize
 from .printed import script
 from .run import check_graphs
@@ -142,7 +142,7 @@ def replay(names: list[str], seed: int, waiting: bool) -> int:
 
 def waiting_rows() -> str:
     faults = Counter(row.waits_for for row in every_row() if row.waits_for)
-    faults.update([*WAITING_SHAPES, *WAITING_KINDS.values()])
+    faults.update(WAITING_SHAPES)
     listed = "".join(f"\n  {count:3} {fault}" for fault, count in faults.items())
     return f"{faults.total()} rows wait for mends; --waiting draws them, too:{listed}" if faults else "no row waits for a mend"
 

@@ -75,14 +75,13 @@ _SCORES = "F.matmul({rows}.reshape(1, 1, -1, 4), {rows}.reshape(1, 1, -1, 4), tr
 _HIDE = "F.expand_dims({rows}.reshape(-1, 4)[:, 0] > 0.3, 0)"  # some keys
 _WHOLE_ROWS = "F.expand_dims({rows}.reshape(-1, 4)[:, 1] > 0.3, 1)"  # some queries
 _VALUES = "{rows}.reshape(1, 1, -1, 4)"
-_WAITS = "attention whose rows are hidden by a number"
 ATTENTION = rows(
     f"F.matmul(F.softmax({_SCORES}, axis=-1), {_VALUES})",
     f"F.matmul(F.softmax({_SCORES} + F.where({_HIDE}, float('-inf'), 0.0), axis=-1), {_VALUES})",
-    Row(f"F.matmul(F.softmax(F.where({_HIDE}, {{hidden}}, {_SCORES}), axis=-1), {_VALUES})", waits_for=_WAITS),
-    Row(f"F.matmul(F.softmax(F.where({_WHOLE_ROWS}, {{hidden}}, {_SCORES}), axis=-1), {_VALUES})", waits_for=_WAITS),
-    Row(f"F.matmul(F.softmax({_SCORES} + F.where({_WHOLE_ROWS}, {{hidden}}, 0.0), axis=-1), {_VALUES})", waits_for=_WAITS),
-    Row(f"F.matmul(F.softmax({_SCORES} * 1e6, axis=-1), {_VALUES})", waits_for=_WAITS),
+    f"F.matmul(F.softmax(F.where({_HIDE}, {{hidden}}, {_SCORES}), axis=-1), {_VALUES})",
+    f"F.matmul(F.softmax(F.where({_WHOLE_ROWS}, {{hidden}}, {_SCORES}), axis=-1), {_VALUES})",
+    f"F.matmul(F.softmax({_SCORES} + F.where({_WHOLE_ROWS}, {{hidden}}, 0.0), axis=-1), {_VALUES})",
+    f"F.matmul(F.softmax({_SCORES} * 1e6, axis=-1), {_VALUES})",
     f"F.scaled_dot_product_attention({_VALUES}, {_VALUES}, {_VALUES}, is_causal=True)",
     Row(f"F.matmul(F.dropout(F.softmax({_SCORES}, axis=-1), 0.3), {_VALUES})", unfit=("dump", "batch", "onnx", "torch")),
 )

@@ -27,7 +27,7 @@ WRITES = statements(
     Row(_WRITTEN + "{v}[F.argmax({v}.reshape(-1)) % {v}.shape[0]] = 1", waits_for="a constant has a device of its own", waits_in=("dump", "batch")),
     Row(_WRITTEN + "{v}[...] = {any2}", waits_for="a skipped body, another batch: a whole write of an argument", waits_in=("skip", "batch")),
     "{v} = {any}\n{v} = {v} * 2",
-    Row("{v} = {scalar} * 1\n{v}[{v} > 1] = 0", waits_for="a 0-d tensor is written by its own mask"),
+    Row("{v} = {scalar} * 1\n{v}[{v} > 1] = 0"),
 )
 
 _MEAN = "F.mean({float}).astype('float32').reshape(())"
@@ -105,11 +105,9 @@ READS = statements(
     Row("{v} = {any}[: int(cnt)] * 2"),
     Row("{v} = {single} * 2\nif {single2}.sum() > 0:\n    {v} = {v} * 3"),
     Row("{v} = {single}\nfor _ in range(int(cnt)):\n    {v} = {v} * 2"),
-    Row("try:\n    {v} = {single} * {single2}.sum().item()\nexcept ValueError:\n    {v} = {single} * 7", waits_for="a refused read is swallowed"),
+    Row("try:\n    {v} = {single} * {single2}.sum().item()\nexcept ValueError:\n    {v} = {single} * 7"),
     may=("reads",),
     unfit=("onnx",),
-    waits_for="auto that reads an argument runs twice",
-    waits_in=("skip",),
 )
 RAISES = statements(
     Row("if stops[0]:\n    raise ValueError('the program stops')", weight=2, unfit=("dump", "batch", "onnx")),
