@@ -13,8 +13,8 @@ REFUSALS: dict[str, str] = {
     "reads": r"is read inside a function traced|this call does not follow the recorded one|the body reads tensor values",
     # A number that the caller changes is a constant of the record.
     "numbers": r"this call does not follow the recorded one",
-    # An array in place of a tensor is a constant of the record; a skipped body takes none.
-    "arrays": r"this call does not follow the recorded one|NumPy array",
+    # An array in place of a tensor is a constant of the record, and reads the tensor that it is indexed by; a skipped body takes none.
+    "arrays": r"this call does not follow the recorded one|is read inside a function traced|NumPy array",
     # A record is of training or of evaluation.
     "modes": r"has train\(\) or eval\(\) been called",
     # A shape that follows from the data: whoever asks for it reads it; -1 and reshape(-1) ask, and the record has the number.

@@ -89,7 +89,7 @@ ATTENTION = rows(
 FLOW = rows(
     "F.cond(F.sum({float}) > 0, lambda: {float} * 2, lambda: {float} + {float})",
     "F.cond(F.sum({single}) > 1, lambda q: F.relu(q) + p0[0, 0], lambda q: q * p0[0, 1], {single})",
-    Row("F.cond(F.sum({single}) > 0, lambda: F.sum({single}) * p1, lambda: p0[0] * 2)", waits_for="cond: a parameter of the branch not taken"),
+    "F.cond(F.sum({single}) > 0, lambda: F.sum({single}) * p1, lambda: p0[0] * 2)",
     "F.scan(lambda c, row: (c * 0.5 + row, F.tanh(c)), {float}[0] * 0, {float})[1]",
     "F.scan(lambda c, row: (F.maximum(c, row), c - row), {any}[0], {any}, reverse=True)[0]",
     Row("F.scan(lambda c, row: (c + F.sum(row * p0[0, 0]), c), F.zeros(()), {single})[1]", waits_for="scan: a parameter that no row brings to a result"),
@@ -98,7 +98,7 @@ FLOW = rows(
         "F.scan(lambda c, row: (cell(row, c), c), F.zeros((1, 4)), {rows}.reshape(-1, 1, 4))[1]",
         waits_for="scan: a parameter that no row brings to a result",
     ),
-    Row("F.scan(lambda c, row: (cell(row, c), cell(row, c)), F.zeros((1, 4)), {rows}.reshape(-1, 1, 4))[1]"),
+    "F.scan(lambda c, row: (cell(row, c), cell(row, c)), F.zeros((1, 4)), {rows}.reshape(-1, 1, 4))[1]",
     Row("F.while_loop(lambda s: F.abs(s).sum() > 1, lambda s: s * 0.5, F.clip({single}, -9, 9))", trains=False),
     "F.while_loop(lambda s: s.sum() < 30, lambda s: F.abs(s) + 1, {single}, max_trips=3)",
     rounds=True,

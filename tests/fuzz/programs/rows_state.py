@@ -24,10 +24,10 @@ WRITES = statements(
     _WRITTEN + "{v}[-1] = 1",
     _WRITTEN + "{v}[:0] = 1",
     _WRITTEN + "{v} += {any2}",
-    Row(_WRITTEN + "{v}[F.argmax({v}.reshape(-1)) % {v}.shape[0]] = 1", waits_for="a constant has a device of its own", waits_in=("dump", "batch")),
+    Row(_WRITTEN + "{v}[F.argmax({v}.reshape(-1)) % {v}.shape[0]] = 1"),
     Row(_WRITTEN + "{v}[...] = {any2}", waits_for="a skipped body, another batch: a whole write of an argument", waits_in=("skip", "batch")),
     "{v} = {any}\n{v} = {v} * 2",
-    Row("{v} = {scalar} * 1\n{v}[{v} > 1] = 0"),
+    "{v} = {scalar} * 1\n{v}[{v} > 1] = 0",
 )
 
 _MEAN = "F.mean({float}).astype('float32').reshape(())"
@@ -77,7 +77,6 @@ SWAPS = statements(
     **_BLIND,
 )
 
-_CONSTANTS = "a constant has a device of its own"
 HOST = statements(
     "{v} = {single} * np.array([1.0, 2.0, 3.0, 4.0], 'float32')[:1]",
     "{v} = {single} * np.float32(1.5)",
@@ -87,25 +86,25 @@ HOST = statements(
     "{v} = {single} * scale",
     "{v} = sum([{single}] * 3)",
     "host = np.arange(4, dtype='float32')\nhost[0] = 9\n{v} = {rows} + mge.tensor(host)",
-    Row("{v} = {rows} + mge.tensor(F.arange(0, 4))", waits_for=_CONSTANTS),
-    Row("{v} = {rows} * mge.Tensor(F.eye(4))[0]", waits_for=_CONSTANTS),
-    Row("{v} = {rows} * F.linspace(0, 1, 4).detach()", waits_for=_CONSTANTS),
-    Row("{v} = {single} * mge.tensor({any}.shape)[0]", waits_for=_CONSTANTS),
-    Row("{v} = {single} * mge.Tensor({any}.shape[0])", waits_for=_CONSTANTS),
+    "{v} = {rows} + mge.tensor(F.arange(0, 4))",
+    "{v} = {rows} * mge.Tensor(F.eye(4))[0]",
+    "{v} = {rows} * F.linspace(0, 1, 4).detach()",
+    "{v} = {single} * mge.tensor({any}.shape)[0]",
+    "{v} = {single} * mge.Tensor({any}.shape[0])",
     "{v} = {single} * {any}.shape[0]",
     "{v} = {single} + F.full({single}.shape, 2.0)",
     "{v} = {single} * mge.tensor(F.ones(1) * 0.5)",
 )
 READS = statements(
-    Row("{v} = {single} * {argument}.sum().item()"),
-    Row("{v} = {single} * int(cnt)"),
-    Row("{v} = {single} * {any}.numpy().reshape(-1)[0]"),
-    Row("{v} = {single} * np.asarray(y)[0]"),
-    Row("{v} = {single} + y.tolist()[0]"),
-    Row("{v} = {any}[: int(cnt)] * 2"),
-    Row("{v} = {single} * 2\nif {single2}.sum() > 0:\n    {v} = {v} * 3"),
-    Row("{v} = {single}\nfor _ in range(int(cnt)):\n    {v} = {v} * 2"),
-    Row("try:\n    {v} = {single} * {single2}.sum().item()\nexcept ValueError:\n    {v} = {single} * 7"),
+    "{v} = {single} * {argument}.sum().item()",
+    "{v} = {single} * int(cnt)",
+    "{v} = {single} * {any}.numpy().reshape(-1)[0]",
+    "{v} = {single} * np.asarray(y)[0]",
+    "{v} = {single} + y.tolist()[0]",
+    "{v} = {any}[: int(cnt)] * 2",
+    "{v} = {single} * 2\nif {single2}.sum() > 0:\n    {v} = {v} * 3",
+    "{v} = {single}\nfor _ in range(int(cnt)):\n    {v} = {v} * 2",
+    "try:\n    {v} = {single} * {single2}.sum().item()\nexcept ValueError:\n    {v} = {single} * 7",
     may=("reads",),
     unfit=("onnx",),
 )
