@@ -220,6 +220,7 @@ REDUCTIONS = rows(
     ("F.one_hot(F.abs({whole}) % 5, 5)", ""),
 )
 
+FOLDED = "a file: an index that is computed of a captured tensor has another device"
 INDEXED = rows(
     "{any}[idx]",
     "{any}[idx - {any}.shape[0]]",
@@ -228,7 +229,7 @@ INDEXED = rows(
     "{any}[idx % {any}.shape[0], ..., 0]",
     "F.gather({single}, 0, {single}.astype('int32') * 0)",
     "F.embedding(idx % 4, p0)",
-    "{any}[F.argmax({any}.reshape(-1)) % {any}.shape[0]]",
+    Row("{any}[F.argmax({any}.reshape(-1)) % {any}.shape[0]]", waits_for=FOLDED, waits_in=("dump", "batch")),
     "F.where(mask, {rows}, 0.0)",
     "F.scatter({single} * 1, 0, {single}.astype('int32') * 0, {single} * 2)",
 ) + rows(
@@ -239,6 +240,6 @@ INDEXED = rows(
     "F.cond_take({any} > 0, {any})[0]",
     Row("F.unique({any}.reshape(-1))", weight=0.5),
     may=("selects",),
-    waits_for="a limit and sizes that follow from the data",
-    waits_in=("limit",),
+    waits_for="a limit, a file and sizes that follow from the data",
+    waits_in=("limit", "dump"),
 )
