@@ -1,11 +1,28 @@
+#include <algorithm>
+
 #include "jit/passes/passes.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/ops/ordered.h"
 
 namespace megjit::jit {
 namespace {
+
 constexpr size_t kLargestResult = 64 << 10;  // bytes
+
+// Constants come from where the program made them: captured tensors from their device, numbers and
+// extents from the host. An op computes on one device.
+void meet(std::vector<TensorRef>& operands, runtime::Device& of_graph) {
+    const auto is_elsewhere = [&](const TensorRef& each) {
+        return &each->device() != &operands[0]->device();
+    };
+    if (std::ranges::none_of(operands, is_elsewhere)) return;
+    const auto is_on_host = [](const TensorRef& each) { return each->device().is_host(); };
+    const bool stays_on_host = !of_graph.is_host() && std::ranges::all_of(operands, is_on_host);
+    runtime::Device& place = stays_on_host ? runtime::host_device() : of_graph;
+    for (TensorRef& operand : operands) operand = runtime::copied_to(operand, place);
 }
+
+}  // namespace
 
 Graph fold_constants(Graph graph) {
     Rewriter rewrite(graph);
@@ -24,6 +41,7 @@ Graph fold_constants(Graph graph) {
             rewrite.copy(node);
             continue;
         }
+        meet(operands, graph.device());
         const auto results = runtime::compute(*node.op, node.attrs, operands);
         for (size_t i = 0; i < results.size(); ++i)
             rewrite.replace(node.outputs[i], rewrite.to.add_constant(results[i]));

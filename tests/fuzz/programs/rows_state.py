@@ -3,7 +3,7 @@
 from typing import Any
 
 from .grammar import Row, Training
-from .rows_values import FOLDED, rows
+from .rows_values import rows
 
 
 def statements(*texts: str | Row, **settings: Any) -> list[Row]:
@@ -24,7 +24,7 @@ WRITES = statements(
     _WRITTEN + "{v}[-1] = 1",
     _WRITTEN + "{v}[:0] = 1",
     _WRITTEN + "{v} += {any2}",
-    Row(_WRITTEN + "{v}[F.argmax({v}.reshape(-1)) % {v}.shape[0]] = 1", waits_for=FOLDED, waits_in=("dump", "batch")),
+    _WRITTEN + "{v}[F.argmax({v}.reshape(-1)) % {v}.shape[0]] = 1",
     Row(_WRITTEN + "{v}[...] = {any2}", waits_for="a skipped body, another batch: a whole write of an argument", waits_in=("skip", "batch")),
     "{v} = {any}\n{v} = {v} * 2",
     "{v} = {scalar} * 1\n{v}[{v} > 1] = 0",

@@ -220,7 +220,6 @@ REDUCTIONS = rows(
     ("F.one_hot(F.abs({whole}) % 5, 5)", ""),
 )
 
-FOLDED = "a file: an index that is computed of a captured tensor has another device"
 INDEXED = rows(
     "{any}[idx]",
     "{any}[idx - {any}.shape[0]]",
@@ -229,7 +228,7 @@ INDEXED = rows(
     "{any}[idx % {any}.shape[0], ..., 0]",
     "F.gather({single}, 0, {single}.astype('int32') * 0)",
     "F.embedding(idx % 4, p0)",
-    Row("{any}[F.argmax({any}.reshape(-1)) % {any}.shape[0]]", waits_for=FOLDED, waits_in=("dump", "batch")),
+    "{any}[F.argmax({any}.reshape(-1)) % {any}.shape[0]]",
     "F.where(mask, {rows}, 0.0)",
     "F.scatter({single} * 1, 0, {single}.astype('int32') * 0, {single} * 2)",
 ) + rows(
