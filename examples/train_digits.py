@@ -24,7 +24,7 @@ import megengine.module as M
 import megengine.optimizer as optim
 from megengine.autodiff import GradManager
 from megengine.jit import trace
-from megengine.jit.plan_html import bytes_text, plan_page
+from megengine.jit.plan_html import plan_page, size_text
 from megengine.jit.report import GeneratedKernel, MemoryPlan
 
 BATCH = 64
@@ -142,7 +142,7 @@ def summary(
 What you saw
   accuracy   {accuracy:.2%} of the held-out digits, after {seconds:.1f} s of training (first step {first_ms:.0f} ms: recorded)
   speed      {1 / traced:.0f} steps a second as one graph, {1 / eager:.0f} in eager mode: {ratio}
-  memory     {bytes_text(plan.planned_bytes)} planned for a step, {bytes_text(plan.unplanned_bytes)} if each value had its own; no plan takes less than {bytes_text(plan.peak_live_bytes)}
+  memory     {size_text(plan.planned_bytes)} planned for a step, {size_text(plan.unplanned_bytes)} if each value had its own; no plan takes less than {size_text(plan.peak_live_bytes)}
   code       {len(kernels)} kernels generated for {sum(len(k.ops) for k in kernels)} operations; {made}
 Where to go next
   {report}: open it in a browser; the memory plan drawn over the step, and the code of each kernel

@@ -94,7 +94,7 @@ public:
         const Type q{dtype_, {batch, heads, length, width}},
             k{dtype_, {batch, heads, keys ? keys : length, width}},
             lse{DType::f32, {batch, heads, length}};
-        const Attrs attrs{0.125, int64_t{causal}, int64_t{0}, 0.0};
+        const Attrs attrs{0.125, int64_t{causal}, int64_t{0}, 0.0, int64_t{0}, int64_t{0}};
         add("attention", attrs, {q, k, k});
         add("attention_grad", attrs, {q, k, k, q, lse, q});
     }

@@ -14,7 +14,7 @@ from .plan_text import figures, outside_rows, seconds_text
 if TYPE_CHECKING:
     from .report import GeneratedKernel, MemoryPlan
 
-__all__ = ["plan_page"]
+__all__ = ["plan_page", "size_text"]
 
 
 def _bytes_table(plan: MemoryPlan) -> str:
