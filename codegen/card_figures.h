@@ -45,8 +45,8 @@ public:
     double cache_bytes() const { return cache_; }  // of the second level
     double launch_seconds() const { return launch_; }  // of one kernel in a CUDA graph
     double instructions_per_second() const { return instructions_; }  // scalar ones of all lanes
-    // What large products reach: "float32", "tf32", "float16", "bfloat16", "int8"; or "attention"
-    // and "attention_grad".
+    // What large products reach: "float32", "tf32", "float16", "bfloat16", "int8"; or "scores
+    // forward" and "scores backward", of attention.
     double flops_per_second(std::string_view kind) const;
     // As measured, where this very shape is listed.
     std::optional<double> product_seconds(const ProductShape& shape) const;

@@ -130,12 +130,11 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
     plan.arena_bytes = buffers.arena_bytes;
     plan.host_bytes = buffers.host_bytes;
     plan.curve = options.curve;
-    // This plan lies where its figures say; others as far from it as the search found.
-    size_t own = plan.arena_bytes;
-    for (const CurvePoint& point : plan.curve)
-        if (point.is_chosen) own = point.bytes;
+    // This plan lies where its figures say; others where the search found them, which fits them as
+    // a limit.
     for (CurvePoint& point : plan.curve)
-        point.bytes = std::max(point.bytes + plan.planned_bytes, own) - own;
+        point.bytes = point.is_chosen ? plan.planned_bytes
+                                      : point.bytes + plan.planned_bytes - plan.arena_bytes;
     return plan;
 }
 

@@ -13,6 +13,8 @@ public:
     void note(const runtime::UserError& error) {
         if (!first_) first_ = error;
     }
+    // The body asks for types alone, and goes on without a value on purpose.
+    void forget() { first_.reset(); }
     // Throws what was noted first, if anything was.
     void raise() const {
         if (!first_) return;

@@ -54,6 +54,7 @@ public:
 
     // Of what is refused in a body that the call records.
     void note_refusal(const runtime::UserError& error) { refusal_.note(error); }
+    void forget_refusals() { refusal_.forget(); }
     // Where the body first read a value that may differ in another call, or "".
     const std::string& read_at() const { return read_at_; }
 

@@ -150,9 +150,9 @@ private:
         }
         const bool is_half = dtype == DType::f16 || dtype == DType::bf16;
         if (is_half && &call.op == &runtime::ops::attention())
-            return work.flops / figures_.flops_per_second("attention");
+            return work.flops / figures_.flops_per_second("scores forward");
         if (is_half && &call.op == &runtime::ops::attention_grad())
-            return work.flops / figures_.flops_per_second("attention_grad");
+            return work.flops / figures_.flops_per_second("scores backward");
         return work.flops / figures_.flops_per_second(kind);
     }
 

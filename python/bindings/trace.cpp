@@ -415,6 +415,9 @@ void bind_trace(nb::module_& m) {
                 recorder->note_name(tensor.value(), known + "." + name);
     }, nb::arg("tensor"), nb::arg("like"), nb::arg("name"),
           "A tensor that belongs to another one, in a recording for dump.");
+    m.def("forget_refusals", [] {
+        if (jit::Session* session = jit::Session::running()) session->forget_refusals();
+    }, "What a body has caught of reads that the trace refused ends the call no longer.");
     m.def("symbolic_shape_active", [] {
         const Session* session = Session::running();
         return session && session->function().options.symbolic_shape;

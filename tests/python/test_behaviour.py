@@ -64,7 +64,7 @@ def test_a_state_file_of_the_original_is_read():
 
 def test_what_is_no_state_file_is_refused_by_its_bytes():
     model = io.BytesIO(b"\xfc\x02\x00\x00\x1c\x00\x00\x00mgv2" + bytes(100))  # how trace.dump of the original begins
-    with pytest.raises(RuntimeError, match="not a file that megengine.save wrote"):
+    with pytest.raises(RuntimeError, match="a graph that MegEngine dumped"):
         mge.load(model)
 
 

@@ -59,7 +59,7 @@ ALLOWED = {
     "fx/torch_modules.py:Unflatten": ("take", _INTERFACE),
     "fx/torchlike/*": (
         "cudnn_enabled cudnn_enable ignored N C HxW options inplace threshold mode is_causal tgt_is_causal memory_is_causal "
-        "src_is_causal others momentum dtype size_average reduce sorted stable sparse_grad non_blocking _stacklevel",
+        "src_is_causal others momentum size_average reduce sorted stable sparse_grad non_blocking _stacklevel",
         "the arguments of torch's functions; tensors never change, results are sorted and stable, masks are given beside is_causal",
     ),
     "torch_backend/_aten.py:*_pool2d_backward": ("ceil_mode", "the result's extents say it"),
@@ -78,6 +78,7 @@ ALLOWED = {
         "attributes of ONNX nodes that follow from their operands, or concern types that are refused",
     ),
     "onnx/functions/loops.py:counted_loop.step": ("_", "what a scan slices"),
+    "onnx/functions/recurrent.py:mode_of": ("_", "a node's other attributes, which do not decide the mode"),
     "optimizer/optimizer.py:Optimizer.backward": ("loss", _REFUSED),
     "quantization/fake_quant.py:*.fake_quant_forward": ("qparams", _INTERFACE),
     "quantization/quantize.py:apply_easy_quant.search": ("_", _INTERFACE),
@@ -88,7 +89,8 @@ ALLOWED = {
         "bias_sizes output_padding places size c _ stable",
         "the arguments of ATen's operations; shapes follow from the operands, places of maxima are found again, sorts are stable in any case",
     ),
-    "torch_backend/_pair.py:Pair.*": ("_ arguments", "torch hands its examples to a compiler, and its arguments to what stands for a refused graph"),
+    "torch_backend/_pair.py:Pair.*": ("_", "torch hands its examples to a compiler"),
+    "torch_backend/_pair.py:refusing.refuse": ("arguments", "torch hands them to what stands for a refused graph"),
     "traced_module/*.py:*": ("args kwargs leaf", _INTERFACE),
     "traced_module/recorder.py:Recorder.record": ("expr arguments run base qualname written", _ABSTRACT),
     "traced_module/inserting.py:Inserter.record": ("run written", "exprs compute on examples"),

@@ -74,12 +74,15 @@ ANY = {
         core.tensor.indexing.as_operand.value core.tensor.shapes.transpose.pattern core.tensor.shapes.broadcast_to.shape
         core.tensor.quantized.convert.dtype onnx.functions.draws.random_uniform.shape onnx.functions.draws.random_normal.shape
         onnx.functions.elementwise.modulo.x onnx.functions.elementwise.modulo.y onnx.functions.layers.mean_variance_normalization.axes
-        fx.torchlike.pooling.adaptive_avg_pool.output_size fx.torchlike.reductions.norm.p
+        fx.torchlike.pooling.adaptive_avg_pool.output_size fx.torchlike.reductions.norm.p fx.torchlike.elementwise.trunc_divide.input
+        fx.torchlike.elementwise.trunc_divide.other onnx.functions.recurrent.mode_of.activations
     """,
     "of torch, which need not be there": """
         fx.torch_import.from_torch.gm fx.torch_memory.Memory.note.node fx.torch_modules.build.m fx.torch_modules.as_tensor.theirs
         torch_backend.backend.graph torch_backend.backend.example_inputs
     """,
+    "a tree of whatever a body returns": "jit.results.reason_in_results.tree jit.results.refuse_used_up.tree",
+    "a tensor or an array": "onnx.functions.recurrent.laid_out.w onnx.functions.recurrent.laid_out.r onnx.functions.recurrent.laid_out.b",
     "a Module, of a room above": "distributed.fsdp.fully_shard.module distributed.fsdp.gathered.module",
     "one of several layers, which share weight and bias": "module.qat.folded.layer module.quantized.with_weights.made",
 }

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import fx
+from .. import _core, fx
 from ..jit import trace
 from ..reports.progress import Progress
 from ._builder import Builder, Operand, array_of
@@ -87,7 +87,12 @@ class Loader:
     def load(self, given: list[Any], large: dict[str, Any]) -> fx.GraphModule:
         """The model as a module. given: its inputs. large: its tensors that the graph has as inputs, too."""
         self._add_tensors([*self.graph.initializer, *large.values()])
-        trace(lambda: self._add_all(given), record_only=True, symbolic_shape=False)()
+
+        def probe() -> None:
+            self._add_all(given)
+            _core.forget_refusals()  # probes of nodes that read values give no shape
+
+        trace(probe, record_only=True, symbolic_shape=False)()
         if self.problems:
             listed = "".join(f"\n  {what}: {', '.join(names)}" for what, names in self.problems.items())
             raise OnnxError(f"load: {len(self.problems)} kinds of nodes have no counterpart{listed}")

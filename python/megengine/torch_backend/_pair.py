@@ -104,7 +104,8 @@ class Pair:
     def _ready(self, arguments: list[Any]) -> tuple[Planned, Call, int]:
         """Programs of these sizes, and what others keep beside forward. MemoryError, before anything runs, if one of both cannot keep the limit."""
         planned = self._sizes.planned(arguments) if self._sizes else self._planned
-        assert planned is not None
+        if planned is None:
+            raise RuntimeError("a forward ran before its programs were planned; this is a bug of megjit")
         call, beside = Call(planned.backward, [arguments[place] for place in planned.saved]), _others(self._given)
         _keep_limit(planned, call, arguments, beside)
         return planned, call, beside

@@ -4,7 +4,7 @@ import copy
 import pickle
 
 import pytest
-from programs import tensor
+from small_modules import tensor
 
 import megengine.functional as F
 import megengine.module as M

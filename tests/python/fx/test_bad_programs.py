@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from programs import Affine
+from small_modules import Affine
 
 import megengine as mge
 import megengine.functional as F

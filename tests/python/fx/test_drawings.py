@@ -1,7 +1,7 @@
 """Graphs as Graphviz text."""
 
 import pytest
-from programs import Net, tensor
+from small_modules import Net, tensor
 
 from megengine import fx
 from megengine.fx.passes.graph_drawer import FxGraphDrawer

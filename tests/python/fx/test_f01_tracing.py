@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from programs import Affine, ops, same, tensor
+from small_modules import Affine, ops, same, tensor
 
 import megengine as mge
 import megengine.functional as F

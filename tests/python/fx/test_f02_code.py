@@ -4,7 +4,7 @@ import operator
 
 import numpy as np
 import pytest
-from programs import same, tensor
+from small_modules import same, tensor
 
 import megengine.functional as F
 import megengine.module as M

@@ -3,7 +3,7 @@
 import operator
 
 import pytest
-from programs import sum_of_two
+from small_modules import sum_of_two
 
 import megengine as mge
 import megengine.functional as F

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from programs import Affine, same, tensor
+from small_modules import Affine, same, tensor
 
 import megengine as mge
 import megengine.functional as F

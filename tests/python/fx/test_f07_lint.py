@@ -4,7 +4,7 @@ import operator
 
 import numpy as np
 import pytest
-from programs import sum_of_two, tensor
+from small_modules import sum_of_two, tensor
 
 import megengine.functional as F
 import megengine.module as M

@@ -5,7 +5,7 @@ import operator
 import pickle
 
 import pytest
-from programs import names, sum_of_two
+from small_modules import names, sum_of_two
 
 import megengine.functional as F
 import megengine.module as M

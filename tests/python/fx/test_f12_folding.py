@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from programs import close, norms, tensor, warmed
+from small_modules import close, norms, tensor, warmed
 
 import megengine as mge
 import megengine.functional as F

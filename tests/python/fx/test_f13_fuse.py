@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from programs import Calls, close, norms, tensor, warmed
+from small_modules import Calls, close, norms, tensor, warmed
 
 import megengine.module as M
 from megengine.fx.experimental.optimization import (

@@ -4,7 +4,7 @@ import copy
 import runpy
 from pathlib import Path
 
-from programs import close, tensor, warmed
+from small_modules import close, tensor, warmed
 
 import megengine.module as M
 from megengine import fx

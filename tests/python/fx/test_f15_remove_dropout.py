@@ -1,7 +1,7 @@
 """F15: `remove_dropout`."""
 
 import numpy as np
-from programs import Calls, tensor
+from small_modules import Calls, tensor
 
 import megengine.functional as F
 import megengine.module as M

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from programs import tensor
+from small_modules import tensor
 
 import megengine.module as M
 from megengine import fx

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from programs import Net, tensor
+from small_modules import Net, tensor
 from zoo import SMALL, TransformerBlock
 
 import megengine as mge

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from programs import Calls, close, tensor, warmed
+from small_modules import Calls, close, tensor, warmed
 
 import megengine as mge
 import megengine.functional as F

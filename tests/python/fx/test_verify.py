@@ -1,7 +1,7 @@
 """Edits that prove themselves."""
 
 import pytest
-from programs import tensor
+from small_modules import tensor
 
 import megengine.functional as F
 import megengine.module as M
