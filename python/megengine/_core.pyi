@@ -939,6 +939,11 @@ def note_option(tensor: Tensor, name: str) -> None: ...
 def note_name_like(tensor: Tensor, like: Tensor, name: str) -> None:
     """A tensor that belongs to another one, in a recording for dump."""
 
+def forget_refusals() -> None:
+    """
+    What a body has caught of reads that the trace refused ends the call no longer.
+    """
+
 def symbolic_shape_active() -> bool: ...
 
 def note_grad(tensor: object) -> None:
