@@ -227,7 +227,7 @@ int part_words(const KernelIR& kernel) {
     for (const RowWalk& walk : row_plan_of(kernel).walks)
         for (const Reduced& reduced : walk.reductions)
             for (const Accumulator& by : reduced.accumulators)
-                words += by.has_place() || by.wide ? 2 : 1;
+                words += (by.wide || runtime::bits_in(by.type) == 64 ? 2 : 1) + by.has_place();
     return words;
 }
 
