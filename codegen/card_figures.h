@@ -25,22 +25,17 @@ struct ProductShape {
     std::string_view dtype;  // "float32", "tf32", "float16", "bfloat16", "int8"
     int64_t batch = 1, m = 0, n = 0, k = 0;
     bool transpose_a = false, transpose_b = false;
-    double flops() const {
-        return 2.0 * static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n) *
-               static_cast<double>(k);
-    }
 };
 
 class CardFigures {
 public:
-    // Of the architecture (90: sm_90), or of the next older one that has a file; those are listed
-    // in full: every file has "memory", "cache", "launch", "instructions" and "flops".
+    // Returns the figures of the architecture (90: sm_90), or of the next older one that has a
+    // file. Every file has "memory", "cache", "launch", "instructions" and "flops".
     static const CardFigures& of(int arch);
     explicit CardFigures(std::vector<CardFigure> figures);
 
-    const std::vector<CardFigure>& all() const { return figures_; }
-    // Of a kernel that reads and writes `bytes` in all: between the sizes that are listed by their
-    // logarithms, beyond them as the nearest one.
+    // Returns the speed of a kernel that reads and writes `bytes` in all. It is interpolated by the
+    // logarithms of the listed sizes; beyond these it is that of the nearest one.
     double memory_bytes_per_second(double bytes) const;
     double cache_bytes() const { return cache_; }  // of the second level
     double launch_seconds() const { return launch_; }  // of one kernel in a CUDA graph

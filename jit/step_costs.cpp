@@ -6,6 +6,7 @@
 #include "codegen/kernel_work.h"
 #include "jit/graph_program.h"
 #include "jit/host_copy.h"
+#include "jit/passes/product_choice.h"
 #include "runtime/host/product_rules.h"
 #include "runtime/ops/known.h"
 #include "runtime/ops/matmul.h"
@@ -87,11 +88,9 @@ private:
         for (const codegen::LaunchShape& launch : launches_of(node)) {
             const codegen::KernelWork work =
                 codegen::work_of(kernel, launch, device_.target(), figures_.cache_bytes());
-            // By tiles, whose share of a library's speed is a guess (product_choice.cpp).
-            constexpr double kTiles = 0.5, kTilesByTensorCores = 0.25;
             const double flops_per_second =
-                work.halves ? kTilesByTensorCores * figures_.flops_per_second("float16")
-                            : kTiles * figures_.flops_per_second("float32");
+                work.halves ? kSpeedOfTensorTiles * figures_.flops_per_second("float16")
+                            : kSpeedOfTiles * figures_.flops_per_second("float32");
             *cost.seconds += std::max({memory_seconds(work.bytes),
                                        work.instructions / figures_.instructions_per_second(),
                                        work.flops / flops_per_second});
@@ -162,9 +161,8 @@ private:
 
     // The operands of a step where the layout puts them, in memory that nobody reads.
     std::vector<void*> operands_of(const ProgramLayout::Step& step) const {
-        constexpr uint64_t kArena = uint64_t{1} << 48, kOther = uint64_t{1} << 40;  // bytes
-        const size_t count =
-            step.is_copy ? 2 : step.inputs + prepared_.node(step.node).outputs.size();
+        constexpr uint64_t kOther = uint64_t{1} << 40;  // bytes
+        const size_t count = step.inputs + prepared_.node(step.node).outputs.size();
         std::vector<void*> operands;
         for (size_t i = 0; i < count; ++i) {
             const ProgramLayout::Operand& operand = layout_.operands[step.first_operand + i];
@@ -184,7 +182,7 @@ private:
         void* const* const outputs = operands.data() + step.inputs;
         const auto queued =
             device_.rehearse(*prepared_.nodes[step.node].executable, operands.data(), outputs,
-                             reinterpret_cast<void*>((uint64_t{1} << 48) + step.workspace));
+                             reinterpret_cast<void*>(kArena + step.workspace));
         if (!queued) return cost.seconds.reset();
         const int64_t launches = queued->kernels + queued->calls + queued->moves;
         cost.launches += launches;
@@ -216,6 +214,7 @@ private:
         if (cost.seconds) *cost.seconds += memory_seconds(bytes) + figures_.launch_seconds();
     }
 
+    static constexpr uint64_t kArena = uint64_t{1} << 48;  // an address that nobody reads
     const PreparedGraph& prepared_;
     const ProgramLayout& layout_;
     runtime::Device& device_;

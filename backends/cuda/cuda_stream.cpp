@@ -152,7 +152,7 @@ void CudaStream::queue(const Piece& piece, const Queue& queue) {
 
 void CudaStream::count(const Piece& piece) {
     if (!counted_) return;
-    if (piece.size != LaunchSize{} || piece.call == std::string_view("cuLaunchKernel")) {
+    if (piece.call == std::string_view("cuLaunchKernel")) {
         ++counted_->kernels;
         counted_->blocks += int64_t{piece.size.grid[0]} * piece.size.grid[1] * piece.size.grid[2];
     } else if (piece.moved_bytes) {

@@ -59,7 +59,7 @@ private:
 class Gpu {
 public:
     Gpu(const CudaDriver& driver, int ordinal);
-    // Of a card that is not there; one that does not compile serves plans alone.
+    // Describes a card that is not there. One that does not compile serves plans alone.
     Gpu(const CudaDriver& driver, CardDescription description, bool compiles);
     Gpu(const Gpu&) = delete;
 

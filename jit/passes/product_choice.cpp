@@ -63,8 +63,6 @@ bool is_short(const runtime::Contraction& contraction) {
 // On a GPU: a result that need not go to memory and back saves more time than the library's product
 // is faster. That is so for short sums.
 bool is_short_for_gpu(const Graph& graph, const Node& node) {
-    // Times the speed of the library. Guesses: no card has timed them beside it.
-    constexpr double kTiles = 0.5, kTilesByTensorCores = 0.25;
     const Type& result = graph.type(node.outputs[0]);
     const bool is_half = result.dtype != runtime::DType::f32;
     const runtime::Speeds speeds = graph.device().speeds();
@@ -72,8 +70,8 @@ bool is_short_for_gpu(const Graph& graph, const Node& node) {
         .flops = 2 * static_cast<double>(contraction_of(graph, node).space.numel()),
         .is_product = true};
     const double by_library = cost.flops / speeds.flops_of(cost, result.dtype),
-                 by_tiles = is_half ? by_library / kTilesByTensorCores
-                                    : cost.flops / speeds.flops / kTiles;
+                 by_tiles = is_half ? by_library / kSpeedOfTensorTiles
+                                    : cost.flops / speeds.flops / kSpeedOfTiles;
     return by_tiles - by_library < 2 * static_cast<double>(result.bytes()) / speeds.bytes;
 }
 

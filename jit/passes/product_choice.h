@@ -12,6 +12,10 @@ struct ProductChoice {
     bool is_generated() const { return by != Products::library; }
 };
 
+// The speed of tiles on a GPU as a share of its library's, without and with tensor cores. These are
+// guesses: no card has timed them beside it.
+constexpr double kSpeedOfTiles = 0.5, kSpeedOfTensorTiles = 0.25;
+
 // As measured on this machine, by the timings that are there (codegen/tuning.h); else by a model:
 // the second factor is so small, and the sum so short, that the result's way through memory counts,
 // and the device has no instructions of its own for the dtype.
