@@ -19,6 +19,7 @@ A python block that begins with ``# file: train.py``, or a cpp block with ``// f
 import contextlib
 import difflib
 import doctest
+import importlib.util
 import io
 import linecache
 import os
@@ -75,6 +76,10 @@ def near(want, got):
     """Is each figure within the bounds of the one that is shown?"""
     pairs = zip(_figures(want), _figures(got), strict=True)
     return all(shown / smaller <= now <= shown * larger for (shown, larger, smaller), (now, _, _) in pairs)
+
+
+def has_card():
+    return Path(importlib.util.find_spec("megengine").origin).with_name("libmegjit_card.so").exists()
 
 
 def as_shown(want, got, words=""):
@@ -141,6 +146,8 @@ def page_as_it_runs(text):
 def main():
     page = Path(sys.argv[1]).resolve()
     text = page.read_text(encoding="utf-8")
+    if "MEGJIT_EMULATED_GPUS" in text and not has_card():
+        sys.exit("the page runs on the emulated card, which is not beside the package: make card")
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     warnings.filterwarnings("ignore", ".*use of fork", DeprecationWarning)  # of Python 3.12, where a thread happens to live
     os.environ.setdefault("MEGJIT_COMPILE", "sync")

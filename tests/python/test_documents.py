@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from documented import as_shown, blocks_of
+from documented import as_shown, blocks_of, has_card
 from documented_tables import PLACE, with_tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,13 +29,12 @@ def named(page):
 
 # Arrays have other words elsewhere.
 AS_SHOWN = np.__version__ >= "2" and all(map(importlib.util.find_spec, ("halide", "cv2", "onnx")))
-HAS_CARD = Path(importlib.util.find_spec("megengine").origin).with_name("libmegjit_card.so").exists()
 
 
 @pytest.mark.skipif(not AS_SHOWN, reason="pages show what is printed with NumPy 2 and all extras")
 @pytest.mark.parametrize("page", [page for page in PAGES if any(b.kind in ("python", "console") for b in blocks_of(TEXT[page]))], ids=named)
 def test_a_page_shows_what_its_code_prints(page):
-    if "MEGJIT_EMULATED_GPUS" in TEXT[page] and not HAS_CARD:
+    if "MEGJIT_EMULATED_GPUS" in TEXT[page] and not has_card():
         pytest.skip("the emulated card is not beside the package: make card")
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("documented.py"), page], capture_output=True, text=True, timeout=3000
