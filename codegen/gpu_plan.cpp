@@ -80,11 +80,9 @@ int vector_of(const KernelIR& kernel, const LaunchShape& launch) {
 // How many blocks share a row when `blocks` would work alone. A power of two, so that few images
 // serve all lengths; and a matter of extents alone, so that results do not depend on the GPU.
 int parts_of(const KernelIR& kernel, int64_t blocks, int64_t length, int64_t least) {
-    const bool is_once =
-        kernel.passes() == 1 && std::all_of(kernel.outputs.begin(), kernel.outputs.end(),
-                                            [](const Operand& o) { return o.per_row; });
     int parts = 1;
-    while (is_once && parts < 128 && blocks * parts < kFullGrid && length / (2 * parts) >= least)
+    while (kernel.passes() == 1 && parts < 128 && blocks * parts < kFullGrid &&
+           length / (2 * parts) >= least)
         parts *= 2;
     return parts;
 }

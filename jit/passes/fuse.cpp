@@ -45,6 +45,9 @@ using runtime::Shape;
 
 constexpr size_t kMaxRowOps = 160;
 constexpr int64_t kMinRows = 8, kFewElements = 32768;
+// Of a GPU: columns of a block, blocks that keep it busy, and elements that one block alone walks
+// over in the time of two launches.
+constexpr int64_t kColumnsOfBlock = 32, kMinBlocks = 128, kShortBlock = 16384;
 constexpr int kHeavyInstructions = 40;  // of an op whose code is long
 
 bool is_fusible_type(const Type& type) {
@@ -71,14 +74,17 @@ bool is_heavy(const Graph& graph, const Node& node) {
     return codegen::expand_math(kernel).program.size() > kHeavyInstructions;
 }
 
-// Enough rows (or columns, where the last axis is kept) for the threads to share?
-bool has_rows_enough(const Shape& shape, uint32_t reduced) {
+// Enough rows (or columns, where the last axis is kept) for the threads to share, or for a GPU so
+// many blocks, or such short ones, that none of them needs another's help?
+bool has_rows_enough(const Shape& shape, uint32_t reduced, const runtime::Device& device) {
     int64_t kept = 1;
     for (int axis = 0; axis < shape.rank(); ++axis)
         if (!(reduced >> axis & 1u)) kept *= shape[axis];
     if (shape.numel() <= kFewElements) return true;
     const bool in_columns = !(reduced >> (shape.rank() - 1) & 1u);
-    return kept / (in_columns ? codegen::kColumnBlock : 1) >= kMinRows;
+    if (!device.shares_rows()) return kept / (in_columns ? codegen::kColumnBlock : 1) >= kMinRows;
+    const int64_t blocks = std::max<int64_t>(1, kept / (in_columns ? kColumnsOfBlock : 1));
+    return blocks >= kMinBlocks || shape.numel() / blocks <= kShortBlock;
 }
 
 class Fuser {
@@ -138,7 +144,15 @@ private:
         const Type& operand = graph_.type(node.inputs[0]);
         const uint32_t axes = reduced_axes(graph_, node);
         return options_.fuse_reduce && !options_.exact && operand.layout == Layout::row_major &&
-               operand.numel() > result.numel() && has_rows_enough(operand.shape, axes);
+               operand.numel() > result.numel() &&
+               (graph_.device().shares_rows() ||
+                has_rows_enough(operand.shape, axes, graph_.device()));
+    }
+
+    // Must several blocks share each row of the group, so that it is walked once alone?
+    bool is_walked_once(const Group& of) const {
+        return of.reduced && !of.contracts && graph_.device().shares_rows() &&
+               !has_rows_enough(of.shape, of.reduced, graph_.device());
     }
 
     void place(NodeId id) {
@@ -233,11 +247,11 @@ private:
         if (!form || (is_large && of.era != era_ &&
                       graph_.type(node.outputs[0]).bytes() > bytes_freed_by(id, g)))
             return false;
-        const bool needs_rows =
-            of.reduced && (*form != Form::element ||
-                           std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-            return group_of(input) == g && form_of(input) != Form::element;
-        }));
+        const bool reads_rows = std::any_of(
+            node.inputs.begin(), node.inputs.end(),
+            [&](ValueId input) { return group_of(input) == g && form_of(input) != Form::element; });
+        if (*form == Form::element && reads_rows && is_walked_once(of)) return false;
+        const bool needs_rows = of.reduced && (*form != Form::element || reads_rows);
         if (of.nodes.size() >= (needs_rows ? kMaxRowOps : kMaxOps)) return false;
         size_t fresh = 0;
         for (ValueId input : node.inputs)
@@ -309,6 +323,7 @@ private:
                 for (ValueId input : graph_.node(id).inputs) {
                     if (group_of(input) != other || form_of(input) == Form::element) continue;
                     const Form reader = grouping_.form_of[at(id)];
+                    if (reader == Form::element && is_walked_once(whole)) return false;
                     const bool fits = reader == Form::element ? form_of(input) == Form::row_keep ||
                                                                     whole.drop_broadcasts_as_row()
                                                               : reader == form_of(input);

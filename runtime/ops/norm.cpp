@@ -343,8 +343,8 @@ std::vector<TensorRef> expand_batch_norm_stats(const OpCall& call,
     if (call.inputs[0].numel() == 0 || !inputs[0]->device().shares_rows()) return {};
     const Groups groups = batch_groups(call.inputs[0].shape);
     const Shape channels{call.inputs[0].shape[1]};
-    const TensorRef x = as_f32(inputs[0]), mean = mean_of(x, groups.within);
-    const TensorRef var = mean_of(build::op("square", {x - mean}), groups.within);
+    const TensorRef x = as_f32(inputs[0]), mean = mean_of(x, groups.within),
+                    var = build::op("reduce_variance", {x}, {groups.within, int64_t{1}});
     return {build::reshape(mean, channels), build::reshape(var, channels)};
 }
 

@@ -44,6 +44,8 @@ std::vector<Type> infer_reduce(const OpCall& call) {
     if (kind == Reduce::max || kind == Reduce::min) check_not_empty(call, x, result.shape);
     else if (x.dtype == DType::b8) result.dtype = DType::i32;
     if (kind == Reduce::mean && x.dtype != DType::f64) result.dtype = DType::f32;
+    if (kind == Reduce::variance && x.dtype != DType::f32)
+        refuse(call, cat("x is ", info(x.dtype).name, ", and not float32"), {}, ErrorKind::type);
     return {result};
 }
 
@@ -103,6 +105,26 @@ Grads grad_prod(const GradCall& g) {
     return {build::mul(spread(g, g.out_grads[0]), build::where(is_zero, at_zero, elsewhere))};
 }
 
+TensorRef mean_of(const TensorRef& x, const OpCall& call, bool keepdims) {
+    return build::op("reduce_mean", {x}, {call.integers("axes"), int64_t{keepdims}});
+}
+
+Grads grad_variance(const GradCall& g) {
+    const TensorRef& x = g.inputs[0];
+    const auto results = static_cast<double>(std::max<int64_t>(1, g.outputs[0]->type().numel()));
+    const double count = static_cast<double>(x->type().numel()) / results;
+    return {spread(g, build::mul(g.out_grads[0], 2 / std::max(1.0, count))) *
+            (x - mean_of(x, g.call, true))};
+}
+
+// A GPU reads the rows once, and adds squares in float64.
+std::vector<TensorRef> expand_variance(const OpCall& call, std::span<const TensorRef> inputs) {
+    const TensorRef& x = inputs[0];
+    if (x->device().shares_rows()) return {};
+    const TensorRef distance = x - mean_of(x, call, true);
+    return {mean_of(distance * distance, call, call.flag("keepdims"))};
+}
+
 Cost cost_reduce(const OpCall& call, std::span<const Type> outputs) {
     return {static_cast<double>(call.inputs[0].numel()), bytes_of(call, outputs)};
 }
@@ -151,6 +173,13 @@ std::vector<OpDef> reduce_ops() {
             build::mul(g.out_grads[0], 1.0 / static_cast<double>(std::max<int64_t>(1, n)));
         return {build::cast(spread(g, share), g.inputs[0]->dtype())};
     }, Keeps::nothing),
+        [] {
+        OpDef op = reduction("reduce_variance", Reduce::variance,
+                             "Mean squared distance from the mean over axes, of float32.",
+                             grad_variance, Keeps::inputs);
+        op.expand = expand_variance;
+        return op;
+    }(),
         reduction(
             "reduce_prod", Reduce::prod,
             "Product over axes; bool counts in int32. The gradient is right where x has zeros.",

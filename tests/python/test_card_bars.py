@@ -1,7 +1,9 @@
-"""What a step of GPT-2 small (8 x 1,024 tokens, bfloat16) asks of a described H100: no more than it did, in launches, bytes and modelled time."""
+"""What steps of GPT-2 small (8 x 1,024 tokens, bfloat16) and ResNet-50 (128 images) ask of a described H100: no more than they did, in launches,
+bytes and modelled time."""
 
 import numpy as np
 import pytest
+import zoo
 
 import megengine as mge
 import megengine.functional as F
@@ -9,7 +11,7 @@ import megengine.module as M
 from megengine.amp import autocast
 from megengine.autodiff import GradManager
 from megengine.jit import trace
-from megengine.optimizer import Adam
+from megengine.optimizer import SGD, Adam
 
 WIDTH, HEADS, BLOCKS, WORDS, TOKENS, BATCH = 768, 12, 12, 50257, 1024, 8
 
@@ -86,3 +88,35 @@ def test_flops_are_those_of_the_network(plan):
     dense = 2 * 3 * BATCH * TOKENS * (BLOCKS * 12 * WIDTH**2 + WORDS * WIDTH)
     attention = 2 * (2 + 5) * BATCH * TOKENS * (TOKENS // 2) * BLOCKS * WIDTH
     assert plan.flops == pytest.approx(dense + attention, rel=2e-3)
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+def resnet(request):
+    make, _ = zoo.FULL_SIZE["resnet50"]
+    model = make()
+    optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    gm = GradManager().attach(model.parameters())
+
+    @trace(symbolic=True, opt_level=3)
+    def step(image, label):
+        with gm:
+            with autocast(request.param == "bfloat16", low_prec_dtype="bfloat16"):
+                out = model(image)
+            loss = F.loss.cross_entropy(out.astype("float32"), label)
+            gm.backward(loss)
+            optimizer.step().clear_grad()
+        return loss
+
+    images, labels = np.zeros((128, 3, 224, 224), np.float32), np.zeros(128, np.int32)
+    return request.param, step.on("sm_90").plan(mge.tensor(images), mge.tensor(labels))
+
+
+def test_passes_over_activations(resnet):
+    """Bytes outside of convolutions and products, in the bytes of all that convolutions give."""
+    dtype, plan = resnet
+    assert not plan.unknown
+    others = [cost for cost in plan.costs if not cost.ops[0].startswith(("conv", "matmul"))]
+    activations = 11_113_984 * 128 * (2 if dtype == "bfloat16" else 4)
+    assert sum(cost.bytes for cost in others) <= 12.4 * activations
+    assert sum(cost.seconds for cost in others) <= (13e-3 if dtype == "bfloat16" else 25e-3)
+    assert plan.launches <= 970

@@ -319,7 +319,7 @@ OTHERS = [
     Row("checked_label", lambda i: i, (np.array([0, 4, 3, 1], np.int32),), {"classes": 5, "op": "cross_entropy"}),
     Row("nms_kept", lambda b: np.array([True, False, True, True]), (np.array([[0, 0, 2, 2.1], [0, 0, 2, 2], [5, 5, 6, 6], [0, 1, 2, 2]], np.float32),), {"iou_thresh": 0.5}),
     Row("one_hot", lambda i: np.eye(5)[i], (INDEX,), {"num_classes": 5, "dtype": "int32"}),
-    reduction("reduce_sum", np.sum, smooth=True), reduction("reduce_mean", np.mean, smooth=True), reduction("reduce_prod", np.prod, POSITIVE, smooth=True),
+    reduction("reduce_sum", np.sum, smooth=True), reduction("reduce_mean", np.mean, smooth=True), reduction("reduce_variance", np.var, smooth=True), reduction("reduce_prod", np.prod, POSITIVE, smooth=True),
     reduction("reduce_max", np.max), reduction("reduce_min", np.min), reduction("even_max", np.max), reduction("even_min", np.min),
     Row("argmax", lambda x: x.argmax(1), (X,), {"axis": 1, "keepdims": 0}), Row("argmin", lambda x: x.argmin(0), (X,), {"axis": 0, "keepdims": 0}),
     Row("sort", lambda x: (np.sort(x, 1), np.argsort(x, 1)), (X,), {"axis": 1, "descending": 0}, (0,)),

@@ -1,0 +1,78 @@
+"""Rows that are too few for a GPU are shared by blocks, which join their sums: walked once, whatever else the kernel writes."""
+
+import numpy as np
+import pytest
+
+import megengine as mge
+import megengine.functional as F
+from megengine.autodiff import GradManager
+from megengine.jit import trace
+
+pytestmark = pytest.mark.gpu
+
+
+def random(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((4096, 64), 0), ((8, 50000), 1), ((131, 7, 640), (0, 2))], ids=["columns", "rows", "both"]
+)
+def test_elements_are_written_beside_the_sums(shape, axis):
+    @trace(symbolic=True, opt_level=3)
+    def both(x):
+        y = x * 2 + 1
+        return y, F.sum(y, axis=axis), F.sum(y * y, axis=axis)
+
+    x = random(*shape)
+    y, total, squares = both(mge.tensor(x))
+    wide = x.astype("float64") * 2 + 1
+    assert len(both.kernels()) == 1
+    np.testing.assert_array_equal(y.numpy(), x * 2 + 1)
+    np.testing.assert_allclose(total.numpy(), wide.sum(axis), rtol=1e-5, atol=1e-2)
+    np.testing.assert_allclose(squares.numpy(), (wide**2).sum(axis), rtol=1e-5)
+
+
+def test_what_needs_the_sums_is_another_kernel():
+    @trace(symbolic=True, opt_level=3)
+    def centered(x):
+        y = x * 2 + 1
+        return y - F.mean(y, axis=0)
+
+    x = random(4096, 64)
+    got = centered(mge.tensor(x)).numpy()
+    wide = x.astype("float64") * 2 + 1
+    assert [kernel.ops for kernel in centered.kernels()] == [["mul", "add", "reduce_mean"]]
+    np.testing.assert_allclose(got, wide - wide.mean(0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mean", [0, 1000], ids=["centered", "far"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("level", [2, 3])
+def test_batch_norm_of_few_channels(level, dtype, mean):
+    x = (random(16, 24, 20, 20) + mean).astype(dtype)
+    scale = mge.Parameter(np.linspace(0.5, 2, 24, dtype="float32").reshape(1, 24, 1, 1))
+    bias = mge.Parameter(np.zeros((1, 24, 1, 1), "float32"))
+    weight = mge.tensor(random(16, 24, 20, 20).astype(dtype))
+    image = mge.tensor(x)
+    gm = GradManager().attach([image, scale])
+
+    @trace(symbolic=True, opt_level=level)
+    def step(x, weight):
+        with gm:
+            y = F.batch_norm(x, weight=scale, bias=bias, training=True)
+            gm.backward((y * weight).sum())
+        return y, x.grad, scale.grad
+
+    y, dx, dscale = step(image, weight)
+    wide, dy = x.astype("float64"), weight.numpy().astype("float64")
+    factor = scale.numpy().astype("float64")
+    deviation = np.sqrt(wide.var((0, 2, 3), keepdims=True) + 1e-5)
+    normal = (wide - wide.mean((0, 2, 3), keepdims=True)) / deviation
+    sums = (dy * normal).sum((0, 2, 3), keepdims=True)
+    count = wide.size / 24
+    gradient = factor / deviation * (dy - dy.sum((0, 2, 3), keepdims=True) / count - normal * sums / count)
+    digits = {"atol": 2e-2, "rtol": 1e-2} if dtype == "float16" else {"atol": 2e-4 if mean == 0 else 5e-3, "rtol": 1e-3}
+    np.testing.assert_allclose(y.numpy(), normal * factor, **digits)
+    np.testing.assert_allclose(dx.numpy(), gradient, **digits)
+    np.testing.assert_allclose(dscale.numpy(), sums, rtol=digits["rtol"], atol=1 if dtype == "float16" else 0.2 if mean else 2e-2)
