@@ -113,6 +113,26 @@ def test_dropout_keeps_what_it_has_drawn():
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_batch_norm_may_run_for_its_running_statistics_alone(dynamic):
+    torch._dynamo.reset()
+    ours, theirs, x = nn.BatchNorm1d(4), nn.BatchNorm1d(4), torch.rand(3, 4)
+
+    def seen(norm):
+        weight = torch.ones(4, requires_grad=True)
+
+        def loss(x):
+            norm(x)
+            return (weight * x).mean()
+
+        run = loss if norm is theirs else torch.compile(loss, backend=backend, dynamic=dynamic, options={"memory_limit": "1MB"})
+        run(x).backward()
+        return weight.grad, *norm.buffers()
+
+    for mine, each in zip(seen(ours), seen(theirs), strict=True):
+        torch.testing.assert_close(mine, each)
+
+
 def test_pairs_that_live_together_are_added_up():
     whole = lambda: (Deep(breaks=True), torch.rand(4096, 64))  # noqa: E731
     want, _ = grads(whole)

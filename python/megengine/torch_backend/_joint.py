@@ -49,14 +49,14 @@ def separate_statistics(joint: fx.GraphModule) -> None:
     """
     graph = joint.graph
     for node in graph.find_nodes(op="call_function", target=aten._native_batch_norm_legit_functional.default):
-        if node.args[5]:
+        normalized = [result for result in node.users if result.args[1] < 3]
+        if node.args[5] and normalized:
             with graph.inserting_before(node):
                 none = [_filled(graph, each) for each in node.args[3:5]]
                 alone = graph.call_function(node.target, (*node.args[:3], *none, *node.args[5:]))
             alone.meta.update(node.meta)
-            for result in list(node.users):
-                if result.args[1] < 3:
-                    result.replace_input_with(node, alone)
+            for result in normalized:
+                result.replace_input_with(node, alone)
     joint.recompile()
 
 
