@@ -116,7 +116,7 @@ def record(
     for constant in recording.constants:
         if recording.names[constant] in quantized:
             recording.scales[constant] = quantized[recording.names[constant]]
-    _restore_scalars(recording, tensors)
+    _restore_scalars(recording, tensors, results.tensors)
     return recording
 
 
@@ -196,7 +196,7 @@ def _from_model(model: _core.Model, line: str = "") -> Recording:
     )
 
 
-def _restore_scalars(recording: Recording, tensors: list[Tensor]) -> None:
+def _restore_scalars(recording: Recording, tensors: list[Tensor], results: list[Tensor]) -> None:
     """Dumped models have vectors of one element for 0-d inputs and results; ONNX has 0-d tensors."""
     scalars = [value for value, tensor in zip(recording.inputs, tensors, strict=True) if tensor.ndim == 0]
     if not scalars:
@@ -206,7 +206,7 @@ def _restore_scalars(recording: Recording, tensors: list[Tensor]) -> None:
     makers = {node.outputs[0]: node for node in recording.nodes}
     for place, value in enumerate(recording.outputs):
         maker = makers.get(value)
-        if maker and maker.op == "reshape" and recording.types[maker.inputs[0]][1] == ():
+        if results[place].ndim == 0 and maker and maker.op == "reshape" and recording.types[maker.inputs[0]][1] == ():
             recording.outputs[place] = maker.inputs[0]
 
 

@@ -50,7 +50,7 @@ def _convert(emit: Emitter, node: Node) -> str:
 
 # -- dtypes ---------------------------------------------------------------------------------------
 
-_NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16", "bool"})
 
 
 def is_real(dtype: np.dtype) -> bool:
@@ -67,7 +67,7 @@ def operands(emit: Emitter, call: Call, dtype: Any) -> list[str]:
 
 
 def calculated(emit: Emitter, call: Call, compute: Callable[..., str]) -> str:
-    """``compute`` of the operands in the dtype of the result; 8 and 16 bit integers are computed in int32 and wrap."""
+    """``compute`` of the operands in the dtype of the result; 8 and 16 bit integers and truths are computed in int32, and wrap or are true where not 0."""
     if call.dtype.name in _NARROW:
         return emit.cast(compute(*operands(emit, call, np.int32)), call.dtype)
     return compute(*operands(emit, call, call.dtype))
@@ -124,7 +124,7 @@ _COMPARISONS = {
 def _compare(emit: Emitter, call: Call) -> str:
     dtypes = {dtype.name for dtype, _ in call.types}
     dtype = "float32" if "float32" in dtypes else dtypes.pop() if len(dtypes) == 1 else "int32"
-    xs = operands(emit, call, "int32" if dtype in _NARROW or dtype == "bool" else dtype)
+    xs = operands(emit, call, "int32" if dtype in _NARROW else dtype)
     if call.op == "not_equal":
         return emit("Not", emit("Equal", *xs))
     return emit(_COMPARISONS[call.op], *xs)
@@ -287,7 +287,7 @@ def _floor_div(emit: Emitter, call: Call) -> str:
 
 @converts("mod")
 def _mod(emit: Emitter, call: Call) -> str:
-    return emit("Mod", *operands(emit, call, call.dtype), fmod=int(is_real(call.dtype)))
+    return calculated(emit, call, lambda x, y: emit("Mod", x, y, fmod=int(is_real(call.dtype))))
 
 
 @converts("left_shift", "right_shift")
@@ -312,7 +312,7 @@ _REDUCTIONS = {
 @converts(*_REDUCTIONS)
 def _reduce(emit: Emitter, call: Call) -> str:
     dtype, _ = call.types[0]
-    computed = np.dtype(np.int32) if call.dtype.name in _NARROW or call.dtype.kind == "b" else call.dtype
+    computed = np.dtype(np.int32) if call.dtype.name in _NARROW else call.dtype
     x = call.inputs[0] if dtype == computed else emit.cast(call.inputs[0], computed)
     y = reduced(emit, _REDUCTIONS[call.op], x, call.attrs["axes"], call.attrs["keepdims"])
     return y if computed == call.dtype else emit.cast(y, call.dtype)
@@ -340,7 +340,7 @@ def _arg(emit: Emitter, call: Call) -> str:
 @converts("sort", "topk")
 def _order(emit: Emitter, call: Call) -> list[str]:
     axis, dtype = call.attrs["axis"], call.types[0][0]
-    computed = np.dtype(np.int32) if dtype.name in _NARROW or dtype.kind == "b" else dtype
+    computed = np.dtype(np.int32) if dtype.name in _NARROW else dtype
     x = call.inputs[0] if computed == dtype else emit.cast(call.inputs[0], computed)
     count = emit.ints([call.shape[axis]])
     values, places = emit("TopK", x, count, results=2, axis=axis, largest=int(call.attrs["descending"]), sorted=1)

@@ -29,7 +29,7 @@ def _broadcast_to(emit: Emitter, call: Call) -> str:
 
 @converts("transpose")
 def _transpose(emit: Emitter, call: Call) -> str:
-    return emit("Transpose", call.inputs[0], perm=list(call.attrs["perm"]))
+    return emit("Transpose", call.inputs[0], perm=list(call.attrs["perm"])) if call.shape else emit("Identity", call.inputs[0])
 
 
 @converts("concat")
@@ -103,7 +103,11 @@ def _checked_label(emit: Emitter, call: Call) -> str:
 def _one_hot(emit: Emitter, call: Call) -> str:
     (labels,) = operands(emit, call, np.int64)
     values = emit.constant([0, 1], np.float32)
+    if len(call.shape) == 1:  # ONNX has no 0-d labels
+        labels = emit("Reshape", labels, emit.ints([1]))
     hot = emit("OneHot", labels, emit.constant(call.attrs["num_classes"], np.int64), values)
+    if len(call.shape) == 1:
+        hot = emit("Reshape", hot, emit.ints(call.shape))
     return hot if call.dtype == np.float32 else emit.cast(hot, call.dtype)
 
 

@@ -161,6 +161,8 @@ KERNEL = np.random.default_rng(4).normal(size=(4, 3, 3, 2)).astype(np.float32)
         (lambda x: F.nn.group_norm(x, 2, True, F.ones((4,)), F.zeros((4,))), (IMAGE,)),
         (lambda x: F.split(x, 2, axis=1)[1], (IMAGE,)),
         (lambda x: F.mean(x), (X,)),
+        *((f, (X > 0,)) for f in (F.abs, F.neg, F.square, F.sign, F.relu, F.relu6, lambda x: x + x, lambda x: x - x, lambda x: x * x, lambda x: F.maximum(x, x[::-1]))),
+        *((f, (np.int32(3),)) for f in (lambda x: F.expand_dims(x, 0), lambda x: x.reshape(-1), lambda x: F.transpose(x, ()), lambda x: F.one_hot(x, 5))),
     ],
 )  # fmt: skip
 def test_an_expression_computes_the_same(function, arrays):
