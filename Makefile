@@ -8,7 +8,7 @@ PY := .venv/bin/python
 JOBS ?= $(shell nproc)
 BUILD = $(shell ls -dt build/cp3* 2>/dev/null | head -n 1)
 
-.PHONY: setup setup-tests build build-tests card demo test test-cpp test-cpp-api test-python test-pythons lint format stubs bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-plain-cmake test-browser wheels test-wheels clean
+.PHONY: setup setup-tests build build-tests card demo test test-cpp test-cpp-api test-python test-pythons lint format stubs pictures bench docs fuzz fuzz-programs fuzz-files sanitize test-cudnn test-network test-cluster test-peers test-torch test-plain-cmake test-browser wheels test-wheels clean
 
 setup:
 	@tools/setup.sh demo
@@ -127,6 +127,10 @@ format: setup-tests
 # The checked-in stubs of the extension module and of its ops; tests/python/test_stubs.py compares.
 stubs: build
 	$(PY) tools/make_stubs.py
+
+# The checked-in pictures of README and of the site (some minutes); tests/python/test_pictures.py compares.
+pictures: build
+	$(PY) tools/make_pictures.py
 
 # Random programs: graphs through every kernel compiler (tests/fuzz), and Python programs in every mode of trace; then
 # mutated files: of models and pickles, and, by libFuzzer (clang 22, about 500 MB), those of trace.dump.

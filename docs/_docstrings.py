@@ -70,18 +70,42 @@ def write_reference(folder):
         module = importlib.import_module(name)
         heading = f"{title}: ``{name}``"
         lines = [heading, "=" * len(heading), "", f".. currentmodule:: {name}", "", *as_markup((module.__doc__ or "").splitlines()), ""]
+        described = {}
         for each in public_names(module):
             found = getattr(module, each)
             if id(found) in seen or isinstance(found, types.ModuleType) or not callable(found):
                 continue
             seen.add(id(found))
+            described[each] = found
+        lines += _summary(name, described)
+        for each, found in described.items():
             if inspect.isclass(found):
                 lines += [f".. autoclass:: {name}.{each}", "   :members:", ""]
             else:
                 lines += [f".. autofunction:: {name}.{each}", ""]
-        (folder / f"{name}.rst").write_text("\n".join(lines), encoding="utf-8")
+        _write(folder / f"{name}.rst", "\n".join(lines))
     pages = "".join(f"   {name}\n" for name in MODULES)
-    (folder / "index.rst").write_text(f"Reference\n=========\n\nFrom the docstrings of the package.\n\n.. toctree::\n   :maxdepth: 1\n\n{pages}", encoding="utf-8")
+    _write(folder / "index.rst", f"Reference\n=========\n\nFrom the docstrings of the package.\n\n.. toctree::\n   :maxdepth: 1\n\n{pages}")
+
+
+def _write(page, text):
+    """Writes a page that differs, so that a second build reads only what has changed."""
+    if not page.exists() or page.read_text("utf-8") != text:
+        page.write_text(text, encoding="utf-8")
+
+
+def _summary(module, described):
+    """Tables of a page's classes and functions, with the first sentence of each."""
+    lines = []
+    for words, wanted in (("Classes", True), ("Functions", False)):
+        names = [each for each, found in described.items() if inspect.isclass(found) is wanted]
+        if names:
+            lines += [f".. rubric:: {words}", "", ".. list-table::", "   :class: summary", ""]
+        for each in names:
+            first = (inspect.getdoc(described[each]) or "").partition("\n\n")[0].replace("\n", " ")
+            lines += [f"   * - :py:obj:`{each} <{module}.{each}>`", f"     - {_escaped(first)}"]
+        lines += [""]
+    return lines
 
 
 def _escaped(text):

@@ -17,7 +17,7 @@ _INSIDE = re.compile(r"\[([^\]]*)\]\((?!https?:)[^)]*\)")  # a link to another p
 
 def pages(docs):
     """Those that have a notebook, in the order in which index.md lists them under "Begin" and "Guide"."""
-    begin, guide = re.findall(r"```{toctree}\n:caption: (?:Begin|Guide)\n:maxdepth: 1\n(.*?)```", (docs / "index.md").read_text("utf-8"), re.DOTALL)
+    begin, guide = re.findall(r"```{toctree}\n:caption: (?:Begin|Guide)\n:hidden:\n(.*?)```", (docs / "index.md").read_text("utf-8"), re.DOTALL)
     listed = [docs / f"{name}.md" for name in (begin + guide).split()]
     return [page for page in listed if "python" in (kinds := {block.kind for block in blocks_of(page.read_text("utf-8"))}) and kinds <= RUNS]
 

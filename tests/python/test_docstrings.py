@@ -164,7 +164,12 @@ def test_what_a_docstring_lacks_is_found():
 
 def test_the_readme_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    tour, graphs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    limited, tour, graphs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    state = {"__name__": "limited"}
+    exec(compile(limited, "README.md", "exec"), state)
+    assert 40 * 2**20 < state["step"].memory_plan().planned_bytes <= 60 * 2**20
+    with pytest.raises(MemoryError):
+        exec(compile(limited.replace("60MB", "30MB"), "README.md", "exec"), {"__name__": "limited"})
     state = {"__name__": "tour"}
     exec(compile(tour, "README.md", "exec"), state)
     assert 0 < state["loss"] < 10

@@ -64,8 +64,8 @@ def test_the_pages_are_there():
 @pytest.mark.parametrize("page", TEXT, ids=named)
 def test_only_known_pages_have_blocks_that_no_test_runs(page):
     kinds = {block.kind for block in blocks_of(TEXT[page])}
-    if page.parent == ROOT:  # README.md: test_docstrings.py
-        kinds -= {"python"}
+    if page.parent == ROOT:  # README.md: test_docstrings.py, and tests/torch/test_page.py
+        kinds -= {"python", "py"}
     assert kinds <= {"python", "output", "console", "text", "{toctree}", "{include}", "{literalinclude}", "cpp", "c", "cmake", *(["sh"] if page in WITH_COMMANDS else [])}
 
 
@@ -82,6 +82,15 @@ def test_tables_are_those_of_the_code(page):
 
 def test_there_are_such_tables():
     assert sum(len(PLACE.findall(text)) for text in TEXT.values()) >= 3
+
+
+def test_the_readme_begins_with_a_limit_kept_in_two_ways():
+    """What a reader sees first: a plan in both themes, and complete programs for PyTorch and for `trace`."""
+    lines = TEXT[ROOT / "README.md"].splitlines()
+    first = "\n".join(lines[:40])
+    assert len(lines) <= 150
+    assert 'options={"memory_limit": ' in first and "@jit.trace(memory_limit=" in first
+    assert first.count("```\n</td>") == 2 and "limit_light.svg" in first and "limit_dark.svg" in first
 
 
 def anchors_of(text):
