@@ -7,8 +7,8 @@ from pathlib import Path
 import kernels
 import nbformat
 import pytest
-from documented import as_shown, blocks_of
-from test_documents import AS_SHOWN, HAS_CARD
+from documented import as_shown, blocks_of, has_card
+from test_documents import AS_SHOWN
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 sys.path.insert(0, str(DOCS))
@@ -52,7 +52,7 @@ def what_a_kernel_prints(notebook):
 @pytest.mark.skipif(not AS_SHOWN, reason="pages show what is printed with NumPy 2 and all extras")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_notebook_prints_what_its_page_shows(page, execute):
-    if "MEGJIT_EMULATED_GPUS" in page.read_text(encoding="utf-8") and not HAS_CARD:
+    if "MEGJIT_EMULATED_GPUS" in page.read_text(encoding="utf-8") and not has_card():
         pytest.skip("the emulated card is not beside the package: make card")
     notebook = notebook_of(page)
     wanted = what_a_kernel_prints(notebook)
