@@ -8,6 +8,7 @@ read on. ``--distributed N`` shares each batch among N processes; ``--checkpoint
 """
 
 import argparse
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -179,11 +180,15 @@ def run(args: argparse.Namespace) -> tuple[str, str, float]:
     ]
     train_step(*batches[0], **objects)  # a checkpoint may have left nothing to train
     plan, kernels = train_step.memory_plan(), train_step.kernels()
+    drawn = trace(step, symbolic=True, opt_level=3, numerics=numerics, profiling=True)
+    seconds_per_step(drawn, batches, **objects)
+    curve = drawn.plan_with_curve(*batches[0], **objects).curve  # what a step would take with less memory
+    drawn_plan = dataclasses.replace(drawn.memory_plan(), curve=curve)
     traced = seconds_per_step(train_step, batches, **objects)
     eager = seconds_per_step(step, batches, **objects)
 
     notes = f"A training step of examples/train_digits.py: accuracy {accuracy:.2%}, {traced * 1e6:.0f} us traced, {eager * 1e6:.0f} us eager."
-    page = plan_page(plan, kernels, "One training step on the digits", notes)
+    page = plan_page(drawn_plan, kernels, "One training step on the digits", notes)
     return page, summary(plan, kernels, accuracy, first_ms, seconds, traced, eager, args.report), accuracy
 
 
