@@ -12,6 +12,7 @@ from megengine.jit import trace
 RECORDED, WANTED = (1, 2, 3), (1, 4, 7)
 W = Parameter(np.arange(24, dtype="float32").reshape(6, 4) / 10)
 ROW = Tensor(np.arange(6, dtype="float32"))
+SQUARE = Tensor(np.arange(36, dtype="float32").reshape(1, 6, 6) / 36)
 TABLE = Tensor(np.arange(12, dtype="float32").reshape(2, 6))
 
 
@@ -72,6 +73,12 @@ FOLLOW = {
     "cross entropy": lambda x: F.loss.cross_entropy(x, F.argmax(x, axis=1)),
     "repeat of columns": lambda x: F.repeat(x, 2, axis=1),
     "squeeze": lambda x: F.squeeze(F.expand_dims(x, 1), 1),
+    "units and gates": lambda x: F.glu(F.elu(x) + F.celu(x, 0.5) + F.selu(x) + F.mish(x)),
+    "rms_norm": lambda x: F.rms_norm(x, 6) + layer(M.RMSNorm(6))(x),
+    "cosines": lambda x: F.cosine_similarity(x, ROW[None]) + F.pairwise_distance(x, ROW) + F.bilinear(x, x, SQUARE)[:, 0],
+    "bags": lambda x: F.embedding_bag(F.argsort(x)[:, :3], W) + F.embedding_bag(F.argsort(x)[:, :2], W, mode="sum", padding_idx=1),
+    "lines": lambda x: F.max_pool1d(x.reshape(-1, 1, 6), 2) + F.avg_pool1d(x.reshape(-1, 1, 6), 2) + F.adaptive_avg_pool1d(x.reshape(-1, 1, 6), 3),
+    "layers of shapes": lambda x: M.Flatten()(M.Unflatten(1, (2, -1))(x)),
     "attend": lambda x: ATTENTION(*[F.expand_dims(x, 1)] * 3)[0],
 }
 # May be resized where the meaning is known, else refused.
@@ -163,6 +170,9 @@ OTHERS = {
     "sort rows": lambda x: F.sort(x.transpose(1, 0))[0],
     "argsort rows": lambda x: F.argsort(x.transpose(1, 0)),
     "topk rows": lambda x: F.topk(x.transpose(1, 0), 1)[0],
+    "bags by offsets": lambda x: F.embedding_bag(F.argmax(x, axis=1), W, Tensor([0, 1])) + 0 * x.sum(),
+    "offsets": lambda x: F.embedding_bag(F.arange(7, dtype="int32") % 5, W, F.argmax(x, axis=1) * 0),
+    "channels": lambda x: F.dropout2d(x, 0.5, training=False),
     "scan": lambda x: F.scan(lambda c, r: (c + r, c), x[0] * 0, x)[1],
     "scan columns": lambda x: F.scan(lambda c, r: (c + r, c), x[:, 0] * 0, x.transpose(1, 0))[1],
     "cond": lambda x: F.cond(x.sum() > 3, lambda v: v * 2, lambda v: v, x),
@@ -195,12 +205,17 @@ IMAGES_FOLLOW = {
     "global pool": lambda x: F.flatten(F.mean(x, axis=(2, 3), keepdims=True), 1),
     "head": lambda x: F.matmul(F.flatten(CONV(x), 1), Parameter(np.ones((16, 2), "float32"))),
     "shuffle": lambda x: F.pixel_shuffle(F.concat([x, x, x, x], axis=1), 2),
+    "columns": lambda x: F.unfold(x, 2, padding=1, stride=2),
+    "unshuffle": lambda x: F.pixel_unshuffle(x, 2),
+    "upsample": lambda x: M.Upsample(scale_factor=2)(x),
+    "transposed": lambda x: F.conv_transpose1d(F.flatten(x, 2), Parameter(np.ones((3, 2, 3), "float32")), stride=2),
     "resize": lambda x: F.nn.interpolate(x, size=(6, 6), mode="bilinear"),
     "swap": lambda x: x.transpose(0, 2, 3, 1).reshape(x.shape[0], -1, 3),
     "l2": lambda x: F.normalize(F.flatten(x, 1), axis=1),
     "channels": lambda x: F.concat(F.split(x, 3, axis=1)[::-1], axis=1),
 }
 IMAGES = {
+    "columns and back": lambda x: F.fold(F.unfold(x, 2), 4, 2),
     "tokens": lambda x: F.concat([F.broadcast_to(ROW[:4].reshape(1, 1, 4), (x.shape[0], 1, 4)), x[:, :, 0]], axis=1),
     "windows": lambda x: x.reshape(x.shape[0], 3, 2, 2, 2, 2).transpose(0, 2, 4, 1, 3, 5).reshape(-1, 12),
     "windows of 4": lambda x: x.reshape(-1, 3, 2, 2, 2, 2).transpose(0, 2, 4, 1, 3, 5).reshape(x.shape[0] * 4, 12),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import megengine.functional as F
+from megengine import Tensor
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ UNARY = [
     _unary(F.cos, np.cos),
     _unary(F.cosh, np.cosh),
     _unary(F.erf, _erf),
+    _unary(F.celu, lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0)))),
+    _unary(F.elu, lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0)))),
+    Sample("elu_of_half", lambda x: F.elu(x, 0.5), lambda x: np.where(x > 0, x, 0.5 * np.expm1(np.minimum(x, 0))), (X,)),
+    Sample("celu_of_half", lambda x: F.celu(x, 0.5), lambda x: np.where(x > 0, x, 0.5 * np.expm1(2 * np.minimum(x, 0))), (X,)),
     _unary(F.exp, np.exp),
     _unary(F.expm1, np.expm1),
     _unary(F.floor, np.floor, grad=()),
@@ -86,10 +91,12 @@ UNARY = [
     _unary(F.log, np.log, POSITIVE),
     _unary(F.log1p, np.log1p, POSITIVE),
     _unary(F.logsigmoid, lambda x: -np.logaddexp(0, -x)),
+    _unary(F.mish, lambda x: x * np.tanh(np.logaddexp(0, x))),
     _unary(F.neg, np.negative),
     _unary(F.relu, lambda x: np.maximum(x, 0)),
     _unary(F.relu6, lambda x: np.clip(x, 0, 6), 10 * X),
     _unary(F.round, lambda x: np.trunc(x + np.copysign(0.5, x)), 3 * X, grad=()),
+    _unary(F.selu, lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0)))),
     _unary(F.sigmoid, _sigmoid),
     _unary(F.sign, np.sign, grad=()),
     _unary(F.silu, lambda x: x * _sigmoid(x)),
@@ -283,6 +290,7 @@ def _apart(x, y, p=2):
 
 SIDES = np.array([1, -1, -1], np.int32)
 WEIGHT = _between(0.2, 3, 4)
+WEIGHT_OF_CLASSES = Tensor(WEIGHT)
 LOSSES += [
     Sample("cross_entropy_ignoring", lambda x, y: F.loss.cross_entropy(x, y, ignore_index=-100), lambda x, y: _of_labels(x, y, ignored=-100), (X, np.array([1, -100, 3], np.int32))),
     Sample("cross_entropy_weighted", lambda x, y, w: F.loss.cross_entropy(x, y, weight=w), _of_labels, (X, LABEL, WEIGHT), (0, 2)),
@@ -300,9 +308,55 @@ LOSSES += [
     Sample("kl_div_of_batches", lambda x, y: F.loss.kl_div(x, y, "batchmean"), lambda x, y: -(y * x).sum() / 3, (X, TARGET)),
     Sample("kl_div_of_logarithms", lambda x, y: F.loss.kl_div(x, y, "sum", log_target=True), lambda x, y: (np.exp(y) * (y - x)).sum(), (X, UNIT), (0, 1)),
     Sample("cosine_embedding_loss", lambda x, y, side: F.loss.cosine_embedding_loss(x, y, side, margin=-0.9), lambda x, y, side: np.where(side == 1, 1 - _cosine(x, y), np.maximum(0, _cosine(x, y) + 0.9)).mean(), (X, _normal(3, 4), SIDES), (0, 1)),
+    Sample("nll_loss", lambda x, i: F.loss.nll_loss(x, i), lambda x, i: -x[np.arange(3), i].mean(), (X, LABEL)),
+    Sample("nll_loss_weighted", lambda x, i: F.loss.nll_loss(x, i, weight=WEIGHT_OF_CLASSES, ignore_index=0), lambda x, i: -(x[[0, 2], i[[0, 2]]] * WEIGHT[i[[0, 2]]]).sum() / WEIGHT[i[[0, 2]]].sum(), (X, LABEL)),
+    Sample("cosine_similarity", F.cosine_similarity, _cosine, (X, _normal(3, 4)), (0, 1)),
+    Sample("cosine_similarity_of_columns", lambda x, y: F.cosine_similarity(x, y, axis=0), lambda x, y: _cosine(x.T, y.T), (X, _normal(3, 1)), (0, 1)),
+    Sample("pairwise_distance", F.pairwise_distance, _apart, (X, UNIT), (0, 1)),
+    Sample("pairwise_distance_3", lambda x, y: F.pairwise_distance(x, y, 3.0, keepdims=True), lambda x, y: _apart(x, y, 3)[:, None], (X, _normal(4)), (0, 1)),
     Sample("triplet_margin_loss", lambda a, b, c: F.loss.triplet_margin_loss(a, b, c, margin=9.0), lambda a, b, c: (_apart(a, b) - _apart(a, c) + 9).mean(), (X, UNIT, POSITIVE), (0, 1, 2)),
     Sample("triplet_margin_loss_swapped", lambda a, b, c: F.loss.triplet_margin_loss(a, b, c, margin=9.0, p=3, swap=True), lambda a, b, c: (_apart(a, b, 3) - np.minimum(_apart(a, c, 3), _apart(b, c, 3)) + 9).mean(), (X, UNIT, POSITIVE), (0, 1, 2)),
 ]  # fmt: skip
+
+BAGS = np.array([[0, 3, 3], [1, 2, 0]], np.int32)
+
+
+def _bag_sums(w, i, offsets, weights=1.0):
+    ends = [*offsets[1:], len(i)]
+    rows = w[i] * np.reshape(weights, (-1, 1))
+    return np.stack([rows[begin:end].sum(0) for begin, end in zip(offsets, ends, strict=True)])
+
+
+def _unfolded(x, kernel, dilation=1, padding=0, stride=1):
+    """Columns of windows, one loop a window."""
+    x = np.pad(x, ((0, 0), (0, 0), (padding,) * 2, (padding,) * 2))
+    n, c, h, w = x.shape
+    span = [dilation * (k - 1) + 1 for k in kernel]
+    places = [(i, j) for i in range(0, h - span[0] + 1, stride) for j in range(0, w - span[1] + 1, stride)]
+    return np.stack([x[:, :, i : i + span[0] : dilation, j : j + span[1] : dilation].reshape(n, -1) for i, j in places], 2)
+
+
+def _folded(columns, size, kernel, padding, stride):
+    """Each column added to its window, one loop a window."""
+    n, rows, _ = columns.shape
+    y = np.zeros((n, rows // (kernel[0] * kernel[1]), size[0] + 2 * padding, size[1] + 2 * padding))
+    places = [(i, j) for i in range(0, y.shape[2] - kernel[0] + 1, stride) for j in range(0, y.shape[3] - kernel[1] + 1, stride)]
+    for at, (i, j) in enumerate(places):
+        y[:, :, i : i + kernel[0], j : j + kernel[1]] += columns[:, :, at].reshape(n, -1, *kernel)
+    return y[:, :, padding : padding + size[0], padding : padding + size[1]]
+
+
+def _transposed_line(x, w, stride, padding, extra):
+    """[n, c, l] by [c, out, k]."""
+    full = np.zeros((x.shape[0], w.shape[1], (x.shape[2] - 1) * stride + w.shape[2] + extra))
+    for at in range(x.shape[2]):
+        full[:, :, at * stride : at * stride + w.shape[2]] += np.einsum("nc,cok->nok", x[:, :, at], w)
+    return full[:, :, padding : full.shape[2] - padding]
+
+
+def _lines(x, kernel, stride):
+    return np.lib.stride_tricks.sliding_window_view(x, kernel, 2)[:, :, ::stride]
+
 
 INDEX = np.array([[0, 2, 1, 3], [3, 3, 0, 0], [1, 0, 2, 2]], np.int32)
 
@@ -337,6 +391,16 @@ ARRANGEMENT = [
     Sample("indexing_one_hot", F.indexing_one_hot, lambda x, i: x[np.arange(3), i], (X, LABEL)),
     Sample("one_hot", lambda i: F.one_hot(i, 5), lambda i: np.eye(5, dtype=np.int32)[i], (INDEX,), ()),
     Sample("embedding", lambda w, i: F.embedding(i, w), lambda w, i: w[i], (_normal(4, 3), INDEX)),
+    Sample("embedding_bag", lambda w, i: F.embedding_bag(i, w), lambda w, i: w[i].mean(1), (_normal(4, 3), BAGS)),
+    Sample("embedding_bag_sums", lambda w, i, s: F.embedding_bag(i, w, mode="sum", per_sample_weights=s), lambda w, i, s: (w[i] * s[..., None]).sum(1), (_normal(4, 3), BAGS, _normal(2, 3)), (0, 2)),
+    Sample("embedding_bag_largest", lambda w, i: F.embedding_bag(i, w, mode="max"), lambda w, i: w[i].max(1), (_distinct(4, 3), BAGS)),
+    Sample("embedding_bag_padded", lambda w, i: F.embedding_bag(i, w, padding_idx=-1), lambda w, i: np.stack([w[0], w[[1, 2, 0]].mean(0)]), (_normal(4, 3), BAGS)),
+    Sample("embedding_bag_largest_padded", lambda w, i: F.embedding_bag(i, w, mode="max", padding_idx=3), lambda w, i: np.stack([w[0], w[[1, 2, 0]].max(0)]), (_distinct(4, 3), BAGS)),
+    Sample("embedding_bag_by_offsets", lambda w, i: F.embedding_bag(i, w, np.array([0, 1, 1, 4], np.int32), mode="sum"), lambda w, i: _bag_sums(w, i, [0, 1, 1, 4]), (_normal(4, 3), BAGS.ravel())),
+    Sample("embedding_bag_means_by_offsets", lambda w, i, o: F.embedding_bag(i, w, o), lambda w, i, o: _bag_sums(w, i, o) / [[2], [1], [3]], (_normal(4, 3), BAGS.ravel(), np.array([0, 2, 3], np.int32))),
+    Sample("glu", F.glu, lambda x: x[:, :2] * _sigmoid(x[:, 2:]), (X,)),
+    Sample("glu_of_rows", lambda x: F.glu(x, 0), lambda x: x[:2] * _sigmoid(x[2:]), (_normal(4, 3),)),
+    Sample("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2), lambda x: x.reshape(2, 4, 3, 2, 2, 2).transpose(0, 1, 3, 5, 2, 4).reshape(2, 16, 3, 2), (IMAGE[..., :4],)),
     Sample("pad", lambda x: F.pad(x, ((1, 0), (0, 2)), constant_value=3.0), lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=3.0), (X,)),
     Sample("pad_edge", lambda x: F.pad(x, ((1, 2), (2, 1)), "replicate"), lambda x: np.pad(x, ((1, 2), (2, 1)), "edge"), (X,)),
     Sample("pad_reflect", lambda x: F.pad(x, ((1, 2), (2, 1)), "reflect"), lambda x: np.pad(x, ((1, 2), (2, 1)), "reflect"), (X,)),
@@ -381,6 +445,16 @@ WINDOWS = [
     Sample("max_pool2d_rounded_up", lambda x: F.max_pool2d(x, (3, 2), 2, (1, 0), ceil_mode=True), lambda x: _ceil_windows(x, -np.inf).max((4, 5)), (IMAGE,)),
     Sample("avg_pool2d_rounded_up", lambda x: F.avg_pool2d(x, (3, 2), 2, (1, 0), ceil_mode=True), lambda x: _ceil_windows(x, 0).sum((4, 5)) / _inside(False), (IMAGE,)),
     Sample("avg_pool2d_rounded_up_of_all", lambda x: F.avg_pool2d(x, (3, 2), 2, (1, 0), "average", True), lambda x: _ceil_windows(x, 0).sum((4, 5)) / _inside(True), (IMAGE,)),
+    Sample("unfold", lambda x: F.unfold(x, (3, 2), padding=1, stride=2), lambda x: _unfolded(x, (3, 2), padding=1, stride=2), (IMAGE,)),
+    Sample("unfold_dilated", lambda x: F.unfold(x, 2, dilation=2), lambda x: _unfolded(x, (2, 2), dilation=2), (IMAGE,)),
+    Sample("fold", lambda x: F.fold(x, (5, 4), (3, 2), padding=1, stride=2), lambda x: _folded(x, (5, 4), (3, 2), 1, 2), (_normal(2, 12, 9),)),
+    Sample("max_pool1d", lambda x: F.max_pool1d(x, 3, 2), lambda x: _lines(x, 3, 2).max(3), (IMAGE[:, :, 0],)),
+    Sample("max_pool1d_rounded_up", lambda x: F.max_pool1d(x, 2, ceil_mode=True), lambda x: _lines(np.pad(x, ((0, 0), (0, 0), (0, 1)), constant_values=-np.inf), 2, 2).max(3), (IMAGE[:, :, 0],)),
+    Sample("avg_pool1d", lambda x: F.avg_pool1d(x, 2, 2, 1, mode="average"), lambda x: _lines(np.pad(x, ((0, 0), (0, 0), (1, 1))), 2, 2).mean(3), (IMAGE[:, :, 0],)),
+    Sample("avg_pool1d_of_elements", lambda x: F.avg_pool1d(x, 2, 2, 1), lambda x: _lines(np.pad(x, ((0, 0), (0, 0), (1, 1))), 2, 2).mean(3) * [2, 1, 1], (IMAGE[:, :, 0],)),
+    Sample("adaptive_avg_pool1d", lambda x: F.adaptive_avg_pool1d(x, 3), lambda x: _lines(x, 3, 1).mean(3), (IMAGE[:, :, 0],)),
+    Sample("adaptive_max_pool1d", lambda x: F.adaptive_max_pool1d(x, 3), lambda x: _lines(x, 3, 1).max(3), (IMAGE[:, :, 0],)),
+    Sample("conv_transpose1d", lambda x, w: F.conv_transpose1d(x, w, stride=2, padding=1, output_padding=1), lambda x, w: _transposed_line(x, w, 2, 1, 1), (_normal(2, 4, 5), _normal(4, 3, 3)), (0, 1), 1e-4),
     Sample("conv2d_same", lambda x, w: F.conv2d(x, w, padding="same", dilation=(1, 2)), _convolved, (IMAGE, CONV_KERNEL), (0, 1), 1e-4),
     Sample("conv2d_valid", lambda x, w: F.conv2d(x, w, padding="valid", dilation=(1, 2)), lambda x, w: _convolved(x, w)[:, :, :-1, 2:-2], (IMAGE, CONV_KERNEL), (0, 1), 1e-4),
 ]  # fmt: skip
@@ -401,6 +475,9 @@ LINEAR_ALGEBRA = [
     Sample("matmul_vectors", F.matmul, np.matmul, (_normal(4), _normal(4, seed=1)), (0, 1)),
     Sample("dot", F.dot, np.dot, (_normal(4), _normal(4, seed=1)), (0, 1)),
     Sample("linear", F.linear, lambda x, w, b: x @ w.T + b, (X, _normal(2, 4), _normal(2)), (0, 1, 2)),
+    Sample("bilinear", F.bilinear, lambda a, b, w, bias: np.einsum("...i,oij,...j->...o", a, w, b) + bias, (_normal(2, 3, 4), _normal(2, 3, 2), _normal(5, 4, 2), _normal(5)), (0, 1, 2, 3), 1e-4),
+    Sample("rms_norm", lambda x, w: F.rms_norm(x, 4, w, 0.5), lambda x, w: x / np.sqrt((x**2).mean(1, keepdims=True) + 0.5) * w, (X, _normal(4)), (0, 1)),
+    Sample("rms_norm_of_two_axes", lambda x: F.rms_norm(x, (3, 4)), lambda x: x / np.sqrt((x**2).mean((1, 2), keepdims=True)), (_normal(2, 3, 4),)),
     Sample("matinv", F.matinv, np.linalg.inv, (MATRIX,), tolerance=1e-4),
     Sample("svd", lambda x: F.svd(x)[1], lambda x: np.linalg.svd(x)[1], (X,), ()),
     Sample("solve", F.linalg.solve, np.linalg.solve, (MATRIX, _normal(3, 2)), (0, 1), 1e-4),

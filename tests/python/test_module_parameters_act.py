@@ -34,12 +34,41 @@ WINDOW = {"padding": 1, "stride": 2, "dilation": 2}
 RECURRENT = {
     "num_layers": 2, "bias": False, "batch_first": True, "dropout": (0.5, {"num_layers": 2}), "bidirectional": True, "proj_size": 2,
 }  # fmt: skip
+SUMMED, CHANCE, SEQUENCE = {"reduction": "sum"}, Tensor(np.linspace(0.1, 0.9, 12, dtype=np.float32).reshape(3, 4)), normal(2, 5, 4)
+LAYER = {"dim_feedforward": 8, "dropout": 0.5, "activation": "gelu", "layer_norm_eps": 0.5, "norm_first": True}
+SMALL = {"num_encoder_layers": 1, "num_decoder_layers": 1, "dim_feedforward": 6}
 SEEDED = {"seed": 7}
 NOISE = {"per_channel": True, **SEEDED}
 
 # class: (arguments, inputs of forward, other values of optional parameters)
 CALLS = {
     M.AvgPool2d: ((3,), (IMAGE,), {"stride": 1, "padding": 1, "ceil_mode": True, "mode": ("average", {"padding": 1})}),
+    M.AvgPool1d: ((3,), (LINE,), {"stride": 1, "padding": 1, "ceil_mode": (True, {"stride": 4}), "mode": ("average", {"padding": 1})}),
+    M.MaxPool1d: ((3,), (LINE,), {"stride": 1, "padding": 1, "ceil_mode": (True, {"stride": 4})}),
+    M.ConvTranspose1d: ((4, 4, 3), (LINE,), {key: value for key, value in TRANSPOSED.items() if key not in ("conv_mode", "compute_mode")}),
+    M.ELU: ((), (ROW,), {"alpha": 0.3}), M.CELU: ((), (ROW,), {"alpha": 0.3}), M.GLU: ((), (normal(4, 4),), {"axis": 0}), M.LogSoftmax: ((), (ROW,), {"axis": 0}),
+    M.Flatten: ((), (IMAGE,), {"start_axis": 0, "end_axis": 2}),
+    M.Upsample: ((), (IMAGE,), {"size": (3, {"scale_factor": 2}), "scale_factor": (2, {"size": 3}), "mode": ("bilinear", {"size": 3}), "align_corners": (True, {"size": 3, "mode": "bilinear"})}),
+    M.Dropout2d: ((), (IMAGE,), {"drop_prob": 0.5}),
+    M.Unfold: ((3,), (IMAGE,), WINDOW), M.Fold: (((4, 3), 3), (normal(1, 9, 2),), {"padding": 1, "stride": 2, "dilation": 2}),
+    M.RMSNorm: ((6,), (IMAGE,), {"eps": 0.5, "affine": False}),
+    M.EmbeddingBag: ((5, 4), (ints([0, 2], [1, 1]),), {
+        "mode": "sum", "padding_idx": 1, "initial_weight": normal(5, 4, seed=4), "freeze": (True, {"initial_weight": normal(5, 4)}),
+    }),
+    M.Bilinear: ((4, 2, 3), (ROW, normal(3, 2)), {"bias": False}), M.CosineSimilarity: ((), (ROW, normal(3, 4, seed=1)), {"axis": 0, "eps": 9.0}),
+    M.PairwiseDistance: ((), (ROW, normal(3, 4, seed=1)), {"p": 1.0, "eps": 0.5, "keepdims": True}),
+    M.CrossEntropyLoss: ((), (ROW, ints(1, 0, 3)), {"weight": normal(4), "ignore_index": 0, "label_smooth": 0.3, "reduction": "sum"}),
+    M.NLLLoss: ((), (ROW, ints(1, 0, 3)), {"weight": normal(4), "ignore_index": 0, "reduction": "sum"}),
+    M.BCELoss: ((), (CHANCE, CHANCE), SUMMED), M.BCEWithLogitsLoss: ((), (ROW, CHANCE), SUMMED),
+    M.MSELoss: ((), (ROW, CHANCE), SUMMED), M.L1Loss: ((), (ROW, CHANCE), SUMMED),
+    M.SmoothL1Loss: ((), (ROW, CHANCE), {"beta": 0.3, **SUMMED}), M.HuberLoss: ((), (ROW, CHANCE), {"delta": 0.3, **SUMMED}),
+    M.KLDivLoss: ((), (ROW, CHANCE), {"log_target": True, **SUMMED}),
+    M.CosineEmbeddingLoss: ((), (ROW, CHANCE, ints(1, -1, 1)), {"margin": -0.9, **SUMMED}),
+    M.TripletMarginLoss: ((), (ROW, CHANCE, normal(3, 4, seed=1)), {"margin": 9.0, "p": (1.0, {"margin": 9.0}), "swap": (True, {"margin": 9.0}), **SUMMED}),
+    M.TransformerEncoderLayer: ((4, 2), (SEQUENCE,), LAYER), M.TransformerDecoderLayer: ((4, 2), (SEQUENCE, SEQUENCE), LAYER),
+    M.TransformerEncoder: ((M.TransformerEncoderLayer(4, 2, 8), 2), (SEQUENCE,), {"norm": M.LayerNorm(4)}),
+    M.TransformerDecoder: ((M.TransformerDecoderLayer(4, 2, 8), 2), (SEQUENCE, SEQUENCE), {"norm": M.LayerNorm(4)}),
+    M.Transformer: ((4, 2), (SEQUENCE, SEQUENCE), {name: (value, SMALL) for name, value in {"num_encoder_layers": 2, "num_decoder_layers": 2, **LAYER}.items()}),
     M.MaxPool2d: ((3,), (IMAGE,), {"stride": 1, "padding": 1, "ceil_mode": (True, {"stride": 2})}),
     M.BatchMatMulActivation: ((2, 4, 3), (normal(2, 4, 5),), {"bias": False, "nonlinear_mode": "relu"}),
     M.BatchNorm1d: ((4,), (LINE,), BATCH_NORM), M.BatchNorm2d: ((4,), (IMAGE,), BATCH_NORM), M.BatchNorm3d: ((2,), (CUBE,), BATCH_NORM),

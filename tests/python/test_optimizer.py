@@ -80,7 +80,42 @@ def lamb(
     return p - lr * (np.linalg.norm(p) / np.linalg.norm(u) if adapts else 1) * u
 
 
+def rmsprop(p, g, s, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False):
+    g = g + weight_decay * p
+    s["s"] = alpha * s.get("s", 0) + (1 - alpha) * g**2
+    s["m"] = alpha * s.get("m", 0) + (1 - alpha) * g
+    u = g / (np.sqrt(s["s"] - (s["m"] ** 2 if centered else 0)) + eps)
+    s["v"] = momentum * s.get("v", 0) + u
+    return p - lr * s["v"]
+
+
+def lion(p, g, s, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.0):
+    m = s.get("m", 0 * p)
+    s["m"] = betas[1] * m + (1 - betas[1]) * g
+    return p - lr * (np.sign(betas[0] * m + (1 - betas[0]) * g) + weight_decay * p)
+
+
+def adafactor(p, g, s, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0):
+    t = s["t"] = s.get("t", 0) + 1
+    new, least = t**beta2_decay, 2.0**-23 if eps[0] is None else eps[0]
+    if p.ndim < 2:
+        v = s["v"] = (1 - new) * s.get("v", 0) + new * g**2
+    else:
+        for name, axis in (("r", -1), ("c", -2)):
+            s[name] = (1 - new) * s.get(name, 0) + new * (g**2).mean(axis, keepdims=True)
+        v = s["r"] * s["c"] / np.maximum(s["r"].mean(-2, keepdims=True), least)
+    u = g / np.sqrt(np.maximum(v, least**2))
+    u = u / max(1, np.sqrt((u**2).mean()) / d)
+    return p * (1 - lr * weight_decay) - max(eps[1], np.sqrt((p**2).mean())) * min(lr, t**-0.5) * u
+
+
 RULES = [
+    (optim.RMSprop, rmsprop, {"lr": 0.01}),
+    (optim.RMSprop, rmsprop, {"lr": 0.01, "alpha": 0.8, "eps": 0.1, "weight_decay": 0.1, "momentum": 0.9, "centered": True}),
+    (optim.Lion, lion, {"lr": 0.01}),
+    (optim.Lion, lion, {"lr": 0.01, "betas": (0.5, 0.8), "weight_decay": 0.1}),
+    (optim.Adafactor, adafactor, {}),
+    (optim.Adafactor, adafactor, {"lr": 0.9, "beta2_decay": -0.5, "eps": (0.1, 0.5), "d": 0.3, "weight_decay": 0.1}),
     (optim.SGD, sgd, {"lr": 0.1}),
     (optim.SGD, sgd, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}),
     (optim.SGD, sgd, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
@@ -239,7 +274,7 @@ def test_parameters_without_gradient_are_left_alone_and_count_no_step():
 
 
 @pytest.mark.parametrize("undone", ["a plan", "a limit that cannot hold"])
-@pytest.mark.parametrize("cls", [optim.Adadelta, optim.Adagrad, optim.Adam, optim.AdamW, optim.LAMB])
+@pytest.mark.parametrize("cls", [optim.Adadelta, optim.Adafactor, optim.Adagrad, optim.Adam, optim.AdamW, optim.LAMB])
 def test_a_call_that_is_undone_leaves_the_count_of_steps(cls, undone):
     used, unused = Parameter(array(64)), Parameter(array(64))
     opt, gm = cls([used, unused], lr=0.1), GradManager().attach([used, unused])
@@ -270,7 +305,7 @@ def test_steps_keep_handles_and_dtypes():
 
 
 @pytest.mark.parametrize("gradient", [1e-4, 300.0])
-@pytest.mark.parametrize("cls", [optim.Adadelta, optim.Adagrad, optim.Adam, optim.AdamW, optim.LAMB])
+@pytest.mark.parametrize("cls", [optim.Adadelta, optim.Adafactor, optim.Adagrad, optim.Adam, optim.AdamW, optim.LAMB])
 def test_squares_of_half_gradients_are_float32(cls, gradient):
     """In float16 the square of 1e-4 is 0 and that of 300 infinite: the step would be infinite, or none."""
     half, single = (Parameter(np.ones(4, dtype)) for dtype in (np.float16, np.float32))

@@ -82,6 +82,24 @@ CALLS = {
     F.topk: ((X, 2), {"descending": False, "kth_only": True, "no_sort": True}),
     F.topk_accuracy: ((X, ints(1, 2, 0)), {"topk": 3}),
     F.avg_pool2d: ((IMAGE, 3), {"stride": 1, "padding": 1, "mode": ("average", {"padding": 1}), "ceil_mode": (True, {"stride": 2})}),
+    F.max_pool1d: ((CUBE, 3), {"stride": 1, "padding": 1, "ceil_mode": (True, {"stride": 2, "kernel_size": 3})}),
+    F.avg_pool1d: ((CUBE, 3), {"stride": 1, "padding": 1, "mode": ("average", {"padding": 1}), "ceil_mode": (True, {"stride": 2})}),
+    F.conv_transpose1d: ((CUBE, normal(3, 4, 2)), {
+        "bias": bias(1, 4, 1), "stride": 2, "padding": 1, "output_padding": (1, {"stride": 2}), "dilation": 2, "groups": 3,
+    }),
+    F.bilinear: ((X, normal(3, 2), normal(5, 4, 2)), {"bias": bias(5)}),
+    F.elu: ((X,), {"alpha": 0.3}), F.celu: ((X,), {"alpha": 0.3}), F.glu: ((normal(4, 4),), {"axis": 0}),
+    F.unfold: ((IMAGE, 2), {"dilation": 2, "padding": 1, "stride": 2}),
+    F.fold: ((normal(2, 8, 12), (5, 4), 2), {"dilation": (2, {"output_size": (6, 5)}), "padding": (1, {"output_size": (3, 2)}), "stride": (2, {"output_size": (9, 6)})}),
+    F.rms_norm: ((X, 4), {"weight": normal(4), "eps": 0.5}),
+    F.cosine_similarity: ((X, normal(3, 4, seed=1)), {"axis": 0, "eps": 9.0}),
+    F.pairwise_distance: ((X, normal(3, 4, seed=1)), {"p": 1.0, "eps": 0.5, "keepdims": True}),
+    F.dropout2d: ((IMAGE, 0.5), {"training": False}),
+    F.embedding_bag: ((ints([0, 2], [1, 1]), X), {
+        "offsets": ints(0, 1), "mode": "sum", "per_sample_weights": (normal(2, 2), {"mode": "sum"}), "padding_idx": 1,
+    }),
+    F.loss.nll_loss: ((normal(3, 3), ints(1, 2, 2)), {"axis": 0, "reduction": "sum", "ignore_index": 2, "weight": normal(3)}),
+    F.vision.grid_sample: ((IMAGE, normal(2, 3, 3, 2)), {"mode": "nearest", "padding_mode": "border", "align_corners": True}),
     F.max_pool2d: ((IMAGE, 3), {"stride": 1, "padding": 1, "ceil_mode": (True, {"stride": 2})}),
     F.batch_norm: ((IMAGE, F.zeros(4), F.ones(4)), {
         "running_mean": (normal(4), {"running_var": F.ones(4)}), "running_var": F.full(4, 2.0), "weight": normal(4), "bias": normal(4),
@@ -269,6 +287,8 @@ LAMB = {**ADAM, "bias_correction": False, "always_adapt": (True, {"weight_decay"
 OPTIMIZERS = {
     optim.SGD: {"momentum": 0.5, "nesterov": (True, {"momentum": 0.5}), **RATES}, optim.Adadelta: {"lr": 0.3, "rho": 0.5, "eps": 0.3, **RATES},
     optim.Adagrad: {"lr": 0.3, "lr_decay": 0.5, "eps": 0.3, **RATES}, optim.Adam: ADAM, optim.AdamW: ADAM, optim.LAMB: LAMB, optim.LAMBFp16: LAMB,
+    optim.RMSprop: {"lr": 0.3, "alpha": 0.5, "eps": 0.3, "momentum": 0.5, "centered": True, **RATES}, optim.Lion: {"lr": 0.3, "betas": (0.5, 0.6), **RATES},
+    optim.Adafactor: {"lr": 0.3, "beta2_decay": -0.3, "eps": (0.3, 9.0), "d": 0.3, **RATES},
 }  # fmt: skip
 
 

@@ -24,6 +24,8 @@ OPTIMIZERS = {
     "AdamW": lambda params: optim.AdamW(params, lr=0.01),
     "Adagrad": lambda params: optim.Adagrad(params, lr=0.1),
     "Adadelta": lambda params: optim.Adadelta(params),
+    "RMSprop": lambda params: optim.RMSprop(params, lr=0.01, momentum=0.9, centered=True),
+    "Lion": lambda params: optim.Lion(params, lr=0.01, weight_decay=0.1),
     "groups": lambda params: optim.Adam([{"params": params[:2]}, {"params": params[2:], "lr": 0.1}], lr=0.01),
 }
 CHECKS = world_checks.Checks()

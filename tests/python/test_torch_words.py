@@ -36,14 +36,14 @@ NAMES = {
         lambda: F.cat,
         "module 'megengine.functional' has no attribute 'cat'\n  fix: use F.concat",
     ),
-    "F.nn.log_softmax": (
-        lambda: F.nn.log_softmax,
-        "module 'megengine.functional.nn' has no .*\n  fix: use F.logsoftmax",
+    "F.nn.hardswish": (
+        lambda: F.nn.hardswish,
+        "module 'megengine.functional.nn' has no .*\n  fix: use F.hswish",
     ),
     "F.loss.mse_loss": (lambda: F.loss.mse_loss, "fix: use F.nn.square_loss"),
-    "M.CrossEntropyLoss": (
-        lambda: M.CrossEntropyLoss,
-        "module 'megengine.module' has no .*\n  fix: use F.nn.cross_entropy",
+    "M.CTCLoss": (
+        lambda: M.CTCLoss,
+        "module 'megengine.module' has no .*\n  fix: use F.nn.ctc_loss",
     ),
     "net.cuda": (
         lambda: M.Linear(2, 3).cuda(),

@@ -30,13 +30,13 @@ kron: F.einsum('ij,kl->ikjl', a, b), and reshape
 tensordot: F.einsum, as in F.einsum('ijk,jkl->il', a, b)
 chain_matmul: a @ b @ c
 bmm mm batched_matrix_mul: F.matmul
-cdist pairwise_distance pdist: F.norm(F.expand_dims(a, -2) - F.expand_dims(b, -3), axis=-1)
+cdist pdist: F.norm(F.expand_dims(a, -2) - F.expand_dims(b, -3), axis=-1)
 dist: F.norm(a - b)
 amax nanmax: F.max
 amin nanmin: F.min
 aminmax: F.min and F.max
 ptp: F.max(x, axis) - F.min(x, axis)
-max_pool1d avg_pool1d adaptive_avg_pool1d adaptive_max_pool1d max_unpool1d lp_pool1d: F.max_pool2d or F.avg_pool2d of F.expand_dims(x, 2), with (1, kernel)
+max_unpool1d lp_pool1d: F.max_pool1d or F.avg_pool1d
 binary_cross_entropy: F.nn.binary_cross_entropy(pred, label, with_logits=False)
 binary_cross_entropy_with_logits: F.nn.binary_cross_entropy, whose with_logits is True by default
 cross_entropy cross_entropy_with_softmax: F.nn.cross_entropy
@@ -44,7 +44,7 @@ linear_cross_entropy: F.nn.cross_entropy(F.linear(x, weight), label)
 ctc_loss: F.nn.ctc_loss
 l1_loss: F.nn.l1_loss
 mse_loss: F.nn.square_loss
-nll_loss: F.nn.cross_entropy(pred, label, with_logits=False), which takes probabilities
+nll_loss: F.loss.nll_loss
 poisson_nll_loss: F.mean(F.exp(pred) - label * pred)
 gaussian_nll_loss: F.mean(F.log(var) + (pred - label) ** 2 / var) / 2
 hinge_embedding_loss: F.mean(F.where(label == 1, x, F.relu(margin - x)))
@@ -54,7 +54,6 @@ multilabel_margin_loss: F.relu of the differences of scores, F.gather for those 
 soft_margin_loss: F.mean(F.softplus(-label * x))
 multilabel_soft_margin_loss: F.nn.binary_cross_entropy
 triplet_margin_with_distance_loss: F.mean(F.relu(distance(a, p) - distance(a, n) + margin))
-cosine_similarity: (F.normalize(a, axis=1) * F.normalize(b, axis=1)).sum(1)
 cat concatenate: F.concat
 hstack vstack dstack column_stack row_stack append block: F.concat
 atleast_1d atleast_2d atleast_3d: x.reshape
@@ -150,8 +149,6 @@ ravel: F.flatten
 unflatten view: F.reshape
 resize resize_: F.reshape, or F.pad for more elements
 as_strided: F.sliding_window for windows of images, or an index of integers
-unfold: F.sliding_window
-fold: F.sliding_window_transpose
 diagonal diag_embed diagflat: F.diag; for batches x * F.eye(n)
 fill_diagonal: F.where(F.eye(n).astype('bool'), value, x)
 diag_indices diag_indices_from tril_indices triu_indices tril_indices_from triu_indices_from mask_indices: F.non_zero(F.tril(F.ones((n, m))) != 0) or of F.triu, F.eye
@@ -197,43 +194,32 @@ matrix_exp: F.linalg.eigh for symmetric matrices: v @ F.diag(F.exp(w)) @ v.T
 pca_lowrank svd_lowrank: F.linalg.svd
 stft istft: F.fft.rfft of windows: x[index] with an index of integers
 convolve correlate convolution conv_tbc: F.conv1d
-conv_transpose1d: F.conv_transpose2d of F.expand_dims(x, 2)
 avg_pool3d max_pool3d adaptive_avg_pool3d adaptive_max_pool3d max_unpool3d lp_pool3d: F.avg_pool2d or F.max_pool2d over two axes, then over the third
 max_unpool2d: F.scatter
 lp_pool2d: F.avg_pool2d(x ** p, kernel) and its root
 fractional_max_pool2d fractional_max_pool3d: F.max_pool2d
 affine_grid affine_grid_generator: F.meshgrid(F.linspace(-1, 1, w), F.linspace(-1, 1, h)), and F.matmul
-grid_sample grid_sampler grid_sampler_2d grid_sampler_3d: F.vision.remap
+grid_sample grid_sampler grid_sampler_2d grid_sampler_3d: F.vision.grid_sample
 interpolate upsample upsample_bilinear: F.nn.interpolate
 upsample_nearest: F.nn.interpolate(x, size, mode='nearest')
 nms: F.vision.nms
 roi_align: F.nn.roi_align
 roi_pooling: F.vision.roi_pooling
 channel_shuffle: x.reshape(n, groups, c // groups, h, w), F.swapaxes(x, 1, 2), reshape
-pixel_unshuffle: x.reshape(n, c, h // r, r, w // r, r), transpose(0, 1, 3, 5, 2, 4), reshape
 constant_pad_nd: F.pad, whose pad_width has a pair for each axis
-bilinear: F.einsum('bi,oij,bj->bo', a, weight, b)
-embedding_bag: F.mean(F.embedding(x, weight), axis=1)
-rms_norm: x / F.sqrt(F.mean(x * x, -1, keepdims=True) + eps) * weight
 multi_head_attention_forward: F.scaled_dot_product_attention, M.MultiHeadAttention
-log_softmax: F.logsoftmax
 softmin: F.softmax(-x, axis)
 gumbel_softmax: F.softmax(x - F.log(-F.log(megengine.random.uniform(size=x.shape))), axis)
-glu: a * F.sigmoid(b), with a, b = F.split(x, 2, axis)
 hardsigmoid: F.hsigmoid
 hardswish: F.hswish
 hardtanh: F.clip(x, -1, 1)
-mish: x * F.tanh(F.softplus(x))
-elu: F.where(x > 0, x, alpha * F.expm1(x))
-celu: F.where(x > 0, x, alpha * F.expm1(x / alpha))
-selu: 1.0507 * F.where(x > 0, x, 1.67326 * F.expm1(x))
 softsign: x / (1 + F.abs(x))
 softshrink: F.sign(x) * F.relu(F.abs(x) - lambd)
 hardshrink: F.where(F.abs(x) > lambd, x, 0.0)
 tanhshrink: x - F.tanh(x)
 threshold: F.where(x > threshold, x, value)
 rrelu: F.leaky_relu
-dropout1d dropout2d dropout3d feature_dropout: x * F.dropout(F.ones((n, c, 1, 1)), rate)
+dropout1d dropout3d feature_dropout: F.dropout2d, which drops whole channels
 alpha_dropout feature_alpha_dropout: F.dropout
 lstm gru rnn_relu rnn_tanh: M.LSTM, M.GRU or M.RNN
 lstm_cell gru_cell rnn_relu_cell rnn_tanh_cell: M.LSTMCell, M.GRUCell or M.RNNCell
@@ -366,48 +352,25 @@ x.chunk: F.split(x, count, axis)
 x.std: F.std(x, axis), which divides by n
 x.clamp: F.clip(x, lower, upper)
 x.to_padded_tensor: F.pad
+x.unfold: F.sliding_window for windows of images, or an index of integers
 
-M.BCELoss: F.nn.binary_cross_entropy(pred, label, with_logits=False)
-M.BCEWithLogitsLoss M.MultiLabelSoftMarginLoss: F.nn.binary_cross_entropy
+M.MultiLabelSoftMarginLoss: F.nn.binary_cross_entropy
 M.CTCLoss: F.nn.ctc_loss
-M.CrossEntropyLoss: F.nn.cross_entropy
 M.LinearCrossEntropyLoss M.LinearCrossEntropyOptions M.AdaptiveLogSoftmaxWithLoss: F.nn.cross_entropy(layer(x), label)
-M.NLLLoss M.NLLLoss2d: F.nn.cross_entropy(pred, label, with_logits=False), which takes probabilities
-M.L1Loss: F.nn.l1_loss
-M.MSELoss: F.nn.square_loss
-M.SmoothL1Loss: F.loss.smooth_l1_loss
-M.HuberLoss: F.loss.huber_loss
-M.KLDivLoss: F.loss.kl_div
-M.CosineEmbeddingLoss: F.loss.cosine_embedding_loss
-M.TripletMarginLoss: F.loss.triplet_margin_loss
+M.NLLLoss2d: F.loss.nll_loss
 M.MultiMarginLoss: F.loss.hinge_loss
-M.Flatten: F.flatten(x, 1) in forward
-M.Unflatten: x.reshape in forward
-M.Fold: M.SlidingWindowTranspose
-M.Unfold: M.SlidingWindow
-M.LogSoftmax: F.logsoftmax in forward
-M.LogSigmoid: F.logsigmoid in forward
 M.Softmax2d: M.Softmax(1)
-M.ReLU6: F.relu6 in forward
-M.Tanh: F.tanh in forward
 M.ModuleDict M.ParameterDict M.BufferDict: a dict, as an attribute of the module
 M.ModuleList M.ParameterList M.Container: a list, as an attribute of the module
 M.MultiheadAttention M.attention: M.MultiHeadAttention
-M.Transformer M.TransformerDecoder M.TransformerDecoderLayer M.TransformerEncoder M.TransformerEncoderLayer: M.MultiHeadAttention, M.LayerNorm and M.Linear in a module of your own (examples/gpt.py in the sources)
 M.Parameter M.UninitializedParameter: megengine.Parameter
 M.Buffer M.UninitializedBuffer: self.name = tensor: a tensor that is not a Parameter is a buffer
 M.InstanceNorm1d M.InstanceNorm2d M.InstanceNorm3d: M.InstanceNorm
-M.RMSNorm: x / F.sqrt(F.mean(x * x, -1, keepdims=True) + eps) * self.weight in forward
 M.CrossMapLRN2d: M.LocalResponseNorm
 M.DataParallel: megengine.distributed.launcher, a process for each device
-M.EmbeddingBag: M.Embedding and F.mean
-M.Upsample M.UpsamplingBilinear2d M.UpsamplingNearest2d: F.nn.interpolate in forward
-M.PixelUnshuffle M.ChannelShuffle: x.reshape and x.transpose in forward
+M.UpsamplingBilinear2d M.UpsamplingNearest2d: F.nn.interpolate in forward
+M.ChannelShuffle: x.reshape and x.transpose in forward
 M.RNNBase: M.RNN
-M.ConvTranspose1d: M.ConvTranspose2d, with F.expand_dims(x, 2)
-M.Bilinear: F.einsum('bi,oij,bj->bo', a, self.weight, b) in forward
-M.PairwiseDistance: F.norm(a - b, axis=1) in forward
-M.CosineSimilarity: (F.normalize(a, axis=1) * F.normalize(b, axis=1)).sum(1) in forward
 M.RNNCellBase: M.RNNCell
 M.functional: megengine.functional
 M.utils: megengine.optimizer.clip_grad_norm, megengine.optimizer.clip_grad_value
@@ -434,7 +397,7 @@ net.compile: megengine.jit.trace
 net.extra_repr: _module_info_string
 net.share_memory: nothing: processes of megengine.distributed have modules of their own
 
-optim.RMSprop optim.Rprop optim.Adamax optim.NAdam optim.RAdam optim.ASGD optim.SparseAdam optim.LBFGS optim.Adafactor optim.Lion: optim.Adam or optim.AdamW; or a subclass of optim.Optimizer
+optim.Rprop optim.Adamax optim.NAdam optim.RAdam optim.ASGD optim.SparseAdam optim.LBFGS: optim.Adam, optim.AdamW, optim.RMSprop, optim.Lion; or a subclass of optim.Optimizer
 optim.LinearLR optim.ConstantLR optim.PolynomialLR optim.CyclicLR optim.MultiplicativeLR optim.SequentialLR optim.ChainedScheduler: optim.LambdaLR(optimizer, factor), of a function of the epoch
 optim.swa_utils: optim.EMA
 optim.clip_grad_norm_: optim.clip_grad_norm
@@ -482,7 +445,7 @@ mge.typename: type(x)
 mge.get_device: x.device
 """
 
-_LAYERS_OF_FUNCTIONS = "ELU CELU SELU Mish GLU Hardtanh Hardshrink Softshrink Tanhshrink Softsign Softmin Threshold RReLU Hardsigmoid Hardswish Softplus"
+_LAYERS_OF_FUNCTIONS = "Hardtanh Hardshrink Softshrink Tanhshrink Softsign Softmin Threshold RReLU"
 FUNCTION_OF_LAYER = {name: name.lower() for name in _LAYERS_OF_FUNCTIONS.split()} | {
     "GaussianNLLLoss": "gaussian_nll_loss",
     "HingeEmbeddingLoss": "hinge_embedding_loss",
@@ -516,9 +479,9 @@ PATTERNS = {
     r"|\w*Type|Argument\w*|Block|Capsule|Code|Future|Gradient|Node|Tag|Use|Value|TracingState|memory_format|classproperty": NOTHING
     + "it belongs to torch's own compiler or runtime; megengine.jit.trace compiles, megengine.fx has graphs of modules",
     r"Lazy\w+": NOTHING + "layers take the number of input features when they are made",
-    r"(Avg|Max|LP|FractionalMax)Pool[13]d|MaxUnpool\dd|LPPool2d|FractionalMaxPool2d|Adaptive(Avg|Max)Pool[13]d": "use F.max_pool2d or F.avg_pool2d over two axes in forward (F.expand_dims makes one), then over the third",
+    r"(Avg|Max|LP|FractionalMax)Pool[13]d|MaxUnpool\dd|LPPool2d|FractionalMaxPool2d|Adaptive(Avg|Max)Pool3d": "use F.max_pool2d or F.avg_pool2d over two axes in forward (F.expand_dims makes one), then over the third",
     r"(Constant|Zero|Reflection|Replication|Circular)Pad\dd": "use M.Pad, whose pad_width has a pair for each axis; F.concat of slices for a circular one",
-    r"(Feature|Alpha)*Dropout\d?d?": "use M.Dropout, or x * F.dropout(F.ones((n, c, 1, 1)), rate, self.training) for whole channels",
+    r"(Feature|Alpha)*Dropout\d?d?": "use M.Dropout, or M.Dropout2d for whole channels",
     r"is_(cuda|cpu|xpu|ipu|mps|xla|meta|maia|mtia|vulkan|nested|quantized)|xpu|ipu|mtia|cuda": "use x.device, x.to(device)",
     r"digamma|polygamma|lgamma|mvlgamma|i0|igammac?|erfinv|nextafter|spacing|frexp": NOTHING
     + "scipy.special and NumPy have it, on x.numpy(); an autodiff.Function around that has a gradient",
@@ -610,7 +573,7 @@ abs acos angle argmax argmin argsort asin asinh atan atan2 atanh bincount bitwis
 cdouble ceil cfloat chalf cholesky coalesce col_indices conj conj_physical cos cosh cross crow_indices cumprod cumsum dense_dim dequantize det diag
 digamma dot equal erf erfinv exp expm1 floor frexp geqrf greater greater_equal hash_tensor i0 igamma igammac imag index_add int_repr ipu is_coalesced
 is_complex is_conj is_cpu is_cuda is_distributed is_inference is_ipu is_maia is_meta is_mps is_mtia is_neg is_nested is_quantized is_set_to is_sparse
-is_sparse_csr is_vulkan is_xla is_xpu isinf isnan layout lerp less less_equal lgamma log log1p logaddexp logical_and logical_not logical_or
+is_sparse_csr is_vulkan is_xla is_xpu isinf isnan layout lerp less less_equal lgamma log log1p log_softmax logaddexp logical_and logical_not logical_or
 logical_xor logsumexp lstsq lu matrix_power maximum minimum mtia mvlgamma narrow_copy neg nextafter not_equal orgqr ormqr polygamma prelu
 q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qr qscheme real relu resize_as_sparse resolve_conj resolve_neg
 roll round row_indices scatter scatter_add sigmoid sign sin sinh slice_inverse slogdet smm softmax solve sort sparse_dim sparse_mask sparse_resize

@@ -1,12 +1,11 @@
-"""Activations, softmax and dropout."""
+"""Activations and softmax."""
 
 from collections.abc import Sequence
 
 from ..core import ops
-from ..core.random_state import noise_state
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
-from ..core.tensor.shapes import in_order_of, normalize_axes, normalize_axis
+from ..core.tensor.shapes import normalize_axes, normalize_axis
 from ..tensor import Tensor
 from ._docs import FLOAT, SAME
 from ._docs import tells as _tells
@@ -332,61 +331,3 @@ def logsumexp(inp: Tensor, axis: int | Sequence[int], keepdims: bool = False) ->
     if keepdims:
         return y
     return ops.reshape(y, shape=tuple(n for a, n in enumerate(y._tuple_shape) if a not in axes))
-
-
-def dropout(inp: Tensor, drop_prob: float, training: bool = True) -> Tensor:
-    """Zeroes each element with probability ``drop_prob`` and scales the others by
-    ``1 / (1 - drop_prob)``, so that the expected value stays the same.
-
-    Parameters
-    ----------
-    inp : Tensor
-        Any shape, float dtype.
-    drop_prob : float
-        In [0, 1).
-    training : bool
-        False returns ``inp`` as it is.
-
-    Returns
-    -------
-    Tensor
-        The same shape and dtype; ``inp`` itself unless training.
-
-    Raises
-    ------
-    AssertionError
-        Unless 0 <= drop_prob < 1.
-    TypeError
-        For numbers that cannot be scaled: integers and bool.
-
-    Notes
-    -----
-    The mask is drawn from the generator that `megengine.random.seed` seeds; each process of a world
-    has its own.
-
-    References
-    ----------
-    Srivastava et al., 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting".
-
-    Examples
-    --------
-    >>> from megengine import functional as F
-    >>> x = F.ones((1000,))
-    >>> sorted(set(F.dropout(x, 0.75).numpy().tolist()))
-    [0.0, 4.0]
-    >>> F.dropout(x, 0.75, training=False) is x
-    True
-    """
-    require_tensors("dropout", inp)
-    if not 0 <= drop_prob < 1:
-        raise AssertionError(f"dropout: drop_prob {drop_prob} is not in [0, 1)")
-    if not training or drop_prob == 0:
-        return inp
-    if inp.dtype.name not in ("float32", "float16", "bfloat16"):
-        raise TypeError(f"dropout: {inp.dtype.name} cannot be scaled by {1 / (1 - drop_prob):.4g}\n  fix: astype('float32') before")
-    mask = ops.dropout_mask(
-        noise_state().key(inp._device_name), shape=inp._tuple_shape, drop_prob=float(drop_prob)
-    )
-    if inp.dtype.name != "float32":
-        mask = ops.cast(mask, dtype=inp.dtype.name)
-    return ops.mul(inp, in_order_of(inp, mask))

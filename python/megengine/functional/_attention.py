@@ -11,7 +11,7 @@ from ..core.random_state import noise_state
 from ..core.tensor.amp import to_low
 from ..core.tensor.array_method import require_tensors
 from ..tensor import Tensor
-from ._activation import dropout
+from ._dropout import dropout
 from .math import matmul
 
 _MASKED = -1e9  # added to scores of positions that may not be seen

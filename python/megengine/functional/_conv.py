@@ -293,6 +293,53 @@ def _transposed(
     return y if bias is None else _add(y, bias)
 
 
+def conv_transpose1d(
+    inp: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Spreads each element of a line over a kernel's window and adds up the overlaps: the adjoint of
+    `conv1d`.
+
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c, l], float dtype.
+    weight : Tensor
+        [c, out, k], or with a leading axis of groups as in `conv_transpose2d`.
+    bias : Tensor or None
+        None or [1, out, 1].
+    stride, padding, output_padding, dilation : int or sequence of int
+        As in `conv_transpose2d`, for one axis.
+    groups : int
+        How many groups the channels are split into; an output channel sees those of its group.
+
+    Returns
+    -------
+    Tensor
+        [n, out, ol], ol as oh in `conv_transpose2d`.
+
+    Raises
+    ------
+    AssertionError
+        Unless output_padding is 0 or less than stride.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, functional as F
+    >>> F.conv_transpose1d(Tensor([[[1.0, 2.0]]]), F.ones((1, 1, 3)), stride=2).numpy()
+    array([[[1., 1., 3., 2., 2.]]], dtype=float32)
+    """
+    return _transposed(
+        inp, weight, bias, stride, padding, output_padding, dilation, groups, 3, "conv_transpose1d"
+    )
+
+
 def conv_transpose2d(
     inp: Tensor,
     weight: Tensor,
@@ -430,6 +477,50 @@ def linear(
     if _amp.get().enabled:
         inp, weight, bias = _to_low(inp, weight, bias)
     y = matmul(inp, weight, transpose_b=True, compute_mode=compute_mode)
+    return y if bias is None else _add(y, bias)
+
+
+def bilinear(inp1: Tensor, inp2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Computes ``inp1 @ weight[o] @ inp2 + bias[o]`` for each output o, over the last axes.
+
+    Parameters
+    ----------
+    inp1 : Tensor
+        [..., in1].
+    inp2 : Tensor
+        [..., in2], with the other extents of ``inp1``.
+    weight : Tensor
+        [out, in1, in2].
+    bias : Tensor or None
+        None or [out].
+
+    Returns
+    -------
+    Tensor
+        [..., out].
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, functional as F
+    >>> F.bilinear(Tensor([[1.0, 2.0]]), Tensor([[3.0]]), F.ones((1, 2, 1))).numpy()
+    array([[9.]], dtype=float32)
+    """
+    require_tensors("bilinear", inp1, inp2, weight)
+    if weight.ndim != 3 or inp1._tuple_shape[:-1] != inp2._tuple_shape[:-1] or (inp1._tuple_shape[-1:] + inp2._tuple_shape[-1:]) != weight._tuple_shape[1:]:
+        raise ValueError(
+            f"bilinear: inp1 {list(inp1._tuple_shape)}, inp2 {list(inp2._tuple_shape)} and weight {list(weight._tuple_shape)} do not fit\n"
+            "  fix: give [..., in1], [..., in2] and [out, in1, in2]"
+        )
+    out, first, second = weight._tuple_shape
+    outer = inp1._tuple_shape[:-1]
+    rows = matmul(inp1, ops.reshape(ops.transpose(weight, perm=(1, 0, 2)), shape=(first, out * second)))
+    rows = ops.reshape(rows, shape=(*outer, out, second))
+    y = ops.reduce_sum(ops.mul(rows, ops.reshape(inp2, shape=(*outer, 1, second))), axes=(inp1.ndim,), keepdims=False)
     return y if bias is None else _add(y, bias)
 
 

@@ -1,13 +1,76 @@
-"""Losses of distances: between values (smooth L1, Huber), distributions (Kullback-Leibler) and embeddings. torch's formulas."""
+"""Distances of vectors, and losses of distances: between values (smooth L1, Huber), distributions (Kullback-Leibler) and embeddings. torch's formulas."""
 
 from ..core import ops
 from ..core.tensor.amp import to_high as _to_high
 from ..core.tensor.array_method import require_tensors
+from ..core.tensor.shapes import normalize_axis
 from ..tensor import Tensor
 from ._loss_parts import reduced, warn_of_broadcast
 from .math import norm
 
 __all__ = ["cosine_embedding_loss", "huber_loss", "kl_div", "smooth_l1_loss", "triplet_margin_loss"]
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
+    """Computes the cosine of the angle between vectors along ``axis``: their product divided by
+    their lengths, each of which counts as at least ``eps``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor
+        Tensors that broadcast, float dtype.
+    axis : int
+        The axis of the vectors' elements.
+    eps : float
+        The least length that is divided by.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape without ``axis``.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, functional as F
+    >>> F.cosine_similarity(Tensor([[3.0, 0.0], [0.0, 0.0]]), Tensor([[1.0, 1.0]])).numpy().round(4)
+    array([0.7071, 0.    ], dtype=float32)
+    """
+    require_tensors("cosine_similarity", x1, x2)
+    x1, x2 = _to_high(x1), _to_high(x2)
+    product = ops.mul(x1, x2)
+    last = normalize_axis(axis, product.ndim, "cosine_similarity") - product.ndim
+    lengths = [ops.maximum(norm(x, 2, last, keepdims=True), eps) for x in (x1, x2)]
+    y = ops.true_div(ops.reduce_sum(product, axes=(last + product.ndim,), keepdims=True), ops.mul(*lengths))
+    return ops.reshape(y, shape=tuple(n for at, n in enumerate(y._tuple_shape) if at != last + product.ndim))
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Tensor:
+    """Computes the norm of ``x1 - x2 + eps`` along the last axis.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor
+        [..., size], tensors that broadcast.
+    p : float
+        The order of the norm, as in `norm`.
+    eps : float
+        Added to each difference, so that equal vectors have a gradient.
+    keepdims : bool
+        Leaves the last axis in the result with size 1.
+
+    Returns
+    -------
+    Tensor
+        [...], the distances.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, functional as F
+    >>> F.pairwise_distance(Tensor([[3.0, 4.0]]), Tensor([0.0, 0.0])).numpy().round(4)
+    array([5.], dtype=float32)
+    """
+    require_tensors("pairwise_distance", x1, x2)
+    return norm(ops.add(ops.sub(_to_high(x1), _to_high(x2)), eps), p, axis=-1, keepdims=keepdims)
 
 
 def huber_loss(pred: Tensor, label: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
@@ -241,12 +304,7 @@ def triplet_margin_loss(
     1.0
     """
     require_tensors("triplet_margin_loss", anchor, positive, negative)
-    anchor, positive, negative = _to_high(anchor), _to_high(positive), _to_high(negative)
-
-    def distance(x: Tensor, y: Tensor) -> Tensor:
-        return norm(ops.add(ops.sub(x, y), eps), p, axis=-1)
-
-    away = distance(anchor, negative)
+    away = pairwise_distance(anchor, negative, p, eps)
     if swap:
-        away = ops.minimum(away, distance(positive, negative))
-    return reduced(ops.relu(ops.add(ops.sub(distance(anchor, positive), away), margin)), reduction)
+        away = ops.minimum(away, pairwise_distance(positive, negative, p, eps))
+    return reduced(ops.relu(ops.add(ops.sub(pairwise_distance(anchor, positive, p, eps), away), margin)), reduction)

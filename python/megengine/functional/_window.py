@@ -1,5 +1,6 @@
-"""Windows of images, padding, and pooling over windows."""
+"""Windows of images, padding, and what moves between channels and space."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +12,8 @@ from ..core import apply_const, ops
 from ..core._telling import warn_of
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype
-from ..core.tensor.shapes import Shape, as_ints, as_pair, cut
+from ..core.tensor.shapes import as_ints, as_pair, cut
 from ..tensor import Tensor
-from . import _moving_window as moving
 
 Widths = int | Sequence[int] | Sequence[Sequence[int]]
 
@@ -255,197 +255,95 @@ def sliding_window_transpose(
     return ops.slice(y, begin=(0, 0, ph, pw), end=(n, c, ph + h, pw + w), step=(1, 1, 1, 1))
 
 
-def _pool_args(
-    kernel_size: IntPair, stride: IntPair | None, padding: IntPair, op: str
-) -> dict[str, Any]:
-    kernel = as_pair(kernel_size, f"{op}: kernel_size")
-    return {
-        "kernel": kernel,
-        "stride": kernel if stride is None else as_pair(stride, f"{op}: stride"),
-        "padding": as_pair(padding, f"{op}: padding"),
-    }
-
-
-@keeps_quantized_dtype
-def max_pool2d(
-    inp: Tensor, kernel_size: IntPair, stride: IntPair | None = None, padding: IntPair = 0, ceil_mode: bool = False
-) -> Tensor:
-    """Takes the largest element of each window of images.
-
-    Parameters
-    ----------
-    inp : Tensor
-        [n, c, h, w], float dtype (TypeError).
-    kernel_size : int or sequence of int
-        Height and width of a window, or one int for both.
-    stride : int, sequence of int or None
-        Between windows, likewise; None means ``kernel_size``.
-    padding : int or sequence of int
-        Added on every side, likewise; it never wins.
-    ceil_mode : bool
-        Whether oh is rounded up: a last window that begins within the image or its padding may
-        reach beyond it.
-
-    Returns
-    -------
-    Tensor
-        [n, c, oh, ow], ``oh = (h + 2 * padding - kernel) // stride + 1``, and likewise ow.
-
-    Raises
-    ------
-    TypeError
-        For an ``inp`` of another dtype.
-
-    Examples
-    --------
-    >>> from megengine import functional as F
-    >>> F.max_pool2d(F.arange(16).reshape(1, 1, 4, 4), 2).numpy()
-    array([[[[ 5.,  7.],
-             [13., 15.]]]], dtype=float32)
-    """
-    require_tensors("max_pool2d", inp)
-    args = _pool_args(kernel_size, stride, padding, "max_pool2d")
-    return moving.max_pool(inp, _rounded_up(inp, args, "max_pool2d")) if ceil_mode else ops.max_pool(inp, **args)
-
-
-def _rounded_up(inp: Tensor, args: dict[str, Any], op: str) -> list[moving.Window]:
-    """The windows of ceil_mode."""
-    if inp.ndim != 4:
-        raise ValueError(f"{op}: inp has shape {list(inp._tuple_shape)}, not [n, c, h, w]")
-    return moving.windows_of(inp._tuple_shape[2:], args["kernel"], args["stride"], (1, 1), args["padding"] * 2, "NOTSET", 1)
-
-
-@keeps_quantized_dtype
-def avg_pool2d(
+def unfold(
     inp: Tensor,
     kernel_size: IntPair,
-    stride: IntPair | None = None,
+    dilation: IntPair = 1,
     padding: IntPair = 0,
-    mode: str = "average_count_exclude_padding",
-    ceil_mode: bool = False,
+    stride: IntPair = 1,
 ) -> Tensor:
-    """Takes the mean of each window of images.
+    """Collects the windows of images as columns of a matrix (im2col): [n, c, h, w] becomes
+    [n, c * kh * kw, oh * ow].
 
     Parameters
     ----------
     inp : Tensor
-        [n, c, h, w], float dtype (TypeError).
-    kernel_size : int or sequence of int
-        Height and width of a window, or one int for both.
-    stride : int, sequence of int or None
-        Between windows, likewise; None means ``kernel_size``.
-    padding : int or sequence of int
-        Added on every side, likewise.
-    mode : str
-        "average_count_exclude_padding" leaves padding out of the mean, "average" counts it as
-        zeros.
-    ceil_mode : bool
-        As in `max_pool2d`; what lies beyond the padding never counts.
+        [n, c, h, w].
+    kernel_size, dilation, padding, stride : int or sequence of int
+        As in `sliding_window`, which keeps the axes apart.
 
     Returns
     -------
     Tensor
-        [n, c, oh, ow], ``oh = (h + 2 * padding - kernel) // stride + 1``, and likewise ow.
+        [n, c * kh * kw, oh * ow], the dtype of ``inp``.
 
     Raises
     ------
-    TypeError
-        For an ``inp`` of another dtype.
     ValueError
-        For another mode.
+        For other shapes, or windows that do not fit.
 
     Examples
     --------
     >>> from megengine import functional as F
-    >>> x = F.ones((1, 1, 1, 2))
-    >>> F.avg_pool2d(x, (1, 2), padding=(0, 1)).numpy()
-    array([[[[1., 1.]]]], dtype=float32)
-    >>> F.avg_pool2d(x, (1, 2), padding=(0, 1), mode="average").numpy()
-    array([[[[0.5, 0.5]]]], dtype=float32)
+    >>> F.unfold(F.arange(6).reshape(1, 1, 2, 3), 2).numpy()
+    array([[[0., 1.],
+            [1., 2.],
+            [3., 4.],
+            [4., 5.]]], dtype=float32)
     """
-    require_tensors("avg_pool2d", inp)
-    kind = str(mode).lower()
-    if kind not in ("average", "average_count_exclude_padding"):
+    windows = sliding_window(inp, kernel_size, padding, stride, dilation)
+    n, c, oh, ow, kh, kw = windows._tuple_shape
+    return ops.reshape(ops.transpose(windows, perm=(0, 1, 4, 5, 2, 3)), shape=(n, c * kh * kw, oh * ow))
+
+
+def fold(
+    inp: Tensor,
+    output_size: IntPair,
+    kernel_size: IntPair,
+    dilation: IntPair = 1,
+    padding: IntPair = 0,
+    stride: IntPair = 1,
+) -> Tensor:
+    """Adds columns back into images (col2im): the adjoint of `unfold`.
+
+    Parameters
+    ----------
+    inp : Tensor
+        [n, c * kh * kw, oh * ow].
+    output_size : int or sequence of int
+        (h, w) of the images, or one number for both.
+    kernel_size, dilation, padding, stride : int or sequence of int
+        Those of `unfold`.
+
+    Returns
+    -------
+    Tensor
+        [n, c, h, w]; pixels that several windows cover get the sum.
+
+    Raises
+    ------
+    ValueError
+        Where such images have other columns than inp.
+
+    Examples
+    --------
+    >>> from megengine import functional as F
+    >>> F.fold(F.unfold(F.ones((1, 1, 1, 4)), (1, 2)), (1, 4), (1, 2)).numpy()
+    array([[[[1., 2., 2., 1.]]]], dtype=float32)
+    """
+    require_tensors("fold", inp)
+    size, kernel, gap, width, step = (as_pair(given, f"fold: {name}") for name, given in (
+        ("output_size", output_size), ("kernel_size", kernel_size), ("dilation", dilation), ("padding", padding), ("stride", stride)))  # fmt: skip
+    oh, ow = ((size[i] + 2 * width[i] - gap[i] * (kernel[i] - 1) - 1) // step[i] + 1 for i in range(2))
+    area = kernel[0] * kernel[1]
+    if inp.ndim != 3 or inp._tuple_shape[1] % area or inp._tuple_shape[2] != oh * ow:
         raise ValueError(
-            f"avg_pool2d: mode {mode!r} is neither 'average' nor 'average_count_exclude_padding'"
+            f"fold: inp has shape {list(inp._tuple_shape)}\n"
+            f"  why: images of {size[0]} by {size[1]} have columns [n, c * {area}, {max(oh, 0)} * {max(ow, 0)}]"
         )
-    args = _pool_args(kernel_size, stride, padding, "avg_pool2d")
-    if ceil_mode:
-        return moving.avg_pool(inp, _rounded_up(inp, args, "avg_pool2d"), kind == "average")
-    return ops.avg_pool(inp, **args, count_include_padding=kind == "average")
-
-
-@keeps_quantized_dtype
-def adaptive_max_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
-    """Takes the largest element of each of oh by ow windows of images of any size.
-
-    Parameters
-    ----------
-    inp : Tensor
-        [n, c, h, w], float dtype.
-    oshp : (int, int), int or Tensor
-        (oh, ow), or one number for both. Windows are ``h // oh`` rows apart and
-        ``h - (oh - 1) * (h // oh)`` rows high, so they overlap where oh does not divide h; likewise
-        for columns. Images smaller than oshp have parts from ``floor(i * h / oh)`` to
-        ``ceil((i + 1) * h / oh)``.
-
-    Returns
-    -------
-    Tensor
-        [n, c, oh, ow], the dtype of ``inp``.
-
-    Examples
-    --------
-    >>> from megengine import functional as F
-    >>> F.adaptive_max_pool2d(F.arange(5).reshape(1, 1, 1, 5), (1, 2)).numpy()
-    array([[[[2., 4.]]]], dtype=float32)
-    """
-    require_tensors("adaptive_max_pool2d", inp)
-    output = as_pair(oshp, "adaptive_max_pool2d: oshp")
-    windows = _windows_for(inp, output)
-    return ops.max_pool(inp, **windows) if windows else ops.adaptive_max_pool(inp, output=output)
-
-
-@keeps_quantized_dtype
-def adaptive_avg_pool2d(inp: Tensor, oshp: tuple[int, int] | int | Tensor) -> Tensor:
-    """Averages images of any size over oh by ow windows.
-
-    Parameters
-    ----------
-    inp : Tensor
-        [n, c, h, w], float dtype.
-    oshp : (int, int), int or Tensor
-        (oh, ow), or one number for both. Windows are those of `adaptive_max_pool2d`.
-
-    Returns
-    -------
-    Tensor
-        [n, c, oh, ow], the dtype of ``inp``.
-
-    Examples
-    --------
-    >>> from megengine import functional as F
-    >>> F.adaptive_avg_pool2d(F.arange(5).reshape(1, 1, 1, 5), (1, 2)).numpy()
-    array([[[[1., 3.]]]], dtype=float32)
-    """
-    require_tensors("adaptive_avg_pool2d", inp)
-    output = as_pair(oshp, "adaptive_avg_pool2d: oshp")
-    windows = _windows_for(inp, output)
-    if windows:
-        return ops.avg_pool(inp, **windows, count_include_padding=False)
-    return ops.adaptive_avg_pool(inp, output=output)
-
-
-def _windows_for(inp: Tensor, output: Shape) -> dict[str, Any] | None:
-    """Overlapping windows that make images of size ``output``; None where the adaptive ops have the same ones, or
-    where images are smaller.
-    """
-    pairs = list(zip(inp._tuple_shape[2:], output, strict=False))
-    if len(pairs) != 2 or any(o < 1 or n < o for n, o in pairs) or all(n % o == 0 for n, o in pairs):
-        return None
-    stride = tuple(n // o for n, o in pairs)
-    kernel = tuple(n - (o - 1) * step for (n, o), step in zip(pairs, stride, strict=True))
-    return {"kernel": kernel, "stride": stride, "padding": (0, 0)}
+    n, rows, _ = inp._tuple_shape
+    windows = ops.transpose(ops.reshape(inp, shape=(n, rows // area, *kernel, oh, ow)), perm=(0, 1, 4, 5, 2, 3))
+    return sliding_window_transpose(windows, size, kernel, width, step, gap)
 
 
 def local_response_norm(
@@ -544,3 +442,40 @@ def pixel_shuffle(inp: Tensor, upscale_factor: int) -> Tensor:
         ops.reshape(inp, shape=(n, c // (r * r), r, r, h, w)), perm=(0, 1, 4, 2, 5, 3)
     )
     return ops.reshape(y, shape=(*outer, c // (r * r), h * r, w * r))
+
+
+def pixel_unshuffle(inp: Tensor, downscale_factor: int) -> Tensor:
+    """Moves space into channels, the inverse of `pixel_shuffle`: [..., c, h * r, w * r] becomes
+    [..., c * r * r, h, w].
+
+    Parameters
+    ----------
+    inp : Tensor
+        [..., c, h * r, w * r].
+    downscale_factor : int
+        The factor r of height and width.
+
+    Returns
+    -------
+    Tensor
+        [..., c * r * r, h, w].
+
+    Raises
+    ------
+    ValueError
+        Where height or width is not a multiple of r.
+
+    Examples
+    --------
+    >>> from megengine import functional as F
+    >>> F.pixel_unshuffle(F.arange(4).reshape(1, 1, 2, 2), 2).shape
+    (1, 4, 1, 1)
+    """
+    require_tensors("pixel_unshuffle", inp)
+    r = as_ints(downscale_factor, "pixel_unshuffle")[0]
+    *outer, c, h, w = inp._tuple_shape
+    if h % r or w % r:
+        raise ValueError(f"pixel_unshuffle: {h} by {w} pixels are not multiples of {r}")
+    n = math.prod(outer)
+    y = ops.transpose(ops.reshape(inp, shape=(n, c, h // r, r, w // r, r)), perm=(0, 1, 3, 5, 2, 4))
+    return ops.reshape(y, shape=(*outer, c * r * r, h // r, w // r))

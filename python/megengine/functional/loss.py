@@ -34,6 +34,7 @@ __all__ = [
     "huber_loss",
     "kl_div",
     "smooth_l1_loss",
+    "nll_loss",
     "triplet_margin_loss",
 ]
 
@@ -162,35 +163,96 @@ def cross_entropy(
     >>> F.loss.cross_entropy(pred, Tensor([1, 1]), reduction="none").numpy().round(4)
     array([  0.6931, 100.    ], dtype=float32)
     """
-    if isinstance(label, np.ndarray):
-        label = Tensor(label)
-    require_tensors("cross_entropy", pred, label)
-    shape = pred._tuple_shape
-    if axis < 0 or axis >= len(shape):
-        axis = normalize_axis(axis, len(shape), "cross_entropy")
-    if label._tuple_shape != shape[:axis] + shape[axis + 1 :]:
-        raise ValueError(
-            f"cross_entropy: label has shape {list(label._tuple_shape)}, pred {list(shape)}\n"
-            f"  fix: label must be pred's shape without axis {axis}, of class indices"
-        )
+    axis, label = _of_labels(pred, label, axis, "cross_entropy")
     if not 0 <= label_smooth <= 1:
         raise ValueError(f"cross_entropy: label_smooth {label_smooth} is not in [0, 1]")
-    if label.dtype.name.startswith(("float", "bfloat")):
-        _warnings.warn(
-            f"cross_entropy: labels are class indices, so {label.dtype.name} labels are truncated to integers; "
-            "pass label.astype('int32')",
-            stacklevel=2,
-        )
     pred = _to_high(pred)
     logp = ops.log_softmax(pred, axis=axis) if with_logits else ops.log(pred)
-    label = as_places(label)
+    return _likelihood(logp, label, axis, label_smooth, reduction, ignore_index, weight, "cross_entropy")
+
+
+def nll_loss(
+    pred: Tensor,
+    label: Tensor | np.ndarray,
+    axis: int = 1,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """Computes ``-pred[label]``, the negative log-likelihood: the `cross_entropy` of what
+    `logsoftmax` gives.
+
+    Parameters
+    ----------
+    pred : Tensor
+        [n, classes, ...], logarithms of probabilities.
+    label : Tensor or numpy.ndarray
+        As in `cross_entropy`.
+    axis : int
+        That of the classes in ``pred``.
+    reduction : str
+        As in `cross_entropy`.
+    ignore_index : int or None
+        A label, of a class or not, whose loss is 0.
+    weight : Tensor or None
+        [classes], what the loss of each class is multiplied by.
+
+    Returns
+    -------
+    Tensor
+        0-d, or for "none" the loss of each label.
+
+    Raises
+    ------
+    ValueError
+        For another reduction, a label of another rank, or weights of another shape.
+    IndexError
+        For a label that is not a class.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, functional as F
+    >>> pred = F.logsoftmax(Tensor([[0.0, 0.0]]), axis=1)
+    >>> F.loss.nll_loss(pred, Tensor([1]), reduction="none").numpy().round(4)
+    array([0.6931], dtype=float32)
+    """
+    axis, label = _of_labels(pred, label, axis, "nll_loss")
+    return _likelihood(_to_high(pred), label, axis, 0.0, reduction, ignore_index, weight, "nll_loss")
+
+
+def _of_labels(pred: Tensor, label: Tensor | np.ndarray, axis: int, op: str) -> tuple[int, Tensor]:
+    """The axis of the classes, not negative, and the labels as places. ValueError for shapes that do not fit."""
+    if isinstance(label, np.ndarray):
+        label = Tensor(label)
+    require_tensors(op, pred, label)
+    shape = pred._tuple_shape
+    if axis < 0 or axis >= len(shape):
+        axis = normalize_axis(axis, len(shape), op)
+    if label._tuple_shape != shape[:axis] + shape[axis + 1 :]:
+        raise ValueError(
+            f"{op}: label has shape {list(label._tuple_shape)}, pred {list(shape)}\n"
+            f"  fix: label must be pred's shape without axis {axis}, of class indices"
+        )
+    if label.dtype.name.startswith(("float", "bfloat")):
+        _warnings.warn(
+            f"{op}: labels are class indices, so {label.dtype.name} labels are truncated to integers; "
+            "pass label.astype('int32')",
+            stacklevel=3,
+        )
+    return axis, as_places(label)
+
+
+def _likelihood(
+    logp: Tensor, label: Tensor, axis: int, label_smooth: float, reduction: str, ignore_index: int | None, weight: Tensor | None, op: str
+) -> Tensor:
+    shape = logp._tuple_shape
     counted = None
     if ignore_index is not None:
         counted = ops.not_equal(label, ignore_index)
         label = ops.where(counted, label, 0)
-    label = ops.checked_label(label, classes=shape[axis], op="cross_entropy")
+    label = ops.checked_label(label, classes=shape[axis], op=op)
     if weight is not None:
-        logp = ops.mul(logp, _of_classes(weight, shape, axis))
+        logp = ops.mul(logp, _of_classes(weight, shape, axis, op))
     index = ops.reshape(label, shape=shape[:axis] + (1,) + shape[axis + 1 :])
     loss = ops.neg(ops.reshape(ops.gather(logp, index, axis=axis), shape=label._tuple_shape))
     if label_smooth:
@@ -205,11 +267,11 @@ def cross_entropy(
     return ops.true_div(total, reduced(shares, "sum")) if reduction == "mean" else total
 
 
-def _of_classes(weight: Tensor, shape: tuple[int, ...], axis: int) -> Tensor:
+def _of_classes(weight: Tensor, shape: tuple[int, ...], axis: int, op: str) -> Tensor:
     """Weights of classes as they broadcast to predictions."""
-    require_tensors("cross_entropy", weight)
+    require_tensors(op, weight)
     if weight._tuple_shape != (shape[axis],):
-        raise ValueError(f"cross_entropy: weight has shape {list(weight._tuple_shape)} for {shape[axis]} classes")
+        raise ValueError(f"{op}: weight has shape {list(weight._tuple_shape)} for {shape[axis]} classes")
     return ops.reshape(weight, shape=(shape[axis],) + (1,) * (len(shape) - axis - 1))
 
 

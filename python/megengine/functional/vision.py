@@ -13,12 +13,13 @@ from ..core.tensor.shapes import as_pair, taken
 from ..tensor import Tensor
 from ._colour import cvt_color
 from ._deform import correlation
+from ._grid_sample import grid_sample
 from ._resize import interpolate, resize
 from ._roi import batched_nms, nms, roi_align, roi_pooling
 from ._sample import back_to_dtype, check_border, check_interpolation, grid, sample, to_nchw
 
 __all__ = [
-    "batched_nms", "correlation", "cvt_color", "interpolate", "nms", "nvof", "remap", "roi_align",
+    "batched_nms", "correlation", "cvt_color", "grid_sample", "interpolate", "nms", "nvof", "remap", "roi_align",
     "roi_pooling", "warp_affine", "warp_perspective", "flip", "rotate", "rot90", "resize",
 ]  # fmt: skip
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import functional as F
 from .. import module as M
 from ..module.module import Module
 from ..tensor import Parameter, Tensor
-from .torchlike import FUNCTIONS, images, layers, networks, pooling, recurrent, reductions, shapes
+from .torchlike import FUNCTIONS, images, layers, networks, pooling, recurrent
 from .torchlike import elementwise as e
 
 Take = Callable[..., Any]  # take(tensor or None, shape=None): ours, the same one whenever it is asked for
@@ -73,6 +72,15 @@ def _embedding(m: Any, take: Take) -> Module:
     return ours
 
 
+def _embedding_bag(m: Any, take: Take) -> Module:
+    if m.max_norm is not None or m.scale_grad_by_freq:
+        raise ValueError("max_norm or scale_grad_by_freq")
+    ours = _made(layers.EmbeddingBag, m.num_embeddings, m.embedding_dim, m.mode, m.padding_idx)
+    ours.include_last_offset = m.include_last_offset
+    ours.weight = take(m.weight)
+    return ours
+
+
 # -- normalization -----------------------------------------------------------------------------------
 
 
@@ -96,6 +104,12 @@ def _layer_norm(m: Any, take: Take) -> Module:
         return layers.Functional(networks.layer_norm, settings, {"weight": take(m.weight)})
     ours = M.LayerNorm(tuple(m.normalized_shape), m.eps, m.weight is not None)
     return _take_affine(ours, m, take)
+
+
+def _rms_norm(m: Any, take: Take) -> Module:
+    ours = M.RMSNorm(tuple(m.normalized_shape), m.eps, m.weight is not None)
+    ours.weight = None if m.weight is None else take(m.weight)
+    return ours
 
 
 def _group_norm(m: Any, take: Take) -> Module:
@@ -140,6 +154,14 @@ def _gelu(m: Any, take: Take) -> Module:
     return layers.Functional(e.gelu, {"approximate": m.approximate})
 
 
+def _softplus(m: Any, take: Take) -> Module:
+    return M.Softplus() if m.beta == 1 else layers.Functional(e.softplus, {"beta": m.beta, "threshold": m.threshold})
+
+
+def _log_softmax(m: Any, take: Take) -> Module:
+    return layers.Functional(e.log_softmax, {"dim": None}) if m.dim is None else M.LogSoftmax(m.dim)
+
+
 def _prelu(m: Any, take: Take) -> Module:
     ours = layers.PReLU(m.num_parameters)
     ours.weight = take(m.weight, ours.weight._tuple_shape)
@@ -149,12 +171,17 @@ def _prelu(m: Any, take: Take) -> Module:
 _WINDOW = ("kernel_size", "stride", "padding", "ceil_mode")
 
 
+def _of_rank(size: Any, rank: int) -> Any:
+    """Layers of lines have an int where torch's may have a tuple of one."""
+    return size[0] if rank == 1 and isinstance(size, (tuple, list)) else size
+
+
 def _max_pool(rank: int, cls: type[Any] | None = None) -> Callable[..., Any]:
     def build(m: Any, take: Take) -> Module:
         if m.return_indices:
             raise ValueError("return_indices=True: maxima are found without their places")
         if cls and pooling.is_plain(m.dilation):
-            return cls(m.kernel_size, m.stride, m.padding, m.ceil_mode)
+            return cls(*(_of_rank(size, rank) for size in (m.kernel_size, m.stride, m.padding)), m.ceil_mode)
         return _functional(pooling.max_pool, (*_WINDOW, "dilation"), rank=rank)(m, take)
 
     return build
@@ -166,7 +193,7 @@ def _avg_pool(rank: int, cls: type[Any] | None = None) -> Callable[..., Any]:
             raise ValueError("divisor_override")
         if cls:
             exclude = "" if m.count_include_pad else "_count_exclude_padding"
-            return cls(m.kernel_size, m.stride, m.padding, "average" + exclude, m.ceil_mode)
+            return cls(*(_of_rank(size, rank) for size in (m.kernel_size, m.stride, m.padding)), "average" + exclude, m.ceil_mode)
         return _functional(pooling.avg_pool, (*_WINDOW, "count_include_pad"), rank=rank)(m, take)
 
     return build
@@ -180,7 +207,7 @@ def _adaptive(function: Callable[..., Any], cls: type[Module] | None = None, **s
         if getattr(m, "return_indices", False):
             raise ValueError("return_indices=True: maxima are found without their places")
         if cls and set(np.ravel(size)) == {1}:
-            return cls(size)
+            return cls(_of_rank(size, settings.get("rank", 2)))
         if function is pooling.adaptive_max_pool2d and None in np.ravel(size):
             raise ValueError(f"output_size={size}")
         return layers.Functional(function, {"output_size": size, **settings})
@@ -221,18 +248,27 @@ def _activation(given: Any, take: Take) -> Callable[..., Any]:
     return FUNCTIONS[name] if known else build(given, take)
 
 
-def _transformer_layer(cls: type[Any]) -> Callable[..., Any]:
+def _of_parts(cls: type[Module], **attributes: Any) -> Module:
+    """A module of these attributes, without those that its own ``__init__`` makes."""
+    ours = cls.__new__(cls)
+    Module.__init__(ours)
+    for name, value in attributes.items():
+        setattr(ours, name, value)
+    return ours
+
+
+def _transformer_layer(cls: type[Module]) -> Callable[..., Any]:
     def build_layer(m: Any, take: Take) -> Module:
         parts = {name: build(part, take) for name, part in m.named_children() if name != "activation"}
-        return cls(m.norm_first, _activation(m.activation, take), parts)
+        return _of_parts(cls, norm_first=m.norm_first, activation=_activation(m.activation, take), **parts)
 
     return build_layer
 
 
-def _transformer(cls: type[Any]) -> Callable[..., Any]:
+def _transformer(cls: type[Module]) -> Callable[..., Any]:
     def build_stack(m: Any, take: Take) -> Module:
         norm = None if m.norm is None else build(m.norm, take)
-        return cls([build(layer, take) for layer in m.layers], norm)
+        return _of_parts(cls, layers=[build(layer, take) for layer in m.layers], norm=norm)
 
     return build_stack
 
@@ -259,54 +295,54 @@ def _cell(cls: type[Module], *names: str) -> Callable[..., Any]:
 
 MODULES = {
     "Conv1d": _convolution(M.Conv1d), "Conv2d": _convolution(M.Conv2d), "Conv3d": _convolution(M.Conv3d),
-    "ConvTranspose1d": _functional(
-        networks.conv_transpose1d, ("stride", "padding", "output_padding", "groups", "dilation"), ("weight", "bias")
-    ),
+    "ConvTranspose1d": _transposed_convolution(M.ConvTranspose1d),
     "ConvTranspose2d": _transposed_convolution(M.ConvTranspose2d),
     "ConvTranspose3d": _transposed_convolution(M.ConvTranspose3d),
-    "Linear": _linear, "NonDynamicallyQuantizableLinear": _linear, "Embedding": _embedding,
+    "Linear": _linear, "NonDynamicallyQuantizableLinear": _linear, "Embedding": _embedding, "EmbeddingBag": _embedding_bag, "Bilinear": lambda m, take: _take_affine(
+        _made(M.Bilinear, m.in1_features, m.in2_features, m.out_features, m.bias is not None), m, take),
     "BatchNorm1d": _batch_norm(M.BatchNorm1d), "BatchNorm2d": _batch_norm(M.BatchNorm2d),
     "BatchNorm3d": _batch_norm(M.BatchNorm3d), "SyncBatchNorm": _batch_norm(M.SyncBatchNorm),
     "LayerNorm": _layer_norm, "GroupNorm": _group_norm, "InstanceNorm1d": _instance_norm,
     "InstanceNorm2d": _instance_norm, "InstanceNorm3d": _instance_norm,
-    "RMSNorm": _functional(networks.rms_norm, ("normalized_shape", "eps"), ("weight",)),
+    "RMSNorm": _rms_norm,
     "LocalResponseNorm": _functional(networks.local_response_norm, ("size", "alpha", "beta", "k")),
     "ReLU": _simply(M.ReLU), "Sigmoid": _simply(M.Sigmoid), "SiLU": _simply(M.SiLU), "GELU": _gelu,
     "LeakyReLU": _simply(layers.LeakyReLU, "negative_slope"), "PReLU": _prelu, "Softmax": _simply(M.Softmax, "dim"),
-    "ReLU6": _functional(F.relu6), "Tanh": _functional(F.tanh), "LogSigmoid": _functional(F.logsigmoid),
-    "Hardswish": _functional(F.hswish), "Hardsigmoid": _functional(F.hsigmoid), "Mish": _functional(e.mish),
-    "ELU": _functional(e.elu, ("alpha",)), "CELU": _functional(e.celu, ("alpha",)), "SELU": _functional(e.selu),
-    "Softplus": _functional(e.softplus, ("beta", "threshold")), "Softsign": _functional(e.softsign),
+    "ReLU6": _simply(M.ReLU6), "Tanh": _simply(M.Tanh), "LogSigmoid": _simply(M.LogSigmoid),
+    "Hardswish": _simply(M.Hardswish), "Hardsigmoid": _simply(M.Hardsigmoid), "Mish": _simply(M.Mish),
+    "ELU": _simply(M.ELU, "alpha"), "CELU": _simply(M.CELU, "alpha"), "SELU": _simply(M.SELU), "Softplus": _softplus, "Softsign": _functional(e.softsign),
     "Hardtanh": _functional(e.hardtanh, ("min_val", "max_val")), "Hardshrink": _functional(e.hardshrink, ("lambd",)),
     "Softshrink": _functional(e.softshrink, ("lambd",)), "Tanhshrink": _functional(e.tanhshrink),
-    "Threshold": _functional(e.threshold, ("threshold", "value")), "GLU": _functional(images.glu, ("dim",)),
-    "Softmin": _functional(e.softmin, ("dim",)), "LogSoftmax": _functional(e.log_softmax, ("dim",)),
-    "Softmax2d": _functional(e.softmax, dim=-3), "CosineSimilarity": _functional(reductions.cosine_similarity, ("dim", "eps")),
-    "Dropout": _simply(M.Dropout, "p"), "Dropout1d": _simply(layers.ChannelDropout, "p"),
-    "Dropout2d": _simply(layers.ChannelDropout, "p"), "Dropout3d": _simply(layers.ChannelDropout, "p"),
-    "Identity": _simply(M.Identity), "Flatten": _functional(shapes.flatten, ("start_dim", "end_dim")),
-    "Unflatten": lambda m, take: layers.Functional(shapes.unflatten, {"dim": m.dim, "sizes": tuple(m.unflattened_size)}),
-    "MaxPool1d": _max_pool(1), "MaxPool2d": _max_pool(2, M.MaxPool2d),
-    "MaxPool3d": _max_pool(3), "AvgPool1d": _avg_pool(1),
+    "Threshold": _functional(e.threshold, ("threshold", "value")), "GLU": _simply(M.GLU, "dim"),
+    "Softmin": _functional(e.softmin, ("dim",)), "LogSoftmax": _log_softmax,
+    "Softmax2d": _functional(e.softmax, dim=-3), "CosineSimilarity": _simply(M.CosineSimilarity, "dim", "eps"),
+    "PairwiseDistance": _simply(M.PairwiseDistance, "norm", "eps", "keepdim"),
+    "Dropout": _simply(M.Dropout, "p"), **dict.fromkeys(("Dropout1d", "Dropout2d", "Dropout3d"), _simply(M.Dropout2d, "p")),
+    "Identity": _simply(M.Identity), "Flatten": _simply(M.Flatten, "start_dim", "end_dim"),
+    "Unflatten": lambda m, take: M.Unflatten(m.dim, m.unflattened_size),
+    "MaxPool1d": _max_pool(1, M.MaxPool1d), "MaxPool2d": _max_pool(2, M.MaxPool2d),
+    "MaxPool3d": _max_pool(3), "AvgPool1d": _avg_pool(1, M.AvgPool1d),
     "AvgPool2d": _avg_pool(2, M.AvgPool2d), "AvgPool3d": _avg_pool(3),
-    "AdaptiveAvgPool1d": _adaptive(pooling.adaptive_avg_pool, rank=1),
+    "AdaptiveAvgPool1d": _adaptive(pooling.adaptive_avg_pool, M.AdaptiveAvgPool1d, rank=1),
     "AdaptiveAvgPool2d": _adaptive(pooling.adaptive_avg_pool, M.AdaptiveAvgPool2d, rank=2),
     "AdaptiveAvgPool3d": _adaptive(pooling.adaptive_avg_pool, rank=3),
     "AdaptiveMaxPool2d": _adaptive(pooling.adaptive_max_pool2d, M.AdaptiveMaxPool2d), "Upsample": _upsample,
     "UpsamplingNearest2d": _upsample, "UpsamplingBilinear2d": _upsample,
     "PixelShuffle": _simply(M.PixelShuffle, "upscale_factor"),
-    "PixelUnshuffle": _functional(images.pixel_unshuffle, ("downscale_factor",)),
+    "PixelUnshuffle": _simply(M.PixelUnshuffle, "downscale_factor"),
+    "Unfold": _simply(M.Unfold, "kernel_size", "dilation", "padding", "stride"),
+    "Fold": _simply(M.Fold, "output_size", "kernel_size", "dilation", "padding", "stride"),
     "ChannelShuffle": _functional(images.channel_shuffle, ("groups",)),
     **{f"{name}Pad{rank}d": _pad(mode) for rank in (1, 2, 3) for name, mode in (
         ("Zero", "constant"), ("Constant", "constant"), ("Reflection", "reflect"), ("Replication", "replicate"),
         ("Circular", "circular"),
     )},
     "MultiheadAttention": _attention,
-    "TransformerEncoderLayer": _transformer_layer(layers.TransformerEncoderLayer),
-    "TransformerDecoderLayer": _transformer_layer(layers.TransformerDecoderLayer),
-    "TransformerEncoder": _transformer(layers.TransformerEncoder),
-    "TransformerDecoder": _transformer(layers.TransformerDecoder),
-    "Transformer": lambda m, take: layers.Transformer(build(m.encoder, take), build(m.decoder, take)),
+    "TransformerEncoderLayer": _transformer_layer(M.TransformerEncoderLayer),
+    "TransformerDecoderLayer": _transformer_layer(M.TransformerDecoderLayer),
+    "TransformerEncoder": _transformer(M.TransformerEncoder),
+    "TransformerDecoder": _transformer(M.TransformerDecoder),
+    "Transformer": lambda m, take: _of_parts(M.Transformer, encoder=build(m.encoder, take), decoder=build(m.decoder, take)),
     "RNN": _recurrent, "LSTM": _recurrent, "GRU": _recurrent,
     "RNNCell": _cell(M.RNNCell, "nonlinearity"), "LSTMCell": _cell(M.LSTMCell), "GRUCell": _cell(M.GRUCell),
 }  # fmt: skip

@@ -8,17 +8,55 @@ from .. import functional as F
 from ..tensor import Tensor
 from .module import Module
 
-__all__ = ["AdaptiveAvgPool2d", "AdaptiveMaxPool2d"]
+__all__ = ["AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d"]
 
 
 class _AdaptivePoolNd(Module):
-    """oshp: output height and width, an int or two."""
+    """oshp: output height and width, an int or two; of a line an int."""
 
     _repr_facts = "oshp={0.oshp}"
 
     def __init__(self, oshp: int | tuple[int, int] | Tensor, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.oshp = oshp
+
+
+class AdaptiveMaxPool1d(_AdaptivePoolNd):
+    """Takes the maximum over windows of a line: (N, C, L) to (N, C, oshp).
+
+    Parameters
+    ----------
+    oshp : int or Tensor
+        Output length. Windows are those of `AdaptiveMaxPool2d`, along one axis.
+    **kwargs : object
+        `name`; see `Module`.
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> M.AdaptiveMaxPool1d(2)(mge.Tensor([[[1.0, 2.0, 3.0, 4.0]]])).tolist()
+    [[[2.0, 4.0]]]
+    """
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Return the maxima of ``inp`` (N, C, L): (N, C, oshp), same dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, L).
+
+        Returns
+        -------
+        Tensor
+            (N, C, oshp), same dtype.
+
+        Raises
+        ------
+        ValueError
+            For another number of axes.
+        """
+        return F.adaptive_max_pool1d(inp, self.oshp)
 
 
 class AdaptiveMaxPool2d(_AdaptivePoolNd):
@@ -55,6 +93,44 @@ class AdaptiveMaxPool2d(_AdaptivePoolNd):
             (N, C, *oshp), same dtype.
         """
         return F.adaptive_max_pool2d(inp, self.oshp)
+
+
+class AdaptiveAvgPool1d(_AdaptivePoolNd):
+    """Takes the mean over windows of a line: (N, C, L) to (N, C, oshp).
+
+    Parameters
+    ----------
+    oshp : int or Tensor
+        Output length. Windows are those of `AdaptiveMaxPool2d`, along one axis.
+    **kwargs : object
+        `name`; see `Module`.
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> M.AdaptiveAvgPool1d(2)(mge.Tensor([[[1.0, 2.0, 3.0, 4.0]]])).tolist()
+    [[[1.5, 3.5]]]
+    """
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Return the means of ``inp`` (N, C, L): (N, C, oshp), same dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, L).
+
+        Returns
+        -------
+        Tensor
+            (N, C, oshp), same dtype.
+
+        Raises
+        ------
+        ValueError
+            For another number of axes.
+        """
+        return F.adaptive_avg_pool1d(inp, self.oshp)
 
 
 class AdaptiveAvgPool2d(_AdaptivePoolNd):

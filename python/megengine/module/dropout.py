@@ -8,7 +8,7 @@ from .. import functional as F
 from ..tensor import Tensor
 from .module import Module
 
-__all__ = ["Dropout"]
+__all__ = ["Dropout", "Dropout2d"]
 
 
 class Dropout(Module):
@@ -50,7 +50,7 @@ class Dropout(Module):
     def __init__(self, drop_prob: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if isinstance(drop_prob, str) or not 0 <= drop_prob < 1:
-            raise ValueError(f"Dropout: drop_prob must lie in [0, 1), got {drop_prob!r}")
+            raise ValueError(f"{type(self).__name__}: drop_prob must lie in [0, 1), got {drop_prob!r}")
         self.drop_prob = drop_prob
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -74,3 +74,48 @@ class Dropout(Module):
         if not self.training:
             return inputs
         return F.dropout(inputs, self.drop_prob, training=True)
+
+
+class Dropout2d(Dropout):
+    """Zeroes whole channels of (N, C, ...) at random in training and scales the others.
+
+    Parameters
+    ----------
+    drop_prob : float
+        Probability of each channel to become 0, in [0, 1); ValueError for another one.
+    **kwargs : object
+        `name`; see `Module`.
+
+    References
+    ----------
+    Tompson et al. 2015, "Efficient Object Localization Using Convolutional Networks".
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> y = M.Dropout2d(0.5)(mge.functional.ones((1, 100, 2, 2)))
+    >>> sorted(set(y.sum(axis=(0, 2, 3)).tolist()))  # all of a channel, or nothing
+    [0.0, 8.0]
+    """
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return ``inputs`` (N, C, ...) with channels dropped in training mode.
+
+        Parameters
+        ----------
+        inputs : Tensor
+            (N, C, ...), float dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+
+        Raises
+        ------
+        ValueError
+            For inputs without channels.
+        """
+        if not self.training:
+            return inputs
+        return F.dropout2d(inputs, self.drop_prob, training=True)

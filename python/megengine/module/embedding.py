@@ -1,4 +1,4 @@
-"""Table of vectors, looked up by index."""
+"""Tables of vectors, looked up by index, and reduced by bags."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
@@ -151,6 +151,84 @@ class Embedding(Module):
             norm_type=norm_type,
             freeze=freeze,
         )
+
+
+class EmbeddingBag(Embedding):
+    """Looks up rows of a learned table and reduces those of each bag to one: (bags, size) to (bags, embedding_dim).
+
+    Parameters
+    ----------
+    num_embeddings, embedding_dim : int
+        As in `Embedding`.
+    mode : str
+        "sum", "mean" or "max".
+    padding_idx : int or None
+        A row that starts as zeros, gets no gradient and counts for nothing in a bag.
+    initial_weight : Tensor, array_like or None
+        As in `Embedding`.
+    freeze : bool
+        As in `Embedding`.
+    **kwargs : object
+        `name`; see `Module`.
+
+    Raises
+    ------
+    ValueError
+        For another mode, and as for `Embedding`.
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> bag = M.EmbeddingBag(3, 2, initial_weight=mge.Tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]))
+    >>> bag(mge.Tensor([[0, 2], [1, 1]])).tolist()
+    [[2.0, 3.0], [2.0, 3.0]]
+    """
+
+    _repr_facts = "{0.num_embeddings}, {0.embedding_dim}, mode={0.mode}"
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        mode: str = "mean",
+        padding_idx: int | None = None,
+        initial_weight: Tensor | ArrayLike | None = None,
+        freeze: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if mode not in ("sum", "mean", "max"):
+            raise ValueError(f"EmbeddingBag: mode {mode!r} is not one of sum, mean, max")
+        super().__init__(num_embeddings, embedding_dim, padding_idx, initial_weight=initial_weight, freeze=freeze, **kwargs)
+        self.mode = mode
+
+    def forward(
+        self, inputs: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
+        """Return the sum, mean or maximum of the rows of each bag.
+
+        Parameters
+        ----------
+        inputs : Tensor
+            Integers: (bags, size), or (count,) with offsets.
+        offsets : Tensor or None
+            (bags,), integers: where each bag begins.
+        per_sample_weights : Tensor or None
+            The shape of inputs: what each row is multiplied by, for the mode "sum".
+
+        Returns
+        -------
+        Tensor
+            (bags, embedding_dim); 0 for a bag without indices.
+
+        Raises
+        ------
+        IndexError
+            For an index outside the table.
+        ValueError
+            For shapes that do not fit.
+        """
+        weight = self.weight.detach() if self.freeze else self.weight
+        return F.embedding_bag(inputs, weight, offsets, self.mode, per_sample_weights, self.padding_idx)
 
 
 def _refuse(**options: Any) -> None:

@@ -16,7 +16,7 @@ from ..tensor import Parameter, Tensor
 from . import init
 from .module import Module
 
-__all__ = ["GeneralNorm", "GroupNorm", "InstanceNorm", "LayerNorm"]
+__all__ = ["GeneralNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
 
 
 class _Norm(Module):
@@ -301,6 +301,68 @@ class GeneralNorm(_Norm):
                 f"on normalized_axis {list(self.normalized_axis)}"
             )
         return y
+
+
+class RMSNorm(Module):
+    """Divides each sample by the root of its mean square over the last axes.
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        The extents of these axes; an int for the last axis alone.
+    eps : float or None
+        Added to the mean square; None is float32's machine epsilon.
+    affine : bool
+        Whether there is a weight (ones at first) of shape normalized_shape.
+    **kwargs : object
+        `name`; see `Module`.
+
+    References
+    ----------
+    Zhang & Sennrich 2019, "Root Mean Square Layer Normalization".
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> M.RMSNorm(1)(mge.Tensor([[-3.0], [40.0]])).numpy().round(3).tolist()
+    [[-1.0], [1.0]]
+    """
+
+    _repr_facts = "normalized_shape={0.normalized_shape}, eps={0.eps}, affine={0.affine}"
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float | None = None, affine: bool = True, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.normalized_shape = _as_shape(normalized_shape)
+        self.eps = eps
+        self.affine = affine
+        self.weight = Parameter(np.ones(self.normalized_shape, np.float32)) if affine else None
+
+    def reset_parameters(self) -> None:
+        """Set the scale to 1."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` (..., *normalized_shape) normalized, of the same shape.
+
+        Parameters
+        ----------
+        x : Tensor
+            (..., *normalized_shape).
+
+        Returns
+        -------
+        Tensor
+            Of the same shape and dtype.
+
+        Raises
+        ------
+        ValueError
+            For a shape that does not end in normalized_shape.
+        """
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
 
 def _as_shape(sizes: int | Sequence[int]) -> tuple[int, ...]:

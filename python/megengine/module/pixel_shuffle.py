@@ -8,7 +8,7 @@ from .. import functional as F
 from ..tensor import Tensor
 from .module import Module
 
-__all__ = ["PixelShuffle"]
+__all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
@@ -52,3 +52,42 @@ class PixelShuffle(Module):
             (..., C, H * r, W * r), the same dtype.
         """
         return F.pixel_shuffle(x, self.upscale_factor)
+
+
+class PixelUnshuffle(Module):
+    """Moves space into channels, the inverse of `PixelShuffle`: (..., C, H * r, W * r) to (..., C * r * r, H, W).
+
+    Parameters
+    ----------
+    downscale_factor : int
+        The factor r; ValueError when called unless it divides height and width.
+    **kwargs : object
+        `name`; see `Module`.
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> M.PixelUnshuffle(2)(mge.functional.ones((1, 3, 8, 6))).shape
+    (1, 12, 4, 3)
+    """
+
+    _repr_facts = "downscale_factor={0.downscale_factor}"
+
+    def __init__(self, downscale_factor: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.downscale_factor = downscale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` (..., C, H * r, W * r) as (..., C * r * r, H, W), same dtype.
+
+        Parameters
+        ----------
+        x : Tensor
+            (..., C, H * r, W * r).
+
+        Returns
+        -------
+        Tensor
+            (..., C * r * r, H, W), the same dtype.
+        """
+        return F.pixel_unshuffle(x, self.downscale_factor)

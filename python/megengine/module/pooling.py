@@ -10,7 +10,7 @@ from .. import functional as F
 from ..tensor import Tensor
 from .module import Module
 
-__all__ = ["AvgPool2d", "MaxPool2d"]
+__all__ = ["AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
 
 
 class _PoolNd(Module):
@@ -18,6 +18,7 @@ class _PoolNd(Module):
 
     _repr_facts = "kernel_size={0.kernel_size}, stride={0.stride}, padding={0.padding}"
     ceil_mode = False  # of modules in older files
+    _sizes = "an int or (height, width)"
 
     def __init__(
         self,
@@ -30,11 +31,64 @@ class _PoolNd(Module):
         super().__init__(**kwargs)
         for name, value, least in (("kernel_size", kernel_size, 1), ("stride", stride, 1), ("padding", padding, 0)):
             if value is not None and np.min(value) < least:
-                raise ValueError(f"{type(self).__name__}: {name}={value!r} is below {least}\n  fix: give an int or (height, width), at least {least}")
+                raise ValueError(f"{type(self).__name__}: {name}={value!r} is below {least}\n  fix: give {self._sizes}, at least {least}")
         self.kernel_size = kernel_size
         self.stride = stride or kernel_size
         self.padding = padding
         self.ceil_mode = ceil_mode
+
+
+class MaxPool1d(_PoolNd):
+    """Takes the maximum of each window of lines: (N, C, L) to (N, C, OL).
+
+    OL = (L + 2 * padding - kernel_size) // stride + 1.
+
+    Parameters
+    ----------
+    kernel_size : int
+        Elements of a window.
+    stride : int or None
+        Between windows; None is the kernel.
+    padding : int
+        Added on both sides; it is never the maximum.
+    ceil_mode : bool
+        Whether OL is rounded up.
+    **kwargs : object
+        `name`; see `Module`.
+
+    Raises
+    ------
+    ValueError
+        For a kernel or stride below 1, or a padding below 0.
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> M.MaxPool1d(2)(mge.Tensor([[[1.0, 4.0, 3.0, 2.0]]])).tolist()
+    [[[4.0, 3.0]]]
+    """
+
+    _sizes = "an int"
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Return the maxima of ``inp`` (N, C, L): (N, C, OL), same dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, L).
+
+        Returns
+        -------
+        Tensor
+            (N, C, OL), same dtype.
+
+        Raises
+        ------
+        ValueError
+            For another number of axes.
+        """
+        return F.max_pool1d(inp, self.kernel_size, self.stride, self.padding, self.ceil_mode)
 
 
 class MaxPool2d(_PoolNd):
@@ -82,6 +136,69 @@ class MaxPool2d(_PoolNd):
             (N, C, OH, OW), same dtype.
         """
         return F.max_pool2d(inp, self.kernel_size, self.stride, self.padding, self.ceil_mode)
+
+
+class AvgPool1d(_PoolNd):
+    """Takes the mean of each window of lines: (N, C, L) to (N, C, OL), as `MaxPool1d` has them.
+
+    Parameters
+    ----------
+    kernel_size : int
+        As in `MaxPool1d`.
+    stride : int or None
+        As in `MaxPool1d`.
+    padding : int
+        Added on both sides.
+    mode : str
+        As in `AvgPool2d`: "average" counts padding as zeros.
+    ceil_mode : bool
+        As in `MaxPool1d`.
+    **kwargs : object
+        `name`; see `Module`.
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> M.AvgPool1d(2)(mge.Tensor([[[1.0, 4.0, 3.0, 2.0]]])).tolist()
+    [[[2.5, 2.5]]]
+    """
+
+    _sizes = "an int"
+
+    def __init__(
+        self,
+        kernel_size: int,
+        stride: int | None = None,
+        padding: int = 0,
+        mode: str = "average_count_exclude_padding",
+        ceil_mode: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode, **kwargs)
+        self.mode = mode
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Return the means of ``inp`` (N, C, L): (N, C, OL), same dtype.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, L).
+
+        Returns
+        -------
+        Tensor
+            (N, C, OL), same dtype.
+
+        Raises
+        ------
+        ValueError
+            For another number of axes, or another mode.
+        """
+        return F.avg_pool1d(inp, self.kernel_size, self.stride, self.padding, self.mode, self.ceil_mode)
+
+    def _module_info_string(self) -> str:
+        return super()._module_info_string() + f", mode={self.mode}"
 
 
 class AvgPool2d(_PoolNd):

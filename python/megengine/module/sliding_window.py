@@ -9,7 +9,7 @@ from ..tensor import Tensor
 from ._conv_base import Size
 from .module import Module
 
-__all__ = ["SlidingWindow", "SlidingWindowTranspose"]
+__all__ = ["Fold", "SlidingWindow", "SlidingWindowTranspose", "Unfold"]
 
 
 class SlidingWindow(Module):
@@ -131,3 +131,102 @@ class SlidingWindowTranspose(Module):
         return F.sliding_window_transpose(
             inp, self.output_size, self.kernel_size, self.padding, self.stride, self.dilation
         )
+
+
+class Unfold(Module):
+    """Cuts images into windows, as the columns of a matrix: (N, C, H, W) to (N, C * kh * kw, OH * OW).
+
+    Parameters
+    ----------
+    kernel_size, dilation, padding, stride : int or sequence of int
+        In pixels: an int, or (height, width). OH and OW are those of `Conv2d`; padding holds zeros.
+    **kwargs : object
+        `name`; see `Module`.
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> M.Unfold((2, 3))(mge.functional.ones((2, 5, 3, 4))).shape
+    (2, 30, 4)
+    """
+
+    _repr_facts = "kernel_size={0.kernel_size}, dilation={0.dilation}, padding={0.padding}, stride={0.stride}"
+
+    def __init__(self, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Return the columns of ``inp`` (N, C, H, W).
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C, H, W).
+
+        Returns
+        -------
+        Tensor
+            (N, C * kh * kw, OH * OW).
+
+        Raises
+        ------
+        ValueError
+            For another rank.
+        """
+        return F.unfold(inp, self.kernel_size, self.dilation, self.padding, self.stride)
+
+
+class Fold(Module):
+    """Adds columns up to images, the adjoint of `Unfold`: (N, C * kh * kw, OH * OW) to (N, C, *output_size).
+
+    Parameters
+    ----------
+    output_size : int or sequence of int
+        (height, width) of the images.
+    kernel_size, dilation, padding, stride : int or sequence of int
+        Those that cut the windows.
+    **kwargs : object
+        `name`; see `Module`.
+
+    Examples
+    --------
+    >>> import megengine as mge, megengine.module as M
+    >>> M.Fold((1, 4), kernel_size=(1, 2))(mge.functional.ones((1, 2, 3))).tolist()
+    [[[[1.0, 2.0, 2.0, 1.0]]]]
+    """
+
+    _repr_facts = "output_size={0.output_size}, kernel_size={0.kernel_size}, dilation={0.dilation}, padding={0.padding}, stride={0.stride}"
+
+    def __init__(
+        self, output_size: Size, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.output_size = output_size
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """Return the images.
+
+        Parameters
+        ----------
+        inp : Tensor
+            (N, C * kh * kw, OH * OW).
+
+        Returns
+        -------
+        Tensor
+            (N, C, *output_size).
+
+        Raises
+        ------
+        ValueError
+            Unless these are the columns of ``output_size``.
+        """
+        return F.fold(inp, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)

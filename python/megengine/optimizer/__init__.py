@@ -5,15 +5,18 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from .. import _words
 from ._sharded import sharded
 from .adadelta import Adadelta
+from .adafactor import Adafactor
 from .adagrad import Adagrad
 from .adam import Adam
 from .adamw import AdamW
 from .clip_grad import clip_grad_norm, clip_grad_value
 from .ema import EMA
 from .lamb import LAMB, LAMBFp16
+from .lion import Lion
 from .lr_scheduler import LRScheduler
 from .multi_step_lr import MultiStepLR
 from .optimizer import Optimizer
+from .rmsprop import RMSprop
 from .schedules import (
     CosineAnnealingLR,
     CosineAnnealingWarmRestarts,
@@ -30,6 +33,7 @@ __all__ = [
     "LAMB",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
@@ -39,9 +43,11 @@ __all__ = [
     "LAMBFp16",
     "LRScheduler",
     "LambdaLR",
+    "Lion",
     "MultiStepLR",
     "OneCycleLR",
     "Optimizer",
+    "RMSprop",
     "ReduceLROnPlateau",
     "StepLR",
     "clip_grad_norm",

@@ -35,7 +35,7 @@ def sharded(
     Parameters
     ----------
     optimizer : Optimizer
-        SGD, Adam, AdamW, Adagrad, Adadelta, or another one whose class says
+        SGD, Adam, AdamW, RMSprop, Lion, Adagrad, Adadelta, or another one whose class says
         ``_is_elementwise = True``: its update of an element depends only on that element's parameter, gradient and state. It is used up: call the result instead.
     group : Group
         The processes that share the state.
@@ -78,7 +78,7 @@ def sharded(
         raise ValueError(
             f"sharded: {type(optimizer).__name__} needs whole parameters (their norms, say), "
             "and a process would have a part of each\n"
-            "  fix: use SGD, Adam, AdamW, Adagrad or Adadelta, or do not shard"
+            "  fix: use SGD, Adam, AdamW, RMSprop, Lion, Adagrad or Adadelta, or do not shard"
         )
     if any(isinstance(param, ShardedParameter) for each in optimizer.param_groups for param in each["params"]):
         raise ValueError("sharded: the parameters are parts already, by fully_shard, and the state that belongs to them is, too\n  fix: use the optimizer as it is")

@@ -190,7 +190,7 @@ class Optimizer:
             if isinstance(param, ShardedParameter) and not self._is_elementwise:
                 raise ValueError(
                     f"{type(self).__name__} needs whole parameters (their norms, say), and fully_shard has left this process parts\n"
-                    "  fix: use SGD, Adam, AdamW, Adagrad or Adadelta"
+                    "  fix: use SGD, Adam, AdamW, RMSprop, Lion, Adagrad or Adadelta"
                 )
         group["params"] = params
         for name, default in self._defaults.items():
@@ -408,7 +408,7 @@ class Optimizer:
     def _state_types(self, param: Parameter) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of each state that the parameter has, whole."""
         return {
-            name: (value._tuple_shape if name == "step" else whole_shape(param), value.dtype)
+            name: (whole_shape(param) if self._is_elementwise and name != "step" else value._tuple_shape, value.dtype)
             for name, value in self._state.get(param, {}).items()
         }
 
@@ -449,7 +449,8 @@ def _loaded(param: Parameter, saved: Mapping[str, np.ndarray], shared: dict[floa
                 shared[count] = Tensor(np.float32(count), device=str(param.device))
             states[name] = shared[count]
         else:
-            states[name] = Tensor(own_array(param, array), device=str(param.device))
+            own = own_array(param, array) if isinstance(param, ShardedParameter) else array
+            states[name] = Tensor(own, device=str(param.device))
     return states
 
 

@@ -82,7 +82,7 @@ OPERATORS = {
     "native_group_norm": lambda input, weight, bias, N, C, HxW, group, eps: (
         networks.group_norm(input, group, weight, bias, eps), None, None),
     "dropout": lambda input, p, train: images.dropout(input, p, train),
-    "feature_dropout": lambda input, p, train: images.channel_dropout(input, p, train),
+    "feature_dropout": lambda input, p, train: images.feature_dropout(input, p, train),
     "native_dropout": lambda input, p, train: (images.dropout(input, p, train), None),
     "embedding": lambda weight, indices, *options: networks.embedding(indices, weight),
     "_softmax": lambda input, dim, half_to_float=False: F.softmax(_in_float32(input, half_to_float), axis=dim),

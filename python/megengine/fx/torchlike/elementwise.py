@@ -139,7 +139,7 @@ def silu(input, inplace=False):
 
 
 def mish(input, inplace=False):
-    return input * F.tanh(F.softplus(input))
+    return F.mish(input)
 
 
 def gelu(input, approximate="none"):
@@ -151,16 +151,15 @@ def gelu(input, approximate="none"):
 
 
 def elu(input, alpha=1.0, inplace=False):
-    return F.where(input > 0, input, alpha * F.expm1(F.minimum(input, 0)))
+    return F.elu(input, alpha)
 
 
 def celu(input, alpha=1.0, inplace=False):
-    return F.where(input > 0, input, alpha * F.expm1(F.minimum(input, 0) / alpha))
+    return F.celu(input, alpha)
 
 
 def selu(input, inplace=False):
-    # Klambauer et al. 2017, "Self-Normalizing Neural Networks", equation 14.
-    return 1.0507009873554805 * elu(input, 1.6732632423543772)
+    return F.selu(input)
 
 
 @wrap

@@ -9,13 +9,11 @@ import numpy as np
 
 from ... import functional as F
 from ...core.tensor.shapes import as_pair
-from ...functional._grid_sample import sample_grid
 from ...functional._resize import resize_axes
 from ...functional._roi import aligned_boxes, clamped_sample
 from ...functional._window import pad_or_cut
 from ...tensor import Tensor
 from .._intercept import wrap
-from . import shapes
 
 
 @wrap
@@ -65,15 +63,6 @@ def _scaled_sizes(spatial: Sequence[int], scale: Any, recompute: bool | None) ->
 
 
 @wrap
-def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """[n, c, h r, w r] as [n, c r r, h, w] for r = downscale_factor."""
-    r = downscale_factor
-    n, c, h, w = input._tuple_shape
-    parts = F.transpose(input.reshape(n, c, h // r, r, w // r, r), (0, 1, 3, 5, 2, 4))
-    return parts.reshape(n, c * r * r, h // r, w // r)
-
-
-@wrap
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels of ``groups`` groups taken in turns."""
     n, c, *rest = input._tuple_shape
@@ -81,21 +70,11 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 def glu(input, dim=-1):
-    parts = shapes.chunk(input, 2, dim)
-    return parts[0] * F.sigmoid(parts[1])
+    return F.glu(input, dim)
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
     return F.dropout(input, p, training) if training and p else input
-
-
-@wrap
-def channel_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Zeroes whole channels (n, c) with probability ``p`` and scales the others."""
-    if not training or not p:
-        return input
-    ones = F.ones(input._tuple_shape[:2] + (1,) * (input.ndim - 2), dtype=input.dtype.name)
-    return input * F.dropout(ones, p)
 
 
 def stochastic_depth(input, p, mode, training=True):
@@ -105,13 +84,13 @@ def stochastic_depth(input, p, mode, training=True):
 
 
 def feature_dropout(input, p=0.5, training=True, inplace=False):
-    return channel_dropout(input, p, training)
+    return F.dropout2d(input, p, training) if training and p else input
 
 
 @wrap
 def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None) -> Tensor:
     """input [n, c, spatial...] at the places of grid [n, places..., axes], in [-1, 1]."""
-    return sample_grid(input, grid, mode, padding_mode, bool(align_corners))
+    return F.vision.grid_sample(input, grid, mode, padding_mode, bool(align_corners))
 
 
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
@@ -148,7 +127,7 @@ FUNCTIONS = {
     "torchvision.ops.roi_align.roi_align": roi_align, "torchvision::roi_align": roi_align_operator,
     "pad": pad, "interpolate": interpolate, "upsample": interpolate,
     "pixel_shuffle": lambda input, upscale_factor: F.pixel_shuffle(input, upscale_factor),
-    "pixel_unshuffle": pixel_unshuffle, "channel_shuffle": channel_shuffle, "glu": glu, "dropout": dropout,
+    "pixel_unshuffle": lambda input, downscale_factor: F.pixel_unshuffle(input, downscale_factor), "channel_shuffle": channel_shuffle, "glu": glu, "dropout": dropout,
     "dropout1d": feature_dropout, "dropout2d": feature_dropout, "dropout3d": feature_dropout,
     "torchvision.ops.stochastic_depth.stochastic_depth": stochastic_depth,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from ... import module as M
 from ...core import ops
 from ...tensor import Tensor
 from .elementwise import prelu
-from .images import channel_dropout
-from .networks import attended, embedding
+from .networks import attended, embedding, embedding_bag
 
 
 class LeakyReLU(M.LeakyReLU):
@@ -54,18 +53,21 @@ class Functional(M.Module):
         return ", ".join([self.function.__name__, *(f"{k}={v}" for k, v in self.settings.items())])
 
 
-class ChannelDropout(M.Dropout):
-    """Dropout of whole channels of (n, c, ...)."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return channel_dropout(inputs, self.drop_prob, self.training)
-
-
 class Embedding(M.Embedding):
     """Rows of a table, whose indices do not count from its end."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return embedding(inputs, self.weight, self.padding_idx)
+
+
+class EmbeddingBag(M.EmbeddingBag):
+    """Reduced rows of a table, whose indices do not count from its end."""
+
+    include_last_offset = False
+
+    def forward(self, inputs: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        given = {"mode": self.mode, "per_sample_weights": per_sample_weights, "padding_idx": self.padding_idx}
+        return embedding_bag(inputs, self.weight, offsets, include_last_offset=self.include_last_offset, **given)
 
 
 class MultiheadAttention(M.Module):
@@ -158,138 +160,3 @@ def _additive(mask: Tensor, like: Tensor) -> Tensor:
         return mask
     hidden = F.full((), -np.inf, dtype=like.dtype.name)
     return F.where(mask, hidden, F.zeros((), dtype=like.dtype.name))
-
-
-class TransformerLayer(M.Module):
-    """A layer of an encoder, or with ``multihead_attn`` of a decoder: Vaswani et al. 2017.
-
-    self_attn, multihead_attn, linear1, linear2, norm1 to norm3, dropout, dropout1 to dropout3: its parts;
-    norm_first: normalize before attention and network instead of after.
-    """
-
-    if TYPE_CHECKING:  # its parts
-
-        def __getattr__(self, name: str) -> M.Module: ...
-
-    def __init__(self, norm_first: bool, activation: Callable[..., Any], parts: Mapping[str, M.Module]) -> None:
-        super().__init__()
-        self.norm_first, self.activation = norm_first, activation
-        self.multihead_attn: Any = None
-        for name, part in parts.items():
-            setattr(self, name, part)
-
-    def _step(self, x: Tensor, norm: M.Module, work: Callable[[Tensor], Tensor]) -> Tensor:
-        return x + work(norm(x)) if self.norm_first else norm(x + work(x))
-
-    def _attend(self, part: M.Module, x: Tensor, memory: Tensor | None, mask: Any, padding: Any) -> Tensor:
-        other = x if memory is None else memory
-        return part(x, other, other, padding, False, mask)[0]
-
-    def _network(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
-
-
-class TransformerEncoderLayer(TransformerLayer):
-    def forward(
-        self,
-        src: Tensor,
-        src_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        mask, padding = src_mask, src_key_padding_mask
-        attend = lambda x: self.dropout1(self._attend(self.self_attn, x, None, mask, padding))  # noqa: E731
-        x = self._step(src, self.norm1, attend)
-        return self._step(x, self.norm2, lambda x: self.dropout2(self._network(x)))
-
-
-class TransformerDecoderLayer(TransformerLayer):
-    def forward(
-        self,
-        tgt: Tensor,
-        memory: Tensor,
-        tgt_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        tgt_key_padding_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        tgt_is_causal: bool = False,
-        memory_is_causal: bool = False,
-    ) -> Tensor:
-        def attend_itself(x: Tensor) -> Tensor:
-            return self.dropout1(self._attend(self.self_attn, x, None, tgt_mask, tgt_key_padding_mask))
-
-        def attend_memory(x: Tensor) -> Tensor:
-            return self.dropout2(
-                self._attend(self.multihead_attn, x, memory, memory_mask, memory_key_padding_mask)
-            )
-
-        x = self._step(tgt, self.norm1, attend_itself)
-        x = self._step(x, self.norm2, attend_memory)
-        return self._step(x, self.norm3, lambda x: self.dropout3(self._network(x)))
-
-
-class TransformerStack(M.Module):
-    """``layers`` one after the other, then ``norm``, if any. Masks go to each of them."""
-
-    def __init__(self, layers: list[M.Module], norm: M.Module | None) -> None:
-        super().__init__()
-        self.layers, self.norm = layers, norm
-
-    def _run(self, x: Tensor, *others: Any) -> Tensor:
-        for layer in self.layers:
-            x = layer(x, *others)
-        return x if self.norm is None else self.norm(x)
-
-
-class TransformerEncoder(TransformerStack):
-    def forward(
-        self,
-        src: Tensor,
-        mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool | None = None,
-    ) -> Tensor:
-        return self._run(src, mask, src_key_padding_mask)
-
-
-class TransformerDecoder(TransformerStack):
-    def forward(
-        self,
-        tgt: Tensor,
-        memory: Tensor,
-        tgt_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        tgt_key_padding_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        tgt_is_causal: bool | None = None,
-        memory_is_causal: bool = False,
-    ) -> Tensor:
-        return self._run(
-            tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
-        )
-
-
-class Transformer(M.Module):
-    """``encoder`` for the source, and ``decoder`` for the target and what the encoder makes of the source."""
-
-    def __init__(self, encoder: M.Module, decoder: M.Module) -> None:
-        super().__init__()
-        self.encoder, self.decoder = encoder, decoder
-
-    def forward(
-        self,
-        src: Tensor,
-        tgt: Tensor,
-        src_mask: Tensor | None = None,
-        tgt_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        tgt_key_padding_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        src_is_causal: bool | None = None,
-        tgt_is_causal: bool | None = None,
-        memory_is_causal: bool = False,
-    ) -> Tensor:
-        memory = self.encoder(src, src_mask, src_key_padding_mask)
-        masks = tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
-        return self.decoder(tgt, memory, *masks)

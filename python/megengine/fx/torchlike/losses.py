@@ -42,6 +42,10 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     return F.loss.cross_entropy(input, target, reduction=_reduction(reduction), **given)
 
 
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    return F.loss.nll_loss(input, target, reduction=_reduction(reduction), ignore_index=ignore_index, weight=weight)
+
+
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     return F.loss.kl_div(input, target, _reduction(reduction), log_target)
 
@@ -73,7 +77,7 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6,
 
 
 FUNCTIONS = {
-    "mse_loss": _of_two(F.loss.square_loss), "l1_loss": _of_two(l1_loss), "cross_entropy": cross_entropy, "kl_div": kl_div, "smooth_l1_loss": smooth_l1_loss,
+    "mse_loss": _of_two(F.loss.square_loss), "l1_loss": _of_two(l1_loss), "cross_entropy": cross_entropy, "kl_div": kl_div, "nll_loss": nll_loss, "smooth_l1_loss": smooth_l1_loss,
     "huber_loss": huber_loss, "cosine_embedding_loss": cosine_embedding_loss, "triplet_margin_loss": triplet_margin_loss,
 }  # fmt: skip
 OPERATORS = {  # exported programs have no arguments of older releases between the others

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from ... import functional as F
-from ...core.tensor.shapes import as_pair
 from ...tensor import Tensor
 from .._intercept import wrap
 
@@ -59,13 +57,17 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     """Rows of a table. IndexError for a negative index as for one that is too large: torch does not count from the end here."""
     if max_norm is not None:
         raise ValueError("max_norm renormalizes the table in place, which is not supported")
+    return _looked_up("embedding", input, weight, lambda places: F.embedding(places, weight, padding_idx))
+
+
+def _looked_up(op: str, input: Tensor, weight: Tensor, look_up: Callable[[Tensor], Tensor]) -> Tensor:
     rows = weight._tuple_shape[0]
     places = F.where(input < 0, input - rows, input)  # before the first row, whatever counts from the end
     try:
-        return F.embedding(places, weight, padding_idx)
+        return look_up(places)
     except IndexError:
         outside = [place for place in input.numpy().reshape(-1).tolist() if not 0 <= place < rows]
-        raise IndexError(f"embedding: index {outside[0]} is out of range: the table has {rows} rows\n  fix: give indices from 0 to {rows - 1}") from None
+        raise IndexError(f"{op}: index {outside[0]} is out of range: the table has {rows} rows\n  fix: give indices from 0 to {rows - 1}") from None
 
 
 # -- convolutions ------------------------------------------------------------------------------------
@@ -106,7 +108,7 @@ def grouped(weight: Tensor, groups: int) -> Tensor:
 
 
 def _transposed(rank: int):
-    function: Any = {2: F.conv_transpose2d, 3: F.conv_transpose3d}[rank]
+    function: Any = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}[rank]
 
     def transposed(
         input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
@@ -117,18 +119,9 @@ def _transposed(rank: int):
     return transposed
 
 
-conv_transpose2d, conv_transpose3d = _transposed(2), _transposed(3)
+conv_transpose1d, conv_transpose2d, conv_transpose3d = _transposed(1), _transposed(2), _transposed(3)
 
 
-def conv_transpose1d(
-    input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
-):
-    stride, padding, extra, dilation = (
-        as_pair(size, "conv_transpose1d", 1)[0] for size in (stride, padding, output_padding, dilation)
-    )
-    wide = F.expand_dims(input, 2), F.expand_dims(weight, 2), bias
-    y = conv_transpose2d(*wide, (1, stride), (0, padding), (0, extra), groups, (1, dilation))
-    return F.squeeze(y, 2)
 
 
 # -- normalization -----------------------------------------------------------------------------------
@@ -152,15 +145,39 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     return _scaled(F.layer_norm(input, normalized_shape, False, eps=eps), weight, bias)
 
 
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    return F.rms_norm(input, tuple(normalized_shape), weight, eps)
+
+
 @wrap
-def rms_norm(
-    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
 ) -> Tensor:
-    """x / sqrt(mean(x ** 2) + eps) * weight over the last axes: Zhang & Sennrich 2019."""
-    axes = list(range(input.ndim - len(normalized_shape), input.ndim))
-    eps = float(np.finfo(np.float32).eps) if eps is None else eps
-    y = input / F.sqrt(F.mean(F.square(input), axis=axes, keepdims=True) + eps)
-    return _scaled(y, weight, None)
+    """Sums, means or maxima of rows of a table."""
+    if max_norm is not None or scale_grad_by_freq:
+        raise ValueError("max_norm or scale_grad_by_freq")
+    if include_last_offset and offsets is not None:
+        offsets = offsets[:-1]
+    given = (offsets, mode, per_sample_weights, padding_idx)
+    return _looked_up("embedding_bag", input, weight, lambda places: F.embedding_bag(places, weight, *given))
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    return F.unfold(input, kernel_size, dilation, padding, stride)
+
+
+def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    return F.fold(input, output_size, kernel_size, dilation, padding, stride)
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
@@ -211,7 +228,8 @@ FUNCTIONS = {
     "addmm": addmm,
     "outer": lambda input, vec2: F.expand_dims(input, -1) * vec2,
     "einsum": einsum, "_grouped_mm": grouped_mm, "grouped_mm": grouped_mm,
-    "embedding": embedding,
+    "embedding": embedding, "embedding_bag": embedding_bag, "unfold": unfold, "fold": fold,
+    "bilinear": lambda input1, input2, weight, bias=None: F.bilinear(input1, input2, weight, bias),
     "one_hot": one_hot,
     "conv1d": conv1d, "conv2d": conv2d, "conv3d": conv3d, "conv_transpose1d": conv_transpose1d,
     "conv_transpose2d": conv_transpose2d, "conv_transpose3d": conv_transpose3d,

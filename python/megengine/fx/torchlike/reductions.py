@@ -125,8 +125,11 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    lengths = [F.maximum(norm(x, 2, dim), eps) for x in (x1, x2)]
-    return F.sum(x1 * x2, axis=dim) / (lengths[0] * lengths[1])
+    return F.cosine_similarity(x1, x2, dim, eps)
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    return F.pairwise_distance(x1, x2, p, eps, keepdim)
 
 
 def searchsorted(sorted_sequence, input, *, right=False, side=None, sorter=None, **options):
@@ -184,7 +187,7 @@ FUNCTIONS = {
         var(input, dim, unbiased, keepdim, correction=correction)),
     "var_mean": lambda input, dim=None, unbiased=True, keepdim=False, *, correction=None: (
         var(input, dim, unbiased, keepdim, correction=correction), F.mean(input, axis=_axis(dim), keepdims=keepdim)),
-    "norm": norm, "linalg_vector_norm": norm, "normalize": normalize, "cosine_similarity": cosine_similarity,
+    "norm": norm, "linalg_vector_norm": norm, "normalize": normalize, "cosine_similarity": cosine_similarity, "pairwise_distance": pairwise_distance,
     "logsumexp": lambda input, dim, keepdim=False: F.logsumexp(input, dim, keepdim),
     "cumsum": lambda input, dim, *, dtype=None: F.cumsum(cast(input, dtype), axis=dim),
     "cumprod": lambda input, dim, *, dtype=None: F.cumprod(cast(input, dtype), axis=dim),

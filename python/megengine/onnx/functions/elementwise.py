@@ -169,17 +169,17 @@ def bit_shift(x: Tensor, count: Tensor, *, direction: str) -> Tensor:
 
 @counterpart("Elu")
 def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    return ops.elu(x, alpha=alpha)
+    return F.elu(x, alpha)
 
 
 @counterpart("Celu")
 def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    return ops.celu(x, alpha=alpha)
+    return F.celu(x, alpha)
 
 
 @counterpart("Selu")
 def selu(x: Tensor, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Tensor:
-    return ops.elu(x, alpha=alpha) * gamma
+    return F.elu(x, alpha) * gamma
 
 
 @counterpart("LeakyRelu")
@@ -189,7 +189,7 @@ def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
 
 @counterpart("Mish")
 def mish(x: Tensor) -> Tensor:
-    return ops.mish(x)
+    return F.mish(x)
 
 
 @counterpart("ThresholdedRelu")

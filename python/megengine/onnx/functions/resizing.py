@@ -10,7 +10,6 @@ import numpy as np
 
 from ... import functional as F
 from ...core import ops
-from ...functional._grid_sample import sample_grid
 from ...functional._sample import cubic_far, cubic_near
 from ...tensor import Tensor
 from ._table import axis_of, counterpart, ints
@@ -150,4 +149,4 @@ def affine_grid(theta: Tensor, size: Tensor | Sequence[int], *, align_corners: i
 
 @counterpart("GridSample")
 def grid_sample(x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros") -> Tensor:
-    return sample_grid(x, grid, mode, padding_mode, bool(align_corners))
+    return F.vision.grid_sample(x, grid, mode, padding_mode, bool(align_corners))
