@@ -199,3 +199,47 @@ def test_what_does_not_fit_is_told(case):
     call, kind, message = ERRORS[case]
     with pytest.raises(kind, match=message):
         call()
+
+
+# -- NumPy's functions of tensors
+
+REDUCTIONS = [np.sum, np.prod, np.min, np.max, np.amin, np.amax, np.mean, np.var, np.std, np.any, np.all]
+
+
+@pytest.mark.parametrize("symbolic", [None, False, True], ids=["eager", "value", "symbolic"])
+@pytest.mark.parametrize("given", [{}, {"axis": 0}, {"axis": 1, "keepdims": True}, {"axis": (0, 1)}], ids=str)
+@pytest.mark.parametrize("function", REDUCTIONS, ids=lambda each: each.__name__)
+def test_numpys_reductions_are_the_tensors(function, given, symbolic):
+    call = (lambda x: function(x, **given)) if symbolic is None else trace(lambda x: function(x, **given), symbolic=symbolic)
+    for _ in range(2):
+        got = call(Tensor(X))
+        assert isinstance(got, Tensor)
+        np.testing.assert_allclose(got.numpy(), function(X, **given), rtol=1e-5)
+
+
+def test_numpys_reductions_have_gradients():
+    x = mge.Parameter(X)
+    with GradManager().attach(x) as gm:
+        gm.backward(np.sum(np.mean(x * x, 0)))
+    np.testing.assert_allclose(x.grad.numpy(), 2 * X / 3, rtol=1e-6)
+
+
+OF_NUMPY = {
+    "concatenate": lambda x: np.concatenate([x, x]), "median": np.median, "sum in another dtype": lambda x: np.sum(x, dtype="float64"),
+    "mean by keyword": lambda x: np.mean(a=x), "sum where": lambda x: np.sum(x, where=X > 0), "argmax": np.argmax, "percentile": lambda x: np.percentile(x, 30),
+    "shape": np.shape, "where": lambda x: np.where(x > 0, x, 0), "norm": np.linalg.norm, "isclose": lambda x: np.isclose(x, x + 1), "maximum": lambda x: np.maximum(x, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_other_functions_of_numpy_compute_on_the_host(name):
+    got, want = OF_NUMPY[name](Tensor(X)), OF_NUMPY[name](X)
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("write", [lambda x: np.copyto(x, 1), lambda x: np.put(x, 0, 1), lambda x: np.sum(x, out=x), lambda x: np.sum(x, nonsense=1)])
+def test_what_would_write_to_a_copy_is_refused(write):
+    x = Tensor(X)
+    with pytest.raises((TypeError, ValueError)):
+        write(x)
+    np.testing.assert_array_equal(x.numpy(), X)

@@ -51,6 +51,20 @@ class ArrayMethodMixin(_Tensor):
     ) -> "Tensor":
         return type(self)._plain(array, device=str(self.device))
 
+    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Lets NumPy's functions take tensors: its reductions are the tensor's, with gradients and in traces; others compute on the host."""
+        reduce = _REDUCTIONS.get(function.__name__)
+        axis, *rest = args[1:] or (kwargs.get("axis"),)
+        if reduce and isinstance(args[0] if args else None, _Tensor) and not rest and not kwargs.keys() - {"axis", "keepdims"}:
+            return reduce(args[0], axis, bool(kwargs.get("keepdims")))
+        try:
+            return function._implementation(*args, **kwargs)
+        except TypeError as error:  # NumPy calls methods of arrays, with arguments that those of tensors lack
+            arrays = [_on_host(each) for each in (*args, *kwargs.values())]
+            if not any(isinstance(each, _Tensor) for each in (*args, *kwargs.values())) or isinstance(kwargs.get("out"), _Tensor):
+                raise TypeError(f"numpy.{function.__name__} of a tensor: {error}\n  fix: use megengine.functional, or x.numpy()") from None
+            return function(*arrays[: len(args)], **dict(zip(kwargs, arrays[len(args) :], strict=True)))
+
     def __pos__(self) -> Self:
         return self
 
@@ -212,6 +226,26 @@ class ArrayMethodMixin(_Tensor):
     def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> "Tensor":
         """Returns the biased variance over ``axis`` (all axes when None), in float32."""
         return products.var(self, axis, keepdims)  # type: ignore[arg-type]  # as above
+
+
+def _std(x: Any, axis: Any, keepdims: bool) -> "Tensor":
+    return ops.sqrt(x.var(axis, keepdims))
+
+
+# NumPy's functions that are methods of tensors, by name: what is called with (tensor, axis, keepdims).
+_REDUCTIONS: dict[str, Callable[[Any, Any, bool], "Tensor"]] = {
+    **{name: getattr(ArrayMethodMixin, name) for name in ("sum", "prod", "min", "max", "mean", "var", "any", "all")},
+    "amin": ArrayMethodMixin.min, "amax": ArrayMethodMixin.max, "std": _std,
+}  # fmt: skip
+
+
+def _on_host(x: Any) -> Any:
+    """A tensor as an array that nobody can write to: what is written would reach no tensor."""
+    if not isinstance(x, _Tensor):
+        return x
+    array = np.asarray(x)
+    array.flags.writeable = False
+    return array
 
 
 def as_tensor(x: object) -> "Tensor":
