@@ -381,8 +381,8 @@ def setitem(x: _Tensor, index: object, value: object) -> "Tensor":
         value = _fit(value, tuple(access.shape))
     if value._tuple_shape != region:
         value = ops.reshape(value, shape=region)
-    if access.whole or 0 in region:
-        return ops.identity(value) if access.whole else ops.identity(x)
+    if access.whole:
+        return ops.identity(value)
     note_new_axes(len(access.begin), access.counted)
     return ops.slice_set(
         x, value, begin=tuple(access.begin), end=tuple(access.end), step=tuple(access.step)
