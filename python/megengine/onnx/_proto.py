@@ -60,4 +60,4 @@ def held_as(name: str) -> str:
 def element_type(dtype: np.dtype | str) -> int:
     """TensorProto's number for a dtype."""
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
-    return getattr(onnx().TensorProto, {"float32": "FLOAT"}.get(name, name.upper()))
+    return getattr(onnx().TensorProto, {"float32": "FLOAT", "float64": "DOUBLE"}.get(name, name.upper()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,6 +112,7 @@ def record(
         input_names(parameters, input_names_given), results.names(output_names), False, False, 2, True, True
     )
     recording = _from_model(made)
+    _name_outputs(recording, output_names is not None)
     _name_reshaped(recording, named)
     quantized = {name: get_scale(tensor.dtype) for name, tensor in named if is_quantize(tensor.dtype)}
     for constant in recording.constants:
@@ -133,6 +135,19 @@ def _tensors_of(function: Callable[..., Any]) -> list[Tensor]:
     modules = [thing for thing in found if isinstance(thing, Module)]
     tensors = [thing for thing in found if isinstance(thing, Tensor)]
     return tensors + [tensor for module in modules for _, tensor in module.named_tensors()]
+
+
+def _name_outputs(recording: Recording, are_given: bool) -> None:
+    """A result that is an argument as it is gets a name of its own: in a file of ONNX a name is one value."""
+    taken = {*recording.input_names, *recording.output_names}
+    for place, name in enumerate(recording.output_names):
+        if name not in recording.input_names:
+            continue
+        if are_given:
+            raise ValueError(f"export: {name!r} is the name of an input and of an output\n  fix: give output_names others than input_names")
+        free = next(free for number in itertools.count(1) if (free := f"{name}_{number}") not in taken)
+        taken.add(free)
+        recording.output_names[place] = free
 
 
 def _name_reshaped(recording: Recording, named: list[tuple[str, Tensor]]) -> None:
@@ -204,9 +219,9 @@ def _restore_scalars(recording: Recording, tensors: list[Tensor], results: list[
     for value in scalars:
         recording.types[value] = (recording.types[value][0], ())
     makers = {node.outputs[0]: node for node in recording.nodes}
-    for place, value in enumerate(recording.outputs):
+    for place, (value, result) in enumerate(zip(recording.outputs, results, strict=True)):
         maker = makers.get(value)
-        if results[place].ndim == 0 and maker and maker.op == "reshape" and recording.types[maker.inputs[0]][1] == ():
+        if result.ndim == 0 and maker and maker.op == "reshape" and recording.types[maker.inputs[0]][1] == ():
             recording.outputs[place] = maker.inputs[0]
 
 

@@ -183,6 +183,7 @@ def test_writes_into_a_tensor_are_scattered():
 def test_scalars_stay_scalars():
     proto = agrees(lambda x: x * 2, np.float32(3))
     assert not proto.graph.input[0].type.tensor_type.shape.dim
+    assert agrees(F.flatten, np.float32(3)).graph.output[0].type.tensor_type.shape.dim
 
 
 def test_layers_of_a_file_are_single_nodes():
@@ -245,6 +246,21 @@ def test_inputs_and_outputs_have_the_given_names():
     assert [given.name for given in proto.graph.input] == ["left", "right"]
     assert [made.name for made in proto.graph.output] == ["sum", "same"]
     np.testing.assert_array_equal(run(proto, X, X)[1], X)
+
+
+def test_a_result_that_is_an_argument_has_a_name_of_its_own():
+    for function in (lambda x: x, lambda x: (x, x * 2), lambda x: (x, x), lambda x: {"x": x, "y": x + 1}):
+        proto = export(function, mge.Tensor(X), input_names=["x"])
+        onnx.checker.check_model(proto, full_check=True)
+        np.testing.assert_array_equal(run(proto, X)[0], X)
+    with pytest.raises(ValueError, match="'x' is the name of an input and of an output"):
+        export(lambda x: x, mge.Tensor(X), input_names=["x"], output_names=["x"])
+
+
+def test_float64_is_written():
+    wide = agrees(lambda x: F.tanh(x.astype("float64") * 2 + 1), X)
+    assert wide.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.DOUBLE
+    assert agrees(lambda x: (x.astype("float64") / 3).astype("float32"), X).graph.node
 
 
 def test_results_of_a_dict_have_its_keys():
