@@ -36,7 +36,7 @@ _NOT_OF_OPERATOR = {"attrgetter", "itemgetter", "methodcaller", "call"}  # these
 # Packages whose public functions compute. Their registries and the loaders of foreign engines do not.
 _FUNCTIONS = ("functional", "functional.loss", "functional.math",
               "functional.metric", "functional.nn", "functional.quantized", "functional.tensor",
-              "functional.vision", "functional.elemwise", "random", "fx.torchlike.elementwise", "fx.torchlike.images", "fx.torchlike.losses",
+              "functional.vision", "functional.elemwise", "random", "fx.torchlike.aten", "fx.torchlike.elementwise", "fx.torchlike.images", "fx.torchlike.losses",
               "fx.torchlike.networks", "fx.torchlike.pooling", "fx.torchlike.reductions", "fx.torchlike.shapes",
               *(_ONNX := tuple(f"onnx.functions.{name}" for name in (
                   "arrays", "draws", "elementwise", "indices", "layers", "loops", "quantized", "recurrent", "resizing", "windows"))))  # fmt: skip
@@ -102,6 +102,8 @@ def _known() -> dict[str, Any]:
     known |= {own_name(kind): kind for kind in _TYPES}
     for kind in np.sctypeDict.values():
         known[f"numpy.{kind.__name__}"] = kind
+    # Helpers of theirs that are steps of graphs, too (`fx.wrap`), whatever they are called.
+    known |= {name: thing for name, thing in registered.items() if name.startswith(_DEFINED_IN)}
     known["functools.partial"] = functools.partial
     for name, home in _OF_GRAPHS.items():
         known[name] = getattr(importlib.import_module(f"megengine.{home}"), name.rpartition(".")[2])

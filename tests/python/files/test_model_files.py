@@ -1,10 +1,13 @@
 """Files of TracedModules and GraphModules: what is saved comes back, and any reader sees the weights."""
 
+import ast
 import collections
 import io
 import os
 import pickle
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -574,3 +577,15 @@ def test_graphs_in_pickles_only_compute():
     expr.top_graph.get_method_by_type("sum").as_unique().method = "__reduce__"
     with pytest.raises(RuntimeError, match="'__reduce__', which graphs in files do not"):
         mge.load(io.BytesIO(pickle.dumps(module)))
+
+
+def test_helpers_of_torch_functions_are_admitted():
+    """Those that are marked with `wrap` are steps of graphs, and found in a process that has imported none of them."""
+    names = []
+    for file in sorted((Path(mge.__file__).parent / "fx" / "torchlike").glob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and any(isinstance(mark, ast.Name) and mark.id == "wrap" for mark in node.decorator_list):
+                names.append(f"megengine.fx.torchlike.{file.stem}.{node.name}")
+    program = "import sys\nfrom megengine._files import admitted\nprint([n for n in sys.argv[1:] if admitted.Admission().find(n) is None])"
+    told = subprocess.run([sys.executable, "-c", program, *names], capture_output=True, text=True, check=True).stdout
+    assert len(names) > 5 and told == "[]\n"
