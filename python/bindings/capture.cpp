@@ -7,6 +7,15 @@
 
 namespace megjit::python {
 
+bool is_bare_tensor(PyObject* object) {
+    if (Py_TYPE(object) != tensor_class()) return false;
+    PyObject* const own = PyObject_GenericGetDict(object, nullptr);
+    if (!own) PyErr_Clear();  // of a class without
+    const bool is_bare = !own || PyDict_Size(own) == 0;
+    Py_XDECREF(own);
+    return is_bare;
+}
+
 Capture*& Capture::current() {
     thread_local Capture* instance = nullptr;
     return instance;
@@ -106,6 +115,9 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
             if (tensor->shape().rank() == 2) source.keys = tensor->shape()[0];
         } else if (auto getter = getters_.find(tensor->id()); getter != getters_.end()) {
             source = {.from = SlotSource::From::getter, .object = getter->second};
+        } else if (is_made_of_host_data(*tensor, session)) {
+            // Whoever holds it now may hold another value in the next call. Guards watch the data.
+            source = {.from = SlotSource::From::constant, .constant = tensor};
         } else if (auto handle = handles_.find(tensor->id());
                    handle != handles_.end() && grad_before(handle->second, session)) {
             source = {.from = SlotSource::From::grad,
@@ -113,8 +125,7 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
         } else if (handle != handles_.end()) {
             source = {.from = SlotSource::From::handle, .object = handle->second};
         } else if (tensor->id() >= first_inside_id_) {
-            source = {.from = SlotSource::From::constant,
-                      .constant = tensor};  // made by the body; its guards watch what it is made of
+            source = {.from = SlotSource::From::constant, .constant = tensor};
         } else {
             note_unrepeatable(runtime::cat("the object that held a ", to_string(tensor->type()),
                                            " tensor from outside is gone"));
@@ -123,8 +134,8 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
     return result;
 }
 
-std::vector<std::pair<nb::object, uint32_t>> Capture::updates(const jit::Session& session) const {
-    std::vector<std::pair<nb::object, uint32_t>> result;
+std::vector<Capture::Update> Capture::updates(const jit::Session& session) const {
+    std::vector<Update> result;
     const auto is_grad = [&](const nb::object& object) {
         return std::ranges::any_of(grads_, [&](const Grad& grad) {
             return grad.is_new(session) && nb::getattr(grad.tensor, "grad").is(object);
@@ -133,7 +144,23 @@ std::vector<std::pair<nb::object, uint32_t>> Capture::updates(const jit::Session
     for (const auto& [address, object] : rebound_) {
         if (is_grad(object)) continue;
         const TensorRef& value = handle_of(object.ptr()).value();
-        if (session.is_placeholder(*value)) result.emplace_back(object, value->trace.value);
+        if (session.is_placeholder(*value)) result.push_back({object, value->trace.value});
+        else if (is_made_of_host_data(*value, session))
+            result.push_back({.object = object, .constant = value});
+    }
+    return result;
+}
+
+std::vector<std::pair<nb::object, uint64_t>> Capture::held_constants(
+    const jit::Session& session) const {
+    std::vector<std::pair<nb::object, uint64_t>> result;
+    for (const jit::RecordedValue& value : session.version()->record.values) {
+        if (value.origin != jit::Origin::constant) continue;
+        const auto held = handles_.find(value.tensor->id());
+        if (held == handles_.end() || is_made_of_host_data(*value.tensor, session)) continue;
+        result.emplace_back(held->second, value.tensor->id());
+        for (const auto& [first, second] : twins_)
+            if (first.is(held->second)) result.emplace_back(second, value.tensor->id());
     }
     return result;
 }

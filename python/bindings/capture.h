@@ -4,8 +4,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "jit/session.h"
@@ -32,6 +34,9 @@ struct SlotSource {
     runtime::Device* device = nullptr;
     TensorRef constant = {};
 };
+
+// Is it a Tensor and no more than that: of no class, and with no attributes, of a program's own?
+bool is_bare_tensor(PyObject* object);
 
 class Capture {
 public:
@@ -87,8 +92,21 @@ public:
     References references() const;  // that it holds
     // One that no later call could find again makes the recording unrepeatable.
     std::vector<SlotSource> sources(const jit::Session& session, const Tensors& arguments);
-    // Objects that hold a value of the session now: they are rebound after each call.
-    std::vector<std::pair<nb::object, uint32_t>> updates(const jit::Session& session) const;
+    // An object that outlives the call with another value: one of the session, or what the body has
+    // made of host data. The latter is a value of the step: each call puts it there again.
+    struct Update {
+        nb::object object;
+        std::optional<uint32_t> value = {};
+        TensorRef constant = {};
+    };
+    std::vector<Update> updates(const jit::Session& session) const;
+    // Has the body made it of host data? Memory that is lent is not: its owner writes to it.
+    bool is_made_of_host_data(const runtime::Tensor& tensor, const jit::Session& session) const {
+        return tensor.id() >= first_inside_id_ && !session.is_placeholder(tensor) &&
+               tensor.has_data() && tensor.storage()->is_owned();
+    }
+    // Objects whose values are constants of the record: what each must still hold, by its id.
+    std::vector<std::pair<nb::object, uint64_t>> held_constants(const jit::Session& session) const;
 
 private:
     bool drops_temporaries_once(const jit::Session& session, const References& of_call);

@@ -19,6 +19,12 @@ size_t index_in(const nb::list& objects, nb::handle object) {
     return i;
 }
 
+// Another tensor with this value: what the body makes is another one in each call.
+TensorRef same_value(const TensorRef& tensor) {
+    if (tensor->is_constant) return tensor;
+    return runtime::make_tensor(tensor->type(), tensor->storage());
+}
+
 }  // namespace
 
 // ---- from a recording
@@ -41,7 +47,11 @@ DirectCall::DirectCall(const Session& session, Capture& capture, const nb::list&
     find_twins(capture, arguments);
     find_updates(session, capture, arguments);
     find_grads(session, capture, arguments);
-    find_results(session, arguments, results, were_there);
+    find_results(session, capture, arguments, results, were_there);
+    constants_ = capture.held_constants(session);
+    std::erase_if(constants_, [&](const auto& held) {
+        return index_in(arguments, held.first) < nb::len(arguments);
+    });
     given.clear();
     if (reason_.empty() && keeps_other_values(session))
         reason_ = "the body keeps a tensor that it does not return";
@@ -59,11 +69,14 @@ void DirectCall::find_twins(const Capture& capture, const nb::list& arguments) {
 
 void DirectCall::find_updates(const Session& session, const Capture& capture,
                               const nb::list& arguments) {
-    for (auto& [object, value] : capture.updates(session)) {
-        const size_t argument = index_in(arguments, object);
-        updates_.push_back({object, argument, slot_of(object, argument)});
-        wanted_.push_back(value);
+    std::vector<Capture::Update> found = capture.updates(session);
+    std::ranges::stable_partition(found, [](const auto& each) { return each.value.has_value(); });
+    for (Capture::Update& each : found) {
+        const size_t argument = index_in(arguments, each.object);
+        updates_.push_back({each.object, argument, slot_of(each.object, argument), each.constant});
+        if (each.value) wanted_.push_back(*each.value);
     }
+    computed_updates_ = wanted_.size();
 }
 
 void DirectCall::find_grads(const Session& session, const Capture& capture,
@@ -102,8 +115,9 @@ size_t DirectCall::slot_of(nb::handle object, size_t argument) const {
     return sources_.size();
 }
 
-void DirectCall::find_results(const Session& session, const nb::list& arguments,
-                              const nb::list& results, const std::vector<bool>& were_there) {
+void DirectCall::find_results(const Session& session, const Capture& capture,
+                              const nb::list& arguments, const nb::list& results,
+                              const std::vector<bool>& were_there) {
     const auto was_there = [&](size_t i) { return i < were_there.size() && were_there[i]; };
     jit::FirstPlaces objects(nb::len(results));
     for (nb::handle result : results) {
@@ -121,8 +135,15 @@ void DirectCall::find_results(const Session& session, const nb::list& arguments,
         } else if (session.is_placeholder(*value) && !was_there(results_.size())) {
             results_.push_back({Result::From::value, wanted_.size()});
             wanted_.push_back(value->trace.value);
+        } else if (!was_there(results_.size()) && capture.is_made_of_host_data(*value, session)) {
+            results_.push_back({.from = Result::From::constant, .constant = value});
         } else {
             results_.push_back({Result::From::fixed, 0, nb::borrow(result)});
+        }
+        Result& last = results_.back();
+        if (last.is_made() && !is_bare_tensor(result.ptr())) {
+            last.type = nb::borrow(result.type());
+            last.attributes = nb::getattr(result, "__dict__").attr("copy")();
         }
     }
 }
@@ -194,6 +215,12 @@ bool DirectCall::twins_agree() const {
     });
 }
 
+bool DirectCall::constants_are_held() const {
+    return std::ranges::all_of(constants_, [](const auto& held) {
+        return value_of(held.first.ptr())->id() == held.second;
+    });
+}
+
 void DirectCall::bind_others(Tensors& bound, const Tensors& arguments) const {
     for (size_t slot = 0; slot < bound.size(); ++slot) {
         const SlotSource& source = sources_[slot];
@@ -235,7 +262,8 @@ nb::object DirectCall::run(const nb::list& arguments) const {
         if (!grads_are_alike(arguments)) return nb::none();
         bind_captured(bound, arguments);
         for (const Handle* handle : handles) handle->value();
-        fits = call_->takes(given) && call_->fits(given, bound) && twins_agree();
+        fits = call_->takes(given) && call_->fits(given, bound) && twins_agree() &&
+               constants_are_held();
     } while (seen != Loan::ended());
     if (!fits) return nb::none();
     bind_others(bound, given);
@@ -258,7 +286,9 @@ Tensors DirectCall::run(const jit::CompiledSegment& compiled, std::vector<Handle
             if (updates_[u].slot < bound.size()) loan.values[u] = bound[updates_[u].slot];
         throw;
     }
-    std::copy_n(values.begin(), updates_.size(), loan.values.begin());
+    std::copy_n(values.begin(), computed_updates_, loan.values.begin());
+    for (size_t u = computed_updates_; u < updates_.size(); ++u)
+        loan.values[u] = same_value(updates_[u].constant);
     return values;
 }
 
@@ -266,19 +296,33 @@ Tensors DirectCall::run(const jit::CompiledSegment& compiled, std::vector<Handle
 nb::list DirectCall::set_grads(const Tensors& values, const nb::list& arguments) const {
     nb::list grads;
     for (size_t i = 0; i < grads_.size(); ++i) {
-        grads.append(wrap(values[updates_.size() + i]));
+        grads.append(wrap(values[computed_updates_ + i]));
         nb::setattr(tensor_of(grads_[i], arguments), "grad", grads[i]);
     }
     return grads;
+}
+
+// A result that each call makes, as the body does: of its class, and with its attributes.
+nb::object DirectCall::made(const Result& result, TensorRef value) {
+    if (!result.type) return wrap(std::move(value));
+    nb::object object =
+        nb::steal(wrap_as(reinterpret_cast<PyTypeObject*>(result.type.ptr()), std::move(value)));
+    for (auto [name, held] : nb::borrow<nb::dict>(result.attributes))
+        if (PyObject_GenericSetAttr(object.ptr(), name.ptr(), held.ptr()) != 0)
+            throw nb::python_error();
+    return object;
 }
 
 nb::list DirectCall::results_of(const Tensors& values, const nb::list& arguments) const {
     const nb::list grads = set_grads(values, arguments);
     nb::list results;
     for (const Result& result : results_) switch (result.from) {
-            case Result::From::value: results.append(wrap(values[result.index])); break;
+            case Result::From::value: results.append(made(result, values[result.index])); break;
             case Result::From::grad: results.append(grads[result.index]); break;
             case Result::From::argument: results.append(arguments[result.index]); break;
+            case Result::From::constant:
+                results.append(made(result, same_value(result.constant)));
+                break;
             case Result::From::again: results.append(results[result.index]); break;
             case Result::From::fixed: results.append(result.object); break;
         }
@@ -293,7 +337,12 @@ int DirectCall::traverse(visitproc visit, void* arg) const {
         Py_VISIT(first.ptr());
         Py_VISIT(second.ptr());
     }
-    for (const Result& result : results_) Py_VISIT(result.object.ptr());
+    for (const auto& [object, id] : constants_) Py_VISIT(object.ptr());
+    for (const Result& result : results_) {
+        Py_VISIT(result.object.ptr());
+        Py_VISIT(result.type.ptr());
+        Py_VISIT(result.attributes.ptr());
+    }
     return 0;
 }
 

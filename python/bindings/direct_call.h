@@ -44,6 +44,7 @@ private:
         nb::object object;
         size_t argument = 0;  // it is this argument; their number: it is none
         size_t slot = 0;  // whose tensor it holds before the call; the number of slots: of none
+        TensorRef constant = {};  // what it holds after each call; null: the wanted value
     };
     struct Grad {
         nb::object tensor;
@@ -51,16 +52,27 @@ private:
         bool was_none = true;  // before the call
     };
     struct Result {
-        enum class From : uint8_t { value, grad, argument, again, fixed } from = From::value;
+        enum class From : uint8_t {
+            value,
+            grad,
+            argument,
+            again,
+            constant,
+            fixed
+        } from = From::value;
         size_t index = 0;  // value: of the wanted ones; grad, argument, result (again): which
         nb::object object = {};  // fixed
+        TensorRef constant = {};  // what a new object holds
+        nb::object type = {}, attributes = {};  // of the new object; null: a bare Tensor
+        bool is_made() const { return from == From::value || from == From::constant; }
     };
     void find_twins(const Capture& capture, const nb::list& arguments);
     void find_updates(const jit::Session& session, const Capture& capture,
                       const nb::list& arguments);
     void find_grads(const jit::Session& session, const Capture& capture, const nb::list& arguments);
-    void find_results(const jit::Session& session, const nb::list& arguments,
-                      const nb::list& results, const std::vector<bool>& were_there);
+    void find_results(const jit::Session& session, const Capture& capture,
+                      const nb::list& arguments, const nb::list& results,
+                      const std::vector<bool>& were_there);
     size_t slot_of(nb::handle object, size_t argument) const;
     bool keeps_other_values(const jit::Session& session) const;
 
@@ -70,21 +82,26 @@ private:
     void ask_getters(Tensors& bound) const;
     void bind_captured(Tensors& bound, const nb::list& arguments) const;
     bool twins_agree() const;
+    bool constants_are_held() const;
     void bind_others(Tensors& bound, const Tensors& arguments) const;
     std::vector<Handle*> rebound(const nb::list& arguments) const;
     Tensors run(const jit::CompiledSegment& compiled, std::vector<Handle*> rebound,
                 Tensors bound) const;
     nb::list set_grads(const Tensors& values, const nb::list& arguments) const;
+    static nb::object made(const Result& result, TensorRef value);
     nb::list results_of(const Tensors& values, const nb::list& arguments) const;
 
     std::unique_ptr<jit::DirectCall> call_;
     std::vector<jit::RecordId> wanted_;  // of the updates, then of gradients, then of results
     std::vector<SlotSource> sources_;  // by slot
     std::vector<Update> updates_;
+    size_t computed_updates_ = 0;  // the first of them; the others are constants
     std::vector<Grad> grads_;  // tensors whose .grad is a new one after each call
     std::vector<size_t> same_object_;  // by argument: the first one that is this object
     bool may_hold_one_value_ = false;  // two arguments did
     std::vector<std::pair<nb::object, nb::object>> twins_;  // objects that must hold one value
+    // Objects that must hold the tensor with this id: it is a constant of the program.
+    std::vector<std::pair<nb::object, uint64_t>> constants_;
     std::vector<Result> results_;
     std::string reason_, read_at_;
     uint64_t guards_ = 0;

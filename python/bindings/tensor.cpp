@@ -189,13 +189,7 @@ TensorRef in_layout(TensorRef value, runtime::Layout layout) {
 bool are_tensors(const nb::tuple& values, bool bare) {
     for (size_t i = 0; i < nb::len(values); ++i) {
         PyObject* value = PyTuple_GetItem(values.ptr(), static_cast<Py_ssize_t>(i));
-        if (!is_tensor(value)) return false;
-        if (!bare) continue;
-        PyObject* own = PyObject_GenericGetDict(value, nullptr);
-        if (!own) PyErr_Clear();  // of a class without
-        const bool is_bare = !own || PyDict_Size(own) == 0;
-        Py_XDECREF(own);
-        if (!is_bare) return false;
+        if (!(bare ? is_bare_tensor(value) : is_tensor(value))) return false;
     }
     return true;
 }
@@ -383,9 +377,10 @@ void bind_tensor(nb::module_& m) {
     }, nb::arg("value"), nb::arg("dtype").none() = nb::none(),
           nb::sig("def apply_const(value: object, dtype: object = None) -> Tensor"),
           "A Tensor that a trace bakes in: its value must be equal in every call.");
-    m.def("are_tensors", &are_tensors, nb::arg("values"), nb::arg("bare") = false,
-          nb::sig("def are_tensors(values: tuple[object, ...], bare: bool = False) -> bool"),
-          "Whether all are Tensors; bare: without attributes of their own, too.");
+    m.def(
+        "are_tensors", &are_tensors, nb::arg("values"), nb::arg("bare") = false,
+        nb::sig("def are_tensors(values: tuple[object, ...], bare: bool = False) -> bool"),
+        "Whether all are Tensors; bare: and no more, of no class and without attributes of their own.");
     m.def("convert_inputs", &convert_inputs,
           nb::sig("def convert_inputs(*args: object) -> list[Tensor]"),
           "The arguments as Tensors of their promoted dtype.");

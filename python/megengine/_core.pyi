@@ -228,7 +228,9 @@ def apply_const(value: object, dtype: object = None) -> _Tensor:
     """A Tensor that a trace bakes in: its value must be equal in every call."""
 
 def are_tensors(values: tuple[object, ...], bare: bool = False) -> bool:
-    """Whether all are Tensors; bare: without attributes of their own, too."""
+    """
+    Whether all are Tensors; bare: and no more, of no class and without attributes of their own.
+    """
 
 def convert_inputs(*args: object) -> list[_Tensor]:
     """The arguments as Tensors of their promoted dtype."""

@@ -14,7 +14,7 @@ _WRITES = {"append", "extend", "add"}
 # Names by which code asks the interpreter about itself, or for numbers that nobody else has.
 _UNSEEN = {
     "default_rng", "SeedSequence", "SystemRandom", "__globals__", "__subclasses__", "__closure__", "__code__", "f_back", "f_locals", "f_globals",
-    "currentframe", "_getframe", "getcontext", "localcontext", "gi_frame", "getrefcount", "locked", "acquire", "isEnabledFor", "getEffectiveLevel",
+    "currentframe", "_getframe", "getcontext", "localcontext", "gi_frame", "getrefcount", "locked", "acquire", "isEnabledFor", "getEffectiveLevel", "hasHandlers", "getChild", "manager",
 }  # fmt: skip
 _LOADS = {
     "LOAD_GLOBAL": "global", "LOAD_NAME": "global", "LOAD_DEREF": "cell", "LOAD_CLASSDEREF": "cell",

@@ -29,14 +29,16 @@ import numpy as np
 
 from .._core import are_tensors
 from ..autodiff import Function, GradManager
+from ..core._origin import is_library
 from ..core._tree import branch_of, opened
 from ..core.random_state import noise_state
 from ..core.tensor.amp import state as _amp
 from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
-from .code_reads import _UNSEEN, _is_only_filled, _names_in, _paths
+from .code_reads import _UNSEEN, _codes, _is_only_filled, _names_in, _paths
 from .steps import ManualSteps
+from .tracing import trace
 from .watchable import (
     _BASES,
     _IMPURE_IN_NUMPY,
@@ -60,83 +62,115 @@ from .watchable import (
 
 _numbers = itertools.count(1)  # of guards
 _MOST_OBJECTS = 100_000
-_TENSOR_METHODS = frozenset(dir(Tensor))
 
 
 class _Watched:
     """Things of one kind; `read` gives what each of them holds, in order. All are compared at once, by identity.
 
-    ids: of all that the things hold, with a 0 behind each thing, where there is a faster way than by `read`.
+    are_same: do the things hold what they held? For kinds where there is a faster way than by `read`.
     """
 
-    def __init__(self, read: Callable[[Any], Any], ids: Callable[[list[Any]], list[int]] | None = None):
+    def __init__(self, read: Callable[[Any], Any], are_same: Callable[[list[Any], list[tuple[Any, ...]]], bool] | None = None):
         self._read = read
-        self._ids_in = ids or self._ids_by_reading
+        self._are_same = are_same or (lambda things, held: all(map(_identical, map(read, things), held)))
         self._things: list[Any] = []
         self._names: list[str] = []
-        self._held: list[tuple[Any, ...]] = []  # keeps it alive too: no other object takes its id
-        self._ids: list[int] = []
-
-    def _ids_by_reading(self, things: list[Any]) -> list[int]:
-        found: list[int] = []
-        for thing in things:
-            found.extend(map(id, self._read(thing)))
-            found.append(0)
-        return found
+        self._held: list[tuple[Any, ...]] = []  # keeps it alive too: no other object takes its place
 
     def add(self, thing: object, name: str) -> None:
         self._things.append(thing)
         self._names.append(name)
         self._held.append((*self._read(thing),))
-        self._ids.extend(map(id, self._held[-1]))
-        self._ids.append(0)  # the end of one thing
 
     def read_again(self, things: set[int]) -> None:
         """What those with these ids hold now is what they are compared with."""
         for i, thing in enumerate(self._things):
             if id(thing) in things:
                 self._held[i] = (*self._read(thing),)
-        self._ids = [number for held in self._held for number in (*map(id, held), 0)]
 
     def changed(self) -> str | None:
         """The name of a thing that holds something else, or None."""
-        ids = self._ids_in(self._things)
-        if ids == self._ids:
+        if self._are_same(self._things, self._held):
             return None
         for i, thing in enumerate(self._things):
             now = (*self._read(thing),)
             if not _same(now, self._held[i]):
                 return self._names[i]
             self._held[i] = now  # equal numbers in other objects
-        self._ids = ids
         return None
 
 
-def _ids_of_tables(tables: list[dict[Any, Any]]) -> list[int]:
-    found: list[int] = []
-    for table in tables:
-        if table:
-            found.extend(map(id, table))
-            found.extend(map(id, table.values()))
-        found.append(0)
-    return found
+def _identical(now: Any, then: tuple[Any, ...]) -> bool:
+    return len(now) == len(then) and all(map(operator.is_, now, then))
 
 
-def _ids_of_entries(entries: list[tuple[dict[Any, Any], Any]]) -> list[int]:
-    found = [0] * (2 * len(entries))
-    found[::2] = [id(table.get(key, _MISSING)) for table, key in entries]
-    return found
+def _same_tables(tables: list[dict[Any, Any]], held: list[tuple[Any, ...]]) -> bool:
+    for table, then in zip(tables, held):
+        if not table and not then:
+            continue
+        if 2 * len(table) != len(then) or not all(map(operator.is_, itertools.chain(table, table.values()), then)):
+            return False
+    return True
+
+
+def _same_entries(entries: list[tuple[dict[Any, Any], Any]], held: list[tuple[Any, ...]]) -> bool:
+    for (table, key), (then,) in zip(entries, held):
+        if table.get(key, _MISSING) is not then:
+            return False
+    return True
+
+
+def _same_instances(values: list[Any], held: list[tuple[Any, ...]]) -> bool:
+    for value, (kind, table) in zip(values, held):
+        if type(value) is not kind or getattr(value, "__dict__", None) is not table:
+            return False
+    return True
+
+
+def _same_sequences(sequences: list[Any], held: list[tuple[Any, ...]]) -> bool:
+    return all(map(_identical, sequences, held))
 
 
 _BOOKKEEPING = frozenset(vars(GradManager()))
 
 
-def _own_attributes(tensor: Tensor) -> dict[str, Any]:
-    """What a program has put on a tensor."""
+_Cached = type(functools.lru_cache(lambda: None))
+_NO_FACTS = ("grad", "_lent")  # the first is compared by itself; the second is what other libraries see of the value
+_OF_TRACE = frozenset(name for name in vars(trace(lambda: None)) if not name.startswith("__"))
+
+
+def _facts_of(tensor: Tensor) -> tuple[Any, ...]:
+    """What a body can read of a tensor besides its value and type: class, name, quantization, whatever a program has put on it."""
     held = vars(tensor)
-    if not held or (len(held) == 1 and "grad" in held):
-        return {}
-    return {key: value for key, value in held.items() if key != "grad" and not key.startswith("_")}
+    if not held:
+        return (type(tensor),)
+    return (type(tensor), *(part for key, value in held.items() if key not in _NO_FACTS for part in (key, value)))
+
+
+def _fact_count(held: dict[str, Any]) -> int:
+    return len(held) - sum(key in held for key in _NO_FACTS)
+
+
+def _words_in(code: types.CodeType) -> set[str]:
+    """Its names, and its texts, which may be names for getattr()."""
+    return {word for part in _codes(code) for word in (*part.co_names, *part.co_consts) if isinstance(word, str)}
+
+
+def _reads_grads(function: types.FunctionType) -> bool:
+    """May it read gradients? Functions of ours may by what they are for."""
+    module = str(function.__module__)
+    if module.startswith("megengine"):
+        return module.startswith(("megengine.optimizer", "megengine.autodiff", "megengine.module"))
+    return any("grad" in word for word in _words_in(function.__code__))
+
+
+def _added_to(function: ManualSteps) -> list[Any]:
+    """What a program has put on a traced function."""
+    return [part for key, value in vars(function).items() if key not in _OF_TRACE for part in (key, value)]
+
+
+def _settings_of(logger: logging.Logger) -> tuple[Any, ...]:
+    return (logger.level, logger.disabled, logger.propagate, logger.name, logger.parent, *logger.handlers, None, *logger.filters)
 
 
 class Guards:
@@ -149,16 +183,18 @@ class Guards:
         kwargs: dict[str, Any],
         leaves: list[Tensor],
     ):
-        self._tables = _Watched(lambda table: (*table, *table.values()), _ids_of_tables)
-        self._sequences = _Watched(lambda sequence: sequence)
-        self._entries = _Watched(lambda entry: (entry[0].get(entry[1], _MISSING),), _ids_of_entries)
+        self._tables = _Watched(lambda table: (*table, *table.values()), _same_tables)
+        self._sequences = _Watched(lambda sequence: sequence, _same_sequences)
+        self._entries = _Watched(lambda entry: (entry[0].get(entry[1], _MISSING),), _same_entries)
         self._managers = _Watched(_attached)
         self._cells = _Watched(lambda cell: (_content(cell),))
         self._own_grads: set[int] = set()  # ids of tensors whose .grad a call compares by itself
         self._tensors = _Watched(
-            lambda tensor: (None if id(tensor) in self._own_grads else tensor.grad, len(_own_attributes(tensor))), self._ids_of_tensors
+            lambda tensor: (None if id(tensor) in self._own_grads else tensor.grad, _fact_count(vars(tensor))), self._same_tensors
         )
-        self._instances = _Watched(lambda value: (type(value), getattr(value, "__dict__", None)))
+        self._functions = _Watched(_added_to)
+        self._loggers = _Watched(_settings_of)
+        self._instances = _Watched(lambda value: (type(value), getattr(value, "__dict__", None)), _same_instances)
         self._watched: tuple[_Watched, ...] = (
             self._entries,
             self._cells,
@@ -167,18 +203,28 @@ class Guards:
             self._tensors,
             self._instances,
             self._managers,
+            self._functions,
+            self._loggers,
         )
         self.number = next(_numbers)
         self.result_tree: Any = None  # of the recorded call, as trace flattens it
         self._checks: list[tuple[Callable[[], bool], str]] = []
+        self._checks_of_body: list[tuple[Callable[[], bool], str]] = []  # of what only the body itself must leave alone
         self._seen: set[int] = set()
         self._followed: set[int] = set()  # functions of libraries that are methods of modules and the like
         self._methods: set[tuple[int, str]] = set()
+        self._words: set[str] = set()  # names and texts in the code
+        self._handed_on: dict[int, tuple[types.ModuleType, str, set[str]]] = {}  # modules of ours, with what was taken from them
         self._kept: list[Any] = []  # what was seen: no other object takes its id
         self._queue: list[tuple[Any, str]] = [(function, "the function")]
         self._leaves = {id(leaf): place for place, leaf in enumerate(leaves)}
         self._leaf_count = len(leaves)
+        self._leaf_ids: list[int] | None = None  # where the body asks for id() or hash()
+        self._reads_grads = False
+        self._grads = [leaf.grad for leaf in leaves]
+        self._grad_places: list[int] = []  # of arguments whose gradient the body may read
         self._captured_leaves: list[tuple[int, Tensor]] = []
+        self._captured: set[int] = set()  # ids of tensors that the body finds by itself, and that are no arguments
         self._arguments: list[tuple[Any, str]] = []
         self._unwatchable: str | None = None
         self._host_random = _host_random_state()
@@ -187,24 +233,28 @@ class Guards:
         self._structure = self._structure_of(args, kwargs)
         try:
             self._queue.extend(self._arguments)
-            while self._queue:
-                self._visit(*self._queue.pop())
-                if len(self._seen) > _MOST_OBJECTS:
-                    raise Unwatchable("the function reaches too many objects to watch")
+            while self._queue or self._visit_handed_on():
+                self._visit_all()
+            if self._reads_grads:
+                self._queue.extend((grad, "an argument's gradient") for grad in self._grads if grad is not None)
+                self._visit_all()
+            if self._leaf_ids is not None:
+                self._kept += leaves
         except Unwatchable as reason:
             self._unwatchable = str(reason)
         # Only what has something to watch costs time in a call.
         self._watched = tuple(watched for watched in self._watched if watched._things)
-        self._takes_tensors_only = not kwargs and all(isinstance(value, Tensor) and not _own_attributes(value) for value in args)
+        self._takes_tensors_only = not kwargs and are_tensors(args, bare=True)
 
-    def _ids_of_tensors(self, tensors: list[Tensor]) -> list[int]:
-        found: list[int] = []
-        for tensor in tensors:
-            held = vars(tensor)
-            is_plain = not held or (len(held) == 1 and "grad" in held)
-            grad = None if self._own_grads and id(tensor) in self._own_grads else held.get("grad")
-            found += (id(grad), id(0 if is_plain else len(_own_attributes(tensor))), 0)
-        return found
+    def _same_tensors(self, tensors: list[Tensor], held: list[tuple[Any, ...]]) -> bool:
+        for tensor, (grad, count) in zip(tensors, held):
+            own = vars(tensor)
+            if not own:
+                if grad is not None or count:
+                    return False
+            elif _fact_count(own) != count or ((own.get("grad") is not grad) and id(tensor) not in self._own_grads):
+                return False
+        return True
 
     def has_seen(self, value: object) -> bool:
         """Was it there before the body ran, where the body can find it?"""
@@ -214,6 +264,11 @@ class Guards:
         """Each call sets their ``.grad`` anew, and asks by itself whether it was None."""
         self._kept += tensors
         self._own_grads = {id(tensor) for tensor in tensors}
+        own_places = [place for tensor, place in self._leaves.items() if tensor in self._own_grads]
+        if self._reads_grads:
+            self._grad_places = [place for place in range(self._leaf_count) if place not in own_places]
+        else:
+            self._grads = []
         self._tensors.read_again(self._own_grads)
 
     def reason_after_recording(
@@ -225,6 +280,7 @@ class Guards:
         if self._host_random != _host_random_state():
             return "the body draws random numbers on the host"
         reason = self.reason(args, kwargs, leaves)
+        reason = reason or next((f"{name} has changed" for holds, name in self._checks_of_body if not holds()), None)
         return reason and f"{reason}, by the body itself"
 
     def reason(
@@ -241,8 +297,15 @@ class Guards:
             return "autocasting was switched"
         if noise_state() is not self._noise:
             return "a world of processes began or ended"
-        if not as_recorded and not _same(self._structure_of(args, kwargs), self._structure):
-            return "the call has other arguments"
+        if not as_recorded:
+            if not _same(self._structure_of(args, kwargs), self._structure):
+                return "the call has other arguments"
+            if any(leaves[place].grad is not self._grads[place] for place in self._grad_places):
+                return "an argument has another gradient"
+        if self._leaf_ids is not None and self._leaf_ids != [*dict.fromkeys(map(id, leaves))]:
+            return "an argument is another object, and the body asks for its id()"
+        if self._captured and not self._captured.isdisjoint(map(id, leaves)):
+            return "an argument is a tensor that the body also reaches by itself"
         for place, tensor in self._captured_leaves:
             if leaves[place] is not tensor:
                 return "an argument that the body also reaches by itself is another one"
@@ -270,8 +333,10 @@ class Guards:
 
     def _shape_of(self, value: Any, name: str) -> Any:
         if isinstance(value, Tensor):
-            own = _own_attributes(value)
-            return (Tensor, self._shape_of(own, name)) if own else Tensor
+            facts = _facts_of(value)
+            if facts != (Tensor,):
+                self._arguments += ((fact, name) for fact in facts)
+            return facts
         if (branch := opened(value)) is None:
             self._arguments.append((value, name))
             return value
@@ -285,6 +350,12 @@ class Guards:
         return value if branch is None else (branch.kind, branch.names, tuple(map(self._keyword, branch.parts)))
 
     # ---- everything else
+
+    def _visit_all(self) -> None:
+        while self._queue:
+            self._visit(*self._queue.pop())
+            if len(self._seen) > _MOST_OBJECTS:
+                raise Unwatchable("the function reaches too many objects to watch")
 
     def _check(self, holds: Callable[[], bool], name: str) -> None:
         self._checks.append((holds, name))
@@ -319,8 +390,9 @@ class Guards:
         elif isinstance(value, types.BuiltinFunctionType) or type(value).__name__ == "cython_function_or_method":
             self._visit_builtin(value, name)
         elif isinstance(value, logging.Logger):
-            level = value.level
-            self._check(lambda: value.level == level, f"{name}.level")
+            self._loggers.add(value, name)
+            if value.parent is not None:
+                self._later(value.parent, f"{name}.parent")
         elif isinstance(value, types.MethodWrapperType):
             self._later(value.__self__, name)
         elif isinstance(value, types.GenericAlias):
@@ -329,7 +401,7 @@ class Guards:
             for part in (value.start, value.stop, value.step):
                 self._later(part, name)
         elif isinstance(value, types.ModuleType):
-            if not value.__name__.startswith("megengine"):
+            if not self._hand_on(value, name):
                 raise Unwatchable(f"the body reaches {name}, a module that is handed on")
         elif isinstance(value, weakref.ref):
             referent = value()
@@ -347,6 +419,7 @@ class Guards:
             if type(value) is not property:
                 self._visit_object(value, name)
         elif isinstance(value, GradManager):
+            self._reads_grads = True
             self._managers.add(value, name)
             self._later([spec.callbacks for spec in value._attach_specs.values()], f"{name}'s callbacks")
             if type(value) is not GradManager:
@@ -358,10 +431,12 @@ class Guards:
     def _visit_tensor(self, tensor: Tensor, name: str) -> None:
         self._tensors.add(tensor, f"{name}.grad, or another attribute,")
         for key in vars(tensor):
-            if key != "grad":
+            if key not in _NO_FACTS:
                 self._entry(vars(tensor), key, f"{name}.{key}")
         if (place := self._leaves.get(id(tensor))) is not None:
             self._captured_leaves.append((place, tensor))
+        else:
+            self._captured.add(id(tensor))
 
     def _visit_builtin(self, value: Any, name: str) -> None:
         """A function of C, or a method of an object of C."""
@@ -385,6 +460,8 @@ class Guards:
             for part in (*parts, vars(value)):
                 self._later(part, name)
             return
+        if _reads_grads(value):
+            self._reads_grads = True
         if _is_foreign_code(value) and id(value) not in self._followed:
             _refuse_impure(value.__module__, f"the body reaches {name}")
             _refuse_by_object(value, name)
@@ -396,10 +473,15 @@ class Guards:
         self._later(value.__kwdefaults__, f"a default of {name}")
         self._later(vars(value), name)
         reads = _paths(code)
+        self._words |= _words_in(code)
         if unseen := _UNSEEN & _names_in(code):
             raise Unwatchable(f"the body names {min(unseen)}, and what that gives cannot be watched")
-        for method in _TENSOR_METHODS & _names_in(code):
-            self._method(Tensor, method)
+        names = _names_in(code)
+        if names & {"id", "hash"} and not (code.co_filename.startswith("<") or is_library(code.co_filename)):  # a repr of a dataclass asks, too
+            self._leaf_ids = [*self._leaves]
+        asked = _words_in(code) - names if names & {"getattr", "hasattr"} else set()
+        for name in {name for name in names if hasattr(Tensor, name)} | {text for text in asked if text.isidentifier()}:
+            self._method(Tensor, name)
         for (kind, read), attributes in reads.items():
             if kind == "unknown":
                 raise Unwatchable(f"the body reads {read} by an instruction that is not known here")
@@ -407,7 +489,8 @@ class Guards:
                 _refuse_impure(read, f"the body imports {read}")
                 if (module := sys.modules.get(read)) is None:
                     raise Unwatchable(f"the body imports {read or 'a neighbour'}, which is not known yet")
-                self._visit_module(module, read, frozenset(_names_in(code)) & vars(module).keys())
+                if not self._hand_on(module, read):
+                    self._visit_module(module, read, frozenset(_names_in(code)) & vars(module).keys())
             if kind == "global" and not _is_only_filled(value.__globals__.get(read), attributes):
                 self._visit_global(value.__globals__, read, attributes)
         for read, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
@@ -446,7 +529,7 @@ class Guards:
             name, _, rest = path.removesuffix("()").partition(".")
             rest += "()" if rest and path.endswith("()") else ""
             if not name:
-                if is_ours:
+                if self._hand_on(module, read):
                     continue
                 raise Unwatchable(f"the body hands on {read}, a module")
             if name not in vars(module) and "__getattr__" in vars(module) and not is_ours:
@@ -456,10 +539,36 @@ class Guards:
             if name in ("Random", "RandomState") and path == name:  # with a seed
                 self._entries.add((vars(module), name), f"{read}.{name}")
                 continue
+            if is_ours and isinstance(getattr(type(module), name, None), property):
+                self._setting(module, name, f"{read}.{name}")
+                continue
             self._entry(vars(module), name, f"{read}.{name}")
             part = vars(module).get(name)
             if isinstance(part, types.ModuleType):
                 self._visit_module(part, f"{read}.{name}", frozenset({rest}))
+
+    def _hand_on(self, module: types.ModuleType, read: str) -> bool:
+        """Is it a module of ours? All that the code names anywhere may be taken from it."""
+        is_ours = module.__name__.split(".")[0] == "megengine"
+        if is_ours:
+            self._handed_on.setdefault(id(module), (module, read, set()))
+        return is_ours
+
+    def _visit_handed_on(self) -> bool:
+        """Was there anything left to visit?"""
+        before = len(self._handed_on)
+        is_new = False
+        for module, read, taken in [*self._handed_on.values()]:
+            if names := (self._words & {*vars(module), *vars(type(module))}) - taken:
+                is_new = True
+                taken |= names
+                self._visit_module(module, read, frozenset(names))
+        return is_new or len(self._handed_on) > before
+
+    def _setting(self, module: types.ModuleType, name: str, shown: str) -> None:
+        """A property of a module of ours, as `config` has them: a value that a program sets."""
+        value = getattr(module, name)
+        self._check(lambda: _same(getattr(module, name), value), shown)
 
     def _visit_class(self, value: type, name: str) -> None:
         is_followed = issubclass(value, (Module, Function, Optimizer, GradManager)) and not value.__module__.startswith("megengine")
@@ -489,9 +598,15 @@ class Guards:
         if isinstance(value, ManualSteps):  # a program keeps it beside what its body reads; in a trace it is its function
             function = value.__wrapped__
             self._check(lambda: value.__wrapped__ is function, name)
-            self._later(function, name)
+            self._functions.add(value, name)
+            for part in (function, *_added_to(value)):
+                self._later(part, name)
             return
         kind = type(value)
+        if kind is _Cached:  # what it keeps, and whether it was emptied, nobody but itself can tell
+            raise Unwatchable(f"the body reaches {name}, which keeps its results (functools.cache)")
+        if issubclass(kind, Optimizer):
+            self._reads_grads = True
         if _is_foreign_class(kind):  # whose attributes can be asked for without running code of the program
             if callable(value) and isinstance(getattr(value, "__name__", None), str):
                 _refuse_by_object(value, name)
@@ -568,6 +683,8 @@ class Guards:
                 return True
 
             self._check(is_alike, f"{name}.param_groups")
+            values = _values_of(value)
+            self._checks_of_body.append((lambda: _same(_values_of(value), values), f"{name}.param_groups"))
         for key, item in table.items():
             if not (is_optimizer and key == "param_groups"):
                 self._later(item, f"{name}.{key}")
@@ -634,6 +751,11 @@ def _held_options(optimizer: Optimizer) -> list[Any]:
             if isinstance(value, list):
                 held += value
     return held
+
+
+def _values_of(optimizer: Optimizer) -> tuple[Any, ...]:
+    """The options of each group, with their numbers."""
+    return tuple((name, tuple(value) if isinstance(value, list) else value) for group in optimizer.param_groups for name, value in group.items())
 
 
 def _numbers_aside(value: Any) -> Any:

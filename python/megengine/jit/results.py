@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import types
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 from .._core import user_line
 from ..core._tree import LEAF, Branch
 from ..module import Module
 from ..tensor import Tensor
-from .watchable import _is_plain
+from .watchable import _OPAQUE, _is_plain
 
 _MOST_OBJECTS = 10_000
 _USED_UP = (Iterator, Awaitable, AsyncIterator)
@@ -40,15 +40,24 @@ def refuse_used_up(tree: Any) -> None:
             )
 
 
-def reason_in_results(tree: Any, arguments: list[Tensor]) -> str | None:
-    """Why a later call cannot return the same objects; None where it can."""
+def reason_in_results(tree: Any, arguments: list[Tensor], made: list[Tensor], has_seen: Callable[[object], bool]) -> str | None:
+    """Why a later call cannot return the same objects, or such tensors as the body has ``made``; None where it can.
+
+    has_seen: whether the body found an object, which is then the same in each call.
+    """
     ids = set(map(id, arguments))
+    for tensor in made:
+        for name, held in vars(tensor).items():
+            if id(tensor) not in ids and not _is_plain(held):
+                return f"the body returns a tensor whose {name} is a {type(held).__name__}"
     for leaf in _others(tree):
         kind = type(leaf).__name__
         if isinstance(leaf, _USED_UP):
             return f"the body returns a {kind}, which runs only once"
         if _reaches(leaf, ids):
             return f"the body returns a {kind} that holds an argument"
+        if not (has_seen(leaf) or isinstance(leaf, (*_OPAQUE, type, types.ModuleType))):
+            return f"the body returns a {kind} that it makes, which the caller may change"
     return None
 
 

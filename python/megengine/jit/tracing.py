@@ -424,7 +424,8 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             except BaseException:
                 self._function.abort(leaves)  # nothing where the call has ended
                 raise
-        unrepeatable = unrepeatable or reason_in_results(guards.result_tree, leaves)
+        made = [tensor for tensor, was_there in zip(found, outside, strict=True) if not was_there]
+        unrepeatable = unrepeatable or reason_in_results(guards.result_tree, leaves, made, guards.has_seen)
         guards.leave_grads_of(self._function.tensors_with_grads())
         reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
         alive = set(self._function.all_guards())

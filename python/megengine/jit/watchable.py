@@ -47,17 +47,25 @@ _OPAQUE = (
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID, np.ufunc, type(threading.Lock()), type(threading.RLock()),
     type(vars(collections.namedtuple("_Pair", "first"))["first"]), RandomState,
 )  # fmt: skip
-_KEEPS_NO_STATE = ("typing", "abc", "_abc", "dataclasses", "inspect", "logging", "warnings")  # modules of such objects
+_KEEPS_NO_STATE = ("typing", "abc", "_abc", "dataclasses", "inspect")  # modules of such objects
 _MUTABLE = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
 _MISSING = object()
 # Whoever names these reads what cannot be watched.
 _UNWATCHABLE = {"globals", "locals", "vars", "eval", "exec", "input", "open", "compile", "__import__", "breakpoint", "memoryview"}
+# What reads state of the process, in libraries that are pure beside that.
+_IMPURE = {"getLogger", "getLoggerClass", "getLevelName", "getHandlerByName", "get_execution_strategy", "get_rng_state", "is_tracing"}
 # Of NumPy what reads files, or draws numbers that no state tells.
 _IMPURE_IN_NUMPY = {
     "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "DataSource", "open_memmap", "default_rng", "SeedSequence",
     "geterr", "get_printoptions", "ctypeslib", "lib",
 }  # fmt: skip
-_IMPURE_OF_OURS = ("megengine.serialization", "megengine.hub", "megengine.data", "megengine.device")
+# Packages of ours whose functions give the same for the same arguments, but for what guards watch. What the others give (files,
+# devices, counters, settings) cannot be seen to change.
+_PURE_OF_OURS = (
+    "megengine.core.ops", "megengine.core.tensor", "megengine.tensor", "megengine.functional", "megengine.module", "megengine.optimizer",
+    "megengine.autodiff", "megengine.amp", "megengine.random", "megengine.distributions", "megengine.quantization",
+    "megengine.distributed", "megengine.jit", "megengine.fx", "megengine.traced_module", "megengine._core",
+)  # fmt: skip
 # Modules of which a program may derive classes whose instances hold nothing but attributes and items.
 _BASES = {"abc", "argparse", "builtins", "collections", "contextlib", "dataclasses", "enum", "functools", "logging", "megengine", "numbers", "types", "typing", "typing_extensions"}
 # Parts of the standard library whose functions give the same for the same arguments, or act only on what is watched. What the
@@ -79,6 +87,8 @@ def _same(a: Any, b: Any) -> bool:
     """Does a body read the same from both? Objects are compared by identity: their content is watched."""
     if a is b:
         return True
+    if isinstance(a, np.dtype):
+        return isinstance(b, np.dtype) and a == b and a.metadata == b.metadata  # the latter holds the scale of a quantized one
     if _is_plain(a):
         return type(a) is type(b) and (_bits(a) == _bits(b) if isinstance(a, _FLOATING) else bool(a == b))
     if isinstance(a, types.MethodType):  # made anew by each access
@@ -161,7 +171,8 @@ def _refuse_by_object(value: Any, name: str) -> None:
     """Unwatchable for what reads files or draws numbers, under whatever name a program has it."""
     module, own = str(value.__module__ or ""), value.__name__
     is_source = isinstance(value, type) and issubclass(value, (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator))
-    if is_source or (module.split(".")[0] in ("numpy", "_mt19937") and own in _IMPURE_IN_NUMPY) or module.startswith(_IMPURE_OF_OURS):
+    is_impure = own in _IMPURE or (module.split(".")[0] == "megengine" and not module.startswith(_PURE_OF_OURS))
+    if is_source or is_impure or (module.split(".")[0] in ("numpy", "_mt19937") and own in _IMPURE_IN_NUMPY):
         raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
 
 

@@ -53,7 +53,7 @@ TABLES: tuple[tuple[Sequence[Row], float], ...] = (
     (rows_values.FLOAT, 4), (rows_values.WHOLE, 2), (rows_values.PAIRS, 4), (rows_values.CASTS, 2), (rows_values.SHAPES, 4),
     (rows_values.REDUCTIONS, 3), (rows_values.INDEXED, 2), (rows_layers.PRODUCTS, 2), (rows_layers.ATTENTION, 0.6), (rows_layers.FLOW, 2),
     (rows_layers.RANDOM, 0.8), (rows_layers.MODULES, 1.2), (rows_state.WRITES, 3), (rows_state.STATE, 2.5), (rows_state.SWAPS, 0.5),
-    (rows_state.HOST, 1.2), (rows_state.READS, 0.3), (rows_state.RAISES, 0.5),
+    (rows_state.HOST, 1.2), (rows_state.RESETS, 0.6), (rows_state.FACTS, 0.4), (rows_state.READS, 0.3), (rows_state.RAISES, 0.5),
 )  # fmt: skip
 
 

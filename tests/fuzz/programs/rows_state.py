@@ -77,6 +77,35 @@ SWAPS = statements(
     **_BLIND,
 )
 
+# What a body makes of host data, and puts into a state or returns.
+RESETS = statements(
+    "q0[...] = np.float32([1, 2, 3, 4])",
+    "q0[...] = np.zeros(4, 'float32')\nq0 += 0.5\n{v} = q0 * 2",
+    "q0[:] = [4.0, 3.0, 2.0, 1.0]\n{v} = q0 + {rows}",
+    "q0._reset(mge.tensor(np.full((4, 4), 5, 'float32')))\n{v} = q0 * 2\nq0[...] = np.ones(4, 'float32')",
+    "M.init.fill_(p1, 0.5)\n{v} = p1 * 3",
+    "M.init.zeros_(p1)",
+    "p2[...] = np.arange(5, dtype='int32')\np2 += 1",
+    "count[...] = 3\ncount += 1",
+    "{argument}[...] = 1",
+    "{v} = mge.tensor(np.float32([1, 2, 3, 4]))",
+    "{v} = F.ones((2, 4))",
+    "{v} = mge.Parameter(np.float32([1, 2]))",
+    **_BLIND,
+)
+# What a body reads of an argument besides its value.
+FACTS = statements(
+    "{v} = {single} * (2.0 if isinstance({argument}, mge.Parameter) else 3.0)",
+    "{v} = {single} * (2.0 if {argument}.name == 'told' else 3.0)",
+    "{v} = {single} * getattr({argument}, '_scale', 1.5)",
+    "{v} = {single} * getattr({argument}, 'mask', 1.5)",
+    "{v} = {single} * (2.0 if {argument}.grad is None else 3.0)",
+    "if {argument}.grad is not None:\n    {argument} -= {argument}.grad",
+    "{v} = {single} * (2.0 if any({argument} is each for each in (p0, q0, count)) else 3.0)",
+    unfit=("dump", "batch", "onnx"),
+    may=("numbers",),
+)
+
 HOST = statements(
     "{v} = {single} * np.array([1.0, 2.0, 3.0, 4.0], 'float32')[:1]",
     "{v} = {single} * np.float32(1.5)",
@@ -136,6 +165,11 @@ CALLER = statements(
     Row("scale = scale + 1", may=("numbers",)),
     "opt.param_groups[0]['lr'] *= 0.5",
     "noted.clear()",
+    Row("a['x'] = mge.Parameter(a['x'])", may=("numbers",)),
+    Row("a['x'] = mge.tensor(a['x'])\na['x'].name = 'told'", may=("numbers",)),
+    Row("a['x'] = mge.tensor(a['x'])\na['x']._scale = 2.5", may=("numbers",)),
+    Row("a['x'] = mge.tensor(a['x'])\na['x'].mask = mge.tensor(2.5)", may=("numbers",)),
+    Row("a['x'] = mge.tensor(a['x'])\na['x'].grad = a['x'] * 0.5", may=("numbers",)),
     unfit=("dump", "batch", "onnx"),
 )
 
