@@ -75,6 +75,11 @@ def _names_in(code: types.CodeType) -> set[str]:
     return {name for part in _codes(code) for name in part.co_names}
 
 
+def _words_in(code: types.CodeType) -> set[str]:
+    """Its names, and its texts, which may be names for getattr()."""
+    return {word for part in _codes(code) for word in (*part.co_names, *part.co_consts) if isinstance(word, str)}
+
+
 def _is_only_filled(value: Any, attributes: frozenset[str]) -> bool:
     """Does the code no more with this container than to put something into it?"""
     return bool(attributes) and {path.removesuffix("()") for path in attributes} <= _WRITES and type(value) in (list, set, collections.deque)

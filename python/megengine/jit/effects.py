@@ -22,22 +22,10 @@ from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
 from .code_reads import _codes, _reads
-from .guards import _content
-from .watchable import _MISSING, _PLAIN, _PURE, _is_foreign
+from .reach import ALL, library_of
+from .watchable import _MISSING, _PLAIN, _is_foreign
+from .watched import _content
 
-_QUIET_BUILTINS = {
-    "abs", "all", "any", "bool", "bytes", "callable", "chr", "complex", "dict", "divmod", "enumerate", "filter", "float", "format",
-    "frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "map", "max", "min",
-    "object", "ord", "pow", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "super", "tuple", "type", "zip",
-    "NotImplemented", "Ellipsis", "__debug__", "__name__", "__build_class__",
-}  # fmt: skip
-_QUIET_PACKAGES = (
-    "megengine._core", "megengine.core", "megengine.tensor", "megengine.functional", "megengine.module", "megengine.optimizer",
-    "megengine.autodiff", "megengine.amp", "megengine.random", "megengine.distributions", "megengine.quantization",
-)  # fmt: skip
-# Pure for what they give, but they write or warn.
-_QUIET_STANDARD = _PURE - {"logging", "warnings", "traceback", "pprint", "contextvars", "builtins", "pickle", "_io", "_thread"}
-_ACTS_IN_NUMPY = {"save", "savez", "savez_compressed", "savetxt", "memmap", "seterr", "set_printoptions", "copyto", "put", "place", "putmask"}
 # Methods that change what they are called on; of arrays those that no operator has.
 _WRITES = {
     "append", "extend", "add", "insert", "pop", "popitem", "popleft", "appendleft", "clear", "update", "remove", "discard", "setdefault",
@@ -110,7 +98,8 @@ class _Walk:
     def _judge_module(self, module: types.ModuleType, name: str, attributes: frozenset[str]) -> None:
         for attribute in attributes - {""}:
             taken = getattr(module, attribute, _MISSING)
-            if module.__name__.split(".")[0] == "numpy" and attribute in _ACTS_IN_NUMPY:
+            acts = library_of(module.__name__).acts
+            if acts is not ALL and attribute in acts:
                 raise _Acts(f"{name}.{attribute}")
             self.judge(taken, f"{name}.{attribute}", frozenset(self._names) if isinstance(taken, types.ModuleType) else frozenset())
         if "" in attributes:
@@ -120,17 +109,9 @@ class _Walk:
         if isinstance(value, (Module, Optimizer, GradManager)):
             self._judge_attributes(value, name)
             return
-        origin = str(getattr(value, "__module__", None) or "")
+        origin = "numpy" if isinstance(value, np.ufunc) else str(getattr(value, "__module__", None) or "")
         known = getattr(value, "__name__", "")
-        if origin == "builtins":
-            is_quiet = known in _QUIET_BUILTINS or (isinstance(value, type) and issubclass(value, BaseException))
-        elif origin.split(".")[0] == "megengine":
-            is_quiet = origin.startswith(_QUIET_PACKAGES)
-        elif origin.split(".")[0] == "numpy" or isinstance(value, np.ufunc):
-            is_quiet = known not in _ACTS_IN_NUMPY
-        else:
-            is_quiet = origin.split(".")[0] in _QUIET_STANDARD
-        if not is_quiet:
+        if known in library_of(origin).acts:
             raise _Acts(name)
 
     def _judge_code(self, function: types.FunctionType, name: str) -> None:
@@ -147,7 +128,7 @@ class _Walk:
                 value = cells.get(read, _MISSING)
             elif kind == "global":
                 value = function.__globals__.get(read, getattr(builtins, read, _MISSING))
-                if read not in function.__globals__ and value is not _MISSING and not _is_quiet_builtin(read, value):
+                if read not in function.__globals__ and value is not _MISSING and read in library_of("builtins").acts and not isinstance(value, _PLAIN):
                     raise _Acts(f"{read}()")
             if attributes & _WRITES and value is not _MISSING and not isinstance(value, (types.ModuleType, Module, Optimizer)):
                 raise _Acts(f"{read}.{min(attributes & _WRITES)}()")
@@ -175,10 +156,6 @@ class _Walk:
             is_run = isinstance(value, Module) and (isinstance(held, (Module, list, tuple, dict)))
             if is_run or attribute in self._names:
                 self.judge(held, f"{name}.{attribute}", frozenset())
-
-
-def _is_quiet_builtin(name: str, value: Any) -> bool:
-    return name in _QUIET_BUILTINS or (isinstance(value, type) and issubclass(value, BaseException)) or isinstance(value, _PLAIN)
 
 
 def _stores(instruction: dis.Instruction, code: types.CodeType) -> bool:

@@ -36,17 +36,13 @@ from ..core.tensor.amp import state as _amp
 from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
-from .code_reads import _UNSEEN, _codes, _is_only_filled, _names_in, _paths
+from .code_reads import _UNSEEN, _is_only_filled, _names_in, _paths, _words_in
+from .reach import ALL, library_of
 from .steps import ManualSteps
-from .tracing import trace
 from .watchable import (
-    _BASES,
-    _IMPURE_IN_NUMPY,
-    _KEEPS_NO_STATE,
     _MISSING,
     _MUTABLE,
     _OPAQUE,
-    _UNWATCHABLE,
     Unwatchable,
     _is_foreign,
     _is_foreign_class,
@@ -59,101 +55,27 @@ from .watchable import (
     _same_array,
     _same_items,
 )
+from .watched import (
+    _NO_FACTS,
+    _attached,
+    _content,
+    _fact_count,
+    _facts_of,
+    _held_options,
+    _options,
+    _same_entries,
+    _same_instances,
+    _same_sequences,
+    _same_tables,
+    _settings_of,
+    _values_of,
+    _Watched,
+)
 
 _numbers = itertools.count(1)  # of guards
 _MOST_OBJECTS = 100_000
-
-
-class _Watched:
-    """Things of one kind; `read` gives what each of them holds, in order. All are compared at once, by identity.
-
-    are_same: do the things hold what they held? For kinds where there is a faster way than by `read`.
-    """
-
-    def __init__(self, read: Callable[[Any], Any], are_same: Callable[[list[Any], list[tuple[Any, ...]]], bool] | None = None):
-        self._read = read
-        self._are_same = are_same or (lambda things, held: all(map(_identical, map(read, things), held)))
-        self._things: list[Any] = []
-        self._names: list[str] = []
-        self._held: list[tuple[Any, ...]] = []  # keeps it alive too: no other object takes its place
-
-    def add(self, thing: object, name: str) -> None:
-        self._things.append(thing)
-        self._names.append(name)
-        self._held.append((*self._read(thing),))
-
-    def read_again(self, things: set[int]) -> None:
-        """What those with these ids hold now is what they are compared with."""
-        for i, thing in enumerate(self._things):
-            if id(thing) in things:
-                self._held[i] = (*self._read(thing),)
-
-    def changed(self) -> str | None:
-        """The name of a thing that holds something else, or None."""
-        if self._are_same(self._things, self._held):
-            return None
-        for i, thing in enumerate(self._things):
-            now = (*self._read(thing),)
-            if not _same(now, self._held[i]):
-                return self._names[i]
-            self._held[i] = now  # equal numbers in other objects
-        return None
-
-
-def _identical(now: Any, then: tuple[Any, ...]) -> bool:
-    return len(now) == len(then) and all(map(operator.is_, now, then))
-
-
-def _same_tables(tables: list[dict[Any, Any]], held: list[tuple[Any, ...]]) -> bool:
-    for table, then in zip(tables, held):
-        if not table and not then:
-            continue
-        if 2 * len(table) != len(then) or not all(map(operator.is_, itertools.chain(table, table.values()), then)):
-            return False
-    return True
-
-
-def _same_entries(entries: list[tuple[dict[Any, Any], Any]], held: list[tuple[Any, ...]]) -> bool:
-    for (table, key), (then,) in zip(entries, held):
-        if table.get(key, _MISSING) is not then:
-            return False
-    return True
-
-
-def _same_instances(values: list[Any], held: list[tuple[Any, ...]]) -> bool:
-    for value, (kind, table) in zip(values, held):
-        if type(value) is not kind or getattr(value, "__dict__", None) is not table:
-            return False
-    return True
-
-
-def _same_sequences(sequences: list[Any], held: list[tuple[Any, ...]]) -> bool:
-    return all(map(_identical, sequences, held))
-
-
 _BOOKKEEPING = frozenset(vars(GradManager()))
-
-
 _Cached = type(functools.lru_cache(lambda: None))
-_NO_FACTS = ("grad", "_lent")  # the first is compared by itself; the second is what other libraries see of the value
-_OF_TRACE = frozenset(name for name in vars(trace(lambda: None)) if not name.startswith("__"))
-
-
-def _facts_of(tensor: Tensor) -> tuple[Any, ...]:
-    """What a body can read of a tensor besides its value and type: class, name, quantization, whatever a program has put on it."""
-    held = vars(tensor)
-    if not held:
-        return (type(tensor),)
-    return (type(tensor), *(part for key, value in held.items() if key not in _NO_FACTS for part in (key, value)))
-
-
-def _fact_count(held: dict[str, Any]) -> int:
-    return len(held) - sum(key in held for key in _NO_FACTS)
-
-
-def _words_in(code: types.CodeType) -> set[str]:
-    """Its names, and its texts, which may be names for getattr()."""
-    return {word for part in _codes(code) for word in (*part.co_names, *part.co_consts) if isinstance(word, str)}
 
 
 def _reads_grads(function: types.FunctionType) -> bool:
@@ -166,11 +88,7 @@ def _reads_grads(function: types.FunctionType) -> bool:
 
 def _added_to(function: ManualSteps) -> list[Any]:
     """What a program has put on a traced function."""
-    return [part for key, value in vars(function).items() if key not in _OF_TRACE for part in (key, value)]
-
-
-def _settings_of(logger: logging.Logger) -> tuple[Any, ...]:
-    return (logger.level, logger.disabled, logger.propagate, logger.name, logger.parent, *logger.handlers, None, *logger.filters)
+    return [part for key, value in vars(function).items() if key not in function._own_names for part in (key, value)]
 
 
 class Guards:
@@ -444,8 +362,6 @@ class Guards:
         if owner is None or isinstance(owner, types.ModuleType) or value.__module__ == "megengine.core.ops":
             _refuse_impure(value.__module__, f"the body reaches {name}")
             _refuse_by_object(value, name)
-            if value.__name__ in _UNWATCHABLE and value.__module__ in ("builtins", "io", "_io"):
-                raise Unwatchable(f"the body reaches {name}, which is {value.__name__}()")
         else:
             self._later(owner, f"what {name} belongs to")
 
@@ -512,7 +428,7 @@ class Guards:
                 self._entries.add((vars(base), name), f"{base.__name__}.{name}")
 
     def _visit_global(self, table: dict[str, Any], read: str, paths: frozenset[str]) -> None:
-        if read not in table and read in _UNWATCHABLE:
+        if read not in table and read in library_of("builtins").moves:
             raise Unwatchable(f"the body calls {read}()")
         self._entry(table, read, read)
         if read not in table:
@@ -534,7 +450,8 @@ class Guards:
                 raise Unwatchable(f"the body hands on {read}, a module")
             if name not in vars(module) and "__getattr__" in vars(module) and not is_ours:
                 raise Unwatchable(f"the body reads {read}.{name}, which {read} makes up")
-            if module.__name__.split(".")[0] == "numpy" and name in _IMPURE_IN_NUMPY:
+            moves = library_of(module.__name__).moves
+            if moves is not ALL and name in moves:
                 raise Unwatchable(f"the body names {read}.{name}, and what it gives cannot be watched")
             if name in ("Random", "RandomState") and path == name:  # with a seed
                 self._entries.add((vars(module), name), f"{read}.{name}")
@@ -577,7 +494,7 @@ class Guards:
             _refuse_by_object(value, name)
             return
         for base in value.__mro__:
-            if _is_foreign_class(base) and base.__module__.split(".")[0] not in _BASES and not issubclass(base, _MUTABLE):
+            if _is_foreign_class(base) and not library_of(base.__module__).is_base and not issubclass(base, _MUTABLE):
                 raise Unwatchable(f"the body reaches {name}, which derives from {base.__name__} of {base.__module__}")
         table, bases = dict(vars(value)), value.__bases__
         self._check(lambda: _same_items(vars(value), table) and _same(value.__bases__, bases), name)
@@ -656,7 +573,7 @@ class Guards:
             return
         if not _is_machinery(kind):
             self._visit_attributes(value, name)
-        elif kind.__module__ not in _KEEPS_NO_STATE:
+        elif not library_of(kind.__module__).keeps_no_state:
             raise Unwatchable(f"the body reaches {name}, a {kind.__name__}, whose changes cannot be seen")
 
     def _check_attributes(self, value: Any, name: str) -> None:
@@ -696,7 +613,7 @@ class Guards:
         kind = type(value)
         if isinstance(value, _MUTABLE) or hasattr(kind, "__next__"):
             pass
-        elif kind is object or kind.__module__ in _KEEPS_NO_STATE or not _is_foreign(kind.__module__) or kind.__module__.startswith("megengine"):
+        elif kind is object or library_of(kind.__module__).keeps_no_state or not _is_foreign(kind.__module__) or kind.__module__.startswith("megengine"):
             return  # what a class of the program keeps in slots is watched beside this
         else:
             raise Unwatchable(f"the body reaches {name}, a {kind.__name__}, whose changes cannot be seen")
@@ -714,54 +631,6 @@ def _slots_of(kind: type) -> tuple[str, ...]:
         for s in ((slots,) if isinstance(slots, str) else slots)
         if s not in ("__dict__", "__weakref__")
     )
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not bound yet
-        return _MISSING
-
-
-def _attached(manager: GradManager) -> list[Any]:
-    found: list[Any] = []
-    for spec in manager._attach_specs.values():
-        found += (spec.tensor(), *spec.callbacks, None)
-    return found
-
-
-def _options(optimizer: Optimizer) -> tuple[Any, ...]:
-    """The options of each group; of numbers, whether they are zero."""
-    return tuple(
-        tuple(
-            (name, bool(value) if isinstance(value, (int, float)) else _numbers_aside(value))
-            for name, value in group.items()
-        )
-        for group in optimizer.param_groups
-    )
-
-
-def _held_options(optimizer: Optimizer) -> list[Any]:
-    """All that the groups hold, and the items of what may change in place."""
-    held: list[Any] = []
-    for group in optimizer.param_groups:
-        held += (group, *group)
-        for value in group.values():
-            held.append(value)
-            if isinstance(value, list):
-                held += value
-    return held
-
-
-def _values_of(optimizer: Optimizer) -> tuple[Any, ...]:
-    """The options of each group, with their numbers."""
-    return tuple((name, tuple(value) if isinstance(value, list) else value) for group in optimizer.param_groups for name, value in group.items())
-
-
-def _numbers_aside(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return tuple(bool(v) if isinstance(v, (int, float)) else v for v in value)
-    return value
 
 
 def _precisions() -> tuple[bool, str, str]:

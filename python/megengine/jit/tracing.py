@@ -282,6 +282,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             dtr=dtr_config,
         )
         self._function = _core.TraceFunction(self._options)
+        self._own_names = frozenset((*vars(self), "_own_names"))
         functools.update_wrapper(self, function)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -24,6 +24,7 @@ import numpy as np
 
 from .._core import RandomState
 from ..core._origin import PACKAGE, is_library
+from .reach import ALL, library_of
 
 _PLAIN = (
     int,
@@ -47,36 +48,8 @@ _OPAQUE = (
     datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID, np.ufunc, type(threading.Lock()), type(threading.RLock()),
     type(vars(collections.namedtuple("_Pair", "first"))["first"]), RandomState,
 )  # fmt: skip
-_KEEPS_NO_STATE = ("typing", "abc", "_abc", "dataclasses", "inspect")  # modules of such objects
 _MUTABLE = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
 _MISSING = object()
-# Whoever names these reads what cannot be watched.
-_UNWATCHABLE = {"globals", "locals", "vars", "eval", "exec", "input", "open", "compile", "__import__", "breakpoint", "memoryview"}
-# What reads state of the process, in libraries that are pure beside that.
-_IMPURE = {"getLogger", "getLoggerClass", "getLevelName", "getHandlerByName", "get_execution_strategy", "get_rng_state", "is_tracing"}
-# Of NumPy what reads files, or draws numbers that no state tells.
-_IMPURE_IN_NUMPY = {
-    "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "DataSource", "open_memmap", "default_rng", "SeedSequence",
-    "geterr", "get_printoptions", "ctypeslib", "lib",
-}  # fmt: skip
-# Packages of ours whose functions give the same for the same arguments, but for what guards watch. What the others give (files,
-# devices, counters, settings) cannot be seen to change.
-_PURE_OF_OURS = (
-    "megengine.core.ops", "megengine.core.tensor", "megengine.tensor", "megengine.functional", "megengine.module", "megengine.optimizer",
-    "megengine.autodiff", "megengine.amp", "megengine.random", "megengine.distributions", "megengine.quantization",
-    "megengine.distributed", "megengine.jit", "megengine.fx", "megengine.traced_module", "megengine._core",
-)  # fmt: skip
-# Modules of which a program may derive classes whose instances hold nothing but attributes and items.
-_BASES = {"abc", "argparse", "builtins", "collections", "contextlib", "dataclasses", "enum", "functools", "logging", "megengine", "numbers", "types", "typing", "typing_extensions"}
-# Parts of the standard library whose functions give the same for the same arguments, or act only on what is watched. What the
-# others give (clocks, files, the environment, secrets, threads) cannot be seen to change.
-_PURE = {
-    "__future__", "abc", "array", "bisect", "builtins", "cmath", "collections", "contextlib", "contextvars", "copy", "dataclasses",
-    "enum", "fractions", "functools", "heapq", "itertools", "json", "keyword", "logging", "math", "numbers",
-    "operator", "pickle", "pprint", "random", "re", "reprlib", "statistics", "string", "struct", "textwrap", "types",
-    "typing", "unicodedata", "warnings", "weakref", "_collections", "_collections_abc", "_functools", "_operator", "_random",
-    "_weakref", "_io", "_thread",  # the last: repr of dataclasses
-}  # fmt: skip
 
 
 class Unwatchable(Exception):
@@ -169,17 +142,15 @@ def _is_machinery(kind: type) -> bool:
 
 def _refuse_by_object(value: Any, name: str) -> None:
     """Unwatchable for what reads files or draws numbers, under whatever name a program has it."""
-    module, own = str(value.__module__ or ""), value.__name__
     is_source = isinstance(value, type) and issubclass(value, (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator))
-    is_impure = own in _IMPURE or (module.split(".")[0] == "megengine" and not module.startswith(_PURE_OF_OURS))
-    if is_source or is_impure or (module.split(".")[0] in ("numpy", "_mt19937") and own in _IMPURE_IN_NUMPY):
+    if is_source or (value.__module__ and value.__name__ in library_of(value.__module__).moves):
         raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
 
 
 def _refuse_impure(module: Any, what: str) -> None:
-    """Unwatchable for a library that is not known to be pure."""
+    """Unwatchable for a library that is not known to be pure. Of ours it depends on the function."""
     top = module.split(".")[0] if isinstance(module, str) else ""
-    if top and _is_foreign(module) and top not in _PURE and top not in ("megengine", "numpy"):
+    if top and top != "megengine" and _is_foreign(module) and library_of(module).moves is ALL:
         raise Unwatchable(f"{what}, and what {top} gives cannot be watched")
 
 
