@@ -1,7 +1,8 @@
 #!/bin/sh
 # with_progress.sh LABEL COMMAND...: runs the command and shows, instead of its output, its newest line and the time so far:
-# in place on a terminal, else as a line of its own every 8 s. All of the output goes to build/logs/LABEL.log; when the
-# command fails, its last lines and the path of the log are shown.
+# in place on a terminal, else as a line of its own every 8 s. Of a build that is the file that has started last: tools/compile.sh notes it,
+# as ninja tells of a file when it is done. All of the output goes to build/logs/LABEL.log; when the command fails, its last lines and
+# the path of the log are shown.
 set -u
 label=$1
 shift
@@ -14,10 +15,17 @@ passed() {
     [ "$seconds" -lt 60 ] && echo "$seconds s" || echo "$((seconds / 60)) min $((seconds % 60)) s"
 }
 
-# Of ninja's lines, the file alone: [12/300] Building CXX object a/CMakeFiles/b.dir/c.cpp.o -> [12/300] compiling a/c.cpp
+# Of ninja's lines, the file alone: [12/300] Building CXX object a/CMakeFiles/b.dir/c.cpp.o -> [12/300] compiling a/c.cpp. Its first line
+# speaks of globbed directories for as long as the first files take.
 newest() {
-    tail -c 4000 "$log" | tr '\r' '\n' | sed -e 's/^ *//; /^$/d' | tail -n 1 |
-        sed -E 's,Building CXX object ,compiling ,; s,CMakeFiles/[^/]*\.dir/,,; s,(Unity/)?unity_(.*)_cxx\.cxx,\2,; s,\.o$,,' | cut -c1-90
+    line=$(tail -c 4000 "$log" | tr '\r' '\n' | sed -e 's/^ *//; /^$/d' | tail -n 1)
+    case $line in
+    \[*/*\]*)
+        file=$(tail -n 1 "$MEGJIT_STARTED")
+        file=${file#"$PWD"/}
+        [ -z "$file" ] || [ "$MEGJIT_STARTED" -ot "$log" ] || line="${line%%\]*}] compiling ${file#build/*/}" ;;
+    esac
+    echo "$line" | sed -E 's,Building CXX object ,compiling ,; s,CMakeFiles/[^/]*\.dir/,,; s,\.o$,,; s,\[0/[0-9]*\] ,,' | cut -c1-90
 }
 
 show() {
@@ -25,9 +33,10 @@ show() {
 }
 
 export PYTHONUNBUFFERED=1 # pip's lines, when they are written
+export MEGJIT_STARTED="$PWD/$log.started"
 every=8
 [ -t 1 ] && every=1
-: >"$log"
+: >"$log" && : >"$MEGJIT_STARTED"
 (while sleep "$every"; do show; done) &
 shower=$!
 trap 'kill $shower 2>/dev/null' EXIT
@@ -35,6 +44,7 @@ trap 'exit 130' INT TERM
 "$@" >"$log" 2>&1
 status=$?
 kill $shower 2>/dev/null
+rm -f "$MEGJIT_STARTED"
 wait $shower 2>/dev/null
 [ -t 1 ] && printf '\r\033[K'
 if [ "$status" -ne 0 ]; then
