@@ -166,7 +166,8 @@ sanitize: setup-tests build
 
 # The wheels of CPython 3.11 and of the stable ABI (3.12 and later) in dist/, and what they do in clean environments.
 # WHEEL_PYTHONS: the interpreters, where they are neither on PATH nor pyenv's.
-wheels: setup
+wheels:
+	@tools/setup.sh none
 	@tools/wheels.sh
 
 test-wheels: wheels

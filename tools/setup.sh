@@ -1,6 +1,6 @@
 #!/bin/sh
 # setup.sh GROUP [PACKAGE...]: installs on Debian 12 what building needs and the further Debian packages given, then into
-# .venv the Python packages that building, running and GROUP (demo or test, see pyproject.toml) need.
+# .venv the Python packages that building, running and GROUP (demo or test, see pyproject.toml) need. GROUP none: no .venv.
 # Does nothing when everything is there. Says which package could not be had.
 set -eu
 cd "$(dirname "$0")/.."
@@ -40,6 +40,8 @@ if [ -n "$missing" ]; then
     tools/with_progress.sh apt-install $sudo env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $missing ||
         { echo "setup: apt-get could not install:$missing" >&2; exit 1; }
 fi
+
+[ "$group" != none ] || exit 0
 
 python=${PYTHON:-/usr/bin/python3}
 command -v "$python" >/dev/null || python=python3

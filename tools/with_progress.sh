@@ -23,6 +23,7 @@ newest() {
     \[*/*\]*)
         file=$(tail -n 1 "$MEGJIT_STARTED")
         file=${file#"$PWD"/}
+        # shellcheck disable=SC3013
         [ -z "$file" ] || [ "$MEGJIT_STARTED" -ot "$log" ] || line="${line%%\]*}] compiling ${file#build/*/}" ;;
     esac
     echo "$line" | sed -E 's,Building CXX object ,compiling ,; s,CMakeFiles/[^/]*\.dir/,,; s,\.o$,,; s,\[0/[0-9]*\] ,,' | cut -c1-90

@@ -1,4 +1,4 @@
-"""``python -m megengine``: what this installation has, its cache of kernels, what a script's kernels cost, its memory,
+"""``python -m megengine``: what this installation has, its C library, its cache of kernels, what a script's kernels cost, its memory,
 the graph of a saved module."""
 
 import argparse
@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy
 
@@ -31,6 +31,31 @@ def info(_: argparse.Namespace) -> int:
     for name, meaning in _core.switches().items():
         print(f"  {name:<20} {meaning}")
     return 0
+
+
+FOLDER = Path(megengine.__file__).parent
+# What builds of C and C++ programs ask for, by option.
+FOR_BUILDS = {
+    "cmake-dir": ("megjit_DIR of CMake's find_package(megjit)", str(FOLDER / "cmake")),
+    "pkg-config-dir": ("a folder of PKG_CONFIG_PATH", str(FOLDER / "pkgconfig")),
+    "include-dir": ("the folder of megjit/megjit.h and megjit/megjit.hpp", str(FOLDER / "include")),
+    "lib-dir": ("the folder of libmegjit.so.1 and its plug-ins", str(FOLDER)),
+    "cflags": ("options of a compiler", f"-I{FOLDER / 'include'}"),
+    "libs": ("options of a linker", f"-L{FOLDER} -l:libmegjit.so.1 -Wl,-rpath,{FOLDER} -Wl,--allow-shlib-undefined"),
+}
+
+
+def config(arguments: argparse.Namespace) -> int:
+    """Prints what a build of a C or C++ program asks for: one line for each option given, or all with their names."""
+    wanted = [name for name in FOR_BUILDS if getattr(arguments, name.replace("-", "_"))]
+    for name in wanted or FOR_BUILDS:
+        print(FOR_BUILDS[name][1] if wanted else f"{name:<15} {FOR_BUILDS[name][1]}")
+    return 0
+
+
+def run_model() -> NoReturn:
+    """The command ``megjit-run``: becomes the program of that name, which the package holds."""
+    os.execv(FOLDER / "bin" / "megjit-run", ["megjit-run", *sys.argv[1:]])
 
 
 def cache_info(_: argparse.Namespace) -> int:
@@ -143,6 +168,10 @@ def parser() -> argparse.ArgumentParser:
         return made
 
     add(commands, "info", info, "versions, kernel compilers, environment variables")
+    words = "where libmegjit, its headers and CMake files lie, for the build of a C or C++ program; one line for each option, else all"
+    ours = add(commands, "config", config, words)
+    for name, (meaning, _) in FOR_BUILDS.items():
+        ours.add_argument(f"--{name}", action="store_true", help=meaning)
     cache = commands.add_parser("cache", help="the compiled kernels on disk").add_subparsers(required=True, metavar="ACTION")
     add(cache, "info", cache_info, "where the cache is, and what it holds")
     add(cache, "clear", cache_clear, "remove all kernels")

@@ -13,7 +13,7 @@ own, and a page can write files and run commands.
     ```sh          what a test cannot run (it installs or builds); test_documents.py says which pages may have one
     ```text        a picture or a form
 
-A python block that begins with ``# file: train.py``, or a cpp block with ``// file: op.cpp``, is written there instead of being run.
+A python or cmake block that begins with ``# file: train.py``, or a c or cpp block with ``// file: op.cpp``, is written there instead of being run.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ SIZES = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "G
 SECONDS = {"ms": 1e-3, "us": 1e-6, "s": 1, "seconds": 1}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-INERT = {"", "text", "sh", "json", "c", "cmake"}  # and directives, in braces; C and CMake: tests/api compiles them
+INERT = {"", "text", "sh", "json"}  # and directives, in braces
 
 
 class Block(NamedTuple):
@@ -129,7 +129,7 @@ def page_as_it_runs(text):
         follower = blocks[i + 1] if i + 1 < len(blocks) else None
         if block.kind == "console":
             shown = f"```console{block.words}\n{run_commands(block.body, block.words)}```"
-        elif block.kind in ("python", "cpp") and (file := re.match(r"(?:#|//) file: (\S+)\n", block.body)):
+        elif block.kind in ("python", "cmake", "c", "cpp") and (file := re.match(r"(?:#|//) file: (\S+)\n", block.body)):
             Path(file[1]).write_text(block.body, encoding="utf-8")
         elif block.kind == "python":
             got, want, words = run_python(block.body, names), "", ""

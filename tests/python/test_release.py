@@ -71,6 +71,17 @@ def test_there_are_workflows():
     assert {path.stem for path in WORKFLOWS} == {"tests", "wheels", "site", "release"}
 
 
+def test_the_package_says_where_its_library_lies():
+    def config(*options):
+        return subprocess.run([sys.executable, "-m", "megengine", "config", *options], capture_output=True, text=True, check=True).stdout.splitlines()
+
+    folders = {"--cmake-dir": "megjitConfig.cmake", "--pkg-config-dir": "megjit.pc", "--include-dir": "megjit/megjit.hpp", "--lib-dir": "libmegjit.so.1"}
+    for option, file in folders.items():
+        (folder,) = config(option)
+        assert (Path(folder) / file).exists()
+    assert len(config(*folders)) == 4 and [line.split()[0] for line in config()][:4] == [option[2:] for option in folders]
+
+
 @pytest.fixture
 def release(tmp_path):
     """A repository of version 1.2.3 that may be released, and what release.sh says of it."""
