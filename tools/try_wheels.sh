@@ -1,7 +1,7 @@
 #!/bin/sh
-# try_wheels.sh: installs the wheels of dist/ into clean environments of Python 3.11, 3.12 and 3.13, runs the
-# default Python tests in each, the README's tour among them. That of 3.11 has the oldest NumPy and no extra but onnx, that of
-# 3.13 no libHalide: what needs them is skipped, and says so. Versions that are not there are named and left out.
+# try_wheels.sh: installs the wheels of dist/ into clean environments of Python 3.11, 3.12 and 3.13, builds the programs of docs/cpp.md
+# with the package alone, and runs the default Python tests in each, the README's tour among them. That of 3.11 has the oldest NumPy and
+# no extra but onnx, that of 3.13 no libHalide: what needs them is skipped, and says so. Versions that are not there are named and left out.
 set -eu
 cd "$(dirname "$0")/.."
 jobs=$(nproc)
@@ -25,6 +25,7 @@ try() {
     [ "$beyond_mb" -le "$most_beyond_mb" ] || { echo "try_wheels: beyond NumPy and pip $env has $beyond_mb MB, more than $most_beyond_mb" >&2; exit 1; }
     echo "try_wheels: Python $version, the package alone: $mb MB, beyond NumPy and pip $beyond_mb MB"
     (cd / && "$OLDPWD/$env/bin/python" -c "import megengine as m, megengine.functional as F; assert F.conv2d(m.tensor([[[[1.0, 2.0]]]]), m.tensor([[[[3.0]]]])).tolist() == [[[[3.0, 6.0]]]]")
+    (cd tests/python && "../../$env/bin/python" documented.py ../../docs/cpp.md)
     # shellcheck disable=SC2046
     tools/with_progress.sh "try-$version-pip" "$env/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile \
         "$PWD/$(ls dist/$wheel)$extras" "$@" $("$env/bin/python" tools/requirements.py test | grep -v "^ruff\|^mypy")
