@@ -108,6 +108,32 @@ def test_sizes_that_forward_computes(name, way):
         assert_same(run, FUNCTIONS[name], torch.randn(shape))
 
 
+# -- views, which torch makes again by the strides and the offset of what a graph gives
+
+VIEWS = {
+    "half of an argument": lambda x: x.chunk(2, -1)[1],
+    "rows in many places": lambda x: x.expand(2, *x.shape),
+    "a part in many places": lambda x: x[1:, None, 1].expand(-1, x.shape[0], -1),
+    "a column": lambda x: x.unbind(2)[3],
+    "turned": lambda x: x.split([1, x.shape[1] - 1], 1)[1].transpose(0, 2),
+    "a value and its half": lambda x: (lambda h: (h, h.chunk(2, -1)[1], h.transpose(0, 1)))(x * 2),
+    "several of one argument": lambda x: (x.chunk(2, -1)[1], x.transpose(0, 1) + 1, x.view(-1)[2:]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", VIEWS)
+def test_results_that_show_an_argument_or_another_result(name, way):
+    torch._dynamo.reset()
+    run = torch.compile(VIEWS[name], backend=backend, **WAYS[way])
+    for shape in SHAPES:
+        x = torch.randn(shape)
+        assert_same(run, VIEWS[name], x)
+        got, want = run(x), VIEWS[name](x)
+        for ours, theirs in zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]:
+            torch.testing.assert_close(ours, theirs)
+
+
 # -- sizes that data decides
 
 

@@ -33,6 +33,7 @@ from ._layouts import (
 )
 from ._partition import DTYPES, line_of, name_of, tensors_in, user_line_of
 from ._private import unset_fake_temporarily
+from ._views import Views
 
 _exchange = _core.Exchange(torch.Tensor)
 _arena: list[Replay] = []  # one, whose arena is that of all
@@ -124,6 +125,8 @@ class Program:
         places = {node: place for place, node in enumerate(inputs)}
         self._passed_on = [places.get(node) for node in results]  # of each result the argument that it is, if any
         self._copied += _bytes_of_shared(results)
+        self._views = Views(graph, results, strided)
+        self._copied += self._views.bytes_of_copies()
         self._result_orders: dict[int, tuple[int, ...]] = {}
         for place, (value, is_strided, passed_on) in enumerate(zip(self._expected, self._strided, self._passed_on, strict=True)):
             if is_strided and passed_on is None and (order := order_of(value)):
@@ -136,7 +139,7 @@ class Program:
         self._outside = [*outside]
         if self._copied:
             self._outside.append(OutsideProgram("copies of arguments and results", "strides that are not row-major in any order of axes, or memory of another value", self._copied))
-        self._is_plain = self._takes_tensors_alone and not (self.draws or self._limit or self._orders or self._result_orders)
+        self._is_plain = self._takes_tensors_alone and not (self.draws or self._limit or self._orders or self._result_orders or self._views)
         # The next call, of a plain program whose results could all be shared: empties the arguments, or gives None and leaves them.
         self.quick: Callable[[list[Any]], list[Any] | None] | None = None
         self._replays: dict[tuple[Any, ...], tuple[Replay, dict[Any, list[Any]]]] = {}
@@ -168,6 +171,8 @@ class Program:
             self.quick = functools.partial(_exchange.replayed, replay.recorded, self._wanted)
         for place, order in self._result_orders.items():
             theirs[place] = theirs[place].permute(_inverse(order))
+        if self._views:
+            self._views.place(arguments, theirs)
         return [theirs[row] for row in self._rows]
 
     def _by_copies(self, arguments: list[Any], form: list[Any], found: list[Tensor], theirs: list[Any]) -> list[Any]:
