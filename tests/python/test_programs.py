@@ -28,7 +28,7 @@ SHARDS = [  # judge, first seed, programs
 
 def needs(judge):
     if judge == "onnx":
-        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnx")
 
 
 @pytest.mark.parametrize("judge, seed, programs", SHARDS)

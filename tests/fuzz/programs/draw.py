@@ -6,10 +6,8 @@ import random
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
-
-import megengine as mge
-from megengine.core.tensor.dtype import is_quantize
 
 from . import rows_layers, rows_state, rows_values
 from .grammar import (
@@ -25,10 +23,12 @@ from .grammar import (
     Training,
     preamble,
 )
+from .languages import MEGENGINE, Language
 
 # What no row says, and waits too.
 WAITING_SHAPES = ("two functions train by one Adam",)
 LARGEST, MOST_AXES = 2048, 5
+OWN_WEIGHT = 12
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class Taste:
     sizes: tuple[int, ...] = (3, 3, 3, 1, 2, 5)
     calls: int = 6
     waiting: bool = False  # whether rows of faults that are not mended yet are drawn
+    language: Language = MEGENGINE
+
+    def admitted(self, table: Sequence[Any]) -> list[Any]:
+        """The rows of a table that this judge wants, as its language has them."""
+        return [row for given in table if self.admits(given) and (row := self.language.row(given))]
 
     def admits(self, row: Row | Training) -> bool:
         waits = row.waits_for and self.judge in (row.waits_in or (self.judge,))
@@ -62,19 +67,12 @@ def every_row() -> list[Row | Training]:
     return [row for table in (*tables, rows_layers.LAYERS, rows_layers.OPTIMIZERS, rows_state.CALLER, rows_state.TRAININGS, rows_state.RETURNED) for row in table]
 
 
-def kind_of(value: Any) -> Kind | None:
-    """None: of what is no operand."""
-    if not isinstance(value, mge.Tensor):
-        return None
-    name = value.dtype.name
-    return Kind(("q" if is_quantize(value.dtype) else "") + name, tuple(map(int, value.shape)))
-
-
 def states_of(taste: Taste, rng: random.Random) -> tuple[tuple[str, str], ...]:
     choices = [row.text for row in rows_layers.LAYERS if taste.admits(row)]
     layers = ", ".join(rng.choice(choices) for _ in range(rng.randint(1, 4)))
     optimizer = rng.choice([row.text for row in rows_layers.OPTIMIZERS if taste.admits(row)])
-    return tuple((name, made.replace("LAYERS", layers).replace("OPTIMIZER", optimizer)) for name, made in rows_layers.STATES.items())
+    made = {name: text.replace("LAYERS", layers).replace("OPTIMIZER", optimizer) for name, text in rows_layers.STATES.items()}
+    return tuple((name, text) for name, given in made.items() if (text := taste.language.state(given)))
 
 
 def fill(row: Row, pool: dict[str, Kind], name: str, rng: random.Random) -> Statement | None:
@@ -96,28 +94,35 @@ def fill(row: Row, pool: dict[str, Kind], name: str, rng: random.Random) -> Stat
 class Stage:
     """Where statements are tried while a program is drawn: its state, and the arguments of a call of three rows."""
 
-    def __init__(self, states: tuple[tuple[str, str], ...]) -> None:
-        text = preamble([(n, "[p0, p1]" if n == "params" else made) for n, made in states], ARGUMENTS, "")
+    def __init__(self, states: tuple[tuple[str, str], ...], language: Language = MEGENGINE, trains: bool = False) -> None:
+        text = preamble([(n, "[p0, p1]" if n == "params" else made) for n, made in states], ARGUMENTS, "", language)
+        self.language, self.trains = language, trains
         self.scope: dict[str, Any] = {}
         exec(compile(text, "stage", "exec"), self.scope)
         self.scope["start"]()
-        self.scope.update({n: mge.tensor(v) for n, v in self.scope["arguments"](3, 0).items()})
+        self.scope.update(language.given(self.scope["arguments"](3, 0), trains))
+
+    def kind_of(self, value: Any) -> Kind | None:
+        """None: of what is no operand."""
+        found = self.language.kind(value)
+        return found and Kind(*found)
 
     def pool(self) -> dict[str, Kind]:
-        names = [*ARGUMENTS, "p0", "p1", "q0", "low", "p2", "p3", "tiny"]
-        return {n: kind for n in names if (kind := kind_of(self.scope[n]))}
+        names = [*(n for n in ARGUMENTS if n not in self.language.without), "p0", "p1", "q0", "low", "p2", "p3", "tiny"]
+        return {n: kind for n in names if (kind := self.kind_of(self.scope[n]))}
 
     def take(self, statement: Statement, rng: random.Random) -> Kind | bool:
         """The kind of what it makes, or whether it runs."""
         trial = dict(self.scope)
         try:
-            exec("\n".join(statement.lines()), trial)
+            with self.language.mode(self.trains):
+                exec("\n".join(statement.lines()), trial)
             value = trial.get(statement.name)
-            kind = kind_of(value)
+            kind = self.kind_of(value)
             if statement.name:
-                if not isinstance(value, mge.Tensor) or value.size > LARGEST or value.ndim > MOST_AXES or value.size == 0 and rng.random() < 0.7:
+                if not kind or (size := prod(kind.shape)) > LARGEST or len(kind.shape) > MOST_AXES or size == 0 and rng.random() < 0.7:
                     return False
-                value.numpy()
+                self.language.array(value)
         except Exception:
             return False
         self.scope = trial
@@ -126,15 +131,17 @@ class Stage:
 
 def draw_function(name: str, states: tuple[tuple[str, str], ...], trainer: Training | None, taste: Taste, rng: random.Random) -> Function:
     trains = trainer is not None
-    stage = Stage(states)
+    stage = Stage(states, taste.language, trains)
     made: list[Statement] = []
     pool = stage.pool()
-    weights = [weight for _, weight in TABLES]
+    tables = (*TABLES, (taste.language.own, OWN_WEIGHT))
+    weights = [weight if table else 0 for table, weight in tables]
     own: list[str] = []
     for _ in range(rng.randint(2, taste.statements)):
-        table = rng.choices(TABLES, weights)[0][0]
-        row = rng.choices(table, [r.weight for r in table])[0]
-        if not taste.admits(row) or trains and not row.trains:
+        table = rng.choices(tables, weights)[0][0]
+        given = rng.choices(table, [r.weight for r in table])[0]
+        row = taste.language.row(given) if taste.admits(given) else None
+        if not row or trains and not row.trains:
             continue
         statement = fill(row, pool, f"v{len(made)}", rng)
         kind = statement and stage.take(statement, rng)
@@ -159,17 +166,17 @@ def draw(seed: int, taste: Taste) -> Program:
     rng = random.Random(f"{taste.judge} {seed}")
     states = states_of(taste, rng)
     # One for all functions: gradients that one leaves are not what another one finds.
-    trainer = rng.choice([t for t in rows_state.TRAININGS if taste.admits(t)])
+    trainer = rng.choice(taste.admitted(taste.language.trainings or rows_state.TRAININGS))
     functions: list[Function] = []
     for k in range(rng.randint(1, taste.functions)):
         trains = rng.random() < taste.trains
-        if "Adam" in dict(states)["opt"] and any(f.training for f in functions) and not taste.waiting:
+        if "Adam" in dict(states)["opt"] and any(f.training for f in functions) and taste.language is MEGENGINE and not taste.waiting:
             trains = False  # WAITING_SHAPES
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             functions.append(draw_function(f"f{k}", states, trainer if trains else None, taste, rng))
     words = {w for f in functions for s in f.statements for w in s.words()}
-    callers = [r for r in rows_state.CALLER if taste.admits(r)]
+    callers = [r for given in rows_state.CALLER if taste.admits(given) and (r := taste.language.caller(given))]
     first = rng.choice((1, 2, 3)) if taste.judge == "batch" else 3
     calls = [Call("f0", first), Call("f0", first, seed=1)]
     for k in range(2, rng.randint(3, taste.calls)):
@@ -181,4 +188,4 @@ def draw(seed: int, taste: Taste) -> Program:
             calls[k] = replace(calls[k], then=row)
             if row.text.startswith("a["):
                 calls[k + 1] = replace(calls[k + 1], keeps=True)
-    return Program(seed, states, tuple(functions), tuple(calls))
+    return Program(seed, states, tuple(functions), tuple(calls), taste.language)

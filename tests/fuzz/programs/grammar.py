@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from .languages import LEARNED, MEGENGINE, MODULES, TENSORS, Language
+
 WORD = re.compile(r"[A-Za-z_]\w*")
 BLOCKS = ("try:", "except", "for ", "if ", "host", "raise KeyError")
 
@@ -62,6 +64,7 @@ OPERANDS: dict[str, Callable[[Kind], bool]] = {
     "single": lambda k: k.dtype == "float32",
     "matrix": lambda k: k.dtype == "float32" and len(k.shape) >= 2 and 0 not in k.shape,
     "rows": lambda k: k.dtype == "float32" and len(k.shape) >= 1 and k.shape[-1:] == (4,) and 0 not in k.shape,
+    "deep": lambda k: k.dtype == "float32" and len(k.shape) == 3 and k.shape[-1] == 4 and 0 not in k.shape,
     "whole": lambda k: k.dtype in WHOLES,
     "flag": lambda k: k.dtype == "bool",
     "coded": lambda k: k.dtype.startswith("q"),
@@ -92,15 +95,27 @@ class Statement:
 
 @dataclass(frozen=True)
 class Training:
-    """How a function trains: its block, backward, and what is done with the gradients."""
+    """How a function trains: its block, backward, and what is done with the gradients.
+
+    loss: of a value. is_outside: the function ends with its loss; backward and what follows stand in another one, which calls it, as torch's programs do.
+    """
 
     opens: str = "with gm:"
     backward: str = "gm.backward(loss)"
     then: tuple[str, ...] = ("opt.step().clear_grad()",)
+    loss: str = 'F.tanh({}.astype("float32")).mean()'
+    is_outside: bool = False
     unfit: tuple[str, ...] = ()
     may: tuple[str, ...] = ()
     waits_for: str = ""
     waits_in: tuple[str, ...] = ()
+
+    def plain(self) -> Training:
+        return PLAIN_OUTSIDE if self.is_outside else PLAIN_INSIDE
+
+
+PLAIN_INSIDE = Training()
+PLAIN_OUTSIDE = Training(opens="", backward="opt.zero_grad()\nloss.backward()", then=("opt.step()",), loss="torch.tanh({}.float()).mean()", is_outside=True)
 
 
 @dataclass(frozen=True)
@@ -114,16 +129,35 @@ class Function:
 
     def body(self) -> list[str]:
         lines = [line for s in self.statements for line in s.lines()]
-        if self.training:
-            parts = [f'F.tanh({name}.astype("float32")).mean()' for name in self.losses]
-            loss = " + ".join(parts or ["(p0 * p1).mean()"])
-            inner = (*lines, f"loss = {loss}", self.training.backward)
-            lines = [*self.training.opens.split("\n"), *("    " + line for line in inner), *self.training.then]
         if self.container.startswith("dict"):
             listed = ", ".join(f"{chr(97 + i)}={name}" for i, name in enumerate(self.returns))
         else:
             listed = ", ".join(self.returns)
-        return [*lines, "return " + self.container.format(listed)]
+        returned = self.container.format(listed)
+        if self.training:
+            is_outside = self.training.is_outside
+            parts = [self.training.loss.format(name) for name in self.losses]
+            parts += ["(p0 * p1).mean()"] if is_outside or not parts else []  # torch has no backward of what needs no gradient
+            inner = [*lines, f"loss = {' + '.join(parts)}", *([] if is_outside else [self.training.backward])]
+            lines = [*self.training.opens.split("\n"), *("    " + line for line in inner)] if self.training.opens else inner
+            if is_outside:
+                returned = f"({returned}), loss"
+            else:
+                lines += self.training.then
+        return [*lines, f"return {returned}"]
+
+    def step(self) -> list[str]:
+        """The function that calls this one and trains, where it does so from outside; it gives the gradients, too."""
+        if not (self.training and self.training.is_outside):
+            return []
+        arguments, learned = ", ".join(self.arguments()), [n for n in self.arguments() if n in ("x", "y", "half", "deep")]
+        targets = f"[{''.join(f'{n}, ' for n in learned)}*params]"
+        lines = [f"{n} = {n}.clone().requires_grad_()" for n in learned]
+        lines += [f"results, loss = f({arguments})", *self.training.backward.split("\n")]
+        # None would be torch.compile's zeros wherever a result outside of the loss has a gradient.
+        lines += [f"for t in {targets}:", "    t.grad = torch.zeros_like(t) if t.grad is None else t.grad"]
+        lines += [*self.training.then, f"return results, *[t.grad for t in {targets}]"]
+        return ["@torch.enable_grad()", f"def t{self.name[1:]}(f, {arguments}):", *("    " + line for line in lines)]
 
     def without_dead(self, learned: Collection[str]) -> Function:
         """Without the statements whose values reach neither a result nor a state: no graph computes them, so their errors do not come.
@@ -169,18 +203,9 @@ ARGUMENTS = {
     "whole": "integers('int32', seed, n, 4)",
     "byte": "integers('uint8', seed, n, 4)",
     "mask": "numbers(seed + 3, n, 4) > 0",
+    "deep": "numbers(seed + 4, n, 2 + seed % 3, 4)",
 }
 
-HEAD = '''\
-import numpy as np
-import megengine as mge
-import megengine.functional as F
-import megengine.module as M
-import megengine.optimizer as optim
-from megengine import amp, jit
-from megengine.autodiff import GradManager
-from megengine.core.tensor.dtype import qint8, quint8
-'''
 ARGUMENTS_TEXT = """
 def numbers(seed, *shape):
     return np.random.RandomState(seed).randn(*shape).astype("float32")
@@ -192,26 +217,6 @@ def integers(dtype, seed, *shape):
 def arguments(n, seed):
     return {{{}}}
 """
-CALL_TEXT = """
-def call(f, *args):
-    try:
-        return f(*args)
-    except Exception as error:
-        restore()
-        return error
-"""
-RESTORE_TEXT = """
-def restore():
-    for tensor, value in start_values:
-        tensor[...] = value
-        tensor.grad = None
-"""
-RESTORE_OPTIMIZER = """\
-    for state in opt._state.values():
-        for tensor in state.values():
-            tensor[...] = tensor * 0
-"""
-
 
 @dataclass(frozen=True)
 class Program:
@@ -219,6 +224,7 @@ class Program:
     states: tuple[tuple[str, str], ...]  # every state that a statement may name, and how it is made
     functions: tuple[Function, ...]
     calls: tuple[Call, ...]
+    language: Language = MEGENGINE
 
     def used_states(self) -> list[tuple[str, str]]:
         """Those that the program names, with those that these are made of."""
@@ -228,16 +234,16 @@ class Program:
             if name in words:
                 found.insert(0, (name, made))
                 words |= set(WORD.findall(made)) | ({"p0"} if name == "params" else set())
-        learned = [n for n, made in found if made.startswith("mge.Parameter")] + [f"*{n}.parameters()" for n, made in found if made.startswith("M.")]
+        learned = [n for n, made in found if made.startswith(LEARNED)] + [f"*{n}.parameters()" for n, made in found if is_module(made)]
         return [(n, f"[{', '.join(learned)}]" if n == "params" else made) for n, made in found]
 
     def watched(self) -> list[str]:
         """What a state is seen by, after each call."""
         seen = []
         for name, made in self.used_states():
-            if made.startswith(("mge.Parameter", "mge.tensor")):
+            if made.startswith((*LEARNED, *TENSORS)):
                 seen.append(name)
-            elif made.startswith("M."):
+            elif is_module(made):
                 seen += [f"*{name}.parameters()", f"*{name}.buffers()"]
         return seen
 
@@ -251,16 +257,19 @@ class Program:
         for f in self.functions:
             text += f"\ndef {f.name}({', '.join(f.arguments())}):\n" + self._written(f.body())
             text += "".join(f"    {line}\n" for line in f.body())
+            text += "".join(f"{line}\n" for line in (["", *f.step()] if f.step() else []))
         return text
 
     def _caller_text(self) -> str:
         arguments = {f.name: ", ".join(f'a["{n}"]' for n in f.arguments()) for f in self.functions}
-        called = {call.function for call in self.calls}
-        lines = [f"{f.name.replace('f', 'g')} = wrap({f.name})" for f in self.functions if f.name in called]
+        steps, used = {f.name for f in self.functions if f.step()}, {call.function for call in self.calls}
+        lines = [f"{f.name.replace('f', 'g')} = wrap({f.name})" for f in self.functions if f.name in used]
         for i, call in enumerate(self.calls):
             if not (call.keeps and i):
-                lines.append(f"a = {{name: mge.tensor(value) for name, value in arguments({call.rows}, {call.seed}).items()}}")
-            lines += [f"mge.random.seed({100 + i})", f"r = call({call.function.replace('f', 'g')}, {arguments[call.function]})", "yield r, a, watched()"]
+                lines.append(f"a = {{name: {self.language.tensor} for name, value in arguments({call.rows}, {call.seed}).items()}}")
+            step = call.function.replace("f", "t") + ", " if call.function in steps else ""
+            called = f"{step}{call.function.replace('f', 'g')}, {arguments[call.function]}"
+            lines += [self.language.seed.format(100 + i), f"r = call({called})", "yield r, a, watched()"]
             if call.then:
                 lines += call.then.text.split("\n")
         return "\ndef program(wrap):\n" + self._written(lines) + "    start()\n" + "".join(f"    {line}\n" for line in lines)
@@ -275,15 +284,19 @@ class Program:
         written = {n for call in self.calls if call.then for n in re.findall(r"a\['(\w+)'\]", call.then.text)}
         read = {n for f in self.functions for n in f.arguments()} | written
         watched = ", ".join(self.watched())
-        return preamble(self.used_states(), read, watched) + self._functions_text() + self._caller_text()
+        return preamble(self.used_states(), read, watched, self.language) + self._functions_text() + self._caller_text()
 
 
-def preamble(states: Sequence[tuple[str, str]], arguments: Collection[str], watched: str) -> str:
+def is_module(made: str) -> bool:
+    return made.startswith(MODULES) and not made.startswith(LEARNED)
+
+
+def preamble(states: Sequence[tuple[str, str]], arguments: Collection[str], watched: str, language: Language) -> str:
     """All that stands before the functions."""
     names = [n for n, _ in states]
-    text = HEAD + ARGUMENTS_TEXT.format("".join(f'\n        "{n}": {made},' for n, made in ARGUMENTS.items() if n in arguments))
-    text += "\ndef start():\n" + f"    global {', '.join([*names, 'start_values'])}\n    mge.random.seed(3)\n"
+    text = language.head + ARGUMENTS_TEXT.format("".join(f'\n        "{n}": {made},' for n, made in ARGUMENTS.items() if n in arguments))
+    text += "\ndef start():\n" + f"    global {', '.join([*names, 'start_values'])}\n    {language.seed.format(3)}\n"
     text += "".join(f"    {n} = {made}\n" for n, made in states)
-    text += "    start_values = [(t, t.numpy()) for t in watched()]\n"
+    text += f"    start_values = [(t, {language.copy}) for t in watched()]\n"
     text += f"\ndef watched():\n    return [{watched}]\n"
-    return text + RESTORE_TEXT + RESTORE_OPTIMIZER * ("opt" in names) + CALL_TEXT
+    return text + language.restore + language.forget * ("opt" in names) + language.call

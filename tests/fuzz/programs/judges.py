@@ -6,6 +6,8 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from megengine.jit import SublinearMemoryConfig
 from . import ways
 from .draw import Taste
 from .grammar import Program, Row
+from .languages import LEARNED, MODULES
 from .reference import judge_statements
 from .refusals import is_documented
 from .run import Outcome, Wrap, run
@@ -37,15 +40,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Mode:
-    """make: the text of a wrap, in a scope that has the names of ways.py. tolerance 0: the same bits."""
+    """make: the text of a wrap, in a scope that has the names of the judge's ways. tolerance 0: the same bits. peer: another wrap; what it gives otherwise, too, is no finding."""
 
     name: str
     make: str
     tolerance: float = 0.0
+    peer: str = ""
 
-    def wrap(self) -> Wrap:
+    def wrap(self, ways: ModuleType, make: str = "") -> Wrap:
         scope = {**vars(ways), "SublinearMemoryConfig": SublinearMemoryConfig}
-        made: Wrap = eval(self.make, scope)
+        made: Wrap = eval(make or self.make, scope)
         return made
 
 
@@ -56,13 +60,14 @@ class Judge:
     draws: int = 2  # modes for each program
     judge: Callable[[Program], Iterator[tuple[str, str]]] | None = None  # in place of modes: kinds and details
     ends_at_errors: bool = False  # whether the state behind an error is another one
+    ways: ModuleType = ways
 
     def findings(self, program: Program, modes: tuple[Mode, ...] | None = None) -> list[Finding]:
         name = self.taste.judge
         if self.judge:
             return [Finding(name, "eager", kind, detail) for kind, detail in self.judge(program)]
         text = program.text()
-        want = run(text, ways.eager)
+        want = run(text, ways.eager, language=program.language)
         if all(o.error for o in want):
             return []
         drawn = modes or random.Random(program.seed).sample(self.modes, min(self.draws, len(self.modes)))
@@ -71,7 +76,7 @@ class Judge:
         return [f for mode in drawn for f in self._of_mode(program, text, mode, want)]
 
     def _of_mode(self, program: Program, text: str, mode: Mode, want: list[Outcome]) -> list[Finding]:
-        got = run(text, mode.wrap())
+        got = run(text, mode.wrap(self.ways), language=program.language)
         for call, (have, expected) in enumerate(zip(got, want, strict=True)):
             found = difference(have, expected, mode.tolerance, self.taste.judge in FROM_FILES)
             if not found:
@@ -83,6 +88,8 @@ class Judge:
             if found[0] == "no error" and not is_reached(program, call):
                 return []
             if found[0] == "value" and mode.tolerance and not is_settled(program, text, call):
+                return []
+            if mode.peer and difference(run(text, mode.wrap(self.ways, mode.peer), language=program.language)[call], expected, mode.tolerance):
                 return []
             return [Finding(self.taste.judge, mode.name, *found, call)]
         return []
@@ -127,21 +134,22 @@ def array_difference(a: np.ndarray, b: np.ndarray, tolerance: float) -> str:
 
 def is_reached(program: Program, call: int) -> bool:
     """Whether eager mode still raises in this call where nothing is computed that no result and no state reads."""
-    learned = [name for name, made in program.states if made.startswith(("mge.Parameter", "M."))]
+    learned = [name for name, made in program.states if made.startswith((*LEARNED, *MODULES))]
     live = replace(program, functions=tuple(f.without_dead(learned) for f in program.functions))
-    return run(live.text(), ways.eager)[call].error is not None
+    return run(live.text(), ways.eager, language=program.language)[call].error is not None
 
 
 def is_settled(program: Program, text: str, call: int) -> bool:
     """Whether eager mode gives nearly the same for nearly the same numbers: a floor of a sum, say, may fall on either side."""
-    want = run(text, ways.eager)[call]
-    for factor in (1 + 2e-5, 1 - 2e-5):
+    want = run(text, ways.eager, language=program.language)[call]
+    step = 2e-3 if re.search(r"float16|\bhalf\b|\blow\b", text) else 2e-5
+    for factor in (1 + step, 1 - step):
 
         def nudge(scope: dict[str, Any], factor: float = factor) -> None:
             plain = scope["numbers"]
             scope["numbers"] = lambda *args: plain(*args) * np.float32(factor)
 
-        if difference(run(text, ways.eager, nudge)[call], want, 2e-3):
+        if difference(run(text, ways.eager, nudge, program.language)[call], want, max(2e-3, 4 * step)):
             return False
     return True
 
@@ -178,6 +186,26 @@ LIMIT = (
 )
 ONNX = (Mode("onnxruntime", "lambda f: Exported(f, back=False)", LOOSE), Mode("onnx and back", "lambda f: Exported(f, back=True)", LOOSE))
 
+_BY_TORCH, _BY_TORCH_DYNAMIC = "compiled('aot_eager')", "compiled('aot_eager', dynamic=True)"
+TORCH = (
+    Mode("torch.compile", "compiled()", LOOSE, _BY_TORCH),
+    Mode("torch.compile, dynamic", "compiled(dynamic=True)", LOOSE, _BY_TORCH_DYNAMIC),
+    Mode("torch.compile, exact", "compiled(options={'numerics': 'exact', 'opt_level': 2})", LOOSE, _BY_TORCH),
+    Mode("torch.compile, a limit", "compiled(options={'memory_limit': '1GB'})", LOOSE, _BY_TORCH),
+    Mode("torch.compile, a limit, dynamic", "compiled(dynamic=True, options={'memory_limit': '1GB'})", LOOSE, _BY_TORCH_DYNAMIC),
+    Mode("torch.compile, least limit", "AtItsLimit", LOOSE, _BY_TORCH),
+)
+
+
+def of_torch() -> tuple[Judge, ...]:
+    """Where torch is installed."""
+    if not find_spec("torch"):
+        return ()
+    from . import in_torch, ways_torch
+
+    return (Judge(Taste("torch", functions=2, language=in_torch.TORCH), TORCH, draws=1, ways=ways_torch),)
+
+
 JUDGES = {
     judge.taste.judge: judge
     for judge in (
@@ -188,6 +216,7 @@ JUDGES = {
         Judge(Taste("batch", functions=1, statements=5, trains=0.0, sizes=(1, 2, 4, 5, 7)), BATCH, draws=1),
         Judge(Taste("onnx", functions=1, statements=6, trains=0.0), ONNX),
         Judge(Taste("limit", functions=1, trains=0.8), LIMIT, draws=1),
+        *of_torch(),
     )
 }
 

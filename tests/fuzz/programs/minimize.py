@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from .grammar import LITERALS, Function, Program, Statement, Training
+from .grammar import LITERALS, Function, Program, Statement
 
 MOST_TRIALS = 1500
 
@@ -64,9 +64,9 @@ def smaller_calls(program: Program) -> Iterator[Program]:
 def smaller_states(program: Program) -> Iterator[Program]:
     """One layer less, a plainer optimizer."""
     for i, (name, made) in enumerate(program.states):
-        found = re.fullmatch(r"M\.Sequential\((.+)\)", made)
-        layers = re.split(r", (?=M\.)", found[1]) if found else []
-        others = [f"M.Sequential({', '.join(layers[:k] + layers[k + 1 :])})" for k in range(len(layers) if len(layers) > 1 else 0)]
+        found = re.fullmatch(r"(M|nn)\.Sequential\((.+)\)", made)
+        layers = re.split(rf", (?={found[1]}\.)", found[2]) if found else []
+        others = [f"{found[1]}.Sequential({', '.join(layers[:k] + layers[k + 1 :])})" for k in range(len(layers)) if found and len(layers) > 1]
         if name == "opt":
             others.append("optim.SGD(params, lr=0.05)")
         for other in others:
@@ -80,7 +80,7 @@ def smaller(program: Program) -> Iterator[Program]:
         if calls:
             yield replace(program, functions=rest, calls=calls)
     yield from smaller_calls(program)
-    yield replace(program, functions=tuple(replace(f, training=f.training and Training()) for f in program.functions))
+    yield replace(program, functions=tuple(replace(f, training=f.training and f.training.plain()) for f in program.functions))
     for i, function in enumerate(program.functions):
         for other in smaller_functions(function):
             yield replace(program, functions=(*program.functions[:i], other, *program.functions[i + 1 :]))

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-import megengine as mge
-
+from .languages import MEGENGINE, Language
 from .ways import Refused, leaves
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -31,12 +30,7 @@ class Outcome:
         return isinstance(self.error, Refused)
 
 
-def array(value: Any) -> np.ndarray:
-    """A copy: the program goes on, and may write into what it gave."""
-    return np.array(value.numpy() if isinstance(value, mge.Tensor) else value)
-
-
-def outcome(returned: Any, arguments: Mapping[str, Any], state: list[Any]) -> Outcome:
+def outcome(returned: Any, arguments: Mapping[str, Any], state: list[Any], array: Callable[[Any], np.ndarray]) -> Outcome:
     if isinstance(returned, Exception):
         return Outcome(error=returned)
     try:
@@ -54,14 +48,14 @@ def load(text: str) -> dict[str, Any]:
     return scope
 
 
-def run(text: str, wrap: Wrap, change: Callable[[dict[str, Any]], None] | None = None) -> list[Outcome]:
+def run(text: str, wrap: Wrap, change: Callable[[dict[str, Any]], None] | None = None, language: Language = MEGENGINE) -> list[Outcome]:
     """change: what is done to the scope of the program before it runs."""
     scope = load(text)
     if change:
         change(scope)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [outcome(*yielded) for yielded in scope["program"](wrap)]
+        return [outcome(*yielded, language.array) for yielded in scope["program"](wrap)]
 
 
 def check_graphs() -> None:

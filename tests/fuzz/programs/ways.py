@@ -120,14 +120,12 @@ class OtherBatch:
 
 
 class Exported:
-    """Written as ONNX for the shapes of a call, and run by onnxruntime, or loaded back."""
+    """Written as ONNX for the shapes of a call, and loaded back, or run by onnxruntime; where that is not installed, by the reference of ONNX."""
 
     def __init__(self, function, back):
         self.function, self.back, self.known = function, back, {}
 
     def export(self, args, names):
-        import onnxruntime
-
         import megengine.onnx
 
         shapes = [leaf.shape if isinstance(leaf, mge.Tensor) else None for leaf in leaves(self.function(*args))]
@@ -135,11 +133,18 @@ class Exported:
             proto = megengine.onnx.export(self.function, args, input_names=names)
         except (megengine.onnx.OnnxError, RuntimeError, TypeError) as error:
             raise Refused(f"export: {error}") from error
-        if self.back:
-            return megengine.onnx.load(proto), shapes
+        return megengine.onnx.load(proto) if self.back else self.session(proto), shapes
+
+    def session(self, proto):
+        try:
+            import onnxruntime
+        except ImportError:
+            from onnx.reference import ReferenceEvaluator
+
+            return ReferenceEvaluator(proto)
         onnxruntime.set_default_logger_severity(4)
         try:
-            return onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]), shapes
+            return onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
         except Exception as error:
             if "NOT_IMPLEMENTED" in str(error):
                 raise Refused(f"onnxruntime: {error}") from error
@@ -154,7 +159,12 @@ class Exported:
         if self.back:
             found = model(*args)
             return as_returned([t.numpy() for t in (found if isinstance(found, (tuple, list)) else [found])], shapes)
-        return as_returned(model.run(None, {n: a.numpy() for n, a in zip(names, args)}), shapes)
+        try:
+            return as_returned(model.run(None, {n: a.numpy() for n, a in zip(names, args)}), shapes)
+        except RuntimeError as error:
+            if "corresponding Numpy type" in str(error):  # it gives no bfloat16
+                raise Refused(f"onnxruntime: {error}") from error
+            raise
 
 
 class AtItsLimit:
