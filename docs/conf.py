@@ -45,12 +45,21 @@ copybutton_prompt_is_regexp = True
 
 
 _PICTURE = re.compile(r'<picture><source [^>]*srcset="([^"]+)"><img src="([^"]+)"([^>]*)></picture>')
+_TEXT = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PAGE = re.compile(r"^<!-- page: (\w+), (.*) -->$", re.MULTILINE)
 
 
+def _drawing(block):
+    """A block of text whose lines must stay whole, if it is one: site.css makes its letters as small as a phone wants them."""
+    is_wide = "─" in block[1] and max(map(len, block[1].splitlines())) > 44
+    return f"```{{code-block}} text\n:class: drawing\n\n{block[1]}```" if is_wide else block[0]
+
+
 def _read(app, name, source):
-    """What the site makes of a page: GitHub, which shows the same files, has no theme of its own and shows no page within a page."""
-    text = _notebooks.link(HERE, name, source[0])
+    """What the site makes of a page. GitHub, which shows the same files, has no switch of themes and shows no page within a page; and blocks
+    that only an environment with torch can run are text for the tests."""
+    text = re.sub(r"^```text (?=python|output)", "```", _notebooks.link(HERE, name, source[0]), flags=re.MULTILINE)
+    text = _TEXT.sub(_drawing, text)
     text = _PICTURE.sub(r'<img class="only-light" src="\2"\3><img class="only-dark" src="\1"\3>', text)
     source[0] = _PAGE.sub(r'<iframe class="page" src="_static/pages/\1.html" title="\2" loading="lazy"></iframe>\n<p><a href="_static/pages/\1.html">\2, by itself</a></p>', text)
 
