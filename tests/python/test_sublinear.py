@@ -1,5 +1,6 @@
 """Recomputation instead of keeping: less memory, the same bits, and a limit that holds."""
 
+import os
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
 from megengine.autodiff import GradManager
-from megengine.jit import DTRConfig, SublinearMemoryConfig, trace
+from megengine.jit import DTRConfig, SublinearMemoryConfig, configs, trace
 
 
 class Block(M.Module):
@@ -187,6 +188,65 @@ def test_the_limit_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("MEGJIT_MEMORY_LIMIT", "10KB")
     with pytest.raises(MemoryError, match="the limit is 10240 bytes"):
         train("mlp")
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["by a call", "by a plan before"])
+def test_a_share_of_the_plan_is_bytes_from_the_first_call_on(asked):
+    w = mge.Parameter(np.ones((64, 64), np.float32))
+
+    def step(x):
+        for _ in range(8):
+            x = F.exp(x @ w) * x
+        return x.sum()
+
+    x = mge.tensor(np.zeros((512, 64), np.float32))
+    free = trace(step, symbolic=True)
+    whole, share = (free(x), free.memory_plan().planned_bytes)[1], trace(step, memory_limit="100 %")
+    if asked:
+        plan = share.plan(x)
+        assert plan.planned_bytes <= whole
+    share(x)
+    assert share._options.pipeline.memory.limit == whole and share.memory_plan().planned_bytes <= whole
+    small = trace(step, memory_limit="1%")
+    for _ in range(2):
+        with pytest.raises(MemoryError, match=f"the limit is {whole // 100} bytes"):
+            small(x)
+    with pytest.raises(MemoryError):  # for another batch it is the same number
+        small(x[:256])
+
+
+def test_a_share_of_ram_is_of_the_machine():
+    ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    half, quarter = (configs.memory_limit_bytes(text) for text in ("50% of RAM", " 25 % of ram"))
+    assert 0 < half <= ram // 2 and abs(half - 2 * quarter) <= 1
+    for text in ("0%", "101%", "0% of RAM"):
+        with pytest.raises(ValueError, match="is not a share between 0% and 100%"):
+            trace(lambda x: x, memory_limit=text)
+
+
+def test_a_share_of_a_plan_is_for_trace_alone(monkeypatch):
+    monkeypatch.setenv("MEGJIT_MEMORY_LIMIT", "50%")
+    with pytest.raises(ValueError, match="MEGJIT_MEMORY_LIMIT: '50%' is a share of a plan.*\n  fix: write bytes, such as '6GB', or '50% of RAM'"):
+        trace(lambda x: x)
+
+
+@pytest.mark.parametrize("limit", ["1MB", "100%"])
+def test_a_limit_that_nobody_keeps_is_told_once(limit):
+    part, x = trace(lambda x: x * 2, memory_limit=limit), mge.tensor([1.0])
+    outer = trace(lambda x: part(x) + part(x), symbolic=True)
+    with pytest.warns(UserWarning, match="called inside of a traced function, which it is a part of there: its memory_limit is not kept\n  fix: ") as told:
+        assert outer(x).tolist() == [4]
+    assert len(told) == 1 and outer(x).tolist() == [4] and part(x).tolist() == [2]
+    assert "its own options act nowhere" in part.explain()
+    taped = trace(lambda x: x * 2, memory_limit=limit)
+    with pytest.warns(UserWarning, match="inside of an open GradManager"), GradManager().attach([x]):
+        taped(x)
+
+
+def test_a_part_without_a_limit_is_told_by_explain_alone():
+    double = trace(lambda x, n=2: x if n == 0 else double(x * 2, n=n - 1))
+    assert double(mge.tensor([1.0])).tolist() == [4]
+    assert "called inside of a traced function or an open GradManager, too" in double.explain()
 
 
 def test_what_is_refused_has_not_run():

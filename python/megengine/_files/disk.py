@@ -29,6 +29,19 @@ def one_process_at_a_time(name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Writing and closing fail without a name, as on a full disk; the error that leaves the block has that of the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = path
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                error.add_note("  fix: make room, or write to another disk")
+        raise
+
+
+@contextlib.contextmanager
 def replaced(path: str | os.PathLike[str]) -> Iterator[str]:
     """A path to write to, which takes the place of ``path``, with its mode, when the block ends without an error; else it is removed."""
     target = os.path.realpath(path)
@@ -36,7 +49,8 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[str]:
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to write into", os.path.dirname(target))
     partial = f"{target}.{os.getpid()}.{threading.get_ident()}.part"
     try:
-        yield partial
+        with naming(target):
+            yield partial
         with contextlib.suppress(FileNotFoundError):
             os.chmod(partial, stat.S_IMODE(os.stat(target).st_mode))
         os.replace(partial, target)
@@ -53,8 +67,14 @@ def written_whole(f: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
         return
     path = os.path.realpath(f)
     if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-        with open(path, "wb") as file:
+        with naming(path), open(path, "wb") as file:
             yield file
         return
     with replaced(path) as partial, open(partial, "wb") as file:
         yield file
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a text as `written_whole` does."""
+    with written_whole(path) as file:
+        file.write(text.encode("utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any, Literal, TypedDict
 
@@ -10,6 +11,8 @@ from .. import _core
 from ..core._sizes import to_bytes
 from ..core._telling import no_effect
 from ..device import get_device_count
+
+_SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%(\s*of\s+RAM)?\s*", re.ASCII | re.IGNORECASE)
 
 
 def _environment_int(name: str, value: int) -> int:
@@ -23,13 +26,40 @@ def _environment_int(name: str, value: int) -> int:
         raise AssertionError(f"{name}={text!r} is not an integer") from None
 
 
+def share_of_plan(given: int | str | None) -> float:
+    """Of a memory_limit such as "50%": a share of what the first call takes without a limit. 0 for other limits."""
+    match = _SHARE.fullmatch(given) if isinstance(given, str) else None
+    return _share(given, match) if match and not match[2] else 0.0
+
+
+def _share(text: Any, match: re.Match[str]) -> float:
+    share = float(match[1]) / 100
+    if not 0 < share <= 1:
+        raise ValueError(f"memory_limit: {text!r} is not a share between 0% and 100%")
+    return share
+
+
+def _memory_of_machine() -> int:
+    """Physical memory, or what the process's control group may have of it."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open("/sys/fs/cgroup/memory.max") as file:
+            bound = file.read().strip()
+    except OSError:
+        return memory
+    return min(memory, int(bound)) if bound.isdigit() else memory
+
+
 def memory_limit_bytes(given: int | str | None) -> int:
-    """Of trace's memory_limit, else of ``MEGJIT_MEMORY_LIMIT``; 0 means no limit."""
+    """Of trace's memory_limit, else of ``MEGJIT_MEMORY_LIMIT``; 0 means no limit. ValueError for a share of a plan."""
     text = os.environ.get("MEGJIT_MEMORY_LIMIT", "")
     value, what = (text or None, "MEGJIT_MEMORY_LIMIT") if given is None else (given, "memory_limit")
     if value is None:
         return 0
-    limit = to_bytes(value, what)
+    match = _SHARE.fullmatch(value) if isinstance(value, str) else None
+    if match and not match[2]:
+        raise ValueError(f"{what}: {value!r} is a share of a plan, which only trace(memory_limit=) takes\n  fix: write bytes, such as '6GB', or {str(value).strip() + ' of RAM'!r}")
+    limit = int(_share(value, match) * _memory_of_machine()) if match else to_bytes(value, what)
     if limit == 0:
         raise ValueError(f"{what}: {value!r} leaves no memory")
     return limit

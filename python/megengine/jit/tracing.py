@@ -31,6 +31,7 @@ from .configs import (
     Options,
     SublinearMemoryConfig,
     memory_limit_bytes,
+    share_of_plan,
     trace_options,
 )
 from .dump import Dumping
@@ -156,7 +157,9 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         In bytes, or as text such as "6GB": the memory that a call may take for inputs, parameters,
         results and everything in between. The cheapest plan that fits is used, by recomputing
         values that are not kept; if none fits, MemoryError names the smallest possible limit before
-        anything runs. Implies symbolic. The variable ``MEGJIT_MEMORY_LIMIT`` sets a limit for
+        anything runs. "50%" is a share of what the first call would take without a limit, and
+        "50% of RAM" one of the machine's memory (or of its control group's); both are bytes from
+        then on, for all calls. Implies symbolic. The variable ``MEGJIT_MEMORY_LIMIT`` sets a limit for
         functions without one (and does not imply symbolic).
 
     Raises
@@ -240,7 +243,10 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         for name, flag in {**flags, "symbolic_shape": symbolic_shape, "imperative": imperative}.items():
             if flag not in (False, True):
                 raise TypeError(f"trace: {name} must be True or False, got {flag!r}")
-        limit = memory_limit_bytes(memory_limit)
+        self._share = share_of_plan(memory_limit)  # 0 once it is bytes
+        limit = 0 if self._share else memory_limit_bytes(memory_limit)
+        self._is_limited = memory_limit is not None
+        self._is_part = False  # was called where it is a part of another program
         self.__wrapped__ = function
         self._symbolic = symbolic or record_only or memory_limit is not None
         self._capture_as_const = capture_as_const or record_only
@@ -316,7 +322,11 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         if not trace.enabled or _core.is_tracing() or _core.open_tapes():
             # Inside another trace its recorder sees everything; inside an open GradManager the
             # intermediate values are needed for backward.
+            if trace.enabled and not self._is_part:
+                self._tell_of_part()
             return self.__wrapped__(*args, **kwargs)
+        if self._share:
+            self._settle_share(args, kwargs)
         if trace._planned_by is not None:
             return trace._planned_by(self, args, kwargs)
         if self._imperative and self.traced:
@@ -324,6 +334,28 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         if self._without_host:
             return self.trace_without_host(*args, **kwargs)
         return self._run_body(self._function, args, kwargs)
+
+    def _tell_of_part(self) -> None:
+        """A limit that nobody keeps is told once; `explain` says the same of any function."""
+        self._is_part = True
+        if self._is_limited:
+            inside = "a traced function" if _core.is_tracing() else "an open GradManager"
+            warnings.warn(
+                f"{self._name_and_line()} is called inside of {inside}, which it is a part of there: its memory_limit is not kept\n"
+                "  fix: give the limit to the outer function, or trace the whole step, with the GradManager in it",
+                stacklevel=3,
+            )
+
+    def _settle_share(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A limit that is a share of a plan becomes bytes: of what these arguments take without a limit."""
+        share, self._share = self._share, 0.0
+        try:
+            whole = self._plan_call(args, kwargs, memory_limit=0)[0].planned_bytes
+        except BaseException:
+            self._share = share
+            raise
+        self._options.pipeline.memory.limit = max(1, int(whole * share))
+        self._function = _core.TraceFunction(self._options)
 
     def trace_without_host(self, *args: _P.args, **kwargs: _P.kwargs) -> Any:
         """Runs one call without the Python body, once it was recorded and while its guards hold.
@@ -684,6 +716,8 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
 
         memory_limit: bytes, in place of the function's own. card: a described GPU, in place of the device of the arguments.
         """
+        if self._share and memory_limit is None:
+            self._settle_share(args, kwargs)
         planner, result = self._planner(args, kwargs, with_curve, memory_limit)
         plan = merge_card_plans(planner.plans_on(architecture_of(card)), card) if card else merge_plans(planner.plans())
         limit = self._options.pipeline.memory.limit if memory_limit is None else memory_limit
@@ -721,6 +755,8 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         '2 versions'
         """
         text = self._function.explain()
+        if self._is_part:
+            text += "  called inside of a traced function or an open GradManager, too: there it is a part of that, and its own options act nowhere\n"
         if self._guard_reason:
             what = "recorded again" if self._trials is None or self._known else "each call runs the body"
             text += f"  {what} because {self._guard_reason}\n"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
+from .._files.disk import naming
 from ..reports.progress import Progress
 from . import _to_onnx_arrays, _to_onnx_control_flow, _to_onnx_layers, _to_onnx_quantized  # noqa: F401  (they fill the tables)
 from ._combine import combine
@@ -106,4 +107,5 @@ def write(proto: Any, path: str | os.PathLike[str] | IO[bytes]) -> None:
     apart = {}
     if total > _LARGEST_MESSAGE:
         apart = {"save_as_external_data": True, "location": f"{os.path.basename(os.fspath(path))}.data"}
-    onnx().save_model(proto, os.fspath(path), **apart)
+    with naming(os.fspath(path)):
+        onnx().save_model(proto, os.fspath(path), **apart)

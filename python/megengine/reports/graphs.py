@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from .._files import modules
+from .._files.disk import write_text
 from .._graph.core import Graph
 from ..fx import GraphModule
 from ..module import Module
@@ -47,5 +48,5 @@ def run(file: str, page: str | None, before: str | None, inputs: list[str]) -> i
         return 0
     old = graphs_of(before)[0] if before else None
     text = found[0].html(*map(zeros, inputs), before=old, title=Path(file).name)
-    Path(page).write_text(text, encoding="utf-8")
+    write_text(page, text)
     return 0

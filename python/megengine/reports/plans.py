@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import functional as F
+from .._files.disk import write_text
 from ..core._sizes import to_bytes
 from ..core._tree import flatten, unflatten
 from ..jit.card_plan import CardPlan, architecture_of, costs_text
@@ -80,7 +81,7 @@ class _Report:
         if self._page is None:
             return
         page = self._page if self.count == 1 else self._page.with_stem(f"{self._page.stem}-{self.count}")
-        page.write_text(plan.html(name), encoding="utf-8")
+        write_text(page, plan.html(name))
         print(f"  page: {page}")
 
 

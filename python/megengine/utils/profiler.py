@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from .. import _core
+from .._files.disk import write_text
 from ..jit import trace
 from ..logger import get_logger
 from ..module import Module
@@ -277,7 +278,7 @@ def _write_files(path: str, shared: dict[str, Any]) -> None:
     for format in shared["formats"]:
         file = Profiler.format_path(path, shared["pid"], format)
         make: Callable[..., str] = _timeline if format == Profiler.CHROME_TIMELINE else _memory_flow
-        Path(file).write_text(make(*record, int(shared["pid"]), shared["options"]))
+        write_text(file, make(*record, int(shared["pid"]), shared["options"]))
         _logger.info("profiling results written to %s", file)
 
 
@@ -387,5 +388,5 @@ def merge_trace_events(directory: str) -> str:
     if not files:
         raise AssertionError(f"merge_trace_events: no timeline in {directory!r}")
     events = [event for file in files for event in json.loads(file.read_text())["traceEvents"]]
-    Path(target).write_text(json.dumps({"traceEvents": events}))
+    write_text(target, json.dumps({"traceEvents": events}))
     return target

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 
+from ..._files.disk import write_text
 from ..graph_module import GraphModule
 
 __all__ = ["DotGraph", "FxGraphDrawer"]
@@ -23,8 +24,7 @@ class DotGraph(str):
         RuntimeError when a picture is asked for and Graphviz's ``dot`` is not installed.
         """
         if format == "dot":
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(self)
+            write_text(path, self)
             return
         program = shutil.which("dot")
         if program is None:
