@@ -1,6 +1,7 @@
-"""Gradients: GradManager records what is computed and differentiates it; Function defines gradients by hand."""
+"""Gradients: GradManager records what is computed and differentiates it; Function defines gradients by hand; jvp, jacobian and hessian are functions of functions."""
 
 from .function import Function
 from .grad_manager import GradManager
+from .transforms import hessian, jacobian, jvp
 
-__all__ = ["Function", "GradManager"]
+__all__ = ["Function", "GradManager", "hessian", "jacobian", "jvp"]

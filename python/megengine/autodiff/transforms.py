@@ -1,0 +1,192 @@
+"""Derivatives of functions as functions: products with the Jacobian, the Jacobian, the Hessian."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from .. import _core
+from ..core import ops
+from ..core.tensor.array_method import require_tensors
+from ..tensor import Tensor
+
+__all__ = ["hessian", "jacobian", "jvp"]
+
+_Function = Callable[..., Tensor]
+
+
+class _Recorded:
+    """A call of a function whose gradients can be asked for ``times`` times. Tapes around it see all of it."""
+
+    def __init__(self, op: str, function: _Function, inputs: Sequence[Tensor], times: int = 1) -> None:
+        require_tensors(op, *inputs)
+        if wrong := [x for x in inputs if x.dtype.kind not in "f" and x.dtype.name != "bfloat16"]:
+            raise TypeError(f"{op}: no derivatives for dtype {wrong[0].dtype}\n  fix: astype('float32') before, or a function that holds the others")
+        self.leaves = [ops.identity(x) for x in inputs]
+        self._tapes = [_core.Tape() for _ in range(times)]  # a tape forgets what it has gone back through
+        _core.Tape.open_group(self._tapes)
+        try:
+            for tape in self._tapes:
+                for leaf in self.leaves:
+                    tape.watch(leaf)
+            self.result = function(*self.leaves)
+        finally:
+            for tape in self._tapes:
+                tape.close()
+        require_tensors(f"{op}: the function's result", self.result)
+
+    def pulled(self, direction: Tensor) -> list[Tensor]:
+        """``direction`` times the Jacobian with respect to each input; zeros where the result does not depend on it."""
+        found = self._tapes.pop().backward([self.result], [direction], self.leaves, [])
+        return [_zeros(leaf) if grad is None else grad for leaf, grad in zip(self.leaves, found, strict=True)]
+
+
+def _zeros(x: Tensor) -> Tensor:
+    return ops.full(shape=x._tuple_shape, value=0.0, dtype=x.dtype.name, device=x)
+
+
+def jvp(function: _Function, inputs: Sequence[Tensor], tangents: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Computes a function and how its result changes along ``tangents``: the Jacobian times a vector.
+
+    Parameters
+    ----------
+    function : callable
+        Takes Tensors and returns one.
+    inputs : sequence of Tensor
+        Its arguments, of float dtypes.
+    tangents : sequence of Tensor
+        A direction for each input, of its shape.
+
+    Returns
+    -------
+    result : Tensor
+        What the function returns.
+    change : Tensor
+        The Jacobian times ``tangents``, of the shape of the result.
+
+    Raises
+    ------
+    TypeError
+        For inputs without derivatives.
+    ValueError
+        For tangents that do not fit.
+
+    Notes
+    -----
+    Two reverse passes: ``u @ J`` is linear in u, and its gradient for u is ``J @ v``. So each operation needs
+    a gradient of its gradient.
+
+    References
+    ----------
+    Townsend 2017, "A new trick for calculating Jacobian vector products".
+
+    Examples
+    --------
+    >>> from megengine import Tensor, autodiff
+    >>> y, change = autodiff.jvp(lambda x: x * x, [Tensor([1.0, 2.0])], [Tensor([1.0, 10.0])])
+    >>> change.tolist()
+    [2.0, 40.0]
+    """
+    shapes = [x._tuple_shape for x in inputs]
+    if [tuple(np.shape(v)) for v in tangents] != shapes:
+        raise ValueError(f"jvp: inputs have shapes {shapes}, tangents {[tuple(np.shape(v)) for v in tangents]}\n  fix: give a direction for each input, of its shape")
+    recorded = _Recorded("jvp", function, inputs)
+    direction, tape = _zeros(recorded.result), _core.Tape()
+    tape.open()
+    try:
+        tape.watch(direction)
+        pulled = recorded.pulled(direction)
+    finally:
+        tape.close()
+    (change,) = tape.backward(pulled, list(tangents), [direction], [])
+    return recorded.result, _zeros(recorded.result) if change is None else change
+
+
+def jacobian(function: _Function, x: Tensor) -> Tensor:
+    """Computes all derivatives of a function's result with respect to its argument.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a Tensor and returns one.
+    x : Tensor
+        Its argument, of a float dtype.
+
+    Returns
+    -------
+    Tensor
+        [*result.shape, *x.shape]: how each element of the result changes with each of ``x``.
+
+    Raises
+    ------
+    TypeError
+        For an x without derivatives.
+
+    Notes
+    -----
+    The function runs twice, once to see how many elements its result has, and there is a reverse pass for each
+    of them.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, autodiff
+    >>> autodiff.jacobian(lambda x: x[:1] * x, Tensor([2.0, 3.0])).tolist()
+    [[4.0, 0.0], [3.0, 2.0]]
+    """
+    require_tensors("jacobian", x)
+    size = int(np.prod(function(x)._tuple_shape))
+    recorded = _Recorded("jacobian", function, [x], max(size, 1))
+    shape, rows = recorded.result._tuple_shape, []
+    for at in range(size):
+        one = np.zeros(size, np.float32)
+        one[at] = 1
+        direction = _core.apply_const(one.reshape(shape))
+        rows += recorded.pulled(direction if direction.dtype == recorded.result.dtype else ops.cast(direction, dtype=recorded.result.dtype.name))
+    if not rows:
+        return ops.full(shape=(*shape, *x._tuple_shape), value=0.0, dtype=x.dtype.name, device=x)
+    lines = [ops.reshape(row, shape=(1, *x._tuple_shape)) for row in rows]
+    return ops.reshape(ops.concat(*lines, axis=0), shape=(*shape, *x._tuple_shape))
+
+
+def hessian(function: _Function, x: Tensor) -> Tensor:
+    """Computes the second derivatives of a function whose result is one number.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a Tensor and returns a Tensor of one element.
+    x : Tensor
+        Its argument, of a float dtype.
+
+    Returns
+    -------
+    Tensor
+        [*x.shape, *x.shape].
+
+    Raises
+    ------
+    TypeError
+        For an x without derivatives.
+    ValueError
+        For a function whose result has more elements.
+
+    Notes
+    -----
+    The `jacobian` of the gradient: a reverse pass for each element of ``x``.
+
+    Examples
+    --------
+    >>> from megengine import Tensor, autodiff
+    >>> autodiff.hessian(lambda x: x[0] * x[1] + x[1] ** 3, Tensor([2.0, 3.0])).tolist()
+    [[0.0, 1.0], [1.0, 18.0]]
+    """
+
+    def gradient(x: Tensor) -> Tensor:
+        recorded = _Recorded("hessian", function, [x])
+        if int(np.prod(recorded.result._tuple_shape)) != 1:
+            raise ValueError(f"hessian: the function's result has shape {list(recorded.result._tuple_shape)}\n  fix: return one number, such as a mean; jacobian takes any shape")
+        one = ops.full(shape=recorded.result._tuple_shape, value=1.0, dtype=recorded.result.dtype.name, device=recorded.result)
+        return recorded.pulled(one)[0]
+
+    return jacobian(gradient, x)
