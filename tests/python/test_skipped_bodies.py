@@ -118,6 +118,10 @@ class Marked(Tensor):
     scale = 2.0
 
 
+class Slotted(Tensor):
+    __slots__ = ("kept",)
+
+
 def with_attributes(tensor, **attributes):
     for name, value in attributes.items():
         setattr(tensor, name, value)
@@ -187,6 +191,7 @@ def learned(value, grad):
 FACTS = {
     "its class": (lambda x: x * 2 if isinstance(x, Parameter) else x * 3, lambda: t(1), lambda: Parameter(np.float32([1]))),
     "an attribute of its class": (lambda x: x * getattr(x, "scale", 3.0), lambda: t(1), lambda: Marked(np.float32([1]))),
+    "a slot of its class": (lambda x: x * x.kept, lambda: with_attributes(Slotted(np.float32([1])), kept=2.0), lambda: with_attributes(Slotted(np.float32([1])), kept=3.0)),
     "its name": (lambda x: x * 2 if x.name == "a" else x * 3, lambda: mge.tensor([1.0], name="a"), lambda: mge.tensor([1.0], name="b"), lambda: t(1)),
     "a private attribute": (lambda x: x * getattr(x, "_w", 1.0), lambda: t(1), lambda: with_attributes(t(1), _w=5.0), lambda: with_attributes(t(1), _w=7.0)),
     "a public attribute": (lambda x: x * getattr(x, "w", 1.0), lambda: t(1), lambda: with_attributes(t(1), w=5.0), lambda: with_attributes(t(1), w=7.0)),

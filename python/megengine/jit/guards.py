@@ -68,6 +68,7 @@ from .watched import (
     _same_sequences,
     _same_tables,
     _settings_of,
+    _slots_of,
     _values_of,
     _Watched,
 )
@@ -560,7 +561,7 @@ class Guards:
             told = (value.args, value.__cause__, value.__context__)
             self._check(lambda: _same((value.args, value.__cause__, value.__context__), told), name)
             self._later(told, name)
-        slots = [s for base in kind.__mro__ for s in _slots_of(base)]
+        slots = _slots_of(kind)
         if slots and not _is_foreign(kind.__module__):
             held = [getattr(value, slot, _MISSING) for slot in slots]
             self._check(
@@ -622,15 +623,6 @@ class Guards:
         except Exception:
             raise Unwatchable(f"the body reaches {name}, a {type(value).__name__}") from None
         self._check(lambda: pickle.dumps(value) == state, name)
-
-
-def _slots_of(kind: type) -> tuple[str, ...]:
-    slots = vars(kind).get("__slots__", ())
-    return tuple(
-        f"_{kind.__name__.lstrip('_')}{s}" if s.startswith("__") and not s.endswith("__") else s
-        for s in ((slots,) if isinstance(slots, str) else slots)
-        if s not in ("__dict__", "__weakref__")
-    )
 
 
 def _precisions() -> tuple[bool, str, str]:

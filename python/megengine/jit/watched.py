@@ -88,12 +88,25 @@ def _same_sequences(sequences: list[Any], held: list[tuple[Any, ...]]) -> bool:
 _NO_FACTS = ("grad", "_lent")  # the first is compared by itself; the second is what other libraries see of the value
 
 
+def _slots_of(kind: type) -> tuple[str, ...]:
+    """The attributes that a class and its bases keep outside of ``__dict__``."""
+    return tuple(slot for base in kind.__mro__ for slot in _own_slots(base))
+
+
+def _own_slots(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    return tuple(
+        f"_{kind.__name__.lstrip('_')}{s}" if s.startswith("__") and not s.endswith("__") else s
+        for s in ((slots,) if isinstance(slots, str) else slots)
+        if s not in ("__dict__", "__weakref__")
+    )
+
+
 def _facts_of(tensor: Tensor) -> tuple[Any, ...]:
     """What a body can read of a tensor besides its value and type: class, name, quantization, whatever a program has put on it."""
-    held = vars(tensor)
-    if not held:
-        return (type(tensor),)
-    return (type(tensor), *(part for key, value in held.items() if key not in _NO_FACTS for part in (key, value)))
+    kind, held = type(tensor), vars(tensor)
+    attributes = (part for key, value in held.items() if key not in _NO_FACTS for part in (key, value))
+    return (kind, *attributes, *(getattr(tensor, slot, _MISSING) for slot in _slots_of(kind)))
 
 
 def _fact_count(held: dict[str, Any]) -> int:
