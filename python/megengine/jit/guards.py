@@ -87,9 +87,10 @@ def _reads_grads(function: types.FunctionType) -> bool:
     return any("grad" in word for word in _words_in(function.__code__))
 
 
-def _added_to(function: ManualSteps) -> list[Any]:
-    """What a program has put on a traced function."""
-    return [part for key, value in vars(function).items() if key not in function._own_names for part in (key, value)]
+def _added_to(function_and_names: tuple[ManualSteps, frozenset[str]]) -> list[Any]:
+    """What a program has put on a traced function, beside the attributes of these names."""
+    function, names = function_and_names
+    return [part for key, value in vars(function).items() if key not in names for part in (key, value)]
 
 
 class Guards:
@@ -162,7 +163,8 @@ class Guards:
         except Unwatchable as reason:
             self._unwatchable = str(reason)
         # Only what has something to watch costs time in a call.
-        self._watched = tuple(watched for watched in self._watched if watched._things)
+        self._asked = tuple((watched.are_same, watched.things, watched.held, watched) for watched in self._watched if watched.things)
+        self._knows_arguments = bool(self._leaf_ids is not None or self._captured or self._captured_leaves)
         self._takes_tensors_only = not kwargs and are_tensors(args, bare=True)
 
     def _same_tensors(self, tensors: list[Tensor], held: list[tuple[Any, ...]]) -> bool:
@@ -221,15 +223,10 @@ class Guards:
                 return "the call has other arguments"
             if any(leaves[place].grad is not self._grads[place] for place in self._grad_places):
                 return "an argument has another gradient"
-        if self._leaf_ids is not None and self._leaf_ids != [*dict.fromkeys(map(id, leaves))]:
-            return "an argument is another object, and the body asks for its id()"
-        if self._captured and not self._captured.isdisjoint(map(id, leaves)):
-            return "an argument is a tensor that the body also reaches by itself"
-        for place, tensor in self._captured_leaves:
-            if leaves[place] is not tensor:
-                return "an argument that the body also reaches by itself is another one"
-        for watched in self._watched:
-            if (name := watched.changed()) is not None:
+        if self._knows_arguments and (reason := self._reason_of_objects(leaves)):
+            return reason
+        for are_same, things, held, watched in self._asked:
+            if not are_same(things, held) and (name := watched.changed()) is not None:
                 return f"{name} has changed"
         for holds, name in self._checks:
             try:
@@ -240,6 +237,16 @@ class Guards:
         return None
 
     # ---- arguments
+
+    def _reason_of_objects(self, leaves: list[Tensor]) -> str | None:
+        """What a body could tell by which objects the arguments are."""
+        if self._leaf_ids is not None and self._leaf_ids != [*dict.fromkeys(map(id, leaves))]:
+            return "an argument is another object, and the body asks for its id()"
+        if not self._captured.isdisjoint(map(id, leaves)):
+            return "an argument is a tensor that the body also reaches by itself"
+        if any(leaves[place] is not tensor for place, tensor in self._captured_leaves):
+            return "an argument that the body also reaches by itself is another one"
+        return None
 
     def _structure_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Tensors among the positional arguments are inputs; the rest is compared."""
@@ -384,8 +391,8 @@ class Guards:
             _refuse_by_object(value, name)
             return
         code = value.__code__
-        expected = (code, value.__defaults__, value.__kwdefaults__)
-        self._check(lambda: all(map(operator.is_, (value.__code__, value.__defaults__, value.__kwdefaults__), expected)), name)
+        defaults, by_keyword = value.__defaults__, value.__kwdefaults__
+        self._check(lambda: value.__code__ is code and value.__defaults__ is defaults and value.__kwdefaults__ is by_keyword, name)
         self._later(value.__defaults__, f"a default of {name}")
         self._later(value.__kwdefaults__, f"a default of {name}")
         self._later(vars(value), name)
@@ -516,8 +523,9 @@ class Guards:
         if isinstance(value, ManualSteps):  # a program keeps it beside what its body reads; in a trace it is its function
             function = value.__wrapped__
             self._check(lambda: value.__wrapped__ is function, name)
-            self._functions.add(value, name)
-            for part in (function, *_added_to(value)):
+            pair = (value, value._own_names())
+            self._functions.add(pair, name)
+            for part in (function, *_added_to(pair)):
                 self._later(part, name)
             return
         kind = type(value)

@@ -26,7 +26,9 @@ class ManualSteps:
         _guards: Guards | None
         _known: dict[int, Guards]
         _without_host: bool
-        _own_names: frozenset[str]  # of attributes; all else is a program's
+
+        @staticmethod
+        def _own_names() -> frozenset[str]: ...
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
         def trace_without_host(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -288,8 +288,12 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             dtr=dtr_config,
         )
         self._function = _core.TraceFunction(self._options)
-        self._own_names = frozenset((*vars(self), "_own_names"))
         functools.update_wrapper(self, function)
+
+    @staticmethod
+    def _own_names() -> frozenset[str]:
+        """The attributes that each traced function has: what else there is, a program has put there."""
+        return frozenset(name for name in trace.__init__.__code__.co_names if name.startswith("_"))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(

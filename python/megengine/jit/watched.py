@@ -26,31 +26,29 @@ class _Watched:
 
     def __init__(self, read: Callable[[Any], Any], are_same: Callable[[list[Any], list[tuple[Any, ...]]], bool] | None = None):
         self._read = read
-        self._are_same = are_same or (lambda things, held: all(map(_identical, map(read, things), held)))
-        self._things: list[Any] = []
+        self.are_same = are_same or (lambda things, held: all(map(_identical, map(read, things), held)))
+        self.things: list[Any] = []
         self._names: list[str] = []
-        self._held: list[tuple[Any, ...]] = []  # keeps it alive too: no other object takes its place
+        self.held: list[tuple[Any, ...]] = []  # keeps it alive too: no other object takes its place
 
     def add(self, thing: object, name: str) -> None:
-        self._things.append(thing)
+        self.things.append(thing)
         self._names.append(name)
-        self._held.append((*self._read(thing),))
+        self.held.append((*self._read(thing),))
 
     def read_again(self, things: set[int]) -> None:
         """What those with these ids hold now is what they are compared with."""
-        for i, thing in enumerate(self._things):
+        for i, thing in enumerate(self.things):
             if id(thing) in things:
-                self._held[i] = (*self._read(thing),)
+                self.held[i] = (*self._read(thing),)
 
     def changed(self) -> str | None:
-        """The name of a thing that holds something else, or None."""
-        if self._are_same(self._things, self._held):
-            return None
-        for i, thing in enumerate(self._things):
+        """The name of a thing that holds something else, or None: where `are_same` finds other objects, they may be equal numbers."""
+        for i, thing in enumerate(self.things):
             now = (*self._read(thing),)
-            if not _same(now, self._held[i]):
+            if not _same(now, self.held[i]):
                 return self._names[i]
-            self._held[i] = now  # equal numbers in other objects
+            self.held[i] = now  # equal numbers in other objects
         return None
 
 
