@@ -5,6 +5,7 @@
 
 #include "jit/graph_file.h"
 #include "jit/graph_file_layout.h"
+#include "runtime/host/debug.h"
 #include "runtime/host/parallel.h"
 
 namespace megjit::jit {
@@ -147,6 +148,18 @@ uint64_t checksum(std::string_view bytes) {
         {reinterpret_cast<const char*>(sums.data()), sums.size() * sizeof(uint64_t)});
 }
 
+namespace {
+
+// For MEGJIT_DUMP=file: the functions, and a sum of all bytes.
+std::string text_of(const ModelFile& file, std::string_view bytes) {
+    std::string text = runtime::cat(bytes.size(), " bytes, checksum ", checksum(bytes), "\n");
+    for (const auto& function : file.functions)
+        text += runtime::cat(function->name, "\n", print(function->graph));
+    return text;
+}
+
+}  // namespace
+
 std::string to_bytes(const ModelFile& file) {
     Writer writer;
     ConstantTable constants;
@@ -178,6 +191,7 @@ std::string to_bytes(const ModelFile& file) {
     writer.patch<uint64_t>(kTotalAt, writer.bytes.size());
     writer.patch<uint64_t>(kChecksumAt,
                            checksum(std::string_view(writer.bytes).substr(kHeaderBytes)));
+    runtime::debug().dump("file", {{".txt", [&] { return text_of(file, writer.bytes); }}});
     return std::move(writer.bytes);
 }
 

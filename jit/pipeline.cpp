@@ -88,7 +88,7 @@ void check_names(const runtime::Debug& debug) {
     std::vector<std::string_view> names;
     for (const Pass& pass : kPipeline) names.push_back(pass.name);
     check_names("MEGJIT_SKIP: there is no pass", debug.skipped, names);
-    names.insert(names.end(), {"trace", "kernel", "all"});
+    names.insert(names.end(), {"trace", "kernel", "plan", "file", "all"});
     check_names("MEGJIT_DUMP: there is no stage", debug.dumped, names);
 }
 

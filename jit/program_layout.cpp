@@ -11,6 +11,7 @@
 #include "jit/passes/relister.h"
 #include "memory/aliasing_validator.h"
 #include "memory/validator.h"
+#include "runtime/host/debug.h"
 #include "runtime/host/error.h"
 #include "runtime/host/user_line.h"
 
@@ -475,7 +476,9 @@ std::optional<ProgramLayout::Operand> ProgramLayout::copied_from(size_t output) 
 }
 
 ProgramLayout lay_out(const PreparedGraph& prepared, const BufferPlan& buffers) {
-    return LayoutBuilder(prepared, buffers).run();
+    ProgramLayout layout = LayoutBuilder(prepared, buffers).run();
+    runtime::debug().dump("plan", {{".txt", [&] { return print(layout, prepared); }}});
+    return layout;
 }
 
 void enqueue(const PreparedGraph& prepared, const ProgramLayout::Step& step, void* const* operands,

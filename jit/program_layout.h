@@ -89,7 +89,9 @@ struct ProgramLayout {
     std::optional<Operand> copied_from(size_t output) const;
 };
 
+// MEGJIT_DUMP=plan shows it.
 ProgramLayout lay_out(const PreparedGraph& prepared, const BufferPlan& buffers);
+std::string print(const ProgramLayout& layout, const PreparedGraph& prepared);
 
 // Queues a step, whose operands lie at these addresses, inputs first.
 void enqueue(const PreparedGraph& prepared, const ProgramLayout::Step& step, void* const* operands,

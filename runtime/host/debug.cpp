@@ -25,7 +25,7 @@ constexpr Switch kSwitches[] = {
     {"MEGJIT_TUNE",
      "whether a product is the library's or a generated kernel's: cached (default): as was measured on this machine, else by a model; on: measures what was not yet; off: by the model"},
     {"MEGJIT_DUMP",
-     "stages to print, separated by commas: trace, a pass's name, kernel, or all; `all@folder` or `@folder` writes files"},
+     "stages to print, separated by commas: trace, a pass's name, plan, kernel, file, or all; `all@folder` or `@folder` writes files"},
     {"MEGJIT_SKIP",
      "passes to leave out, separated by commas: the first thing to try if a result is wrong"},
     {"MEGJIT_CHECK",
