@@ -46,6 +46,10 @@ audited() {
     echo "wheels: dist/$(basename "$wheel"), $mb MB"
 }
 
+# The compiler by one name for all, as the compiler's cache goes by it: the one that Debian's Python has, where there is that.
+CXX=${CXX:-$(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_config_var("CXX").split()[0])' 2>/dev/null || echo c++)}
+export CXX
+
 stable=$(tools/find_python.sh 3.12 || tools/find_python.sh 3.13) || stable=
 if [ "${1:-}" = abi3 ]; then
     [ -z "$stable" ] || build_abi3 "$stable"

@@ -20,11 +20,13 @@ passed() {
 newest() {
     line=$(tail -c 4000 "$log" | tr '\r' '\n' | sed -e 's/^ *//; /^$/d' | tail -n 1)
     case $line in
-    \[*/*\]*)
-        file=$(tail -n 1 "$MEGJIT_STARTED")
-        file=${file#"$PWD"/}
-        # shellcheck disable=SC3013
-        [ -z "$file" ] || [ "$MEGJIT_STARTED" -ot "$log" ] || line="${line%%\]*}] compiling ${file#build/*/}" ;;
+    \[*/*\]*) # the file that has started last and is not done
+        for file in $(tail -n 4 "$MEGJIT_STARTED" | tac); do
+            grep -qF "/${file##*/}.o" "$log" && continue
+            file=${file#"$PWD"/}
+            line="${line%%\]*}] compiling ${file#build/*/}"
+            break
+        done ;;
     esac
     echo "$line" | sed -E 's,Building CXX object ,compiling ,; s,CMakeFiles/[^/]*\.dir/,,; s,\.o$,,; s,\[0/[0-9]*\] ,,' | cut -c1-90
 }
