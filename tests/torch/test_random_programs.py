@@ -22,7 +22,7 @@ from programs.in_torch import OWN, TORCH  # noqa: E402
 from programs.judges import JUDGES, Finding  # noqa: E402
 from programs.printed import script  # noqa: E402
 
-PROGRAMS, EACH = int(os.environ.get("PROGRAMS", "100")), 25
+PROGRAMS, EACH = int(os.environ.get("PROGRAMS", "50")), 25
 
 
 @pytest.mark.parametrize("seed", range(1, PROGRAMS, EACH))
