@@ -73,7 +73,20 @@ private:
             if (use.value) result[*use.value] = true;
         for (const auto& [id, value] : version_.computed_outside) result[id] = true;
         spread(result);
+        for (const OutsideOp& op : version_.constant_selections)
+            if (std::ranges::any_of(op.inputs, [&](RecordId id) { return result[id]; })) {
+                for (const RecordId id : op.results) result[id] = true;
+                spread(result);
+            }
         return result;
+    }
+
+    // The op that selected this constant of the record by what changes in a file; null: none.
+    const OutsideOp* selection_of_states(RecordId id, const std::vector<bool>& changes) const {
+        const auto found = std::ranges::find_if(version_.constant_selections, [&](auto& op) {
+            return std::ranges::find(op.results, id) != op.results.end();
+        });
+        return found != version_.constant_selections.end() && changes[id] ? &*found : nullptr;
     }
 
     void find_live_ops() {
@@ -119,6 +132,11 @@ private:
             refuse(cat("updates ", version_.updates),
                    "the updates would be lost: a file keeps what the function takes from outside",
                    "return the new value, or take the tensor from outside in place of an argument");
+        if (!options_.allows_effects && !version_.bound_anew.empty())
+            refuse(cat("reads and binds anew ", version_.bound_anew),
+                   "a file would read the first value in each run: its states are tensors that are "
+                   "written into",
+                   "write into the tensor, as in state[...] = value, or return the new value");
         if (!options_.allows_effects && !version_.outside_read_at.empty())
             refuse(cat("takes, at ", version_.outside_read_at,
                        ", how much it has selected for a number"),
@@ -129,7 +147,13 @@ private:
                    "the file would hold that of the recorded call",
                    "compute it inside of the trace, or pass it as an argument");
         refuse_frozen_reads();
+        refuse_other_types();
+        const std::vector<bool> changes = made_of_what_changes();
         const auto check = [&](RecordId id, const std::string& reader) {
+            if (const OutsideOp* made = selection_of_states(id, changes))
+                refuse_selection(*made,
+                                 "it selects by a state, and the file would hold the result "
+                                 "of the recorded call");
             if (const OutsideOp* made = outside_op(id);
                 made && (options_.allows_effects || !made->op->bounded))
                 refuse_selection(*made, "the file would hold the result of the recorded call");
@@ -163,6 +187,21 @@ private:
                        "the file would hold what was read in the recorded call",
                        "compute with the tensor (F.where, F.cond, F.gather), or read the value "
                        "outside and record one function for each");
+    }
+
+    void refuse_other_types() const {
+        for (const StateUse& use : options_.states) {
+            if (!use.becomes) continue;
+            const Type& next = record_.values[*use.becomes].type;
+            if (next.dtype == use.type.dtype && next.shape == use.type.shape) continue;
+            const auto made = std::ranges::find_if(record_.ops, [&](const RecordedOp& op) {
+                return std::ranges::find(op.outputs, *use.becomes) != op.outputs.end();
+            });
+            refuse(cat("makes a ", to_string(next), " tensor of its state, a ", to_string(use.type),
+                       made == record_.ops.end() ? "" : cat(", at ", made->where)),
+                   "a state of a file has one dtype and one shape",
+                   "convert the new value: state[...] = value.astype(state.dtype)");
+        }
     }
 
     std::string read_name(RecordId id) const {

@@ -294,7 +294,9 @@ void Program::give_outputs() {
         const auto [from, index] = layout_.outputs[i];
         TensorRef& output = call_.outputs[i];
         if (from == From::constant) output = copied_to(constant(index), device_);
-        else if (from == From::input) output = call_.given[index];
+        else if (from == From::input)  // the same bytes, and another tensor to whoever attaches one
+            output =
+                runtime::make_tensor(call_.given[index]->type(), call_.given[index]->storage());
         else if (!output || output->storage() != call_.results[index])
             output = runtime::make_tensor(graph().type(graph().outputs[i]), call_.results[index]);
     }

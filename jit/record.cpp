@@ -59,6 +59,8 @@ bool Record::same_prefix(const Record& other, uint32_t count) const {
             if (!same_values(x.ys, y.ys) || !same_values(x.dys, y.dys) ||
                 !same_values(x.wanted, y.wanted) || x.groups != y.groups)
                 return false;
+        } else if (a.kind == EventKind::variant) {
+            if (variants[a.index] != other.variants[b.index]) return false;
         }
     }
     return true;
@@ -67,14 +69,16 @@ bool Record::same_prefix(const Record& other, uint32_t count) const {
 Record Record::prefix(uint32_t count, std::span<const uint32_t> slots) const {
     Record result;
     result.events.assign(events.begin(), events.begin() + count);
-    uint32_t last_op = 0, last_backward = 0;
+    uint32_t last_op = 0, last_backward = 0, last_variant = 0;
     for (const Event& event : result.events) {
         if (event.kind == EventKind::op) last_op = event.index + 1;
         if (event.kind == EventKind::backward) last_backward = event.index + 1;
+        if (event.kind == EventKind::variant) last_variant = event.index + 1;
         if (event.kind == EventKind::barrier) result.segment_end_op.push_back(last_op);
     }
     result.ops.assign(ops.begin(), ops.begin() + last_op);
     result.backwards.assign(backwards.begin(), backwards.begin() + last_backward);
+    result.variants.assign(variants.begin(), variants.begin() + last_variant);
     result.segments = static_cast<uint32_t>(result.segment_end_op.size()) + 1;
     result.needs_tapes = needs_tapes;
     // Values are numbered in the order in which they appeared; those of the prefix come first.

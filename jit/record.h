@@ -79,10 +79,11 @@ struct RecordedBackward {
     uint32_t end_op = 0;
 };
 
-enum class EventKind : uint8_t { op, barrier, backward };
+enum class EventKind : uint8_t { op, barrier, backward, variant };
 struct Event {
     EventKind kind = EventKind::op;
-    uint32_t index = 0;  // into ops or backwards; barrier: the number of the segment that ends
+    uint32_t index = 0;  // into ops, backwards or variants; barrier: the number of the segment that
+                         // ends
     std::string where = {};
 };
 
@@ -90,6 +91,7 @@ struct Record {
     std::vector<RecordedValue> values;
     std::vector<RecordedOp> ops;
     std::vector<RecordedBackward> backwards;
+    std::vector<std::string> variants;  // what the ops behind it follow from beside the operands
     std::vector<Event> events;
     std::vector<RecordId> outside;  // by slot: the value
     uint32_t segments = 1;

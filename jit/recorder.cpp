@@ -26,6 +26,7 @@ Recorder::Recorder(TraceFunction& function, CallKey key, std::span<const TensorR
     : Session(function, std::make_shared<Version>(), std::move(key), std::move(where)) {
     version_->key = key_;
     version_->reason = function.reason_for(key_);
+    function.lend_memory(*version_);
     for (const TensorRef& argument : arguments)
         version_->argument_slots.push_back(record().values[record_id_of(argument)].slot);
     captures_ = function.options.capture_as_const;
@@ -38,12 +39,19 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
     fresh->argument_slots = version_->argument_slots;
     fresh->key = key_;
     fresh->reason = std::move(reason);
+    function_.lend_memory(*fresh);
     std::ranges::copy_if(
         version_->extent_reads, std::back_inserter(fresh->extent_reads),
         [&](const ExtentRead& read) { return read.of.value < fresh->record.values.size(); });
     fresh->outside_ops = version_->outside_ops;
+    std::ranges::copy_if(version_->constant_selections,
+                         std::back_inserter(fresh->constant_selections), [&](const OutsideOp& op) {
+        return std::ranges::all_of(op.results,
+                                   [&](RecordId id) { return id < fresh->record.values.size(); });
+    });
     fresh->outside_read_at = version_->outside_read_at;
     fresh->left_trace_at = version_->left_trace_at;
+    fresh->bound_anew = version_->bound_anew;
     std::ranges::copy_if(
         version_->value_reads, std::back_inserter(fresh->value_reads),
         [&](const ValueRead& read) { return read.value < fresh->record.values.size(); });
@@ -184,9 +192,14 @@ runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& 
         return follows_from_arguments(input);
     });
     runtime::Results results = compute_outside(op, attrs, inputs, device);
-    if (!varies) return results;
+    if (!captures_) return results;
     OutsideOp made{.op = &op, .attrs = attrs, .where = where_()};
     for (const TensorRef& input : inputs) made.inputs.push_back(record_id_of(input));
+    if (!varies) {
+        for (const TensorRef& result : results) made.results.push_back(record_id_of(result));
+        version_->constant_selections.push_back(std::move(made));
+        return results;
+    }
     const auto index = static_cast<uint32_t>(version_->outside_ops.size());
     version_->outside_ops.push_back(std::move(made));
     for (size_t i = 0; i < results.size(); ++i) {
@@ -250,6 +263,13 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
     rec.events.push_back({EventKind::op, static_cast<uint32_t>(rec.ops.size()), {}});
     rec.ops.push_back(std::move(recorded));
     return outputs;
+}
+
+void Recorder::note_variant(const std::string& what) {
+    Record& rec = record();
+    rec.events.push_back(
+        {EventKind::variant, static_cast<uint32_t>(rec.variants.size()), where_()});
+    rec.variants.push_back(what);
 }
 
 std::optional<Tensors> Recorder::begin_backward(std::span<const TensorRef> ys,
@@ -335,13 +355,15 @@ void Recorder::enter_excluded() {
     if (rec.ops.size() == first) return;
     const std::vector<RecordId> live = live_values();
     for (RecordId id : live) rec.values[id].is_output = true;
-    if (function_.options.symbolic) {
+    const bool has_limit = function_.options.pipeline.memory.limit != 0;
+    if (function_.options.symbolic && !has_limit) {
         std::vector<RecordId> wanted = live;
         for (uint32_t i = first; i < rec.ops.size(); ++i)
             if (runtime::is_ordered(*rec.ops[i].op)) wanted.push_back(rec.ops[i].outputs.back());
         compute_now(wanted);
     }
     add_barrier();
+    if (has_limit) run_segment(segment_ - 1);  // op by op it would take what is not planned
 }
 
 // ---- the end of the call

@@ -30,8 +30,12 @@ public:
                                                    const std::vector<std::string>& groups) override;
     void end_backward(std::span<const TensorRef> grads) override;
     void note_open_backward() override { record().needs_tapes = true; }
+    void note_variant(const std::string& what) override;
     void end_recompute(std::span<const TensorRef> results) override;
 
+    // The body has read the value of this id under a name, or where else another call looks for it,
+    // and bound that to `now`: no state of a file, which is a tensor that is written into.
+    void note_bound_anew(uint64_t before, RecordId now, const std::string& name);
     // For dump: what the body returned, and names that it gave.
     void note_results(std::span<const TensorRef> results);
     void note_name(const TensorRef& tensor, std::string name);

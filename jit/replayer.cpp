@@ -72,6 +72,7 @@ Replayer::Difference Replayer::difference(const Record& rec, const OpDef& op, co
     if (!event) return {Fit::no_event};
     if (event->kind == EventKind::barrier) return {Fit::barrier};
     if (event->kind == EventKind::backward) return {Fit::backward};
+    if (event->kind == EventKind::variant) return {Fit::variant};
     const RecordedOp& recorded = rec.ops[event->index];
     if (recorded.op != &op) return {Fit::other_op};
     if (device && rec.values[recorded.outputs[0]].device != device) return {Fit::other_device};
@@ -97,6 +98,8 @@ Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, co
         return {kOtherOp, cat("op ", op.name, " comes where the host read a value")};
     if (how == Fit::backward)
         return {kOtherOp, cat("op ", op.name, " comes where a backward pass began")};
+    if (how == Fit::variant)
+        return {kOtherOp, cat("op ", op.name, " comes where an optimizer updated its parameters")};
     const RecordedOp& recorded = record().ops[next_event()->index];
     const std::string at = recorded_at(recorded);
     if (how == Fit::other_op)
@@ -175,11 +178,9 @@ TensorRef Replayer::placeholder(RecordId id) {
     return tensor;
 }
 
-bool Replayer::follow_another(const OpDef& op, const Attrs& attrs,
-                              std::span<const TensorRef> inputs, const runtime::Device& device) {
-    auto other = function_.find_alternative(*version_, cursor_, [&](const Version& version) {
-        return difference(version.record, op, attrs, inputs, &device).how == Fit::yes;
-    });
+bool Replayer::follow_another(const std::function<bool(const Record&)>& fits) {
+    auto other = function_.find_alternative(
+        *version_, cursor_, [&](const Version& version) { return fits(version.record); });
     if (!other) return false;
     version_ = std::move(other);
     values_.resize(record().values.size());
@@ -208,10 +209,16 @@ Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
                         runtime::Device& device) {
     if (op.is_data_dependent()) return compute_outside(op, attrs, inputs, device);
     if (!failure_.empty()) raise_mismatch(failure_, "an earlier op of this call already differed");
+    const auto fits = [&](const Record& other) {
+        return difference(other, op, attrs, inputs, &device).how == Fit::yes;
+    };
     if (const Difference found = difference(record(), op, attrs, inputs, &device);
-        found.how != Fit::yes && !follow_another(op, attrs, inputs, device)) {
+        found.how != Fit::yes && !follow_another(fits)) {
         const Mismatch mismatch = in_words(found, op, attrs, inputs, device);
-        if (mismatch.retypes) return go_on_recording(mismatch.why).on_op(op, attrs, inputs, device);
+        const bool is_other_op = found.how == Fit::other_op || found.how == Fit::other_count ||
+                                 found.how == Fit::other_attribute;
+        if (mismatch.retypes || (is_other_op && (version_->retypes || takes_other_type(inputs))))
+            return go_on_recording(mismatch.why).on_op(op, attrs, inputs, device);
         // An op that cannot be is the user's error, as without a trace; the body may expect it.
         std::vector<Type> types;
         for (const TensorRef& input : inputs) types.push_back(input->type());
@@ -219,6 +226,47 @@ Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
         raise_mismatch(mismatch.kind, mismatch.why);
     }
     return advance(inputs);
+}
+
+// Does the op at hand read a tensor from outside, as the first of this call, that has another dtype
+// than the record knows there? Which ops come, as casts, follows from it.
+bool Replayer::takes_other_type(std::span<const TensorRef> inputs) const {
+    if (function_.options.capture_as_const) return false;  // they are constants
+    const auto is_new = [&](const TensorRef& tensor) {
+        return !is_placeholder(*tensor) && !tensor->is_constant && !tensor->trace.is_edited() &&
+               std::ranges::find(bound_, tensor) == bound_.end();
+    };
+    const auto found = std::ranges::find_if(inputs, is_new);
+    if (found == inputs.end()) return false;
+    const Record& rec = record();
+    const auto is_unread = [&](RecordId id) {
+        return rec.values[id].origin == Origin::outside && !bound_[rec.values[id].slot];
+    };
+    const Event* event = next_event();
+    const bool is_first = event && event->kind == EventKind::op &&
+                          std::ranges::any_of(rec.ops[event->index].inputs, is_unread);
+    bool has_other = false;
+    for (const RecordId id : is_first ? rec.ops[event->index].inputs : rec.outside) {
+        const Type &then = rec.values[id].type, &now = (*found)->type();
+        if (!is_unread(id) || !(then.shape == now.shape)) continue;
+        if (then.dtype == now.dtype) return false;
+        has_other = true;
+    }
+    return has_other;
+}
+
+void Replayer::note_variant(const std::string& what) {
+    if (!failure_.empty()) return;  // the end of the call says so
+    const auto fits = [&](const Record& other) {
+        const Event* event = event_of(other);
+        return event && event->kind == EventKind::variant && other.variants[event->index] == what;
+    };
+    if (!fits(record()) && !follow_another(fits)) {
+        if (const Event* event = next_event(); !event || event->kind != EventKind::variant)
+            raise_mismatch(kOtherOp, "an optimizer updates its parameters where it did not");
+        return go_on_recording("an optimizer updates other parameters together").note_variant(what);
+    }
+    ++cursor_;
 }
 
 // Past the op that the call at hand fits.
@@ -305,12 +353,13 @@ void Replayer::complete() {
         raise_mismatch(failure_,
                        "an op of this call differed and its error was caught by the body");
     if (const Event* event = next_event()) {
-        const std::string what = event->kind == EventKind::op
-                                     ? cat("the recorded op ", record().ops[event->index].op->name,
-                                           " (", record().ops[event->index].where, ")")
-                                 : event->kind == EventKind::backward
-                                     ? std::string("the recorded backward pass")
-                                     : std::string("a recorded read of a value");
+        const std::string what =
+            event->kind == EventKind::op
+                ? cat("the recorded op ", record().ops[event->index].op->name, " (",
+                      record().ops[event->index].where, ")")
+            : event->kind == EventKind::backward ? std::string("the recorded backward pass")
+            : event->kind == EventKind::variant  ? std::string("the recorded update of parameters")
+                                                 : std::string("a recorded read of a value");
         raise_mismatch("mismature end", cat("the body ended before ", what));
     }
     // A tensor that this call keeps, and the recorded one did not: one more output from here on.

@@ -17,6 +17,7 @@ public:
     runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;
+    void note_variant(const std::string& what) override;
     bool can_read(const runtime::Tensor& tensor) const override;
     void enter_excluded() override { run_to_barrier(); }
     std::optional<runtime::Tensors> begin_backward(std::span<const TensorRef> ys,
@@ -30,6 +31,7 @@ private:
         no_event,
         barrier,
         backward,
+        variant,
         other_op,
         other_device,
         other_count,
@@ -70,9 +72,10 @@ private:
     [[noreturn]] void raise_mismatch(std::string_view kind, const std::string& why,
                                      const std::string& fix = "");
 
-    // Is there another version that this call fits, so far and with this op? It is followed then.
-    bool follow_another(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
-                        const runtime::Device& device);
+    bool takes_other_type(std::span<const TensorRef> inputs) const;
+
+    // Is there another version that this call fits, so far and by `fits`? It is followed then.
+    bool follow_another(const std::function<bool(const Record&)>& fits);
     Session& go_on_recording(std::string reason);
     runtime::Results advance(std::span<const TensorRef> inputs);
     void bind(RecordId expected, const TensorRef& tensor);

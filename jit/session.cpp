@@ -4,6 +4,7 @@
 
 #include "jit/recorder.h"
 #include "jit/replayer.h"
+#include "runtime/core/random.h"
 #include "runtime/host/error.h"
 #include "runtime/host/host_lock.h"
 #include "runtime/host/user_line.h"
@@ -69,8 +70,9 @@ void Session::run_segment(uint32_t index) {
     CompiledSegment compiled;
     try {
         compiled = version_->compiled(index, function_.options);
-    } catch (const OverLimit&) {
+    } catch (const OverLimit& error) {
         is_refused_ = true;
+        refusal_.note(error);  // a body may catch it: what comes before a read is planned by itself
         throw;
     } catch (const runtime::Error&) { throw; } catch (const std::bad_alloc&) {
         throw;
@@ -142,6 +144,11 @@ void Session::compute_now(const std::vector<RecordId>& wanted, bool waits) {
         }
     for (RecordId id : wanted)
         if (computed[id]) values_[id]->materialize(computed[id]->storage());
+}
+
+void Session::take_back_keys() const {
+    for (size_t slot = bound_.size(); slot-- > 0;)  // the first key of a generator last
+        if (bound_[slot]) runtime::take_back_key(*bound_[slot]);
 }
 
 void Session::refuse(runtime::Message message, runtime::ErrorKind kind) {

@@ -46,6 +46,9 @@ public:
     // What backward will do cannot be told from the recorded ops alone: Python code runs in it, or
     // values on its way were computed outside of the trace.
     virtual void note_open_backward() {}
+    // The ops behind this follow from `what`, which is no tensor (which parameters an optimizer
+    // updates together): another one is recorded as another version.
+    virtual void note_variant(const std::string& what) = 0;
 
     // Calls of recompute(fn), a mark for the planner.
     void begin_recompute();
@@ -66,6 +69,10 @@ public:
 
     const TraceFunction& function() const { return function_; }
     const std::shared_ptr<Version>& version() const { return version_; }
+    // It is not run: the memory limit is too low, or only a plan is wanted.
+    bool is_refused() const { return is_refused_; }
+    // Nothing has run that would have used the random keys of this call: the next one draws them.
+    void take_back_keys() const;
     // Outside tensors by slot, as bound in this call.
     const std::vector<TensorRef>& bound() const { return bound_; }
     // Values of ops that somebody else holds.
@@ -110,7 +117,6 @@ protected:
         uint32_t depth = 0, calls = 0, segment = 0;
     } recompute_;
     bool run_has_failed_ = false;  // what it has exchanged is not exchanged a second time
-    // It is not to run: the memory limit is too low, or only a plan is wanted.
     bool is_refused_ = false;
     std::unique_ptr<Session> successor_;
 };

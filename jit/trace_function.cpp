@@ -340,9 +340,12 @@ std::shared_ptr<Version> TraceFunction::find_alternative(
     return nullptr;
 }
 
+void TraceFunction::lend_memory(Version& version) const {
+    version.arenas = arenas_;
+    version.weights = weights_;
+}
+
 void TraceFunction::add(std::shared_ptr<Version> version) {
-    version->arenas = arenas_;
-    version->weights = weights_;
     std::vector<std::shared_ptr<Version>> old = versions();  // goes after the lock
     size_t kept = 0;
     for (size_t bytes = 0; kept < old.size(); ++kept)

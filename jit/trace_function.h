@@ -75,6 +75,7 @@ struct OutsideOp {
     Attrs attrs = {};
     std::vector<RecordId> inputs = {};
     std::string where = {};
+    std::vector<RecordId> results = {};  // kept where they are constants of the record
 };
 // A value that is result `output` of such an op, or (-1) was computed of one.
 struct OutsideValue {
@@ -108,6 +109,8 @@ public:
     CallKey key;
     std::vector<uint32_t> argument_slots;  // outside slot of each positional tensor
     std::string reason;  // why it was recorded: for fn.explain()
+    std::atomic<bool> retypes = false;  // what it rebinds gets another type, of which later calls
+                                        // make another version
     std::vector<bool> donatable;  // by outside slot, decided when recording ended
     ValueNames names;  // of parameters by their modules, and others that the program has given
     // For dump, kept with capture_as_const only:
@@ -117,12 +120,16 @@ public:
     // fixed shape.
     std::vector<OutsideOp> outside_ops;
     std::unordered_map<RecordId, OutsideValue> computed_outside;
+    // Ops of what was the same in each call: what they read may be a state of the file yet.
+    std::vector<OutsideOp> constant_selections;
     std::string outside_read_at;  // where the program took such a shape or value for its own, or
                                   // empty
     std::vector<ValueRead> value_reads;  // what the host makes of them stands in no record
     // Where the body took, from outside of the trace, what follows from what it computes, or empty.
     std::string left_trace_at;
     std::vector<ExtentRead> extent_reads;
+    std::string bound_anew;  // what the body reads and then binds to another tensor: "q0, at
+                             // train.py:41", or empty
     std::string updates;  // what the call rebound that outlives it: "a f32[3] tensor at
                           // train.py:41", or empty
     std::atomic<uint64_t> calls = 0;
@@ -189,6 +196,7 @@ public:
     // Another version that began as `like` did up to `event`, and for which `fits` holds.
     std::shared_ptr<Version> find_alternative(const Version& like, uint32_t event,
                                               const std::function<bool(const Version&)>& fits);
+    void lend_memory(Version& version) const;  // before its programs are made
     void add(std::shared_ptr<Version> version);
     void note_use(const std::shared_ptr<Version>& version);  // a call has ended well
     uint64_t dropped() const;  // versions, because of TraceOptions::version_bytes

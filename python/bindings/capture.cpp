@@ -80,6 +80,19 @@ Capture::References Capture::references() const {
     return ours;
 }
 
+std::vector<uint64_t> Capture::released(const References& of_call, uint64_t first_inside_id) const {
+    References ours = references();
+    for (const auto& [object, count] : of_call) ours[object] += count;
+    std::vector<uint64_t> result;
+    for (const auto& [id, object] : handles_) {
+        const bool is_grad =
+            std::ranges::any_of(grads_, [&](const Grad& grad) { return grad.before.is(object); });
+        if (id < first_inside_id && !is_grad && Py_REFCNT(object.ptr()) <= ours[object.ptr()])
+            result.push_back(id);
+    }
+    return result;
+}
+
 bool Capture::drops_temporaries_once(const jit::Session& session, const References& of_call) {
     References ours = references();
     for (const auto& [object, count] : of_call) ours[object] += count;

@@ -90,6 +90,8 @@ public:
     using References = std::unordered_map<PyObject*, Py_ssize_t>;
     void drop_temporaries(const jit::Session& session, const References& of_call);
     References references() const;  // that it holds
+    // For dump: ids of values from before `first_inside_id` whose objects nobody holds any more.
+    std::vector<uint64_t> released(const References& of_call, uint64_t first_inside_id) const;
     // One that no later call could find again makes the recording unrepeatable.
     std::vector<SlotSource> sources(const jit::Session& session, const Tensors& arguments);
     // An object that outlives the call with another value: one of the session, or what the body has

@@ -7,6 +7,7 @@
 #include "jit/export.h"
 #include "jit/recorder.h"
 #include "jit/subgraph.h"
+#include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
 #include "runtime/core/random.h"
 #include "runtime/host/error.h"
@@ -365,9 +366,20 @@ void bind_model(nb::module_& m) {
     // ---- names, while a call is recorded for dumping
     m.def("note_results", [](nb::list results) {
         Tensors tensors;
-        for (nb::handle result : results) tensors.push_back(value_of(result.ptr()));
+        for (nb::handle result : results) {
+            tensors.push_back(value_of(result.ptr()));
+            // It may be a state of another function, which no op of this one reads.
+            if (Capture* capture = Capture::current()) capture->note_operand(result.ptr());
+        }
         if (jit::Recorder* recorder = jit::Recorder::running()) recorder->note_results(tensors);
     });
+    m.def("note_bound_anew",
+          [](uint64_t before, const Handle& now, const std::string& name) {
+        jit::Recorder* recorder = jit::Recorder::running();
+        if (recorder && recorder->is_placeholder(*now.value()))
+            recorder->note_bound_anew(before, now.value()->trace.value, name);
+    }, nb::arg("before"), nb::arg("now"), nb::arg("name"),
+          "What had the value of this id when the body began is another Tensor now.");
     m.def("set_name", [](const Handle& tensor, const std::string& name) {
         if (jit::Recorder* recorder = jit::Recorder::running())
             recorder->note_name(tensor.value(), name);

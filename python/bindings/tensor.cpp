@@ -312,10 +312,20 @@ void bind_tensor(nb::module_& m) {
     }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
         .def("_reset",
              [](nb::handle_t<Handle> self, nb::handle_t<Handle> other) {
-        if (Capture* capture = Capture::current()) capture->note_source(other.ptr());
         const TensorRef value = value_of(other.ptr());
-        rebind(self.ptr(), value->is_constant ? variable_of(value) : value);
+        const jit::Session* session = jit::Session::running();
+        // What a body gives to a tensor is a value of the step, also where it computed nothing.
+        const bool is_given = session && !session->is_placeholder(*value);
+        if (Capture* capture = is_given ? Capture::current() : nullptr)
+            capture->note_operand(other.ptr());
+        rebind(self.ptr(),
+               is_given || value->is_constant ? copy_of(value, place_of(*value)) : value);
     }, nb::arg("other"))
+        .def("_hold",
+             [](nb::handle_t<Handle> self, nb::handle_t<Handle> other) {
+        if (Capture* capture = Capture::current()) capture->note_source(other.ptr());
+        rebind(self.ptr(), value_of(other.ptr()));
+    }, nb::arg("other"), "The very value of the other one, attached where that is.")
         .def("_become_variable",
              [](nb::handle_t<Handle> self) {
         const TensorRef value = handle_of(self.ptr()).value();
@@ -323,13 +333,9 @@ void bind_tensor(nb::module_& m) {
     }, "A constant becomes an ordinary tensor of its value.")
         .def("_assign",
              [](nb::handle_t<Handle> self, nb::handle_t<Handle> other) {
-        const auto& here = runtime::context();
-        if (Capture* capture = Capture::current()) capture->note_source(other.ptr());
+        if (Capture* capture = Capture::current()) capture->note_operand(other.ptr());
         const TensorRef value = value_of(other.ptr());
-        const bool is_seen = here.tracer || !here.tapes.empty();
-        rebind(self.ptr(), is_seen && !value->is_constant
-                               ? value
-                               : copy_of(value, place_of(*handle_of(self.ptr()).value())));
+        rebind(self.ptr(), copy_of(value, place_of(*handle_of(self.ptr()).value())));
     }, nb::arg("other"),
              "x[...] = other: holds the same value, and is another tensor to whoever attaches one.")
         .def(

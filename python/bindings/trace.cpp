@@ -415,6 +415,12 @@ void bind_trace(nb::module_& m) {
                 recorder->note_name(tensor.value(), known + "." + name);
     }, nb::arg("tensor"), nb::arg("like"), nb::arg("name"),
           "A tensor that belongs to another one, in a recording for dump.");
+    m.def(
+        "note_variant",
+        [](const std::string& what) {
+        if (jit::Session* session = jit::Session::running()) session->note_variant(what);
+    }, nb::arg("what"),
+        "The ops behind this follow from `what`, which is no tensor: another one is recorded as another version.");
     m.def("forget_refusals", [] {
         if (jit::Session* session = jit::Session::running()) session->forget_refusals();
     }, "What a body has caught of reads that the trace refused ends the call no longer.");

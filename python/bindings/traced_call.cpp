@@ -107,6 +107,15 @@ std::vector<jit::Update> Rebound::updates(const Session& session) const {
     return updates;
 }
 
+bool Rebound::changes_types() const {
+    return std::ranges::any_of(entries_, [](const Entry& entry) {
+        const Handle& handle = handle_of(entry.object.ptr());
+        if (entry.is_grad || !entry.old || handle.is_empty()) return false;
+        const Type &before = entry.old->type(), &now = handle.value()->type();
+        return before.shape == now.shape && before.dtype != now.dtype;
+    });
+}
+
 std::vector<Rebound::Lasting> Rebound::lasting(const Capture& capture) const {
     Capture::References ours = capture.references();
     count_references(ours);
@@ -145,7 +154,7 @@ void Rebound::let_go_of(const Session& session) {
         if (bound.contains(entry.id)) entry.old = {};
 }
 
-void Rebound::roll_back(const Session& session, bool was_planned) {
+void Rebound::roll_back(const Session& session, bool whole) {
     const auto has_value = [&](const TensorRef& value) {
         return !session.is_placeholder(*value) || value->has_data();
     };
@@ -161,11 +170,11 @@ void Rebound::roll_back(const Session& session, bool was_planned) {
             if (!entry->old && tensor && tensor->id() == entry->id) entry->old = tensor;
         if (!entry->is_grad) {
             Handle& handle = handle_of(entry->object.ptr());
-            if ((was_planned || !has_value(handle.value())) && entry->old) handle.set(entry->old);
+            if ((whole || !has_value(handle.value())) && entry->old) handle.set(entry->old);
             continue;
         }
         const nb::object grad = nb::getattr(entry->object, "grad");
-        if (grad.is_none() ? was_planned : !has_value(handle_of(grad.ptr()).value()))
+        if (grad.is_none() ? whole : !has_value(handle_of(grad.ptr()).value()))
             nb::setattr(entry->object, "grad", entry->old ? wrap(entry->old) : nb::none());
     }
 }
@@ -210,16 +219,17 @@ void TracedCall::finish() {
     const jit::TraceOptions& options = session().function().options;
     const bool is_planned = options.only_plan || options.record_only;
     session().version()->set_updates(rebound.updates(session()));
+    if (rebound.changes_types()) session().version()->retypes = true;
     rebound.let_go_of(session());
     try {
         const Loan loan(rebound.handles());
         const runtime::WithoutHostLock release;
         session().finish();
     } catch (...) {
-        rebound.roll_back(session(), is_planned);
+        roll_back(is_planned || session().is_refused());
         throw;
     }
-    if (is_planned) rebound.roll_back(session(), true);
+    if (is_planned) roll_back(true);
 }
 
 void TracedCall::abort() {
@@ -227,7 +237,12 @@ void TracedCall::abort() {
         const runtime::WithoutHostLock release;
         session().abort();
     }
-    rebound.roll_back(session(), session().function().options.only_plan);
+    roll_back(session().function().options.only_plan || session().is_refused());
+}
+
+void TracedCall::roll_back(bool whole) {
+    rebound.roll_back(session(), whole);
+    if (session().is_refused()) session().take_back_keys();
 }
 
 void rebind(PyObject* tensor, TensorRef value) {

@@ -27,6 +27,8 @@ public:
     std::vector<Handle*> handles() const;
     // Which values take the place of which inputs; none that would take two.
     std::vector<jit::Update> updates(const jit::Session& session) const;
+    // Does anything get another dtype?
+    bool changes_types() const;
     // What is still held when the body has returned, and has another value.
     struct Lasting {
         nb::object object;
@@ -38,11 +40,13 @@ public:
     };
     std::vector<Lasting> lasting(const Capture& capture) const;
     void count_references(Capture::References& counts) const;  // adds those that it holds
+    uint64_t first_inside_id() const { return first_inside_id_; }
     void drop_temporaries();  // what nobody else holds needs no way back
     // Before the program runs: inputs are held by the session alone, so that it may work in place.
     void let_go_of(const jit::Session& session);
-    // After a failure, or a call that was only planned: what has no value goes back to what it was.
-    void roll_back(const jit::Session& session, bool was_planned);
+    // After a failure: what has no value goes back to what it was. `whole`: all does, as after a
+    // call that was refused or only planned.
+    void roll_back(const jit::Session& session, bool whole);
 
 private:
     struct Entry {
@@ -78,6 +82,7 @@ public:
     Rebound rebound;
 
 private:
+    void roll_back(bool whole);
     const void* owner_ = nullptr;
     PyObject* arguments_ = nullptr;
     std::unique_ptr<jit::Session> session_;

@@ -178,6 +178,9 @@ class Tensor:
 
     def _reset(self, other: Tensor) -> None: ...
 
+    def _hold(self, other: Tensor) -> None:
+        """The very value of the other one, attached where that is."""
+
     def _become_variable(self) -> None:
         """A constant becomes an ordinary tensor of its value."""
 
@@ -565,6 +568,11 @@ def checksum(arg: bytes, /) -> int: ...
 
 def note_results(arg: list[Any], /) -> None: ...
 
+def note_bound_anew(before: int, now: Tensor, name: str) -> None:
+    """
+    What had the value of this id when the body began is another Tensor now.
+    """
+
 def set_name(arg0: Tensor, arg1: str, /) -> None: ...
 
 def set_scope(arg: str, /) -> None: ...
@@ -940,6 +948,11 @@ def note_option(tensor: Tensor, name: str) -> None: ...
 
 def note_name_like(tensor: Tensor, like: Tensor, name: str) -> None:
     """A tensor that belongs to another one, in a recording for dump."""
+
+def note_variant(what: str) -> None:
+    """
+    The ops behind this follow from `what`, which is no tensor: another one is recorded as another version.
+    """
 
 def forget_refusals() -> None:
     """

@@ -13,17 +13,19 @@ constexpr size_t kRemembered = 4096;
 struct Remembered {
     uint64_t tensor = 0;
     RandomState* state = nullptr;
+    uint64_t seed = 0, counter = 0;  // before
 };
 thread_local Remembered remembered[kRemembered];
 
 }  // namespace
 
 TensorRef RandomState::make(const Shape& shape, int64_t count, Device* device) {
+    const uint64_t before = counter_;
     std::vector<uint64_t> words;
     for (int64_t i = 0; i < count; ++i) words.insert(words.end(), {seed_, counter_++});
     const TensorRef tensor = tensor_from_host(device ? *device : host_device(),
                                               {.dtype = DType::i32, .shape = shape}, words.data());
-    remembered[tensor->id() % kRemembered] = {tensor->id(), this};
+    remembered[tensor->id() % kRemembered] = {tensor->id(), this, seed_, before};
     return tensor;
 }
 
@@ -40,6 +42,13 @@ RandomState& default_random_state() {
 RandomState* state_of(const Tensor& key) {
     const Remembered& found = remembered[key.id() % kRemembered];
     return found.tensor == key.id() ? found.state : nullptr;
+}
+
+void take_back_key(const Tensor& key) {
+    RandomState* state = state_of(key);
+    if (!state) return;
+    const Remembered& found = remembered[key.id() % kRemembered];
+    *state = RandomState(found.seed, found.counter);
 }
 
 }  // namespace megjit::runtime

@@ -39,4 +39,8 @@ RandomState& default_random_state();  // of the process
 // next key from it.
 RandomState* state_of(const Tensor& key);
 
+// The generator goes back to where it stood before it made this key: nothing has used it. Nothing
+// for other tensors.
+void take_back_key(const Tensor& key);
+
 }  // namespace megjit::runtime

@@ -7,7 +7,9 @@ import pytest
 
 import megengine.functional as F
 import megengine.module as M
-from megengine import Tensor
+import megengine.optimizer as optim
+from megengine import Parameter, Tensor
+from megengine.autodiff import GradManager
 from megengine.jit import dump_functions, exclude_from_trace, trace
 from megengine.utils.comp_graph_tools import GraphInference
 
@@ -81,6 +83,109 @@ def test_tensors_of_the_body_may_be_written():
 
     model = dumped(fn, Tensor([1.0, 2.0]))
     np.testing.assert_array_equal(next(iter(model.run(Tensor([5.0, 6.0])).values())), [1, 6, 7])
+
+
+# ---- states that a file cannot keep
+
+
+class Holder:
+    def __init__(self):
+        self.h = Tensor([1.0, 2.0])
+        self.parts = {"h": Tensor([1.0, 2.0])}
+
+
+low, bound, held = Tensor([1.0, 2.0], dtype="float16"), Tensor([1.0, 2.0]), Holder()
+weight = Parameter(np.float32([[0.5, 1.5], [2.5, -1]]))
+gm, opt = GradManager().attach([weight]), optim.SGD([weight], lr=0.5)
+
+
+def write_wider(a):
+    low[...] = low * 0.5 + a
+    return a * 1
+
+
+def bind_a_name(a):
+    global bound
+    bound = bound * 0.5 + a
+    return bound * 2
+
+
+def bind_an_attribute(a):
+    held.h = held.h * 0.5 + a
+    return held.h * 2
+
+
+def bind_an_entry(a):
+    held.parts["h"] = held.parts["h"] * 0.5 + a
+    return a * 1
+
+
+def learn_of_a_mean(a):
+    with gm:
+        gm.backward(F.mean(weight[a > 1] * 2))
+    opt.step().clear_grad()
+    return a * 1
+
+
+def learn_of_its_own_selection(a):
+    with gm:
+        gm.backward(F.sum(weight[weight > 1] * 2))
+    opt.step().clear_grad()
+    return a * 1
+
+
+STATES = {
+    write_wider: "makes a f32\\[2\\] tensor of its state, a f16\\[2\\], at .*:LINE",
+    bind_a_name: "reads and binds anew bound, at .*:LINE",
+    bind_an_attribute: "reads and binds anew a tensor from outside, at .*:LINE",
+    bind_an_entry: "reads and binds anew a tensor from outside, at .*:LINE",
+    learn_of_a_mean: "takes, at .*:LINE in learn_of_a_mean, how much it has selected for a number",
+    learn_of_its_own_selection: "computes mask_select at .*:LINE",
+}
+
+
+@pytest.mark.parametrize("function", STATES, ids=lambda function: function.__name__)
+def test_a_state_that_a_file_cannot_keep(function):
+    traced = trace(function, record_only=True)
+    traced(Tensor([[1.0, 2.0], [3.0, 0.0]]) if function is learn_of_a_mean else Tensor([1.0, 2.0]))
+    line = function.__code__.co_firstlineno
+    words = STATES[function].replace("LINE", f"({'|'.join(str(line + i) for i in range(4))})\\b")
+    with pytest.raises(RuntimeError, match=f"dump: the function {words}"):
+        dump_functions(io.BytesIO(), {"f": traced})
+
+
+def test_steps_that_another_function_counts_apart():
+    """Once each has run, recordings count as the optimizer does now."""
+    p, q = Parameter(np.float32([0.5])), Parameter(np.float32([1.5]))
+    learn, adam = GradManager().attach([p, q]), optim.Adam([p, q], lr=0.1)
+
+    def step(loss):
+        def body(x):
+            with learn:
+                learn.backward(loss(x))
+            adam.step().clear_grad()
+            return x * 1
+
+        return body
+
+    bodies = {"both": step(lambda x: F.sum(p * q * x)), "one": step(lambda x: F.sum(F.tanh(p) * x)), "read": lambda: (p * 1, q * 1)}
+    traced = {name: trace(body, record_only=True) for name, body in bodies.items()}
+    for name, function in traced.items():
+        function(*[Tensor([2.0])] * (name != "read"))
+    with pytest.raises(RuntimeError, match="counts the steps of parameters together"):
+        dump_functions(io.BytesIO(), traced)
+    for name in ("both", "one"):
+        bodies[name](Tensor([2.0]))
+    for name, function in traced.items():
+        function(*[Tensor([2.0])] * (name != "read"))
+    file = io.BytesIO()
+    dump_functions(file, traced)
+    model = GraphInference(io.BytesIO(file.getvalue()), function="both")
+    for name in ("both", "one", "both", "one", "both"):
+        model.function(name).run(np.float32([2.0]))
+        bodies[name](Tensor([2.0]))
+    for found, wanted in zip(model.function("read").run().values(), (p, q), strict=True):
+        np.testing.assert_array_equal(found, wanted.numpy())
 
 
 # ---- numbers that the host reads

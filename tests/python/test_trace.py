@@ -145,6 +145,61 @@ def test_new_shapes_and_dtypes_record_a_further_version(symbolic):
     assert "f32[4, 3]" in f.explain()
 
 
+RETYPING = {  # what stands before and behind the line in which a float16 state takes float32
+    "plain": ("v = x * 1", "v = low * 2"),
+    "read before": ("v = F.where(low > 0, low, x)", "v = v + low"),
+    "of its shape": ("v = F.concat([low, F.zeros_like(low)])", "v = v * 2"),
+    "cast to it": ("v = x.astype(low.dtype) + low", "v = v * 2"),
+    "written into": ("v = x * 1", "low[0] = x[1]; v = low * v"),
+    "between": ("v = x + low; low[...] = low.astype('float16')", "v = v * low"),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"without_host": True}, {"without_host": "auto"}], ids=str)
+@pytest.mark.parametrize("name", RETYPING)
+def test_a_state_that_takes_another_dtype_records_a_further_version(name, options):
+    def made():
+        source = "def f(x):\n    {}\n    low[...] = low * 0.5 + x\n    {}\n    return v".format(*RETYPING[name])
+        scope = {"F": F, "low": mge.tensor(np.float16([1, -2, 3]))}
+        exec(source, scope)
+        return scope["f"], scope["low"]
+
+    (plain, wanted), (body, found) = made(), made()
+    traced = trace(body, **options)
+    for k in range(5):
+        x = t(1, 2, k)
+        np.testing.assert_array_equal(traced(x).numpy(), plain(x).numpy())
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found.numpy(), wanted.numpy())
+
+
+@pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"without_host": True}, {"without_host": "auto"}], ids=str)
+@pytest.mark.parametrize("make", [optim.Adam, optim.AdamW])
+@pytest.mark.parametrize("order", ["aabab", "ababab", "baab", "bcabcab"])
+def test_functions_that_train_by_one_optimizer(order, make, options):
+    """Those of fewer parameters count their steps apart from then on, also for the others."""
+
+    def run(wrap):
+        params = [mge.Parameter(np.float32([0.5, 1.0 + k])) for k in range(3)]
+        gm, opt = GradManager().attach(params), make(params, lr=0.1)
+
+        def step(count):
+            def body(x):
+                with gm:
+                    gm.backward(sum(F.sum(F.tanh(p) * x) for p in params[:count]))
+                opt.step().clear_grad()
+                return x * 1
+
+            return wrap(body)
+
+        steps = dict(zip("abc", map(step, (3, 1, 2)), strict=True))
+        for name in order:
+            steps[name](t(2, 3))
+        return np.stack([p.numpy() for p in params])
+
+    np.testing.assert_allclose(run(lambda body: trace(body, **options)), run(lambda body: body), rtol=1e-6)
+
+
 @pytest.mark.parametrize("symbolic", MODES)
 def test_forty_shapes_are_recorded_once_each(symbolic):
     bodies = []

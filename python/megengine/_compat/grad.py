@@ -41,7 +41,7 @@ class Grad:
                 tensor._reset(tensor.detach())
             self._tape.watch(tensor)
             as_it_is = Tensor(0.0)  # in-place writes behind this line do not change what is differentiated
-            as_it_is._reset(tensor)
+            as_it_is._hold(tensor)
             self._wanted.append((as_it_is, callback))
         return self
 

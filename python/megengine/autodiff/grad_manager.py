@@ -186,7 +186,7 @@ class GradManager:
         self._tape.watch(tensor)
         if spec.snapshot is None:
             spec.snapshot = Tensor(0.0)
-        spec.snapshot._reset(tensor)
+        spec.snapshot._hold(tensor)
         self._watched.append(spec)
 
     # -- recording -------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class GradManager:
         self._recording = False
         self._remote = []
         for spec in self._watched:
-            spec.snapshot._reset(_NOTHING)  # type: ignore[union-attr]  # watching made it
+            spec.snapshot._hold(_NOTHING)  # type: ignore[union-attr]  # watching made it
         self._watched = []
         if tape is not None:
             tape.close()

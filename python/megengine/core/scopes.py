@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ..module import Module
 
 recording: ContextVar[bool] = ContextVar("recording", default=False)  # modules enter their scopes
+# Of a recording for dump: what looks a tensor up, and the tensor that it has found.
+lookups: ContextVar[list[tuple[Callable[[], object], object]] | None] = ContextVar("lookups", default=None)
 _scopes: ContextVar[list[str] | None] = ContextVar("scopes", default=None)
 
 
@@ -21,6 +23,18 @@ def current() -> list[str]:
     if (found := _scopes.get()) is None:
         _scopes.set(found := [])
     return found
+
+
+def note_lookup(look: Callable[[], object]) -> None:
+    """In a recording for dump: the record stands as long as ``look`` finds what it finds now.
+
+    Parameters
+    ----------
+    look : callable
+        Gives a tensor that the body has looked up.
+    """
+    if (found := lookups.get()) is not None:
+        found.append((look, look()))
 
 
 def push(scope: str | None) -> None:

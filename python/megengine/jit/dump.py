@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from .. import _core
 from .._files.disk import written_whole
 from ..core._telling import no_effect
-from ..core.scopes import note_name, recording
+from ..core.scopes import lookups, note_name, recording
 from ..tensor import Tensor
 from . import metadata
 from .cases import make_cases
@@ -223,6 +223,7 @@ class Dumping:
 
     _results: Results | None = None  # of the last recording
     _recorded_inputs: list[tuple[str, str]] = []  # keyword (or "") and own name
+    _lookups: list[tuple[Callable[[], object], object]] = []  # core.scopes.lookups
 
     def _named_body(self, *args: Any, **kwargs: Any) -> Any:
         """The body, run so that parameters, and in a recording for dump modules, are noted with their names."""
@@ -236,8 +237,19 @@ class Dumping:
 
     def _body_for_dump(self, *args: Any, **kwargs: Any) -> Any:
         """The body, whose inputs and results are noted."""
-        value = self.__wrapped__(*args, **kwargs)
+        before = [(name, tensor, tensor._value_id()) for name, tensor in self._outside_tensors()]
+        found: list[tuple[Callable[[], object], object]] = []
+        outside = lookups.set(found)
+        try:
+            value = self.__wrapped__(*args, **kwargs)
+        finally:
+            lookups.reset(outside)
         if _core.is_recording():
+            self._lookups = found
+            now = dict(self._outside_tensors())
+            for name, tensor, value_id in before:
+                if now.get(name, tensor) is not tensor:
+                    _core.note_bound_anew(value_id, now[name], name)
             self._results = Results(value)
             _core.note_results(self._results.tensors)
             self._recorded_inputs = [("", tensor.name) for tensor in args]
@@ -394,5 +406,11 @@ class Dumping:
         if self._results is None or self._function.recorded is None:
             raise ValueError(
                 "dump: the function has not been called\n  fix: call it once, with inputs of the wanted shapes"
+            )
+        if any(look() is not found for look, found in self._lookups):
+            raise RuntimeError(
+                "dump: the function counts the steps of parameters together that another function has counted apart since\n"
+                "  why: the file would go on with the count of all\n"
+                "  fix: run each function once as it is, record all of them again, and then dump"
             )
         return self._function.recorded

@@ -7,10 +7,13 @@ and the same Tensor, so that a step counts, and computes bias corrections, once 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .._core import note_variant
+from ..core.scopes import note_lookup
 from ..tensor import Parameter, Tensor
 from .optimizer import Optimizer, scalar
 
@@ -51,12 +54,15 @@ def counted(
         holders[id(step)] = holders.get(id(step), 0) + 1
         if param.grad is not None:
             together.setdefault(id(step), []).append(param)
+    note_variant(str([*map(len, together.values())]))
     for key, active in together.items():
         step = states[active[0]]["step"]
         if len(active) != holders[key]:  # the others keep the old count
             step = _of_its_own(step)
             for param in active:
                 states[param]["step"] = step
+        for param in active:
+            note_lookup(partial(states[param].__getitem__, "step"))
         step._reset(step + 1.0)
         yield step, active
 
@@ -64,5 +70,5 @@ def counted(
 def _of_its_own(step: Tensor) -> Tensor:
     """Another Tensor with the count so far. It is rebound, and so goes back to that count when a trace undoes its call."""
     own = scalar(0.0, step)
-    own._reset(step)
+    own._hold(step)
     return own

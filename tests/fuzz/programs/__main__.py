@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .draw import WAITING_SHAPES, draw, every_row
+from .draw import draw, every_row
 from .grammar import Program
 from .judges import JUDGES, Finding, judged
 from .minimize import minimize
@@ -142,7 +142,6 @@ def replay(names: list[str], seed: int, waiting: bool) -> int:
 
 def waiting_rows() -> str:
     faults = Counter(row.waits_for for row in every_row() if row.waits_for)
-    faults.update(WAITING_SHAPES)
     listed = "".join(f"\n  {count:3} {fault}" for fault, count in faults.items())
     return f"{faults.total()} rows wait for mends; --waiting draws them, too:{listed}" if faults else "no row waits for a mend"
 

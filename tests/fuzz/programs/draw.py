@@ -25,8 +25,6 @@ from .grammar import (
 )
 from .languages import MEGENGINE, Language
 
-# What no row says, and waits too.
-WAITING_SHAPES = ("two functions train by one Adam",)
 LARGEST, MOST_AXES = 2048, 5
 OWN_WEIGHT = 12
 
@@ -170,8 +168,6 @@ def draw(seed: int, taste: Taste) -> Program:
     functions: list[Function] = []
     for k in range(rng.randint(1, taste.functions)):
         trains = rng.random() < taste.trains
-        if "Adam" in dict(states)["opt"] and any(f.training for f in functions) and taste.language is MEGENGINE and not taste.waiting:
-            trains = False  # WAITING_SHAPES
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             functions.append(draw_function(f"f{k}", states, trainer if trains else None, taste, rng))

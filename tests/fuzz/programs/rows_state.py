@@ -19,20 +19,20 @@ WRITES = statements(
     "{v} = {array} * 1\n{v}[{v} > 1] = 0",
     _WRITTEN + "{v}[..., ::2] *= 3",
     _WRITTEN + "{v}[idx] = {v}[idx] + {v}[0]",
-    Row(_WRITTEN + "{v}[1:] = {v}[:-1]", waits_for="another batch: a write of what was empty", waits_in=("batch",)),
+    _WRITTEN + "{v}[1:] = {v}[:-1]",
+    _WRITTEN + "{v}[2:] = {any2}.reshape(-1)[0]",
     _WRITTEN + "{v}[idx, 0] = 5",
     _WRITTEN + "{v}[-1] = 1",
     _WRITTEN + "{v}[:0] = 1",
     _WRITTEN + "{v} += {any2}",
     _WRITTEN + "{v}[F.argmax({v}.reshape(-1)) % {v}.shape[0]] = 1",
-    Row(_WRITTEN + "{v}[...] = {any2}", waits_for="a skipped body, another batch: a whole write of an argument", waits_in=("skip", "batch")),
+    _WRITTEN + "{v}[...] = {any2}",
     "{v} = {any}\n{v} = {v} * 2",
     "{v} = {scalar} * 1\n{v}[{v} > 1] = 0",
 )
 
 _MEAN = "F.mean({float}).astype('float32').reshape(())"
 _BLIND = {"trains": False, "unfit": ("batch", "onnx")}  # of states under a tape, and of files that are constants
-RETURNED_AS_IS = "a file: a state that is a result as it is"
 STATE = statements(
     f"p1[0] = {_MEAN}",
     f"p1 += {_MEAN} * 0.1",
@@ -49,14 +49,14 @@ STATE = statements(
     "p2 += cnt",
     "count += 1",
     "low[...] = low * 0.5",
-    Row("low[...] = low * 0.5 + {float}.reshape(-1)[0]", waits_for="a state takes another dtype"),
+    "low[...] = low * 0.5 + {float}.reshape(-1)[0]",  # which may be of another dtype
     "tiny += 1",
     "q0[1:] = q0[:-1]",
     "q0 *= 0.9",
     f"q0[idx % 4] = F.tanh({_MEAN})",
     "q0[:, 1] = p0[:, 2]",
     "q0 += count",
-    Row("{v} = q0\nq0 -= 0.5", waits_for=RETURNED_AS_IS, waits_in=("dump",)),
+    "{v} = q0\nq0 -= 0.5",
     "{v} = count * 1\ncount += 1",
     unfit=("batch", "onnx"),
 )
@@ -66,14 +66,9 @@ SWAPS = statements(
     "{v} = q0 + 0\nq0[...] = {rows}.reshape(-1)[:4]",
     "p0[...] = q0\nq0[...] = q0 * 0.5",
     "q0[...] = p0\np1[...] = q0[0]",
-    Row(
-        "{v} = q0\nq0 = p0 + q0\np0[...] = {v} * 2",
-        unfit=("batch", "onnx", "limit"),  # the refused call of a limit has bound it, too
-        waits_for="a file, a skipped body: a global that the body binds anew",
-        waits_in=("dump", "skip"),
-    ),
-    waits_for="a skipped body, the refused call of a limit: a state is written into another",
-    waits_in=("skip", "limit"),
+    "q0._reset(p0)\np0[...] = p0 * 2",
+    # A name is bound anew: the refused call of a limit has done it, too.
+    Row("{v} = q0\nq0 = p0 + q0\np0[...] = {v} * 2", unfit=("batch", "onnx", "limit")),
     **_BLIND,
 )
 
@@ -183,6 +178,5 @@ TRAININGS = (
     Training(opens="with gm, amp.autocast(low_prec_dtype='bfloat16'):"),
 )
 # Beside its own values a function returns arguments, and states as they are.
-_ARGUMENT = {"waits_for": "ONNX: an argument that is a result as it is", "waits_in": ("onnx",)}
-RETURNED = rows(Row("x", **_ARGUMENT), Row("y", **_ARGUMENT), *(Row(name, waits_for=RETURNED_AS_IS, waits_in=("dump",)) for name in ("p0", "q0", "p2")))
+RETURNED = rows("x", "y", "p0", "q0", "p2")
 CONTAINERS = rows(Row("{},", weight=3), "[{}]", "dict({})", Row("({},), 1.5", unfit=("dump", "batch", "onnx")))

@@ -128,7 +128,9 @@ class Exported:
     def export(self, args, names):
         import megengine.onnx
 
-        shapes = [leaf.shape if isinstance(leaf, mge.Tensor) else None for leaf in leaves(self.function(*args))]
+        results = leaves(self.function(*args))
+        shapes = [leaf.shape if isinstance(leaf, mge.Tensor) else None for leaf in results]
+        self.wide = [i for i, leaf in enumerate(results) if getattr(leaf, "dtype", None) == "float64"]
         try:
             proto = megengine.onnx.export(self.function, args, input_names=names)
         except (megengine.onnx.OnnxError, RuntimeError, TypeError) as error:
@@ -158,7 +160,9 @@ class Exported:
         model, shapes = self.known[key]
         if self.back:
             found = model(*args)
-            return as_returned([t.numpy() for t in (found if isinstance(found, (tuple, list)) else [found])], shapes)
+            # What the file has in float64 is computed in float32.
+            arrays = [t.numpy() for t in (found if isinstance(found, (tuple, list)) else [found])]
+            return as_returned([a.astype("float64") if t in self.wide else a for t, a in enumerate(arrays)], shapes)
         try:
             return as_returned(model.run(None, {n: a.numpy() for n, a in zip(names, args)}), shapes)
         except RuntimeError as error:
