@@ -12,9 +12,13 @@ namespace megjit::jit {
 
 class GraphWriter final : public runtime::Tracer {
 public:
-    // `where`, `role`: of all nodes.
-    GraphWriter(Graph& graph, std::string where, Role role = {})
-        : graph_(graph), where_(std::move(where)), role_(role), outer_(runtime::context().tracer) {
+    // `where`, `role`, `marks`: of all nodes.
+    GraphWriter(Graph& graph, std::string where, Role role = {}, Marks marks = {})
+        : graph_(graph),
+          where_(std::move(where)),
+          role_(role),
+          marks_(marks),
+          outer_(runtime::context().tracer) {
         runtime::context().tracer = this;
     }
     ~GraphWriter() override { runtime::context().tracer = outer_; }
@@ -34,7 +38,12 @@ public:
 
     runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device&) override {
-        Node node{.kind = NodeKind::op, .op = &op, .attrs = attrs, .where = where_, .role = role_};
+        Node node{.kind = NodeKind::op,
+                  .op = &op,
+                  .attrs = attrs,
+                  .where = where_,
+                  .marks = marks_,
+                  .role = role_};
         for (const TensorRef& input : inputs) node.inputs.push_back(value_of(input));
         const std::vector<Type> types = graph_.types(node.inputs);
         runtime::Results outputs;
@@ -50,6 +59,7 @@ private:
     Graph& graph_;
     std::string where_;
     Role role_;
+    Marks marks_;
     runtime::Tracer* outer_;
     std::unordered_map<uint64_t, ValueId> values_;  // by the tensor's id
 };

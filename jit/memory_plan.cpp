@@ -130,15 +130,6 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
     plan.arena_bytes = buffers.arena_bytes;
     plan.host_bytes = buffers.host_bytes;
     plan.curve = options.curve;
-    // This plan lies where its figures say; larger ones where the search found them, and smaller
-    // ones no higher than this one: each point is a limit that is kept.
-    bool is_smaller = false;
-    for (CurvePoint& point : plan.curve) {
-        const size_t found = point.bytes + plan.planned_bytes - plan.arena_bytes;
-        is_smaller = is_smaller || point.is_chosen;
-        point.bytes = is_smaller ? std::min(found, plan.planned_bytes) : found;
-        if (point.is_chosen) point.bytes = plan.planned_bytes;
-    }
     return plan;
 }
 

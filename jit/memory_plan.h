@@ -39,7 +39,7 @@ struct PlannedBuffer {
 // One of the plans that a search found: what a call takes, and what its steps are estimated to
 // cost.
 struct CurvePoint {
-    size_t bytes = 0;  // as planned_bytes of the chosen one; of others an estimate
+    size_t bytes = 0;  // planned_bytes; of plans whose programs were not made an estimate
     double seconds = 0;
     bool is_chosen = false;
 };
@@ -69,7 +69,7 @@ struct LoweringOptions {
     std::vector<int> replaces = {};  // by output: the slot whose value it is from then on, or -1
     std::vector<bool> is_parameter = {};  // by slot: from outside, and no argument
     bool profile = false;  // measure the time of each step
-    std::vector<CurvePoint> curve = {};  // for the plan; bytes of the arena
+    std::vector<CurvePoint> curve = {};  // for the plan
     std::optional<Kernels> kernels = {};  // not given: the service is asked for each
     size_t memory_limit = 0;  // of a call, which arenas of other programs must not break; 0: none
     // Of the function; null: the program has its own.

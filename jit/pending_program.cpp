@@ -14,6 +14,33 @@ namespace {
 // Splitting a group makes no new kernels today, so that the second round is the last.
 constexpr int kMaxRounds = 3;
 
+constexpr double kForever = 1e6;  // seconds
+
+bool has_kernels(const PipelineOptions& passes) { return passes.opt_level >= 3 || passes.fuse; }
+
+PipelineOptions without_kernels(PipelineOptions passes) {
+    passes.opt_level = std::min(passes.opt_level, 2);
+    passes.fuse = false;
+    return passes;
+}
+
+// Of the first rung whose program fits, before anything is allocated. Nothing: none fits.
+// `common`: what all of them start from.
+std::optional<PlannedGraph> first_that_fits(PlanLadder& ladder, const Graph& common,
+                                            const PipelineOptions& passes,
+                                            const std::function<MemoryPlan(const Graph&)>& plan) {
+    while (!ladder.is_exhausted()) {
+        PlannedGraph made{.graph = run_passes_with_plan(common, ladder.with_plan(passes)),
+                          .plan = {}};
+        made.plan = plan(made.graph);
+        if (!ladder.is_wanted()) return made;
+        if (!ladder.accepts(made.plan)) continue;
+        made.plan.curve = ladder.curve();
+        return made;
+    }
+    return {};
+}
+
 }  // namespace
 
 void tell_slots(const LoweringOptions& lowering, PipelineOptions& passes) {
@@ -27,14 +54,17 @@ void tell_slots(const LoweringOptions& lowering, PipelineOptions& passes) {
 PlannedGraph plan_graph(const Graph& recorded, const PipelineOptions& passes,
                         LoweringOptions lowering) {
     PlanLadder ladder(passes.memory);
-    const Graph common = run_passes_before_plan(recorded, passes);
-    for (;;) {
-        Graph graph = run_passes_with_plan(common, ladder.with_plan(passes));
-        lowering.curve = ladder.curve();
-        MemoryPlan plan = plan_of(graph, recorded, lowering);
-        if (!ladder.is_wanted() || ladder.accepts(plan)) return {std::move(graph), std::move(plan)};
-        if (ladder.is_exhausted()) ladder.refuse(ladder, {});
-    }
+    const auto plan = [&](PlanLadder& from, const PipelineOptions& options) {
+        return first_that_fits(
+            from, run_passes_before_plan(recorded, options), options,
+            [&](const Graph& graph) { return plan_of(graph, recorded, lowering); });
+    };
+    if (std::optional<PlannedGraph> found = plan(ladder, passes)) return std::move(*found);
+    PlanLadder plain(passes.memory);
+    if (has_kernels(passes))
+        if (std::optional<PlannedGraph> found = plan(plain, without_kernels(passes)))
+            return std::move(*found);
+    ladder.refuse(plain, {});
 }
 
 PendingProgram::PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes,
@@ -43,18 +73,25 @@ PendingProgram::PendingProgram(std::shared_ptr<const Graph> recorded, const Pipe
       passes_(passes),
       ladder_(passes.memory),
       lowering_(std::move(lowering)) {
-    const std::chrono::duration<double> budget(
-        std::clamp(runtime::debug().compile_budget, 0.0, 1e6));
+    // A plan that keeps a limit counts on its kernels: the call waits for them.
+    const double seconds = passes.memory.limit ? kForever : runtime::debug().compile_budget;
+    const std::chrono::duration<double> budget(std::clamp(seconds, 0.0, kForever));
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
     common_ = std::make_shared<const Graph>(run_passes_before_plan(*recorded_, passes_));
     run_passes();
 }
 
 void PendingProgram::run_passes() {
-    PipelineOptions passes = ladder_.with_plan(passes_);
+    PipelineOptions passes = passes_;
     passes.refused = &refused_;
-    do graph_ = run_passes_with_plan(*common_, passes);
-    while (!fits(graph_, ladder_, lowering_) && !ladder_.is_exhausted());
+    if (!ladder_.is_wanted()) {
+        graph_ = run_passes_with_plan(*common_, passes);
+    } else {
+        std::optional<PlannedGraph> found = first_that_fits(
+            ladder_, *common_, passes,
+            [&](const Graph& graph) { return plan_of(graph, *recorded_, lowering_); });
+        graph_ = found ? std::move(found->graph) : Graph();
+    }
     requests_.clear();
     requests_of_node_.clear();
     for (const Node& node : graph_.nodes())
@@ -104,39 +141,34 @@ std::shared_ptr<Program> PendingProgram::finish() {
     tell_what_is_late();
     if (refused_.size() > known && rounds_ < kMaxRounds) {
         ++rounds_;
+        ladder_ = PlanLadder(passes_.memory);  // other kernels have other plans
         run_passes();
         return is_ready() ? finish() : nullptr;
     }
     if (refused_.size() > known) return without_kernels();
-    if (auto program = lower(graph_, ladder_, lowering)) return program;
+    if (!ladder_.is_wanted() || ladder_.accepts(plan_of(graph_, *recorded_, lowering)))
+        return make_program(graph_, ladder_, lowering);
     run_passes();  // a kernel that there is not takes more
     return is_ready() ? finish() : nullptr;
 }
 
-// Before anything is allocated. Where it does not fit the ladder stands on its next rung.
-bool PendingProgram::fits(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const {
-    if (!ladder.is_wanted()) return true;
-    lowering.curve = ladder.curve();
-    return ladder.accepts(plan_of(graph, *recorded_, lowering));
-}
-
-std::shared_ptr<Program> PendingProgram::lower(const Graph& graph, PlanLadder& ladder,
-                                               LoweringOptions lowering) const {
-    lowering.curve = ladder.curve();
-    if (!fits(graph, ladder, lowering)) return nullptr;
+std::shared_ptr<Program> PendingProgram::make_program(const Graph& graph, const PlanLadder& ladder,
+                                                      LoweringOptions lowering) const {
+    if (ladder.is_wanted()) lowering.curve = ladder.curve();
     return std::make_shared<Program>(graph, *recorded_, lowering);
 }
 
 std::shared_ptr<Program> PendingProgram::without_kernels() {
-    if (!has_kernels() && ladder_.is_exhausted()) ladder_.refuse(ladder_, first_line());
-    if (!plain_ladder_) plain_ladder_ = ladder_.from_the_top();
-    PipelineOptions passes = plain_ladder_->with_plan(passes_);
-    passes.opt_level = std::min(passes.opt_level, 2);
-    passes.fuse = false;
-    while (!plain_ladder_->is_exhausted())
-        if (auto program = lower(run_passes_with_plan(*common_, passes), *plain_ladder_, lowering_))
-            return program;
-    plain_ladder_->refuse(ladder_, first_line());
+    if (!has_kernels(passes_) && ladder_.is_exhausted()) ladder_.refuse(ladder_, first_line());
+    const PipelineOptions passes = jit::without_kernels(passes_);
+    if (!plain_ladder_) plain_ladder_.emplace(passes_.memory);
+    const Graph common = run_passes_before_plan(*recorded_, passes);
+    const std::optional<PlannedGraph> found =
+        first_that_fits(*plain_ladder_, common, passes, [&](const Graph& graph) {
+        return plain_ladder_->is_wanted() ? plan_of(graph, *recorded_, lowering_) : MemoryPlan();
+    });
+    if (!found) plain_ladder_->refuse(ladder_, first_line());
+    return make_program(found->graph, *plain_ladder_, lowering_);
 }
 
 std::string PendingProgram::first_line() const {

@@ -33,15 +33,15 @@ public:
     PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes,
                    LoweringOptions lowering);
 
-    // Has every kernel been compiled or refused, or is the time over that MEGJIT_COMPILE_BUDGET
-    // gives?
+    // Has every kernel been compiled or refused, or, where there is no limit on memory, is the time
+    // over that MEGJIT_COMPILE_BUDGET gives?
     bool is_ready() const;
     const codegen::KernelRequests& requests() const { return requests_; }
     Clock::time_point deadline() const { return deadline_; }
 
-    // With the kernels that there are. A group whose kernel there is not runs unfused; where other
-    // groups come of that, or of a plan that needs less memory, their kernels are asked for, and
-    // the result is null: wait again.
+    // With the kernels that there are. A group whose kernel there is not runs unfused, and plans
+    // are made anew; where other groups come of that, or of a plan that needs less memory, their
+    // kernels are asked for, and the result is null: wait again.
     std::shared_ptr<Program> finish();
     // In which the steps of that program run, for MemoryOptions::known_order; nothing where there
     // is no limit.
@@ -54,10 +54,8 @@ private:
     void run_passes();
     void request_kernels(const Node& fused);
     void request_kernels(const Graph& held);  // by an op
-    bool has_kernels() const { return passes_.opt_level >= 3 || passes_.fuse; }
-    bool fits(const Graph& graph, PlanLadder& ladder, LoweringOptions lowering) const;
-    std::shared_ptr<Program> lower(const Graph& graph, PlanLadder& ladder,
-                                   LoweringOptions lowering) const;
+    std::shared_ptr<Program> make_program(const Graph& graph, const PlanLadder& ladder,
+                                          LoweringOptions lowering) const;
     void tell_what_is_late() const;
     std::string first_line() const;
 

@@ -29,19 +29,19 @@ constexpr Pass kPipeline[] = {
     {"cancel", 1, plain<cancel>, false, false,
      "after simplify: casts and numbers that do nothing no longer stand between a pair"},
     {"attend", 3, plain<attend>, false, false,
-     "after dedup: each value of the pattern is one node; before rematerialize: what attention does not keep needs no plan"},
+     "after dedup: each value of the pattern is one node; before order_steps: what attention does not keep needs no plan"},
     {"begin_exchanges", 1, plain<begin_exchanges>, true, false,
-     "before rematerialize, to which the order of exchanges is given"},
+     "before order_steps, to which the order of exchanges is given"},
     {"offload", 0, offload, true, false,
-     "before rematerialize, to which what was fetched is a value like others"},
-    {"rematerialize", 0, rematerialize, true, false,
-     "after dedup, which would join again what is computed twice; before expand: an op is kept or not as a whole"},
+     "before order_steps, to which what was fetched is a value like others"},
+    {"order_steps", 0, order_steps, true, false,
+     "after dedup, which would join again what is computed twice; before expand: marks are of ops as recorded"},
     {"join_slices", 3, plain<join_slices>, false, false,
      "after dedup: the zeros are one node; before fuse, which would take the sums"},
     {"expand", 3, expand, false, true,
      "after dedup: what it writes twice on purpose must not be joined again"},
     {"optimize_subgraphs", 1, optimize_subgraphs, true, false,
-     "after rematerialize: each plan asks for kernels of its own; after expand, which writes loops; which kernels they hold is for no later pass"},
+     "after expand, which writes loops; which kernels they hold is for no later pass"},
     {"fold_scales", 3, fold_scales, false, false,
      "before fuse_epilogues: the shift becomes a bias"},
     {"assign_layouts", 3, plain<assign_layouts>, false, false,
@@ -50,12 +50,16 @@ constexpr Pass kPipeline[] = {
      "after assign_layouts: an addend lies like the product; before fuse, which takes the rest"},
     {"fuse_relu", 3, fuse_relu, false, false, "after fuse_epilogues: relu is the last step"},
     {"bind_weights", 3, bind_weights, false, false,
-     "after fuse_relu: packing depends on the whole epilogue; before recompute_cheap, which has every op made ready, and fuse: the prologue has no kernels"},
+     "after fuse_relu: packing depends on the whole epilogue; before rematerialize, which has every op made ready, and fuse: the prologue has no kernels"},
+    {"rematerialize", 0, rematerialize, true, false,
+     "after all that decides layouts, and so workspaces; before fuse, which takes what runs again into its readers"},
     {"recompute_cheap", 3, recompute_cheap, true, false,
      "after expand: of a normalization only what is element-wise runs again; before fuse, which makes kernels of it"},
     {"guard_updates", 0, guard_updates, true, false,
      "after what moves ops: nothing that may fail comes later; before fuse, which makes it a part of the update"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
+    {"rematerialize_units", 0, rematerialize_units, true, false,
+     "after fuse: what is planned is what runs; before batch: each launch is kept or not by itself"},
     {"batch", 3, plain<batch>, true, true,
      "after what makes kernels: no node may come between launches any more"},
     {"prefetch", 0, prefetch, true, false,
@@ -167,7 +171,7 @@ Graph run_pipeline(Graph graph, const PipelineOptions& options) {
 std::vector<BitChange> bit_changes(Graph graph, const PipelineOptions& options) {
     std::vector<BitChange> changes;
     for (const Pass& pass : pipeline()) {
-        if (!runs(pass, options) || pass.name == "rematerialize") continue;
+        if (!runs(pass, options) || pass.name == "order_steps") continue;
         Graph after = pass.run(graph, options);
         if (pass.name == "fuse") {  // the rest of it, and what follows, keeps the bits
             const std::set<std::string> ops = contractions_of(after);

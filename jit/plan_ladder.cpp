@@ -15,7 +15,10 @@ using runtime::cat;
 
 // Without a limit: the smallest plan that costs about one more forward pass.
 constexpr double kMostCostWithoutLimit = 1.35;
-constexpr double kBeyond = 0.65;  // the way to a plan that costs less may lead over others
+
+// Under a limit the search looks where the sub-linear one does by default, so that it finds all
+// that this finds.
+constexpr int kThresholds = 10;
 
 // So many of the last plans that cost no more are planned, and the smallest wins: the search sees
 // neither kernels nor gaps between buffers.
@@ -44,25 +47,32 @@ std::string join(const std::vector<std::string>& parts) {
 
 double searched_part() { return searched; }
 
+PlanLadder::PlanLadder(const MemoryOptions& options) : options_(options) {}
+
 PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
-    if (is_wanted())
-        passes.choose_plan = [this](const memory::RematProblem& problem) { return order(problem); };
+    if (!is_wanted()) return passes;
+    may_be_cheap_ = passes.opt_level >= 3;
+    passes.recomputes_cheap = rungs_[rung_].stage != ops;
+    passes.choose_plan = [this](const auto& problem) { return order(ops, problem); };
+    passes.choose_units = [this](const auto& problem) { return order(units, problem); };
     return passes;
 }
 
-std::vector<uint32_t> PlanLadder::order(const memory::RematProblem& problem) {
-    if (plans_.empty() && !takes_known_order(problem)) search(problem);
-    if (!shapes_the_plan()) return {};
-    return plans_[std::min(rung_, plans_.size() - 1)].order;
+std::vector<uint32_t> PlanLadder::order(Stage stage, const memory::RematProblem& problem) {
+    if (rung_ == 0 && !families_[stage].is_searched && !takes_known_order(stage, problem))
+        search(stage, problem);
+    return rungs_[rung_].stage == stage ? rungs_[rung_].plan.order : std::vector<uint32_t>{};
 }
 
 std::vector<uint32_t> PlanLadder::chosen_order() const {
-    return rung_ < plans_.size() ? plans_[rung_].order : std::vector<uint32_t>();
+    return rungs_[rung_].stage == ops ? rungs_[rung_].plan.order : std::vector<uint32_t>();
 }
 
 // It comes from a file: it may be of another graph.
-bool PlanLadder::takes_known_order(const memory::RematProblem& problem) {
-    const std::vector<uint32_t> order = std::exchange(options_.known_order, {});
+bool PlanLadder::takes_known_order(Stage stage, const memory::RematProblem& problem) {
+    const std::vector<uint32_t>& order = options_.known_order;
+    if (order.empty() || !options_.limit) return false;
+    if (stage == units) return is_known_;
     std::vector<size_t> runs(problem.steps.size());
     for (uint32_t step : order) {
         if (step >= runs.size()) return false;
@@ -71,38 +81,52 @@ bool PlanLadder::takes_known_order(const memory::RematProblem& problem) {
     for (size_t i = 0; i < runs.size(); ++i)
         if (runs[i] == 0 || (runs[i] > 1 && !problem.steps[i].repeatable)) return false;
     try {
-        plans_ = {memory::measure(problem, order)};
-    } catch (const std::invalid_argument&) { return false; }
-    curve_ = {{.bytes = plans_[0].peak_bytes, .seconds = plans_[0].cost}};
-    return is_known_ = !order.empty();
+        memory::RematPlan known = memory::measure(problem, order);
+        is_known_ = true;
+        add(ops, {std::move(known)}, true);
+    } catch (const std::invalid_argument&) {}
+    return is_known_;
 }
 
-void PlanLadder::search(const memory::RematProblem& problem) {
+void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
     Searching until_the_end;
     memory::RematSearch search = options_.search;
-    if (options_.is_sublinear && !options_.limit)
-        search.most_cost = kMostCostWithoutLimit + kBeyond;
-    search.watch = [&](double part) {
-        runtime::check_interrupt();
-        searched = part;
+    const bool is_thorough = search.genetic_rounds && stage == ops;
+    if (!options_.is_sublinear) search.thresholds = kThresholds;
+    const auto run = [&](int genetic_rounds, bool is_quick) {
+        const double before = searched;
+        search.genetic_rounds = genetic_rounds;
+        search.watch = [before](double part) {
+            runtime::check_interrupt();
+            searched = before + (1 - before) * part / 2;
+        };
+        add(stage, memory::rematerialize(problem, search), is_quick);
     };
-    plans_ = memory::rematerialize(problem, search);
-    for (const memory::RematPlan& plan : plans_)
-        curve_.push_back({.bytes = plan.peak_bytes, .seconds = plan.cost});
-    if (options_.is_sublinear && !options_.limit) {
-        std::vector<memory::RematPlan> finalists = smallest(plans_);
-        memory::RematSearch quicker = search;
-        quicker.genetic_rounds = 0;
-        first_quick_ = options_.search.genetic_rounds ? finalists.size() : 0;
-        if (options_.search.genetic_rounds)
-            for (memory::RematPlan& plan : smallest(memory::rematerialize(problem, quicker)))
-                finalists.push_back(std::move(plan));
-        plans_ = std::move(finalists);
+    run(0, true);
+    if (is_thorough) run(options_.search.genetic_rounds, false);
+}
+
+// The plain order of what runs without a limit is the first rung.
+void PlanLadder::add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick) {
+    Family& family = families_[stage];
+    if (!std::exchange(family.is_searched, true)) family.plain = plans[0];
+    const auto [first, last] = finalists(plans);
+    for (size_t i = 0; i < plans.size(); ++i) {
+        if (i == 0 && is_like_the_first_rung(stage) && !is_known_) continue;
+        rungs_.push_back({.stage = stage,
+                          .extra = plans[i].cost - family.plain.cost,
+                          .is_quick = is_quick,
+                          .is_candidate = !options_.is_sublinear || (first <= i && i <= last)});
+        rungs_.back().plan = std::move(plans[i]);
     }
 }
 
-std::vector<memory::RematPlan> PlanLadder::smallest(
-    const std::vector<memory::RematPlan>& plans) const {
+bool PlanLadder::is_like_the_first_rung(Stage stage) const {
+    return stage == units || !may_be_cheap_;
+}
+
+// Without a limit: the smallest of plans that cost no more than one forward pass, and those before.
+std::pair<size_t, size_t> PlanLadder::finalists(const std::vector<memory::RematPlan>& plans) const {
     size_t last = 0;
     while (last + 1 < plans.size() && plans[last].peak_bytes > options_.enough_bytes &&
            plans[last + 1].cost <= kMostCostWithoutLimit * plans[0].cost)
@@ -112,91 +136,121 @@ std::vector<memory::RematPlan> PlanLadder::smallest(
            static_cast<double>(plans[first - 1].peak_bytes) <=
                kFarFromSmallest * static_cast<double>(plans[last].peak_bytes))
         --first;
-    return {plans.begin() + static_cast<ptrdiff_t>(first),
-            plans.begin() + static_cast<ptrdiff_t>(last) + 1};
+    return {first, last};
 }
 
-// Of the finalists from `first` on that take no more than so many bytes: of those that are as small
-// as the smallest, but for kAsSmall, the cheapest.
-size_t PlanLadder::winner(size_t first, size_t most_bytes) const {
-    const auto least = static_cast<double>(*std::min_element(
-        planned_bytes_.begin() + static_cast<ptrdiff_t>(first), planned_bytes_.end()));
+// Of the finalists (of the quick search alone) that take no more than so many bytes: of those that
+// are as small as the smallest, but for kAsSmall, the cheapest.
+size_t PlanLadder::winner(bool only_quick, size_t most_bytes) const {
+    std::vector<size_t> finalists;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < rungs_.size(); ++i) {
+        if (!rungs_[i].planned_bytes || (only_quick && !rungs_[i].is_quick)) continue;
+        finalists.push_back(i);
+        least = std::min(least, *rungs_[i].planned_bytes);
+    }
     const auto rank = [&](size_t i) {
-        const bool is_larger = static_cast<double>(planned_bytes_[i]) > kAsSmall * least;
-        return std::make_tuple(planned_bytes_[i] > most_bytes, is_larger, plans_[i].cost,
-                               planned_bytes_[i]);
+        const size_t bytes = *rungs_[i].planned_bytes;
+        const bool is_larger = static_cast<double>(bytes) > kAsSmall * static_cast<double>(least);
+        return std::make_tuple(bytes > most_bytes, is_larger, rungs_[i].extra, bytes);
     };
-    size_t best = first;
-    for (size_t i = first + 1; i < planned_bytes_.size(); ++i)
-        if (rank(i) < rank(best)) best = i;
-    return best;
+    return *std::ranges::min_element(finalists, {}, rank);
 }
 
-// Without a limit all finalists are planned. A longer search never ends with more memory than the
-// short one alone.
-bool PlanLadder::wins(const MemoryPlan& plan) {
+// Without a limit all finalists are planned; for the curve all plans are, and the first runs. A
+// longer search never ends with more memory than the short one alone.
+bool PlanLadder::wins() {
     if (is_decided_) return true;
-    planned_bytes_.push_back(plan.planned_bytes);
-    if (++rung_ < plans_.size()) return false;
+    const size_t planned = rung_;
+    for (size_t next = rung_ + 1; next < rungs_.size(); ++next)
+        if (rungs_[next].is_candidate) {
+            rung_ = next;
+            return false;
+        }
     is_decided_ = true;
-    rung_ = winner(0, planned_bytes_[winner(first_quick_, SIZE_MAX)]);
-    return rung_ + 1 == plans_.size();
+    rung_ =
+        options_.is_sublinear ? winner(false, *rungs_[winner(true, SIZE_MAX)].planned_bytes) : 0;
+    return rung_ == planned;
 }
 
 bool PlanLadder::accepts(const MemoryPlan& plan) {
-    if (!least_ || plan.planned_bytes < least_->planned_bytes) least_ = plan;
-    if (!shapes_the_plan()) return true;
-    if (!options_.limit) return wins(plan);
+    note(plan);
+    if (!options_.limit) return wins();
     if (plan.planned_bytes <= options_.limit) return true;
-    if (is_known_) {  // made for a device, or kernels, that need less
+    if (is_known_ && rung_ > 0) {  // made for a device, or kernels, that need less
+        options_.known_order.clear();
         *this = PlanLadder(options_);
         return false;
     }
-    is_tried_.resize(plans_.size());
-    if (rung_ == 0) {
-        plain_bytes_ = plan.planned_bytes;
-        bytes_by_peak_ = static_cast<double>(plan.arena_bytes) /
-                         static_cast<double>(std::max<size_t>(plans_[0].peak_bytes, 1));
-    }
-    is_tried_[rung_] = true;
     rung_ = next_rung();
     return false;
+}
+
+void PlanLadder::note(const MemoryPlan& plan) {
+    if (!least_ || plan.planned_bytes < least_->planned_bytes) least_ = plan;
+    rungs_[rung_].planned_bytes = plan.planned_bytes;
+    for (const Stage stage : {ops, units}) {
+        Family& family = families_[stage];
+        const bool is_plain = rung_ == 0 ? is_like_the_first_rung(stage)
+                                         : rungs_[rung_].stage == stage && !family.planned_bytes;
+        if (!is_plain) continue;
+        const size_t peak = rung_ == 0 ? family.plain.peak_bytes : rungs_[rung_].plan.peak_bytes;
+        family.planned_bytes = plan.planned_bytes;
+        family.peak_bytes = peak;
+        family.bytes_by_peak =
+            static_cast<double>(plan.arena_bytes) / static_cast<double>(std::max<size_t>(peak, 1));
+    }
+    if (rung_ > 0) return;
+    std::stable_sort(rungs_.begin() + 1, rungs_.end(),
+                     [](const Rung& a, const Rung& b) { return a.extra < b.extra; });
 }
 
 // The cheapest that may fit; where none does, those that may be the smallest: what is refused names
 // the least limit.
 size_t PlanLadder::next_rung() const {
     const auto may_take = [&](size_t rung, size_t bytes) {
-        return !is_tried_[rung] &&
-               kLeastOfExpected * expected_bytes(rung) <= static_cast<double>(bytes);
+        return !rungs_[rung].planned_bytes &&
+               kLeastOfExpected * expected_bytes(rungs_[rung]) <= static_cast<double>(bytes);
     };
-    for (size_t rung = 0; rung < plans_.size(); ++rung)
+    for (size_t rung = 0; rung < rungs_.size(); ++rung)
         if (may_take(rung, options_.limit)) return rung;
-    for (size_t rung = plans_.size(); rung-- > 0;)
+    for (size_t rung = rungs_.size(); rung-- > 0;)
         if (may_take(rung, least_->planned_bytes)) return rung;
-    return plans_.size();
+    return rungs_.size();
 }
 
-double PlanLadder::expected_bytes(size_t rung) const {
+// 0: no program of its stage has been seen.
+double PlanLadder::expected_bytes(const Rung& rung) const {
+    if (rung.planned_bytes) return static_cast<double>(*rung.planned_bytes);
+    if (rung.stage == as_it_is) return 0;
+    const Family& family = families_[rung.stage];
+    if (!family.planned_bytes) return 0;
     const auto less =
-        static_cast<double>(plans_[0].peak_bytes) - static_cast<double>(plans_[rung].peak_bytes);
-    return static_cast<double>(plain_bytes_) - less * std::min(1.0, bytes_by_peak_);
-}
-
-PlanLadder PlanLadder::from_the_top() const {
-    PlanLadder ladder(options_);
-    ladder.plans_ = plans_;
-    ladder.curve_ = curve_;
-    ladder.first_quick_ = first_quick_;
-    return ladder;
+        static_cast<double>(family.peak_bytes) - static_cast<double>(rung.plan.peak_bytes);
+    return static_cast<double>(family.planned_bytes) - less * std::min(1.0, family.bytes_by_peak);
 }
 
 std::vector<CurvePoint> PlanLadder::curve() const {
-    std::vector<CurvePoint> curve = curve_;
-    if (rung_ < plans_.size())
-        for (CurvePoint& point : curve)
-            point.is_chosen =
-                point.bytes == plans_[rung_].peak_bytes && point.seconds == plans_[rung_].cost;
+    std::vector<CurvePoint> points;
+    const double plain = families_[ops].plain.cost;
+    for (size_t i = 0; i < rungs_.size(); ++i)
+        if (const double bytes = expected_bytes(rungs_[i]); bytes > 0 || i == rung_)
+            points.push_back({.bytes = static_cast<size_t>(bytes),
+                              .seconds = plain + rungs_[i].extra,
+                              .is_chosen = i == rung_});
+    if (is_exhausted()) return points;
+    // What costs more than another plan, and is not smaller, is on no curve; the chosen plan is.
+    const auto chosen = std::ranges::find_if(points, &CurvePoint::is_chosen);
+    std::vector<CurvePoint> curve;
+    for (const CurvePoint& point : points) {
+        if (!point.is_chosen) {
+            const bool is_smaller = point.bytes < chosen->bytes;
+            if (is_smaller != (point.seconds > chosen->seconds)) continue;
+            if (!curve.empty() && point.bytes >= curve.back().bytes) continue;
+            if (!is_smaller && point.bytes == chosen->bytes) continue;
+        }
+        curve.push_back(point);
+    }
     return curve;
 }
 

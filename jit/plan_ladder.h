@@ -1,13 +1,18 @@
-// jit/plan_ladder.h -- PlanLadder: one graph's plans of recomputation, from the cheapest to the
-// smallest, and the first of them that fits into the memory that is allowed.
+// jit/plan_ladder.h -- PlanLadder: every plan of recomputation that is known for one graph, on one
+// ladder, and the cheapest of them that fits into the memory that is allowed.
 //
-// The plans do not depend on the limit, and they are tried in order: so more memory never gives a
-// slower plan, and less memory never a larger peak. Those are left out that by the search's count
-// cannot fit.
+// The first rung is the program that runs without a limit. The others are plans of two searches:
+// for the ops before kernels are made of them (what runs again goes into its readers' kernels), and
+// for the kernels and ops that run. Each rung is judged by the layout of its program. The rungs do
+// not depend on the limit, and they are tried in order: so more memory never gives a slower plan,
+// and less memory never a larger peak. Those are left out that by the search's count cannot fit.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "jit/memory_plan.h"
 #include "jit/passes/passes.h"
@@ -28,49 +33,65 @@ double searched_part();
 
 class PlanLadder {
 public:
-    explicit PlanLadder(const MemoryOptions& options) : options_(options) {}
-    bool is_wanted() const { return shapes_the_plan() || options_.only_looks; }
+    explicit PlanLadder(const MemoryOptions& options);
+    bool is_wanted() const {
+        return options_.limit != 0 || options_.is_sublinear || options_.only_looks;
+    }
 
     // A pipeline that makes the graph of the rung where the ladder stands. The ladder outlives it,
-    // unmoved.
+    // unmoved. Ladders search while the pipeline of the first rung runs.
     PipelineOptions with_plan(PipelineOptions passes);
-
-    // The same plans, none of them tried.
-    PlanLadder from_the_top() const;
 
     // Does this program, made of the present rung, fit? If not the ladder stands on the next rung
     // that may.
     bool accepts(const MemoryPlan& plan);
-    bool is_exhausted() const { return !plans_.empty() && rung_ >= plans_.size(); }
-    // Of the present rung; nothing where no plan was made.
+    bool is_exhausted() const { return rung_ >= rungs_.size(); }
+    // Of the present rung, where it is a plan for ops; else nothing.
     std::vector<uint32_t> chosen_order() const;
-    // Every plan that was found, and which of them the present rung is.
+    // The plans that are worth their memory, and which of them the present rung is.
     std::vector<CurvePoint> curve() const;
     // OverLimit: the least limit that is feasible by this ladder or another, what holds it up, and
     // what would help.
     [[noreturn]] void refuse(const PlanLadder& other, const std::string& where) const;
 
 private:
-    bool shapes_the_plan() const { return options_.limit != 0 || options_.is_sublinear; }
-    std::vector<uint32_t> order(const memory::RematProblem& problem);
-    void search(const memory::RematProblem& problem);
-    bool takes_known_order(const memory::RematProblem& problem);
-    std::vector<memory::RematPlan> smallest(const std::vector<memory::RematPlan>& plans) const;
-    bool wins(const MemoryPlan& plan);
-    size_t winner(size_t first, size_t most_bytes) const;
+    enum Stage : uint8_t { ops, units, as_it_is };
+    struct Rung {
+        Stage stage = as_it_is;
+        memory::RematPlan plan = {};
+        double extra = 0;  // seconds more than the plain order takes, as far as the search knows
+        bool is_quick = true;  // the search without genetic rounds has found it
+        bool is_candidate = true;  // its program is looked at
+        std::optional<size_t> planned_bytes = {};  // of its program, once that was made
+    };
+    // What is known of the plans of a stage.
+    struct Family {
+        bool is_searched = false;
+        memory::RematPlan plain = {};  // its first one
+        // Of the first program that was made of one of them; 0: there is none.
+        size_t planned_bytes = 0;
+        size_t peak_bytes = 0;  // as the search has it
+        double bytes_by_peak = 1;  // the arena by that
+    };
+
+    std::vector<uint32_t> order(Stage stage, const memory::RematProblem& problem);
+    bool takes_known_order(Stage stage, const memory::RematProblem& problem);
+    void search(Stage stage, const memory::RematProblem& problem);
+    void add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick);
+    bool is_like_the_first_rung(Stage stage) const;  // is its plain program?
+    std::pair<size_t, size_t> finalists(const std::vector<memory::RematPlan>& plans) const;
+    size_t winner(bool only_quick, size_t most_bytes) const;
+    bool wins();
+    void note(const MemoryPlan& plan);
     size_t next_rung() const;
-    double expected_bytes(size_t rung) const;
+    double expected_bytes(const Rung& rung) const;
 
     MemoryOptions options_;
-    std::vector<memory::RematPlan> plans_;
-    std::vector<CurvePoint> curve_;
-    bool is_known_ = false;  // plans_ has the known order alone
+    std::vector<Rung> rungs_ = {Rung{}};
+    std::array<Family, 2> families_;  // by stage
     size_t rung_ = 0;
-    std::vector<bool> is_tried_;  // by plan
-    size_t plain_bytes_ = 0;  // planned_bytes of the first rung
-    double bytes_by_peak_ = 1;  // its arena by what the search expected
-    std::vector<size_t> planned_bytes_;  // without a limit: of the programs of the rungs so far
-    size_t first_quick_ = 0;  // without a limit: plans from there on are those of the short search
+    bool may_be_cheap_ = false;  // does the first rung compute again what costs next to nothing?
+    bool is_known_ = false;  // there is one more rung, the known order
     bool is_decided_ = false;
     std::optional<MemoryPlan> least_;  // the smallest program that was seen
 };

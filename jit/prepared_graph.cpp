@@ -23,6 +23,20 @@ const codegen::CompiledKernel& no_code() {
     return code;
 }
 
+std::shared_ptr<const runtime::Executable> executable_of_op(const Graph& graph, const Node& node) {
+    if (is_host_copy(node)) return host_copy(*node.op, graph.type(node.outputs[0]).bytes());
+    if (node.op->is_view) return nullptr;
+    return runtime::PreparedOps::instance().executable(
+        {*node.op, node.attrs, graph.types(node.inputs)}, graph.types(node.outputs),
+        graph.device());
+}
+
+std::shared_ptr<const runtime::Executable> executable_of_kernel(
+    const Graph& graph, const Node& fused, const codegen::CompiledKernel* code) {
+    return codegen::kernel_device(graph.device())
+        .prepare_kernel(fused.kernel->kernel, launches_of(fused), code);
+}
+
 void check_against_interpreter(PreparedNode& entry, const Node& node, const Graph& graph) {
     codegen::CheckedLaunch launch{.kernel = node.kernel->kernel,
                                   .launches = launches_of(node),
@@ -49,12 +63,7 @@ public:
             PreparedNode entry{.node = static_cast<NodeId>(id),
                                .is_ordered = node.op && runtime::is_ordered(*node.op)};
             if (node.kind == NodeKind::fused) prepare_kernel(node, entry);
-            else if (is_host_copy(node))
-                entry.executable = host_copy(*node.op, made_.graph.type(node.outputs[0]).bytes());
-            else if (!node.op->is_view)
-                entry.executable = runtime::PreparedOps::instance().executable(
-                    {*node.op, node.attrs, made_.graph.types(node.inputs)},
-                    made_.graph.types(node.outputs), made_.graph.device());
+            else entry.executable = executable_of_op(made_.graph, node);
             if (runs_) list_held_kernels(node, node.where);
             made_.nodes.push_back(std::move(entry));
         }
@@ -70,8 +79,7 @@ private:
             compiled = codegen::KernelService::instance().get(
                 {kernel, made_.graph.device().target(), node.kernel->launch});
         const codegen::CompiledKernel* code = kernels_ || runs_ ? compiled.get() : &no_code();
-        entry.executable = codegen::kernel_device(made_.graph.device())
-                               .prepare_kernel(kernel, launches_of(node), code);
+        entry.executable = executable_of_kernel(made_.graph, node, code);
         if (!compiled) return;
         entry.backend = compiled->backend;
         made_.kernels.push_back({.compiled = std::move(compiled),
@@ -112,6 +120,12 @@ PreparedGraph prepare(Graph graph, const std::optional<Kernels>& kernels, bool c
 
 PreparedGraph prepare_to_plan(Graph graph, const std::optional<Kernels>& kernels) {
     return Preparation(std::move(graph), kernels, false, false).run();
+}
+
+std::shared_ptr<const runtime::Executable> executable_to_plan(const Graph& graph,
+                                                              const Node& node) {
+    return node.kind == NodeKind::fused ? executable_of_kernel(graph, node, &no_code())
+                                        : executable_of_op(graph, node);
 }
 
 bool waits_for_values(const PreparedGraph& prepared) {

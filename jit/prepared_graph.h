@@ -46,6 +46,9 @@ PreparedGraph prepare(Graph graph, const std::optional<Kernels>& kernels, bool c
 // Ready to be planned, not to be run: kernels that are not given are not asked for.
 PreparedGraph prepare_to_plan(Graph graph, const std::optional<Kernels>& kernels);
 
+// What a node of the graph runs; to be asked for its needs, not to be run. Null: a view.
+std::shared_ptr<const runtime::Executable> executable_to_plan(const Graph& graph, const Node& node);
+
 bool waits_for_values(const PreparedGraph& prepared);  // does an executable of it?
 
 // "relu", or the last op of a kernel.

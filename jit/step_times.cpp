@@ -27,14 +27,17 @@ double median_of(const std::deque<double>& runs) {
     return *middle;
 }
 
+double modelled_seconds(const runtime::Speeds& speeds, const runtime::Cost& cost,
+                        runtime::DType dtype) {
+    return std::max(cost.flops / speeds.flops_of(cost, dtype), cost.bytes / speeds.bytes) +
+           kSecondsPerCall;
+}
+
 }  // namespace
 
 double modelled_seconds(const runtime::Speeds& speeds, const runtime::OpCall& call,
                         std::span<const runtime::Type> outputs) {
-    const runtime::Cost cost = runtime::cost_of(call, outputs);
-    return std::max(cost.flops / speeds.flops_of(cost, speeds.dtype_of(call)),
-                    cost.bytes / speeds.bytes) +
-           kSecondsPerCall;
+    return modelled_seconds(speeds, runtime::cost_of(call, outputs), speeds.dtype_of(call));
 }
 
 StepTimes& StepTimes::of(const runtime::Device& device) {
@@ -90,6 +93,10 @@ double StepTimes::Snapshot::seconds(const runtime::OpCall& call,
         return known->second;
     const auto alike = by_op_.find(call.op.name);
     return modelled * (alike != by_op_.end() ? alike->second : all_).value();
+}
+
+double StepTimes::Snapshot::kernel_seconds(const runtime::Cost& cost, runtime::DType dtype) const {
+    return modelled_seconds(speeds_, cost, dtype) * all_.value();
 }
 
 }  // namespace megjit::jit

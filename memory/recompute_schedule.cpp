@@ -163,8 +163,12 @@ RecomputeSchedule::RecomputeSchedule(const RematProblem& problem)
     first_gap.push_back(static_cast<uint32_t>(gaps.size()));
     for (uint32_t gap = 0; gap < gaps.size(); ++gap) {
         const uint32_t region = problem.values[gaps[gap].value].region;
+        const auto region_at = [&](uint32_t step) { return problem.steps[step].region; };
+        // Between two readers in no region it is there: what one of them had computed again serves
+        // the other.
         least_levels.push_back(region && is_free(gaps[gap].value) && !is_tail(gap) &&
-                               problem.steps[gaps[gap].to].region != region);
+                               region_at(gaps[gap].to) != region &&
+                               (region_at(gaps[gap].from) || region_at(gaps[gap].to)));
     }
 }
 

@@ -109,6 +109,7 @@ public:
         for (NodeId id : group_.nodes) {
             const Node& node = graph_.node(id);
             fused.ops.push_back(node.op->name);
+            fused.marks.stays |= node.marks.stays;
             const int result = add(id, node);
             values_[at(node.outputs[0])] = result;
             if (!grouping_.escapes[at(node.outputs[0])]) continue;

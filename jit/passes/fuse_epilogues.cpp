@@ -66,6 +66,7 @@ private:
         std::vector<runtime::EpilogueStep> steps = {};
         std::vector<ValueId> operands = {};
         ValueId result = {};  // of the last step
+        bool stays = false;  // by the mark of some step
 
         bool has(EpilogueKind kind) const {
             return std::any_of(steps.begin(), steps.end(),
@@ -121,6 +122,7 @@ private:
         if (epilogue.steps.size() == before) return copy_product(product);
         Node fresh = product;
         fresh.op = &op;
+        fresh.marks.stays |= epilogue.stays;
         if (has_some) fresh.attrs.pop_back();
         fresh.attrs.emplace_back(runtime::epilogue_text(epilogue.steps));
         fresh.inputs = rewrite_.map(product.inputs);
@@ -157,6 +159,7 @@ private:
         epilogue.steps.push_back(step);
         done_[at(readers[0])] = true;
         epilogue.result = node.outputs[0];
+        epilogue.stays |= node.marks.stays;
         return true;
     }
 

@@ -12,7 +12,8 @@ std::string optimized(const std::string& text, PipelineOptions options, runtime:
     options.donatable = {};
     options.replaces = {};
     options.fixed = {};
-    options.choose_plan = {};
+    options.choose_plan = options.choose_units = {};
+    options.recomputes_cheap = true;
     options.splits_products = false;
     const auto given = subgraph(text);
     Graph graph = *given;

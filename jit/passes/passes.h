@@ -24,6 +24,9 @@ struct MemoryOptions {
     std::vector<uint32_t> known_order = {};  // of an earlier search, tried before another one
 };
 
+// The steps in the order in which they run, some of them more than once.
+using ChoosePlan = std::function<std::vector<uint32_t>(const memory::RematProblem&)>;
+
 // Who computes products that could be generated (product_choice.h): the device's library, or a
 // kernel by tiles or panels (codegen/kernel_ir.h). `generated`: some kernel; nothing that a library
 // would have to compute is made.
@@ -50,8 +53,10 @@ struct PipelineOptions {
     std::vector<bool> fixed =
         {};  // by slot: from outside, no argument and not updated: the same tensor in most calls
     bool binds_under_limit = false;  // a limit on memory does not keep weights from being packed
-    // Which steps run, and which of them again. None, or nothing: as recorded.
-    std::function<std::vector<uint32_t>(const memory::RematProblem&)> choose_plan = {};
+    // Which ops run, and which of them again; the same of the kernels and ops that are left when
+    // kernels are made. None, or nothing: the graph stays as it is.
+    ChoosePlan choose_plan = {}, choose_units = {};
+    bool recomputes_cheap = true;  // what costs next to nothing runs again (recompute_cheap)
 };
 
 // Algebra on single nodes that keeps the bits: x*1, x/1, x**2, x**1, double negation and
@@ -89,13 +94,19 @@ Graph offload(Graph graph, const PipelineOptions& options);
 // Begins each transfer back so early that it is over when its value is read, and no earlier.
 Graph prefetch(Graph graph, const PipelineOptions& options);
 
-// Lets go of values and computes them again where they are needed, as options.choose_plan says;
-// without it, only the order of ops is chosen for the peak. Keeps the bits.
+// Runs again what the marks say (jit.recompute, parameters that are gathered); else chooses the
+// order of ops for the peak. Keeps the bits.
+Graph order_steps(Graph graph, const PipelineOptions& options);
+
+// Lets go of values and computes them again where they are needed, as options.choose_plan says.
+// Keeps the bits.
 Graph rematerialize(Graph graph, const PipelineOptions& options);
 
-// Computes again what costs next to nothing instead of keeping it, where the caller said nothing of
-// memory. Keeps the bits.
+// Computes again what costs next to nothing instead of keeping it. Keeps the bits.
 Graph recompute_cheap(Graph graph, const PipelineOptions& options);
+
+// As rematerialize, where kernels have been made: each of them runs again as it is. Keeps the bits.
+Graph rematerialize_units(Graph graph, const PipelineOptions& options);
 
 // Keeps activations channels-last between convolutions.
 Graph assign_layouts(Graph graph);

@@ -63,4 +63,52 @@ TEST_F(Rematerialize, ViewsAreWhatTheyView) {
     rematerialize(parse_graph(kGraph), options);
 }
 
+// A kernel of exp and neg, a product and what reads the kernel's result again.
+constexpr std::string_view kUnits =
+    "%0: f32[4, 4] = input 0\n%1: f32[4, 4] = exp %0\n%2: f32[4, 4] = neg %1\n%3: f32[4, 4] = matmul %2 %2 {transpose_a=0, transpose_b=0}\n"
+    "%4: f32[4, 4] = matmul %3 %2 {transpose_a=0, transpose_b=0}\nreturn %4\n";
+
+TEST_F(Rematerialize, KernelsRunAgainAsTheyAre) {
+    const Graph graph = parse_graph(kUnits);
+    size_t steps = 0;
+    const PipelineOptions options{.opt_level = 3,
+                                  .choose_units = [&](const memory::RematProblem& problem) {
+        steps = problem.steps.size();
+        EXPECT_TRUE(problem.steps[0].repeatable);
+        EXPECT_TRUE(problem.values.back().is_kept);
+        return std::vector<uint32_t>{0, 1, 0, 2};
+    }};
+    const Graph twice = run_pipeline(graph, options);
+    EXPECT_EQ(steps, 3u);
+    EXPECT_EQ(fault_of(twice), "");
+    std::vector<std::string> kernels;
+    for (const Node& node : twice.nodes())
+        if (node.kind == NodeKind::fused) kernels.push_back(codegen::print(node.kernel->kernel));
+    ASSERT_EQ(kernels.size(), 2u) << print(twice);
+    EXPECT_EQ(kernels[0], kernels[1]);
+    const std::vector<TensorRef> inputs = {
+        floats({4, 4}, {0, 1, 2, 3, 0, -1, -2, -3, 1, 1, 2, 2, 0, 0, 1, -1})};
+    EXPECT_EQ(values_of(interpret(twice, inputs)[0]),
+              values_of(interpret(run_pipeline(graph, {.opt_level = 3}), inputs)[0]));
+}
+
+TEST_F(Rematerialize, AMarkToKeepIsOneOfTheKernelToo) {
+    Graph graph = parse_graph(kUnits);
+    Rewriter rewrite(graph);
+    for (Node node : graph.nodes()) {
+        node.marks.stays = node.op && node.op->name == "exp";
+        rewrite.copy(node);
+    }
+    bool is_asked = false;
+    PipelineOptions options{.opt_level = 3,
+                            .choose_units = [&](const memory::RematProblem& problem) {
+        is_asked = true;
+        EXPECT_TRUE(problem.values[problem.steps[0].writes[0]].must_stay);
+        EXPECT_FALSE(problem.values[problem.steps[1].writes[0]].must_stay);
+        return std::vector<uint32_t>{};
+    }};
+    run_pipeline(rewrite.finish(), options);
+    EXPECT_TRUE(is_asked);
+}
+
 }}  // namespace megjit::jit

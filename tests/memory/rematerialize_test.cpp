@@ -223,6 +223,24 @@ TEST(Rematerialize, WhatMustBeLetGoOfRunsAgainAndNothingElse) {
     expect_a_sound_curve(problem, rematerialize(problem));
 }
 
+// As a gradient of max pooling and the next one read what their region has made.
+TEST(Rematerialize, WhatMustBeLetGoOfRunsAgainOnceForAllReadersBehind) {
+    for (size_t readers : {1, 2, 3}) {
+        RematProblem problem = chain(3);
+        problem.steps[0].region = problem.steps[1].region = 1;
+        problem.values[1].region = 1;
+        const uint32_t value = 1;
+        for (size_t i = 0; i < readers; ++i) {
+            const auto last = static_cast<uint32_t>(problem.values.size());
+            problem.values.push_back({.bytes = 100});
+            problem.steps.push_back({.cost = 1, .reads = {value, last - 1}, .writes = {last}});
+        }
+        problem.values.back().is_kept = true;
+        const std::vector<uint32_t> order = plain_plan(problem).order;
+        EXPECT_EQ(order.size(), problem.steps.size() + 1) << readers;
+    }
+}
+
 TEST(Rematerialize, WhatMustStayRunsOnce) {
     RematProblem problem = chain(40);
     problem.values[20].must_stay = true;

@@ -129,6 +129,38 @@ def test_after_the_budget_calls_go_on_without_the_kernel(environment, fake_compi
     assert done.stderr.count("\n") == 1 and "1 of 1 kernels" in done.stderr and "BUDGET" in done.stderr
 
 
+def test_under_a_limit_calls_wait_for_what_the_plan_counts_on(environment, fake_compiler):
+    program = """
+import threading
+f = trace(lambda x: x * 2 + 1, symbolic=True, opt_level=3, memory_limit=8000)
+threading.Timer(0.3, open_gate).start()
+call()
+assert gate_is_open() and len(f.kernels()) == 1 and f.memory_plan().planned_bytes == 8000
+"""
+    slow = {**with_fake(environment, fake_compiler, "slow"), "MEGJIT_COMPILE_BUDGET": "0.05"}
+    assert run(program, slow).stderr == ""
+
+
+def test_under_a_limit_a_kernel_that_fails_makes_another_plan_or_is_told_before_the_run(environment, fake_compiler):
+    program = """
+import re
+def g(x):
+    return sum(F.exp(F.sin(x * i) + i) for i in range(1, 9))
+def told(limit):
+    try:
+        trace(g, symbolic=True, opt_level=3, memory_limit=limit)(x)
+    except MemoryError as error:
+        return int(re.search(r"at least (\\d+) bytes", str(error))[1])
+limit = told(1)
+h = trace(g, symbolic=True, opt_level=3, memory_limit=limit)
+for _ in range(2):
+    np.testing.assert_array_equal(h(x).numpy(), g(x).numpy())
+assert h.kernels() == [] and h.memory_plan().planned_bytes <= limit
+assert told(limit - 1) == limit
+"""
+    run(program, with_fake(environment, fake_compiler, "fail"))
+
+
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_a_group_whose_kernel_fails_runs_unfused_with_one_warning(environment, fake_compiler, mode):
     program = """

@@ -1,6 +1,7 @@
 """Bytes that plans promise: exact numbers, known without running anything."""
 
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -82,6 +83,47 @@ def test_resnet50_trains_in_a_third_of_its_activations_memory(batch):
     assert less.arena_bytes <= 0.35 * plain.arena_bytes
     assert less.arena_bytes <= 1.03 * live_arena(less)
     assert 0 < less.recompute_flops_ratio <= 0.25
+
+
+SEARCHED = {"sublinear_memory_config": SublinearMemoryConfig(num_worker=1)}
+
+
+@pytest.mark.parametrize("level", [2, 3])
+@pytest.mark.parametrize("name", [name for name in FULL_SIZE if name != "resnet1000"])
+def test_a_limit_that_some_known_plan_keeps_is_kept(name, level):
+    """By the function without options, by the sub-linear search, and by both together."""
+    free = plan(name, 8, opt_level=level)
+    less = plan(name, 8, opt_level=level, **SEARCHED)
+    for known in (free, less):
+        for limit in (known.planned_bytes, int(known.planned_bytes * 1.02)):
+            assert plan(name, 8, opt_level=level, memory_limit=limit).planned_bytes <= limit
+        both = plan(name, 8, opt_level=level, memory_limit=known.planned_bytes, **SEARCHED)
+        assert both.planned_bytes <= known.planned_bytes
+
+
+@pytest.mark.parametrize("level", [2, 3])
+@pytest.mark.parametrize("name", ["mobilenet_v2", "gpt2_small"])
+def test_a_limit_that_is_not_needed_changes_nothing(name, level):
+    free, limited = (
+        plan(name, 8, opt_level=level, **options) for options in ({}, {"memory_limit": "1000GB"})
+    )
+    assert (free.planned_bytes, free.arena_bytes) == (limited.planned_bytes, limited.arena_bytes)
+    assert free.steps == limited.steps
+
+
+@pytest.mark.parametrize("name", ["resnet50", "mobilenet_v2", "unet", "vgg16", "bert_base"])
+def test_the_least_limit_keeps_its_kernels(name):
+    with pytest.raises(MemoryError) as refused:
+        plan(name, 8, opt_level=3, memory_limit=1)
+    least = int(re.search(r"at least (\d+) bytes", str(refused.value))[1])
+    kernels = [
+        sum(" fused " in step for step in found.steps)
+        for found in (
+            plan(name, 8, opt_level=3),
+            plan(name, 8, opt_level=3, memory_limit=least),
+        )
+    ]
+    assert kernels[1] >= 0.9 * kernels[0]
 
 
 def test_twice_the_batch_fits_into_the_same_card():

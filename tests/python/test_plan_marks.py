@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -77,11 +78,12 @@ def test_results_of_recompute_are_kept_in_whatever_container():
     assert plan(Pair) == plan(lambda a, b: (a, b)) and plan(Pair).recompute_flops_ratio == 0
 
 
-def test_what_keep_marks_is_computed_once():
+@pytest.mark.parametrize("level", [2, 3])
+def test_what_keep_marks_is_computed_once(level):
     w = mge.Parameter(np.eye(8, dtype=np.float32))
 
     def sines(mark):
-        @trace(symbolic=True, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
+        @trace(symbolic=True, opt_level=level, sublinear_memory_config=SublinearMemoryConfig(num_worker=1))
         def f(x):
             waits = mark(F.sin(x))
             x = x + waits
@@ -89,11 +91,43 @@ def test_what_keep_marks_is_computed_once():
                 x = F.exp(F.tanh(x) @ w)
             return (x * waits).sum()
 
-        f(mge.tensor(np.ones((64, 8), np.float32)))
-        return f.graph_text().count("= sin")
+        x = mge.tensor(np.ones((64, 8), np.float32))
+        f(x)
+        return len(re.findall(r"^%.*\bsin\b", f.graph_text(), re.MULTILINE))
 
     assert sines(lambda x: x) == 2
     assert sines(jit.keep) == 1
+
+
+@pytest.mark.parametrize("level", [2, 3])
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda h: F.max_pool2d(F.relu(h), 2),
+        lambda h: F.avg_pool2d(F.relu(h), 2),
+        lambda h: F.max_pool2d(F.sigmoid(h) * h, 2),
+        lambda h: F.gelu(h),
+    ],
+    ids=["max_pool", "avg_pool", "swish_max_pool", "gelu"],
+)
+def test_what_a_region_marks_runs_once_again_however_often_it_is_read(end, level):
+    layers = [M.Conv2d(4, 4, 3, padding=1) for _ in range(3)]
+    gm = GradManager().attach([p for layer in layers for p in layer.parameters()])
+
+    def convolutions(mark):
+        def step(x):
+            with gm:
+                for layer in layers:
+                    x = mark(lambda x, layer=layer: end(layer(x)))(x)
+                gm.backward((x * x).mean())
+            return [layer.weight.grad for layer in layers]
+
+        plan = trace(step, symbolic=True, opt_level=level).plan(F.ones((2, 4, 32, 32)))
+        return sum(text.split()[1] in ("conv", "conv_epilogue") for text in plan.steps)
+
+    plain = convolutions(lambda layer: layer)
+    assert plain == len(layers)
+    assert plain < convolutions(jit.recompute) <= 2 * plain
 
 
 def test_on_a_cpu_offload_changes_nothing():
