@@ -477,6 +477,9 @@ def reduce_sum(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) ->
 def reduce_sum_to_root(x: object, /, *after: object, group: str, is_root: int) -> _Tensor:
     """Sum over the processes, in the root."""
 
+def reduce_variance(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
+    """Mean squared distance from the mean over axes, of float32."""
+
 def relayout(x: object, /, *, layout: str) -> _Tensor:
     """The same tensor in another order of memory: 'row_major', 'channels_last', or one of the backend's own."""
 
