@@ -30,8 +30,8 @@ std::optional<PlannedGraph> first_that_fits(PlanLadder& ladder, const Graph& com
                                             const PipelineOptions& passes,
                                             const std::function<MemoryPlan(const Graph&)>& plan) {
     while (!ladder.is_exhausted()) {
-        PlannedGraph made{.graph = run_passes_with_plan(common, ladder.with_plan(passes)),
-                          .plan = {}};
+        PlannedGraph made{
+            .graph = run_passes_from(kFirstWithPlan, common, ladder.with_plan(passes)), .plan = {}};
         made.plan = plan(made.graph);
         if (!ladder.is_wanted()) return made;
         if (!ladder.accepts(made.plan)) continue;
@@ -56,7 +56,7 @@ PlannedGraph plan_graph(const Graph& recorded, const PipelineOptions& passes,
     PlanLadder ladder(passes.memory);
     const auto plan = [&](PlanLadder& from, const PipelineOptions& options) {
         return first_that_fits(
-            from, run_passes_before_plan(recorded, options), options,
+            from, run_passes_before(kFirstWithPlan, recorded, options), options,
             [&](const Graph& graph) { return plan_of(graph, recorded, lowering); });
     };
     if (std::optional<PlannedGraph> found = plan(ladder, passes)) return std::move(*found);
@@ -77,7 +77,7 @@ PendingProgram::PendingProgram(std::shared_ptr<const Graph> recorded, const Pipe
     const double seconds = passes.memory.limit ? kForever : runtime::debug().compile_budget;
     const std::chrono::duration<double> budget(std::clamp(seconds, 0.0, kForever));
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
-    common_ = std::make_shared<const Graph>(run_passes_before_plan(*recorded_, passes_));
+    common_ = std::make_shared<const Graph>(run_passes_before(kFirstWithPlan, *recorded_, passes_));
     run_passes();
 }
 
@@ -85,7 +85,7 @@ void PendingProgram::run_passes() {
     PipelineOptions passes = passes_;
     passes.refused = &refused_;
     if (!ladder_.is_wanted()) {
-        graph_ = run_passes_with_plan(*common_, passes);
+        graph_ = run_passes_from(kFirstWithPlan, *common_, passes);
     } else {
         std::optional<PlannedGraph> found = first_that_fits(
             ladder_, *common_, passes,
@@ -162,7 +162,7 @@ std::shared_ptr<Program> PendingProgram::without_kernels() {
     if (!has_kernels(passes_) && ladder_.is_exhausted()) ladder_.refuse(ladder_, first_line());
     const PipelineOptions passes = jit::without_kernels(passes_);
     if (!plain_ladder_) plain_ladder_.emplace(passes_.memory);
-    const Graph common = run_passes_before_plan(*recorded_, passes);
+    const Graph common = run_passes_before(kFirstWithPlan, *recorded_, passes);
     const std::optional<PlannedGraph> found =
         first_that_fits(*plain_ladder_, common, passes, [&](const Graph& graph) {
         return plain_ladder_->is_wanted() ? plan_of(graph, *recorded_, lowering_) : MemoryPlan();

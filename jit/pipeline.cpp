@@ -96,10 +96,8 @@ void check_names(const runtime::Debug& debug) {
     check_names("MEGJIT_DUMP: there is no stage", debug.dumped, names);
 }
 
-std::span<const Pass> before_plan() {
-    const auto first = std::find_if(std::begin(kPipeline), std::end(kPipeline),
-                                    [](const Pass& pass) { return pass.name == "rematerialize"; });
-    return {std::begin(kPipeline), first};
+std::span<const Pass> passes_before(std::string_view name) {
+    return {std::begin(kPipeline), std::ranges::find(kPipeline, name, &Pass::name)};
 }
 
 bool runs(const Pass& pass, const PipelineOptions& options) {
@@ -154,18 +152,18 @@ std::set<std::string> contractions_of(const Graph& graph) {
 
 std::span<const Pass> pipeline() { return kPipeline; }
 
-Graph run_passes_before_plan(Graph graph, const PipelineOptions& options) {
+Graph run_passes_before(std::string_view pass, Graph graph, const PipelineOptions& options) {
     check_names(runtime::debug());
     dump(runtime::debug(), "trace", graph);
-    return run_passes(before_plan(), std::move(graph), options);
+    return run_passes(passes_before(pass), std::move(graph), options);
 }
 
-Graph run_passes_with_plan(Graph graph, const PipelineOptions& options) {
-    return run_passes(pipeline().subspan(before_plan().size()), std::move(graph), options);
+Graph run_passes_from(std::string_view pass, Graph graph, const PipelineOptions& options) {
+    return run_passes(pipeline().subspan(passes_before(pass).size()), std::move(graph), options);
 }
 
 Graph run_pipeline(Graph graph, const PipelineOptions& options) {
-    return run_passes_with_plan(run_passes_before_plan(std::move(graph), options), options);
+    return run_passes_before({}, std::move(graph), options);
 }
 
 std::vector<BitChange> bit_changes(Graph graph, const PipelineOptions& options) {

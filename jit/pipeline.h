@@ -32,9 +32,11 @@ struct BitChange {
 // In the order of the passes, those alone that changed something; no plan of memory is made.
 std::vector<BitChange> bit_changes(Graph graph, const PipelineOptions& options);
 
-// The same in two parts: what does not hang on the plan of recomputation, and the rest, for each
-// plan that is tried.
-Graph run_passes_before_plan(Graph graph, const PipelineOptions& options);
-Graph run_passes_with_plan(Graph graph, const PipelineOptions& options);
+// The same in two parts, before the pass of that name and from it on.
+Graph run_passes_before(std::string_view pass, Graph graph, const PipelineOptions& options);
+Graph run_passes_from(std::string_view pass, Graph graph, const PipelineOptions& options);
+// Before it nothing hangs on the plan of recomputation; from it on passes run for each plan that is
+// tried.
+constexpr std::string_view kFirstWithPlan = "rematerialize";
 
 }  // namespace megjit::jit

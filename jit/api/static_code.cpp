@@ -116,9 +116,10 @@ private:
                                      .backend = "MLIR",
                                      .products = jit::Products::generated,
                                      .splits_products = true};
-        graph = jit::expand(jit::run_passes_before_plan(std::move(graph), options), options);
+        graph =
+            jit::expand(jit::run_passes_before("order_steps", std::move(graph), options), options);
         if (!options.exact) graph = with_folded_scales(std::move(graph), options);
-        graph = jit::run_passes_with_plan(without_windows(graph), options);
+        graph = jit::run_passes_from("order_steps", without_windows(graph), options);
         return jit::prepare_to_plan(with_kernels(graph), {});
     }
 

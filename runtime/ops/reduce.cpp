@@ -44,8 +44,9 @@ std::vector<Type> infer_reduce(const OpCall& call) {
     if (kind == Reduce::max || kind == Reduce::min) check_not_empty(call, x, result.shape);
     else if (x.dtype == DType::b8) result.dtype = DType::i32;
     if (kind == Reduce::mean && x.dtype != DType::f64) result.dtype = DType::f32;
-    if (kind == Reduce::variance && x.dtype != DType::f32)
-        refuse(call, cat("x is ", info(x.dtype).name, ", and not float32"), {}, ErrorKind::type);
+    if (kind == Reduce::variance && x.dtype != DType::f32 && x.dtype != DType::f64)
+        refuse(call, cat("x is ", info(x.dtype).name, ", and not float32 or float64"), {},
+               ErrorKind::type);
     return {result};
 }
 
@@ -174,9 +175,10 @@ std::vector<OpDef> reduce_ops() {
         return {build::cast(spread(g, share), g.inputs[0]->dtype())};
     }, Keeps::nothing),
         [] {
-        OpDef op = reduction("reduce_variance", Reduce::variance,
-                             "Mean squared distance from the mean over axes, of float32.",
-                             grad_variance, Keeps::inputs);
+        OpDef op =
+            reduction("reduce_variance", Reduce::variance,
+                      "Mean squared distance from the mean over axes, of float32 or float64.",
+                      grad_variance, Keeps::inputs);
         op.expand = expand_variance;
         return op;
     }(),

@@ -129,7 +129,7 @@ def test_a_folder_for_dumps_that_cannot_be_written_is_told_once(tmp_path):
     [
         ("MEGJIT_SKIP", "fuse,dedupp", "MEGJIT_SKIP: there is no pass 'dedupp'\n  why: valid are drop_dead, .*\n  fix: write dedup\n"),
         ("MEGJIT_SKIP", "kernel", "MEGJIT_SKIP: there is no pass 'kernel'\n  why: valid are "),
-        ("MEGJIT_DUMP", "fuze@{}", "MEGJIT_DUMP: there is no stage 'fuze'\n  why: valid are .*, trace, kernel, all\n  fix: write fuse\n"),
+        ("MEGJIT_DUMP", "fuze@{}", "MEGJIT_DUMP: there is no stage 'fuze'\n  why: valid are .*, trace, kernel, plan, file, all\n  fix: write fuse\n"),
     ],
 )
 def test_names_that_nothing_has_are_refused(tmp_path, variable, names, message):

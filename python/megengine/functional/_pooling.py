@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import ops
+from ..core import OperandError, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.quantized import keeps_quantized_dtype
 from ..core.tensor.shapes import IntsLike, Shape, as_pair
@@ -28,11 +28,11 @@ def _rounded_up(inp: Tensor, args: dict[str, Any]) -> list[moving.Window]:
 
 
 def _check(inp: Tensor, rank: int, op: str) -> None:
-    """ValueError for other axes than [n, c, spatial...]; an op would take images for lines of another batch."""
+    """OperandError for other axes than [n, c, spatial...]; an op would take images for lines of another batch."""
     require_tensors(op, inp)
     if inp.ndim != rank + 2:
         axes = "[n, c, l]" if rank == 1 else "[n, c, h, w]"
-        raise ValueError(f"{op}: inp has shape {list(inp._tuple_shape)}, not {axes}\n  fix: F.expand_dims(x, 0) makes a batch of one")
+        raise OperandError(f"{op}: inp has shape {list(inp._tuple_shape)}, not {axes}\n  fix: F.expand_dims(x, 0) makes a batch of one")
 
 
 def _max_pool(inp: Tensor, args: dict[str, Any], ceil_mode: bool) -> Tensor:
