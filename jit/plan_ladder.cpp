@@ -65,7 +65,9 @@ std::vector<uint32_t> PlanLadder::order(Stage stage, const memory::RematProblem&
 }
 
 std::vector<uint32_t> PlanLadder::chosen_order() const {
-    return rungs_[rung_].stage == ops ? rungs_[rung_].plan.order : std::vector<uint32_t>();
+    const Rung& rung = rungs_[rung_];
+    if (rung.stage == units) return {};
+    return rung.stage == ops ? rung.plan.order : families_[ops].plain.order;
 }
 
 // It comes from a file: it may be of another graph.

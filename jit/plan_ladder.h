@@ -46,7 +46,8 @@ public:
     // that may.
     bool accepts(const MemoryPlan& plan);
     bool is_exhausted() const { return rung_ >= rungs_.size(); }
-    // Of the present rung, where it is a plan for ops; else nothing.
+    // By which a file finds the present rung again without a search: an order of ops, which for the
+    // program without a limit is the plain one. Nothing where the rung is a plan for kernels.
     std::vector<uint32_t> chosen_order() const;
     // The plans that are worth their memory, and which of them the present rung is.
     std::vector<CurvePoint> curve() const;
