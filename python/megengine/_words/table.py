@@ -428,8 +428,8 @@ mge.autograd: megengine.autodiff
 mge.autocast: megengine.amp.autocast
 mge.GradScaler: megengine.amp.GradScaler
 mge.init: megengine.module.init
-mge.vmap: an axis for the batch: functions broadcast
-mge.func: megengine.autodiff.jvp, megengine.autodiff.jacobian, megengine.autodiff.hessian
+mge.vmap: megengine.autodiff.vmap
+mge.func: megengine.autodiff.jvp, megengine.autodiff.jacobian, megengine.autodiff.hessian, megengine.autodiff.vmap
 mge.export: trace(...).dump
 mge.dtype mge.float16 mge.float32 mge.int8 mge.int16 mge.int32 mge.uint8 mge.bool mge.bfloat16: names such as 'float32', or NumPy's dtypes
 mge.float64: 'float64', which products and norms refuse

@@ -13,6 +13,8 @@ from .. import _core
 from ..core import ops
 from ..core.tensor.shapes import default_gradient
 from ..tensor import Tensor
+from ._batched import Batched
+from ._batching_rules import refuse
 
 __all__ = ["AttachSpec", "GradManager", "GradManagerGroup", "get_backwarding_grad_manager"]
 
@@ -146,6 +148,7 @@ class GradManager:
         """
         callbacks = _as_list(callbacks, callable, "callbacks takes functions of (tensor, gradient)")
         given = _as_list(tensors, lambda x: isinstance(x, Tensor), "Object to be attached should be Tensor")
+        _refuse_examples(given)
         for tensor in given:
             if tensor.dtype.name not in _DIFFERENTIABLE:
                 raise AssertionError(
@@ -279,6 +282,7 @@ class GradManager:
         outside = _backwarding.set(self)
         try:
             ys = _as_list(y, lambda x: isinstance(x, Tensor), "backward: y takes Tensors")
+            _refuse_examples(ys)
             dys = _gradients_of(ys, dy)
             ys = ys + self._remote
             dys = dys + [ops.full(shape=(), value=0.0, dtype="float32", device=sent) for sent in self._remote]
@@ -384,6 +388,15 @@ def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:
                 "  fix: give dy the shape of y"
             )
     return dys
+
+
+def _refuse_examples(tensors: Iterable[Tensor]) -> None:
+    if any(isinstance(each, Batched) for each in tensors):
+        refuse(
+            "the function uses a GradManager",
+            "gradients would be added up over the examples",
+            "a GradManager around vmap, or autodiff.jacobian in the function",
+        )
 
 
 def _as_list(value: Any, fits: Callable[[Any], bool], rule: str) -> list[Any]:

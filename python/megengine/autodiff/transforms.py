@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -10,10 +10,13 @@ from .. import _core
 from ..core import ops
 from ..core.tensor.array_method import require_tensors
 from ..tensor import Tensor
+from ._batched import all_examples, mapping, one_example
+from ._batching_rules import NoRule
 
 __all__ = ["hessian", "jacobian", "jvp"]
 
 _Function = Callable[..., Tensor]
+_AT_ONCE = 1 << 24  # elements of the directions of one pass
 
 
 class _Recorded:
@@ -23,12 +26,13 @@ class _Recorded:
         require_tensors(op, *inputs)
         if wrong := [x for x in inputs if x.dtype.kind not in "f" and x.dtype.name != "bfloat16"]:
             raise TypeError(f"{op}: no derivatives for dtype {wrong[0].dtype}\n  fix: astype('float32') before, or a function that holds the others")
-        self.leaves = [ops.identity(x) for x in inputs]
+        self._watched = [ops.identity(all_examples(x)) for x in inputs]
+        self.leaves = [one_example(x) for x in self._watched]
         self._tapes = [_core.Tape() for _ in range(times)]  # a tape forgets what it has gone back through
         _core.Tape.open_group(self._tapes)
         try:
             for tape in self._tapes:
-                for leaf in self.leaves:
+                for leaf in self._watched:
                     tape.watch(leaf)
             self.result = function(*self.leaves)
         finally:
@@ -38,8 +42,8 @@ class _Recorded:
 
     def pulled(self, direction: Tensor) -> list[Tensor]:
         """``direction`` times the Jacobian with respect to each input; zeros where the result does not depend on it."""
-        found = self._tapes.pop().backward([self.result], [direction], self.leaves, [])
-        return [_zeros(leaf) if grad is None else grad for leaf, grad in zip(self.leaves, found, strict=True)]
+        found = self._tapes.pop().backward([all_examples(self.result)], [all_examples(direction)], self._watched, [])
+        return [_zeros(leaf) if grad is None else one_example(grad) for leaf, grad in zip(self.leaves, found, strict=True)]
 
 
 def _zeros(x: Tensor) -> Tensor:
@@ -92,15 +96,15 @@ def jvp(function: _Function, inputs: Sequence[Tensor], tangents: Sequence[Tensor
     if [tuple(np.shape(v)) for v in tangents] != shapes:
         raise ValueError(f"jvp: inputs have shapes {shapes}, tangents {[tuple(np.shape(v)) for v in tangents]}\n  fix: give a direction for each input, of its shape")
     recorded = _Recorded("jvp", function, inputs)
-    direction, tape = _zeros(recorded.result), _core.Tape()
+    direction, tape = all_examples(_zeros(recorded.result)), _core.Tape()
     tape.open()
     try:
         tape.watch(direction)
-        pulled = recorded.pulled(direction)
+        pulled = recorded.pulled(one_example(direction))
     finally:
         tape.close()
-    (change,) = tape.backward(pulled, list(tangents), [direction], [])
-    return recorded.result, _zeros(recorded.result) if change is None else change
+    (change,) = tape.backward([*map(all_examples, pulled)], [*map(all_examples, tangents)], [direction], [])
+    return recorded.result, _zeros(recorded.result) if change is None else one_example(change)
 
 
 def jacobian(function: _Function, x: Tensor) -> Tensor:
@@ -125,8 +129,9 @@ def jacobian(function: _Function, x: Tensor) -> Tensor:
 
     Notes
     -----
-    The function runs twice, once to see how many elements its result has, and there is a reverse pass for each
-    of them.
+    The function runs once to see how many elements its result has, and once for a batch of copies of ``x``, one for
+    each of them, whose derivatives one reverse pass finds (more passes where there are more than 4096 elements). A
+    function that `vmap` refuses runs once more, with a reverse pass for each element.
 
     Examples
     --------
@@ -135,18 +140,40 @@ def jacobian(function: _Function, x: Tensor) -> Tensor:
     [[4.0, 0.0], [3.0, 2.0]]
     """
     require_tensors("jacobian", x)
-    size = int(np.prod(function(x)._tuple_shape))
-    recorded = _Recorded("jacobian", function, [x], max(size, 1))
-    shape, rows = recorded.result._tuple_shape, []
-    for at in range(size):
-        one = np.zeros(size, np.float32)
-        one[at] = 1
-        direction = _core.apply_const(one.reshape(shape))
-        rows += recorded.pulled(direction if direction.dtype == recorded.result.dtype else ops.cast(direction, dtype=recorded.result.dtype.name))
-    if not rows:
+    shape = function(x)._tuple_shape
+    size = int(np.prod(shape))
+    if not size:
         return ops.full(shape=(*shape, *x._tuple_shape), value=0.0, dtype=x.dtype.name, device=x)
-    lines = [ops.reshape(row, shape=(1, *x._tuple_shape)) for row in rows]
-    return ops.reshape(ops.concat(*lines, axis=0), shape=(*shape, *x._tuple_shape))
+    try:
+        parts = list(_rows_of_batches(function, x, shape))
+    except NoRule:
+        parts = list(_rows_one_by_one(function, x, shape))
+    rows = parts[0] if len(parts) == 1 else ops.concat(*parts, axis=0)
+    return ops.reshape(rows, shape=(*shape, *x._tuple_shape))
+
+
+def _rows_of_batches(function: _Function, x: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
+    """The derivatives of the result's elements; x is copied for each of them, so that one pass finds many."""
+    size = int(np.prod(shape))
+    for begin in range(0, size, count := max(1, _AT_ONCE // size)):
+        with mapping(min(count, size - begin)) as level:
+            recorded = _Recorded("jacobian", function, [level.of(level.value_of(x))])
+            directions = _direction(np.eye(level.size, size, begin, dtype=np.float32).reshape(level.size, *shape), recorded.result)
+            rows = level.value_of(recorded.pulled(level.of(directions))[0])
+        yield rows
+
+
+def _rows_one_by_one(function: _Function, x: Tensor, shape: tuple[int, ...]) -> Iterator[Tensor]:
+    size = int(np.prod(shape))
+    recorded = _Recorded("jacobian", function, [x], size)
+    for one in np.eye(size, dtype=np.float32):
+        (row,) = recorded.pulled(_direction(one.reshape(recorded.result._tuple_shape), recorded.result))
+        yield ops.reshape(row, shape=(1, *x._tuple_shape))
+
+
+def _direction(values: np.ndarray, like: Tensor) -> Tensor:
+    made = _core.apply_const(values)
+    return made if made.dtype == like.dtype else ops.cast(made, dtype=like.dtype.name)
 
 
 def hessian(function: _Function, x: Tensor) -> Tensor:
@@ -173,7 +200,7 @@ def hessian(function: _Function, x: Tensor) -> Tensor:
 
     Notes
     -----
-    The `jacobian` of the gradient: a reverse pass for each element of ``x``.
+    The `jacobian` of the gradient.
 
     Examples
     --------

@@ -17,9 +17,6 @@ from .math import check_compute_mode, matmul
 IntPair = int | Sequence[int]  # one for both axes, or one each
 IntTriple = int | Sequence[int]
 
-_conv = ops.conv
-_add = ops.add
-
 
 def _check_modes(conv_mode: str, compute_mode: str) -> None:
     if conv_mode.lower() != "cross_correlation":
@@ -84,9 +81,9 @@ def _convolve(
     if isinstance(padding, str):
         inp, padding = _padded(inp, padding, weight._tuple_shape[2:], stride, dilation, op)
     padding = as_pair(padding, f"{op}: padding", n)
-    y = _conv(inp, weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    y = ops.conv(inp, weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
     if bias is not None:
-        y = _add(y, bias)
+        y = ops.add(y, bias)
     return y
 
 
@@ -290,7 +287,7 @@ def _transposed(
     y = ops.conv_backward_data(
         inp, weight, stride=s, padding=p, dilation=d, groups=groups, input_shape=out
     )
-    return y if bias is None else _add(y, bias)
+    return y if bias is None else ops.add(y, bias)
 
 
 def conv_transpose1d(
@@ -477,7 +474,7 @@ def linear(
     if _amp.get().enabled:
         inp, weight, bias = _to_low(inp, weight, bias)
     y = matmul(inp, weight, transpose_b=True, compute_mode=compute_mode)
-    return y if bias is None else _add(y, bias)
+    return y if bias is None else ops.add(y, bias)
 
 
 def bilinear(inp1: Tensor, inp2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -521,7 +518,7 @@ def bilinear(inp1: Tensor, inp2: Tensor, weight: Tensor, bias: Tensor | None = N
     rows = matmul(inp1, ops.reshape(ops.transpose(weight, perm=(1, 0, 2)), shape=(first, out * second)))
     rows = ops.reshape(rows, shape=(*outer, out, second))
     y = ops.reduce_sum(ops.mul(rows, ops.reshape(inp2, shape=(*outer, 1, second))), axes=(inp1.ndim,), keepdims=False)
-    return y if bias is None else _add(y, bias)
+    return y if bias is None else ops.add(y, bias)
 
 
 def local_conv2d(
@@ -582,7 +579,7 @@ def local_conv2d(
     y = ops.matmul(columns, ops.reshape(weight, shape=(groups * oh * ow, ic * kh * kw, oc)))
     y = ops.transpose(ops.reshape(y, shape=(groups, oh, ow, n, oc)), perm=(3, 0, 4, 1, 2))
     y = ops.reshape(y, shape=(n, groups * oc, oh, ow))
-    return y if bias is None else _add(y, bias)
+    return y if bias is None else ops.add(y, bias)
 
 
 def region_restricted_conv(
@@ -662,4 +659,4 @@ def region_restricted_conv(
     columns = ops.reshape(columns, shape=(n, g, ic * kh * kw, oh * ow))
     y = ops.matmul(ops.reshape(weight, shape=(1, g, oc, ic * kh * kw)), columns)
     y = ops.reshape(y, shape=(n, g * oc, oh, ow))
-    return y if bias is None else _add(y, bias)
+    return y if bias is None else ops.add(y, bias)

@@ -13,8 +13,8 @@ def length(
     x: Tensor,
     ord: float | None,
     over: Callable[[_Op, Tensor], Tensor],
-    magnitude: _Op = ops.abs,
-    extremes: tuple[_Op, _Op] = (ops.reduce_max, ops.reduce_min),
+    magnitude: _Op = lambda x: ops.abs(x),
+    extremes: tuple[_Op, _Op] = (lambda x, **attrs: ops.reduce_max(x, **attrs), lambda x, **attrs: ops.reduce_min(x, **attrs)),
 ) -> Tensor:
     """``sum(|x| ** ord) ** (1 / ord)``, where ``over(op, values)`` reduces. Integers and halves are computed in float32, and stay in it.
 

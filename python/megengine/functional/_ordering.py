@@ -1,6 +1,7 @@
 """What an order of elements tells: distinct values, and places in a sorted sequence."""
 
-from ..core import convert_inputs, ops
+from .. import core
+from ..core import ops
 from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.shapes import cut, full_like
 from ..tensor import Tensor
@@ -110,7 +111,7 @@ def searchsorted(sorted_sequence: Tensor, values: Operand, side: str = "left") -
     require_tensors("searchsorted", sorted_sequence)
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side {side!r} is neither 'left' nor 'right'")
-    sequence, values = convert_inputs(sorted_sequence, as_tensor(values))
+    sequence, values = core.convert_inputs(sorted_sequence, as_tensor(values))
     outer, n = sequence._tuple_shape[:-1], (sequence._tuple_shape or (0,))[-1]
     if not sequence.ndim or (outer and values._tuple_shape[:-1] != outer):
         raise ValueError(

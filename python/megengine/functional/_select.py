@@ -5,8 +5,9 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .. import core
 from .._core import note_extent_read
-from ..core import apply_const, convert_inputs, ops
+from ..core import apply_const, ops
 from ..core.tensor.array_method import require_tensors
 from ..core.tensor.indexing import as_places
 from ..core.tensor.shapes import normalize_axis, taken
@@ -75,7 +76,7 @@ def where(
             f"where: x is {type(x).__name__} and y is {type(y).__name__}; make one of them a Tensor"
         )
     if not (isinstance(x, Tensor) and isinstance(y, Tensor) and x.dtype == y.dtype):
-        x, y = convert_inputs(x, y)
+        x, y = core.convert_inputs(x, y)
     return ops.where(mask, x, y)
 
 

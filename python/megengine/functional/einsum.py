@@ -5,7 +5,8 @@ from math import prod
 
 import numpy as np
 
-from ..core import apply_const, convert_inputs, ops
+from .. import core
+from ..core import apply_const, ops
 from ..tensor import Tensor
 from .math import matmul
 
@@ -50,7 +51,7 @@ def einsum(equation: str, *args: Tensor) -> Tensor:
     """
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
         args = tuple(args[0])
-    operands = list(convert_inputs(*args))
+    operands = list(core.convert_inputs(*args))
     terms, output = _parse(equation, [x.ndim for x in operands])
     extents = _extents(equation, terms, operands)
     parts = [_diagonal(x, term) for x, term in zip(operands, terms, strict=False)]

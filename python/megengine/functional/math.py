@@ -8,7 +8,8 @@ from typing import Literal, overload
 
 import numpy as np
 
-from ..core import convert_inputs, ops
+from .. import core
+from ..core import ops
 from ..core._telling import no_effect
 from ..core.tensor import products
 from ..core.tensor.amp import to_high as _to_high
@@ -842,7 +843,7 @@ def cross(
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    a, b = convert_inputs(a, b)
+    a, b = core.convert_inputs(a, b)
     xs = _components(a, axisa, "a")
     ys = _components(b, axisb, "b")
     parts = []
