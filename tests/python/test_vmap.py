@@ -83,7 +83,7 @@ def far(x):
     return F.softmax(x @ (W * 2)) * F.ones(2)
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"symbolic": True, "without_host": True}], ids=repr)
 @pytest.mark.parametrize(
     ("call", "want"),
     [
@@ -93,8 +93,8 @@ def far(x):
     ],
     ids=["one", "nested", "jacobians"],
 )
-def test_it_works_in_traces(call, want, symbolic):
-    traced = trace(call, symbolic=symbolic)
+def test_it_works_in_traces(call, want, options):
+    traced = trace(call, **options)
     for _ in range(3):
         agree(traced(X), want(), 1e-5)
 
@@ -113,6 +113,36 @@ def test_a_jacobian_by_batches_is_that_of_single_passes(sample, monkeypatch):
     agree(jacobian(call, others[i]), got, 1e-5)
     one = [F.stack([jacobian(lambda x, k=k: call(x)[k : k + 1], others[i])[0] for k in range(got.shape[0])])]
     agree([got], one, max(10 * sample.tolerance, 1e-4))
+
+
+INDICES = {
+    "one": lambda i: i,
+    "behind": lambda i: (slice(None), i),
+    "adjacent": lambda i: (slice(None), i, i),
+    "in front": lambda i: (i, i),
+    "apart": lambda i: (i, slice(None), i),
+    "apart behind": lambda i: (slice(None), i, slice(None), i),
+    "of two axes": lambda i: (slice(1, None), i.reshape(3, 1), i),
+}
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_places_are_those_of_each_example(index):
+    array, places = RNG.normal(size=(2, 3, 4, 5, 6)).astype(np.float32), np.array([[0, 1, 2], [2, 2, 0]], np.int32)
+
+    def written(x, i):
+        x = x * 1
+        x[index(i)] = 7
+        return x
+
+    for axes in ((0, 0), (0, None), (None, 0)):
+        x, i = (value if axis == 0 else value[0] for value, axis in zip((array, places), axes, strict=True))
+        of = [(x if axes[0] is None else x[k], i if axes[1] is None else i[k]) for k in range(2)]
+        got = vmap(lambda x, i: x[index(i)], in_axes=axes)(Tensor(x), Tensor(i))
+        np.testing.assert_array_equal(got.numpy(), [x[index(i)] for x, i in of])
+        if axes[0] == 0:
+            got = vmap(written, in_axes=axes)(Tensor(x), Tensor(i))
+            np.testing.assert_array_equal(got.numpy(), [written(x, i) for x, i in of])
 
 
 def test_inner_batches_leave_outer_examples_as_they_were():
