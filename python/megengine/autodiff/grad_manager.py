@@ -7,7 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from .. import _core
 from ..core import ops
@@ -46,8 +46,7 @@ def get_backwarding_grad_manager() -> GradManager | None:
     return _backwarding.get()
 
 
-@runtime_checkable
-class _ProcessSum(Protocol):
+class ProcessSum:
     """A callback that begins with a gradient's sum over processes: ``distributed.make_allreduce_cb``.
 
     Where one is the first callback of a tensor, backward itself adds up the gradient, in buckets, beside what is left of it.
@@ -55,9 +54,11 @@ class _ProcessSum(Protocol):
 
     def _group_key(self, tensor: Tensor | None) -> str:
         """Which processes; "" for this one alone."""
+        return ""
 
     def _of_sum(self, total: Tensor) -> Tensor:
         """The gradient that the callback makes of the sum."""
+        return total
 
 
 class AttachSpec:
@@ -358,7 +359,7 @@ class GradManagerGroup:
 def _group_of(spec: AttachSpec) -> str:
     """Over which processes backward adds up the gradient; "": none."""
     first = spec.callbacks[0] if spec.callbacks else None
-    return first._group_key(spec.tensor()) if isinstance(first, _ProcessSum) else ""
+    return first._group_key(spec.tensor()) if isinstance(first, ProcessSum) else ""
 
 
 def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None:

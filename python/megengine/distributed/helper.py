@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
+from ..autodiff.grad_manager import ProcessSum
 from ..core import ops
 from ..core._telling import deprecated
 from ..device import get_device_count
@@ -239,7 +240,7 @@ def _check_is_whole(what: str, tensor: Tensor | None) -> None:
         )
 
 
-class AllreduceCallback:
+class AllreduceCallback(ProcessSum):
     """Callback for ``GradManager.attach`` that replaces each gradient by its sum or mean over the
     processes of a group.
 
