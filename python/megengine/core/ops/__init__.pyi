@@ -478,7 +478,7 @@ def reduce_sum_to_root(x: object, /, *after: object, group: str, is_root: int) -
     """Sum over the processes, in the root."""
 
 def reduce_variance(x: object, /, *, axes: int | Sequence[int], keepdims: int = 0) -> _Tensor:
-    """Mean squared distance from the mean over axes, of float32."""
+    """Mean squared distance from the mean over axes, of float32 or float64."""
 
 def relayout(x: object, /, *, layout: str) -> _Tensor:
     """The same tensor in another order of memory: 'row_major', 'channels_last', or one of the backend's own."""
