@@ -86,7 +86,8 @@ RESETS = statements(
     "{v} = mge.tensor(np.float32([1, 2, 3, 4]))",
     "{v} = F.ones((2, 4))",
     "{v} = mge.Parameter(np.float32([1, 2]))",
-    **_BLIND,
+    trains=False,
+    unfit=(*_BLIND["unfit"], "torch"),
 )
 # What a body reads of an argument besides its value.
 FACTS = statements(
@@ -97,7 +98,7 @@ FACTS = statements(
     "{v} = {single} * (2.0 if {argument}.grad is None else 3.0)",
     "if {argument}.grad is not None:\n    {argument} -= {argument}.grad",
     "{v} = {single} * (2.0 if any({argument} is each for each in (p0, q0, count)) else 3.0)",
-    unfit=("dump", "batch", "onnx"),
+    unfit=("dump", "batch", "onnx", "torch"),
     may=("numbers",),
 )
 
@@ -160,11 +161,11 @@ CALLER = statements(
     Row("scale = scale + 1", may=("numbers",)),
     "opt.param_groups[0]['lr'] *= 0.5",
     "noted.clear()",
-    Row("a['x'] = mge.Parameter(a['x'])", may=("numbers",)),
-    Row("a['x'] = mge.tensor(a['x'])\na['x'].name = 'told'", may=("numbers",)),
-    Row("a['x'] = mge.tensor(a['x'])\na['x']._scale = 2.5", may=("numbers",)),
-    Row("a['x'] = mge.tensor(a['x'])\na['x'].mask = mge.tensor(2.5)", may=("numbers",)),
-    Row("a['x'] = mge.tensor(a['x'])\na['x'].grad = a['x'] * 0.5", may=("numbers",)),
+    Row("a['x'] = mge.Parameter(a['x'])", may=("numbers",), unfit=("torch",)),
+    Row("a['x'] = mge.tensor(a['x'])\na['x'].name = 'told'", may=("numbers",), unfit=("torch",)),
+    Row("a['x'] = mge.tensor(a['x'])\na['x']._scale = 2.5", may=("numbers",), unfit=("torch",)),
+    Row("a['x'] = mge.tensor(a['x'])\na['x'].mask = mge.tensor(2.5)", may=("numbers",), unfit=("torch",)),
+    Row("a['x'] = mge.tensor(a['x'])\na['x'].grad = a['x'] * 0.5", may=("numbers",), unfit=("torch",)),
     unfit=("dump", "batch", "onnx"),
 )
 
