@@ -24,8 +24,8 @@ PipelineOptions without_kernels(PipelineOptions passes) {
     return passes;
 }
 
-// Of the first rung whose program fits, before anything is allocated. Nothing: none fits.
-// `common`: what all of them start from.
+// Returns the graph and the plan of the first rung whose program fits, before anything is
+// allocated; nothing where none fits. All rungs start from `common`.
 std::optional<PlannedGraph> first_that_fits(PlanLadder& ladder, const Graph& common,
                                             const PipelineOptions& passes,
                                             const std::function<MemoryPlan(const Graph&)>& plan) {

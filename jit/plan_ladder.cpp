@@ -141,8 +141,8 @@ std::pair<size_t, size_t> PlanLadder::finalists(const std::vector<memory::RematP
     return {first, last};
 }
 
-// Of the finalists (of the quick search alone) that take no more than so many bytes: of those that
-// are as small as the smallest, but for kAsSmall, the cheapest.
+// The winner is the cheapest of those finalists (of the quick search alone) that take no more than
+// so many bytes and are as small as the smallest, but for kAsSmall.
 size_t PlanLadder::winner(bool only_quick, size_t most_bytes) const {
     std::vector<size_t> finalists;
     size_t least = SIZE_MAX;

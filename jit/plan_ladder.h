@@ -69,7 +69,7 @@ private:
     struct Family {
         bool is_searched = false;
         memory::RematPlan plain = {};  // its first one
-        // Of the first program that was made of one of them; 0: there is none.
+        // The first program that was made of one of them takes so much; 0: there is none.
         size_t planned_bytes = 0;
         size_t peak_bytes = 0;  // as the search has it
         double bytes_by_peak = 1;  // the arena by that

@@ -36,7 +36,7 @@ public:
         // model has erred: on this op, else on all that have run. So measured and modelled seconds
         // can be added.
         double seconds(const runtime::OpCall& call, std::span<const runtime::Type> outputs) const;
-        // Of a generated kernel, which is not measured as such: by how the model has erred on all.
+        // A generated kernel is not measured as such: the model's time, by how it has erred on all.
         double kernel_seconds(const runtime::Cost& cost, runtime::DType dtype) const;
 
     private:

@@ -45,8 +45,8 @@ using runtime::Shape;
 
 constexpr size_t kMaxRowOps = 160;
 constexpr int64_t kMinRows = 8, kFewElements = 32768;
-// Of a GPU: columns of a block, blocks that keep it busy, and elements that one block alone walks
-// over in the time of two launches.
+// A block of a GPU has so many columns, so many blocks keep a GPU busy, and one block alone walks
+// over so many elements in the time of two launches.
 constexpr int64_t kColumnsOfBlock = 32, kMinBlocks = 128, kShortBlock = 16384;
 constexpr int kHeavyInstructions = 40;  // of an op whose code is long
 

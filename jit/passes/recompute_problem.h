@@ -12,8 +12,8 @@
 
 namespace megjit::jit {
 
-// What is asked of the graph: to run marked regions again, a plan for its ops or for the units that
-// run, or what costs next to nothing.
+// The problem asks to run marked regions again, for a plan of the graph's ops or of the units that
+// run, or for what costs next to nothing.
 enum class Recomputes : uint8_t { marked, ops, units, cheap };
 
 // The value that comes back by this transfer.

@@ -129,7 +129,7 @@ std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tens
         } else if (auto getter = getters_.find(tensor->id()); getter != getters_.end()) {
             source = {.from = SlotSource::From::getter, .object = getter->second};
         } else if (is_made_of_host_data(*tensor, session)) {
-            // Whoever holds it now may hold another value in the next call. Guards watch the data.
+            // Its holder may hold another value in the next call. Guards watch the data.
             source = {.from = SlotSource::From::constant, .constant = tensor};
         } else if (auto handle = handles_.find(tensor->id());
                    handle != handles_.end() && grad_before(handle->second, session)) {

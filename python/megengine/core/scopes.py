@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..module import Module
 
 recording: ContextVar[bool] = ContextVar("recording", default=False)  # modules enter their scopes
-# Of a recording for dump: what looks a tensor up, and the tensor that it has found.
+# A recording for dump notes what looks a tensor up, and the tensor that it has found.
 lookups: ContextVar[list[tuple[Callable[[], object], object]] | None] = ContextVar("lookups", default=None)
 _scopes: ContextVar[list[str] | None] = ContextVar("scopes", default=None)
 

@@ -27,7 +27,7 @@ def _environment_int(name: str, value: int) -> int:
 
 
 def share_of_plan(given: int | str | None) -> float:
-    """Of a memory_limit such as "50%": a share of what the first call takes without a limit. 0 for other limits."""
+    """The share that a memory_limit such as "50%" gives of what the first call takes without a limit; 0 for other limits."""
     match = _SHARE.fullmatch(given) if isinstance(given, str) else None
     return _share(given, match) if match and not match[2] else 0.0
 

@@ -14,7 +14,17 @@ __all__ = [
 ]  # fmt: skip
 
 
-class CrossEntropyLoss(Module):
+class _Loss(Module):
+    """Losses of the elements become one by ``reduction``."""
+
+    _repr_facts = "reduction={0.reduction}"
+
+    def __init__(self, reduction: str = "mean", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.reduction = reduction
+
+
+class CrossEntropyLoss(_Loss):
     """Computes ``-log p[label]``, where p is the softmax of scores: `functional.loss.cross_entropy`.
 
     Parameters
@@ -41,11 +51,10 @@ class CrossEntropyLoss(Module):
     _repr_facts = "ignore_index={0.ignore_index}, label_smooth={0.label_smooth}, reduction={0.reduction}"
 
     def __init__(self, weight: Tensor | None = None, ignore_index: int | None = None, label_smooth: float = 0.0, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(reduction, **kwargs)
         self.weight = weight
         self.ignore_index = ignore_index
         self.label_smooth = label_smooth
-        self.reduction = reduction
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
         """Return the loss.
@@ -65,7 +74,7 @@ class CrossEntropyLoss(Module):
         return F.loss.cross_entropy(pred, label, 1, True, self.label_smooth, self.reduction, self.ignore_index, self.weight)
 
 
-class NLLLoss(Module):
+class NLLLoss(_Loss):
     """Computes ``-pred[label]`` of logarithms of probabilities: `functional.loss.nll_loss`.
 
     Parameters
@@ -89,10 +98,9 @@ class NLLLoss(Module):
     _repr_facts = "ignore_index={0.ignore_index}, reduction={0.reduction}"
 
     def __init__(self, weight: Tensor | None = None, ignore_index: int | None = None, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(reduction, **kwargs)
         self.weight = weight
         self.ignore_index = ignore_index
-        self.reduction = reduction
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
         """Return the loss.
@@ -112,7 +120,7 @@ class NLLLoss(Module):
         return F.loss.nll_loss(pred, label, 1, self.reduction, self.ignore_index, self.weight)
 
 
-class BCEWithLogitsLoss(Module):
+class BCEWithLogitsLoss(_Loss):
     """Computes the binary cross entropy of logits: `functional.loss.binary_cross_entropy`.
 
     Parameters
@@ -128,12 +136,6 @@ class BCEWithLogitsLoss(Module):
     >>> round(M.BCEWithLogitsLoss()(mge.Tensor([0.0, 100.0]), mge.Tensor([1.0, 1.0])).item(), 4)
     0.3466
     """
-
-    _repr_facts = "reduction={0.reduction}"
-
-    def __init__(self, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.reduction = reduction
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
         """Return the loss.
@@ -153,7 +155,7 @@ class BCEWithLogitsLoss(Module):
         return F.loss.binary_cross_entropy(pred, label, True, self.reduction)
 
 
-class BCELoss(Module):
+class BCELoss(_Loss):
     """Computes the binary cross entropy of probabilities: `functional.loss.binary_cross_entropy`.
 
     Parameters
@@ -169,12 +171,6 @@ class BCELoss(Module):
     >>> round(M.BCELoss()(mge.Tensor([0.5, 1.0]), mge.Tensor([1.0, 1.0])).item(), 4)
     0.3466
     """
-
-    _repr_facts = "reduction={0.reduction}"
-
-    def __init__(self, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.reduction = reduction
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
         """Return the loss.
@@ -194,7 +190,7 @@ class BCELoss(Module):
         return F.loss.binary_cross_entropy(pred, label, False, self.reduction)
 
 
-class MSELoss(Module):
+class MSELoss(_Loss):
     """Computes the squared error: `functional.loss.square_loss`.
 
     Parameters
@@ -210,12 +206,6 @@ class MSELoss(Module):
     >>> M.MSELoss()(mge.Tensor([1.0, 2.0]), mge.Tensor([1.0, 5.0])).item()
     4.5
     """
-
-    _repr_facts = "reduction={0.reduction}"
-
-    def __init__(self, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.reduction = reduction
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
         """Return the loss.
@@ -235,7 +225,7 @@ class MSELoss(Module):
         return F.loss.square_loss(pred, label, self.reduction)
 
 
-class L1Loss(Module):
+class L1Loss(_Loss):
     """Computes the absolute error: `functional.loss.l1_loss`.
 
     Parameters
@@ -251,12 +241,6 @@ class L1Loss(Module):
     >>> M.L1Loss()(mge.Tensor([1.0, 2.0]), mge.Tensor([1.0, 5.0])).item()
     1.5
     """
-
-    _repr_facts = "reduction={0.reduction}"
-
-    def __init__(self, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.reduction = reduction
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
         """Return the loss.
@@ -276,7 +260,7 @@ class L1Loss(Module):
         return F.loss.l1_loss(pred, label, self.reduction)
 
 
-class SmoothL1Loss(Module):
+class SmoothL1Loss(_Loss):
     """Computes the absolute error, and a parabola where it is small: `functional.loss.smooth_l1_loss`.
 
     Parameters
@@ -298,9 +282,8 @@ class SmoothL1Loss(Module):
     _repr_facts = "beta={0.beta}, reduction={0.reduction}"
 
     def __init__(self, beta: float = 1.0, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(reduction, **kwargs)
         self.beta = beta
-        self.reduction = reduction
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
         """Return the loss.
@@ -320,7 +303,7 @@ class SmoothL1Loss(Module):
         return F.loss.smooth_l1_loss(pred, label, self.reduction, self.beta)
 
 
-class HuberLoss(Module):
+class HuberLoss(_Loss):
     """Computes half of the squared error, and a line where it is large: `functional.loss.huber_loss`.
 
     Parameters
@@ -342,9 +325,8 @@ class HuberLoss(Module):
     _repr_facts = "delta={0.delta}, reduction={0.reduction}"
 
     def __init__(self, delta: float = 1.0, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(reduction, **kwargs)
         self.delta = delta
-        self.reduction = reduction
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
         """Return the loss.
@@ -364,7 +346,7 @@ class HuberLoss(Module):
         return F.loss.huber_loss(pred, label, self.reduction, self.delta)
 
 
-class KLDivLoss(Module):
+class KLDivLoss(_Loss):
     """Computes the Kullback-Leibler divergence: `functional.loss.kl_div`.
 
     Parameters
@@ -386,9 +368,8 @@ class KLDivLoss(Module):
     _repr_facts = "log_target={0.log_target}, reduction={0.reduction}"
 
     def __init__(self, log_target: bool = False, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(reduction, **kwargs)
         self.log_target = log_target
-        self.reduction = reduction
 
     def forward(self, pred: Tensor, label: Tensor) -> Tensor:
         """Return the loss.
@@ -408,7 +389,7 @@ class KLDivLoss(Module):
         return F.loss.kl_div(pred, label, self.reduction, self.log_target)
 
 
-class CosineEmbeddingLoss(Module):
+class CosineEmbeddingLoss(_Loss):
     """Computes how far cosines of pairs are from what labels say: `functional.loss.cosine_embedding_loss`.
 
     Parameters
@@ -431,9 +412,8 @@ class CosineEmbeddingLoss(Module):
     _repr_facts = "margin={0.margin}, reduction={0.reduction}"
 
     def __init__(self, margin: float = 0.0, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(reduction, **kwargs)
         self.margin = margin
-        self.reduction = reduction
 
     def forward(self, x1: Tensor, x2: Tensor, label: Tensor) -> Tensor:
         """Return the loss.
@@ -455,7 +435,7 @@ class CosineEmbeddingLoss(Module):
         return F.loss.cosine_embedding_loss(x1, x2, label, self.margin, self.reduction)
 
 
-class TripletMarginLoss(Module):
+class TripletMarginLoss(_Loss):
     """Computes by how much an anchor is not nearer to the positive than to the negative: `functional.loss.triplet_margin_loss`.
 
     Parameters
@@ -482,11 +462,10 @@ class TripletMarginLoss(Module):
     _repr_facts = "margin={0.margin}, p={0.p}, swap={0.swap}, reduction={0.reduction}"
 
     def __init__(self, margin: float = 1.0, p: float = 2.0, swap: bool = False, reduction: str = "mean", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(reduction, **kwargs)
         self.margin = margin
         self.p = p
         self.swap = swap
-        self.reduction = reduction
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """Return the loss.

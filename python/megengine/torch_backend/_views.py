@@ -13,7 +13,7 @@ from ._layouts import has_fixed_sizes
 
 
 class Views:
-    """Of one graph: results: its nodes and numbers, each once. seen: those that a program of the user's sees."""
+    """One graph's results are its nodes and numbers, each once; a program of the user's sees those in ``seen``."""
 
     def __init__(self, graph: fx.GraphModule, results: Sequence[Any], seen: Collection[fx.Node]) -> None:
         self._inputs = {node: place for place, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
