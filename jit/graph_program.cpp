@@ -26,16 +26,36 @@ Kernels kernels_of(const Graph& graph) {
     return kernels;
 }
 
+// By slot: may it be overwritten?
+std::vector<bool> given_up(const std::vector<int>& in_place) {
+    std::vector<bool> slots;
+    for (const int slot : in_place) {
+        if (slot < 0) continue;
+        slots.resize(std::max(slots.size(), static_cast<size_t>(slot) + 1));
+        slots[static_cast<size_t>(slot)] = true;
+    }
+    return slots;
+}
+
 }  // namespace
 
-GraphProgram::GraphProgram(Graph graph)
+GraphProgram::GraphProgram(Graph graph, const std::vector<int>& in_place)
     : planned_(prepare_to_plan(std::move(graph), {})),
-      layout_(lay_out(planned_, plan_buffers(planned_, {}, {}, runtime::debug().check))),
+      layout_(lay_out(
+          planned_, plan_buffers(planned_, given_up(in_place), in_place, runtime::debug().check))),
       constants_(planned_.graph.value_count()) {
     for (const Node& node : planned_.graph.nodes())
         if (node.kind == NodeKind::constant)
             constants_[at(node.outputs[0])] =
                 runtime::readable_on(planned_.graph.device(), node.constant);
+}
+
+bool GraphProgram::lies_on(size_t output, uint32_t slot) const {
+    const auto [from, index] = layout_.outputs[output];
+    if (from != ProgramLayout::Output::From::result || layout_.first_outputs[index] != output)
+        return false;
+    const ProgramLayout::Result& result = layout_.results[index];
+    return result.is_donated && result.slot == slot;
 }
 
 const PreparedGraph& GraphProgram::prepared() const {

@@ -13,13 +13,16 @@ namespace megjit::jit {
 // own, also where the graph returns an input, a constant or one value twice.
 class GraphProgram final : public runtime::Executable {
 public:
-    explicit GraphProgram(Graph graph);  // on its device
+    // On its device. `in_place`: by output, the slot that it may take the place of, or -1.
+    explicit GraphProgram(Graph graph, const std::vector<int>& in_place = {});
 
     void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
                  void* workspace) const override;
     size_t workspace_bytes() const override { return layout_.arena_bytes; }
     size_t workspace_align() const override;
     bool waits_for_values() const override { return jit::waits_for_values(planned_); }
+    // Is output `output` written where that input lies, which holds nothing else?
+    bool lies_on(size_t output, uint32_t slot) const;
     const PreparedGraph& planned() const { return planned_; }
     const ProgramLayout& layout() const { return layout_; }
 

@@ -40,6 +40,8 @@ constexpr Pass kPipeline[] = {
      "after dedup: the zeros are one node; before fuse, which would take the sums"},
     {"expand", 3, expand, false, true,
      "after dedup: what it writes twice on purpose must not be joined again"},
+    {"part_rows", 3, plain<part_rows>, false, false,
+     "after expand: losses are rows then; before optimize_subgraphs, which makes kernels of a part"},
     {"optimize_subgraphs", 1, optimize_subgraphs, true, false,
      "after expand, which writes loops; which kernels they hold is for no later pass"},
     {"fold_scales", 3, fold_scales, false, false,

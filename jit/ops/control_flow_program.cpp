@@ -1,6 +1,7 @@
 #include "jit/ops/control_flow_program.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "jit/graph_program.h"
 #include "jit/ops/control_flow_ops.h"
@@ -18,10 +19,20 @@ void copy(Stream& stream, void* to, const void* from, size_t bytes) {
     if (bytes && to != from) stream.copy(to, from, bytes);
 }
 
-std::unique_ptr<const GraphProgram> program_of(runtime::Device& device, const std::string& text) {
+std::unique_ptr<const GraphProgram> program_of(runtime::Device& device, const std::string& text,
+                                               const std::vector<int>& in_place = {}) {
     Graph graph = *subgraph(text);
     graph.set_device(device);
-    return std::make_unique<const GraphProgram>(std::move(graph));
+    return std::make_unique<const GraphProgram>(std::move(graph), in_place);
+}
+
+// The carries that the plan puts in the place of what they were; the others get memory of their
+// own.
+std::vector<int> carries_in_place(const GraphProgram& body, size_t carries) {
+    std::vector<int> in_place(carries, -1);
+    for (size_t i = 0; i < carries; ++i)
+        if (body.lies_on(i, static_cast<uint32_t>(i))) in_place[i] = static_cast<int>(i);
+    return in_place;
 }
 
 // Places in a workspace, one behind the other; the first is the arena of the graphs.
@@ -72,11 +83,16 @@ protected:
 
 class Scan final : public ControlFlow {
 public:
-    Scan(runtime::Device& device, const OpCall& call)
-        : call_(call), body_(program_of(device, call.text("body"))) {
+    Scan(runtime::Device& device, const OpCall& call) : call_(call), in_place_(call_.carries) {
+        std::iota(in_place_.begin(), in_place_.end(), 0);
+        for (std::vector<int> tried; !body_ || tried != in_place_;) {
+            tried = in_place_;
+            body_ = program_of(device, call.text("body"), tried);
+            in_place_ = carries_in_place(*body_, call_.carries);
+        }
         places_.reserve(*body_);
         for (size_t i = 0; i < call_.carries; ++i)
-            spare_.push_back(places_.add(call_.inputs[i].bytes()));
+            spare_.push_back(in_place_[i] < 0 ? places_.add(call_.inputs[i].bytes()) : 0);
         for (size_t i = call_.carries; i < call_.captured(); ++i)
             xs_.emplace_back(call_.inputs[i].bytes(), places_);
         for (size_t i = call_.carries; i < call_.outputs.size(); ++i)
@@ -87,11 +103,14 @@ public:
                  void* workspace) const override {
         std::vector<void*> in(inputs, inputs + call_.inputs.size()),
             out(call_.carries + ys_.size());
+        for (size_t i = 0; i < call_.carries; ++i)
+            if (in_place_[i] >= 0) start_at(stream, in[i], outputs[i], call_.inputs[i].bytes());
         for (int64_t trip = 0; trip < call_.trips; ++trip) {
             const int64_t element = call_.is_reverse ? call_.trips - 1 - trip : trip;
             for (size_t i = 0; i < call_.carries; ++i) {  // the last trip writes the results
                 if (trip > 0) in[i] = out[i];
-                out[i] = (call_.trips - trip) % 2 ? outputs[i] : behind(workspace, spare_[i]);
+                const bool is_result = in_place_[i] >= 0 || (call_.trips - trip) % 2;
+                out[i] = is_result ? outputs[i] : behind(workspace, spare_[i]);
             }
             for (size_t i = 0; i < xs_.size(); ++i) {
                 void* const whole = inputs[call_.carries + i];
@@ -111,11 +130,22 @@ public:
                 copy(stream, outputs[i], inputs[i], call_.inputs[i].bytes());
     }
     bool waits_for_values() const override { return body_->waits_for_values(); }
+    bool may_alias(int out, int in) const override {
+        return out == in && static_cast<size_t>(in) < call_.carries &&
+               in_place_[static_cast<size_t>(in)] >= 0;
+    }
 
 private:
+    // A carry that each trip overwrites begins where the result lies.
+    static void start_at(Stream& stream, void*& carry, void* result, size_t bytes) {
+        copy(stream, result, carry, bytes);
+        carry = result;
+    }
+
     ScanCall call_;
+    std::vector<int> in_place_;  // by carry: itself, or -1
     std::unique_ptr<const GraphProgram> body_;
-    std::vector<size_t> spare_;  // places of carries
+    std::vector<size_t> spare_;  // places of carries that are not in place
     std::vector<Slice> xs_, ys_;
 };
 

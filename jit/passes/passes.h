@@ -141,6 +141,10 @@ Graph fuse(Graph graph, const PipelineOptions& options = {});
 // Sets the parts of a sum of zeros with parts set in one tensor of zeros. Why: gradients of slices.
 Graph join_slices(Graph graph);
 
+// Computes logits, their loss and its gradient for some rows at a time, in a scan. Why: whole, they
+// are larger than all else that a language model keeps.
+Graph part_rows(Graph graph);
+
 // Joins kernels that are equal and independent into one step with several launches.
 Graph batch(Graph graph);
 

@@ -321,3 +321,30 @@ def test_gradient_of_a_loop_without_a_bound():
     np.testing.assert_allclose(run(tensor([1.0]))[0].numpy(), [2 * 16 * 16.0])
     with pytest.raises(RuntimeError, match=r"while_loop: it has no gradient in a trace(.|\n)*max_trips=n"):
         trace(run)(tensor([1.0]))
+
+
+# What a trip makes of its carries, which lie where they lay wherever that can be (jit/ops/control_flow_program.cpp).
+CARRIES = {
+    "each its own": lambda a, b, x: (a * 0.5 + x, b - x),
+    "swapped": lambda a, b, x: (b, a),
+    "one from both": lambda a, b, x: (b, a + b * 0.25),
+    "both from both": lambda a, b, x: (a + b * x, a - b * x),
+    "passed on": lambda a, b, x: (a, b + a * x),
+    "one value twice": lambda a, b, x: (a + x, a + x),
+    "a product added": lambda a, b, x: (a + F.matmul(b, b), b * 0.5),
+    "a product of itself": lambda a, b, x: (F.matmul(a, a) * 0.1 + x, b),
+    "read behind its update": lambda a, b, x: (a + x, (a * x).sum() + b),
+    "a row of itself": lambda a, b, x: (a + a[0], b + a[:, 1:2]),
+}
+
+
+@ways
+@pytest.mark.parametrize("trips", [0, 1, 2, 5])
+@pytest.mark.parametrize("body", CARRIES)
+def test_carries_in_place(body, trips, options):
+    def both(a, b, xs):
+        (a, b), seen = F.scan(lambda carry, x: (CARRIES[body](*carry, x), carry[0] + carry[1]), (a, b), xs)
+        return a, b, seen
+
+    check(both, normal(4, 4), normal(4, 4, seed=1), normal(trips, 4, 4, seed=2), options=options)
+    check(lambda a, xs: both(a, a, xs), normal(4, 4), normal(trips, 4, 4, seed=2), options=options)
