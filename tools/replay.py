@@ -93,14 +93,18 @@ def run(package: Path | None, folder: Path, tests: list[str]) -> None:
 
 
 def built(commit: str) -> Path:
-    """The folder of the package at a commit."""
+    """The folder of the package at a commit: of an environment's form, for its libraries lie three folders above the extension."""
     sha = subprocess.run(["git", "rev-parse", commit], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()[:12]
-    tree, package = ROOT / "build/replay" / sha, ROOT / "build/replay" / f"{sha}-package"
+    tree, lib = ROOT / "build/replay" / sha, ROOT / "build/replay" / f"{sha}-env/lib"
+    package = lib / "python/site-packages"
     if not tree.is_dir():
         subprocess.run(["git", "worktree", "add", "--detach", str(tree), sha], cwd=ROOT, check=True)
     if not package.is_dir():
         install = ["pip", "install", "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "--target", str(package), str(tree)]
         subprocess.run([sys.executable, "-m", *install], check=True)
+    for library in Path(sys.prefix, "lib").glob("lib*.so*"):
+        if not (lib / library.name).exists():
+            (lib / library.name).symlink_to(library)
     return package
 
 
