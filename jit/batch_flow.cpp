@@ -27,8 +27,8 @@ public:
          BatchChange change)
         : version_(version), record_(version.record), change_(change) {
         for (const RecordedValue& value : record_.values) types_.push_back(row_major(value.type));
-        for (size_t argument : arguments)
-            types_[record_.outside[version.argument_slots[argument]]]->shape[0] = change.to;
+        const std::vector<RecordId> values = version.arguments();
+        for (size_t argument : arguments) types_[values[argument]]->shape[0] = change.to;
         std::vector<bool> is_live(record_.ops.size());
         for (uint32_t op : live) is_live[op] = true;
         for (uint32_t op = 0; op < record_.ops.size(); ++op) pass(op, is_live[op]);
@@ -136,9 +136,9 @@ std::string line_of(const Version& version, Reason reason) {
 // Arguments by their leading extent.
 std::map<int64_t, std::vector<size_t>> batches_of(const Version& version) {
     std::map<int64_t, std::vector<size_t>> batches;
-    for (size_t i = 0; i < version.argument_slots.size(); ++i) {
-        const RecordId id = version.record.outside[version.argument_slots[i]];
-        const Type& type = version.record.values[id].type;
+    const std::vector<RecordId> arguments = version.arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+        const Type& type = version.record.values[arguments[i]].type;
         if (type.rank()) batches[type.shape[0]].push_back(i);
     }
     return batches;
@@ -159,7 +159,7 @@ constexpr size_t kMostAlone = 16;  // arguments that are tried one by one
 }  // namespace
 
 std::vector<std::string> fixed_batches(const Version& version, std::span<const uint32_t> live) {
-    std::vector<std::string> lines(version.argument_slots.size());
+    std::vector<std::string> lines(version.key.arguments.size());
     const auto fix = [&](std::span<const size_t> arguments, const std::string& line) {
         for (const size_t argument : arguments)
             if (lines[argument].empty()) lines[argument] = line;

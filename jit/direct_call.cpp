@@ -26,7 +26,7 @@ bool DirectCall::fits(const Tensors& arguments, const Tensors& captured) const {
     for (size_t slot = 0; slot < captured.size(); ++slot) {
         const TensorRef& tensor = captured[slot];
         if (!tensor) continue;
-        const RecordedValue& then = record.values[record.outside[slot]];
+        const RecordedValue& then = record.values[record.inputs[slot].value];
         if (!(tensor->type() == then.type) || &tensor->device() != then.device) return false;
         if (places.has(tensor->id())) return false;  // recorded as two
     }
@@ -37,9 +37,9 @@ Tensors DirectCall::run(const CompiledSegment& compiled, Tensors& bound) const {
     const Record& record = version_->record;
     const Tensors outputs = compiled.run(record, bound);
     ++version_->calls;
-    const std::vector<RecordId>& given = compiled.segment->outputs;
+    const std::vector<Output>& given = compiled.step->outputs;
     std::vector<size_t> place(record.values.size());
-    for (size_t i = 0; i < given.size(); ++i) place[given[i]] = i;
+    for (size_t i = 0; i < given.size(); ++i) place[given[i].value] = i;
     Tensors values;
     values.reserve(wanted_.size());
     for (RecordId id : wanted_)

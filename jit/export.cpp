@@ -8,7 +8,6 @@
 #include "jit/bounded_rows.h"
 #include "jit/passes/passes.h"
 #include "jit/pipeline.h"
-#include "runtime/core/random.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/error.h"
 
@@ -35,7 +34,10 @@ void make_unique(Names& names) {
 class Exporter {
 public:
     Exporter(const Version& version, const ExportOptions& options)
-        : version_(version), record_(version.record), options_(options) {}
+        : version_(version),
+          record_(version.record),
+          options_(options),
+          arguments_(version.arguments()) {}
 
     Model run() {
         find_live_ops();
@@ -48,8 +50,8 @@ public:
         model.inputs = options_.inputs;
         add_states(model);
         for (size_t i = 0; i < live_.size(); ++i) add_op(record_.ops[live_[i]], op_names_[i]);
-        for (size_t i = 0; i < version_.results.size(); ++i) {
-            const RecordId id = version_.results[i];
+        for (size_t i = 0; i < record_.results.size(); ++i) {
+            const RecordId id = record_.results[i];
             model.outputs.push_back(output_name(id, i));
             ValueId value = id_of(id);
             if (has_scalar_input_ && graph_.type(value).rank() == 0) value = reshaped(value, {1});
@@ -98,7 +100,7 @@ private:
             if (const OutsideOp* made = outside_op(id))
                 for (const RecordId input : made->inputs) need(input);
         };
-        for (RecordId id : version_.results) need(id);
+        for (RecordId id : record_.results) need(id);
         for (const StateUse& use : options_.states)
             if (use.becomes) need(*use.becomes);
         for (size_t i = record_.ops.size(); i-- > 0;) {
@@ -167,16 +169,16 @@ private:
         };
         for (uint32_t i : live_)
             for (RecordId input : record_.ops[i].inputs) check(input, record_.ops[i].where);
-        for (RecordId result : version_.results) check(result, {});
+        for (RecordId result : record_.results) check(result, {});
     }
 
     // A number that the host has read of an input or a state, or of what follows from them.
     void refuse_frozen_reads() const {
         if (version_.value_reads.empty()) return;
         std::vector<bool> follows(record_.values.size());
-        for (uint32_t slot : version_.argument_slots) follows[record_.outside[slot]] = true;
-        for (const RecordId id : record_.outside)
-            if (is_random(id)) follows[id] = true;
+        for (const Input& input : record_.inputs)
+            if (input.kind == Input::Kind::argument || input.kind == Input::Kind::key)
+                follows[input.value] = true;
         for (const auto& [id, value] : version_.computed_outside) follows[id] = true;
         for (const StateUse& use : options_.states)
             if (use.value) follows[*use.value] = true;
@@ -206,9 +208,8 @@ private:
 
     std::string read_name(RecordId id) const {
         const std::string type = to_string(record_.values[id].type);
-        for (size_t i = 0; i < version_.argument_slots.size(); ++i)
-            if (record_.outside[version_.argument_slots[i]] == id)
-                return cat("its input ", options_.inputs[i], " ", type);
+        for (size_t i = 0; i < arguments_.size(); ++i)
+            if (arguments_[i] == id) return cat("its input ", options_.inputs[i], " ", type);
         return cat(is_state(id) ? "its state, a " : "what follows from its inputs or states, a ",
                    type, " tensor");
     }
@@ -223,8 +224,8 @@ private:
     // A key, which a generator gives anew in each call.
     bool is_random(RecordId id) const {
         const RecordedValue& value = record_.values[id];
-        return value.origin == Origin::outside && value.slot < version_.captured.size() &&
-               version_.captured[value.slot] && runtime::state_of(*version_.captured[value.slot]);
+        return value.origin == Origin::outside &&
+               record_.inputs[value.slot].kind == Input::Kind::key;
     }
 
     // The op that the host computed, which gave the value or what it was computed of; null: none.
@@ -253,8 +254,8 @@ private:
     }
 
     void add_inputs(std::span<const std::string> fixed) {
-        for (size_t i = 0; i < version_.argument_slots.size(); ++i) {
-            const RecordId id = record_.outside[version_.argument_slots[i]];
+        for (size_t i = 0; i < arguments_.size(); ++i) {
+            const RecordId id = arguments_[i];
             Type type = record_.values[id].type;
             type.layout = runtime::Layout::row_major;
             const bool is_scalar = type.rank() == 0;
@@ -314,9 +315,8 @@ private:
         if (const auto found = version_.computed_outside.find(id);
             found != version_.computed_outside.end())
             return ids_[id] = selected(found->second);
-        TensorRef tensor = value.tensor                            ? value.tensor
-                           : value.slot < version_.captured.size() ? version_.captured[value.slot]
-                                                                   : TensorRef{};
+        TensorRef tensor =
+            value.origin == Origin::outside ? record_.inputs[value.slot].held : value.tensor;
         if (!tensor || !tensor->has_data())
             runtime::user_error({.what = cat("dump: the value of a ", to_string(value.type),
                                              " tensor from outside is not known"),
@@ -416,6 +416,7 @@ private:
     const Version& version_;
     const Record& record_;
     const ExportOptions& options_;
+    const std::vector<RecordId> arguments_;
     Graph graph_;
     BoundedRows rows_{graph_};
     std::vector<uint32_t> live_;
@@ -539,13 +540,31 @@ Model finish_model(Model model, const ExportOptions& options) {
     return model;
 }
 
-Graph graph_for(const Model& model, const std::vector<size_t>& outputs) {
+Step step_for(const Model& model, runtime::Device& device,
+              const std::optional<std::vector<size_t>>& outputs) {
+    const std::vector<ValueId>& all = model.graph.outputs;
     Graph graph = model.graph;
-    graph.outputs.clear();
-    for (size_t output : outputs) graph.outputs.push_back(model.graph.outputs.at(output));
-    for (size_t i = model.outputs.size(); i < model.graph.outputs.size(); ++i)  // counts, states
-        graph.outputs.push_back(model.graph.outputs[i]);
-    return drop_dead(graph);
+    if (outputs) {
+        graph.outputs.clear();
+        for (size_t output : *outputs) graph.outputs.push_back(all.at(output));
+        for (size_t i = model.outputs.size(); i < all.size(); ++i)  // counts, states
+            graph.outputs.push_back(all[i]);
+    }
+    Step step{.graph = drop_dead(std::move(graph)),
+              .inputs = std::vector<Input>(model.inputs.size()),
+              .outputs = std::vector<Output>(model.counts +
+                                             (outputs ? outputs->size() : model.outputs.size()))};
+    step.graph.set_device(device);
+    const std::vector<Type> types = model.input_types();
+    for (const auto& [state, is_replaced] : model.states) {
+        const size_t slot = step.inputs.size();
+        if (is_replaced)
+            step.outputs.push_back(
+                {.replaces = types[slot].dtype == DType::c64 ? -1 : static_cast<int>(slot)});
+        step.inputs.push_back({.kind = is_replaced ? Input::Kind::state : Input::Kind::captured,
+                               .is_released = is_replaced});
+    }
+    return step;
 }
 
 void refuse_bounds(const Model& function) {

@@ -52,9 +52,10 @@ Model export_model(const Version& version, const ExportOptions& options);
 // inputs and outputs.
 Model finish_model(Model model, const ExportOptions& options);
 
-// The part of a model that computes `outputs` (positions in Model::outputs), and counts and what
-// replaces states.
-Graph graph_for(const Model& model, const std::vector<size_t>& outputs);
+// The part of a model that computes `outputs` (positions in Model::outputs; nothing: all of them),
+// and counts and what replaces states, on that device.
+Step step_for(const Model& model, runtime::Device& device,
+              const std::optional<std::vector<size_t>>& outputs = {});
 
 // UserError where outputs are bounded, for who takes fixed shapes.
 void refuse_bounds(const Model& function);

@@ -26,23 +26,24 @@ Kernels kernels_of(const Graph& graph) {
     return kernels;
 }
 
-// By slot: may it be overwritten?
-std::vector<bool> given_up(const std::vector<int>& in_place) {
-    std::vector<bool> slots;
-    for (const int slot : in_place) {
+// A run of the graph may write each such output over that input.
+Step in_place_of(const std::vector<int>& slots) {
+    Step step;
+    for (const int slot : slots) {
+        step.outputs.push_back({.replaces = slot});
         if (slot < 0) continue;
-        slots.resize(std::max(slots.size(), static_cast<size_t>(slot) + 1));
-        slots[static_cast<size_t>(slot)] = true;
+        step.inputs.resize(std::max(step.inputs.size(), static_cast<size_t>(slot) + 1));
+        step.inputs[static_cast<size_t>(slot)].is_released = true;
     }
-    return slots;
+    return step;
 }
 
 }  // namespace
 
 GraphProgram::GraphProgram(Graph graph, const std::vector<int>& in_place)
     : planned_(prepare_to_plan(std::move(graph), {})),
-      layout_(lay_out(
-          planned_, plan_buffers(planned_, given_up(in_place), in_place, runtime::debug().check))),
+      layout_(
+          lay_out(planned_, plan_buffers(planned_, in_place_of(in_place), runtime::debug().check))),
       constants_(planned_.graph.value_count()) {
     for (const Node& node : planned_.graph.nodes())
         if (node.kind == NodeKind::constant)

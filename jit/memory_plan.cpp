@@ -23,14 +23,11 @@ std::string describe(const Graph& graph, ValueId id) {
                         is_input || name.empty() ? "" : " (" + name + ")");
 }
 
-BufferUse use_of(const Graph& graph, ValueId id, const std::vector<bool>& is_parameter) {
+BufferUse use_of(const Graph& graph, ValueId id, const Step& step) {
     const Node& node = graph.producer(id);
     if (node.kind == NodeKind::constant) return BufferUse::constant;
-    if (node.kind == NodeKind::input) {
-        const auto slot = static_cast<size_t>(node.slot);
-        return slot < is_parameter.size() && is_parameter[slot] ? BufferUse::parameter
-                                                                : BufferUse::input;
-    }
+    if (node.kind == NodeKind::input)
+        return step.input(node.slot).is_from_outside() ? BufferUse::parameter : BufferUse::input;
     if (node.role.is_recomputed) return BufferUse::recomputed;
     return node.role.is_backward ? BufferUse::gradient : BufferUse::activation;
 }
@@ -85,7 +82,7 @@ std::vector<std::string> step_texts(const PreparedGraph& prepared) {
 }
 
 void fill_buffers(MemoryPlan& plan, const PreparedGraph& prepared, const BufferPlan& buffers,
-                  const std::vector<bool>& is_parameter) {
+                  const Step& step) {
     const memory::Aliasing& aliasing = buffers.aliasing;
     for (size_t b = 0; b < aliasing.buffers.size(); ++b) {
         const memory::SharedBuffer& buffer = aliasing.buffers[b];
@@ -97,7 +94,7 @@ void fill_buffers(MemoryPlan& plan, const PreparedGraph& prepared, const BufferP
     for (size_t value = 0; value < prepared.graph.value_count(); ++value) {
         PlannedBuffer& buffer = plan.buffers[aliasing.buffer_of[value]];
         const auto id = static_cast<ValueId>(value);
-        if (buffer.values.empty()) buffer.use = use_of(prepared.graph, id, is_parameter);
+        if (buffer.values.empty()) buffer.use = use_of(prepared.graph, id, step);
         buffer.values.push_back(describe(prepared.graph, id));
     }
     for (size_t s = 0; s < buffers.workspaces.size(); ++s) {
@@ -113,17 +110,17 @@ void fill_buffers(MemoryPlan& plan, const PreparedGraph& prepared, const BufferP
 
 }  // namespace
 
-MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
-                     const Graph& recorded, const LoweringOptions& options) {
+MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers, const Step& step,
+                     const LoweringOptions& options) {
     MemoryPlan plan{.steps = step_texts(prepared)};
-    fill_buffers(plan, prepared, buffers, options.is_parameter);
+    fill_buffers(plan, prepared, buffers, step);
     for (size_t s = 0; s < prepared.nodes.size(); ++s)
         if (const Node& node = prepared.node(s); is_host_copy(node))
             plan.transferred_bytes += prepared.graph.type(node.outputs[0]).bytes();
     const memory::MemorySummary summary =
         memory::summarize(buffers.schedule, buffers.aliasing, buffers.arena_bytes);
     plan.recompute_flops_ratio = recompute_flops_ratio(prepared.graph);
-    plan.unplanned_bytes = recorded_bytes(recorded);
+    plan.unplanned_bytes = recorded_bytes(step.graph);
     const size_t unpacked = unpacked_bytes(prepared.graph);
     plan.planned_bytes = summary.planned_bytes + unpacked;
     plan.peak_live_bytes = summary.peak_live_bytes + unpacked;
@@ -133,11 +130,9 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
     return plan;
 }
 
-MemoryPlan plan_of(Graph graph, const Graph& recorded, const LoweringOptions& options) {
+MemoryPlan plan_of(Graph graph, const Step& step, const LoweringOptions& options) {
     const PreparedGraph prepared = prepare_to_plan(std::move(graph), options.kernels);
-    return report_of(prepared,
-                     plan_buffers(prepared, options.donatable, options.replaces, options.check),
-                     recorded, options);
+    return report_of(prepared, plan_buffers(prepared, step, options.check), step, options);
 }
 
 namespace {

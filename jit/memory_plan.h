@@ -65,9 +65,6 @@ class BoundWeights;
 struct LoweringOptions {
     std::string function = "a compiled graph";  // "step (train.py:41)", for errors
     bool check = false;  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
-    std::vector<bool> donatable = {};  // by slot: the caller gives its last reference
-    std::vector<int> replaces = {};  // by output: the slot whose value it is from then on, or -1
-    std::vector<bool> is_parameter = {};  // by slot: from outside, and no argument
     bool profile = false;  // measure the time of each step
     std::vector<CurvePoint> curve = {};  // for the plan
     std::optional<Kernels> kernels = {};  // not given: the service is asked for each
@@ -77,12 +74,12 @@ struct LoweringOptions {
     std::shared_ptr<BoundWeights> weights = {};
 };
 
-// `recorded` is the graph before the passes: what unplanned_bytes counts.
-MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers,
-                     const Graph& recorded, const LoweringOptions& options);
+// `step` has the graph before the passes, which unplanned_bytes counts.
+MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers, const Step& step,
+                     const LoweringOptions& options);
 
 // The plan of the program that would run, without a program: nothing is allocated.
-MemoryPlan plan_of(Graph graph, const Graph& recorded, const LoweringOptions& options);
+MemoryPlan plan_of(Graph graph, const Step& step, const LoweringOptions& options);
 
 // The arena's largest buffers in the step where most of it is alive: "800 B %3 relu f32[8, 25]
 // model.py:41". At most `count`, and no more than make up `share` of what is alive there; the last

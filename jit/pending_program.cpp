@@ -43,21 +43,13 @@ std::optional<PlannedGraph> first_that_fits(PlanLadder& ladder, const Graph& com
 
 }  // namespace
 
-void tell_slots(const LoweringOptions& lowering, PipelineOptions& passes) {
-    passes.donatable = lowering.donatable;
-    passes.replaces = lowering.replaces;
-    for (size_t i = 0; i < lowering.is_parameter.size(); ++i)
-        passes.fixed.push_back(lowering.is_parameter[i] &&
-                               !(i < lowering.donatable.size() && lowering.donatable[i]));
-}
-
-PlannedGraph plan_graph(const Graph& recorded, const PipelineOptions& passes,
-                        LoweringOptions lowering) {
+PlannedGraph plan_graph(const Step& step, PipelineOptions passes, const LoweringOptions& lowering) {
+    passes.step = &step;
     PlanLadder ladder(passes.memory);
     const auto plan = [&](PlanLadder& from, const PipelineOptions& options) {
-        return first_that_fits(
-            from, run_passes_before(kFirstWithPlan, recorded, options), options,
-            [&](const Graph& graph) { return plan_of(graph, recorded, lowering); });
+        return first_that_fits(from, run_passes_before(kFirstWithPlan, step.graph, options),
+                               options,
+                               [&](const Graph& graph) { return plan_of(graph, step, lowering); });
     };
     if (std::optional<PlannedGraph> found = plan(ladder, passes)) return std::move(*found);
     PlanLadder plain(passes.memory);
@@ -67,17 +59,19 @@ PlannedGraph plan_graph(const Graph& recorded, const PipelineOptions& passes,
     ladder.refuse(plain, {});
 }
 
-PendingProgram::PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes,
+PendingProgram::PendingProgram(std::shared_ptr<const Step> step, PipelineOptions passes,
                                LoweringOptions lowering)
-    : recorded_(std::move(recorded)),
-      passes_(passes),
-      ladder_(passes.memory),
+    : step_(std::move(step)),
+      passes_(std::move(passes)),
+      ladder_(passes_.memory),
       lowering_(std::move(lowering)) {
+    passes_.step = step_.get();
     // A plan that keeps a limit counts on its kernels: the call waits for them.
-    const double seconds = passes.memory.limit ? kForever : runtime::debug().compile_budget;
+    const double seconds = passes_.memory.limit ? kForever : runtime::debug().compile_budget;
     const std::chrono::duration<double> budget(std::clamp(seconds, 0.0, kForever));
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(budget);
-    common_ = std::make_shared<const Graph>(run_passes_before(kFirstWithPlan, *recorded_, passes_));
+    common_ =
+        std::make_shared<const Graph>(run_passes_before(kFirstWithPlan, step_->graph, passes_));
     run_passes();
 }
 
@@ -87,9 +81,9 @@ void PendingProgram::run_passes() {
     if (!ladder_.is_wanted()) {
         graph_ = run_passes_from(kFirstWithPlan, *common_, passes);
     } else {
-        std::optional<PlannedGraph> found = first_that_fits(
-            ladder_, *common_, passes,
-            [&](const Graph& graph) { return plan_of(graph, *recorded_, lowering_); });
+        std::optional<PlannedGraph> found =
+            first_that_fits(ladder_, *common_, passes,
+                            [&](const Graph& graph) { return plan_of(graph, *step_, lowering_); });
         graph_ = found ? std::move(found->graph) : Graph();
     }
     requests_.clear();
@@ -146,7 +140,7 @@ std::shared_ptr<Program> PendingProgram::finish() {
         return is_ready() ? finish() : nullptr;
     }
     if (refused_.size() > known) return without_kernels();
-    if (!ladder_.is_wanted() || ladder_.accepts(plan_of(graph_, *recorded_, lowering)))
+    if (!ladder_.is_wanted() || ladder_.accepts(plan_of(graph_, *step_, lowering)))
         return make_program(graph_, ladder_, lowering);
     run_passes();  // a kernel that there is not takes more
     return is_ready() ? finish() : nullptr;
@@ -155,24 +149,24 @@ std::shared_ptr<Program> PendingProgram::finish() {
 std::shared_ptr<Program> PendingProgram::make_program(const Graph& graph, const PlanLadder& ladder,
                                                       LoweringOptions lowering) const {
     if (ladder.is_wanted()) lowering.curve = ladder.curve();
-    return std::make_shared<Program>(graph, *recorded_, lowering);
+    return std::make_shared<Program>(graph, *step_, lowering);
 }
 
 std::shared_ptr<Program> PendingProgram::without_kernels() {
     if (!has_kernels(passes_) && ladder_.is_exhausted()) ladder_.refuse(ladder_, first_line());
     const PipelineOptions passes = jit::without_kernels(passes_);
     if (!plain_ladder_) plain_ladder_.emplace(passes_.memory);
-    const Graph common = run_passes_before(kFirstWithPlan, *recorded_, passes);
+    const Graph common = run_passes_before(kFirstWithPlan, step_->graph, passes);
     const std::optional<PlannedGraph> found =
         first_that_fits(*plain_ladder_, common, passes, [&](const Graph& graph) {
-        return plain_ladder_->is_wanted() ? plan_of(graph, *recorded_, lowering_) : MemoryPlan();
+        return plain_ladder_->is_wanted() ? plan_of(graph, *step_, lowering_) : MemoryPlan();
     });
     if (!found) plain_ladder_->refuse(ladder_, first_line());
     return make_program(found->graph, *plain_ladder_, lowering_);
 }
 
 std::string PendingProgram::first_line() const {
-    for (const Node& node : recorded_->nodes())
+    for (const Node& node : step_->graph.nodes())
         if (!node.where.empty()) return node.where;
     return {};
 }

@@ -14,23 +14,19 @@
 
 namespace megjit::jit {
 
-// The passes know of each slot what the plan knows.
-void tell_slots(const LoweringOptions& lowering, PipelineOptions& passes);
-
 // The first plan that fits, without a program: also on a device that is not there. OverLimit.
 struct PlannedGraph {
     Graph graph;
     MemoryPlan plan;
 };
-PlannedGraph plan_graph(const Graph& recorded, const PipelineOptions& passes,
-                        LoweringOptions lowering);
+PlannedGraph plan_graph(const Step& step, PipelineOptions passes, const LoweringOptions& lowering);
 
 class PendingProgram {
 public:
     using Clock = codegen::CompileQueue::Clock;
     // Runs the passes, finds a plan that fits into the memory that is allowed, and asks for the
     // kernels.
-    PendingProgram(std::shared_ptr<const Graph> recorded, const PipelineOptions& passes,
+    PendingProgram(std::shared_ptr<const Step> step, PipelineOptions passes,
                    LoweringOptions lowering);
 
     // Has every kernel been compiled or refused, or, where there is no limit on memory, is the time
@@ -59,7 +55,7 @@ private:
     void tell_what_is_late() const;
     std::string first_line() const;
 
-    std::shared_ptr<const Graph> recorded_;
+    const std::shared_ptr<const Step> step_;
     PipelineOptions passes_;
     std::shared_ptr<const Graph> common_;  // what all plans start from
     PlanLadder ladder_;  // with kernels

@@ -16,7 +16,7 @@ namespace megjit::jit {
 using runtime::Ref;
 using runtime::Storage;
 
-Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& options)
+Program::Program(Graph graph, const Step& step, const LoweringOptions& options)
     : function_(options.function),
       prepared_(prepare(std::move(graph), options.kernels, options.check)),
       device_(prepared_.graph.device()),
@@ -24,9 +24,8 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
       weights_(options.weights ? options.weights : std::make_shared<BoundWeights>()),
       is_profiled_(options.profile) {
     const size_t limit = options.memory_limit;
-    const BufferPlan buffers =
-        plan_buffers(prepared_, options.donatable, options.replaces, options.check);
-    plan_ = report_of(prepared_, buffers, recorded, options);
+    const BufferPlan buffers = plan_buffers(prepared_, step, options.check);
+    plan_ = report_of(prepared_, buffers, step, options);
     layout_ = lay_out(prepared_, buffers);
     if (limit) {
         const size_t elsewhere =
@@ -34,9 +33,9 @@ Program::Program(Graph graph, const Graph& recorded, const LoweringOptions& opti
         most_idle_ = limit - std::min(limit, elsewhere);
     }
     survives_.resize(layout_.results.size());
-    for (size_t k = 0; k < options.replaces.size(); ++k)
+    for (size_t k = 0; k < step.outputs.size(); ++k)
         if (const auto [from, index] = layout_.outputs[k];
-            options.replaces[k] >= 0 && from == ProgramLayout::Output::From::result)
+            step.outputs[k].replaces >= 0 && from == ProgramLayout::Output::From::result)
             survives_[index] = true;
     if (const auto& prologue = prepared_.graph.prologue)
         for (const Node& node : prologue->nodes())

@@ -39,8 +39,8 @@ struct Profile {
 class Program {
 public:
     // Makes every node ready for the graph's device and plans memory, which each run takes.
-    // `recorded` is the graph before the passes: what unplanned_bytes counts.
-    Program(Graph graph, const Graph& recorded, const LoweringOptions& options);
+    // `graph` is that of the step behind the passes.
+    Program(Graph graph, const Step& step, const LoweringOptions& options);
     ~Program();
 
     // Queues one run on `inputs` (by slot) and returns the outputs. A donated input whose storage

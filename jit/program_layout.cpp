@@ -23,8 +23,7 @@ using runtime::Executable;
 // The planner's problem: values, then one workspace value for each step that needs one.
 class ScheduleBuilder {
 public:
-    ScheduleBuilder(const Graph& graph, const std::vector<bool>& donatable,
-                    const std::vector<int>& replaces)
+    ScheduleBuilder(const Graph& graph, const Step& of)
         : graph_(graph), lies_in_(graph.value_count()) {
         for (size_t id = 0; id < graph.value_count(); ++id) {
             const auto value_id = static_cast<ValueId>(id);
@@ -34,8 +33,7 @@ public:
             if (producer.kind == NodeKind::constant) value.kind = memory::ValueKind::kConstant;
             if (producer.kind == NodeKind::input) {
                 value.kind = memory::ValueKind::kInput;
-                const auto slot = static_cast<size_t>(producer.slot);
-                value.donatable = slot < donatable.size() && donatable[slot];
+                value.donatable = of.input(producer.slot).is_released;
             }
             schedule.values.push_back(value);
         }
@@ -49,8 +47,8 @@ public:
         guards_updates_ = FailureRule(graph.device()).guards_updates();
         for (const Node& node : graph.nodes())
             if (node.kind == NodeKind::input)
-                for (size_t k = 0; k < replaces.size(); ++k)
-                    if (replaces[k] == node.slot)
+                for (size_t k = 0; k < of.outputs.size(); ++k)
+                    if (of.outputs[k].replaces == node.slot)
                         updates_[static_cast<uint32_t>(at(node.outputs[0]))].insert(
                             static_cast<uint32_t>(at(graph.outputs[k])));
     }
@@ -436,9 +434,8 @@ private:
 
 }  // namespace
 
-BufferPlan plan_buffers(const PreparedGraph& prepared, const std::vector<bool>& donatable,
-                        const std::vector<int>& replaces, bool check) {
-    ScheduleBuilder builder(prepared.graph, donatable, replaces);
+BufferPlan plan_buffers(const PreparedGraph& prepared, const Step& step, bool check) {
+    ScheduleBuilder builder(prepared.graph, step);
     BufferPlan plan;
     for (const PreparedNode& node : prepared.nodes) plan.workspaces.push_back(builder.add(node));
     builder.keep_inputs_until_no_step_can_fail(prepared);

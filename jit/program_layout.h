@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "jit/prepared_graph.h"
+#include "jit/step/step.h"
 #include "memory/inplace.h"
 
 namespace megjit::jit {
@@ -24,11 +25,8 @@ struct BufferPlan {
     size_t host_bytes = 0;
 };
 
-// `donatable`: by slot, the caller gives its last reference. `replaces`: by output, the slot whose
-// value it is from then on, or -1. `check`: InternalError when the validators of memory/ find a
-// fault.
-BufferPlan plan_buffers(const PreparedGraph& prepared, const std::vector<bool>& donatable,
-                        const std::vector<int>& replaces, bool check);
+// `check`: InternalError when the validators of memory/ find a fault.
+BufferPlan plan_buffers(const PreparedGraph& prepared, const Step& step, bool check);
 
 struct ProgramLayout {
     // An operand's address: so far behind an arena's start, or behind what `source` names.

@@ -36,6 +36,20 @@ ValueNames gradient_names(const Record& record, const ValueNames& names) {
     return gradients;
 }
 
+// The input of the step that the update holds if the call fails, or -1.
+int replaced_by(RecordId output, const Record& record, const Step& step) {
+    for (const Output& update : record.updates) {
+        if (update.value != output) continue;
+        const RecordId old = record.inputs[static_cast<size_t>(update.replaces)].value;
+        const auto input = std::ranges::find(step.inputs, old, &Input::value);
+        const Type& type = record.values[output].type;
+        if (input != step.inputs.end() && type == record.values[old].type &&
+            type.dtype != runtime::DType::c64)
+            return static_cast<int>(input - step.inputs.begin());
+    }
+    return -1;
+}
+
 }  // namespace
 
 bool Record::same_prefix(const Record& other, uint32_t count) const {
@@ -66,7 +80,7 @@ bool Record::same_prefix(const Record& other, uint32_t count) const {
     return true;
 }
 
-Record Record::prefix(uint32_t count, std::span<const uint32_t> slots) const {
+Record Record::prefix(uint32_t count) const {
     Record result;
     result.events.assign(events.begin(), events.begin() + count);
     uint32_t last_op = 0, last_backward = 0, last_variant = 0;
@@ -95,11 +109,13 @@ Record Record::prefix(uint32_t count, std::span<const uint32_t> slots) const {
         see(backward.dys);
         see(backward.wanted);
     }
-    for (uint32_t slot : slots) last = std::max(last, outside[slot] + 1);
+    for (const Input& input : inputs)
+        if (input.kind == Input::Kind::argument) last = std::max(last, input.value + 1);
     result.values.assign(values.begin(), values.begin() + last);
     for (RecordId id = 0; id < last; ++id) {
         RecordedValue& value = result.values[id];
-        if (value.origin == Origin::outside) result.outside.push_back(id);
+        if (value.origin == Origin::outside)
+            result.inputs.push_back({.kind = inputs[value.slot].kind, .value = id});
         if (value.origin == Origin::op && value.segment + 1 == result.segments)
             value.is_output = false;  // it is not yet known who keeps it
     }
@@ -116,12 +132,12 @@ void Record::mark_crossing_values() {
     }
 }
 
-Segment extract_segment(const Record& record, uint32_t index, const ValueNames& names) {
+Step extract_segment(const Record& record, uint32_t index, const ValueNames& names) {
     const uint32_t first = index == 0 ? 0 : record.segment_end_op[index - 1];
     const uint32_t last = index < record.segment_end_op.size()
                               ? record.segment_end_op[index]
                               : static_cast<uint32_t>(record.ops.size());
-    Segment segment;
+    Step segment;
     const ValueNames gradients = gradient_names(record, names);
     std::unordered_map<RecordId, ValueId> ids;
     const auto id_of = [&](RecordId value) {
@@ -133,7 +149,9 @@ Segment extract_segment(const Record& record, uint32_t index, const ValueNames& 
         } else {
             id = segment.graph.add_input(recorded.type, static_cast<int>(segment.inputs.size()),
                                          name_in(names, value));
-            segment.inputs.push_back(value);
+            segment.inputs.push_back(recorded.origin == Origin::outside
+                                         ? record.inputs[recorded.slot]
+                                         : Input{.kind = Input::Kind::made, .value = value});
         }
         ids.emplace(value, id);
         return id;
@@ -165,8 +183,14 @@ Segment extract_segment(const Record& record, uint32_t index, const ValueNames& 
             if (const RecordedValue& value = record.values[output];
                 value.is_output && !value.tensor) {
                 segment.graph.outputs.push_back(ids.at(output));
-                segment.outputs.push_back(output);
+                segment.outputs.push_back({.value = output});
             }
+    // Only the last segment runs when the caller has let go of what it has rebound.
+    if (index + 1 == record.segments)
+        for (Output& output : segment.outputs)
+            output.replaces = replaced_by(output.value, record, segment);
+    else
+        for (Input& input : segment.inputs) input.is_released = false;
     return segment;
 }
 

@@ -12,11 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "jit/graph.h"
+#include "jit/step/step.h"
 
 namespace megjit::jit {
-
-using RecordId = uint32_t;  // of a value in a record
 
 enum class Origin : uint8_t {
     op,  // made by a recorded op
@@ -47,7 +45,7 @@ struct RecordedValue {
     Type type = {};
     runtime::Device* device = nullptr;
     Origin origin = Origin::op;
-    uint32_t slot = 0;  // outside: index into Record::outside
+    uint32_t slot = 0;  // outside: index into Record::inputs
     uint32_t segment = 0;  // op: the segment that computes it
     TensorRef tensor = {};  // constants, and op values that follow from constants alone
     std::optional<RecordId> extents_of = {};  // constants: they are the extents of this value
@@ -93,29 +91,25 @@ struct Record {
     std::vector<RecordedBackward> backwards;
     std::vector<std::string> variants;  // what the ops behind it follow from beside the operands
     std::vector<Event> events;
-    std::vector<RecordId> outside;  // by slot: the value
+    std::vector<Input> inputs;  // by slot, what came from outside: the arguments first
+    std::vector<RecordId> results;  // what the body returned, flat; kept with capture_as_const only
+    std::vector<Output> updates;  // values that take the place of what a slot had
     uint32_t segments = 1;
     bool needs_tapes = false;  // Python code runs in backward: it must run again in every call
     std::vector<uint32_t> segment_end_op;  // by finished segment: number of ops before its barrier
 
     // Do the first `count` events of both say the same?
     bool same_prefix(const Record& other, uint32_t count) const;
-    // The first `count` events with the values that they name, and the outside tensors of `slots`.
-    Record prefix(uint32_t count, std::span<const uint32_t> slots) const;
+    // The first `count` events with the values that they name, and the arguments.
+    Record prefix(uint32_t count) const;
     // Marks what one segment makes and another reads; called once, when the record is complete.
     void mark_crossing_values();
 };
 
-// One compiled segment's interface: which record values it takes and gives.
-struct Segment {
-    Graph graph;
-    std::vector<RecordId> inputs;  // by slot of the graph
-    std::vector<RecordId> outputs;  // by output of the graph
-};
 using ValueNames = std::unordered_map<RecordId, std::string>;  // "layers.3.weight"
 
 // Ops of segment `index`; its outputs are the values that are read later, by the host or by another
 // segment. An input that is in `names` gets that name, and what gives its gradient one made of it.
-Segment extract_segment(const Record& record, uint32_t index, const ValueNames& names);
+Step extract_segment(const Record& record, uint32_t index, const ValueNames& names);
 
 }  // namespace megjit::jit

@@ -27,8 +27,8 @@ Recorder::Recorder(TraceFunction& function, CallKey key, std::span<const TensorR
     version_->key = key_;
     version_->reason = function.reason_for(key_);
     function.lend_memory(*version_);
-    for (const TensorRef& argument : arguments)
-        version_->argument_slots.push_back(record().values[record_id_of(argument)].slot);
+    for (const TensorRef& argument : arguments) record_id_of(argument);
+    for (Input& input : record().inputs) input.kind = Input::Kind::argument;
     captures_ = function.options.capture_as_const;
 }
 
@@ -36,7 +36,6 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
     : Session(std::move(begun)), captures_(function_.options.capture_as_const) {
     auto fresh = std::make_shared<Version>();
     fresh->record = version_->prefix(events);
-    fresh->argument_slots = version_->argument_slots;
     fresh->key = key_;
     fresh->reason = std::move(reason);
     function_.lend_memory(*fresh);
@@ -61,7 +60,7 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
         if (id < fresh->record.values.size()) fresh->names.emplace(id, name);
     version_ = std::move(fresh);
     values_.resize(record().values.size());
-    bound_.resize(record().outside.size());
+    bound_.resize(record().inputs.size());
     for (RecordId id = 0; id < record().values.size(); ++id) {
         const RecordedValue& value = record().values[id];
         if (value.origin == Origin::op) continue;
@@ -97,8 +96,8 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
         runtime::Rematerializer::instance().keep(*tensor);
     } else {
         value.origin = Origin::outside;
-        value.slot = static_cast<uint32_t>(rec.outside.size());
-        rec.outside.push_back(id);
+        value.slot = static_cast<uint32_t>(rec.inputs.size());
+        rec.inputs.push_back({.kind = kind_of(*tensor), .value = id});
         bound_.push_back(tensor);
     }
     rec.values.push_back(std::move(value));
@@ -107,6 +106,16 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     if (const auto found = computed_outside_.find(tensor->id()); found != computed_outside_.end())
         version_->computed_outside.emplace(id, found->second);
     return id;
+}
+
+// Of what is from outside and no argument; what the body replaces is told when the call ends.
+Input::Kind Recorder::kind_of(const Tensor& tensor) const {
+    if (runtime::state_of(tensor)) return Input::Kind::key;
+    if (varying_.contains(tensor.id())) return Input::Kind::option;
+    const bool is_made_here = tensor.id() >= first_inside_id_ && tensor.has_data();
+    // Memory that is lent is written to by its owner.
+    return is_made_here && tensor.storage()->is_owned() ? Input::Kind::constant
+                                                        : Input::Kind::captured;
 }
 
 // The op's results, with data where they are known already.
@@ -178,9 +187,9 @@ bool Recorder::follows_from_arguments(const TensorRef& tensor) const {
     const Record& rec = version_->record;
     if (is_of_outside(*tensor)) return true;
     if (is_placeholder(*tensor)) return !rec.values[tensor->trace.value].tensor;
-    return std::ranges::any_of(version_->argument_slots, [&](uint32_t slot) {
-        return bound_[slot] && bound_[slot]->id() == tensor->id();
-    });
+    const auto id = find(tensor->id());
+    return id && rec.values[*id].origin == Origin::outside &&
+           rec.inputs[rec.values[*id].slot].kind == Input::Kind::argument;
 }
 
 // Its results are no part of the record. What reads them later takes them for constants; a dump
@@ -282,7 +291,7 @@ std::optional<Tensors> Recorder::begin_backward(std::span<const TensorRef> ys,
     for (const TensorRef& tensor : wanted) backward.wanted.push_back(record_id_of(tensor));
     Record& rec = record();
     const auto index = static_cast<uint32_t>(rec.backwards.size());
-    open_backwards_.emplace_back(index, rec.outside.size());
+    open_backwards_.emplace_back(index, rec.inputs.size());
     rec.events.push_back({EventKind::backward, index, where_()});
     rec.backwards.push_back(std::move(backward));
     return std::nullopt;
@@ -299,7 +308,7 @@ void Recorder::end_backward(std::span<const TensorRef> grads) {
     backward.end_event = static_cast<uint32_t>(rec.events.size());
     backward.end_op = static_cast<uint32_t>(rec.ops.size());
     // Tensors that only backward reads cannot be bound again without running it.
-    if (rec.outside.size() != known_slots) rec.needs_tapes = true;
+    if (rec.inputs.size() != known_slots) rec.needs_tapes = true;
 }
 
 // ---- values on the host
@@ -376,10 +385,9 @@ void Recorder::complete() {
         if (const auto found = find(id)) version_->names.emplace(*found, name);
     for (auto& [tensor, where] : outside_reads_)
         if (const auto id = find(tensor)) version_->value_reads.push_back({*id, std::move(where)});
-    if (captures_) keep_captured();
-    version_->donatable.resize(rec.outside.size());
+    if (captures_) keep_captured();  // what is held is not given away
     for (size_t slot = 0; slot < bound_.size(); ++slot)
-        version_->donatable[slot] = bound_[slot] && bound_[slot]->use_count() == 1;
+        rec.inputs[slot].is_released = bound_[slot] && bound_[slot]->use_count() == 1;
     function_.add(version_);
     is_refused_ = function_.options.only_plan;
     if (function_.options.symbolic && !function_.options.record_only && !is_refused_)
@@ -387,10 +395,11 @@ void Recorder::complete() {
 }
 
 void Recorder::keep_captured() {
-    version_->captured = bound_;
-    for (uint32_t slot : version_->argument_slots) version_->captured[slot] = {};
-    if (!function_.options.record_only)  // else a run may write over what it replaces
-        for (uint32_t slot : rebound_slots_) version_->captured[slot] = {};
+    const bool runs = !function_.options.record_only;  // and may write over what it replaces
+    for (size_t slot = 0; slot < bound_.size(); ++slot)
+        if (Input& input = record().inputs[slot];
+            input.kind != Input::Kind::argument && !(runs && input.kind == Input::Kind::state))
+            input.held = bound_[slot];
 }
 
 std::optional<RecordId> Recorder::find(uint64_t tensor) const {
@@ -408,9 +417,8 @@ void Recorder::make_varying(std::span<const uint64_t> tensors) {
         RecordedValue& value = rec.values[*id];
         varies[*id] = true;
         value.origin = Origin::outside;
-        value.slot = static_cast<uint32_t>(rec.outside.size());
-        rebound_slots_.push_back(value.slot);
-        rec.outside.push_back(*id);
+        value.slot = static_cast<uint32_t>(rec.inputs.size());
+        rec.inputs.push_back({.kind = Input::Kind::state, .value = *id});
         bound_.push_back(std::exchange(value.tensor, {}));
     }
     for (const RecordedOp& op : rec.ops)

@@ -78,6 +78,7 @@ public:
 private:
     void complete() override;
     RecordId record_id_of(const TensorRef& tensor);
+    Input::Kind kind_of(const runtime::Tensor& tensor) const;
     runtime::Tensors results_of(const OpDef& op, const Attrs& attrs,
                                 std::span<const TensorRef> inputs, runtime::Device& device,
                                 bool is_static) const;
@@ -106,7 +107,6 @@ private:
     // Backward index, and slots known when it began.
     std::vector<std::pair<uint32_t, size_t>> open_backwards_;
     std::unordered_set<uint64_t> varying_;  // tensor ids
-    std::vector<uint32_t> rebound_slots_;
     std::unordered_map<uint64_t, std::string> names_;  // of outside tensors, by tensor id
     std::unordered_map<uint64_t, OutsideValue> computed_outside_;  // as Version's, by tensor id
     std::unordered_map<uint64_t, RecordId> extents_;  // of which value, by tensor id

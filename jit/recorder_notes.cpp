@@ -10,8 +10,8 @@ using runtime::cat;
 using runtime::Tensor;
 
 void Recorder::note_results(std::span<const TensorRef> results) {
-    version_->results.clear();
-    for (const TensorRef& result : results) version_->results.push_back(record_id_of(result));
+    record().results.clear();
+    for (const TensorRef& result : results) record().results.push_back(record_id_of(result));
 }
 
 void Recorder::note_bound_anew(uint64_t before, RecordId now, const std::string& name) {

@@ -18,9 +18,10 @@ Replayer::Replayer(TraceFunction& function, std::shared_ptr<Version> version, Ca
                    std::span<const TensorRef> arguments, std::function<std::string()> where)
     : Session(function, std::move(version), std::move(key), std::move(where)) {
     values_.resize(record().values.size());
-    bound_.resize(record().outside.size());
+    bound_.resize(record().inputs.size());
+    size_t slot = 0;
     for (size_t i = 0; i < arguments.size(); ++i)
-        bound_[version_->argument_slots[i]] = arguments[i];
+        if (key_.arguments[i].same_as == i) bound_[slot++] = arguments[i];
 }
 
 const Event* Replayer::event_of(const Record& record) const {
@@ -184,7 +185,7 @@ bool Replayer::follow_another(const std::function<bool(const Record&)>& fits) {
     if (!other) return false;
     version_ = std::move(other);
     values_.resize(record().values.size());
-    bound_.resize(record().outside.size());
+    bound_.resize(record().inputs.size());
     return true;
 }
 
@@ -245,8 +246,10 @@ bool Replayer::takes_other_type(std::span<const TensorRef> inputs) const {
     const Event* event = next_event();
     const bool is_first = event && event->kind == EventKind::op &&
                           std::ranges::any_of(rec.ops[event->index].inputs, is_unread);
+    std::vector<RecordId> outside;
+    for (const Input& input : rec.inputs) outside.push_back(input.value);
     bool has_other = false;
-    for (const RecordId id : is_first ? rec.ops[event->index].inputs : rec.outside) {
+    for (const RecordId id : is_first ? rec.ops[event->index].inputs : outside) {
         const Type &then = rec.values[id].type, &now = (*found)->type();
         if (!is_unread(id) || !(then.shape == now.shape)) continue;
         if (then.dtype == now.dtype) return false;

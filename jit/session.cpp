@@ -83,9 +83,10 @@ void Session::run_segment(uint32_t index) {
     // What an earlier segment had no reason to give: this call began by another version, which
     // ended differently.
     std::vector<RecordId> missing;
-    for (RecordId id : compiled.segment->inputs)
-        if (record().values[id].origin == Origin::op && values_[id] && !values_[id]->has_data())
-            missing.push_back(id);
+    for (const Input& input : compiled.step->inputs)
+        if (const TensorRef& value = values_[input.value];
+            input.kind == Input::Kind::made && value && !value->has_data())
+            missing.push_back(input.value);
     if (!missing.empty()) compute_now(missing);
     const bool is_last = index + 1 == record().segments;
     Tensors read_again = is_last ? Tensors() : bound_;  // by the segments behind this one
@@ -98,7 +99,7 @@ void Session::run_segment(uint32_t index) {
         throw;
     }
     for (size_t i = 0; i < outputs.size(); ++i)
-        if (const TensorRef& tensor = values_[compiled.segment->outputs[i]])
+        if (const TensorRef& tensor = values_[compiled.step->outputs[i].value])
             tensor->materialize(outputs[i]->storage());
 }
 

@@ -78,6 +78,8 @@ public:
     // Values of ops that somebody else holds.
     std::vector<RecordId> live_values() const;
     bool is_placeholder(const runtime::Tensor& tensor) const { return tensor.trace.session == id_; }
+    // The body makes tensors with this id and those behind it.
+    void set_first_inside_id(uint64_t id) { first_inside_id_ = id; }
 
 protected:
     Session(TraceFunction& function, std::shared_ptr<Version> version, CallKey key,
@@ -105,7 +107,7 @@ protected:
     std::shared_ptr<Version> version_;
     CallKey key_;
     std::function<std::string()> where_;
-    uint64_t id_ = 0;
+    uint64_t id_ = 0, first_inside_id_ = UINT64_MAX;
     uint32_t segment_ = 0;  // next segment to run or record
     std::vector<TensorRef> values_;  // by RecordId: op values only
     std::vector<TensorRef> bound_;  // by slot

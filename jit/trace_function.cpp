@@ -53,79 +53,56 @@ bool CallKey::describes(std::span<const TensorRef> others) const {
 std::vector<TensorRef> CompiledSegment::run(const Record& record, std::vector<TensorRef>& bound,
                                             const std::vector<TensorRef>& made) const {
     std::vector<TensorRef> inputs;
-    inputs.reserve(segment->inputs.size());
-    for (RecordId id : segment->inputs) {
-        const RecordedValue& value = record.values[id];
-        inputs.push_back(value.origin == Origin::op ? made[id] : std::move(bound[value.slot]));
-    }
+    inputs.reserve(step->inputs.size());
+    for (const Input& input : step->inputs)
+        inputs.push_back(input.kind == Input::Kind::made
+                             ? made[input.value]
+                             : std::move(bound[record.values[input.value].slot]));
     try {
         return program->run(inputs);
     } catch (...) {
         for (size_t i = 0; i < inputs.size(); ++i)
-            if (const RecordedValue& value = record.values[segment->inputs[i]];
-                value.origin == Origin::outside)
-                bound[value.slot] = std::move(inputs[i]);
+            if (const Input& input = step->inputs[i]; input.kind != Input::Kind::made)
+                bound[record.values[input.value].slot] = std::move(inputs[i]);
         throw;
     }
 }
 
-LoweringOptions Version::lowering_of(const Segment& segment, bool is_last,
-                                     const TraceOptions& options) const {
-    LoweringOptions lowering{.function = options.name,
-                             .check = runtime::debug().check,
-                             .profile = options.profiling,
-                             .memory_limit = options.pipeline.memory.limit,
-                             .arenas = arenas,
-                             .weights = weights};
-    for (RecordId input : segment.inputs) {
-        const RecordedValue& value = record.values[input];
-        const bool is_outside = value.origin == Origin::outside;
-        const bool is_argument = std::find(argument_slots.begin(), argument_slots.end(),
-                                           value.slot) != argument_slots.end();
-        lowering.is_parameter.push_back(is_outside && !is_argument);
-        // Only the last segment runs when the caller has let go of what it has rebound.
-        if (is_last)
-            lowering.donatable.push_back(is_outside && value.slot < donatable.size() &&
-                                         donatable[value.slot]);
-    }
-    if (is_last)
-        for (RecordId output : segment.outputs)
-            lowering.replaces.push_back(replaced_by(output, segment));
-    return lowering;
+LoweringOptions Version::lowering_of(const TraceOptions& options) const {
+    return {.function = options.name,
+            .check = runtime::debug().check,
+            .profile = options.profiling,
+            .memory_limit = options.pipeline.memory.limit,
+            .arenas = arenas,
+            .weights = weights};
 }
 
-// The input of the segment that the update holds if the call fails, or -1.
-int Version::replaced_by(RecordId output, const Segment& segment) const {
-    for (const Update& update : updates_) {
-        if (update.value != output) continue;
-        const RecordId old = record.outside[update.slot];
-        const auto input = std::find(segment.inputs.begin(), segment.inputs.end(), old);
-        const Type& type = record.values[output].type;
-        if (input != segment.inputs.end() && type == record.values[old].type &&
-            type.dtype != runtime::DType::c64)
-            return static_cast<int>(input - segment.inputs.begin());
-    }
-    return -1;
+std::vector<RecordId> Version::arguments() const {
+    std::vector<RecordId> values;
+    size_t slots = 0;
+    for (const CallKey::Argument& argument : key.arguments)
+        values.push_back(argument.same_as == values.size() ? record.inputs[slots++].value
+                                                           : values[argument.same_as]);
+    return values;
 }
 
-void Version::set_updates(std::vector<Update> updates) {
+void Version::set_updates(std::vector<Output> updates) {
     Slot old;  // goes after the lock
     const std::lock_guard lock(mutex_);
-    if (updates == updates_) return;
-    updates_ = std::move(updates);
+    if (updates == record.updates) return;
+    record.updates = std::move(updates);
     if (!slots_.empty()) old = std::exchange(slots_.back(), {});
     ++drops_;
 }
 
-PipelineOptions Version::passes_of(const Segment& segment, const LoweringOptions& lowering,
-                                   const TraceOptions& options) {
+PipelineOptions Version::passes_of(const Step& step, const TraceOptions& options) {
     PipelineOptions passes = options.pipeline;
     if (codegen::compile_mode() == codegen::CompileMode::off) {
         passes.opt_level = std::min(passes.opt_level, 2);
         passes.fuse = false;
     }
-    passes.device = &segment.graph.device();
-    tell_slots(lowering, passes);
+    passes.device = &step.graph.device();
+    passes.step = &step;
     passes.measured_costs = options.profiling;  // others are planned alike in every process
     return passes;
 }
@@ -135,16 +112,12 @@ void Version::begin(uint32_t index, const TraceOptions& options) {
     const uint64_t drops = drops_;
     const Record now = record;
     lock.unlock();
-    auto segment = std::make_shared<const Segment>(extract_segment(now, index, names));
-    lock.lock();
-    LoweringOptions lowering = lowering_of(*segment, index + 1 == record.segments, options);
-    PipelineOptions passes = passes_of(*segment, lowering, options);
-    lock.unlock();
-    const std::shared_ptr<const Graph> graph(segment, &segment->graph);
-    auto made = std::make_shared<PendingProgram>(graph, passes, std::move(lowering));
+    const auto step = std::make_shared<const Step>(extract_segment(now, index, names));
+    auto made =
+        std::make_shared<PendingProgram>(step, passes_of(*step, options), lowering_of(options));
     lock.lock();
     if (drops != drops_) return;
-    slots_[index].segment = std::move(segment);
+    slots_[index].step = step;
     slots_[index].pending = std::move(made);
 }
 
@@ -236,16 +209,11 @@ std::vector<SegmentPlan> Version::planned_on(runtime::Device& device,
     const Record now = record;
     lock.unlock();
     for (uint32_t index = 0; index < now.segments; ++index) {
-        Segment segment = extract_segment(now, index, names);
-        segment.graph.set_device(device);
-        lock.lock();
-        const LoweringOptions lowering = lowering_of(segment, index + 1 == now.segments, options);
-        lock.unlock();
-        const PipelineOptions passes = passes_of(segment, lowering, options);
-        PlannedGraph planned = plan_graph(segment.graph, passes, lowering);
+        Step step = extract_segment(now, index, names);
+        step.graph.set_device(device);
+        PlannedGraph planned = plan_graph(step, passes_of(step, options), lowering_of(options));
         const PreparedGraph prepared = prepare_to_plan(std::move(planned.graph), {});
-        const ProgramLayout layout =
-            lay_out(prepared, plan_buffers(prepared, lowering.donatable, lowering.replaces, false));
+        const ProgramLayout layout = lay_out(prepared, plan_buffers(prepared, step, false));
         plans.push_back({std::move(planned.plan), step_costs(prepared, layout)});
     }
     return plans;
@@ -270,13 +238,8 @@ std::vector<CompiledSegment> Version::compiled_so_far() const {
 std::vector<BitChange> Version::bit_changes(const TraceOptions& options) const {
     std::vector<BitChange> changes;
     for (const CompiledSegment& compiled : compiled_so_far()) {
-        const Segment& segment = *compiled.segment;
-        std::unique_lock lock(mutex_);
-        const bool is_last = compiled.segment == slots_.back().segment;
-        const PipelineOptions passes =
-            passes_of(segment, lowering_of(segment, is_last, options), options);
-        lock.unlock();
-        for (BitChange& change : jit::bit_changes(segment.graph, passes))
+        const Step& step = *compiled.step;
+        for (BitChange& change : jit::bit_changes(step.graph, passes_of(step, options)))
             changes.push_back(std::move(change));
     }
     return changes;
@@ -299,7 +262,7 @@ bool Version::add_outputs(std::span<const RecordId> values) {
 
 Record Version::prefix(uint32_t events) const {
     const std::lock_guard lock(mutex_);
-    return record.prefix(events, argument_slots);
+    return record.prefix(events);
 }
 
 std::string TraceFunction::reason_for(const CallKey& key) const {

@@ -52,7 +52,7 @@ CallKey key_of(std::span<const TensorRef> arguments);
 
 // A segment and the program that runs it.
 struct CompiledSegment {
-    std::shared_ptr<const Segment> segment;
+    std::shared_ptr<const Step> step;
     std::shared_ptr<Program> program;
 
     // Runs it on values of the record: `bound` by slot, `made` by earlier segments, by id. Takes
@@ -60,13 +60,6 @@ struct CompiledSegment {
     // when the run fails.
     std::vector<TensorRef> run(const Record& record, std::vector<TensorRef>& bound,
                                const std::vector<TensorRef>& made = {}) const;
-};
-
-// A value that takes the place of what a slot had: its handle is rebound, or its gradient.
-struct Update {
-    RecordId value = 0;
-    uint32_t slot = 0;
-    bool operator==(const Update&) const = default;
 };
 
 // An op whose results' shape follows from the data, and which the host computed while recording.
@@ -105,17 +98,14 @@ struct SegmentPlan {
 // stay whole while others take their place.
 class Version {
 public:
-    Record record;  // once others see the version, only is_output changes, by add_outputs()
+    Record record;  // once others see the version, only what a call keeps and rebinds changes, by
+                    // add_outputs() and set_updates()
     CallKey key;
-    std::vector<uint32_t> argument_slots;  // outside slot of each positional tensor
     std::string reason;  // why it was recorded: for fn.explain()
     std::atomic<bool> retypes = false;  // what it rebinds gets another type, of which later calls
                                         // make another version
-    std::vector<bool> donatable;  // by outside slot, decided when recording ended
     ValueNames names;  // of parameters by their modules, and others that the program has given
     // For dump, kept with capture_as_const only:
-    std::vector<RecordId> results;  // what the body returned, flat
-    std::vector<TensorRef> captured;  // by slot: what is no argument and yet varies (random keys)
     // What follows from this call's arguments though the record has it as a constant, or as of a
     // fixed shape.
     std::vector<OutsideOp> outside_ops;
@@ -139,6 +129,7 @@ public:
     std::shared_ptr<Arenas> arenas;
     std::shared_ptr<BoundWeights> weights;
 
+    std::vector<RecordId> arguments() const;  // by positional tensor: the value that stands for it
     // Segment `index`, compiled at the first use, with the program that runs now, or (`final`) the
     // one with all kernels. No lock is held while memory is planned and kernels are waited for, and
     // Ctrl-C may throw then.
@@ -158,7 +149,7 @@ public:
     bool add_outputs(std::span<const RecordId> values);
     // What the call at hand rebinds, each value once. Calls do alike, or the last segment is
     // compiled again.
-    void set_updates(std::vector<Update> updates);
+    void set_updates(std::vector<Output> updates);
     // The record's first events, as another version begins that goes on differently.
     Record prefix(uint32_t events) const;
 
@@ -171,15 +162,11 @@ private:
     void begin(uint32_t index, const TraceOptions& options);
     void drop(uint32_t index);
     void give(uint32_t index, uint64_t drops, std::shared_ptr<Program> program, bool is_final);
-    LoweringOptions lowering_of(const Segment& segment, bool is_last,
-                                const TraceOptions& options) const;
-    static PipelineOptions passes_of(const Segment& segment, const LoweringOptions& lowering,
-                                     const TraceOptions& options);
-    int replaced_by(RecordId output, const Segment& segment) const;
+    LoweringOptions lowering_of(const TraceOptions& options) const;
+    static PipelineOptions passes_of(const Step& step, const TraceOptions& options);
     std::vector<Slot> slots_;  // by segment
-    std::vector<Update> updates_;
     uint64_t drops_ = 0;  // of programs: what was being made meanwhile is of yesterday
-    mutable runtime::Mutex mutex_{"the programs of a version"};  // the three above
+    mutable runtime::Mutex mutex_{"the programs of a version"};  // the two above
     // Whoever makes programs; others may drop them meanwhile.
     runtime::Turn turn_{"the compilation of a traced function"};
 };

@@ -7,7 +7,6 @@
 
 #include "jit/api/report.h"
 #include "jit/export.h"
-#include "jit/failure_rule.h"
 #include "jit/other_batch.h"
 #include "jit/pipeline.h"
 #include "runtime/core/host_view.h"
@@ -65,35 +64,18 @@ jit::PipelineOptions passes_of(const ModelOptions& options, const jit::Model& fu
     return passes;
 }
 
-// How states are bound, as a traced function's: what a run replaces, it may write over.
-jit::LoweringOptions lowering_of(const jit::Model& function, size_t outputs,
-                                 const ModelOptions& options, runtime::Device& device,
+jit::LoweringOptions lowering_of(const ModelOptions& options,
                                  std::shared_ptr<jit::BoundWeights> weights) {
-    const size_t inputs = function.inputs.size();
-    jit::LoweringOptions lowering{.function = "a loaded model",
-                                  .check = runtime::debug().check,
-                                  .donatable = std::vector<bool>(inputs),
-                                  .is_parameter = std::vector<bool>(inputs),
-                                  .profile = options.profile,
-                                  .arenas = jit::Arenas::make("a loaded model"),
-                                  .weights = std::move(weights)};
-    const bool is_guarded = jit::FailureRule(device).guards_updates();
-    const std::vector<Type> types = function.input_types();
-    lowering.replaces.assign(outputs, -1);
-    for (const auto& [state, is_replaced] : function.states) {
-        const size_t slot = lowering.donatable.size();
-        const bool keeps_old = is_guarded && types[slot].dtype != runtime::DType::c64;
-        if (is_replaced) lowering.replaces.push_back(keeps_old ? static_cast<int>(slot) : -1);
-        lowering.donatable.push_back(is_replaced);
-        lowering.is_parameter.push_back(true);
-    }
-    return lowering;
+    return {.function = "a loaded model",
+            .check = runtime::debug().check,
+            .profile = options.profile,
+            .arenas = jit::Arenas::make("a loaded model"),
+            .weights = std::move(weights)};
 }
 
 // Under a limit constants are packed where it has room for it.
 void with_room_for_weights(jit::PipelineOptions& passes, const std::function<void()>& make) {
     if (!passes.memory.limit) return make();
-    std::fill(passes.fixed.begin(), passes.fixed.end(), false);
     passes.binds_under_limit = true;
     try {
         make();
@@ -109,17 +91,12 @@ void with_room_for_weights(jit::PipelineOptions& passes, const std::function<voi
 
 void compile(const File& file, const ModelOptions& options) {
     const std::shared_ptr<const jit::Model>& function = file.function(options.function);
-    std::vector<size_t> wanted(function->outputs.size());
-    std::iota(wanted.begin(), wanted.end(), size_t{0});
-    jit::Graph graph = jit::graph_for(*function, wanted);
-    graph.set_device(*options.device);
-    const jit::LoweringOptions lowering =
-        lowering_of(*function, wanted.size() + function->counts, options, *options.device, nullptr);
+    const jit::Step step = jit::step_for(*function, *options.device);
+    const jit::LoweringOptions lowering = lowering_of(options, nullptr);
     jit::PipelineOptions passes = passes_of(options, *function, *options.device);
-    jit::tell_slots(lowering, passes);
     with_room_for_weights(passes, [&] {
         const jit::PreparedGraph made =
-            jit::prepare(jit::plan_graph(graph, passes, lowering).graph, {}, false);
+            jit::prepare(jit::plan_graph(step, passes, lowering).graph, {}, false);
         if (made.graph.prologue) jit::prepare(*made.graph.prologue, {}, false);
     });
 }
@@ -135,19 +112,18 @@ Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
     std::vector<size_t> wanted(function_->outputs.size());
     std::iota(wanted.begin(), wanted.end(), size_t{0});
     if (options.outputs) wanted = *options.outputs;
-    auto graph = std::make_shared<jit::Graph>(jit::graph_for(*function_, wanted));
-    graph->set_device(*device_);
+    const auto step =
+        std::make_shared<const jit::Step>(jit::step_for(*function_, *device_, options.outputs));
     for (size_t i = 0; i < wanted.size(); ++i) {
-        outputs_.push_back({function_->outputs[wanted[i]], graph->type(graph->outputs[i])});
+        outputs_.push_back(
+            {function_->outputs[wanted[i]], step->graph.type(step->graph.outputs[i])});
         for (const jit::Bound& bound : function_->bounds)
             if (bound.output == wanted[i]) outputs_[i].count = static_cast<int>(bound.count);
     }
-    jit::LoweringOptions lowering =
-        lowering_of(*function_, wanted.size() + function_->counts, options, *device_, weights_);
+    const jit::LoweringOptions lowering = lowering_of(options, weights_);
     jit::PipelineOptions passes = passes_of(options, *function_, *device_);
-    jit::tell_slots(lowering, passes);
     with_room_for_weights(passes, [&] {
-        pending_ = std::make_unique<jit::PendingProgram>(graph, passes, lowering);
+        pending_ = std::make_unique<jit::PendingProgram>(step, passes, lowering);
         give_back(make_program());  // what cannot be compiled, or does not fit, is told now
     });
     device_->allocator().trim();  // what weights were packed from

@@ -39,15 +39,11 @@ class Writer {
 public:
     // `states`: of the file; the function reads them, or replaces them in their place.
     Writer(const jit::Model& function, const std::vector<jit::State>& states, std::string name)
-        : function_(function), prepared_(plan()) {
+        : function_(function),
+          step_(jit::step_for(function, runtime::host_device())),
+          prepared_(plan()) {
         texts_.name = std::move(name);
-        std::vector<bool> donatable(function.inputs.size());
-        std::vector<int> replaces(function.outputs.size(), -1);
-        for (const auto& [state, is_replaced] : function.states) {
-            if (is_replaced) replaces.push_back(static_cast<int>(donatable.size()));
-            donatable.push_back(is_replaced);
-        }
-        layout_ = jit::lay_out(prepared_, jit::plan_buffers(prepared_, donatable, replaces, false));
+        layout_ = jit::lay_out(prepared_, jit::plan_buffers(prepared_, step_, false));
         texts_.arena_bytes = layout_.arena_bytes;
         add_members(states);
         place_results();
@@ -104,10 +100,7 @@ private:
     }
 
     jit::PreparedGraph plan() const {
-        std::vector<size_t> wanted(function_.outputs.size());
-        for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = i;
-        jit::Graph graph = jit::graph_for(function_, wanted);
-        graph.set_device(runtime::host_device());
+        jit::Graph graph = step_.graph;
         for (size_t id = 0; id < graph.value_count(); ++id)
             if (graph.type(static_cast<jit::ValueId>(id)).dtype == DType::c64)
                 runtime::user_error({.what = "static code: complex numbers have no kernels"});
@@ -125,8 +118,9 @@ private:
 
     // As optimize_for_inference does it: all but the arguments is fixed.
     jit::Graph with_folded_scales(jit::Graph graph, jit::PipelineOptions options) const {
+        const jit::Step step;
         options.device = &graph.device();
-        options.fixed.resize(function_.inputs.size() + function_.states.size() + 1);
+        options.step = &step;
         return jit::fold_scales(std::move(graph), options);
     }
 
@@ -366,6 +360,7 @@ private:
     }
 
     const jit::Model& function_;
+    const jit::Step step_;
     const jit::PreparedGraph prepared_;
     jit::ProgramLayout layout_;
     StaticTexts texts_;

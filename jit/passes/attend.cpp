@@ -27,8 +27,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// A step between the product and softmax.
-struct Step {
+// An op between the product and softmax.
+struct ScoreOp {
     const Node* node = nullptr;
     size_t operand = 0;  // which of its operands the scores are
 };
@@ -44,7 +44,7 @@ struct Mask {
 struct Attention {
     const Node *product = nullptr, *result = nullptr;  // q k' and d v
     ValueId weights = {}, dropped = {};  // p and d
-    std::vector<Step> steps = {};
+    std::vector<ScoreOp> steps = {};
     std::vector<Mask> masks = {};
     double scale = 1, drop_prob = 0;
     std::optional<ValueId> random_key = {}, factors = {};

@@ -17,7 +17,7 @@ using runtime::Layout;
 
 bool may_bind(const PipelineOptions& options) {
     return options.device && (!options.memory.limit || options.binds_under_limit) &&
-           !options.memory.is_sublinear && !options.memory.only_looks && !options.fixed.empty();
+           !options.memory.is_sublinear && !options.memory.only_looks && options.step;
 }
 
 std::vector<bool> fixed_values(const Graph& graph, const PipelineOptions& options) {
@@ -25,8 +25,7 @@ std::vector<bool> fixed_values(const Graph& graph, const PipelineOptions& option
     for (const Node& node : graph.nodes()) {
         bool is_fixed = node.kind == NodeKind::constant;
         if (node.kind == NodeKind::input)
-            is_fixed = static_cast<size_t>(node.slot) < options.fixed.size() &&
-                       options.fixed[static_cast<size_t>(node.slot)];
+            is_fixed = !options.memory.limit && options.step->input(node.slot).is_fixed();
         if (node.kind == NodeKind::op)
             is_fixed = !node.inputs.empty() && !runtime::is_ordered(*node.op) &&
                        std::all_of(node.inputs.begin(), node.inputs.end(),
@@ -126,7 +125,7 @@ private:
             relayout.attrs.emplace_back(to_string(layout));
             made = prologue_.add(std::move(relayout), {&type, 1})[0];
         }
-        const int slot = static_cast<int>(options_.fixed.size() + prologue_.outputs.size());
+        const int slot = static_cast<int>(options_.step->inputs.size() + prologue_.outputs.size());
         prologue_.outputs.push_back(made);
         known.emplace_back(layout, rewrite_.to.add_input(type, slot));
         return known.back().second;

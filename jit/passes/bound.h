@@ -8,11 +8,12 @@
 
 namespace megjit::jit {
 
-// Is it said which slots are fixed, so that a program binds what is computed of them and of
-// constants, and is there memory to keep it?
+// Is the interface known, so that a program binds what is computed of fixed slots and of constants,
+// and is there memory to keep it?
 bool may_bind(const PipelineOptions& options);
 
-// By value: is it a fixed input, a constant, or computed from such alone?
+// By value: is it a fixed input, a constant, or computed from such alone? Under a limit of memory
+// inputs are not, which would stay beside what is packed of them.
 std::vector<bool> fixed_values(const Graph& graph, const PipelineOptions& options);
 
 }  // namespace megjit::jit

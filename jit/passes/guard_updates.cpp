@@ -28,8 +28,8 @@ const OpDef& has_failed() {
 
 class Guard {
 public:
-    Guard(const Graph& graph, const std::vector<int>& replaces)
-        : graph_(graph), replaces_(replaces), rewrite_(graph), due_(graph.nodes().size()) {}
+    Guard(const Graph& graph, const std::vector<Output>& outputs)
+        : graph_(graph), outputs_(outputs), rewrite_(graph), due_(graph.nodes().size()) {}
 
     Graph run() {
         find_checks();
@@ -62,9 +62,9 @@ private:
         for (const Node& node : graph_.nodes())
             if (node.kind == NodeKind::input) inputs_.emplace(node.slot, node.outputs[0]);
         const auto place_of = [&](ValueId value) { return at(graph_.value(value).producer); };
-        for (size_t k = 0; k < replaces_.size(); ++k)
-            if (replaces_[k] >= 0)
-                due_[std::max({place_of(graph_.outputs[k]), place_of(inputs_.at(replaces_[k])),
+        for (size_t k = 0; k < outputs_.size(); ++k)
+            if (const int slot = outputs_[k].replaces; slot >= 0)
+                due_[std::max({place_of(graph_.outputs[k]), place_of(inputs_.at(slot)),
                                checks_.empty() ? 0 : checks_.back()})]
                     .push_back(k);
     }
@@ -84,7 +84,7 @@ private:
     }
 
     void guard(size_t output) {
-        const ValueId value = graph_.outputs[output], old = inputs_.at(replaces_[output]);
+        const ValueId value = graph_.outputs[output], old = inputs_.at(outputs_[output].replaces);
         const Node& maker = graph_.producer(value);
         if (!has_failed_) look({rewrite_.map(old)}, maker.where);
         guarded_[output] =
@@ -96,7 +96,7 @@ private:
     }
 
     const Graph& graph_;
-    const std::vector<int>& replaces_;
+    const std::vector<Output>& outputs_;
     Rewriter rewrite_;
     std::vector<size_t> checks_;  // the nodes that may be the first to fail
     std::unordered_map<int, ValueId> inputs_;  // by slot
@@ -108,11 +108,11 @@ private:
 }  // namespace
 
 Graph guard_updates(Graph graph, const PipelineOptions& options) {
-    const auto replaces = [](int slot) { return slot >= 0; };
-    if (!options.device || !FailureRule(*options.device).guards_updates() ||
-        std::ranges::none_of(options.replaces, replaces))
+    const auto replaces = [](const Output& output) { return output.replaces >= 0; };
+    if (!options.device || !options.step || !FailureRule(*options.device).guards_updates() ||
+        std::ranges::none_of(options.step->outputs, replaces))
         return graph;
-    return Guard(graph, options.replaces).run();
+    return Guard(graph, options.step->outputs).run();
 }
 
 }  // namespace megjit::jit

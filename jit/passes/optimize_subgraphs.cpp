@@ -9,9 +9,7 @@ namespace {
 
 std::string optimized(const std::string& text, PipelineOptions options, runtime::Device& device) {
     options.memory = {};
-    options.donatable = {};
-    options.replaces = {};
-    options.fixed = {};
+    options.step = nullptr;
     options.choose_plan = options.choose_units = {};
     options.recomputes_cheap = true;
     options.splits_products = false;

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "jit/graph.h"
+#include "jit/step/step.h"
 #include "memory/rematerialize.h"
 #include "runtime/core/device.h"
 
@@ -48,10 +48,7 @@ struct PipelineOptions {
         nullptr;  // the passes look at its memory, and at what its ops need; none: at neither
     bool measured_costs =
         false;  // recomputation costs what profiled runs took, where that is known
-    std::vector<bool> donatable = {};  // by slot: the caller gives its last reference
-    std::vector<int> replaces = {};  // by output: the slot whose value it is from then on, or -1
-    std::vector<bool> fixed =
-        {};  // by slot: from outside, no argument and not updated: the same tensor in most calls
+    const Step* step = nullptr;  // whose graph it is; none: nothing is known of inputs and outputs
     bool binds_under_limit = false;  // a limit on memory does not keep weights from being packed
     // Which ops run, and which of them again; the same of the kernels and ops that are left when
     // kernels are made. None, or nothing: the graph stays as it is.

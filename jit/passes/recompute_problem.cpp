@@ -200,9 +200,8 @@ double RecomputeProblem::bytes_in_a_kernel(const Node& node) const {
 std::vector<uint32_t> RecomputeProblem::donated_operand(const Node& node) const {
     for (ValueId input : node.inputs) {
         const Node& producer = graph_.producer(input);
-        const auto slot = static_cast<size_t>(producer.slot);
-        if (producer.kind == NodeKind::input && slot < options_.donatable.size() &&
-            options_.donatable[slot] &&
+        if (producer.kind == NodeKind::input && options_.step &&
+            options_.step->input(producer.slot).is_released &&
             graph_.type(input).bytes() == graph_.type(node.outputs[0]).bytes())
             return {storage_[at(input)]};
     }

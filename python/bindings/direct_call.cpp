@@ -35,7 +35,9 @@ DirectCall::DirectCall(const Session& session, Capture& capture, const nb::list&
     : guards_(guards) {
     // An argument may have been rebound by the body: what counts is what was bound at the start.
     Tensors given;
-    for (uint32_t slot : session.version()->argument_slots) given.push_back(session.bound()[slot]);
+    const jit::Record& record = session.version()->record;
+    for (const RecordId value : session.version()->arguments())
+        given.push_back(session.bound()[record.values[value].slot]);
     sources_ = capture.sources(session, given);
     reason_ = capture.unrepeatable();
     read_at_ = capture.read_at();

@@ -287,11 +287,12 @@ nb::bytes file_bytes(api::File& file) {
 
 void bind_model(nb::module_& m) {
     nb::class_<jit::Version>(m, "Version", "One record of a traced function.")
-        .def_prop_ro("result_count", [](const jit::Version& self) { return self.results.size(); })
+        .def_prop_ro("result_count",
+                     [](const jit::Version& self) { return self.record.results.size(); })
         .def_prop_ro("takes_gradients",
                      [](const jit::Version& self) { return !self.record.backwards.empty(); })
         .def_prop_ro("input_count",
-                     [](const jit::Version& self) { return self.argument_slots.size(); })
+                     [](const jit::Version& self) { return self.key.arguments.size(); })
         .def("export_model", &export_from, nb::arg("inputs"), nb::arg("outputs"),
              nb::arg("optimize"), nb::arg("half_storage"), nb::arg("keep_value_names"),
              nb::arg("keep_op_names"), nb::arg("allows_effects") = false, nb::arg("opt_level") = 2,

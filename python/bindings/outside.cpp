@@ -17,7 +17,7 @@ std::vector<Outside> updates_of(const TracedCall& call, jit::Recorder& recorder,
                                 const nb::list& arguments) {
     std::vector<Outside> updates;
     std::vector<uint64_t> replaced;
-    const std::vector<RecordId>& results = recorder.version()->results;
+    const std::vector<RecordId>& results = recorder.version()->record.results;
     const std::vector<Rebound::Lasting> lasting = call.rebound.lasting(*call.capture());
     for (const Rebound::Lasting& each : lasting) {  // before the first is looked up
         if (!recorder.is_placeholder(*each.now)) recorder.note_outside(each.now);
@@ -50,7 +50,7 @@ std::vector<Outside> updates_of(const TracedCall& call, jit::Recorder& recorder,
 // into anything, an attribute or an entry of a container is another tensor in the next call.
 void note_kept(jit::Recorder& recorder, const std::vector<Outside>& updates,
                const std::vector<uint64_t>& released) {
-    const std::vector<RecordId>& results = recorder.version()->results;
+    const std::vector<RecordId>& results = recorder.version()->record.results;
     for (const RecordId value : recorder.live_values()) {
         const bool is_known =
             std::ranges::find(results, value) != results.end() ||

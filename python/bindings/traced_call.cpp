@@ -82,17 +82,18 @@ std::vector<Handle*> Rebound::handles() const {
     return result;
 }
 
-std::vector<jit::Update> Rebound::updates(const Session& session) const {
+std::vector<jit::Output> Rebound::updates(const Session& session) const {
     // Each call of a program comes by here.
     const auto matters = [](const TensorRef& tensor) {
         return tensor && (jit::FailureRule(tensor->device()).guards_updates() ||
                           (tensor->has_data() && !tensor->storage()->is_owned()));
     };
     if (entries_.empty() || std::ranges::none_of(session.bound(), matters)) return {};
-    std::unordered_map<uint64_t, uint32_t> slots;  // by the tensor's id
-    for (uint32_t slot = 0; slot < session.bound().size(); ++slot)
-        if (const TensorRef& tensor = session.bound()[slot]) slots.emplace(tensor->id(), slot);
-    std::map<jit::RecordId, std::set<uint32_t>> replaced;
+    std::unordered_map<uint64_t, int> slots;  // by the tensor's id
+    for (size_t slot = 0; slot < session.bound().size(); ++slot)
+        if (const TensorRef& tensor = session.bound()[slot])
+            slots.emplace(tensor->id(), static_cast<int>(slot));
+    std::map<jit::RecordId, std::set<int>> replaced;
     for (const Entry* each : before()) {
         const Entry& entry = *each;
         const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
@@ -101,9 +102,9 @@ std::vector<jit::Update> Rebound::updates(const Session& session) const {
         const TensorRef& value = handle_of(holder.ptr()).value();
         if (session.is_placeholder(*value)) replaced[value->trace.value].insert(slot->second);
     }
-    std::vector<jit::Update> updates;
+    std::vector<jit::Output> updates;
     for (const auto& [value, of] : replaced)
-        if (of.size() == 1) updates.push_back({value, *of.begin()});
+        if (of.size() == 1) updates.push_back({.replaces = *of.begin(), .value = value});
     return updates;
 }
 
@@ -192,6 +193,7 @@ void TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb
     });
     call->capture_ = std::move(capture);
     call->rebound = Rebound(runtime::make_placeholder({}, runtime::host_device())->id());
+    call->session_->set_first_inside_id(call->rebound.first_inside_id());
     call->outer_tracer_ = std::exchange(runtime::context().tracer, call->session_.get());
     call->outer_capture_ = std::exchange(Capture::current(), call->capture());
     calls().push_back(std::move(call));

@@ -26,7 +26,7 @@ public:
     void note_grad(PyObject* tensor, const jit::Session& session);  // its .grad is about to change
     std::vector<Handle*> handles() const;
     // Which values take the place of which inputs; none that would take two.
-    std::vector<jit::Update> updates(const jit::Session& session) const;
+    std::vector<jit::Output> updates(const jit::Session& session) const;
     // Does anything get another dtype?
     bool changes_types() const;
     // What is still held when the body has returned, and has another value.

@@ -29,7 +29,7 @@ TEST_F(Workspaces, OfProductsShareThePlaceBesideWhatLives) {
         filter + "%5: f16[64, 64, 3, 3] = mul %3 %4\nreturn %5\n");
     graph.set_device(runtime::find_device("gpu0:0"));
     const PreparedGraph prepared = prepare_to_plan(std::move(graph), {});
-    const BufferPlan plan = plan_buffers(prepared, {}, {}, true);  // the validators say no word
+    const BufferPlan plan = plan_buffers(prepared, {}, true);  // the validators say no word
     size_t largest = 0;
     for (size_t s = 0; s < prepared.nodes.size(); ++s) {
         const size_t bytes = prepared.nodes[s].executable->workspace_bytes();

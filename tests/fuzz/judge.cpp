@@ -71,9 +71,8 @@ Graph on_device(Graph graph, runtime::Device& device) {
 std::vector<TensorRef> run_program(const Graph& graph, const Subject& subject,
                                    runtime::Device& device) {
     constexpr int kRuns = 3;  // the third of a GPU is a graph that runs again
-    jit::Program program(
-        on_device(graph, device), subject.graph,
-        {.check = true, .donatable = std::vector<bool>(subject.inputs.size(), true)});
+    const std::vector<jit::Input> inputs(subject.inputs.size(), {.is_released = true});
+    jit::Program program(on_device(graph, device), {subject.graph, inputs}, {.check = true});
     std::vector<TensorRef> first;
     for (int run = 0; run < kRuns; ++run) {
         std::vector<TensorRef> inputs = copies_on(device, subject.inputs);
@@ -115,7 +114,7 @@ Footprint footprint_of(const Graph& graph, const Graph& recorded) {
             footprint.traffic += graph.type(id).bytes();
         for (ValueId id : node.outputs) footprint.traffic += graph.type(id).bytes();
     }
-    const jit::Program program(graph, recorded, {});
+    const jit::Program program(graph, {recorded}, {});
     footprint.arena = program.plan().arena_bytes;
     footprint.peak_live = program.plan().peak_live_bytes;
     return footprint;

@@ -21,10 +21,18 @@ constexpr std::string_view kBlock =
     "%9: f32[1, 64, 12, 12] = relu %8\n"
     "return %9\n";
 
-PipelineOptions options_for(std::vector<bool> fixed) {
-    return {.opt_level = 3, .device = &runtime::host_device(), .fixed = std::move(fixed)};
+// By slot: is it from outside?
+Step captured(const std::vector<bool>& slots) {
+    Step step;
+    for (const bool is_captured : slots)
+        step.inputs.push_back(
+            {.kind = is_captured ? Input::Kind::captured : Input::Kind::argument});
+    return step;
 }
-const std::vector<bool> kAllButX{false, true, true, true, true};
+PipelineOptions options_for(const Step& step) {
+    return {.opt_level = 3, .device = &runtime::host_device(), .step = &step};
+}
+const Step kAllButX = captured({false, true, true, true, true});
 
 void expect_near(const TensorRef& got, const TensorRef& want) {
     for (int64_t i = 0; i < want->type().numel(); ++i)
@@ -52,7 +60,7 @@ TEST_F(BindWeights, WhatThePrologueComputesStaysNowhereElse) {
                                  "%3: f32[64, 17] = mul %1 %2\n"
                                  "%4: f32[100, 64] = matmul %0 %3 {transpose_a=0, transpose_b=1}\n"
                                  "return %4\n"),
-                     options_for({false, true}));
+                     options_for(captured({false, true})));
     ASSERT_TRUE(graph.prologue);
     EXPECT_EQ(count(*graph.prologue, "mul"), 1u);
     EXPECT_EQ(count(graph, "mul"), 0u);
@@ -63,7 +71,7 @@ TEST_F(BindWeights, TheProgramGivesTheSameNumbers) {
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);
     const TensorRef want = interpret(recorded, inputs)[0];
-    Program program(run_pipeline(recorded, options_for(kAllButX)), recorded, {.check = true});
+    Program program(run_pipeline(recorded, options_for(kAllButX)), {recorded}, {.check = true});
     for (int i = 0; i < 2; ++i) expect_near(program.run(inputs)[0], want);
 }
 
@@ -80,7 +88,7 @@ TEST_F(BindWeights, ProgramsHaveAConstantOnTheirDeviceOnce) {
     std::vector<TensorRef> inputs = {runtime::empty_tensor(device, type)};
     const size_t before = device.allocator().stats().in_use;
     {
-        Program first(graph, graph, options), second(graph, graph, options);
+        Program first(graph, {graph}, options), second(graph, {graph}, options);
         first.run(inputs);
         const size_t of_one = device.allocator().stats().in_use - before;
         second.run(inputs);
@@ -106,10 +114,10 @@ TEST_F(BindWeights, ConstantsAreBoundBeforeTheFirstRun) {
     const Graph with_constants = rewrite.finish();
     const TensorRef want = interpret(recorded, inputs)[0];
     inputs.resize(1);
-    const Graph bound = run_pipeline(with_constants, options_for({false}));
+    const Graph bound = run_pipeline(with_constants, options_for(captured({false})));
     ASSERT_TRUE(bound.prologue);
     EXPECT_EQ(bound.prologue->outputs.size(), 2u);
-    Program program(bound, with_constants, {.check = true});
+    Program program(bound, {with_constants}, {.check = true});
     const size_t before = runtime::host_device().allocator().stats().allocations;
     program.bind_constants();
     const size_t packed = runtime::host_device().allocator().stats().allocations;
@@ -123,7 +131,7 @@ TEST_F(BindWeights, ConstantsAreBoundBeforeTheFirstRun) {
 TEST_F(BindWeights, OtherWeightsArePackedAgain) {
     const Graph recorded = parse_graph(kBlock);
     std::vector<TensorRef> inputs = inputs_for(recorded);
-    Program program(run_pipeline(recorded, options_for(kAllButX)), recorded, {.check = true});
+    Program program(run_pipeline(recorded, options_for(kAllButX)), {recorded}, {.check = true});
     program.run(inputs);
     for (const size_t slot : {1u, 2u, 3u, 4u}) {
         const TensorRef before = inputs[slot];
@@ -139,7 +147,7 @@ TEST_F(BindWeights, WhatThePlanCountsHoldsThePackedWeights) {
     const Graph plain = run_pipeline(recorded, options_for({})),
                 bound = run_pipeline(recorded, options_for(kAllButX));
     const auto planned = [&](const Graph& graph) {
-        return plan_of(graph, recorded, {}).planned_bytes;
+        return plan_of(graph, {recorded}, {}).planned_bytes;
     };
     EXPECT_GE(planned(bound), recorded.type(static_cast<ValueId>(1)).bytes() +
                                   recorded.type(static_cast<ValueId>(0)).bytes());
@@ -148,7 +156,7 @@ TEST_F(BindWeights, WhatThePlanCountsHoldsThePackedWeights) {
 
 TEST_F(BindWeights, WeightsThatChangeStay) {
     const Graph graph =
-        run_pipeline(parse_graph(kBlock), options_for({false, false, true, true, true}));
+        run_pipeline(parse_graph(kBlock), options_for(captured({false, false, true, true, true})));
     EXPECT_FALSE(graph.prologue);
 }
 
@@ -173,7 +181,7 @@ TEST_F(BindWeights, WeightsThatGradientsReadStay) {
             "%3: f32[1, 64, 12, 12] = exp %2\n"
             "%4: f32[1, 32, 12, 12] = conv_backward_data %3 %1 {stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1, input_shape=[12, 12]}\n"
             "return %3 %4\n"),
-        options_for({false, true}));
+        options_for(captured({false, true})));
     EXPECT_EQ(fault_of(graph), "");
     EXPECT_FALSE(graph.prologue);
 }

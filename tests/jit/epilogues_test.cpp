@@ -135,7 +135,7 @@ constexpr std::string_view kMlpBlock =
     "%11: f32[64, 128] = matmul %10 %1 {transpose_a=0, transpose_b=0}\nreturn %11\n";
 
 size_t peak_of(const Graph& graph) {
-    return Program(graph, graph, {.check = true}).plan().peak_live_bytes;
+    return Program(graph, {graph}, {.check = true}).plan().peak_live_bytes;
 }
 
 void expect_less_traffic_and_no_more_memory(const Graph& graph) {
@@ -166,7 +166,7 @@ struct Needs {
 };
 Needs needs_of(std::string_view text) {
     const Graph graph = parse_graph(text);
-    Program program(graph, graph, {.check = true});
+    Program program(graph, {graph}, {.check = true});
     std::vector<TensorRef> inputs = inputs_for(graph);
     const auto expected = values_of(interpret(graph, inputs)[0]);
     EXPECT_EQ(values_of(program.run(inputs)[0]), expected);

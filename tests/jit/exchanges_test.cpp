@@ -17,9 +17,9 @@ protected:
         EXPECT_EQ(fault_of(graph), "");
         return graph;
     }
-    static ProgramLayout layout_of(Graph graph, const std::vector<bool>& donatable = {}) {
-        const PreparedGraph prepared = prepare_to_plan(std::move(graph), std::nullopt);
-        return lay_out(prepared, plan_buffers(prepared, donatable, {}, true));
+    static ProgramLayout layout_of(const Graph& graph, const std::vector<bool>& released = {}) {
+        const PreparedGraph prepared = prepare_to_plan(graph, std::nullopt);
+        return lay_out(prepared, plan_buffers(prepared, step_of(graph, released), true));
     }
     // "neg exp* sin<2": an exchange that runs beside the others, a step that waits for step 2.
     static std::string steps_of(const Graph& graph, const ProgramLayout& layout) {
@@ -87,7 +87,7 @@ TEST_F(Exchanges, AProgramExchangesOnAThreadOfItsOwnAndInOrder) {
     std::vector<TensorRef> inputs = inputs_for(graph);
     const std::vector<TensorRef> expected = interpret(graph, inputs);
     twins->threads.clear();
-    Program program(early, graph, {.check = true});
+    Program program(early, {graph}, {.check = true});
     for (int run = 0; run < 3; ++run) {
         const std::vector<TensorRef> outputs = program.run(inputs);
         for (size_t i = 0; i < outputs.size(); ++i)
@@ -103,7 +103,7 @@ TEST_F(Exchanges, AfterAFailureInputsAreAsTheyWere) {
     const auto twins = std::make_shared<Twins>();
     runtime::set_communicator("0,1", twins);
     const Graph graph = after(kOverlap);
-    Program program(graph, graph, {.check = true, .donatable = {false, true, true}});
+    Program program(graph, step_of(graph, {false, true, true}), {.check = true});
     const std::vector<TensorRef> originals = inputs_for(graph);
     std::vector<std::vector<float>> before;
     for (const TensorRef& input : originals) before.push_back(values_of(input));

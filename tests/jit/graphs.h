@@ -1,6 +1,7 @@
 // tests/jit/graphs.h -- what tests of passes ask of a graph, and feed it.
 #pragma once
 
+#include "jit/step/step.h"
 #include "tests/jit/world.h"
 
 namespace megjit::jit {
@@ -16,6 +17,15 @@ inline size_t kernels_in(const Graph& graph) {
     size_t found = 0;
     for (const Node& node : graph.nodes()) found += node.kind == NodeKind::fused;
     return found;
+}
+
+// released: by slot, what the caller gives away. replaces: by output.
+inline Step step_of(const Graph& graph, const std::vector<bool>& released,
+                    const std::vector<int>& replaces = {}) {
+    Step step{graph};
+    for (const bool each : released) step.inputs.push_back({.is_released = each});
+    for (const int slot : replaces) step.outputs.push_back({.replaces = slot});
+    return step;
 }
 
 // By slot: small numbers of both signs, others for each slot.

@@ -4,7 +4,7 @@
 #include "jit/passes/passes.h"
 #include "jit/pipeline.h"
 #include "jit/program_layout.h"
-#include "tests/jit/world.h"
+#include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {
 
@@ -21,10 +21,9 @@ protected:
         return graph;
     }
     static std::string guarded(runtime::Device& device, std::string_view text,
-                               std::vector<int> replaces) {
-        const Graph graph = on(device, text);
-        const Graph result =
-            guard_updates(graph, {.device = &device, .replaces = std::move(replaces)});
+                               const std::vector<int>& replaces) {
+        const Step step = step_of(on(device, text), {}, replaces);
+        const Graph result = guard_updates(step.graph, {.device = &device, .step = &step});
         EXPECT_EQ(fault_of(result), "");
         return print(result);
     }
@@ -97,14 +96,15 @@ TEST_F(GuardUpdates, LookAtWhatFailedBeforeTheStep) {
 TEST_F(GuardUpdates, LieOnWhatTheyReplaceAndOnNothingElse) {
     const std::vector<int> replaces{0, 1, -1};
     for (const int level : {0, 3}) {
-        Graph graph = on(card(),
-                         "%0: f32[64] = input 0\n%1: f32[64] = input 1\n%2: f32[64] = square %1\n"
-                         "%3: f32[64] = exp %0\n%4: f32[64] = sin %3\nreturn %2 %3 %4\n");
-        graph = run_pipeline(std::move(graph),
-                             {.opt_level = level, .device = &card(), .replaces = replaces});
-        const PreparedGraph prepared = prepare_to_plan(std::move(graph), std::nullopt);
-        const ProgramLayout layout =
-            lay_out(prepared, plan_buffers(prepared, {true, true}, replaces, true));
+        const Step step =
+            step_of(on(card(),
+                       "%0: f32[64] = input 0\n%1: f32[64] = input 1\n%2: f32[64] = square %1\n"
+                       "%3: f32[64] = exp %0\n%4: f32[64] = sin %3\nreturn %2 %3 %4\n"),
+                    {true, true}, replaces);
+        const PreparedGraph prepared = prepare_to_plan(
+            run_pipeline(step.graph, {.opt_level = level, .device = &card(), .step = &step}),
+            std::nullopt);
+        const ProgramLayout layout = lay_out(prepared, plan_buffers(prepared, step, true));
         int donated = 0;
         for (size_t k = 0; k < replaces.size(); ++k) {
             const ProgramLayout::Result& result = layout.results[layout.outputs[k].index];

@@ -92,8 +92,8 @@ protected:
 
 TEST_F(Products, TheirMemoryServesMeanwhile) {
     const Graph plain = training(false), marked = training(true);
-    EXPECT_EQ(plan_of(marked, marked, {}).peak_live_bytes + (size_t{1} << 20),
-              plan_of(plain, plain, {}).peak_live_bytes);
+    EXPECT_EQ(plan_of(marked, {marked}, {}).peak_live_bytes + (size_t{1} << 20),
+              plan_of(plain, {plain}, {}).peak_live_bytes);
 }
 
 TEST_F(Products, ToTheSearchTheCopyOnTheHostTakesNoMemory) {
@@ -112,14 +112,14 @@ TEST_F(Products, ToTheSearchTheCopyOnTheHostTakesNoMemory) {
 
 TEST_F(Products, AreTransferredOnce) {
     const Graph graph = training(true);
-    const MemoryPlan plan = plan_of(graph, graph, {});
+    const MemoryPlan plan = plan_of(graph, {graph}, {});
     EXPECT_EQ(plan.host_bytes, size_t{1} << 20);
     EXPECT_EQ(plan.transferred_bytes, size_t{2} << 20);
 }
 
 TEST_F(Products, TransfersRunBesideThem) {
     const PreparedGraph prepared = prepare_to_plan(training(true), std::nullopt);
-    const ProgramLayout layout = lay_out(prepared, plan_buffers(prepared, {}, {}, true));
+    const ProgramLayout layout = lay_out(prepared, plan_buffers(prepared, {}, true));
     std::vector<size_t> transfers, waits;
     for (size_t i = 0; i < layout.steps.size(); ++i) {
         if (layout.steps[i].is_transfer) transfers.push_back(i);
@@ -139,7 +139,7 @@ TEST_F(Products, GiveTheSameBits) {
     std::vector<std::vector<float>> results;
     for (const bool is_marked : {false, true, true, true}) {
         const Graph graph = training(is_marked);
-        Program program(graph, graph, {});
+        Program program(graph, {graph}, {});
         std::vector<TensorRef> inputs = {
             runtime::tensor_from_host(card(), {.shape = {512, 512}}, numbers.data())};
         results.push_back(values_of(program.run(inputs)[0]));

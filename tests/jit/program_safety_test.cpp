@@ -1,7 +1,7 @@
 // What a program may overwrite, and what it refuses to run on.
 #include "jit/program.h"
 #include "runtime/host/error.h"
-#include "tests/jit/world.h"
+#include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {
 
@@ -18,7 +18,7 @@ TensorRef indices(int32_t value) {
 TEST_F(ProgramSafetyTest, TemporaryValuesDoNotOverwriteWhatSomebodyReads) {
     const Graph graph = parse_graph(
         "%0: f32[64] = input 0\n%1: f32[64] = relu %0\n%2: f32[] = reduce_sum %1 {axes=[0], keepdims=0}\nreturn %2\n");
-    Program program(graph, graph, {.check = true, .donatable = {true}});
+    Program program(graph, step_of(graph, {true}), {.check = true});
     const TensorRef x = runtime::empty_tensor(runtime::host_device(),
                                               {.dtype = runtime::DType::f32, .shape = {64}});
     std::fill_n(x->as<float>(), 64, -1.0f);
@@ -31,7 +31,7 @@ TEST_F(ProgramSafetyTest, TemporaryValuesDoNotOverwriteWhatSomebodyReads) {
 TEST_F(ProgramSafetyTest, AFailedRunLeavesItsInputsAsTheyWere) {
     const Graph graph = parse_graph(
         "%0: f32[64] = input 0\n%1: i32[1] = input 1\n%2: f32[64] = neg %0\n%3: f32[1] = index_get %2 %1 {axes=[0]}\nreturn %2 %3\n");
-    Program program(graph, graph, {.check = true, .donatable = {true, false}});
+    Program program(graph, step_of(graph, {true, false}), {.check = true});
     TensorRef x = runtime::empty_tensor(runtime::host_device(),
                                         {.dtype = runtime::DType::f32, .shape = {64}});
     std::fill_n(x->as<float>(), 64, 2.0f);
@@ -44,7 +44,7 @@ TEST_F(ProgramSafetyTest, AFailedRunLeavesItsInputsAsTheyWere) {
 
 TEST_F(ProgramSafetyTest, AnInputWithoutAValueIsRefused) {
     const Graph graph = parse_graph("%0: f32[2] = input 0\n%1: f32[2] = neg %0\nreturn %1\n");
-    Program program(graph, graph, {.check = true});
+    Program program(graph, {graph}, {.check = true});
     std::vector<TensorRef> inputs = {
         runtime::make_placeholder({.shape = {2}}, runtime::host_device())};
     EXPECT_THROW(program.run(inputs), runtime::UserError);

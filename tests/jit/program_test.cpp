@@ -1,7 +1,7 @@
 #include "jit/program.h"
 
 #include "runtime/eager/dispatch.h"
-#include "tests/jit/world.h"
+#include "tests/jit/graphs.h"
 
 namespace megjit::jit { namespace {
 
@@ -14,7 +14,7 @@ Graph product_plus() {
 
 TEST_F(ProgramTest, GivesWhatTheInterpreterGives) {
     const Graph graph = product_plus();
-    Program program(graph, graph, {.check = true});
+    Program program(graph, {graph}, {.check = true});
     std::vector<TensorRef> inputs = {floats({2}, {1, 2}), floats({2}, {3, 4}), floats({2}, {5, 6})};
     EXPECT_EQ(values_of(program.run(inputs)[0]), (std::vector<float>{8, 14}));
 }
@@ -22,14 +22,14 @@ TEST_F(ProgramTest, GivesWhatTheInterpreterGives) {
 //   x w b p y of 8 bytes each: y takes over the place of p
 TEST_F(ProgramTest, TheSumTakesOverThePlaceOfTheProduct) {
     const Graph graph = product_plus();
-    Program program(graph, graph, {.check = true});
+    Program program(graph, {graph}, {.check = true});
     EXPECT_EQ(program.plan().unplanned_bytes, 40u);
     EXPECT_EQ(program.plan().planned_bytes, 32u);
 }
 
 TEST_F(ProgramTest, ADonatedInputIsOverwrittenWhereItLies) {
     const Graph graph = parse_graph("%0: f32[64] = input 0\n%1: f32[64] = neg %0\nreturn %1\n");
-    Program program(graph, graph, {.check = true, .donatable = {true}});
+    Program program(graph, step_of(graph, {true}), {.check = true});
     TensorRef x = runtime::empty_tensor(runtime::host_device(),
                                         {.dtype = runtime::DType::f32, .shape = {64}});
     std::fill_n(x->as<float>(), 64, 2.0f);
@@ -43,7 +43,7 @@ TEST_F(ProgramTest, ADonatedInputIsOverwrittenWhereItLies) {
 
 TEST_F(ProgramTest, ADonatedInputThatSomebodyStillReadsIsKept) {
     const Graph graph = parse_graph("%0: f32[2] = input 0\n%1: f32[2] = neg %0\nreturn %1\n");
-    Program program(graph, graph, {.check = true, .donatable = {true}});
+    Program program(graph, step_of(graph, {true}), {.check = true});
     const TensorRef x = floats({2}, {1, 2});
     std::vector<TensorRef> inputs = {x};
     EXPECT_EQ(values_of(program.run(inputs)[0]), (std::vector<float>{-1, -2}));
@@ -52,7 +52,7 @@ TEST_F(ProgramTest, ADonatedInputThatSomebodyStillReadsIsKept) {
 
 TEST_F(ProgramTest, AnInputThatIsReturnedIsAnotherTensorOfItsMemory) {
     const Graph graph = parse_graph("%0: f32[2] = input 0\nreturn %0\n");
-    Program program(graph, graph, {.check = true});
+    Program program(graph, {graph}, {.check = true});
     std::vector<TensorRef> inputs = {floats({2}, {1, 2})};
     const TensorRef result = program.run(inputs)[0];
     EXPECT_NE(result, inputs[0]);
@@ -62,7 +62,7 @@ TEST_F(ProgramTest, AnInputThatIsReturnedIsAnotherTensorOfItsMemory) {
 TEST_F(ProgramTest, AViewOfAnInputIsCopiedWhenReturned) {
     const Graph graph =
         parse_graph("%0: f32[2, 3] = input 0\n%1: f32[6] = reshape %0 {shape=[6]}\nreturn %1\n");
-    Program program(graph, graph, {.check = true});
+    Program program(graph, {graph}, {.check = true});
     std::vector<TensorRef> inputs = {floats({2, 3}, {1, 2, 3, 4, 5, 6})};
     EXPECT_EQ(values_of(program.run(inputs)[0]), (std::vector<float>{1, 2, 3, 4, 5, 6}));
 }
@@ -70,7 +70,7 @@ TEST_F(ProgramTest, AViewOfAnInputIsCopiedWhenReturned) {
 TEST_F(ProgramTest, RunsAgainAndAgainWithoutMoreMemory) {
     const Graph graph = parse_graph(
         "%0: f32[4096] = input 0\n%1: f32[4096] = exp %0\n%2: f32[4096] = neg %1\n%3: f32[4096] = add %2 %1\nreturn %3\n");
-    Program program(graph, graph, {.check = true});
+    Program program(graph, {graph}, {.check = true});
     std::vector<TensorRef> inputs = {runtime::empty_tensor(
         runtime::host_device(), {.dtype = runtime::DType::f32, .shape = {4096}})};
     std::fill_n(inputs[0]->as<float>(), 4096, 0.5f);

@@ -71,8 +71,8 @@ TEST_F(SessionTest, AKeptValueBecomesOneMoreResult) {
     TensorRef kept;
     traced(body(&kept), floats({1}, {5}));
     EXPECT_EQ(values_of(kept), std::vector<float>{10});
-    EXPECT_EQ(before.segment->outputs.size(), 1);  // who asked before sees no change
-    EXPECT_EQ(function.compiled()[0].segment->outputs.size(), 2);
+    EXPECT_EQ(before.step->outputs.size(), 1);  // who asked before sees no change
+    EXPECT_EQ(function.compiled()[0].step->outputs.size(), 2);
 }
 
 TEST_F(SessionTest, ProgramsThatAreAskedForFitTheirSegments) {
@@ -89,7 +89,7 @@ TEST_F(SessionTest, ProgramsThatAreAskedForFitTheirSegments) {
     std::thread reader([&] {
         while (!is_over)
             for (const CompiledSegment& one : function.compiled())
-                ASSERT_EQ(one.segment->outputs.size(), one.program->graph().outputs.size());
+                ASSERT_EQ(one.step->outputs.size(), one.program->graph().outputs.size());
     });
     for (int i = 0; i < 40; ++i) traced(body, floats({1}, {1}));
     is_over = true;

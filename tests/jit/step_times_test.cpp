@@ -90,7 +90,7 @@ TEST_F(MeasuredTimes, ProfiledProgramsNoteTheirSteps) {
     const Graph graph = parse_graph("%0: f32[4] = input 0\n%1: f32[4] = exp %0\nreturn %1\n");
     const Type type{.shape = {4}};
     for (const bool is_profiled : {false, true}) {
-        Program program(graph, graph, {.profile = is_profiled});
+        Program program(graph, {graph}, {.profile = is_profiled});
         for (int i = 0; i < 3; ++i) {
             std::vector<TensorRef> inputs = {floats({4}, {0, 1, 2, 3})};
             program.run(inputs);

@@ -62,8 +62,9 @@ bool read(RematProblem& problem) {
 
 // As a traced function has it whose parameters are updated where they lie.
 void print_problem_of(const jit::Graph& graph) {
-    jit::PipelineOptions options{.device = &runtime::host_device()};
-    options.donatable.assign(graph.nodes().size(), true);
+    jit::Step step;
+    step.inputs.assign(graph.nodes().size(), {.is_released = true});
+    jit::PipelineOptions options{.device = &runtime::host_device(), .step = &step};
     options.choose_plan = [](const RematProblem& problem) {
         print(problem);
         return std::vector<uint32_t>{};
