@@ -112,10 +112,7 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
 Input::Kind Recorder::kind_of(const Tensor& tensor) const {
     if (runtime::state_of(tensor)) return Input::Kind::key;
     if (varying_.contains(tensor.id())) return Input::Kind::option;
-    const bool is_made_here = tensor.id() >= first_inside_id_ && tensor.has_data();
-    // Memory that is lent is written to by its owner.
-    return is_made_here && tensor.storage()->is_owned() ? Input::Kind::constant
-                                                        : Input::Kind::captured;
+    return is_made_of_host_data(tensor) ? Input::Kind::constant : Input::Kind::captured;
 }
 
 // The op's results, with data where they are known already.
@@ -188,8 +185,13 @@ bool Recorder::follows_from_arguments(const TensorRef& tensor) const {
     if (is_of_outside(*tensor)) return true;
     if (is_placeholder(*tensor)) return !rec.values[tensor->trace.value].tensor;
     const auto id = find(tensor->id());
-    return id && rec.values[*id].origin == Origin::outside &&
-           rec.inputs[rec.values[*id].slot].kind == Input::Kind::argument;
+    return id && is_argument(*id);
+}
+
+bool Recorder::is_argument(RecordId value) const {
+    const RecordedValue& recorded = record().values[value];
+    return recorded.origin == Origin::outside &&
+           record().inputs[recorded.slot].kind == Input::Kind::argument;
 }
 
 // Its results are no part of the record. What reads them later takes them for constants; a dump

@@ -45,6 +45,7 @@ public:
     bool is_varying(uint64_t tensor) const { return varying_.contains(tensor); }
     // The value that stands for a tensor from outside, by its id.
     std::optional<RecordId> find(uint64_t tensor) const;
+    bool is_argument(RecordId value) const;
     // Constants that the body has rebound are none: each call brings another value. By ids, before
     // the call ends.
     void make_varying(std::span<const uint64_t> tensors);

@@ -80,6 +80,12 @@ public:
     bool is_placeholder(const runtime::Tensor& tensor) const { return tensor.trace.session == id_; }
     // The body makes tensors with this id and those behind it.
     void set_first_inside_id(uint64_t id) { first_inside_id_ = id; }
+    uint64_t first_inside_id() const { return first_inside_id_; }
+    // Has the body made it of host data? Memory that is lent is not: its owner writes to it.
+    bool is_made_of_host_data(const runtime::Tensor& tensor) const {
+        return tensor.id() >= first_inside_id_ && !is_placeholder(tensor) && tensor.has_data() &&
+               tensor.storage()->is_owned();
+    }
 
 protected:
     Session(TraceFunction& function, std::shared_ptr<Version> version, CallKey key,

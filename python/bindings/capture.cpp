@@ -21,12 +21,6 @@ Capture*& Capture::current() {
     return instance;
 }
 
-std::unique_ptr<Capture> Capture::for_dump() {
-    auto capture = std::make_unique<Capture>(0);
-    capture->is_for_dump_ = true;
-    return capture;
-}
-
 void Capture::note_operand(PyObject* tensor) {
     const TensorRef& value = value_of(tensor);
     if (const jit::Session* session = is_for_dump_ ? jit::Session::running() : nullptr;
@@ -80,14 +74,14 @@ Capture::References Capture::references() const {
     return ours;
 }
 
-std::vector<uint64_t> Capture::released(const References& of_call, uint64_t first_inside_id) const {
+std::vector<uint64_t> Capture::released(const References& of_call) const {
     References ours = references();
     for (const auto& [object, count] : of_call) ours[object] += count;
     std::vector<uint64_t> result;
     for (const auto& [id, object] : handles_) {
         const bool is_grad =
             std::ranges::any_of(grads_, [&](const Grad& grad) { return grad.before.is(object); });
-        if (id < first_inside_id && !is_grad && Py_REFCNT(object.ptr()) <= ours[object.ptr()])
+        if (id < first_inside_id_ && !is_grad && Py_REFCNT(object.ptr()) <= ours[object.ptr()])
             result.push_back(id);
     }
     return result;
@@ -110,38 +104,33 @@ bool Capture::drops_temporaries_once(const jit::Session& session, const Referenc
 }
 
 std::vector<SlotSource> Capture::sources(const jit::Session& session, const Tensors& arguments) {
-    const auto& bound = session.bound();
-    std::vector<SlotSource> result(bound.size());
-    for (size_t slot = 0; slot < bound.size(); ++slot) {
-        const TensorRef& tensor = bound[slot];
-        SlotSource& source = result[slot];
-        for (size_t i = 0;
-             i < arguments.size() && source.from == SlotSource::From::constant && !source.constant;
-             ++i)
-            if (arguments[i]->id() == tensor->id())
-                source = {.from = SlotSource::From::argument, .argument = i};
-        if (source.from == SlotSource::From::argument) continue;
-        if (runtime::RandomState* generator = runtime::state_of(*tensor)) {
-            source = {.from = SlotSource::From::generator,
-                      .generator = generator,
-                      .device = &tensor->device()};
+    using Kind = jit::Input::Kind;
+    std::vector<SlotSource> result;
+    for (const jit::Input& input : session.version()->record.inputs) {
+        const TensorRef& tensor = session.bound()[result.size()];
+        result.push_back({.kind = input.kind});
+        SlotSource& source = result.back();
+        const auto handle = handles_.find(tensor->id());
+        if (source.kind == Kind::argument) {
+            while (arguments[source.argument]->id() != tensor->id()) ++source.argument;
+        } else if (source.kind == Kind::key) {
+            source.generator = runtime::state_of(*tensor);
+            source.device = &tensor->device();
             if (tensor->shape().rank() == 2) source.keys = tensor->shape()[0];
-        } else if (auto getter = getters_.find(tensor->id()); getter != getters_.end()) {
-            source = {.from = SlotSource::From::getter, .object = getter->second};
-        } else if (is_made_of_host_data(*tensor, session)) {
-            // Its holder may hold another value in the next call. Guards watch the data.
-            source = {.from = SlotSource::From::constant, .constant = tensor};
-        } else if (auto handle = handles_.find(tensor->id());
-                   handle != handles_.end() && grad_before(handle->second, session)) {
-            source = {.from = SlotSource::From::grad,
-                      .object = grad_before(handle->second, session)->tensor};
-        } else if (handle != handles_.end()) {
-            source = {.from = SlotSource::From::handle, .object = handle->second};
-        } else if (tensor->id() >= first_inside_id_) {
-            source = {.from = SlotSource::From::constant, .constant = tensor};
+        } else if (source.kind == Kind::option) {
+            source.object = getters_.at(tensor->id());
+        } else if (source.kind == Kind::constant) {
+            source.constant = tensor;  // guards watch the data
+        } else if (handle == handles_.end()) {
+            source.kind = Kind::constant;
+            if (tensor->id() >= first_inside_id_) source.constant = tensor;
+            else
+                note_unrepeatable(runtime::cat("the object that held a ", to_string(tensor->type()),
+                                               " tensor from outside is gone"));
         } else {
-            note_unrepeatable(runtime::cat("the object that held a ", to_string(tensor->type()),
-                                           " tensor from outside is gone"));
+            const Grad* grad = grad_before(handle->second, session);
+            source.is_grad = grad;
+            source.object = grad ? grad->tensor : handle->second;
         }
     }
     return result;
@@ -158,7 +147,7 @@ std::vector<Capture::Update> Capture::updates(const jit::Session& session) const
         if (is_grad(object)) continue;
         const TensorRef& value = handle_of(object.ptr()).value();
         if (session.is_placeholder(*value)) result.push_back({object, value->trace.value});
-        else if (is_made_of_host_data(*value, session))
+        else if (session.is_made_of_host_data(*value))
             result.push_back({.object = object, .constant = value});
     }
     return result;
@@ -170,7 +159,7 @@ std::vector<std::pair<nb::object, uint64_t>> Capture::held_constants(
     for (const jit::RecordedValue& value : session.version()->record.values) {
         if (value.origin != jit::Origin::constant) continue;
         const auto held = handles_.find(value.tensor->id());
-        if (held == handles_.end() || is_made_of_host_data(*value.tensor, session)) continue;
+        if (held == handles_.end() || session.is_made_of_host_data(*value.tensor)) continue;
         result.emplace_back(held->second, value.tensor->id());
         for (const auto& [first, second] : twins_)
             if (first.is(held->second)) result.emplace_back(second, value.tensor->id());

@@ -16,19 +16,12 @@
 
 namespace megjit::python {
 
-// Where the value of an outside slot comes from in a call without the body.
+// Who holds the value of a slot in a call without the body.
 struct SlotSource {
-    enum class From : uint8_t {
-        argument,
-        handle,
-        grad,
-        generator,
-        getter,
-        constant
-    } from = From::constant;
-    size_t argument = 0;  // grad: of those that the call sets
-    nb::object object = {};  // handle: a Tensor; grad: the Tensor whose .grad it is; getter: a
-                             // callable that gives a Tensor
+    jit::Input::Kind kind = jit::Input::Kind::captured;
+    size_t argument = 0;  // which; of a gradient: of those that the call sets
+    nb::object object = {};  // captured: a Tensor; option: a callable that gives a Tensor
+    bool is_grad = false;  // captured: its .grad
     runtime::RandomState* generator = nullptr;  // gives a key, on `device`
     std::optional<int64_t> keys = {};  // or so many
     runtime::Device* device = nullptr;
@@ -43,9 +36,9 @@ public:
     // The capture of the recording that runs in this thread, or null.
     static Capture*& current();
 
-    explicit Capture(uint64_t first_inside_id) : first_inside_id_(first_inside_id) {}
     // For dump: values that the body computes are not held by it.
-    static std::unique_ptr<Capture> for_dump();
+    explicit Capture(bool is_for_dump) : is_for_dump_(is_for_dump) {}
+    void set_first_inside_id(uint64_t id) { first_inside_id_ = id; }
 
     void note_operand(PyObject* tensor);
     void note_rebound(PyObject* tensor) {
@@ -90,8 +83,8 @@ public:
     using References = std::unordered_map<PyObject*, Py_ssize_t>;
     void drop_temporaries(const jit::Session& session, const References& of_call);
     References references() const;  // that it holds
-    // For dump: ids of values from before `first_inside_id` whose objects nobody holds any more.
-    std::vector<uint64_t> released(const References& of_call, uint64_t first_inside_id) const;
+    // For dump: ids of values from before the call whose objects nobody holds any more.
+    std::vector<uint64_t> released(const References& of_call) const;
     // One that no later call could find again makes the recording unrepeatable.
     std::vector<SlotSource> sources(const jit::Session& session, const Tensors& arguments);
     // An object that outlives the call with another value: one of the session, or what the body has
@@ -102,11 +95,6 @@ public:
         TensorRef constant = {};
     };
     std::vector<Update> updates(const jit::Session& session) const;
-    // Has the body made it of host data? Memory that is lent is not: its owner writes to it.
-    bool is_made_of_host_data(const runtime::Tensor& tensor, const jit::Session& session) const {
-        return tensor.id() >= first_inside_id_ && !session.is_placeholder(tensor) &&
-               tensor.has_data() && tensor.storage()->is_owned();
-    }
     // Objects whose values are constants of the record: what each must still hold, by its id.
     std::vector<std::pair<nb::object, uint64_t>> held_constants(const jit::Session& session) const;
 
@@ -119,7 +107,7 @@ private:
     std::unordered_map<uint64_t, nb::object> getters_;  // by tensor id
     std::vector<std::pair<nb::object, nb::object>> twins_;
     uint64_t first_inside_id_ = 0;  // of the tensors that the body makes
-    bool is_for_dump_ = false;
+    const bool is_for_dump_;
     std::string unrepeatable_, read_at_;
     std::vector<std::pair<TensorRef, std::string>> excluded_reads_;
 };

@@ -11,6 +11,7 @@ namespace {
 
 using jit::RecordId;
 using jit::Session;
+using Kind = jit::Input::Kind;
 
 // Of the object in the list; the list's length where it is not there.
 size_t index_in(const nb::list& objects, nb::handle object) {
@@ -49,7 +50,7 @@ DirectCall::DirectCall(const Session& session, Capture& capture, const nb::list&
     find_twins(capture, arguments);
     find_updates(session, capture, arguments);
     find_grads(session, capture, arguments);
-    find_results(session, capture, arguments, results, were_there);
+    find_results(session, arguments, results, were_there);
     constants_ = capture.held_constants(session);
     std::erase_if(constants_, [&](const auto& held) {
         return index_in(arguments, held.first) < nb::len(arguments);
@@ -93,7 +94,7 @@ void DirectCall::find_grads(const Session& session, const Capture& capture,
         wanted_.push_back(handle_of(now.ptr()).value()->trace.value);
     }
     for (SlotSource& source : sources_)
-        if (source.from == SlotSource::From::grad)
+        if (source.is_grad)
             source.argument =
                 static_cast<size_t>(std::ranges::find_if(grads_, [&](const Grad& each) {
                 return each.tensor.is(source.object);
@@ -109,17 +110,17 @@ nb::list DirectCall::tensors_with_grads() const {
 size_t DirectCall::slot_of(nb::handle object, size_t argument) const {
     for (size_t slot = 0; slot < sources_.size(); ++slot) {
         const SlotSource& source = sources_[slot];
-        if (source.from == SlotSource::From::argument && source.argument == argument) return slot;
-        if (source.from == SlotSource::From::handle && source.object.is(object)) return slot;
+        if (source.kind == Kind::argument && source.argument == argument) return slot;
+        if (source.kind == Kind::captured && !source.is_grad && source.object.is(object))
+            return slot;
     }
     for (const auto& [first, second] : twins_)
         if (second.is(object)) return slot_of(first, argument);
     return sources_.size();
 }
 
-void DirectCall::find_results(const Session& session, const Capture& capture,
-                              const nb::list& arguments, const nb::list& results,
-                              const std::vector<bool>& were_there) {
+void DirectCall::find_results(const Session& session, const nb::list& arguments,
+                              const nb::list& results, const std::vector<bool>& were_there) {
     const auto was_there = [&](size_t i) { return i < were_there.size() && were_there[i]; };
     jit::FirstPlaces objects(nb::len(results));
     for (nb::handle result : results) {
@@ -137,7 +138,7 @@ void DirectCall::find_results(const Session& session, const Capture& capture,
         } else if (session.is_placeholder(*value) && !was_there(results_.size())) {
             results_.push_back({Result::From::value, wanted_.size()});
             wanted_.push_back(value->trace.value);
-        } else if (!was_there(results_.size()) && capture.is_made_of_host_data(*value, session)) {
+        } else if (!was_there(results_.size()) && session.is_made_of_host_data(*value)) {
             results_.push_back({.from = Result::From::constant, .constant = value});
         } else {
             results_.push_back({Result::From::fixed, 0, nb::borrow(result)});
@@ -197,17 +198,18 @@ bool DirectCall::grads_are_alike(const nb::list& arguments) const {
 
 void DirectCall::ask_getters(Tensors& bound) const {
     for (size_t slot = 0; slot < sources_.size(); ++slot)
-        if (sources_[slot].from == SlotSource::From::getter)
+        if (sources_[slot].kind == Kind::option)
             bound[slot] = value_of(sources_[slot].object().ptr());
 }
 
 void DirectCall::bind_captured(Tensors& bound, const nb::list& arguments) const {
     for (size_t slot = 0; slot < sources_.size(); ++slot) {
         const SlotSource& source = sources_[slot];
-        if (source.from == SlotSource::From::handle) bound[slot] = value_of(source.object.ptr());
-        if (source.from == SlotSource::From::grad)
-            bound[slot] =
-                value_of(nb::getattr(tensor_of(grads_[source.argument], arguments), "grad").ptr());
+        if (source.kind != Kind::captured) continue;
+        bound[slot] =
+            source.is_grad
+                ? value_of(nb::getattr(tensor_of(grads_[source.argument], arguments), "grad").ptr())
+                : value_of(source.object.ptr());
     }
 }
 
@@ -226,11 +228,11 @@ bool DirectCall::constants_are_held() const {
 void DirectCall::bind_others(Tensors& bound, const Tensors& arguments) const {
     for (size_t slot = 0; slot < bound.size(); ++slot) {
         const SlotSource& source = sources_[slot];
-        if (source.from == SlotSource::From::argument) bound[slot] = arguments[source.argument];
-        if (source.from == SlotSource::From::generator)
+        if (source.kind == Kind::argument) bound[slot] = arguments[source.argument];
+        if (source.kind == Kind::key)
             bound[slot] = source.keys ? source.generator->keys(*source.keys, source.device)
                                       : source.generator->key(source.device);
-        if (source.from == SlotSource::From::constant) bound[slot] = source.constant;
+        if (source.kind == Kind::constant) bound[slot] = source.constant;
     }
 }
 

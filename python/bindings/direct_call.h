@@ -70,9 +70,8 @@ private:
     void find_updates(const jit::Session& session, const Capture& capture,
                       const nb::list& arguments);
     void find_grads(const jit::Session& session, const Capture& capture, const nb::list& arguments);
-    void find_results(const jit::Session& session, const Capture& capture,
-                      const nb::list& arguments, const nb::list& results,
-                      const std::vector<bool>& were_there);
+    void find_results(const jit::Session& session, const nb::list& arguments,
+                      const nb::list& results, const std::vector<bool>& were_there);
     size_t slot_of(nb::handle object, size_t argument) const;
     bool keeps_other_values(const jit::Session& session) const;
 

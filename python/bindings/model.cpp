@@ -1,6 +1,9 @@
 // Dumped models: from a recorded version to bytes, and from bytes to a program.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include "jit/api/model.h"
 #include "jit/api/static_code.h"
@@ -17,45 +20,28 @@ namespace {
 
 using jit::Model;
 
-std::vector<std::string> texts_from(nb::handle list) {
-    std::vector<std::string> result;
-    for (nb::handle item : list) result.push_back(nb::cast<std::string>(item));
-    return result;
-}
-
-nb::list list_from(const std::vector<std::string>& texts) {
-    nb::list result;
-    for (const std::string& text : texts) result.append(text);
-    return result;
-}
-
 std::string bytes_from(nb::bytes bytes) { return {bytes.c_str(), bytes.size()}; }
 nb::bytes to_python(const std::string& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
-template <class T>
-std::optional<T> optional_from(nb::handle value) {
-    return value.is_none() ? std::nullopt : std::optional(nb::cast<T>(value));
-}
-
 // Rows of (state, value that stands for it or None, value that it becomes or None).
-std::vector<jit::StateUse> states_from(const jit::Version& version, nb::handle rows) {
+using StateRow = std::tuple<uint32_t, std::optional<jit::RecordId>, std::optional<jit::RecordId>>;
+
+std::vector<jit::StateUse> states_from(const jit::Version& version,
+                                       const std::vector<StateRow>& rows) {
     std::vector<jit::StateUse> states;
-    for (nb::handle row : rows) {
-        jit::StateUse use{.state = nb::cast<uint32_t>(row[0]),
-                          .value = optional_from<jit::RecordId>(row[1]),
-                          .becomes = optional_from<jit::RecordId>(row[2])};
-        use.type = version.record.values.at(use.value ? *use.value : use.becomes.value()).type;
-        states.push_back(std::move(use));
-    }
+    for (const auto& [state, value, becomes] : rows)
+        states.push_back({state, value, becomes,
+                          version.record.values.at(value ? *value : becomes.value()).type});
     return states;
 }
 
-std::shared_ptr<Model> export_from(const jit::Version& version, nb::list inputs, nb::list outputs,
-                                   bool optimize, bool half_storage, int keep_value_names,
-                                   bool keep_op_names, bool allows_effects, int opt_level,
-                                   bool exact, nb::list states) {
-    const jit::ExportOptions options{.inputs = texts_from(inputs),
-                                     .outputs = texts_from(outputs),
+std::shared_ptr<Model> export_from(const jit::Version& version, std::vector<std::string> inputs,
+                                   std::vector<std::string> outputs, bool optimize,
+                                   bool half_storage, int keep_value_names, bool keep_op_names,
+                                   bool allows_effects, int opt_level, bool exact,
+                                   const std::vector<StateRow>& states) {
+    const jit::ExportOptions options{.inputs = std::move(inputs),
+                                     .outputs = std::move(outputs),
                                      .params = version.names,
                                      .optimize = optimize,
                                      .half_storage = half_storage,
@@ -72,9 +58,7 @@ std::shared_ptr<Model> export_from(const jit::Version& version, nb::list inputs,
 nb::list type_row(const Type& type) {
     nb::list row;
     row.append(numpy_dtype(type.dtype));
-    nb::list shape;
-    for (int64_t extent : type.shape) shape.append(extent);
-    row.append(nb::tuple(shape));
+    row.append(nb::tuple(nb::cast(std::vector<int64_t>(type.shape.begin(), type.shape.end()))));
     return row;
 }
 
@@ -195,10 +179,8 @@ std::shared_ptr<api::File> file_of(nb::list functions, nb::list states) {
 }
 
 std::unique_ptr<api::Context> program_of(std::shared_ptr<api::File> file,
-                                         const std::string& function, nb::list outputs,
+                                         const std::string& function, std::vector<size_t> outputs,
                                          int opt_level, bool trusts_kernels) {
-    std::vector<size_t> wanted;
-    for (nb::handle output : outputs) wanted.push_back(nb::cast<size_t>(output));
     runtime::Device& device = default_device();
     const runtime::WithoutHostLock release;
     return std::make_unique<api::Context>(std::make_shared<api::Model>(
@@ -206,7 +188,7 @@ std::unique_ptr<api::Context> program_of(std::shared_ptr<api::File> file,
                                            .device = &device,
                                            .opt_level = opt_level,
                                            .trusts_kernels = trusts_kernels,
-                                           .outputs = wanted}));
+                                           .outputs = std::move(outputs)}));
 }
 
 nb::typed<nb::dict, std::string, nb::bytes> static_code(api::File& file,
@@ -296,13 +278,13 @@ void bind_model(nb::module_& m) {
         .def("export_model", &export_from, nb::arg("inputs"), nb::arg("outputs"),
              nb::arg("optimize"), nb::arg("half_storage"), nb::arg("keep_value_names"),
              nb::arg("keep_op_names"), nb::arg("allows_effects") = false, nb::arg("opt_level") = 2,
-             nb::arg("exact") = false, nb::arg("states") = nb::list());
+             nb::arg("exact") = false, nb::arg("states") = std::vector<StateRow>());
     nb::class_<Model>(m, "Model", "A graph with names, as dump writes it.")
-        .def_prop_ro("inputs", [](const Model& self) { return list_from(self.inputs); })
-        .def_prop_ro("outputs", [](const Model& self) { return list_from(self.outputs); })
+        .def_ro("inputs", &Model::inputs)
+        .def_ro("outputs", &Model::outputs)
         .def_prop_ro("params", &params_of)
-        .def_prop_ro("node_names", [](const Model& self) { return list_from(self.node_names); })
-        .def_prop_ro("value_names", [](const Model& self) { return list_from(self.value_names); })
+        .def_ro("node_names", &Model::node_names)
+        .def_ro("value_names", &Model::value_names)
         .def_prop_ro("input_types", &input_types, "A dtype and a shape for each input.")
         .def_prop_ro(
             "nodes", &nodes_of,

@@ -18,7 +18,8 @@ std::vector<Outside> updates_of(const TracedCall& call, jit::Recorder& recorder,
     std::vector<Outside> updates;
     std::vector<uint64_t> replaced;
     const std::vector<RecordId>& results = recorder.version()->record.results;
-    const std::vector<Rebound::Lasting> lasting = call.rebound.lasting(*call.capture());
+    const std::vector<Rebound::Lasting> lasting =
+        call.rebound.lasting(call.session(), *call.capture());
     for (const Rebound::Lasting& each : lasting) {  // before the first is looked up
         if (!recorder.is_placeholder(*each.now)) recorder.note_outside(each.now);
         if (each.before && recorder.has_read(each.old)) recorder.note_outside(each.before);
@@ -36,7 +37,8 @@ std::vector<Outside> updates_of(const TracedCall& call, jit::Recorder& recorder,
             continue;
         }
         replaced.push_back(each.old);
-        updates.push_back({.kind = each.is_grad ? Outside::Kind::grad : Outside::Kind::tensor,
+        updates.push_back({.kind = jit::Input::Kind::state,
+                           .is_grad = each.is_grad,
                            .holder = each.object,
                            .name = recorder.name_of(each.old),
                            .value = recorder.find(each.old),
@@ -67,8 +69,7 @@ std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
                                 const nb::list& arguments) {
     Capture::References of_call;
     call.rebound.count_references(of_call);
-    const std::vector<uint64_t> released =
-        call.capture()->released(of_call, call.rebound.first_inside_id());
+    const std::vector<uint64_t> released = call.capture()->released(of_call);
     call.capture()->drop_temporaries(recorder, {});
     for (const auto& [tensor, where] : call.capture()->excluded_reads())
         recorder.note_excluded_read(tensor, where);
@@ -77,16 +78,21 @@ std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
     const auto is_known = [&](RecordId value) {
         return std::ranges::any_of(all, [&](const Outside& each) { return each.value == value; });
     };
-    const auto add = [&](Outside::Kind kind, uint64_t tensor, const nb::object& holder) {
-        if (const auto value = recorder.find(tensor); value && !is_known(*value))
-            all.push_back({kind, holder, recorder.name_of(tensor), value});
+    const jit::Record& record = recorder.version()->record;
+    const auto add = [&](uint64_t tensor, const nb::object& holder) {
+        const auto value = recorder.find(tensor);
+        if (!value || is_known(*value)) return;
+        Outside& added = all.emplace_back();
+        added = {.holder = holder, .name = recorder.name_of(tensor), .value = value};
+        if (const jit::RecordedValue& recorded = record.values[*value];
+            recorded.origin == jit::Origin::outside && !recorder.is_argument(*value))
+            added.kind = record.inputs[recorded.slot].kind;
     };
     const auto& getters = call.capture()->getters();
     for (const auto& [tensor, getter] : getters)  // other options are constants
-        if (recorder.is_varying(tensor)) add(Outside::Kind::option, tensor, getter);
+        if (recorder.is_varying(tensor)) add(tensor, getter);
     for (const auto& [tensor, object] : call.capture()->handles())
-        if (!is_argument(arguments, object) && !getters.contains(tensor))
-            add(Outside::Kind::tensor, tensor, object);
+        if (!is_argument(arguments, object) && !getters.contains(tensor)) add(tensor, object);
     for (const auto& [first, second] : call.capture()->twins())
         for (const auto& [tensor, object] : call.capture()->handles())
             if (const auto value = recorder.find(tensor);
@@ -94,8 +100,7 @@ std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
                 all.push_back({.holder = second, .name = recorder.name_of(tensor), .value = value});
     for (const TensorRef& bound : recorder.bound())
         if (runtime::RandomState* state = bound ? runtime::state_of(*bound) : nullptr)
-            if (const nb::handle holder = nb::find(*state))
-                add(Outside::Kind::generator, bound->id(), nb::borrow(holder));
+            if (const nb::handle holder = nb::find(*state)) add(bound->id(), nb::borrow(holder));
     std::ranges::stable_sort(all, {}, [](const Outside& each) {
         return each.value.value_or(std::numeric_limits<RecordId>::max());
     });
@@ -103,14 +108,14 @@ std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
 }
 
 nb::list rows_of(const std::vector<Outside>& outside) {
-    constexpr const char* kKinds[] = {"tensor", "grad", "option", "generator"};
+    constexpr const char* kKinds[] = {"argument", "captured", "state", "key", "option"};
     nb::list rows;
     for (const Outside& each : outside) {
         nb::object value = nb::none(), becomes = nb::none();
         if (each.value) value = nb::cast(*each.value);
         if (each.becomes) becomes = nb::cast(*each.becomes);
-        rows.append(nb::make_tuple(kKinds[static_cast<size_t>(each.kind)], each.holder, each.name,
-                                   value, becomes));
+        rows.append(nb::make_tuple(kKinds[static_cast<size_t>(each.kind)], each.is_grad,
+                                   each.holder, each.name, value, becomes));
     }
     return rows;
 }

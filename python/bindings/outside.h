@@ -12,13 +12,9 @@
 namespace megjit::python {
 
 struct Outside {
-    enum class Kind : uint8_t {
-        tensor,  // `holder` is a Tensor
-        grad,  // a Tensor whose .grad it is
-        option,  // a callable that gives a Tensor
-        generator,  // a RandomState
-    } kind = Kind::tensor;
-    nb::object holder = {};
+    jit::Input::Kind kind = jit::Input::Kind::captured;
+    bool is_grad = false;  // of the holder
+    nb::object holder = {};  // a Tensor; option: a callable that gives one; key: a RandomState
     std::string name = {};  // "" where none was given
     std::optional<jit::RecordId> value = {};  // that stands for it; none: it is only rebound
     std::optional<jit::RecordId> becomes = {};  // what it is rebound to

@@ -82,8 +82,9 @@ public:
     explicit PyTrace(const jit::TraceOptions& options) : function(options) {}
 
     void begin(nb::list arguments) {
-        TracedCall::begin(this, function, arguments,
-                          function.options.capture_as_const ? Capture::for_dump() : nullptr);
+        TracedCall::begin(
+            this, function, arguments,
+            function.options.capture_as_const ? std::make_unique<Capture>(true) : nullptr);
     }
 
     void finish(nb::list arguments) {
@@ -113,9 +114,7 @@ public:
         for (const auto& direct : direct_)
             if (direct->takes(given)) dropped.push_back(direct);
         for (const auto& direct : dropped) std::erase(direct_, direct);
-        TracedCall::begin(
-            this, function, arguments,
-            std::make_unique<Capture>(runtime::make_placeholder({}, runtime::host_device())->id()));
+        TracedCall::begin(this, function, arguments, std::make_unique<Capture>(false));
     }
 
     // Ends it. `results`: the tensors that the body returned, in order; `were_there`: which
@@ -292,7 +291,7 @@ void bind_trace(nb::module_& m) {
         .def("outside",
              [](const PyTrace& self) {
         return rows_of(self.recorded().outside);
-    }, "Of the last recording for dump: kind, holder, name, and the numbers of the value that stands for it and of what it becomes.")
+    }, "Of the last recording for dump: kind, is it the gradient of its holder, holder, name, and the numbers of the value that stands for it and of what it becomes.")
         .def("tensors_with_grads", &PyTrace::tensors_with_grads,
              nb::sig("def tensors_with_grads(self) -> list[Tensor]"))
         .def("guards_for", &PyTrace::guards_for, nb::arg("arguments"))
@@ -395,6 +394,9 @@ void bind_trace(nb::module_& m) {
     m.def("note_getter", [](const Handle& tensor, nb::object getter) {
         if (Capture* capture = Capture::current())
             capture->note_getter(tensor.value(), std::move(getter));
+        Recorder* recorder = Recorder::running();
+        if (recorder && !recorder->function().options.capture_as_const)
+            recorder->note_varying(tensor.value());
     });
     m.def("is_capturing", [] { return Capture::current() != nullptr; });
     m.def("records_for_dump", [] {

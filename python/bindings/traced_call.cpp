@@ -55,20 +55,22 @@ void Rebound::note_grad(PyObject* tensor, const Session& session) {
 
 // The first ones of their objects, but for what the body itself has put there: what they held
 // before the call.
-std::vector<const Rebound::Entry*> Rebound::before() const {
+std::vector<const Rebound::Entry*> Rebound::before(const Session& session) const {
     std::set<std::pair<PyObject*, bool>> known;
     std::vector<const Entry*> result;
     for (const Entry& entry : entries_)
-        if (entry.id < first_inside_id_ && known.emplace(entry.object.ptr(), entry.is_grad).second)
+        if (entry.id < session.first_inside_id() &&
+            known.emplace(entry.object.ptr(), entry.is_grad).second)
             result.push_back(&entry);
     return result;
 }
 
 // Objects that the body has made, and that end with what it did not compute.
-std::set<PyObject*> Rebound::helpers() const {
+std::set<PyObject*> Rebound::helpers(const Session& session) const {
     std::map<PyObject*, bool> is_made_here;  // by their first entries
     for (const Entry& entry : entries_)
-        if (!entry.is_grad) is_made_here.emplace(entry.object.ptr(), entry.id >= first_inside_id_);
+        if (!entry.is_grad)
+            is_made_here.emplace(entry.object.ptr(), entry.id >= session.first_inside_id());
     std::set<PyObject*> result;
     for (const auto& [object, made_here] : is_made_here)
         if (made_here && !handle_of(object).value()->trace.session) result.insert(object);
@@ -94,7 +96,7 @@ std::vector<jit::Output> Rebound::updates(const Session& session) const {
         if (const TensorRef& tensor = session.bound()[slot])
             slots.emplace(tensor->id(), static_cast<int>(slot));
     std::map<jit::RecordId, std::set<int>> replaced;
-    for (const Entry* each : before()) {
+    for (const Entry* each : before(session)) {
         const Entry& entry = *each;
         const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
         const auto slot = slots.find(entry.id);
@@ -117,12 +119,13 @@ bool Rebound::changes_types() const {
     });
 }
 
-std::vector<Rebound::Lasting> Rebound::lasting(const Capture& capture) const {
+std::vector<Rebound::Lasting> Rebound::lasting(const Session& session,
+                                               const Capture& capture) const {
     Capture::References ours = capture.references();
     count_references(ours);
-    const std::set<PyObject*> helpers = this->helpers();
+    const std::set<PyObject*> helpers = this->helpers(session);
     std::vector<Lasting> result;
-    for (const Entry* each : before()) {
+    for (const Entry* each : before(session)) {
         const Entry& entry = *each;
         const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
         if (holder.is_none() || !entry.id) continue;
@@ -160,11 +163,12 @@ void Rebound::roll_back(const Session& session, bool whole) {
         return !session.is_placeholder(*value) || value->has_data();
     };
     std::set<std::pair<PyObject*, bool>> known;
-    for (const Entry* entry : before()) known.emplace(entry->object.ptr(), entry->is_grad);
-    const std::set<PyObject*> helpers = this->helpers();
+    for (const Entry* entry : before(session)) known.emplace(entry->object.ptr(), entry->is_grad);
+    const std::set<PyObject*> helpers = this->helpers(session);
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
         // What the body has put there is not what it held before.
-        if (entry->id >= first_inside_id_ && known.contains({entry->object.ptr(), entry->is_grad}))
+        if (entry->id >= session.first_inside_id() &&
+            known.contains({entry->object.ptr(), entry->is_grad}))
             continue;
         if (!entry->is_grad && helpers.contains(entry->object.ptr())) continue;
         for (const TensorRef& tensor : session.bound())
@@ -192,8 +196,9 @@ void TracedCall::begin(const void* owner, jit::TraceFunction& function, const nb
         return said ? *said : user_location();
     });
     call->capture_ = std::move(capture);
-    call->rebound = Rebound(runtime::make_placeholder({}, runtime::host_device())->id());
-    call->session_->set_first_inside_id(call->rebound.first_inside_id());
+    const uint64_t first_inside_id = runtime::make_placeholder({}, runtime::host_device())->id();
+    call->session_->set_first_inside_id(first_inside_id);
+    if (call->capture_) call->capture_->set_first_inside_id(first_inside_id);
     call->outer_tracer_ = std::exchange(runtime::context().tracer, call->session_.get());
     call->outer_capture_ = std::exchange(Capture::current(), call->capture());
     calls().push_back(std::move(call));

@@ -19,9 +19,6 @@ namespace megjit::python {
 // parameter must not be left with a placeholder that nothing can compute any more.
 class Rebound {
 public:
-    Rebound() = default;
-    // The body makes tensors with this id and those behind it.
-    explicit Rebound(uint64_t first_inside_id) : first_inside_id_(first_inside_id) {}
     void note(PyObject* tensor, const jit::Session& session);
     void note_grad(PyObject* tensor, const jit::Session& session);  // its .grad is about to change
     std::vector<Handle*> handles() const;
@@ -38,9 +35,8 @@ public:
         bool is_grad = false;  // of the object
         std::string where = {};
     };
-    std::vector<Lasting> lasting(const Capture& capture) const;
+    std::vector<Lasting> lasting(const jit::Session& session, const Capture& capture) const;
     void count_references(Capture::References& counts) const;  // adds those that it holds
-    uint64_t first_inside_id() const { return first_inside_id_; }
     void drop_temporaries();  // what nobody else holds needs no way back
     // Before the program runs: inputs are held by the session alone, so that it may work in place.
     void let_go_of(const jit::Session& session);
@@ -56,10 +52,9 @@ private:
         bool is_grad = false;
         std::string where = {};  // for dump
     };
-    std::vector<const Entry*> before() const;
-    std::set<PyObject*> helpers() const;
+    std::vector<const Entry*> before(const jit::Session& session) const;
+    std::set<PyObject*> helpers(const jit::Session& session) const;
     std::vector<Entry> entries_;
-    uint64_t first_inside_id_ = 0;
 };
 
 class TracedCall {

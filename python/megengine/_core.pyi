@@ -441,7 +441,7 @@ class Version:
     @property
     def input_count(self) -> int: ...
 
-    def export_model(self, inputs: list[str], outputs: list[str], optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool, allows_effects: bool = False, opt_level: int = 2, exact: bool = False, states: list[tuple[int, int | None, int | None]] = []) -> Model: ...
+    def export_model(self, inputs: Sequence[str], outputs: Sequence[str], optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool, allows_effects: bool = False, opt_level: int = 2, exact: bool = False, states: Sequence[tuple[int, int | None, int | None]] = []) -> Model: ...
 
 class Model:
     """A graph with names, as dump writes it."""
@@ -530,7 +530,7 @@ class ModelFile:
     def without_states(self, name: str = '') -> Model:
         """A function with its states as constants."""
 
-    def program(self, function: str, outputs: list[int], opt_level: int, trusts_kernels: bool = False) -> Program: ...
+    def program(self, function: str, outputs: Sequence[int], opt_level: int, trusts_kernels: bool = False) -> Program: ...
 
     def add_kernels(self, kernels: list[tuple[bytes, bytes]]) -> None:
         """Rows of keys and objects, as cache_entries gives them."""
@@ -844,7 +844,7 @@ class TraceFunction:
 
     def outside(self) -> list[tuple[str, Any, str, int | None, int | None]]:
         """
-        Of the last recording for dump: kind, holder, name, and the numbers of the value that stands for it and of what it becomes.
+        Of the last recording for dump: kind, is it the gradient of its holder, holder, name, and the numbers of the value that stands for it and of what it becomes.
         """
 
     def tensors_with_grads(self) -> list[_Tensor]: ...

@@ -13,24 +13,26 @@ from ..tensor import Tensor
 class Outside(NamedTuple):
     """What a recording took from outside: `_core.TraceFunction.outside`.
 
-    kind: holder is a "tensor", an "option" (gives a Tensor when called), a "generator", or a Tensor whose "grad" it is.
+    kind: "captured" and "state": holder is a Tensor, or the one whose gradient it is (is_grad); "option": holder gives
+    a Tensor when called; "key": it is a generator.
     value, becomes: numbers of the values that stand for it and that take its place, or None.
     """
 
     kind: str
+    is_grad: bool
     holder: Any
     name: str
     value: int | None
     becomes: int | None
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> tuple[bool, int]:
         """Equal for what is one state in all functions."""
-        return "grad" if self.kind == "grad" else "", id(self.holder)
+        return self.is_grad, id(self.holder)
 
     def present(self) -> Tensor | _core.RandomState:
         """The value that it has now, or the generator."""
-        if self.kind == "grad":
+        if self.is_grad:
             return self.holder.grad
         return self.holder() if self.kind == "option" else self.holder
 
@@ -42,10 +44,10 @@ class States:
     """
 
     def __init__(self, recordings: Sequence[Sequence[Outside]]) -> None:
-        self._held: dict[tuple[str, int], Outside] = {}
+        self._held: dict[tuple[bool, int], Outside] = {}
         for recording in recordings:
             for each in recording:
-                if each.becomes is not None or each.kind != "tensor":
+                if each.kind != "captured":
                     self._held.setdefault(each.key, each)
         self._places = {key: place for place, key in enumerate(self._held)}
         for recording in recordings:
@@ -72,7 +74,7 @@ class States:
         names: Counter[str] = Counter()
         rows = []
         for place, each in enumerate(self._held.values()):
-            name = each.name or ("random" if each.kind == "generator" else f"state_{place}")
+            name = each.name or ("random" if each.kind == "key" else f"state_{place}")
             names[name] += 1
             rows.append((name if names[name] == 1 else f"{name}[{names[name] - 1}]", each.present()))
         return rows
