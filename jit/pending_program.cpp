@@ -41,6 +41,22 @@ std::optional<PlannedGraph> first_that_fits(PlanLadder& ladder, const Graph& com
     return {};
 }
 
+// Where interface and graph do not belong together, or "".
+std::string fault_of(const Step& step) {
+    const std::vector<ValueId>& values = step.graph.outputs;
+    std::vector<Type> types = input_types(step.graph);
+    if (types.size() > step.inputs.size() || values.size() != step.outputs.size())
+        return runtime::cat("its interface tells of ", step.inputs.size(), " inputs and ",
+                            step.outputs.size(), " outputs, its graph has ", types.size(), " and ",
+                            values.size());
+    types.resize(step.inputs.size());
+    for (size_t k = 0; k < values.size(); ++k)
+        if (const int slot = step.outputs[k].replaces;
+            slot >= 0 && !(types.at(static_cast<size_t>(slot)) == step.graph.type(values[k])))
+            return runtime::cat("output ", k, " replaces slot ", slot, ", which it does not fit");
+    return "";
+}
+
 }  // namespace
 
 PlannedGraph plan_graph(const Step& step, PipelineOptions passes, const LoweringOptions& lowering) {
@@ -66,6 +82,9 @@ PendingProgram::PendingProgram(std::shared_ptr<const Step> step, PipelineOptions
       ladder_(passes_.memory),
       lowering_(std::move(lowering)) {
     passes_.step = step_.get();
+    if (lowering_.check)
+        if (const std::string fault = fault_of(*step_); !fault.empty())
+            throw runtime::InternalError("a step is not sound: " + fault);
     // A plan that keeps a limit counts on its kernels: the call waits for them.
     const double seconds = passes_.memory.limit ? kForever : runtime::debug().compile_budget;
     const std::chrono::duration<double> budget(std::clamp(seconds, 0.0, kForever));
