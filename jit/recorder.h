@@ -33,9 +33,9 @@ public:
     void note_variant(const std::string& what) override;
     void end_recompute(std::span<const TensorRef> results) override;
 
-    // The body has read the value of this id under a name, or where else another call looks for it,
-    // and bound that to `now`: no state of a file, which is a tensor that is written into.
-    void note_bound_anew(uint64_t before, RecordId now, const std::string& name);
+    // The body has used a tensor under a name, or where else another call looks for it, and bound
+    // that to another one, `now`: no state of a file, which is a tensor that is written into.
+    void note_bound_anew(RecordId now, const std::string& name);
     // For dump: what the body returned, and names that it gave.
     void note_results(std::span<const TensorRef> results);
     void note_name(const TensorRef& tensor, std::string name);

@@ -14,8 +14,8 @@ void Recorder::note_results(std::span<const TensorRef> results) {
     for (const TensorRef& result : results) record().results.push_back(record_id_of(result));
 }
 
-void Recorder::note_bound_anew(uint64_t before, RecordId now, const std::string& name) {
-    if (!captures_ || !find(before) || !version_->bound_anew.empty()) return;
+void Recorder::note_bound_anew(RecordId now, const std::string& name) {
+    if (!captures_ || !version_->bound_anew.empty()) return;
     for (const RecordedOp& op : record().ops)
         if (std::ranges::find(op.outputs, now) != op.outputs.end())
             version_->bound_anew = cat(name, ", at ", op.where);

@@ -48,6 +48,10 @@ void Capture::note_grad(PyObject* tensor) {
         grads_.push_back({nb::borrow(tensor), nb::getattr(nb::handle(tensor), "grad")});
 }
 
+bool Capture::is_grad(nb::handle object) const {
+    return std::ranges::any_of(grads_, [&](const Grad& grad) { return grad.before.is(object); });
+}
+
 bool Capture::Grad::is_new(const jit::Session& session) const {
     const nb::object now = nb::getattr(tensor, "grad");
     return !now.is(before) && !now.is_none() &&
@@ -79,9 +83,8 @@ std::vector<uint64_t> Capture::released(const References& of_call) const {
     for (const auto& [object, count] : of_call) ours[object] += count;
     std::vector<uint64_t> result;
     for (const auto& [id, object] : handles_) {
-        const bool is_grad =
-            std::ranges::any_of(grads_, [&](const Grad& grad) { return grad.before.is(object); });
-        if (id < first_inside_id_ && !is_grad && Py_REFCNT(object.ptr()) <= ours[object.ptr()])
+        if (id < first_inside_id_ && !is_grad(object) &&
+            Py_REFCNT(object.ptr()) <= ours[object.ptr()])
             result.push_back(id);
     }
     return result;

@@ -70,6 +70,7 @@ public:
         bool is_new(const jit::Session& session) const;
     };
     const std::vector<Grad>& grads() const { return grads_; }
+    bool is_grad(nb::handle object) const;  // which a tensor had when the body began
 
     void note_getter(const TensorRef& tensor, nb::object getter) {
         getters_.emplace(tensor->id(), std::move(getter));

@@ -12,6 +12,7 @@
 #include "jit/subgraph.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
+#include "python/bindings/traced_call.h"
 #include "runtime/core/random.h"
 #include "runtime/host/error.h"
 
@@ -359,8 +360,10 @@ void bind_model(nb::module_& m) {
     m.def("note_bound_anew",
           [](uint64_t before, const Handle& now, const std::string& name) {
         jit::Recorder* recorder = jit::Recorder::running();
-        if (recorder && recorder->is_placeholder(*now.value()))
-            recorder->note_bound_anew(before, now.value()->trace.value, name);
+        const TracedCall* call = TracedCall::running();
+        if (recorder && call && recorder->is_placeholder(*now.value()) &&
+            (recorder->find(before) || call->rebound.is_written(before)))
+            recorder->note_bound_anew(now.value()->trace.value, name);
     }, nb::arg("before"), nb::arg("now"), nb::arg("name"),
           "What had the value of this id when the body began is another Tensor now.");
     m.def("set_name", [](const Handle& tensor, const std::string& name) {

@@ -48,19 +48,18 @@ std::vector<Outside> updates_of(const TracedCall& call, jit::Recorder& recorder,
     return updates;
 }
 
-// Where the body has let go of what it read, and keeps a value that it neither returns nor writes
-// into anything, an attribute or an entry of a container is another tensor in the next call.
-void note_kept(jit::Recorder& recorder, const std::vector<Outside>& updates,
-               const std::vector<uint64_t>& released) {
+// Where the body has let go of what it used, an attribute or an entry of a container is another
+// tensor in the next call: a value that it keeps and writes into nothing, or else what it returns.
+void note_kept(jit::Recorder& recorder, const std::vector<Outside>& updates) {
     const std::vector<RecordId>& results = recorder.version()->record.results;
-    for (const RecordId value : recorder.live_values()) {
-        const bool is_known =
-            std::ranges::find(results, value) != results.end() ||
-            std::ranges::any_of(updates, [&](const Outside& u) { return u.becomes == value; }) ||
-            recorder.version()->record.values[value].tensor;
-        for (const uint64_t before : released)
-            if (!is_known) recorder.note_bound_anew(before, value, "a tensor from outside");
-    }
+    std::vector<RecordId> kept = recorder.live_values();
+    std::erase_if(kept, [&](RecordId value) {
+        return std::ranges::any_of(updates, [&](const Outside& u) { return u.becomes == value; }) ||
+               recorder.version()->record.values[value].tensor;
+    });
+    std::ranges::stable_partition(
+        kept, [&](RecordId value) { return std::ranges::find(results, value) == results.end(); });
+    for (const RecordId value : kept) recorder.note_bound_anew(value, "a tensor from outside");
 }
 
 }  // namespace
@@ -70,11 +69,14 @@ std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
     Capture::References of_call;
     call.rebound.count_references(of_call);
     const std::vector<uint64_t> released = call.capture()->released(of_call);
+    const bool lets_go =
+        call.rebound.lets_go(*call.capture()) ||
+        std::ranges::any_of(released, [&](uint64_t id) { return recorder.find(id).has_value(); });
     call.capture()->drop_temporaries(recorder, {});
     for (const auto& [tensor, where] : call.capture()->excluded_reads())
         recorder.note_excluded_read(tensor, where);
     std::vector<Outside> all = updates_of(call, recorder, arguments);
-    if (!released.empty()) note_kept(recorder, all, released);
+    if (lets_go) note_kept(recorder, all);
     const auto is_known = [&](RecordId value) {
         return std::ranges::any_of(all, [&](const Outside& each) { return each.value == value; });
     };

@@ -137,6 +137,19 @@ std::vector<Rebound::Lasting> Rebound::lasting(const Session& session,
     return result;
 }
 
+bool Rebound::lets_go(const Capture& capture) const {
+    Capture::References ours = capture.references();
+    count_references(ours);
+    return std::ranges::any_of(before(), [&](const Entry* each) {
+        return !each->is_grad && !capture.is_grad(each->object) &&
+               Py_REFCNT(each->object.ptr()) <= ours[each->object.ptr()];
+    });
+}
+
+bool Rebound::is_written(uint64_t id) const {
+    return std::ranges::any_of(entries_, [&](const Entry& entry) { return entry.id == id; });
+}
+
 void Rebound::count_references(Capture::References& counts) const {
     for (const Entry& entry : entries_) ++counts[entry.object.ptr()];
 }

@@ -36,6 +36,9 @@ public:
         std::string where = {};
     };
     std::vector<Lasting> lasting(const jit::Session& session, const Capture& capture) const;
+    // Does nobody hold any more what it has written into and not made?
+    bool lets_go(const Capture& capture) const;
+    bool is_written(uint64_t id) const;  // a tensor that had the value of this id
     void count_references(Capture::References& counts) const;  // adds those that it holds
     void drop_temporaries();  // what nobody else holds needs no way back
     // Before the program runs: inputs are held by the session alone, so that it may work in place.
