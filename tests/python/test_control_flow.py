@@ -348,3 +348,32 @@ def test_carries_in_place(body, trips, options):
 
     check(both, normal(4, 4), normal(4, 4, seed=1), normal(trips, 4, 4, seed=2), options=options)
     check(lambda a, xs: both(a, a, xs), normal(4, 4), normal(trips, 4, 4, seed=2), options=options)
+
+
+OUTSIDE = Parameter(normal(3))
+SAME = {
+    "a loop of no trip": lambda x: F.while_loop(lambda v: v.sum() < -1e9, lambda v: v + 1, x),
+    "a bounded loop of no trip": lambda x: F.while_loop(lambda v: v.sum() < -1e9, lambda v: v + 1, x, max_trips=2),
+    "a loop that ends with a tensor from outside": lambda x: F.while_loop(lambda v: (v != OUTSIDE).any(), lambda v: OUTSIDE, x),
+    "one tensor twice": lambda x: F.while_loop(lambda v: v[0].sum() < 1e3, lambda v: (v[0] ** 2 + 1,) * 2, (x, x)),
+    "an operand": lambda x: F.cond(x.sum() < 1e9, lambda v: v, lambda v: v * 2, x),
+    "what a branch reads": lambda x: F.cond(x.sum() < 1e9, lambda: (OUTSIDE, x, x), lambda: (x, x, x)),
+    "the carry": lambda x: F.scan(lambda c, _: (c, None), x, length=2)[0],
+    "a carry and a row": lambda x: F.scan(lambda c, row: ((c[0], OUTSIDE, c[0]), row), (x, x, x), x),
+    "complex": lambda x: F.cond(x.sum() < 1e9, lambda v: v, lambda v: v, F.complex(x, x)),
+}
+
+
+@pytest.mark.parametrize("options", [None, *WAYS], ids=str)
+@pytest.mark.parametrize("function", SAME.values(), ids=SAME)
+def test_results_are_tensors_of_their_own(function, options):
+    """Of an operation, which none of its operands is: who writes into one writes nowhere else."""
+    x = tensor(normal(3))
+    found = trace(function, **options)(x) if options else function(x)
+    leaves = [part for part in (found if isinstance(found, tuple) else (found,)) for part in (part if isinstance(part, tuple) else (part,))]
+    assert len({*map(id, (x, OUTSIDE, *leaves))}) == len(leaves) + 2
+    before = [t.numpy() for t in (x, OUTSIDE)]
+    for leaf in leaves:
+        leaf[...] = 7
+    for t, value in zip((x, OUTSIDE), before, strict=True):
+        np.testing.assert_array_equal(t.numpy(), value)

@@ -214,7 +214,7 @@ def _scan_in_python(
         ))  # fmt: skip
         both = _with_zeros_for(read, leaves + columns)
         leaves, columns = both[: len(leaves)], both[len(leaves) :]
-    return carry.filled(leaves), trees[0].filled(columns)
+    return carry.filled(_as_results(leaves)), trees[0].filled(columns)
 
 
 def _recorded_scan(
@@ -291,7 +291,7 @@ def while_loop(
         if max_trips and not trips and _core.records_gradients():
             read = _read_by("the body of while_loop", lambda body: trip(carry.filled([body.input(leaf) for leaf in carry.leaves])))
             leaves = _with_zeros_for(read, leaves)
-        return carry.filled(leaves)
+        return carry.filled(_as_results(leaves))
     if max_trips is not None:
         return carry.filled(_bounded_loop(condition, trip, carry, max_trips))
     with _recording("the condition of while_loop") as test:
@@ -316,6 +316,11 @@ def _bounded_loop(
 
     first: list[Any] = [True, carry.leaves]
     return scan(step, first, length=max_trips)[0][1]
+
+
+def _as_results(leaves: list[Tensor]) -> list[Tensor]:
+    """As an operation gives them, and so a trace: no tensor from outside, which writes into a result would reach, and none twice."""
+    return [leaf.reshape(leaf._tuple_shape) for leaf in leaves]
 
 
 def _read_by(what: str, function: Callable[[_core.BodyRecorder], object]) -> list[Tensor]:
@@ -384,10 +389,10 @@ def cond(
         flag = pred if isinstance(pred, bool) else bool(_flag(pred, "cond: pred"))
         runs, rests = (true_fun, false_fun) if flag else (false_fun, true_fun)
         results = _Tree("cond: the result", runs(*operands))
-        if isinstance(pred, bool) or not _core.records_gradients():
+        if isinstance(pred, bool):
             return results.filled(results.leaves)
-        read = _read_by("a branch of cond", lambda _: rests(*operands))
-        return results.filled(_with_zeros_for(read, results.leaves))
+        read = _read_by("a branch of cond", lambda _: rests(*operands)) if _core.records_gradients() else []
+        return results.filled(_as_results(_with_zeros_for(read, results.leaves)))
     with _recording("a branch of cond") as if_true:
         results = _Tree("cond: the result", true_fun(*operands))
         if_true.finish(results.leaves)
