@@ -108,6 +108,35 @@ def test_sizes_that_forward_computes(name, way):
         assert_same(run, FUNCTIONS[name], torch.randn(shape))
 
 
+# -- numbers that a program reads of a tensor, behind which another graph begins
+
+NUMBERS = {
+    "a factor": lambda x, n: x.tanh().mean() * n,
+    "a factor whose product is viewed": lambda x, n: torch.tanh(x * n).view(2, -1).tanh().mean(),
+    "two factors": lambda x, n: (torch.tanh(x * n) * (n + 1)).reshape(2, -1).tanh().mean(),
+    "a float": lambda x, n: torch.tanh(x * float(n) * 0.5).reshape(-1).sum(),
+    "an index": lambda x, n: torch.tanh(x[:n].reshape(-1) * 3).sum(),
+    "an extent": lambda x, n: F.pad(x, (n, 1)).tanh().mean(),
+    "a branch": lambda x, n: (x * 2 if n > 1 else x * 3).tanh().view(-1, 2).sum(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.filterwarnings("ignore:Graph break")
+def test_numbers_that_a_program_reads_of_a_tensor(name, way):
+    torch._dynamo.reset()
+    count = torch.tensor(2, dtype=torch.int32)
+
+    def function(x):
+        return NUMBERS[name](x, int(count))
+
+    run = torch.compile(function, backend=backend, **WAYS[way])
+    for number, shape in zip((2, 1, 3, 0, 2), (*SHAPES, SHAPES[0]), strict=True):
+        count.fill_(number)
+        assert_same(run, function, torch.randn(shape))
+
+
 # -- views, which torch makes again by the strides and the offset of what a graph gives
 
 VIEWS = {

@@ -17,7 +17,14 @@ from ._bytes import BOUNDS, Bounds, bounds_of, bytes_needed, bytes_of
 from ._compiled import Compiled
 from ._joint import prepare, separate_statistics
 from ._layouts import has_fixed_sizes, lay_out
-from ._partition import is_random, name_of, reasons_against, tensors_in, with_strides
+from ._partition import (
+    SYMBOLIC,
+    is_random,
+    name_of,
+    reasons_against,
+    tensors_in,
+    with_strides,
+)
 from ._private import (
     default_partition,
     extract_forward_and_backward,
@@ -110,8 +117,9 @@ def _refused(pair: Pair, error: MemoryError) -> Pair:
 
 
 def have_fixed_sizes(joint: fx.GraphModule) -> bool:
-    values = (tensor for node in joint.graph.nodes for tensor in tensors_in(node.meta.get("val")))
-    return all(map(has_fixed_sizes, values))
+    """Are all extents known, and the numbers among the arguments, as what the program makes of a tensor's value?"""
+    values = [node.meta.get("val") for node in joint.graph.nodes]
+    return all(has_fixed_sizes(tensor) for value in values for tensor in tensors_in(value)) and not any(isinstance(value, SYMBOLIC) for value in values)
 
 
 def _crossing_bytes(forward: fx.GraphModule, count: int, bounds: Bounds) -> int:

@@ -20,6 +20,7 @@ DTYPES = {
     torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float64: "float64", torch.int64: "int64",
     torch.int32: "int32", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
 }  # fmt: skip
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)  # numbers that a call gives
 # What computes no float64 here.
 _NOT_IN_DOUBLE = re.compile(r"(addmm|mm|bmm|baddbmm|convolution|_?softmax|_log_softmax|native_.*norm|_scaled_dot|.*pool|upsample|grid_sampler|lstm|gru)")
 _TORCHS = os.path.dirname(torch.__file__) + os.sep  # layers, which are not the user's lines
@@ -55,7 +56,7 @@ def tensors_in(value: Any) -> Iterable[torch.Tensor]:
 
 def values_with_sizes(value: Any) -> list[Any]:
     """Tensors, and numbers that are symbols."""
-    return [each for each in _pytree.tree_leaves(value) if isinstance(each, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))]
+    return [each for each in _pytree.tree_leaves(value) if isinstance(each, (torch.Tensor, *SYMBOLIC))]
 
 
 def tensors_of(node: fx.Node) -> Iterable[torch.Tensor]:

@@ -10,12 +10,11 @@ from torch import fx
 from torch.utils import _pytree
 
 from ._compiled import Compiled
-from ._partition import tensors_in
+from ._partition import SYMBOLIC, tensors_in
 from ._private import FakeTensorMode, free_symbols
 
 Pair = tuple[fx.GraphModule, fx.GraphModule]
 Place = tuple[int, int | None, Any]  # an argument, its axis, the symbol that has its number
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Planned:
@@ -73,7 +72,7 @@ class Sizes:
         forward, backward = pair
         output = forward.graph.output_node()
         seen, kept = output.args[0][: self._count], output.args[0][self._count :]
-        numbers = [each for each in kept if isinstance(each.meta["val"], _SYMBOLIC)]  # which come last, and first in backward
+        numbers = [each for each in kept if isinstance(each.meta["val"], SYMBOLIC)]  # which come last, and first in backward
         self._kept_numbers = [each.meta["val"] for each in numbers]
         value = next(iter(tensors_in([node.meta.get("val") for node in self._joint.graph.nodes]))).new_empty((), dtype=torch.int64)
         with forward.graph.inserting_before(output):
@@ -122,7 +121,7 @@ def _known(places: Sequence[Place], sizes: Sequence[int]) -> dict[Any, int]:
 def are_known_by_call(joint: fx.GraphModule) -> bool:
     """Are all symbols of a graph numbers, or extents, among the arguments of its forward?"""
     known = {symbol for _, _, symbol in _places_of(joint)}
-    values = (each for node in joint.graph.nodes for each in _pytree.tree_leaves(node.meta.get("val")) if isinstance(each, (torch.Tensor, *_SYMBOLIC)))
+    values = (each for node in joint.graph.nodes for each in _pytree.tree_leaves(node.meta.get("val")) if isinstance(each, (torch.Tensor, *SYMBOLIC)))
     return all(known.issuperset(free_symbols(each)) for each in values)
 
 
@@ -140,7 +139,7 @@ def _places_of(joint: fx.GraphModule) -> list[Place]:
 
 
 def _number(value: Any, known: dict[Any, int]) -> Any:
-    if not isinstance(value, _SYMBOLIC):
+    if not isinstance(value, SYMBOLIC):
         return value
     kind = int if isinstance(value, torch.SymInt) else float if isinstance(value, torch.SymFloat) else bool
     return kind(value.node.expr.xreplace(known))
@@ -159,7 +158,7 @@ def _with_numbers(joint: fx.GraphModule, known: dict[Any, int]) -> fx.GraphModul
     with FakeTensorMode():
         for node in joint.graph.nodes:
             value = node.meta.get("val")
-            number = settled(value) if isinstance(value, _SYMBOLIC) else None
+            number = settled(value) if isinstance(value, SYMBOLIC) else None
             if number is not None and node.op != "placeholder":
                 copies[node] = number
                 continue

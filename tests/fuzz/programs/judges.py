@@ -193,7 +193,7 @@ TORCH = (
     Mode("torch.compile, exact", "compiled(options={'numerics': 'exact', 'opt_level': 2})", LOOSE, _BY_TORCH),
     Mode("torch.compile, a limit", "compiled(options={'memory_limit': '1GB'})", LOOSE, _BY_TORCH),
     Mode("torch.compile, a limit, dynamic", "compiled(dynamic=True, options={'memory_limit': '1GB'})", LOOSE, _BY_TORCH_DYNAMIC),
-    Mode("torch.compile, least limit", "AtItsLimit", LOOSE, _BY_TORCH),
+    Mode("torch.compile, least limit", "AtItsLimit", LOOSE, "compiled('aot_eager', fullgraph=True)"),
 )
 
 
