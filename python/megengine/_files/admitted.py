@@ -34,7 +34,7 @@ _BUILTINS = (
 _TYPES = (str, bytes, set, frozenset, object, type(None), type(...), collections.OrderedDict)
 _NOT_OF_OPERATOR = {"attrgetter", "itemgetter", "methodcaller", "call"}  # these reach beyond what they are given
 # Packages whose public functions compute. Their registries and the loaders of foreign engines do not.
-_FUNCTIONS = ("functional", "functional.loss", "functional.math",
+_FUNCTIONS = ("functional", "functional.fft", "functional.linalg", "functional.loss", "functional.math",
               "functional.metric", "functional.nn", "functional.quantized", "functional.tensor",
               "functional.vision", "functional.elemwise", "random", "fx.torchlike.aten", "fx.torchlike.elementwise", "fx.torchlike.images", "fx.torchlike.losses",
               "fx.torchlike.networks", "fx.torchlike.pooling", "fx.torchlike.reductions", "fx.torchlike.shapes",

@@ -20,7 +20,9 @@ import megengine.module as M
 import megengine.quantization as Q
 import megengine.traced_module as tm
 from megengine import fx
+from megengine._files import admitted
 from megengine.core.tensor.dtype import qint8, quint8
+from megengine.fx._watch import RECORDED
 from megengine.module import quantized
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps that name")  # modules held twice, on purpose
@@ -577,6 +579,12 @@ def test_graphs_in_pickles_only_compute():
     expr.top_graph.get_method_by_type("sum").as_unique().method = "__reduce__"
     with pytest.raises(RuntimeError, match="'__reduce__', which graphs in files do not"):
         mge.load(io.BytesIO(pickle.dumps(module)))
+
+
+def test_functions_that_are_steps_of_graphs_are_admitted():
+    settings = {id(found) for found in vars(F.debug_param).values()}  # which say how to run, and compute nothing
+    names = [admitted.name_of(each) for each in RECORDED if id(each) not in settings]
+    assert len(names) > 200 and [name for name in names if admitted.Admission().find(name) is None] == []
 
 
 def test_helpers_of_torch_functions_are_admitted():
