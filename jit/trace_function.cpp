@@ -297,8 +297,8 @@ std::shared_ptr<Version> TraceFunction::find_alternative(
         versions.assign(versions_.begin(), versions_.end());
     }
     for (const auto& version : versions)
-        if (version.get() != &like && version->record.same_prefix(like.record, event) &&
-            fits(*version))
+        if (version.get() != &like && version->key == like.key &&
+            version->record.same_prefix(like.record, event) && fits(*version))
             return version;
     return nullptr;
 }

@@ -173,6 +173,22 @@ def test_a_state_that_takes_another_dtype_records_a_further_version(name, option
         np.testing.assert_array_equal(found.numpy(), wanted.numpy())
 
 
+@pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"symbolic": True, "opt_level": 3}, {"without_host": True}, {"without_host": "auto"}], ids=str)
+@pytest.mark.parametrize("compute", [lambda x: F.sum(x, axis=0), lambda x: F.concat([x, x * 2]), lambda x: F.softmax(x, axis=0)], ids=["sum", "concat", "softmax"])
+def test_a_state_that_takes_another_dtype_while_shapes_change(compute, options):
+    """What began as another version did has the shapes of its own arguments."""
+    low = mge.tensor(np.float16([1, -2, 3]))
+
+    def body(x, y):
+        low[...] = low * 0.5 + y
+        return compute(x)
+
+    traced = trace(body, **options)
+    for rows in (3, 2, 3, 4, 2, 5):
+        x = t(np.arange(4.0 * rows).reshape(rows, 4))
+        np.testing.assert_allclose(traced(x, t(1.5)).numpy(), compute(x).numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"without_host": True}, {"without_host": "auto"}], ids=str)
 @pytest.mark.parametrize("make", [optim.Adam, optim.AdamW])
 @pytest.mark.parametrize("order", ["aabab", "ababab", "baab", "bcabcab"])
