@@ -239,6 +239,4 @@ INDEXED = rows(
     "F.cond_take({any} > 0, {any})[0]",
     Row("F.unique({any}.reshape(-1))", weight=0.5),
     may=("selects",),
-    waits_for="a limit: what an op takes whose size the data decides is in no plan",
-    waits_in=("limit",),
 )
