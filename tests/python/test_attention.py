@@ -217,6 +217,17 @@ def test_large_logits(size, logit):
     assert_close(got, reference(q, k, v, dy, 1.0, False, []), 2e-5)
 
 
+@pytest.mark.parametrize("scale", [1e4, 1e6, 1e9])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_query_that_takes_one_key_alone_gives_its_scores_no_gradient(size, scale):
+    """None at all: what rounding would leave of dp - dot, times the scale, is no small number."""
+    q, k, v, dy = operands(size)
+    scores = np.sort(np.matmul(q.astype(float), np.repeat(k.astype(float), size[1] // size[2], 1).swapaxes(2, 3)) * scale)
+    alone = (scores[..., -1:] - scores[..., -2:-1]).min(-1, initial=np.inf) > 200 + 1e-6 * np.abs(scores).max()
+    dq = both(*map(Tensor, (q, k, v, dy)), [], scale=scale)[2].numpy()
+    assert alone.mean() > 0.5 and not dq[alone].any()
+
+
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("size", [(1, 2, 2, 70, 300, 16, 16), (1, 2, 1, 1, 70, 16, 20), (2, 2, 2, 3, 5, 4, 4)], ids=str)
 def test_queries_that_see_no_key_get_zeros_and_give_no_gradient(size, causal):

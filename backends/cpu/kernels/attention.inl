@@ -274,15 +274,19 @@ void attend(const AttentionShape& shape, const AttentionHead& head, const Attent
     }
 }
 
-// The product of two rows, in an order that is the same for all instruction sets.
-float dot_of(const float* a, const float* b, int64_t n) {
-    float sums[AttentionShape::kWidth] = {};
-    for (int64_t i = 0; i < n; i += AttentionShape::kWidth)
-        for (int64_t c = 0; c < AttentionShape::kWidth; c += kLanes)
-            store(sums + c, load(sums + c) + load(a + i + c) * load(b + i + c));
-    float sum = 0;
-    for (float part : sums) sum += part;
-    return sum;
+// dot = the products of rows of y and of dy, summed as `multiply` sums dy v': where a query takes
+// one key alone, y is that key's value, and dp - dot is 0 to the bit. What rounding would leave of
+// it, times scores of a million, is no small gradient.
+void dots_of_results(const float* y, const float* turned_dy, int64_t wide, int64_t count,
+                     int64_t columns, float* dot) {
+    constexpr int64_t kTogether = 4;
+    float tile[kTogether * kLanes];  // of which the diagonal is wanted
+    for (int64_t i = 0; i < count; i += kTogether) {
+        const int64_t rows = std::min(kTogether, count - i), lane = i % kLanes;
+        multiply({y + i * columns, columns, 1}, turned_dy + i - lane, wide, tile, kLanes, rows,
+                 kLanes, columns, false);
+        for (int64_t r = 0; r < rows; ++r) dot[i + r] = tile[r * kLanes + lane + r];
+    }
 }
 
 // rest = log sum exp(scores) - lse of the block's queries: what rounding took from lse where it is
@@ -345,10 +349,10 @@ void attend_grad(const AttentionShape& shape, const AttentionHead& head,
         if (grads.rest) rest[i] = grads.rest[block.query + i];
         if (shape.gives_zeros && lse[i] == -INFINITY) lse[i] = 0;  // the scores are, too: p = 0
         reaches_hidden_keys |= !(lse[i] > -INFINITY);
-        dot[i] = dot_of(dy + i * columns, grads.y + (block.query + i) * columns, columns);
     }
     turn(q, block.count, width, shape.scale, queries, wide);
     turn(dy, block.count, columns, 1, turned_dy, wide);
+    dots_of_results(grads.y + block.query * columns, turned_dy, wide, block.count, columns, dot);
     for (int64_t key = first; key < end; key += kKeys) {
         const Scores scores{shape, head, block, wide, key, std::min(kKeys, end - key)};
         if (!reaches_hidden_keys && scores.are_hidden()) continue;
