@@ -61,7 +61,7 @@ public:
     nb::list backward(nb::handle ys_list, nb::handle dys_list, nb::handle wanted_list,
                       const std::vector<std::string>& groups) {
         const Tensors ys = values_of(ys_list), wanted = values_of(wanted_list);
-        Tensors dys = values_of(dys_list);
+        Tensors dys = operands_of(dys_list);
         if (ys.size() != dys.size())
             runtime::user_error({.what = runtime::cat("backward: ", ys.size(), " tensors y but ",
                                                       dys.size(), " gradients dy")});
@@ -104,7 +104,7 @@ nb::list custom_apply(nb::handle input_list, nb::handle output_list, nb::callabl
     if (jit::BodyRecorder* body = jit::BodyRecorder::running()) body->refuse_custom_gradient();
     const Tensors inputs = values_of(input_list);
     Tensors outputs;
-    for (const TensorRef& output : values_of(output_list)) {
+    for (const TensorRef& output : operands_of(output_list)) {
         const runtime::WithoutTapes pause;
         const auto& shape = output->shape();
         outputs.push_back(runtime::apply(runtime::ops::reshape(),

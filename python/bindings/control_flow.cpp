@@ -47,7 +47,7 @@ void bind_control_flow(nb::module_& m) {
     }, nb::arg("of"), nb::sig("def element(self, of: Tensor) -> Tensor"),
              "A placeholder of the type of one element along its first axis.")
         .def("finish",
-             [](BodyRecorder& self, nb::list outputs) { self.finish(values_of(outputs)); },
+             [](BodyRecorder& self, nb::list outputs) { self.finish(operands_of(outputs)); },
              nb::arg("outputs"), nb::sig("def finish(self, outputs: list[Tensor]) -> None"))
         .def(
             "read", &read_by, nb::sig("def read(self) -> list[Tensor]"),
@@ -59,7 +59,7 @@ void bind_control_flow(nb::module_& m) {
         "scan",
         [](const BodyRecorder& body, nb::list carry, nb::list slices, int64_t trips, bool reverse) {
         const runtime::AtPlace place(default_device());
-        return list_of(jit::scan(body, values_of(carry), values_of(slices), trips, reverse));
+        return list_of(jit::scan(body, operands_of(carry), operands_of(slices), trips, reverse));
     }, nb::arg("body"), nb::arg("carry"), nb::arg("slices"), nb::arg("trips"), nb::arg("reverse"),
         nb::sig(
             "def scan(body: BodyRecorder, carry: list[Tensor], slices: list[Tensor], trips: int, reverse: bool) -> list[Tensor]"));
@@ -67,16 +67,18 @@ void bind_control_flow(nb::module_& m) {
         "while_loop",
         [](const BodyRecorder& condition, const BodyRecorder& body, nb::list carry) {
         const runtime::AtPlace place(default_device());
-        return list_of(jit::while_loop(condition, body, values_of(carry)));
+        return list_of(jit::while_loop(condition, body, operands_of(carry)));
     }, nb::arg("condition"), nb::arg("body"), nb::arg("carry"),
         nb::sig(
             "def while_loop(condition: BodyRecorder, body: BodyRecorder, carry: list[Tensor]) -> list[Tensor]"));
     m.def(
         "cond",
-        [](const Handle& predicate, const BodyRecorder& if_true, const BodyRecorder& if_false) {
+        [](nb::handle_t<Handle> predicate, const BodyRecorder& if_true,
+           const BodyRecorder& if_false) {
         const runtime::AtPlace place(default_device());
-        return list_of(jit::cond(predicate.value(), if_true, if_false));
-    }, nb::arg("predicate"), nb::arg("if_true"), nb::arg("if_false"),
+        return list_of(jit::cond(operand_of(predicate.ptr()), if_true, if_false));
+    },
+        nb::arg("predicate"), nb::arg("if_true"), nb::arg("if_false"),
         nb::sig(
             "def cond(predicate: Tensor, if_true: BodyRecorder, if_false: BodyRecorder) -> list[Tensor]"));
 }

@@ -227,6 +227,18 @@ Tensors values_of(nb::handle list) {
     return result;
 }
 
+const TensorRef& operand_of(PyObject* object) {
+    const TensorRef& value = value_of(object);
+    if (Capture* capture = Capture::current()) capture->note_operand(object);
+    return value;
+}
+
+Tensors operands_of(nb::handle list) {
+    Tensors result;
+    for (nb::handle item : list) result.push_back(operand_of(item.ptr()));
+    return result;
+}
+
 void set_variables(nb::object of_link) { variables = of_link.release().ptr(); }
 
 PyObject* wrap_new(TensorRef value) {

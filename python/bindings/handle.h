@@ -63,6 +63,10 @@ Handle& handle_of(PyObject* object);  // unchecked
 // other Python code may run.
 const TensorRef& value_of(PyObject* object);
 Tensors values_of(nb::handle list);  // of a sequence of Tensors
+// The same of what an operation is about to read: a record for dump, or for calls without the body,
+// asks the objects again, and takes for a constant what none of them has held.
+const TensorRef& operand_of(PyObject* object);
+Tensors operands_of(nb::handle list);
 // The same bytes under an identity of their own, so that attaching one tensor does not attach the
 // other. What records sees an op: gradients flow through the copy. A copy of a constant is an
 // ordinary tensor at `place`.

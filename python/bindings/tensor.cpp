@@ -198,7 +198,7 @@ TensorRef construct(nb::handle data, nb::handle dtype, nb::handle device, bool i
     runtime::Device& place =
         device.is_none() ? default_device() : device_named(nb::cast<std::string>(device));
     if (is_tensor(data.ptr())) {
-        const TensorRef value = value_of(data.ptr());
+        const TensorRef value = operand_of(data.ptr());
         if (!dtype.is_none() && dtype_from(dtype) != value->dtype())
             runtime::user_error({.what = runtime::cat(
                                      "Tensor: a ", info(value->dtype()).name,
@@ -304,10 +304,10 @@ void bind_tensor(nb::module_& m) {
              "The value as a NumPy array of the same dtype; a copy.")
         .def("_item", [](const Handle& self) { return item_of(self.value()); })
         .def("detach",
-             [](const Handle& self) {
+             [](nb::handle_t<Handle> self) {
         // A new value of the same bytes: no tape knows it.
         const runtime::WithoutTapes pause;
-        const TensorRef value = self.value();
+        const TensorRef value = operand_of(self.ptr());
         return wrap(reshaped_to_itself(value, place_of(*value)));
     }, nb::sig("def detach(self) -> Tensor"), "The same value, cut off from gradients.")
         .def("_reset",
@@ -333,21 +333,20 @@ void bind_tensor(nb::module_& m) {
     }, "A constant becomes an ordinary tensor of its value.")
         .def("_assign",
              [](nb::handle_t<Handle> self, nb::handle_t<Handle> other) {
-        if (Capture* capture = Capture::current()) capture->note_operand(other.ptr());
-        const TensorRef value = value_of(other.ptr());
+        const TensorRef value = operand_of(other.ptr());
         rebind(self.ptr(), copy_of(value, place_of(*handle_of(self.ptr()).value())));
     }, nb::arg("other"),
              "x[...] = other: holds the same value, and is another tensor to whoever attaches one.")
         .def(
             "to_mkldnn",
-            [](const Handle& self) {
-        return wrap(in_layout(self.value(), runtime::Layout::channels_last));
+            [](nb::handle_t<Handle> self) {
+        return wrap(in_layout(operand_of(self.ptr()), runtime::Layout::channels_last));
     }, nb::sig("def to_mkldnn(self) -> Tensor"),
             "The same value in the order of memory that oneDNN's kernels read best: channels-last for floating dtypes with 3 to 5 axes.\n"
             "Functions that do not know the order work on a copy; shape and values are the same in any case.")
         .def("to_dense",
-             [](const Handle& self) {
-        return wrap(in_layout(self.value(), runtime::Layout::row_major));
+             [](nb::handle_t<Handle> self) {
+        return wrap(in_layout(operand_of(self.ptr()), runtime::Layout::row_major));
     }, nb::sig("def to_dense(self) -> Tensor"), "The same value in row-major order.")
         .def_prop_ro("is_mkldnn",
                      [](const Handle& self) {

@@ -10,7 +10,7 @@ import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
 from megengine import Parameter, Tensor
-from megengine.autodiff import GradManager
+from megengine.autodiff import Function, GradManager
 from megengine.jit import dump_functions, trace
 from megengine.utils.comp_graph_tools import GraphInference, load_model
 from megengine.utils.network import Network
@@ -249,6 +249,84 @@ def test_functions_of_a_file_see_the_same_state(tmp_path):
     np.testing.assert_array_equal(value(later.run(IMAGES[1])), value(predict.run(IMAGES[1])))
     loss = value(later.function("step").run(IMAGES[4], LABELS[4]))
     assert loss == value(model.run(IMAGES[4], LABELS[4]))
+
+
+class Same(Function):
+    def forward(self, x):
+        return x
+
+    def backward(self, dy):
+        return dy
+
+
+def gradient(x, dy):
+    x = x * 1
+    with GradManager().attach([x]) as gm:
+        gm.backward(x * 3, dy)
+    return x.grad
+
+
+STATE, CELL, LSTM = Tensor(RNG.rand(3, 3).astype(np.float32)), M.RNNCell(3, 3), M.LSTM(3, 3)
+# Ways to read a tensor from outside; some call no operation of Python's with it.
+WAYS = {
+    "an operand": lambda x: STATE * x,
+    "a list": lambda x: F.concat([STATE, STATE]),
+    "an index": lambda x: STATE[1],
+    "detach": lambda x: STATE.detach() * 2,
+    "Tensor": lambda x: Tensor(STATE),
+    "Parameter": lambda x: Parameter(STATE) * 2,
+    "tensor": lambda x: mge.tensor(STATE) * 2,
+    "copy": lambda x: F.copy(STATE),
+    "to_mkldnn": lambda x: STATE.reshape(1, 1, 3, 3).to_mkldnn() * 1,
+    "layouts": lambda x: STATE.to_dense() * 1,
+    "itself": lambda x: STATE,
+    "a Function": lambda x: Same()(STATE),
+    "a gradient": lambda x: gradient(x, STATE),
+    "a cell": lambda x: CELL(STATE, STATE),
+    "lstm": lambda x: LSTM(F.expand_dims(STATE, 1))[0],
+    "attention": lambda x: F.scaled_dot_product_attention(STATE, STATE, STATE),
+    "scan: the carry": lambda x: F.scan(lambda c, _: (c * 2 + 1, None), STATE, length=2)[0],
+    "scan: rows": lambda x: F.scan(lambda c, row: (c + row, None), F.zeros(3), STATE)[0],
+    "scan: read by the body": lambda x: F.scan(lambda c, _: (c + STATE, None), x, length=2)[0],
+    "scan: the next carry": lambda x: F.scan(lambda c, _: (STATE, None), x, length=2)[0],
+    "scan: y": lambda x: F.scan(lambda c, _: (c, STATE), x, length=2)[1],
+    "while_loop": lambda x: F.while_loop(lambda v: v.sum() < 30, lambda v: v * 2 + 1, STATE),
+    "while_loop: bounded": lambda x: F.while_loop(lambda v: v.sum() < 30, lambda v: v * 2 + 1, STATE, max_trips=3),
+    "while_loop: what the body returns": lambda x: F.while_loop(lambda v: (v != STATE).any(), lambda v: STATE, x),
+    "cond: an operand": lambda x: F.cond(x.sum() > 1, lambda v: v * 2, lambda v: v, STATE),
+    "cond: a result": lambda x: F.cond(x.sum() > 1, lambda: STATE, lambda: x),
+    "cond: the other result": lambda x: F.cond(x.sum() < 1, lambda: x, lambda: STATE),
+    "cond: the predicate": lambda x: F.cond((STATE > 4).all().astype("float32").reshape(()), lambda: x, lambda: x * 2),
+    "written into another one": lambda x: (lambda v: (v.__setitem__(..., STATE), v)[1])(F.zeros((3, 3)) * x),
+    "written into a part": lambda x: (lambda v: (v.__setitem__(0, STATE[1]), v)[1])(x * 1),
+    "_reset": lambda x: (lambda v: (v._reset(STATE), v)[1])(x * 1),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_function_sees_what_another_one_writes_however_it_reads(way):
+    def write(x):
+        STATE[...] = x
+        return x * 1
+
+    before, x, new = STATE.numpy(), Tensor(RNG.rand(3, 3).astype(np.float32) + 1), Tensor(RNG.rand(3, 3).astype(np.float32) + 5)
+    want = []
+    for state in (before, new):
+        STATE[...] = state
+        want.append(WAYS[way](x).numpy())
+    STATE[...] = before
+    functions = {"read": trace(WAYS[way], record_only=True), "write": trace(write, record_only=True)}
+    for each in functions.values():
+        each(x)
+    file = io.BytesIO()
+    inputs = dump_functions(file, functions)["read"].inputs
+    read = GraphInference(io.BytesIO(file.getvalue()), function="read")
+    found = [value(read.run(*[x.numpy()] * len(inputs)))]
+    read.function("write").run(new.numpy())
+    found.append(value(read.run(*[x.numpy()] * len(inputs))))
+    for ours, theirs in zip(found, want, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    assert np.abs(found[0] - found[1]).max() > 0.1
 
 
 def test_weights_are_in_a_file_once():
