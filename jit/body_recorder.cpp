@@ -152,6 +152,24 @@ void BodyRecorder::refuse_custom_gradient() {
                runtime::ErrorKind::runtime);
 }
 
+bool BodyRecorder::gradient_is_asked(const runtime::Tensor& outside) const {
+    const auto* around = dynamic_cast<const BodyRecorder*>(outer_);
+    return (around && around->gradient_is_asked(outside)) ||
+           std::ranges::any_of(outer_tapes_, [&](const runtime::TapeRef& tape) {
+        return !tape->is_closed && tape->tracks(outside);
+    });
+}
+
+void BodyRecorder::refuse_rows_of(const runtime::Tensor& table) {
+    if (gradient_is_asked(table))
+        refuse(
+            {.what = cat("a lookup with sparse=True is in ", what_),
+             .why = "the gradient of a table that a loop or a condition reads is no list of rows",
+             .fix = "look the rows up outside, or leave sparse False",
+             .at = runtime::user_line()},
+            runtime::ErrorKind::runtime);
+}
+
 void BodyRecorder::finish(std::span<const TensorRef> outputs) {
     refusal_.raise();
     for (const TensorRef& output : outputs) graph_.outputs.push_back(value_of(output));

@@ -50,6 +50,9 @@ public:
     void refuse_update_of(const runtime::Tensor& old);
     // A gradient that a tape does not know from ops alone.
     void refuse_custom_gradient();
+    // A lookup whose gradient would be kept as rows.
+    void refuse_rows_of(const runtime::Tensor& table);
+    bool gradient_is_asked(const runtime::Tensor& outside) const;  // by a tape around
 
 private:
     ValueId value_of(const TensorRef& tensor);

@@ -364,9 +364,9 @@ namespace {
 
 Version& called(const std::shared_ptr<Version>& version) {
     if (!version)
-        runtime::user_error(
-            {.what = "this function has not been called yet", .fix = "call it once first"},
-            runtime::ErrorKind::runtime);
+        runtime::user_error({.what = "no call of this function has run yet",
+                             .fix = "call it once first; plan() needs no call"},
+                            runtime::ErrorKind::runtime);
     return *version;
 }
 

@@ -58,6 +58,11 @@ public:
                       [](const runtime::TapeRef& other) { return other->is_closed; });
     }
     bool is_open() const { return !tape->is_closed; }
+    // False while this tape is paused, or runs backward.
+    bool sees_calls() const {
+        return is_open() &&
+               std::ranges::find(runtime::context().tapes, tape) != runtime::context().tapes.end();
+    }
     nb::list backward(nb::handle ys_list, nb::handle dys_list, nb::handle wanted_list,
                       const std::vector<std::string>& groups) {
         const Tensors ys = values_of(ys_list), wanted = values_of(wanted_list);
@@ -138,6 +143,7 @@ void bind_autodiff(nb::module_& m) {
         .def("close", &PyTape::close)
         .def("clear", [](PyTape& self) { self.tape->clear(); })
         .def_prop_ro("is_open", &PyTape::is_open)
+        .def_prop_ro("sees_calls", &PyTape::sees_calls)
         .def("backward", &PyTape::backward, nb::arg("ys"), nb::arg("dys"), nb::arg("wanted"),
              nb::arg("groups"))
         .def_static("open_group", [](nb::list tapes) {
@@ -152,6 +158,13 @@ void bind_autodiff(nb::module_& m) {
         .def(nb::init<>())
         .def("__enter__", &PausedTapes::enter)
         .def("__exit__", [](PausedTapes& self, nb::args) { self.exit(); });
+    m.def("tapes_that_track", [](const Handle& tensor) {
+        if (jit::BodyRecorder* body = jit::BodyRecorder::running())
+            body->refuse_rows_of(*tensor.value());
+        return std::ranges::count_if(runtime::context().tapes, [&](const runtime::TapeRef& tape) {
+            return !tape->is_closed && tape->tracks(*tensor.value());
+        });
+    }, nb::arg("tensor"), "How many tapes of this thread ask for the gradient of the tensor.");
     m.def("records_gradients", [] { return !runtime::context().tapes.empty(); },
           "Whether a tape of this thread is open.");
     m.def("custom_apply", &custom_apply, nb::arg("inputs"), nb::arg("outputs"),

@@ -16,6 +16,12 @@ bool is_bare_tensor(PyObject* object) {
     return is_bare;
 }
 
+std::vector<nb::object> parts_of_grad(nb::handle grad) {
+    if (grad.is_none()) return {};
+    if (is_tensor(grad.ptr()) || !nb::hasattr(grad, "rows")) return {nb::borrow(grad)};
+    return {nb::getattr(grad, "rows"), nb::getattr(grad, "values")};
+}
+
 Capture*& Capture::current() {
     thread_local Capture* instance = nullptr;
     return instance;
@@ -55,8 +61,10 @@ bool Capture::is_grad(nb::handle object) const {
 bool Capture::Grad::is_new(const jit::Session& session) const {
     const nb::object now = nb::getattr(tensor, "grad");
     return !now.is(before) && !now.is_none() &&
-           session.is_placeholder(*handle_of(now.ptr()).value()) &&
-           nb::len(nb::getattr(now, "__dict__")) == 0;
+           std::ranges::all_of(parts_of_grad(now), [&](const nb::object& part) {
+        return session.is_placeholder(*value_of(part.ptr())) &&
+               nb::len(nb::getattr(part, "__dict__")) == 0;
+    });
 }
 
 const Capture::Grad* Capture::grad_before(nb::handle object, const jit::Session& session) const {
@@ -143,7 +151,9 @@ std::vector<Capture::Update> Capture::updates(const jit::Session& session) const
     std::vector<Update> result;
     const auto is_grad = [&](const nb::object& object) {
         return std::ranges::any_of(grads_, [&](const Grad& grad) {
-            return grad.is_new(session) && nb::getattr(grad.tensor, "grad").is(object);
+            const auto parts = parts_of_grad(nb::getattr(grad.tensor, "grad"));
+            return grad.is_new(session) &&
+                   std::ranges::any_of(parts, [&](const auto& part) { return part.is(object); });
         });
     };
     for (const auto& [address, object] : rebound_) {

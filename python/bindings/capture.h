@@ -30,6 +30,8 @@ struct SlotSource {
 
 // Is it a Tensor and no more than that: of no class, and with no attributes, of a program's own?
 bool is_bare_tensor(PyObject* object);
+// Of a gradient: itself, or rows and values of one that is kept as rows. Empty for None.
+std::vector<nb::object> parts_of_grad(nb::handle grad);
 
 class Capture {
 public:

@@ -86,12 +86,21 @@ void DirectCall::find_grads(const Session& session, const Capture& capture,
                             const nb::list& arguments) {
     for (const Capture::Grad& grad : capture.grads()) {
         if (!grad.is_new(session)) continue;
-        if (std::ranges::any_of(updates_,
-                                [&](const Update& u) { return u.object.is(grad.before); }))
-            reason_ = "the body writes into a gradient that it then replaces";
+        const bool was_tensor = is_tensor(grad.before.ptr());
+        for (const nb::object& part : parts_of_grad(grad.before)) {
+            if (std::ranges::any_of(updates_, [&](const Update& u) { return u.object.is(part); }))
+                reason_ = "the body writes into a gradient that it then replaces";
+            if (!was_tensor && std::ranges::any_of(sources_, [&](const SlotSource& source) {
+                return source.object.is(part);
+            }))
+                reason_ = "the body reads rows of a gradient that it then replaces";
+        }
         const nb::object now = nb::getattr(grad.tensor, "grad");
-        grads_.push_back({grad.tensor, index_in(arguments, grad.tensor), grad.before.is_none()});
-        wanted_.push_back(handle_of(now.ptr()).value()->trace.value);
+        grads_.push_back({grad.tensor, index_in(arguments, grad.tensor), grad.before.is_none(),
+                          was_tensor, wanted_.size()});
+        if (!is_tensor(now.ptr())) grads_.back().rows = now;
+        for (const nb::object& part : parts_of_grad(now))
+            wanted_.push_back(value_of(part.ptr())->trace.value);
     }
     for (SlotSource& source : sources_)
         if (source.is_grad)
@@ -192,7 +201,8 @@ nb::handle DirectCall::tensor_of(const Grad& grad, const nb::list& arguments) co
 bool DirectCall::grads_are_alike(const nb::list& arguments) const {
     return std::ranges::all_of(grads_, [&](const Grad& grad) {
         const nb::object now = nb::getattr(tensor_of(grad, arguments), "grad");
-        return now.is_none() ? grad.was_none : !grad.was_none && is_tensor(now.ptr());
+        return now.is_none() ? grad.was_none
+                             : !grad.was_none && is_tensor(now.ptr()) == grad.was_tensor;
     });
 }
 
@@ -296,11 +306,17 @@ Tensors DirectCall::run(const jit::CompiledSegment& compiled, std::vector<Handle
     return values;
 }
 
+nb::object DirectCall::made(const Grad& grad, const Tensors& values) {
+    const nb::object first = wrap(values[grad.first]);
+    if (!grad.rows) return first;
+    return grad.rows.type()(first, wrap(values[grad.first + 1]), grad.rows.attr("shape"));
+}
+
 // The new ones, in order.
 nb::list DirectCall::set_grads(const Tensors& values, const nb::list& arguments) const {
     nb::list grads;
     for (size_t i = 0; i < grads_.size(); ++i) {
-        grads.append(wrap(values[computed_updates_ + i]));
+        grads.append(made(grads_[i], values));
         nb::setattr(tensor_of(grads_[i], arguments), "grad", grads[i]);
     }
     return grads;
@@ -336,7 +352,10 @@ nb::list DirectCall::results_of(const Tensors& values, const nb::list& arguments
 int DirectCall::traverse(visitproc visit, void* arg) const {
     for (const SlotSource& source : sources_) Py_VISIT(source.object.ptr());
     for (const Update& update : updates_) Py_VISIT(update.object.ptr());
-    for (const Grad& grad : grads_) Py_VISIT(grad.tensor.ptr());
+    for (const Grad& grad : grads_) {
+        Py_VISIT(grad.tensor.ptr());
+        Py_VISIT(grad.rows.ptr());
+    }
     for (const auto& [first, second] : twins_) {
         Py_VISIT(first.ptr());
         Py_VISIT(second.ptr());

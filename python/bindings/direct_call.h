@@ -49,7 +49,9 @@ private:
     struct Grad {
         nb::object tensor;
         size_t argument = 0;  // the tensor is this argument; their number: it is none
-        bool was_none = true;  // before the call
+        bool was_none = true, was_tensor = false;  // before the call
+        size_t first = 0;  // of the wanted values: its place, or that of its rows
+        nb::object rows = {};  // one that is kept as rows, as it was recorded
     };
     struct Result {
         enum class From : uint8_t {
@@ -86,6 +88,7 @@ private:
     std::vector<Handle*> rebound(const nb::list& arguments) const;
     Tensors run(const jit::CompiledSegment& compiled, std::vector<Handle*> rebound,
                 Tensors bound) const;
+    static nb::object made(const Grad& grad, const Tensors& values);
     nb::list set_grads(const Tensors& values, const nb::list& arguments) const;
     static nb::object made(const Result& result, TensorRef value);
     nb::list results_of(const Tensors& values, const nb::list& arguments) const;

@@ -47,10 +47,11 @@ void Rebound::note(PyObject* tensor, const Session& session) {
 
 void Rebound::note_grad(PyObject* tensor, const Session& session) {
     const nb::object grad = nb::getattr(nb::handle(tensor), "grad");
-    TensorRef old = grad.is_none() ? TensorRef{} : handle_of(grad.ptr()).value();
+    TensorRef old = grad.is_none() ? TensorRef{} : value_of(parts_of_grad(grad).back().ptr());
     if (old && session.is_placeholder(*old)) return;
     const uint64_t id = old ? old->id() : 0;
     entries_.push_back({nb::borrow(tensor), std::move(old), id, true});
+    if (!grad.is_none() && !is_tensor(grad.ptr())) entries_.back().rows = grad;
 }
 
 // The first ones of their objects, but for what the body itself has put there: what they held
@@ -100,7 +101,7 @@ std::vector<jit::Output> Rebound::updates(const Session& session) const {
         const Entry& entry = *each;
         const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
         const auto slot = slots.find(entry.id);
-        if (holder.is_none() || slot == slots.end()) continue;
+        if (!is_tensor(holder.ptr()) || entry.rows || slot == slots.end()) continue;
         const TensorRef& value = handle_of(holder.ptr()).value();
         if (session.is_placeholder(*value)) replaced[value->trace.value].insert(slot->second);
     }
@@ -128,7 +129,7 @@ std::vector<Rebound::Lasting> Rebound::lasting(const Session& session,
     for (const Entry* each : before(session)) {
         const Entry& entry = *each;
         const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
-        if (holder.is_none() || !entry.id) continue;
+        if (!is_tensor(holder.ptr()) || entry.rows || !entry.id) continue;
         const TensorRef& now = handle_of(holder.ptr()).value();
         const bool is_held = Py_REFCNT(entry.object.ptr()) > ours[entry.object.ptr()];
         if (is_held && now->id() != entry.id && !helpers.contains(entry.object.ptr()))
@@ -192,8 +193,10 @@ void Rebound::roll_back(const Session& session, bool whole) {
             continue;
         }
         const nb::object grad = nb::getattr(entry->object, "grad");
-        if (grad.is_none() ? whole : !has_value(handle_of(grad.ptr()).value()))
-            nb::setattr(entry->object, "grad", entry->old ? wrap(entry->old) : nb::none());
+        if (grad.is_none() ? !whole : has_value(value_of(parts_of_grad(grad).back().ptr())))
+            continue;
+        const nb::object before = entry->old ? wrap(entry->old) : nb::none();
+        nb::setattr(entry->object, "grad", entry->rows ? entry->rows : before);
     }
 }
 

@@ -54,6 +54,7 @@ private:
         uint64_t id = 0;  // of the old one
         bool is_grad = false;
         std::string where = {};  // for dump
+        nb::object rows = {};  // a gradient that is kept as rows; `old`: its values
     };
     std::vector<const Entry*> before(const jit::Session& session) const;
     std::set<PyObject*> helpers(const jit::Session& session) const;

@@ -357,6 +357,9 @@ class Tape:
     @property
     def is_open(self) -> bool: ...
 
+    @property
+    def sees_calls(self) -> bool: ...
+
     def backward(self, ys: object, dys: object, wanted: object, groups: Sequence[str]) -> list[_Tensor | None]: ...
 
     @staticmethod
@@ -370,6 +373,9 @@ class pause_tapes:
     def __enter__(self) -> None: ...
 
     def __exit__(self, *args: object) -> None: ...
+
+def tapes_that_track(tensor: Tensor) -> int:
+    """How many tapes of this thread ask for the gradient of the tensor."""
 
 def records_gradients() -> bool:
     """Whether a tape of this thread is open."""

@@ -178,6 +178,23 @@ def test_operators_and_parameters_have_the_path_of_their_module():
     assert "outer.fc.MatrixMul" in load_model(io.BytesIO(data)).node_names
 
 
+def test_tensors_that_no_module_of_their_own_reads_have_their_path():
+    class Tied(M.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = M.Embedding(5, 3)  # is never called
+            self.scales = [M.Linear(2, 3), {"last": M.Linear(2, 3, bias=False)}]
+
+        def forward(self, x):
+            return F.matmul(x, self.table.weight, transpose_b=True), F.matmul(x, self.scales[0].weight), F.matmul(x, self.scales[1]["last"].weight)
+
+    net = Tied()
+    paths = ["table.weight", "scales.0.weight", "scales.1.last.weight"]
+    assert dumped(recorded(net, X))[0].params == paths
+    net.name = "net"
+    assert dumped(recorded(lambda x: net(x), X))[0].params == [f"net.{path}" for path in paths]
+
+
 def test_names_but_those_of_parameters_are_left_out_when_not_asked_for():
     net = M.Linear(3, 2)
     info, data = dumped(recorded(lambda x: net(x), X), keep_var_name=0)

@@ -264,6 +264,18 @@ def test_a_traced_function_says_what_it_is():
     assert "<td>48 B</td>" in f._repr_html_() and "&lt;lambda&gt;" in f._repr_html_()
 
 
+@pytest.mark.parametrize("options", [{}, {"symbolic": True}, {"without_host": True}, {"opt_level": 3}])
+def test_a_traced_function_whose_first_call_was_refused_says_so(options):
+    f = trace(lambda x: F.exp(x) * 2 + 1, memory_limit=1, **options)
+    with pytest.raises(MemoryError):
+        f(X)
+    assert repr(f).endswith("versions: 1 version, no call has run>") and str(f) == repr(f)
+    assert "no call has run" in f._repr_html_() and f.explain().startswith("1 version")
+    for ask in (f.kernels, f.memory_plan, f.graph_text, f.graph_html):
+        with pytest.raises(RuntimeError, match="no call of this function has run yet\n  fix: call it once first; plan"):
+            ask()
+
+
 def test_a_batch_that_fits_is_proposed():
     w = mge.Parameter(np.ones((64, 64), np.float32))
 

@@ -58,8 +58,8 @@ ALLOWED = {
     "fx/_watch.py:Watcher.*": ("fn name args kwargs data result module tensor", "subclasses are told"),
     "fx/torch_modules.py:Unflatten": ("take", _INTERFACE),
     "fx/torchlike/*": (
-        "cudnn_enabled cudnn_enable ignored N C HxW options inplace threshold mode is_causal norm_type sparse "
-        "others momentum size_average reduce sorted stable sparse_grad non_blocking _stacklevel",
+        "cudnn_enabled cudnn_enable ignored N C HxW options inplace threshold mode is_causal norm_type "
+        "momentum size_average reduce sorted stable sparse_grad non_blocking _stacklevel",
         "the arguments of torch's functions; tensors never change, results are sorted and stable, masks are given beside is_causal",
     ),
     "torch_backend/_aten.py:*_pool2d_backward": ("ceil_mode", "the result's extents say it"),

@@ -15,7 +15,7 @@ import megengine as mge
 import megengine.functional as F
 import megengine.module as M
 import megengine.optimizer as optim
-from megengine import _words, data
+from megengine import _words, data, distributions
 from megengine._words import table
 
 X = mge.Tensor(np.ones((2, 3), np.float32))
@@ -60,6 +60,11 @@ NAMES = {
         "module 'megengine' has no .*\n  fix: use no block at all",
     ),
     "lr_scheduler.StepLR": (lambda: optim.lr_scheduler.StepLR, "has no attribute 'StepLR'\n  fix: use optim.StepLR"),
+    "distributions.Categorical": (
+        lambda: distributions.Categorical,
+        "module 'megengine.distributions' has no attribute 'Categorical'\n  fix: use megengine.random.multinomial",
+    ),
+    "optim.SparseAdam": (lambda: optim.SparseAdam, "fix: use optim.Adam, which takes the gradients of M.Embedding"),
     "mge.zeros": (lambda: mge.zeros, "fix: use F.zeros"),
 }
 
@@ -80,6 +85,8 @@ LAYERS = """AdaptiveAvgPool1d AvgPool2d BCEWithLogitsLoss BatchNorm1d BatchNorm2
 Flatten GELU GRU GroupNorm Hardswish Identity InstanceNorm2d KLDivLoss L1Loss LSTM LayerNorm LeakyReLU Linear MSELoss MaxPool2d ModuleDict ModuleList MultiheadAttention
 PReLU RMSNorm ReLU Sequential Softmax Softplus Tanh TransformerEncoderLayer Upsample ZeroPad2d""".split()
 
+DISTRIBUTIONS = "Bernoulli Beta Binomial Categorical Dirichlet Exponential Gamma Independent Laplace LogNormal MultivariateNormal Normal Poisson Uniform kl_divergence".split()
+
 
 def says(holder, name):
     """Whether ``holder`` has the name, or an error says what to write."""
@@ -94,6 +101,7 @@ def test_usual_names_are_there_or_told():
     assert len(USUAL) >= 111 and len(LAYERS) >= 38
     assert not [name for name in USUAL for holder in (F, mge) if not says(holder, name)]
     assert not [name for name in LAYERS if not says(M, name)]
+    assert not [name for name in DISTRIBUTIONS if not says(distributions, name)]
 
 
 def test_names_of_jax_numpy_are_there_or_told():
@@ -102,7 +110,7 @@ def test_names_of_jax_numpy_are_there_or_told():
 
 
 def test_what_is_said_exists():
-    holders = {"F": F, "M": M, "megengine": mge, "x": X, "math": math, "numpy": np, "optim": optim, "data": data, "T": data.transform}
+    holders = {"F": F, "M": M, "megengine": mge, "x": X, "math": math, "numpy": np, "optim": optim, "data": data, "T": data.transform, "distributions": distributions}
     sentences = [*_words.rows().values(), *table.PATTERNS.values(), *table.OF_ALL.values()]
     said = re.findall(
         r"(?<![\w.'])(F|M|megengine|x|math|numpy|optim|data|T)((?:\.[A-Za-z_]\w*)+)", " ".join(sentences)
@@ -123,7 +131,7 @@ def test_what_is_said_exists():
 
 
 def test_what_exists_has_no_line_in_the_table():
-    holders = {"x": mge.Tensor, "M": M, "init": M.init, "net": M.Module, "mge": mge, "F": F, "optim": optim, "data": data, "T": data.transform}
+    holders = {"x": mge.Tensor, "M": M, "init": M.init, "net": M.Module, "mge": mge, "F": F, "optim": optim, "data": data, "T": data.transform, "distributions": distributions}
     for name in _words.rows():
         holder, _, name = name.rpartition(".")
         assert name in ("onnx", "profiler") or not hasattr(holders[holder or "F"], name), (

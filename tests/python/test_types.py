@@ -69,6 +69,7 @@ ANY = {
         module.sequential.Sequential.forward.inp module.quantized.QuantizedModule.from_qat_module.qat_module
         module.quantized.Plain.from_qat_module.qat_module fx.graph.Graph.insert.call traced_module.base_expr.Expr.replace_all_uses.new
     """,
+    "a gradient: a Tensor or a RowGradient, while Tensor.grad says Tensor": "core.row_gradient.added.a core.row_gradient.added.b core.row_gradient.changed.grad",
     "what the core has as _core.Tensor and the package as Tensor": "core.scopes.note_name.tensor optimizer.optimizer.decayed.update",
     "read by its form: numbers, arrays, tensors and sequences of them": """
         core.tensor.indexing.as_operand.value core.tensor.shapes.transpose.pattern core.tensor.shapes.broadcast_to.shape

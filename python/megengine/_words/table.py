@@ -397,7 +397,15 @@ net.compile: megengine.jit.trace
 net.extra_repr: _module_info_string
 net.share_memory: nothing: processes of megengine.distributed have modules of their own
 
-optim.Rprop optim.Adamax optim.NAdam optim.RAdam optim.ASGD optim.SparseAdam optim.LBFGS: optim.Adam, optim.AdamW, optim.RMSprop, optim.Lion; or a subclass of optim.Optimizer
+distributions.Categorical distributions.OneHotCategorical distributions.Multinomial: megengine.random.multinomial(probs, n, replacement=True) to sample, -F.nn.cross_entropy(logits, x, reduction='none') as log_prob
+distributions.Bernoulli distributions.Binomial distributions.Geometric: megengine.random.uniform(size=shape) < probs to sample, -F.nn.binary_cross_entropy(logits, x, reduction='none') as log_prob
+distributions.Normal distributions.LogNormal distributions.HalfNormal distributions.MultivariateNormal: mean + std * megengine.random.normal(size=shape) to sample, -0.5 * ((x - mean) / std) ** 2 - F.log(std) - 0.9189385 as log_prob
+distributions.Uniform distributions.Gamma distributions.Beta distributions.Poisson distributions.Chi2 distributions.Dirichlet: megengine.random.uniform, gamma, beta or poisson to sample
+distributions.Laplace distributions.Cauchy distributions.Gumbel distributions.StudentT distributions.Independent distributions.TransformedDistribution: a subclass of megengine.distributions.Distribution
+distributions.kl_divergence distributions.kl: F.nn.kl_div
+
+optim.SparseAdam: optim.Adam, which takes the gradients of M.Embedding(..., sparse=True)
+optim.Rprop optim.Adamax optim.NAdam optim.RAdam optim.ASGD optim.LBFGS: optim.Adam, optim.AdamW, optim.RMSprop, optim.Lion; or a subclass of optim.Optimizer
 optim.LinearLR optim.ConstantLR optim.PolynomialLR optim.CyclicLR optim.MultiplicativeLR optim.SequentialLR optim.ChainedScheduler: optim.LambdaLR(optimizer, factor), of a function of the epoch
 optim.swa_utils: optim.EMA
 optim.clip_grad_norm_: optim.clip_grad_norm

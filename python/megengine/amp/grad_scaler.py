@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import _core
 from ..core import ops
+from ..core.row_gradient import RowGradient, changed
 from ..core.tensor.shapes import default_gradient
 from ..tensor import Tensor
 
@@ -122,9 +123,10 @@ class GradScaler:
         finite = None
         for t in tensors:
             _core.note_grad(t)
-            t.grad = ops.mul(t.grad, inverse)
+            grad: Any = changed(t.grad, lambda part: ops.mul(part, inverse))
+            t.grad = grad
             if self.growth_interval != 0:
-                this = _all_finite(t.grad)
+                this = _all_finite(grad.totals()[1] if isinstance(grad, RowGradient) else grad)
                 finite = this if finite is None else ops.logical_and(finite, this)
         if finite is not None and not _in_all_processes(finite, tensors).item():  # one read, for each waits for the device
             self._found_non_finite = True
@@ -266,7 +268,7 @@ class Xla_GradScaler(GradScaler):
         _backward(gm, y, dy, scale_factor)
         for t in gm.attached_tensors():
             if t.grad is not None:
-                t.grad = ops.true_div(t.grad, scale_factor)
+                t.grad = changed(t.grad, lambda part: ops.true_div(part, scale_factor))
 
     def update(  # type: ignore[override]  # checks the parameters instead of gradients
         self, model: "Module", new_scale: float | None = None

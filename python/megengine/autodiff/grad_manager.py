@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _core
 from ..core import ops
+from ..core.row_gradient import RowGradient, added, refuse_rows, rows_at
 from ..core.tensor.shapes import default_gradient
 from ..tensor import Tensor
 from ._batched import Batched
@@ -41,6 +43,32 @@ def note_remote(sent: Tensor) -> None:
             manager._remote.append(sent)
 
 
+def looked_up(table: Tensor, places: Tensor) -> Tensor:
+    """Returns the rows of a table at int32 places; managers that ask for its gradient keep it as a `RowGradient`.
+
+    To a tape they are a value of their own, and so its gradient is all that backward computes.
+    """
+    if _core.records_gradients() and any(isinstance(each, Batched) for each in (table, places)):
+        refuse("a lookup with sparse=True", "its gradient is a list of rows, which has no batch axis", "sparse=False")
+    asking = _core.tapes_that_track(table)
+    if not asking:
+        return rows_at(table, places)
+    specs = {manager: spec for manager in _recording.managers if manager._tape.sees_calls and (spec := manager._spec_of(table))}
+    if len(specs) != asking:
+        raise ValueError(
+            f"a lookup with sparse=True: the table of shape {table._tuple_shape} is computed from what is attached, or is none of a GradManager's\n"
+            "  why: only the gradient of an attached tensor is kept as rows\n"
+            "  fix: give the attached Parameter itself, or sparse=False"
+        )
+    with _core.pause_tapes():
+        rows = rows_at(table, places)
+        numbers = ops.where(ops.less(places, 0), ops.add(places, table._tuple_shape[0]), places)
+        numbers = ops.reshape(numbers, shape=(math.prod(places._tuple_shape),))
+    for manager, spec in specs.items():
+        manager._look_up(_Lookup(spec, numbers, rows, table._tuple_shape))
+    return rows
+
+
 def get_backwarding_grad_manager() -> GradManager | None:
     """The manager whose `GradManager.backward` runs now, seen from callbacks and from Function.backward."""
     return _backwarding.get()
@@ -59,6 +87,15 @@ class ProcessSum:
     def _of_sum(self, total: Tensor) -> Tensor:
         """The gradient that the callback makes of the sum."""
         return total
+
+
+class _Lookup(NamedTuple):
+    """Rows of an attached table of this shape: their numbers, and their values as the tape knows them."""
+
+    spec: AttachSpec
+    numbers: Tensor
+    rows: Tensor
+    shape: tuple[int, ...]
 
 
 class AttachSpec:
@@ -104,6 +141,7 @@ class GradManager:
         self._recording = False
         self._tape: Any = None
         self._watched: list[AttachSpec] = []
+        self._lookups: list[_Lookup] = []
         self._remote: list[Tensor] = []  # numbers whose gradient is another process's matter
 
     def attached_tensors(self) -> list[Tensor]:
@@ -193,6 +231,18 @@ class GradManager:
         spec.snapshot._hold(tensor)
         self._watched.append(spec)
 
+    def _spec_of(self, tensor: Tensor) -> AttachSpec | None:
+        """Of the attached tensor that had this value when the recording began."""
+        value = tensor._value_id()
+        return next((spec for spec in self._watched if spec.snapshot._value_id() == value), None)  # type: ignore[union-attr]
+
+    def _look_up(self, lookup: _Lookup) -> None:
+        """Ask for the gradient of these rows."""
+        held = Tensor(0.0)
+        held._hold(lookup.rows)  # the program may write to its own
+        self._tape.watch(held)
+        self._lookups.append(lookup._replace(rows=held))
+
     # -- recording -------------------------------------------------------------------------------
 
     def record(self) -> None:
@@ -227,7 +277,7 @@ class GradManager:
         tape, self._tape = self._tape, None
         _recording.managers.discard(self)
         self._recording = False
-        self._remote = []
+        self._remote, self._lookups = [], []
         for spec in self._watched:
             spec.snapshot._hold(_NOTHING)  # type: ignore[union-attr]  # watching made it
         self._watched = []
@@ -290,17 +340,26 @@ class GradManager:
             watched = [spec for spec in self._watched if spec.tensor() is not None]
             groups = [_group_of(spec) for spec in watched]
             wanted = [spec.snapshot for spec in watched]
+            if lookups := self._lookups:
+                for lookup in lookups:
+                    if _group_of(lookup.spec):
+                        refuse_rows("make_allreduce_cb", lookup.shape)
+                wanted += [lookup.rows for lookup in lookups]
+                groups += [""] * len(lookups)
             is_known = not wanted or any(self._tape.tracks(each) for each in ys)  # gradients of some go to other processes alone
             grads = self._tape.backward(ys, dys, wanted, groups if any(groups) else []) if ys else ()
             if ys and not is_known and all(grad is None for grad in grads):
                 warnings.warn(
-                    f"backward: y depends on none of the {len(wanted)} attached tensors, so none gets a gradient; "
+                    f"backward: y depends on none of the {len(watched)} attached tensors, so none gets a gradient; "
                     "compute it inside 'with gm:', from what was attached before",
                     stacklevel=2,
                 )
             self.release()
+            by_rows = _gradients_by_rows(lookups, grads[len(watched) :]) if lookups else {}
             for spec, group, grad in zip(watched, groups, grads, strict=False):
                 tensor = spec.tensor()
+                for rows in by_rows.get(id(spec), ()):
+                    grad = rows if grad is None else added(grad, rows)
                 if grad is not None and tensor is not None:
                     _deliver(spec, tensor, grad, group)
         finally:
@@ -373,7 +432,17 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None
         if changed is not None:
             grad = changed
     _core.note_grad(tensor)
-    tensor.grad = grad if tensor.grad is None else tensor.grad + grad
+    tensor.grad = grad if tensor.grad is None else added(tensor.grad, grad)
+
+
+def _gradients_by_rows(lookups: Iterable[_Lookup], grads: Iterable[Any]) -> dict[int, list[RowGradient]]:
+    """By the id of the spec: the gradients of the lookups of its tensor."""
+    found: dict[int, list[RowGradient]] = {}
+    for lookup, grad in zip(lookups, grads, strict=True):
+        if grad is not None:
+            values = ops.reshape(grad, shape=(lookup.numbers._tuple_shape[0], *lookup.shape[1:]))
+            found.setdefault(id(lookup.spec), []).append(RowGradient(lookup.numbers, values, lookup.shape))
+    return found
 
 
 def _gradients_of(ys: list[Tensor], dy: Any) -> list[Tensor]:

@@ -76,7 +76,7 @@ def note_name(tensor: Any, name: str) -> None:
     """What the recorded call says of a tensor, and of its gradient."""
     _core.set_name(tensor, name)
     if tensor.grad is not None:
-        _core.set_name(tensor.grad, f"{name}.grad")
+        _core.set_name(getattr(tensor.grad, "values", tensor.grad), f"{name}.grad")  # or rows of one
 
 
 @contextlib.contextmanager
@@ -90,10 +90,10 @@ def of_module(module: Module) -> Iterator[None]:
     try:
         start = path()
         _core.set_scope(start)
-        for name, value in vars(module).items():
-            if isinstance(value, _core.Tensor):
-                name = value.name or name  # type: ignore[attr-defined]  # a megengine.Tensor
-                note_name(value, f"{start}.{name}" if start else name)
+        # The outermost module also names the tensors of modules that are never called, such as a tied table.
+        for name, value in module.named_tensors(recursive=len(current()) == 1):
+            holder, _, own = name.rpartition(".")
+            note_name(value, ".".join(filter(None, (start, holder, value.name or own))))
         yield
     finally:
         pop()

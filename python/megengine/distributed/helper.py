@@ -11,6 +11,7 @@ from .. import _core
 from ..autodiff.grad_manager import ProcessSum
 from ..core import ops
 from ..core._telling import deprecated
+from ..core.row_gradient import RowGradient, refuse_rows
 from ..device import get_device_count
 from . import _engine, _nccl
 from ._parts import ShardedParameter
@@ -284,6 +285,8 @@ class AllreduceCallback(ProcessSum):
     def __call__(self, param: Tensor, grad: Tensor) -> Tensor:
         if self._group.size == 1:
             return grad
+        if isinstance(grad, RowGradient):
+            refuse_rows("make_allreduce_cb", grad.shape)
         if self._backend is None:
             return self._of_sum(all_reduce_sum(grad, self._group))
         with override_backend(self._backend):

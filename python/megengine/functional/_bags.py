@@ -3,6 +3,7 @@
 import numpy as np
 
 from .._core import note_extent_read
+from ..autodiff.grad_manager import looked_up
 from ..core import apply_const, ops
 from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.indexing import as_places
@@ -19,6 +20,7 @@ def embedding_bag(
     mode: str = "mean",
     per_sample_weights: Tensor | None = None,
     padding_idx: int | None = None,
+    sparse: bool = False,
 ) -> Tensor:
     """Looks up rows of ``weight`` and reduces those of each bag to one, without a program's own
     tensor of all rows.
@@ -38,6 +40,8 @@ def embedding_bag(
         The shape of ``inp``: what each row is multiplied by, for "sum".
     padding_idx : int or None
         Indices that count for nothing, such as those of padding; the row gets no gradient.
+    sparse : bool
+        As in `embedding`.
 
     Returns
     -------
@@ -50,7 +54,7 @@ def embedding_bag(
         For an index outside of [-num, num).
     ValueError
         For another mode, shapes that do not fit, weights with another mode than "sum", and
-        offsets with "max".
+        offsets with "max". With ``sparse``, for a weight that is computed from attached tensors.
 
     Examples
     --------
@@ -67,7 +71,7 @@ def embedding_bag(
     require_tensors("embedding_bag", weight)
     places = as_places(as_tensor(inp))
     _check(places, offsets, mode, per_sample_weights)
-    rows = ops.index_get(weight, places, axes=(0,))
+    rows = looked_up(weight, places) if sparse else ops.index_get(weight, places, axes=(0,))
     counts = None  # None: every index counts
     if padding_idx is not None:
         num = weight._tuple_shape[0]

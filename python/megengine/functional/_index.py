@@ -2,6 +2,7 @@
 
 import warnings
 
+from ..autodiff.grad_manager import looked_up
 from ..core import ops
 from ..core._origin import users_level
 from ..core.tensor.array_method import as_tensor
@@ -53,6 +54,7 @@ def embedding(
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float | None = None,
+    sparse: bool = False,
 ) -> Tensor:
     """Looks up rows of ``weight`` by their indices.
 
@@ -66,6 +68,9 @@ def embedding(
         A row that gets no gradient, such as that of padding; negative ones count from the end.
     max_norm, norm_type : float or None
         None: other values are not supported.
+    sparse : bool
+        Keep the gradient of an attached ``weight`` as the rows that were looked up, as an
+        `autodiff.RowGradient`.
 
     Returns
     -------
@@ -78,7 +83,7 @@ def embedding(
         For an index outside of [-num, num).
     ValueError
         For a padding_idx outside of [-num, num), and for max_norm or norm_type, which are not
-        supported.
+        supported. With ``sparse``, for a weight that is computed from attached tensors.
 
     Examples
     --------
@@ -94,7 +99,7 @@ def embedding(
     if (found := as_tensor(inp)).dtype.name.startswith(("float", "bfloat")):
         warnings.warn(f"embedding: {found.dtype.name} indices are truncated to integers; pass inp.astype('int32')", stacklevel=users_level())
     places = as_places(found)
-    rows = ops.index_get(weight, places, axes=(0,))
+    rows = looked_up(weight, places) if sparse else ops.index_get(weight, places, axes=(0,))
     if padding_idx is None:
         return rows
     first = row_of_padding(padding_idx, weight._tuple_shape[0], "embedding")

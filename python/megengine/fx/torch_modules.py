@@ -65,9 +65,9 @@ def _linear(m: Any, take: Take) -> Module:
 
 
 def _embedding(m: Any, take: Take) -> Module:
-    if m.max_norm is not None:
-        raise ValueError("max_norm renormalizes the table in place")
-    ours = _made(layers.Embedding, m.num_embeddings, m.embedding_dim, m.padding_idx)
+    if m.max_norm is not None or m.scale_grad_by_freq:
+        raise ValueError("max_norm or scale_grad_by_freq")
+    ours = _made(layers.Embedding, m.num_embeddings, m.embedding_dim, m.padding_idx, sparse=m.sparse)
     ours.weight = take(m.weight)
     return ours
 
@@ -75,7 +75,7 @@ def _embedding(m: Any, take: Take) -> Module:
 def _embedding_bag(m: Any, take: Take) -> Module:
     if m.max_norm is not None or m.scale_grad_by_freq:
         raise ValueError("max_norm or scale_grad_by_freq")
-    ours = _made(layers.EmbeddingBag, m.num_embeddings, m.embedding_dim, m.mode, m.padding_idx)
+    ours = _made(layers.EmbeddingBag, m.num_embeddings, m.embedding_dim, m.mode, m.padding_idx, sparse=m.sparse)
     ours.include_last_offset = m.include_last_offset
     ours.weight = take(m.weight)
     return ours

@@ -37,7 +37,7 @@ def _functions(trace: TracebackType | None) -> set[str]:
 def explain(error: BaseException) -> None:
     """Replaces the fix of a TraceError where the cause is one of the usual ones."""
     text, running = str(error), _functions(error.__traceback__)
-    if "GradManager.backward" in running and re.search(r"\bop,? add\b", text):
+    if "GradManager.backward" in running and re.search(r"\bop,? (add|concat|index_add)\b", text):  # of rows, too
         fix = ACCUMULATION
     elif running & {"batch_norm", "dropout"} or _BY_MODE.search(text):
         fix = TRAINING

@@ -594,6 +594,8 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         facts = [("mode", f"{mode}, opt_level={self._opt_level}")]
         if not self.traced:
             return [*facts, ("versions", "not called yet")]
+        if self._function.version is None:
+            return [*facts, ("versions", f"{self.explain().partition(chr(10))[0]}, no call has run")]
         kernels = sum(graph.count("\n  | kernel ") for graph in self._function.graphs(optimized=True))
         return [
             *facts,

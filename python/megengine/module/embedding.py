@@ -31,6 +31,9 @@ class Embedding(Module):
         A table to copy, (num_embeddings, embedding_dim). None draws standard normal numbers.
     freeze : bool
         Keep the table as it is, without gradients.
+    sparse : bool
+        Keep the gradient of ``weight`` as the rows that were looked up, as an
+        `autodiff.RowGradient`.
     **kwargs : object
         `name`; see `Module`.
 
@@ -49,6 +52,7 @@ class Embedding(Module):
     """
 
     _repr_facts = "{0.num_embeddings}, {0.embedding_dim}"
+    sparse = False  # of a table that was saved before tables said so
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class Embedding(Module):
         norm_type: float | None = None,
         initial_weight: Tensor | ArrayLike | None = None,
         freeze: bool = False,
+        sparse: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -71,6 +76,7 @@ class Embedding(Module):
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.freeze = freeze
+        self.sparse = sparse
         shape = (num_embeddings, embedding_dim)
         if initial_weight is None:
             self.weight = Parameter(np.zeros(shape, np.float32))
@@ -106,7 +112,7 @@ class Embedding(Module):
             For an index outside the table.
         """
         weight = self.weight.detach() if self.freeze else self.weight
-        return F.nn.embedding(inputs, weight, self.padding_idx)
+        return F.nn.embedding(inputs, weight, self.padding_idx, sparse=self.sparse)
 
     @classmethod
     def from_pretrained(
@@ -116,6 +122,7 @@ class Embedding(Module):
         padding_idx: int | None = None,
         max_norm: float | None = None,
         norm_type: float | None = None,
+        sparse: bool = False,
     ) -> Embedding:
         """Return a module with a copy of the table ``embeddings`` (num_embeddings, embedding_dim).
 
@@ -129,6 +136,8 @@ class Embedding(Module):
             A row that gets no gradient; it keeps its values.
         max_norm, norm_type : float or None
             None: other values are not supported.
+        sparse : bool
+            As in the class.
 
         Returns
         -------
@@ -150,6 +159,7 @@ class Embedding(Module):
             max_norm=max_norm,
             norm_type=norm_type,
             freeze=freeze,
+            sparse=sparse,
         )
 
 
@@ -166,7 +176,7 @@ class EmbeddingBag(Embedding):
         A row that starts as zeros, gets no gradient and counts for nothing in a bag.
     initial_weight : Tensor, array_like or None
         As in `Embedding`.
-    freeze : bool
+    freeze, sparse : bool
         As in `Embedding`.
     **kwargs : object
         `name`; see `Module`.
@@ -194,11 +204,12 @@ class EmbeddingBag(Embedding):
         padding_idx: int | None = None,
         initial_weight: Tensor | ArrayLike | None = None,
         freeze: bool = False,
+        sparse: bool = False,
         **kwargs: Any,
     ) -> None:
         if mode not in ("sum", "mean", "max"):
             raise ValueError(f"EmbeddingBag: mode {mode!r} is not one of sum, mean, max")
-        super().__init__(num_embeddings, embedding_dim, padding_idx, initial_weight=initial_weight, freeze=freeze, **kwargs)
+        super().__init__(num_embeddings, embedding_dim, padding_idx, initial_weight=initial_weight, freeze=freeze, sparse=sparse, **kwargs)
         self.mode = mode
 
     def forward(
@@ -228,7 +239,7 @@ class EmbeddingBag(Embedding):
             For shapes that do not fit.
         """
         weight = self.weight.detach() if self.freeze else self.weight
-        return F.embedding_bag(inputs, weight, offsets, self.mode, per_sample_weights, self.padding_idx)
+        return F.embedding_bag(inputs, weight, offsets, self.mode, per_sample_weights, self.padding_idx, self.sparse)
 
 
 def _refuse(**options: Any) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from .._words import missing_name, shows_no_unknown, unknown_keyword
 from ..core import scopes
 from ..core._telling import deprecated, no_effect
+from ..core.row_gradient import set_to_zero
 from ..tensor import Parameter, Tensor
 from ..utils.hook import HookHandler
 from ..utils.module_utils import set_expand_structure
@@ -496,7 +497,7 @@ class Module(Holder):
         """Sets the gradients of all parameters to zero."""
         for parameter in self.parameters():
             if parameter.grad is not None:
-                parameter.grad[...] = 0
+                set_to_zero(parameter.grad)
 
     def train(self, mode: bool = True, recursive: bool = True) -> Self:
         """Set ``training`` to ``mode`` here and, if recursive, in all modules below.

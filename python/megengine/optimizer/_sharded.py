@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import _core
 from ..core import ops
+from ..core.row_gradient import RowGradient, refuse_rows
 from ..distributed._parts import Part, ShardedParameter, cut, rows_of, whole_of
 from ..distributed.functional import all_gather, reduce_scatter_sum
 from ..distributed.group import WORLD, Group
@@ -186,6 +187,8 @@ class _Sharded(Optimizer):
             grad = param.grad
             if grad is None:
                 continue
+            if isinstance(grad, RowGradient):
+                refuse_rows("ShardedOptimizer", grad.shape)
             if bucket and (room <= 0 or _kind(param, grad) != _kind(*bucket[0])):
                 yield bucket
                 bucket, room = [], others

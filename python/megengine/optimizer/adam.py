@@ -7,9 +7,10 @@ from typing import Any
 
 from .. import functional as F
 from ..core import ops
+from ..core.row_gradient import RowGradient, rows_at
 from ..tensor import Parameter, Tensor
 from ._steps import Counted, counted
-from .optimizer import decayed, option, rates, squared, write
+from .optimizer import decayed, option, rates, squared, write, write_rows
 
 __all__ = ["Adam"]
 
@@ -68,7 +69,9 @@ class Adam(Counted):
 
     Notes
     -----
-    State: ``exp_avg`` (m), ``exp_avg_sq`` (v, float32 whatever the parameter is), ``step``.
+    State: ``exp_avg`` (m), ``exp_avg_sq`` (v, float32 whatever the parameter is), ``step``. Of an
+    `autodiff.RowGradient` it updates the rows that were looked up, with their m and v alone: other
+    rows keep theirs, and do not move (also known as lazy or sparse Adam).
 
     References
     ----------
@@ -85,6 +88,7 @@ class Adam(Counted):
     """
 
     _is_elementwise = True
+    _takes_rows = True
     _states, _squares = ("exp_avg",), ("exp_avg_sq",)
     _decoupled = False  # weight_decay is beside the gradient, as in AdamW
 
@@ -109,7 +113,21 @@ class Adam(Counted):
             # AdamW: p - lr * (u / c + wd * p) = p + rate * (u + c * wd * p), with rate = -lr / c
             behind = decay * correction if self._decoupled and decay is not None else None
             for param in params:
+                if isinstance(param.grad, RowGradient):
+                    self._update_rows(param, param.grad, moments, rate, root_correction)
+                    continue
                 grad: Any = param.grad if self._decoupled else decayed(param, decay, param.grad)
                 first, second = moments.update(self._state[param], grad)
                 update = decayed(param, behind, moments.direction(first, second, root_correction))
                 write(param, ops.fma3(update, rate, param))
+
+    def _update_rows(self, param: Parameter, grad: RowGradient, moments: Moments, rate: Tensor, root_correction: Tensor) -> None:
+        """The update of `_updates`, of the rows that were looked up."""
+        rows, totals = grad.totals()
+        states = self._state[param]
+        own = {name: rows_at(states[name], rows) for name in (*self._states, *self._squares)}
+        first, second = moments.update(own, totals)
+        update = moments.direction(first, second, root_correction)
+        write_rows(param, rows, ops.fma3(update, rate, rows_at(param, rows)))
+        for name, value in own.items():
+            write_rows(states[name], rows, value)

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import functional as F
 from ..core import ops
+from ..core.row_gradient import RowGradient, refuse_rows
 from ..distributed._parts import ShardedParameter
 from ..distributed.functional import all_reduce_max, all_reduce_sum
 from ..distributed.group import Group
@@ -139,6 +140,9 @@ def _with_grads(function: str, tensors: Tensor | Iterable[Tensor]) -> list[Any]:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{function}: got a {type(tensor).__name__}\n  fix: give Tensors that have a grad, as net.parameters()")
     found = [tensor for tensor in given if tensor.grad is not None]
+    for tensor in found:
+        if isinstance(tensor.grad, RowGradient):
+            refuse_rows(function, tensor.grad.shape, "leave it out")
     if given and not found and not any(isinstance(tensor, Parameter) for tensor in given):
         shapes = ", ".join(str(list(tensor._tuple_shape)) for tensor in given[:3])
         raise ValueError(

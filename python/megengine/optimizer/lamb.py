@@ -59,7 +59,7 @@ class LAMB(Adam):
     3.0
     """
 
-    _is_elementwise = False  # norms of whole parameters
+    _is_elementwise = _takes_rows = False  # norms of whole parameters
 
     def __init__(
         self,

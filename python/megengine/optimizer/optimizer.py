@@ -15,6 +15,7 @@ import numpy as np
 from .. import _core, distributed
 from ..core import ops
 from ..core._telling import deprecated
+from ..core.row_gradient import RowGradient, refuse_rows, set_to_zero
 from ..distributed._parts import ShardedParameter, own_array, whole_array, whole_shape
 from ..tensor import Parameter, Tensor
 
@@ -99,6 +100,13 @@ def write(target: Tensor, value: Tensor) -> None:
     target._reset(value)
 
 
+def write_rows(target: Tensor, rows: Tensor, values: Tensor) -> None:
+    """Make these rows of the handle's value ``values``, in its own dtype."""
+    if values.dtype != target.dtype:
+        values = values.astype(target.dtype)
+    target._reset(ops.index_set(target, values, rows, axes=(0,)))
+
+
 class Optimizer:
     """Base of optimizers: groups of Parameters with options, and the state of each Parameter.
 
@@ -136,6 +144,7 @@ class Optimizer:
     """
 
     _is_elementwise = False  # an element's update hangs on its parameter, gradient and state alone
+    _takes_rows = False  # a row's update hangs on its gradient and state alone, and is nothing where the gradient is 0
     _later_states: tuple[str, ...] = ()  # that a parameter may have or not, by the options
 
     def __init__(
@@ -257,8 +266,20 @@ class Optimizer:
             for param in group["params"]:
                 if isinstance(param, ShardedParameter):
                     self._check_is_cut(param)
+                if type(param.grad) is RowGradient:
+                    self._check_takes_rows(group, param.grad)
+        for group in self.param_groups:
             self._updates(group)
         return self
+
+    def _check_takes_rows(self, group: Mapping[str, Any], grad: RowGradient) -> None:
+        """TypeError where rows without a gradient move as well."""
+        name = type(self).__name__
+        if not self._takes_rows:
+            refuse_rows(f"optimizer.{name}", grad.shape, "train it with SGD or Adam")
+        for option in ("weight_decay", "momentum"):
+            if group.get(option, 0.0) != 0.0:
+                refuse_rows(f"optimizer.{name} with {option}={group[option]}", grad.shape, f"put it into a group with {option}=0")
 
     def _check_is_cut(self, param: ShardedParameter) -> None:
         """The state of a parameter that became a part is another one's."""
@@ -295,7 +316,7 @@ class Optimizer:
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
-                    param.grad[...] = 0
+                    set_to_zero(param.grad)
         return self
 
     def backward(self, loss: Tensor) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core import ops
+from ..core.row_gradient import RowGradient, rows_at
 from ..tensor import Parameter
-from .optimizer import Optimizer, decayed, option, rates, write
+from .optimizer import Optimizer, decayed, option, rates, write, write_rows
 
 __all__ = ["SGD"]
 
@@ -37,7 +38,8 @@ class SGD(Optimizer):
 
     Notes
     -----
-    State with a momentum: ``momentum_buffer`` (v).
+    State with a momentum: ``momentum_buffer`` (v). Without momentum and weight decay it updates the
+    rows of an `autodiff.RowGradient` alone.
 
     References
     ----------
@@ -57,6 +59,7 @@ class SGD(Optimizer):
     """
 
     _is_elementwise = True
+    _takes_rows = True
     _later_states = ("momentum_buffer",)
 
     def __init__(
@@ -86,6 +89,10 @@ class SGD(Optimizer):
         for param in param_group["params"]:
             grad = param.grad
             if grad is None:
+                continue
+            if isinstance(grad, RowGradient):
+                rows, totals = grad.totals()
+                write_rows(param, rows, fma(totals, minus_lr, rows_at(param, rows)))
                 continue
             grad = decayed(param, decay, grad)
             if momentum is not None:

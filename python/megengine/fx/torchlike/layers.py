@@ -57,7 +57,7 @@ class Embedding(M.Embedding):
     """Rows of a table, whose indices do not count from its end."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return embedding(inputs, self.weight, self.padding_idx)
+        return embedding(inputs, self.weight, self.padding_idx, sparse=self.sparse)
 
 
 class EmbeddingBag(M.EmbeddingBag):
@@ -66,7 +66,7 @@ class EmbeddingBag(M.EmbeddingBag):
     include_last_offset = False
 
     def forward(self, inputs: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
-        given = {"mode": self.mode, "per_sample_weights": per_sample_weights, "padding_idx": self.padding_idx}
+        given = {"mode": self.mode, "per_sample_weights": per_sample_weights, "padding_idx": self.padding_idx, "sparse": self.sparse}
         return embedding_bag(inputs, self.weight, offsets, include_last_offset=self.include_last_offset, **given)
 
 

@@ -53,11 +53,21 @@ def einsum(equation, *operands):
 
 
 @wrap
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, *options: Any, **others: Any) -> Tensor:
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
     """Rows of a table. IndexError for a negative index as for one that is too large: torch does not count from the end here."""
     if max_norm is not None:
         raise ValueError("max_norm renormalizes the table in place, which is not supported")
-    return _looked_up("embedding", input, weight, lambda places: F.embedding(places, weight, padding_idx))
+    if scale_grad_by_freq:
+        raise ValueError("scale_grad_by_freq is not supported")
+    return _looked_up("embedding", input, weight, lambda places: F.embedding(places, weight, padding_idx, sparse=sparse))
 
 
 def _looked_up(op: str, input: Tensor, weight: Tensor, look_up: Callable[[Tensor], Tensor]) -> Tensor:
@@ -168,7 +178,7 @@ def embedding_bag(
         raise ValueError("max_norm or scale_grad_by_freq")
     if include_last_offset and offsets is not None:
         offsets = offsets[:-1]
-    given = (offsets, mode, per_sample_weights, padding_idx)
+    given = (offsets, mode, per_sample_weights, padding_idx, sparse)
     return _looked_up("embedding_bag", input, weight, lambda places: F.embedding_bag(places, weight, *given))
 
 
