@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import warnings
 import weakref
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 from .. import _core
 from ..core import ops
-from ..core.row_gradient import RowGradient, added, refuse_rows, rows_at
+from ..core.row_gradient import RowGradient, added, refuse_rows
 from ..core.tensor.shapes import default_gradient
 from ..tensor import Tensor
 from ._batched import Batched
@@ -43,32 +42,6 @@ def note_remote(sent: Tensor) -> None:
             manager._remote.append(sent)
 
 
-def looked_up(table: Tensor, places: Tensor) -> Tensor:
-    """Returns the rows of a table at int32 places; managers that ask for its gradient keep it as a `RowGradient`.
-
-    To a tape they are a value of their own, and so its gradient is all that backward computes.
-    """
-    if _core.records_gradients() and any(isinstance(each, Batched) for each in (table, places)):
-        refuse("a lookup with sparse=True", "its gradient is a list of rows, which has no batch axis", "sparse=False")
-    asking = _core.tapes_that_track(table)
-    if not asking:
-        return rows_at(table, places)
-    specs = {manager: spec for manager in _recording.managers if manager._tape.sees_calls and (spec := manager._spec_of(table))}
-    if len(specs) != asking:
-        raise ValueError(
-            f"a lookup with sparse=True: the table of shape {table._tuple_shape} is computed from what is attached, or is none of a GradManager's\n"
-            "  why: only the gradient of an attached tensor is kept as rows\n"
-            "  fix: give the attached Parameter itself, or sparse=False"
-        )
-    with _core.pause_tapes():
-        rows = rows_at(table, places)
-        numbers = ops.where(ops.less(places, 0), ops.add(places, table._tuple_shape[0]), places)
-        numbers = ops.reshape(numbers, shape=(math.prod(places._tuple_shape),))
-    for manager, spec in specs.items():
-        manager._look_up(_Lookup(spec, numbers, rows, table._tuple_shape))
-    return rows
-
-
 def get_backwarding_grad_manager() -> GradManager | None:
     """The manager whose `GradManager.backward` runs now, seen from callbacks and from Function.backward."""
     return _backwarding.get()
@@ -89,7 +62,7 @@ class ProcessSum:
         return total
 
 
-class _Lookup(NamedTuple):
+class Lookup(NamedTuple):
     """Rows of an attached table of this shape: their numbers, and their values as the tape knows them."""
 
     spec: AttachSpec
@@ -141,7 +114,7 @@ class GradManager:
         self._recording = False
         self._tape: Any = None
         self._watched: list[AttachSpec] = []
-        self._lookups: list[_Lookup] = []
+        self._lookups: list[Lookup] = []
         self._remote: list[Tensor] = []  # numbers whose gradient is another process's matter
 
     def attached_tensors(self) -> list[Tensor]:
@@ -236,7 +209,7 @@ class GradManager:
         value = tensor._value_id()
         return next((spec for spec in self._watched if spec.snapshot._value_id() == value), None)  # type: ignore[union-attr]
 
-    def _look_up(self, lookup: _Lookup) -> None:
+    def _look_up(self, lookup: Lookup) -> None:
         """Ask for the gradient of these rows."""
         held = Tensor(0.0)
         held._hold(lookup.rows)  # the program may write to its own
@@ -435,7 +408,7 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None
     tensor.grad = grad if tensor.grad is None else added(tensor.grad, grad)
 
 
-def _gradients_by_rows(lookups: Iterable[_Lookup], grads: Iterable[Any]) -> dict[int, list[RowGradient]]:
+def _gradients_by_rows(lookups: Iterable[Lookup], grads: Iterable[Any]) -> dict[int, list[RowGradient]]:
     """By the id of the spec: the gradients of the lookups of its tensor."""
     found: dict[int, list[RowGradient]] = {}
     for lookup, grad in zip(lookups, grads, strict=True):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._core import note_extent_read
-from ..autodiff.grad_manager import looked_up
+from ..autodiff._lookups import looked_up
 from ..core import apply_const, ops
 from ..core.tensor.array_method import as_tensor, require_tensors
 from ..core.tensor.indexing import as_places

@@ -2,7 +2,7 @@
 
 import warnings
 
-from ..autodiff.grad_manager import looked_up
+from ..autodiff._lookups import looked_up
 from ..core import ops
 from ..core._origin import users_level
 from ..core.tensor.array_method import as_tensor
