@@ -58,7 +58,7 @@ class Net(M.Module):
 
 def make_step(half: bool) -> Callable[..., mge.Tensor]:
     """The training step. float16 has few exponents: small gradients are kept by scaling the loss."""
-    scaler = amp.GradScaler(init_scale=128.0, growth_interval=0)  # 0: the scale is fixed, so that the step reads no value
+    scaler = amp.GradScaler(init_scale=128.0)
 
     @trace(symbolic=True, opt_level=3)
     def step(image: mge.Tensor, label: mge.Tensor, *, net: Net, optimizer: optim.Optimizer, gm: GradManager) -> mge.Tensor:

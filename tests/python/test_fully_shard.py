@@ -233,6 +233,31 @@ def all_processes_drop_a_step_that_overflows_in_the_part_of_one(rank):
     expect_near(net.state_dict(), before)
 
 
+@check
+def a_traced_step_of_parts_is_skipped_in_all_processes(rank):
+    def losses(wrap):
+        training = Training(True)
+        optimizer, gm = optim.Adam(training.net.parameters(), lr=0.01), GradManager().attach(training.net.parameters())
+        scaler = GradScaler(init_scale=8.0, growth_interval=2)
+
+        def step(x, factor):
+            with gm:
+                scaler.backward(gm, (training.net(x) * factor).mean())
+            optimizer.step().clear_grad()
+
+        step, found = wrap(step), []
+        for number in range(6):
+            step(mge.tensor([[rank]], dtype="int32"), mge.tensor(np.float32(np.inf if (rank, number) in ((1, 2), (2, 4)) else 1)))
+            found.append([param.numpy() for param in training.net.parameters()] + [scaler.scale_factor])
+        return found
+
+    wanted = losses(lambda step: step)
+    assert [row[-1] for row in wanted] == [8, 16, 8, 8, 4, 4]
+    for got, right in zip(losses(lambda step: trace(step, symbolic=True)), wanted, strict=True):
+        for a, b in zip(got, right, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 class Tied(M.Module):
     def __init__(self):
         super().__init__()

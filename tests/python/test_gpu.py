@@ -11,7 +11,7 @@ import pytest
 
 import megengine as mge
 import megengine.functional as F
-from megengine import autodiff, config, device, jit
+from megengine import amp, autodiff, config, device, jit
 from megengine import module as M
 from megengine import optimizer as optim
 
@@ -203,6 +203,37 @@ def test_a_failed_step_leaves_everything_as_it_was(level, wrong):
                 loss.numpy()
         assert np.isfinite(step(words, labels).item())
         assert any((kept != now).any() for kept, now in zip(before, state(), strict=True))
+
+
+@pytest.mark.parametrize("place", ["cpu0", "gpu0"])
+def test_a_scaled_step_of_parameters_on_a_card(place):
+    """The scale goes to the gradients in the first traced step, and is read from there by eager code."""
+    mge.set_default_device(place)
+    try:
+        rows = scaled_rows()
+    finally:
+        mge.set_default_device("gpu0")
+    assert rows[0] == rows[1] and rows[0][-1][-2:] == [16, 0]
+
+
+def scaled_rows():
+    rows = []
+    for wrap in (lambda step: step, lambda step: jit.trace(step, symbolic=True, without_host=True)):
+        scaler = amp.GradScaler(init_scale=8.0, growth_interval=2)
+        param = mge.Parameter(np.arange(4, dtype="float32"), device="gpu0")
+        gm, optimizer = autodiff.GradManager().attach(param), optim.Adam([param], lr=0.1)
+
+        @wrap
+        def step(x, param=param, gm=gm, optimizer=optimizer, scaler=scaler):
+            with gm:
+                scaler.backward(gm, (param * x).sum())
+            optimizer.step().clear_grad()
+
+        rows.append([])
+        for factor in (1.0, 1.0, np.inf, 1.0, 1.0):
+            step(mge.tensor(np.float32(factor), device="gpu0"))
+            rows[-1].append([*param.tolist(), scaler.scale_factor, scaler._growth_tracker])
+    return rows
 
 
 def test_what_takes_the_place_of_two_values_is_lost_and_neither_of_them():

@@ -10,6 +10,7 @@ import megengine as mge
 import megengine.distributed as dist
 import megengine.functional as F
 import megengine.optimizer as optim
+from megengine import amp
 from megengine.autodiff import GradManager
 from megengine.jit import trace
 from megengine.optimizer import _sharded
@@ -107,6 +108,31 @@ def each_process_holds_its_part_of_the_state(rank):
     whole = sum(2 * 4 * int(np.prod(shape)) for shape in SHAPES)
     padding = 2 * 4 * len(SHAPES)  # at most an element of each
     assert state_bytes(Training(OPTIMIZERS["Adam"], True).run(2).optimizer) <= whole / SIZE + padding
+
+
+@check
+def all_processes_keep_all_where_the_gradients_of_one_overflow(rank):
+    def states(wrap, is_sharded):
+        training = Training(OPTIMIZERS["Adam"], is_sharded)
+        gm = GradManager().attach(training.params, callbacks=[] if is_sharded else [dist.make_allreduce_cb("mean")])
+        scaler = amp.GradScaler(init_scale=8.0, growth_interval=2)
+
+        def step(x):
+            with gm:
+                scaler.backward(gm, sum(F.mean(F.tanh(param * x) ** 2) for param in training.params))
+            training.optimizer.step().clear_grad()
+
+        step, found = wrap(step), []
+        for number in range(7):
+            step(mge.tensor(np.float32(np.inf if (rank, number) in ((1, 2), (0, 4)) else rank + 1)))
+            found.append([*(param.numpy() for param in training.params), scaler.scale_factor, scaler._growth_tracker])
+        return found
+
+    wanted = states(lambda step: step, False)
+    for wrap in (lambda step: step, lambda step: trace(step, symbolic=True), lambda step: trace(step, symbolic=True, without_host=True)):
+        for got, right in zip(states(wrap, True), wanted, strict=True):
+            for a, b in zip(got, right, strict=True):
+                np.testing.assert_array_equal(a, b)
 
 
 @check

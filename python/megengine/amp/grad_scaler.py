@@ -1,6 +1,6 @@
 """Loss scaling against underflow of low precision gradients (Micikevicius et al., 2018)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -8,12 +8,50 @@ import numpy as np
 from .. import _core
 from ..core import ops
 from ..core.row_gradient import RowGradient, changed
+from ..core.scopes import note_name
 from ..core.tensor.shapes import default_gradient
 from ..tensor import Tensor
+from . import decisions
 
 if TYPE_CHECKING:
     from ..autodiff import GradManager
     from ..module import Module
+
+
+class _Number:
+    """A float32 that eager code reads and writes as a number, and a traced step as a tensor, a state of its graph.
+
+    The number is known without a read until a program has put another one into the tensor.
+    """
+
+    __slots__ = ("_id", "_number", "tensor")
+
+    def __init__(self, number: float) -> None:
+        self._number = number
+        self.tensor = Tensor(np.float32(number))
+        self._id = self.tensor._value_id()
+
+    def __reduce__(self) -> Any:
+        return _Number, (self._known(),)
+
+    def read(self) -> float:
+        return float(self.tensor.item()) if _core.is_tracing() else self._known()  # a trace must learn of a read
+
+    def _known(self) -> float:
+        if self.tensor._value_id() != self._id:
+            self._number, self._id = float(self.tensor.item()), self.tensor._value_id()
+        return self._number
+
+    def write(self, number: float) -> None:
+        self.tensor._reset(Tensor(np.float32(number), device=self.tensor._device_name))
+        self._number, self._id = number, self.tensor._value_id()
+
+    def near(self, other: Tensor) -> Tensor:
+        """The tensor, where ``other`` lies."""
+        if self.tensor._device_name != other._device_name:
+            self.tensor = Tensor(np.float32(self._known()), device=other._device_name)
+            self._id = self.tensor._value_id()
+        return self.tensor
 
 
 class GradScaler:
@@ -33,8 +71,9 @@ class GradScaler:
 
     Notes
     -----
-    `unscale` reads whether the gradients are finite, so in a traced step use ``symbolic=False``, or
-    growth_interval=0, which reads nothing.
+    In a traced step nothing is read: the scale and the number of good steps are states of its graph.
+    Gradients of which one is not finite become zeros there instead of None, and the optimizer's next
+    step keeps parameters and states. The scale is a float32.
 
     References
     ----------
@@ -58,12 +97,29 @@ class GradScaler:
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
     ) -> None:
-        self.scale_factor: Any = float(init_scale)  # of a Xla_GradScaler a Tensor
+        self._scale = _Number(float(init_scale))
+        self._good_steps = _Number(0)
+        self._found = Tensor(False)  # a gradient that is not finite, since the last update
         self.growth_factor = float(growth_factor)
         self.backoff_factor = float(backoff_factor)
         self.growth_interval = growth_interval
-        self._growth_tracker = 0
-        self._found_non_finite = False
+
+    @property
+    def scale_factor(self) -> float:
+        """The scale. A number that is written here counts from the next `backward` on."""
+        return self._scale.read()
+
+    @scale_factor.setter
+    def scale_factor(self, value: float) -> None:
+        self._scale.write(float(value))
+
+    @property
+    def _growth_tracker(self) -> int:
+        return int(self._good_steps.read())
+
+    @_growth_tracker.setter
+    def _growth_tracker(self, value: int) -> None:
+        self._good_steps.write(int(value))
 
     def backward(
         self,
@@ -99,7 +155,7 @@ class GradScaler:
         >>> p.grad.tolist()
         [6.0]
         """
-        _backward(gm, y, dy, self.scale_factor)
+        _backward(gm, y, dy, self._near if _core.is_tracing() else lambda _: np.float32(self._scale.read()))
         if unscale_grad:
             self.unscale(gm.attached_tensors())
         if unscale_grad if update_scale == "if_unscale_grad" else update_scale:
@@ -119,20 +175,46 @@ class GradScaler:
             The scaler itself.
         """
         tensors = [t for t in grad_tensors if getattr(t, "grad", None) is not None]
-        inverse = 1.0 / self.scale_factor
+        if not tensors:
+            return self
+        is_tracing = _core.is_tracing()
+        inverse = 1.0 / (self._near(tensors[0]) if is_tracing else np.float32(self._scale.read()))
         finite = None
         for t in tensors:
             _core.note_grad(t)
-            grad: Any = changed(t.grad, lambda part: ops.mul(part, inverse))
+            grad: Any = changed(t.grad, lambda part: ops.mul(part, inverse.astype(part.dtype) if is_tracing else float(inverse)))
             t.grad = grad
             if self.growth_interval != 0:
                 this = _all_finite(grad.totals()[1] if isinstance(grad, RowGradient) else grad)
                 finite = this if finite is None else ops.logical_and(finite, this)
-        if finite is not None and not _in_all_processes(finite, tensors).item():  # one read, for each waits for the device
-            self._found_non_finite = True
+        if finite is None:
+            return self
+        finite = _in_all_processes(finite, tensors)
+        if is_tracing:
+            self._decide(tensors, finite)
+        elif not finite.item():  # one read, for each waits for the device
+            self._found._hold(decisions.settled(True, self._found._device_name))
             for t in tensors:
                 t.grad = None
         return self
+
+    def _near(self, tensor: Tensor) -> Tensor:
+        """The scale in a traced step, where ``tensor`` lies; the rest of the state goes with it."""
+        scale, good_steps = self._scale.near(tensor), self._good_steps.near(tensor)
+        if self._found._device_name != tensor._device_name:
+            self._found = Tensor(False, device=tensor._device_name)
+        if _core.is_recording():
+            for each, name in ((scale, "scale"), (good_steps, "good_steps")):
+                note_name(each, f"scaler.{name}")
+        return scale
+
+    def _decide(self, tensors: list[Tensor], finite: Tensor) -> None:
+        """In a traced step: gradients become zeros unless ``finite``, and the optimizer keeps what it would update."""
+        self._found._reset(ops.logical_or(self._found, ops.logical_not(finite)))
+        for t in tensors:
+            grad: Any = t.grad
+            t.grad = changed(grad, lambda part: ops.where(finite, part, ops.full(shape=(), value=0.0, dtype=part.dtype.name, device=part)))
+            decisions.decide(t, finite)
 
     def update(self, new_scale: float | None = None) -> None:
         """Adapt the scale to what `unscale` found since the last update.
@@ -145,16 +227,26 @@ class GradScaler:
         if self.growth_interval == 0:
             return
         if new_scale is not None:
-            self.scale_factor = float(new_scale)
-        elif self._found_non_finite:
-            self.scale_factor *= self.backoff_factor
-            self._growth_tracker = 0
+            self.scale_factor = new_scale
+        elif _core.is_tracing():
+            self._adapt_by_where()
+        elif decisions.read(self._found):
+            self._scale.write(float(np.float32(self._scale.read()) * np.float32(self.backoff_factor)))
+            self._good_steps.write(0)
         else:
-            self._growth_tracker += 1
-            if self._growth_tracker >= self.growth_interval:
-                self.scale_factor *= self.growth_factor
-                self._growth_tracker = 0
-        self._found_non_finite = False
+            good_steps = self._growth_tracker + 1
+            if is_grown := good_steps >= self.growth_interval:
+                self._scale.write(float(np.float32(self._scale.read()) * np.float32(self.growth_factor)))
+            self._good_steps.write(0 if is_grown else good_steps)
+        self._found._hold(decisions.settled(False, self._found._device_name))
+
+    def _adapt_by_where(self) -> None:
+        scale, found = self._scale.tensor, self._found
+        good_steps = ops.where(found, 0.0, self._good_steps.tensor + 1.0)
+        is_grown = good_steps >= self.growth_interval
+        factor = ops.where(found, self.backoff_factor, ops.where(is_grown, self.growth_factor, 1.0))
+        scale._reset(scale * factor)
+        self._good_steps.tensor._reset(ops.where(is_grown, 0.0, good_steps))
 
     def state_dict(self) -> dict[str, Any]:
         """Return a dict of settings and state."""
@@ -178,12 +270,12 @@ class GradScaler:
             setattr(self, name, state[name])
 
 
-def _backward(gm: "GradManager", y: Any, dy: Any, scale: Any) -> None:
-    """``gm.backward(y, dy)`` with dy, ones where it is None, times ``scale``."""
+def _backward(gm: "GradManager", y: Any, dy: Any, scale_near: Callable[[Tensor], Any]) -> None:
+    """``gm.backward(y, dy)`` with dy, ones where it is None, times the scale."""
     ys, dys = _as_list(y), _as_list(dy)
     if dy is None:
         dys = [default_gradient(v) for v in ys]
-    gm.backward(y=ys, dy=[ops.mul(d, scale) for d in dys])
+    gm.backward(y=ys, dy=[ops.mul(d, scale_near(v).astype(d.dtype)) for v, d in zip(ys, dys, strict=False)])
 
 
 def _as_list(value: Any) -> list[Tensor]:
@@ -199,9 +291,12 @@ def _all_finite(x: Tensor) -> Tensor:
 
 
 def _in_all_processes(finite: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-    """Of parts of parameters (distributed.fsdp) the other processes have others, and all go on or none."""
-    part: Any = next((tensor for tensor in tensors if hasattr(tensor, "_least_of_all")), None)
-    return finite if part is None else part._least_of_all(finite)
+    """Other processes have other parts of the parameters or of their gradients, and all go on or none."""
+    for tensor in tensors:
+        least: Any = getattr(tensor, "_least_of_all", None) or decisions.together.get(tensor)
+        if least is not None:
+            return least(finite) > 0
+    return finite
 
 
 class Xla_GradScaler(GradScaler):
@@ -235,6 +330,8 @@ class Xla_GradScaler(GradScaler):
     ([0.0], 4.0)
     """
 
+    scale_factor: Any = None  # a Tensor, the argument of the step
+
     def __init__(
         self,
         model: "Module",
@@ -265,7 +362,7 @@ class Xla_GradScaler(GradScaler):
         y, dy : Tensor, list of Tensor, tuple of Tensor or None
             As of `GradManager.backward`.
         """
-        _backward(gm, y, dy, scale_factor)
+        _backward(gm, y, dy, lambda _: scale_factor)
         for t in gm.attached_tensors():
             if t.grad is not None:
                 t.grad = changed(t.grad, lambda part: ops.true_div(part, scale_factor))

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from .. import _core
+from ..amp import decisions
 from ..core import ops
 from ..core.row_gradient import RowGradient, added, refuse_rows
 from ..core.tensor.shapes import default_gradient
@@ -404,6 +405,8 @@ def _deliver(spec: AttachSpec, tensor: Tensor, grad: Tensor, group: str) -> None
         changed = callback(tensor, grad)
         if changed is not None:
             grad = changed
+    if decisions.held:
+        decisions.settle(tensor)
     _core.note_grad(tensor)
     tensor.grad = grad if tensor.grad is None else added(tensor.grad, grad)
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .. import _core
+from ..amp import decisions
 from ..core import ops
 from ..core.row_gradient import RowGradient, refuse_rows
 from ..distributed._parts import Part, ShardedParameter, cut, rows_of, whole_of
-from ..distributed.functional import all_gather, reduce_scatter_sum
+from ..distributed.functional import all_gather, all_reduce_min, reduce_scatter_sum
 from ..distributed.group import WORLD, Group
 from ..tensor import Parameter, Tensor
-from .optimizer import Optimizer, write
+from .optimizer import Optimizer, updates_where_finite, write
 
 __all__ = ["sharded"]
 
@@ -111,6 +113,7 @@ class _Sharded(Optimizer):
         """Keep this process's part of the state of a group's parameters."""
         for param in group["params"]:
             part = self._parts.setdefault(param, Parameter(0.0, device=param._device_name))
+            decisions.together.set(param, partial(_least_of_all, group=self._group))  # which holds no parameter
             self._inner._state[part] = {
                 name: value if name == "step" else self._own(value) for name, value in whole[param].items()
             }
@@ -119,13 +122,15 @@ class _Sharded(Optimizer):
         buckets = list(self._buckets())
         for param, part in self._parts.items():
             part.grad = None
+            if decisions.held:
+                decisions.share(part, param)
         for bucket in buckets:
             self._reduce(bucket)
         before = [] if _core.is_tracing() else [(value, value.detach()) for value in self._state_tensors()]
         try:
             for group in self.param_groups:
                 parts = [self._parts[param] for param in group["params"]]
-                self._inner._updates(ChainMap({"params": parts}, group))  # type: ignore[arg-type]  # read alone
+                updates_where_finite(self._inner, ChainMap({"params": parts}, group))  # type: ignore[arg-type]  # read alone
             gathered = [self._gather(bucket) for bucket in buckets]
         except BaseException:  # nothing is updated by half; a traced call sees to it by itself
             for value, old in before:
@@ -225,6 +230,10 @@ class _Sharded(Optimizer):
             write(param, whole_of(columns, param._tuple_shape))
             part._reset(Tensor(0.0, device=param._device_name))
             part.grad = None
+
+
+def _least_of_all(value: Tensor, group: Group) -> Tensor:
+    return all_reduce_min(value.astype("float32"), group)
 
 
 def _kind(param: Parameter, grad: Tensor) -> tuple[str, str, str]:

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from .._core import note_variant
+from ..amp import decisions
 from ..core.scopes import note_lookup
 from ..tensor import Parameter, Tensor
-from .optimizer import Optimizer, scalar
+from .optimizer import Optimizer, same_value
 
 
 def add_steps(states: dict[Parameter, dict[str, Tensor]], params: list[Parameter]) -> None:
@@ -48,17 +49,18 @@ def counted(
 ) -> Iterator[tuple[Tensor, list[Parameter]]]:
     """(step, parameters): those with a gradient, by their step, which is one more than before."""
     holders: dict[int, int] = {}
-    together: dict[int, list[Parameter]] = {}
+    together: dict[tuple[int, int], list[Parameter]] = {}
     for param in params:
         step = states[param]["step"]
         holders[id(step)] = holders.get(id(step), 0) + 1
         if param.grad is not None:
-            together.setdefault(id(step), []).append(param)
+            decision = decisions.decision_of(param) if decisions.held else None  # another one may keep the old count
+            together.setdefault((id(step), decision._value_id() if decision is not None else 0), []).append(param)
     note_variant(str([*map(len, together.values())]))
     for key, active in together.items():
         step = states[active[0]]["step"]
-        if len(active) != holders[key]:  # the others keep the old count
-            step = _of_its_own(step)
+        if len(active) != holders[key[0]]:  # the others keep the old count
+            step = same_value(step)
             for param in active:
                 states[param]["step"] = step
         for param in active:
@@ -66,9 +68,3 @@ def counted(
         step._reset(step + 1.0)
         yield step, active
 
-
-def _of_its_own(step: Tensor) -> Tensor:
-    """Another Tensor with the count so far. It is rebound, and so goes back to that count when a trace undoes its call."""
-    own = scalar(0.0, step)
-    own._hold(step)
-    return own

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core, distributed
+from ..amp import decisions
 from ..core import ops
 from ..core._telling import deprecated
 from ..core.row_gradient import RowGradient, refuse_rows, set_to_zero
@@ -93,6 +94,49 @@ def squared(grad: Tensor) -> Tensor:
     return ops.square(grad if grad.dtype.itemsize == 4 else grad.astype("float32"))
 
 
+def same_value(tensor: Tensor) -> Tensor:
+    """Another Tensor that holds the value which ``tensor`` has now. It is rebound, and so goes back to that when a trace undoes its call."""
+    other = scalar(0.0, tensor)
+    other._hold(tensor)
+    return other
+
+
+def updates_where_finite(optimizer: Optimizer, group: dict[str, Any]) -> None:
+    """``optimizer._updates(group)``; parameters of which a traced step has found that their gradients are not finite keep value and state."""
+    if not _core.is_tracing():
+        _drop_gradients(group["params"])
+        optimizer._updates(group)
+        return
+    decided = [(param, decision) for param in group["params"] if (decision := decisions.decision_of(param)) is not None and param.grad is not None]
+    before = [{name: same_value(target) for name, target in _targets(optimizer, param)} for param, _ in decided]
+    optimizer._made, done = {}, set()
+    try:
+        optimizer._updates(group)
+        for (param, is_finite), olds in zip(decided, before, strict=True):
+            for name, target in _targets(optimizer, param):
+                old = olds[name] if name in olds else optimizer._made[id(target)]
+                if id(target) not in done and target._value_id() != old._value_id():
+                    done.add(id(target))
+                    write(target, ops.where(is_finite, target, old))
+    finally:
+        del optimizer._made
+    for param, _ in decided:
+        decisions.settle(param)
+
+
+def _targets(optimizer: Optimizer, param: Parameter) -> list[tuple[str, Tensor]]:
+    return [("", param), *optimizer._state.get(param, {}).items()]
+
+
+def _drop_gradients(params: Iterable[Parameter]) -> None:
+    """Outside of a trace: gradients that are not finite, as a traced call has found, are none."""
+    for param in params:
+        if (decision := decisions.decision_of(param)) is not None:
+            if not decision.item():
+                param.grad = None
+            decisions.settle(param)
+
+
 def write(target: Tensor, value: Tensor) -> None:
     """Make the handle hold ``value`` in its own dtype."""
     if value.dtype != target.dtype:
@@ -146,6 +190,7 @@ class Optimizer:
     _is_elementwise = False  # an element's update hangs on its parameter, gradient and state alone
     _takes_rows = False  # a row's update hangs on its gradient and state alone, and is nothing where the gradient is 0
     _later_states: tuple[str, ...] = ()  # that a parameter may have or not, by the options
+    _made: dict[int, Tensor] | None = None  # in updates that a decision may take back: what states began with, by their ids
 
     def __init__(
         self,
@@ -247,6 +292,8 @@ class Optimizer:
         if state._tuple_shape == param._tuple_shape:
             state.format = param.format  # as updates leave it: the next traced step is the same
         states[state_name] = state
+        if self._made is not None:
+            self._made[id(state)] = same_value(state)
 
     # -- use -------------------------------------------------------------------------------------
 
@@ -269,7 +316,10 @@ class Optimizer:
                 if type(param.grad) is RowGradient:
                     self._check_takes_rows(group, param.grad)
         for group in self.param_groups:
-            self._updates(group)
+            if decisions.held:
+                updates_where_finite(self, group)
+            else:
+                self._updates(group)
         return self
 
     def _check_takes_rows(self, group: Mapping[str, Any], grad: RowGradient) -> None:
@@ -300,6 +350,8 @@ class Optimizer:
         """
         for group in self.param_groups:
             for param in group["params"]:
+                if decisions.held:
+                    decisions.settle(param)
                 _core.note_grad(param)
                 param.grad = None
         return self

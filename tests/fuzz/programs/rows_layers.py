@@ -21,7 +21,7 @@ STATES = {
     "params": "PARAMS",
     "gm": "GradManager().attach(params)",
     "opt": "OPTIMIZER",
-    "scaler": "amp.GradScaler(init_scale=8.0, growth_interval=0)",
+    "scaler": "amp.GradScaler(init_scale=8.0, growth_interval=2)",
     "scale": "2.0",
     "noted": "[]",
     "stops": "[False]",

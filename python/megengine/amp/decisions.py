@@ -1,0 +1,80 @@
+"""Decisions that a traced step makes for a later part of itself: are the gradients of these tensors finite?
+
+In: what `GradScaler.unscale` has found, as a tensor that nobody may read yet. Out: the optimizer's next step asks for it.
+A decision is held by a tensor of its own, which is a state of the step: it is True again once the optimizer has acted by it, or
+when the gradient is another one. So a call that runs no Python leaves it as one that does.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from ..tensor import Tensor
+
+_T = TypeVar("_T")
+
+
+class ByTensor(Generic[_T]):
+    """Something for each of some tensors, as long as they live. (Tensors compare element by element, and so are no keys.)"""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, tuple[weakref.ref[Tensor], _T]] = {}
+
+    def get(self, tensor: Tensor) -> _T | None:
+        entry = self.entries.get(id(tensor))
+        return None if entry is None else entry[1]
+
+    def set(self, tensor: Tensor, value: _T) -> None:
+        key, entries = id(tensor), self.entries
+        entries[key] = (weakref.ref(tensor, lambda _: entries.pop(key, None)), value)
+
+
+_held = ByTensor[Tensor]()
+held = _held.entries  # empty in programs that scale no loss in a trace, which ask for nothing else
+# Parameters whose gradients differ from process to process until the optimizer's step: what gives the least value of all processes.
+together = ByTensor[Callable[[Tensor], Tensor]]()
+
+
+@functools.cache
+def settled(value: bool, device: str) -> Tensor:
+    """The one tensor for what is decided: by its value's id it is known without a read."""
+    return Tensor(value, device=device)
+
+
+def _is_settled(decision: Tensor, value: bool = True) -> bool:
+    return decision._value_id() == settled(value, decision._device_name)._value_id()
+
+
+def read(decision: Tensor) -> bool:
+    """What eager code sees; nothing waits for the device where it is settled."""
+    return _is_settled(decision) or (not _is_settled(decision, False) and bool(decision.item()))
+
+
+def decide(tensor: Tensor, is_finite: Tensor) -> None:
+    """The gradient of ``tensor`` counts where ``is_finite`` is True, a 0-d bool."""
+    if (decision := _held.get(tensor)) is None:
+        decision = Tensor(True, device=is_finite._device_name)
+        _held.set(tensor, decision)
+    decision._hold(is_finite)
+
+
+def decision_of(tensor: Tensor) -> Tensor | None:
+    """Whether the gradient of ``tensor`` is finite; None where nothing is left to decide."""
+    decision = _held.get(tensor)
+    return None if decision is None or _is_settled(decision) else decision
+
+
+def settle(tensor: Tensor) -> None:
+    """The optimizer has acted by the decision, or the gradient is another one."""
+    if (decision := decision_of(tensor)) is not None:
+        decision._hold(settled(True, decision._device_name))
+
+
+def share(part: Tensor, whole: Tensor) -> None:
+    """What is decided of ``whole`` is decided of ``part``."""
+    decision = _held.get(whole)
+    if decision is not None and _held.get(part) is not decision:
+        _held.set(part, decision)
