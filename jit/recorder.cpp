@@ -430,6 +430,24 @@ void Recorder::make_varying(std::span<const uint64_t> tensors) {
                     rec.values[output].tensor = {};
                     varies[output] = true;
                 }
+    order_slots();
+}
+
+// Slots stand in the order of their values: a prefix of the record has the first of them.
+void Recorder::order_slots() {
+    Record& rec = record();
+    std::vector<std::pair<RecordId, TensorRef>> ordered;
+    for (size_t slot = 0; slot < bound_.size(); ++slot)
+        ordered.emplace_back(rec.outside[slot], std::move(bound_[slot]));
+    std::ranges::sort(ordered, {}, [](const auto& each) { return each.first; });
+    std::vector<uint32_t> now(ordered.size());
+    for (uint32_t slot = 0; slot < ordered.size(); ++slot) {
+        rec.outside[slot] = ordered[slot].first;
+        bound_[slot] = std::move(ordered[slot].second);
+        now[std::exchange(rec.values[rec.outside[slot]].slot, slot)] = slot;
+    }
+    for (uint32_t& slot : version_->argument_slots) slot = now[slot];
+    for (uint32_t& slot : rebound_slots_) slot = now[slot];
 }
 
 }  // namespace megjit::jit

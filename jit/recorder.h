@@ -92,6 +92,7 @@ private:
     RecordedOp* op_that_made(const TensorRef& tensor);
     Marks& marks_of(const TensorRef& tensor, std::string_view mark);
     void keep_captured();
+    void order_slots();
     bool follows_from_arguments(const TensorRef& tensor) const;
     bool is_of_outside(const runtime::Tensor& tensor) const;
     bool is_excluded(uint64_t tensor) const;

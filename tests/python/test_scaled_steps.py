@@ -115,8 +115,7 @@ def test_the_table_has_each_optimizer():
 
 
 UNSCALES = ("with backward", "accumulated", "each", "two optimizers", "cleared first")
-# A recording for dump in which parameters begin to be counted apart is not followed by a second call, with or without a scaler.
-ROWS = [(unscale, mode) for unscale in UNSCALES for mode in MODES if (unscale, mode) != ("each", "for dump")]
+ROWS = [(unscale, mode) for unscale in UNSCALES for mode in MODES]
 
 
 @pytest.mark.parametrize(("unscale", "mode"), ROWS)
