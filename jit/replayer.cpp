@@ -32,6 +32,8 @@ const Event* Replayer::event_of(const Record& record) const {
 
 namespace {
 
+constexpr size_t kMostMismatches = 16;  // versions for calls of the same types
+
 constexpr std::string_view kOtherOp = "operator mismatch", kOtherInput = "input id mismatch",
                            kUnreadable = "data unreadable";
 
@@ -153,8 +155,12 @@ void Replayer::raise_mismatch(std::string_view kind, const std::string& why,
     failure_ = kind;
     runtime::user_error(
         {.what = cat("trace error because ", kind),
-         .why = cat("this call does not follow the recorded one: ", why,
-                    read_at_.empty() ? "" : cat("; the body reads a value at ", read_at_)),
+         .why = cat(
+             "this call does not follow the recorded one: ", why,
+             function_.options.records_mismatches && function_.count_like(key_) >= kMostMismatches
+                 ? cat("; ", kMostMismatches, " versions were recorded already")
+                 : "",
+             read_at_.empty() ? "" : cat("; the body reads a value at ", read_at_)),
          .fix =
              !fix.empty()
                  ? fix
@@ -218,7 +224,8 @@ Results Replayer::on_op(const OpDef& op, const Attrs& attrs, std::span<const Ten
         const Mismatch mismatch = in_words(found, op, attrs, inputs, device);
         const bool is_other_op = found.how == Fit::other_op || found.how == Fit::other_count ||
                                  found.how == Fit::other_attribute;
-        if (mismatch.retypes || (is_other_op && (version_->retypes || takes_other_type(inputs))))
+        if (mismatch.retypes || may_record() ||
+            (is_other_op && (version_->retypes || takes_other_type(inputs))))
             return go_on_recording(mismatch.why).on_op(op, attrs, inputs, device);
         // An op that cannot be is the user's error, as without a trace; the body may expect it.
         std::vector<Type> types;
@@ -265,7 +272,8 @@ void Replayer::note_variant(const std::string& what) {
         return event && event->kind == EventKind::variant && other.variants[event->index] == what;
     };
     if (!fits(record()) && !follow_another(fits)) {
-        if (const Event* event = next_event(); !event || event->kind != EventKind::variant)
+        if (const Event* event = next_event();
+            !may_record() && (!event || event->kind != EventKind::variant))
             raise_mismatch(kOtherOp, "an optimizer updates its parameters where it did not");
         return go_on_recording("an optimizer updates other parameters together").note_variant(what);
     }
@@ -283,27 +291,46 @@ Results Replayer::advance(std::span<const TensorRef> inputs) {
 }
 
 // Types and identities of leaves were checked where forward read them; unread ones may differ.
-void Replayer::match_backward(const std::vector<RecordId>& expected,
-                              std::span<const TensorRef> tensors, std::string_view what) {
+bool Replayer::are_expected(const Record& rec, const std::vector<RecordId>& expected,
+                            std::span<const TensorRef> tensors) const {
     bool same = expected.size() == tensors.size();
     for (size_t i = 0; same && i < tensors.size(); ++i)
-        same = fit(record(), expected[i], tensors[i]) == Fit::yes;
-    if (!same) raise_mismatch(kOtherInput, cat("backward has other ", what, " than recorded"));
+        same = fit(rec, expected[i], tensors[i]) == Fit::yes;
+    return same;
+}
+
+Replayer::Mismatch Replayer::backward_mismatch(const Record& rec, std::span<const TensorRef> ys,
+                                               std::span<const TensorRef> dys,
+                                               std::span<const TensorRef> wanted,
+                                               const std::vector<std::string>& groups) const {
+    const Event* event = event_of(rec);
+    if (!event || event->kind != EventKind::backward)
+        return {kOtherOp, "a backward pass begins where none was recorded"};
+    const RecordedBackward& recorded = rec.backwards[event->index];
+    std::string_view what;
+    if (!are_expected(rec, recorded.ys, ys)) what = "results";
+    else if (!are_expected(rec, recorded.dys, dys)) what = "gradients of results";
+    else if (!are_expected(rec, recorded.wanted, wanted)) what = "attached tensors";
+    if (!what.empty()) return {kOtherInput, cat("backward has other ", what, " than recorded")};
+    if (recorded.groups != groups)
+        return {kOtherOp, "backward adds up other gradients over processes than recorded"};
+    return {};
 }
 
 std::optional<Tensors> Replayer::begin_backward(std::span<const TensorRef> ys,
                                                 std::span<const TensorRef> dys,
                                                 std::span<const TensorRef> wanted,
                                                 const std::vector<std::string>& groups) {
-    const Event* event = next_event();
-    if (!event || event->kind != EventKind::backward)
-        raise_mismatch(kOtherOp, "a backward pass begins where none was recorded");
-    const RecordedBackward& recorded = record().backwards[event->index];
-    match_backward(recorded.ys, ys, "results");
-    match_backward(recorded.dys, dys, "gradients of results");
-    match_backward(recorded.wanted, wanted, "attached tensors");
-    if (recorded.groups != groups)
-        raise_mismatch(kOtherOp, "backward adds up other gradients over processes than recorded");
+    const auto mismatch = [&](const Record& rec) {
+        return backward_mismatch(rec, ys, dys, wanted, groups);
+    };
+    if (const Mismatch found = mismatch(record()); !found.kind.empty()) {
+        if (!follow_another([&](const Record& rec) { return mismatch(rec).kind.empty(); })) {
+            if (!may_record()) raise_mismatch(found.kind, found.why);
+            return go_on_recording(found.why).begin_backward(ys, dys, wanted, groups);
+        }
+    }
+    const RecordedBackward& recorded = record().backwards[next_event()->index];
     for (size_t i = 0; i < ys.size(); ++i) bind(recorded.ys[i], ys[i]);
     for (size_t i = 0; i < dys.size(); ++i) bind(recorded.dys[i], dys[i]);
     for (size_t i = 0; i < wanted.size(); ++i) bind(recorded.wanted[i], wanted[i]);
@@ -338,6 +365,14 @@ void Replayer::run_to_barrier() {
 void Replayer::on_read(Tensor& tensor) {
     note_read(tensor);
     if (!is_placeholder(tensor) || tensor.has_data()) return;
+    const auto fits = [&](const Record& rec) {
+        const Event* event = event_of(rec);
+        return event && event->kind == EventKind::barrier &&
+               rec.values[tensor.trace.value].is_output;
+    };
+    const bool is_other = function_.options.records_mismatches && !fits(record());
+    if (is_other && !follow_another(fits) && may_record())
+        return go_on_recording("a value is read that was not read").on_read(tensor);
     run_to_barrier();
     if (!tensor.has_data())
         raise_mismatch(kUnreadable,
@@ -351,20 +386,33 @@ bool Replayer::can_read(const Tensor& tensor) const {
            record().values[tensor.trace.value].is_output;
 }
 
+std::string Replayer::rest_of_record() const {
+    const Event& event = *next_event();
+    if (event.kind == EventKind::op)
+        return cat("the recorded op ", record().ops[event.index].op->name, " (",
+                   record().ops[event.index].where, ")");
+    if (event.kind == EventKind::backward) return "the recorded backward pass";
+    if (event.kind == EventKind::variant) return "the recorded update of parameters";
+    return "a recorded read of a value";
+}
+
+bool Replayer::may_record() const {
+    return failure_.empty() && function_.options.records_mismatches &&
+           function_.count_like(key_) < kMostMismatches;
+}
+
+void Replayer::settle() {
+    if (!next_event() || !failure_.empty() || !function_.options.records_mismatches) return;
+    if (!follow_another([&](const Record& rec) { return !event_of(rec); }) && may_record())
+        go_on_recording(cat("the body ended before ", rest_of_record()));
+}
+
 void Replayer::complete() {
     if (!failure_.empty())
         raise_mismatch(failure_,
                        "an op of this call differed and its error was caught by the body");
-    if (const Event* event = next_event()) {
-        const std::string what =
-            event->kind == EventKind::op
-                ? cat("the recorded op ", record().ops[event->index].op->name, " (",
-                      record().ops[event->index].where, ")")
-            : event->kind == EventKind::backward ? std::string("the recorded backward pass")
-            : event->kind == EventKind::variant  ? std::string("the recorded update of parameters")
-                                                 : std::string("a recorded read of a value");
-        raise_mismatch("mismature end", cat("the body ended before ", what));
-    }
+    if (next_event())
+        raise_mismatch("mismature end", cat("the body ended before ", rest_of_record()));
     // A tensor that this call keeps, and the recorded one did not: one more output from here on.
     std::vector<RecordId> kept = live_values();
     std::erase_if(kept, [this](RecordId id) {

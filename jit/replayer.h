@@ -20,6 +20,7 @@ public:
     void note_variant(const std::string& what) override;
     bool can_read(const runtime::Tensor& tensor) const override;
     void enter_excluded() override { run_to_barrier(); }
+    void settle() override;
     std::optional<runtime::Tensors> begin_backward(std::span<const TensorRef> ys,
                                                    std::span<const TensorRef> dys,
                                                    std::span<const TensorRef> wanted,
@@ -67,8 +68,8 @@ private:
                           std::span<const TensorRef> inputs, const runtime::Device* device) const;
     Mismatch in_words(Difference difference, const OpDef& op, const Attrs& attrs,
                       std::span<const TensorRef> inputs, const runtime::Device& device) const;
-    void match_backward(const std::vector<RecordId>& expected, std::span<const TensorRef> tensors,
-                        std::string_view what);
+    bool are_expected(const Record& record, const std::vector<RecordId>& expected,
+                      std::span<const TensorRef> tensors) const;
     [[noreturn]] void raise_mismatch(std::string_view kind, const std::string& why,
                                      const std::string& fix = "");
 
@@ -77,6 +78,12 @@ private:
     // Is there another version that this call fits, so far and by `fits`? It is followed then.
     bool follow_another(const std::function<bool(const Record&)>& fits);
     Session& go_on_recording(std::string reason);
+    // May the call go on as another version, whatever its body does?
+    bool may_record() const;
+    std::string rest_of_record() const;  // what the body has not done yet
+    Mismatch backward_mismatch(const Record& record, std::span<const TensorRef> ys,
+                               std::span<const TensorRef> dys, std::span<const TensorRef> wanted,
+                               const std::vector<std::string>& groups) const;
     runtime::Results advance(std::span<const TensorRef> inputs);
     void bind(RecordId expected, const TensorRef& tensor);
     TensorRef placeholder(RecordId id);

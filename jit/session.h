@@ -61,6 +61,9 @@ public:
     // Where the body first read a value that may differ in another call, or "".
     const std::string& read_at() const { return read_at_; }
 
+    // The body has returned, and what it keeps is about to be looked at: a call that has left its
+    // record goes on as another one.
+    virtual void settle() {}
     // The body has returned: run what is left; placeholders that are alive have data after it.
     // After an error, as after abort().
     void finish();

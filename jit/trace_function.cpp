@@ -282,6 +282,12 @@ std::string TraceFunction::reason_for(const CallKey& key) const {
     return "two arguments are one tensor, or no longer are";
 }
 
+size_t TraceFunction::count_like(const CallKey& key) const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<size_t>(
+        std::ranges::count_if(versions_, [&](const auto& version) { return version->key == key; }));
+}
+
 std::shared_ptr<Version> TraceFunction::find(const CallKey& key) {
     const std::lock_guard lock(mutex_);
     for (const auto& version : versions_)

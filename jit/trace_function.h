@@ -27,6 +27,7 @@ struct TraceOptions {
     bool capture_as_const = false;
     bool record_only = false;
     bool profiling = false;  // programs measure their steps
+    bool records_mismatches = false;  // a body that does something else makes another version
     bool only_plan = false;  // a call is recorded and planned; it leaves everything as it was
     PipelineOptions pipeline = {};
     size_t version_bytes = size_t{512} << 20;  // that versions may hold together, beside the arena
@@ -178,6 +179,7 @@ public:
 
     // The version last used with these types, or null.
     std::shared_ptr<Version> find(const CallKey& key);
+    size_t count_like(const CallKey& key) const;  // versions for these types
     // Why no version fits: for fn.explain().
     std::string reason_for(const CallKey& key) const;
     // Another version that began as `like` did up to `event`, and for which `fits` holds.

@@ -110,6 +110,13 @@ void DirectCall::find_grads(const Session& session, const Capture& capture,
             }) - grads_.begin());
 }
 
+nb::list DirectCall::updated() const {
+    nb::list tensors;
+    for (const Update& update : updates_)
+        if (update.argument == same_object_.size()) tensors.append(update.object);
+    return tensors;
+}
+
 nb::list DirectCall::tensors_with_grads() const {
     nb::list result;
     for (const Grad& grad : grads_) result.append(grad.tensor);

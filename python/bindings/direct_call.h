@@ -30,6 +30,8 @@ public:
     bool takes(const Tensors& arguments) const { return call_ && call_->takes(arguments); }
     // Tensors whose .grad each call sets anew: guards leave it to run().
     nb::list tensors_with_grads() const;
+    // Tensors, arguments aside, that each call rebinds.
+    nb::list updated() const;
     // Why later calls need the body nevertheless, or "".
     const std::string& reason() const { return reason_; }
 

@@ -70,7 +70,7 @@ std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
     call.rebound.count_references(of_call);
     const std::vector<uint64_t> released = call.capture()->released(of_call);
     const bool lets_go =
-        call.rebound.lets_go(*call.capture()) ||
+        call.rebound.lets_go(call.session(), *call.capture()) ||
         std::ranges::any_of(released, [&](uint64_t id) { return recorder.find(id).has_value(); });
     call.capture()->drop_temporaries(recorder, {});
     for (const auto& [tensor, where] : call.capture()->excluded_reads())

@@ -65,6 +65,7 @@ void bind_options(nb::module_& m) {
         .def_rw("capture_as_const", &TraceOptions::capture_as_const)
         .def_rw("record_only", &TraceOptions::record_only)
         .def_rw("profiling", &TraceOptions::profiling)
+        .def_rw("records_mismatches", &TraceOptions::records_mismatches)
         .def_rw("only_plan", &TraceOptions::only_plan)
         .def_rw("version_bytes", &TraceOptions::version_bytes)
         .def_rw("pipeline", &TraceOptions::pipeline);
@@ -89,6 +90,7 @@ public:
 
     void finish(nb::list arguments) {
         const auto call = taken(arguments);
+        call->settle();
         Recording found = outside(*call, arguments);
         call->finish();
         note_end(*call);
@@ -101,6 +103,22 @@ public:
     // Does nothing when the call has not begun, or has ended.
     void abort(nb::list arguments) {
         if (auto call = TracedCall::take(this, arguments)) call->abort();
+    }
+
+    // Ends a call that is compared with one that does not run the body: nothing stays changed.
+    // Gives what it would have changed (a Tensor, whether its .grad is meant, and the Tensor that
+    // would be there, or None) and the values of `results`.
+    nb::tuple try_out(nb::list arguments, nb::list results) {
+        nb::list rows, values;
+        for (const Rebound::Lasting& each : taken(arguments)->try_out([&] {
+            for (nb::handle result : results) values.append(wrap(handle_of(result.ptr()).value()));
+        }))
+            rows.append(
+                nb::make_tuple(each.object, each.is_grad, each.now ? wrap(each.now) : nb::none()));
+        return nb::make_tuple(rows, values);
+    }
+    void abort_trial(nb::list arguments) {
+        if (auto call = TracedCall::take(this, arguments)) call->abort_trial();
     }
 
     // ---- without_host: calls that do not run the Python body
@@ -159,6 +177,12 @@ public:
     // Of the recording that ended last.
     nb::list tensors_with_grads() const {
         return direct_.empty() ? nb::list() : direct_.front()->tensors_with_grads();
+    }
+
+    // What calls that these guards let through rebind, arguments aside.
+    nb::list updated(uint64_t guards) const {
+        const auto found = std::ranges::find(direct_, guards, &DirectCall::guards);
+        return found == direct_.end() ? nb::list() : (*found)->updated();
     }
 
     // The guards of the recording for arguments of these types; 0: there is none.
@@ -279,6 +303,12 @@ void bind_trace(nb::module_& m) {
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
         .def("finish", &PyTrace::finish, nb::arg("arguments"))
         .def("abort", &PyTrace::abort, nb::arg("arguments"))
+        .def("try_out", &PyTrace::try_out, nb::arg("arguments"), nb::arg("results"),
+             nb::sig("def try_out(self, arguments: list[Tensor], results: list[Tensor]) -> "
+                     "tuple[list[tuple[Tensor, bool, Tensor | None]], list[Tensor]]"))
+        .def("abort_trial", &PyTrace::abort_trial, nb::arg("arguments"))
+        .def("updated", &PyTrace::updated, nb::arg("guards"),
+             nb::sig("def updated(self, guards: int) -> list[Tensor]"))
         .def("begin_capture", &PyTrace::begin_capture, nb::arg("arguments"))
         .def("finish_capture", &PyTrace::finish_capture, nb::arg("arguments"), nb::arg("results"),
              nb::arg("guards"), nb::arg("were_there") = std::vector<bool>(),

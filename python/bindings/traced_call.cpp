@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -10,6 +11,7 @@
 #include "jit/failure_rule.h"
 #include "jit/recorder.h"
 #include "python/bindings/loan.h"
+#include "runtime/core/random.h"
 
 namespace megjit::python {
 namespace {
@@ -32,6 +34,12 @@ Tensors arguments_from(const nb::list& arguments) {
         handle_of(nb::handle(arguments[i]).ptr()).set(value);
     }
     return tensors;
+}
+
+// The first key of a generator last.
+void take_back_keys(const std::vector<TensorRef>& bound) {
+    for (const TensorRef& tensor : std::views::reverse(bound))
+        if (tensor) runtime::take_back_key(*tensor);
 }
 
 }  // namespace
@@ -138,10 +146,10 @@ std::vector<Rebound::Lasting> Rebound::lasting(const Session& session,
     return result;
 }
 
-bool Rebound::lets_go(const Capture& capture) const {
+bool Rebound::lets_go(const Session& session, const Capture& capture) const {
     Capture::References ours = capture.references();
     count_references(ours);
-    return std::ranges::any_of(before(), [&](const Entry* each) {
+    return std::ranges::any_of(before(session), [&](const Entry* each) {
         return !each->is_grad && !capture.is_grad(each->object) &&
                Py_REFCNT(each->object.ptr()) <= ours[each->object.ptr()];
     });
@@ -149,6 +157,19 @@ bool Rebound::lets_go(const Capture& capture) const {
 
 bool Rebound::is_written(uint64_t id) const {
     return std::ranges::any_of(entries_, [&](const Entry& entry) { return entry.id == id; });
+}
+
+std::vector<Rebound::Lasting> Rebound::changed(const Session& session) const {
+    std::vector<Lasting> result;
+    for (const Entry* entry : before(session)) {
+        const nb::object holder =
+            entry->is_grad ? nb::getattr(entry->object, "grad") : entry->object;
+        const TensorRef now =
+            holder.is_none() ? TensorRef{} : value_of(parts_of_grad(holder).back().ptr());
+        if ((now ? now->id() : 0) != entry->id)
+            result.push_back({entry->object, entry->old, entry->id, now, entry->is_grad});
+    }
+    return result;
 }
 
 void Rebound::count_references(Capture::References& counts) const {
@@ -193,7 +214,7 @@ void Rebound::roll_back(const Session& session, bool whole) {
             continue;
         }
         const nb::object grad = nb::getattr(entry->object, "grad");
-        if (grad.is_none() ? !whole : has_value(value_of(parts_of_grad(grad).back().ptr())))
+        if (!whole && (grad.is_none() || has_value(value_of(parts_of_grad(grad).back().ptr()))))
             continue;
         const nb::object before = entry->old ? wrap(entry->old) : nb::none();
         nb::setattr(entry->object, "grad", entry->rows ? entry->rows : before);
@@ -238,6 +259,18 @@ TracedCall* TracedCall::running() {
     return stack.back().get();
 }
 
+void TracedCall::settle() {
+    runtime::Tracer* const outside = runtime::context().tracer;  // where the call has left
+    try {
+        session().settle();
+        runtime::context().tracer = outside;
+    } catch (...) {
+        runtime::context().tracer = outside;
+        abort();
+        throw;
+    }
+}
+
 void TracedCall::finish() {
     const jit::TraceOptions& options = session().function().options;
     const bool is_planned = options.only_plan || options.record_only;
@@ -261,6 +294,37 @@ void TracedCall::abort() {
         session().abort();
     }
     roll_back(session().function().options.only_plan || session().is_refused());
+}
+
+std::vector<Rebound::Lasting> TracedCall::try_out(const std::function<void()>& look) {
+    // Held here, no input is overwritten.
+    const std::vector<TensorRef> bound = session().bound();
+    std::vector<Rebound::Lasting> changed;
+    try {
+        {
+            const Loan loan(rebound.handles());
+            const runtime::WithoutHostLock release;
+            session().finish();
+        }
+        changed = rebound.changed(session());
+        look();
+    } catch (...) {
+        abort_trial();
+        throw;
+    }
+    rebound.roll_back(session(), true);
+    take_back_keys(bound);
+    return changed;
+}
+
+void TracedCall::abort_trial() {
+    const std::vector<TensorRef> bound = session().bound();
+    {
+        const runtime::WithoutHostLock release;
+        session().abort();
+    }
+    rebound.roll_back(session(), true);
+    take_back_keys(bound);
 }
 
 void TracedCall::roll_back(bool whole) {

@@ -5,6 +5,7 @@
 // the same function or not. A function that several threads call has a call for each.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <vector>
@@ -37,8 +38,10 @@ public:
     };
     std::vector<Lasting> lasting(const jit::Session& session, const Capture& capture) const;
     // Does nobody hold any more what it has written into and not made?
-    bool lets_go(const Capture& capture) const;
+    bool lets_go(const jit::Session& session, const Capture& capture) const;
     bool is_written(uint64_t id) const;  // a tensor that had the value of this id
+    // Objects that were there before the body and hold another value now, each once.
+    std::vector<Lasting> changed(const jit::Session& session) const;
     void count_references(Capture::References& counts) const;  // adds those that it holds
     void drop_temporaries();  // what nobody else holds needs no way back
     // Before the program runs: inputs are held by the session alone, so that it may work in place.
@@ -72,9 +75,15 @@ public:
     // The one whose body runs in this thread, or null; not while code is excluded.
     static TracedCall* running();
 
+    // The body has returned: a call that has left its record by that goes on as another one.
+    void settle();
     // The body has returned, or raised: what it has issued gets data; what cannot, is undone.
     void finish();
     void abort();
+    // Computes what the body has issued and gives what it would have changed. All is as it was
+    // before the call then, random generators too; also where this throws. `look`: while it is not.
+    std::vector<Rebound::Lasting> try_out(const std::function<void()>& look);
+    void abort_trial();
 
     jit::Session& session() const { return session_->now(); }
     Capture* capture() const { return capture_.get(); }

@@ -29,7 +29,7 @@ constexpr Switch kSwitches[] = {
     {"MEGJIT_SKIP",
      "passes to leave out, separated by commas: the first thing to try if a result is wrong"},
     {"MEGJIT_CHECK",
-     "1: verify the graph after every pass, check every memory plan, compare every kernel with the interpreter"},
+     "1: verify the graph after every pass, check every memory plan, compare every kernel with the interpreter, and each call that skips its Python body with one that does not; N: every N-th of these calls"},
     {"MEGJIT_MEMORY_CAP",
      "bytes, or text such as 11GB: the most memory that is taken from the system (megengine.device.set_memory_cap)"},
     {"MEGJIT_MEMORY_LIMIT",

@@ -13,7 +13,7 @@ from .. import _core
 _ELSEWHERE = tuple(f"MEGJIT_{name}" for name in "FAKE FUZZ KILL_RANKS LIBHALIDE ONNX_NODES REMAT_PLANS SITE STAND_IN TEST WITH_".split())
 # What is read without an error for other values.
 _VALUES = {
-    "MEGJIT_CHECK": ("[01]?", "0 or 1", "any other value means 1"),
+    "MEGJIT_CHECK": (r"\d*", "0 or 1, or to N for each N-th call without a body", "any other value means 1"),
     "MEGJIT_COMPILE_BUDGET": (r"(\d+(\.\d*)?)?", "seconds, such as 60", "it is read as 0"),
     "MEGJIT_CROSS_MEMORY": ("[01]?", "0 or 1", "any other value means 1"),
     "MEGJIT_EMULATED_GPUS": (r"\d*", "a number", "it is read as 0"),

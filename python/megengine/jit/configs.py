@@ -65,6 +65,12 @@ def memory_limit_bytes(given: int | str | None) -> int:
     return limit
 
 
+def check_interval() -> int:
+    """Of ``MEGJIT_CHECK``: of how many calls without the body one is compared with the body; 0 is for none."""
+    text = os.environ.get("MEGJIT_CHECK", "")
+    return int(text) if text.isdecimal() else int(bool(text))
+
+
 def version_memory_bytes() -> int:
     """Of ``MEGJIT_VERSION_MEMORY``: what versions of a function may hold beside its arena."""
     return to_bytes(os.environ.get("MEGJIT_VERSION_MEMORY") or "512MB", "MEGJIT_VERSION_MEMORY")
@@ -297,6 +303,7 @@ class Options(TypedDict, total=False):
     imperative: bool
     numerics: Literal["fast", "exact"] | str
     memory_limit: int | str | None
+    on_mismatch: Literal["raise", "record"] | str
 
 
 def trace_options(

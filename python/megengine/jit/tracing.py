@@ -25,11 +25,13 @@ from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
 from . import batches, mismatch
 from .card_plan import CardPlan, CardView, architecture_of, merge_card_plans
+from .checked_calls import Trial
 from .configs import (
     DTRConfig,
     GraphOptimizationConfig,
     Options,
     SublinearMemoryConfig,
+    check_interval,
     memory_limit_bytes,
     share_of_plan,
     trace_options,
@@ -161,6 +163,9 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         "50% of RAM" one of the machine's memory (or of its control group's); both are bytes from
         then on, for all calls. Implies symbolic. The variable ``MEGJIT_MEMORY_LIMIT`` sets a limit for
         functions without one (and does not imply symbolic).
+    on_mismatch : {"raise", "record"} or str
+        What a call does whose body issues other operations than the recorded ones. "raise" is a
+        TraceError; "record" makes another version of it, up to 16 for calls of the same types.
 
     Raises
     ------
@@ -230,6 +235,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         imperative: bool = False,
         numerics: Literal["fast", "exact"] | str = "fast",
         memory_limit: int | str | None = None,
+        on_mismatch: Literal["raise", "record"] | str = "raise",
     ) -> None:
         if not callable(function):
             raise TypeError(f"trace: {function!r} is not a function")
@@ -239,6 +245,8 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             raise ValueError(f"trace: numerics must be 'fast' or 'exact', got {numerics!r}")
         if without_host not in (False, True, "auto"):
             raise ValueError(f"trace: without_host must be False, True or 'auto', got {without_host!r}")
+        if on_mismatch not in ("raise", "record"):
+            raise ValueError(f"trace: on_mismatch must be 'raise' or 'record', got {on_mismatch!r}")
         flags = {"symbolic": symbolic, "capture_as_const": capture_as_const, "record_only": record_only, "profiling": profiling}
         for name, flag in {**flags, "symbolic_shape": symbolic_shape, "imperative": imperative}.items():
             if flag not in (False, True):
@@ -272,6 +280,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         self._was_recorded = False  # by the last call
         self._beside_plan: tuple[OutsideProgram, ...] = ()  # what its plans say of another framework's part
         self._recordings = 0
+        self._check_interval, self._skipped = check_interval(), 0
         self._has_dropped = False  # versions
         self._options = trace_options(
             name=self._name_and_line(),
@@ -284,6 +293,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             exact=self._exact,
             fusion=graph_opt_config,
             memory_limit=limit,
+            records_mismatches=on_mismatch == "record",
             sublinear=sublinear_memory_config,
             dtr=dtr_config,
         )
@@ -383,7 +393,9 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         if guards is not None:
             self._guard_reason = guards.reason(args, kwargs, leaves)
             if self._guard_reason is None:
-                run = self._function.run_direct
+                run: Callable[..., Any] = self._function.run_direct
+                if self._check_interval and self._is_checked():
+                    run = Trial(self._function, self._options, self._body, args, kwargs, leaves, guards).run_direct
                 if self._was_recorded:
                     self._was_recorded = False
                     with self._compiling():
@@ -397,6 +409,11 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         if self._known and guards is None:  # what was decided holds for other shapes, too
             return self._captured_or_walked(args, kwargs, leaves)
         return self._decide(args, kwargs, leaves)
+
+    def _is_checked(self) -> bool:
+        """Is it the first, or the n-th, call without the body?"""
+        self._skipped += 1
+        return (self._skipped - 1) % self._check_interval == 0
 
     def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
         """One call with the body, which says whether later ones need it: the first records as ever, the second for calls without."""

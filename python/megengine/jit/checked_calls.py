@@ -1,0 +1,129 @@
+"""``MEGJIT_CHECK``: a call that skips the Python body is compared with one that runs it.
+
+In: a call that the guards let through. Out: what it gives, or a TraceError that says what the body gives in its place, and the line from
+which on it does something else. The body runs in a trial, which leaves tensors, gradients and random generators as they were.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _core
+from ..core._tree import Branch, flatten
+from ..tensor import Tensor
+from .watchable import _same
+
+if TYPE_CHECKING:
+    from .guards import Guards
+
+_NOISE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}  # level 3 may sum in another order while kernels are compiled
+
+
+def _words_for(tensor: Any) -> str:
+    return f"the {type(tensor).__name__} {tensor.name or ''}".rstrip()
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Are they containers of one form, with the same values that are no tensors?"""
+    if not (isinstance(a, Branch) and isinstance(b, Branch)):
+        return _same(a, b)
+    return a.kind is b.kind and a.names == b.names and len(a.parts) == len(b.parts) and all(map(_alike, a.parts, b.parts))
+
+
+class Trial:
+    """One call whose body runs first, without consequences."""
+
+    def __init__(
+        self,
+        function: _core.TraceFunction,
+        options: _core.TraceOptions,
+        body: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Tensor],
+        guards: Guards,
+    ) -> None:
+        self._function = function
+        self._was_there = guards.has_seen
+        self._tolerates = options.pipeline.opt_level >= 3 and not options.pipeline.exact
+        options = options.copy()
+        options.symbolic = True
+        self._reference = _core.TraceFunction(options)
+        self._flat: list[Tensor] = []  # what the body returned, and the values of these
+        self._values: list[Tensor] = []
+        self._differs = ""
+        try:
+            self._reference.begin(leaves)
+            result_tree = flatten(body(*args, **kwargs), self._flat, {})
+            self._changed, self._values = self._reference.try_out(leaves, self._flat)
+        except BaseException as error:
+            self._reference.abort_trial(leaves)
+            if not isinstance(error, Exception):
+                raise
+            self._refuse(f"the body raises {type(error).__name__}: {str(error).splitlines()[0]}", error)
+        if not _alike(result_tree, guards.result_tree):
+            self._differs = "the body returns other containers or other values that are no tensors"
+
+    def run_direct(self, leaves: list[Tensor], number: int) -> list[Tensor] | None:
+        """`TraceFunction.run_direct`; TraceError where its results, or what it updates, are not the body's."""
+        changed = {id(tensor) for tensor, is_grad, _ in self._changed if not is_grad}
+        kept = [(tensor, Tensor(tensor)) for tensor in self._function.updated(number) if id(tensor) not in changed and self._was_there(tensor)]
+        flat = self._function.run_direct(leaves, number)
+        if flat is not None:
+            self._compare(flat, kept)
+        return flat
+
+    def _compare(self, flat: list[Tensor], kept: list[tuple[Tensor, Tensor]]) -> None:
+        tensor: Any
+        rows: list[tuple[str, Any, Any]] = []
+        for place, (result, of_body, value) in enumerate(zip(flat, self._flat, self._values, strict=False)):
+            if result is not of_body:
+                rows.append((f"result {place}", result, value))
+        for tensor, is_grad, wanted in self._changed:
+            rows.append((f"the gradient of {_words_for(tensor)}", tensor.grad, wanted) if is_grad else (_words_for(tensor), tensor, wanted))
+        rows += [(_words_for(tensor), tensor, before) for tensor, before in kept]
+        differs = self._differs or next((text for row in rows if (text := self._difference(*row))), "")
+        if differs:
+            self._refuse(differs)
+
+    def _difference(self, what: str, got: Tensor | None, wanted: Tensor | None) -> str:
+        if got is None or wanted is None:
+            return "" if got is wanted else f"{what} is {'None' if got is None else 'a tensor'}, and the body makes it {'None' if wanted is None else 'a tensor'}"
+        a, b = got.numpy(), wanted.numpy()
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return f"{what} is {a.dtype}{list(a.shape)}, and the body gives {b.dtype}{list(b.shape)}"
+        noise = _NOISE.get(got.dtype.name, 0.0) if self._tolerates else 0.0
+        if a.tobytes() == b.tobytes() or (noise and np.allclose(a.astype("float64"), b.astype("float64"), rtol=noise, atol=noise, equal_nan=True)):
+            return ""
+        same = (a == b) | ((a != a) & (b != b))
+        if np.all(same):  # but for the sign of a zero, or the payload of a NaN
+            same = np.signbit(a) == np.signbit(b)
+        if np.all(same):
+            return ""
+        at = tuple(int(i) for i in np.argwhere(~same)[0])
+        return f"{what} is {a[at]} at {list(at)}, and the body gives {b[at]}"
+
+    def _refuse(self, differs: str, cause: Exception | None = None) -> None:
+        line, ops = self._first_other_line()
+        raise _core.TraceError(
+            f"MEGJIT_CHECK: a call without the Python body does not do what the body does now: {differs}\n"
+            f"  why: {ops or 'the body issues the recorded operations, on other tensors or with other constants'}\n"
+            "  fix: pass what varies as a tensor, or keep it where guards look (globals, attributes, arguments); or leave out without_host"
+            + (f"\n  at:  {line}" if line else "")
+        ) from cause
+
+    def _first_other_line(self) -> tuple[str, str]:
+        """Where the body leaves the record: the line, and what it does there. Empty where it does not."""
+        if not self._reference.version_count:
+            return "", ""
+        then, now = ("\n".join(function.graphs(optimized=False)).splitlines() for function in (self._function, self._reference))
+        for at, (old, new) in enumerate(itertools.zip_longest(then, now, fillvalue="")):
+            before, after = (text.partition("  # ")[0].strip() for text in (old, new))
+            if before != after:  # a constant has no line; what reads it has one
+                line = next((text.partition("  # ")[2] for text in (*now[at:], *then[at:]) if "  # " in text), "")
+                return line, f"the body does `{after or 'nothing'}`, where `{before or 'nothing'}` was recorded"
+        return "", ""
