@@ -65,7 +65,7 @@ Inner inner_of(int64_t stride) {
     return stride == 1 ? Inner::contiguous : Inner::strided;
 }
 
-// Of a kernel by columns: may vectors along its last axis be transposed?
+// May a kernel by columns transpose vectors along the operand's last axis?
 bool is_transposed(const Operand& operand, int64_t last_stride) {
     return operand.inner == Inner::strided && last_stride == 1 && operand.by < 0 &&
            !operand.is_offset;

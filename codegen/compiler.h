@@ -54,7 +54,7 @@ public:
     // nothing is missing.
     virtual std::string missing() const { return ""; }
     bool available() const { return missing().empty(); }  // otherwise it is passed over
-    // Of the compiler and of what we print for it: one line.
+    // Names, in one line, the version of the compiler and of what we print for it.
     virtual std::string version_key() const = 0;
     virtual NativeOps native() const { return {}; }
     // All that code takes from the numbers of the launch: jobs with equal variants share it. One
@@ -192,9 +192,9 @@ public:
         return get(KernelJob{kernel}, backend);
     }
 
-    // The same beside execution: done at once when the kernel is in memory or on
-    // disk, or has failed before. The first failure is told on stderr, with the path of a dump.
-    // When nobody holds a request any more, it is not compiled. UserError for an unknown
+    // Asks for a kernel beside execution: the request is done at once when the kernel is in memory
+    // or on disk, or has failed before. The first failure is told on stderr, with the path of a
+    // dump. A request that nobody holds any more is not compiled. Throws UserError for an unknown
     // MGB_JIT_BACKEND.
     std::shared_ptr<const KernelRequest> request(const KernelJob& job,
                                                  std::string_view backend = "");

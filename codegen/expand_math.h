@@ -7,8 +7,8 @@
 
 namespace megjit::codegen {
 
-// The same kernel without exp, log, sin, ...; itself when there are none. UserError where one is of
-// float64: these are the C library's.
+// Returns the same kernel without exp, log, sin, ...; itself when there are none. Throws UserError
+// where one is of float64: these are the C library's.
 KernelIR expand_math(const KernelIR& kernel);
 
 // Has the program none of these?

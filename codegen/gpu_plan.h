@@ -29,8 +29,8 @@ struct GpuPlan {
         1;  // threads that share a row: of reductions a warp, a block, or one of each 32 in a block
     int parts = 1;  // blocks that share a row (or a tile): of reductions that fill no GPU otherwise
     int slots() const { return threads / team; }  // rows of a block
-    // Of tiles: which of kTileSizes; and do neighbors of the reduced axis lie side by side in what
-    // rows read?
+    // Two facts of tiles: which of kTileSizes they have; and do neighbors of the reduced axis lie
+    // side by side in what rows read?
     int tile = 0;
     bool rows_lie_along_sum = false;
     bool tensor_cores = false;  // multiply, where both factors are halves (tiles.h)

@@ -57,7 +57,7 @@ private:
 // What stands before the compiler's version and the text in the key of CUDA C++ written by hand.
 std::string source_key(std::string_view compiler, CodeTarget target);
 
-// Of the models that this process has opened, and whose code it trusts.
+// Holds the kernels of models that this process has opened, and whose code it trusts.
 void add_packaged_kernels(std::span<const CacheEntry> entries);
 ImportedKernels::Found find_packaged_kernel(const KernelJob& job,
                                             std::span<const Compiler* const> known);

@@ -124,7 +124,7 @@ int64_t units(const KernelIR& kernel, const LaunchShape& launch);
 // May output `out` lie exactly on input `in`? Each element must be read for the last time where it
 // is written.
 bool may_lie_on(const KernelIR& kernel, const LaunchShape& launch, int out, int in);
-// The same where the operands of all launches follow each other.
+// Asks the same where the operands of all launches follow each other.
 bool may_lie_on(const KernelIR& kernel, std::span<const LaunchShape> launches, int out, int in);
 
 // Element-wise, of plain operands: a device can run its scalar program without generated code.

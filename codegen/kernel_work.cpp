@@ -56,7 +56,8 @@ double sum_of(const KernelIR& kernel, const std::vector<int>& ids) {
     return sum;
 }
 
-// Of elements and rows, walk by walk; and the bytes that walks behind the first read once more.
+// Adds the work on elements and rows, walk by walk, and the bytes that walks behind the first read
+// once more.
 void add_walks(KernelWork& work, const KernelIR& kernel, const LaunchShape& launch,
                double cache_bytes) {
     const RowPlan plan = row_plan_of(kernel);

@@ -25,8 +25,8 @@ struct NativeOps {
 };
 constexpr NativeOps kX86Ops = {.f32_to_i32 = true};
 
-// The same bits (NaN for NaN) by legal instructions, for what stores narrowed values as KernelIR
-// says. Itself when it is legal.
+// Returns a kernel of legal instructions with the same bits (NaN for NaN) for what stores narrowed
+// values as KernelIR says. It is the kernel itself when that is legal.
 KernelIR legalize(const KernelIR& kernel, NativeOps native = {});
 
 // What is not legal; "" if nothing is. Of a kernel that is sound.

@@ -12,16 +12,16 @@ namespace megjit::codegen {
 std::optional<BoundKernel> kernel_of(const runtime::OpCall& call,
                                      std::span<const runtime::Type> outputs);
 
-// Of a contraction of real numbers: dots, in the order of the walk that its operands have. Not of
-// kernel_of's kinds: libraries are faster where they are.
+// Makes a kernel of a contraction of real numbers: dots, in the order of the walk that its operands
+// have. kernel_of does not make these: libraries are faster where they are.
 std::optional<BoundKernel> contraction_kernel(const runtime::OpCall& call,
                                               std::span<const runtime::Type> outputs);
 
 // A number as a kernel computes with it.
 int constant_in(runtime::ScalarProgram& program, DType dtype, double value);
-// Of the op full.
+// Makes the kernel of the op full.
 BoundKernel full_kernel(const runtime::OpCall& call, const runtime::Type& output);
-// Of the op slice, which begins at element `first` of its operand.
+// Makes the kernel of the op slice, which begins at element `first` of its operand.
 BoundKernel slice_kernel(const runtime::OpCall& call, const runtime::Type& output, int64_t& first);
 
 // Appends a reduction of value `arg` to the kernel; gives the id of the row's value, as `result`

@@ -20,7 +20,7 @@ bool is_contraction(std::span<const Reduction> reductions);  // nothing but dots
 // that repeats), and none waits for its last sum. Nothing is gathered: the next row is a stride
 // away.
 bool has_dot_rows(const KernelIR& kernel);
-// Of instructions of elements: those with one value for all rows of a unit.
+// Returns those of the elements' instructions that have one value for all rows of a unit.
 std::vector<int> same_for_rows(const KernelIR& kernel, std::span<const int> elements);
 
 // Instructions of elements, in their order. (What is the same for rows and columns is in both.)
@@ -32,14 +32,14 @@ struct TilePlan {
     bool is_of_columns(int id) const;
 };
 
-// Of a kernel whose lanes go over columns; nothing if its rows cannot share what they read. (Panels
-// hold the factors of one dot.)
+// Plans tiles of a kernel whose lanes go over columns; nothing if its rows cannot share what they
+// read. (Panels hold the factors of one dot.)
 std::optional<TilePlan> tile_plan_of(const KernelIR& kernel);
 
 // Is all that is summed one product of such factors? Then threads of a GPU share tiles of it.
 bool is_one_product(const KernelIR& kernel);
-// Of such a kernel, legal or not: f16 or bf16 if both factors are numbers of that type, whatever
-// they are computed of. Tensor cores multiply those.
+// Returns the type of halves that such a kernel multiplies, legal or not: f16 or bf16 if both
+// factors are numbers of that type, whatever they are computed of. Tensor cores multiply those.
 std::optional<DType> halves_of(const KernelIR& kernel);
 
 }  // namespace megjit::codegen

@@ -20,8 +20,8 @@ BoundKernel conv_kernel(const runtime::ConvProblem& problem);
 BoundKernel pool_kernel(const runtime::Type& x, const runtime::Window& window, Reduce kind,
                         const runtime::Type& y);
 
-// Of x and i32 places (checked, >= 0): the element of the result at an index is x's at index *
-// strides + place * step, where the place lies at index * place_strides.
+// Looks elements of x up at i32 places (checked, >= 0): the element of the result at an index is
+// x's at index * strides + place * step, where the place lies at index * place_strides.
 struct Lookup {
     std::vector<int64_t> strides, place_strides;  // by axis of the result
     int64_t step = 0;

@@ -45,7 +45,7 @@ std::vector<std::string> keys_of(const Graph& prologue, std::span<const TensorRe
     return keys;
 }
 
-// The same for every process; "" where there is no such key.
+// Returns keys that are the same in every process; "" where there is no such key.
 std::vector<std::string> lasting_keys_of(const Graph& prologue, const PackedWeights& packed) {
     std::vector<std::string> keys(prologue.value_count());
     for (const Node& node : prologue.nodes()) {

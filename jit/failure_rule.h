@@ -17,8 +17,8 @@
 
 namespace megjit::jit {
 
-// Of nodes in the order in which they run: those that may be the first to fail. One that checks
-// places alone is not where each of them was checked before, within no larger extent.
+// Finds the nodes that may be the first to fail, in the order in which they run. A node that checks
+// places alone is none where each of them was checked before, within no larger extent.
 class FirstFailures {
 public:
     explicit FirstFailures(const Graph& graph) : graph_(graph) {}

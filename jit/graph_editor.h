@@ -72,7 +72,7 @@ public:
     // Copies of what `values` are made of, reading replaced values; the originals stay.
     std::vector<ValueId> copy_with(std::span<const ValueId> values, const Replacements& replaced);
 
-    // The same values after the passes of opt_level 2, as nodes of their own.
+    // Adds the same values after the passes of opt_level 2, as nodes of their own.
     std::vector<ValueId> add_optimized(std::span<const ValueId> values);
 
     // ---- looking; nodes in an order in which they can run, constants and inputs directly before

@@ -53,7 +53,7 @@ public:
         if (value > 1) fail(cat("it has ", value, " where 0 or 1 belongs"));
         return value == 1;
     }
-    // Of one of `count` things.
+    // Reads the number of one of `count` things.
     uint32_t index(size_t count, std::string_view what) {
         const auto value = number<uint32_t>();
         if (value >= count) fail(cat("it names the ", what, " ", value, " of ", count));

@@ -69,8 +69,8 @@ struct Model {
     // What extents in attributes and constants come from was known when it was recorded, and stands
     // in the graph (fixed_batch): with another batch they follow (runtime/ops/refit.h).
     bool follows_batch = false;
-    // Of a packaged function: bytes of a call, 0: none; and the order of steps that was found for
-    // them.
+    // A packaged function has these: the bytes of a call (0: none), and the order of steps that was
+    // found for them.
     uint64_t memory_limit = 0;
     std::vector<uint32_t> order = {};
     std::string metadata = {};

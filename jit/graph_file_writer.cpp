@@ -124,7 +124,8 @@ uint64_t graph_file::checksum_of_words(std::string_view bytes) {
     return sum ^ (sum >> 32);
 }
 
-// The same in lanes that do not wait for one another, by pieces that threads share.
+// Computes the same checksum in lanes that do not wait for one another, by pieces that threads
+// share.
 uint64_t checksum(std::string_view bytes) {
     constexpr size_t kLanes = 8, kPiece = 1 << 20;
     std::vector<uint64_t> sums((bytes.size() + kPiece - 1) / kPiece * kLanes + 1, bytes.size());

@@ -7,7 +7,8 @@
 namespace megjit::jit {
 namespace {
 
-// Of its expansion; of a product alone, or of what it became, as a kernel where `products` says so.
+// Prepares the op's expansion; a product alone, or what it became, as a kernel where `products`
+// says so.
 std::shared_ptr<const runtime::Executable> expanded(runtime::Device& device,
                                                     const runtime::OpCall& call,
                                                     Products products = Products::measured) {

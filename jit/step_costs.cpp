@@ -29,7 +29,7 @@ std::string_view product_dtype(DType dtype) {
     }
 }
 
-// Of operand 0 only what the result has is read.
+// Does the op read of operand 0 only what the result has?
 bool is_picked(const OpDef& op) {
     return op.access == runtime::Access::picked || &op == &runtime::ops::slice();
 }

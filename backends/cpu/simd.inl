@@ -32,8 +32,8 @@ MEGJIT_INLINE void over_lanes(int64_t n, const Body& body) {
     for (; i < n; ++i) body(float{}, i);
 }
 
-// The same for bodies that may run twice for an index: a last, overlapping vector in place of
-// single floats.
+// Does the same for bodies that may run twice for an index: a last, overlapping vector takes the
+// place of single floats.
 template <class Body>
 MEGJIT_INLINE void over_lanes_twice(int64_t n, const Body& body) {
     if (n < kLanes) {

@@ -532,8 +532,8 @@ void CudaStream::check(Result result, const char* call) {
     std::rethrow_exception(dead_);
 }
 
-// Of a call that helps to wait: whoever is told that it failed lets go of the memory that queued
-// work uses, which has run then all the same.
+// Checks the result of a call that helps to wait. The code that is told of its failure lets go of
+// the memory that queued work uses, so that work must have run by then.
 void CudaStream::check_idle(Result result, const char* call) {
     if (result != 0 && !is_fatal(result)) gpu_.driver().call().synchronize_stream(handle_);
     check(result, call);

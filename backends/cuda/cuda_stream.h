@@ -60,8 +60,8 @@ public:
     void run_library(const Product* product, std::span<const Address> inputs,
                      std::span<const Address> outputs, Address workspace,
                      const std::function<void(LibraryStream&)>& queue);
-    // The same without a lock of ours, by a function that may wait: work of other threads may come
-    // between. Belongs to no graph.
+    // Queues by a function that may wait, and so without a lock of ours: work of other threads may
+    // come between. The work belongs to no graph.
     void run_by(const std::function<void(StreamHandle)>& queue);
     // What was queued from `first` on has failed; told as other failures are.
     void lose(Ticket first, const std::exception_ptr& error);

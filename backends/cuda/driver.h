@@ -111,8 +111,8 @@ public:
     CudaDriver(const Functions& functions, bool is_emulated);
 
     const Functions& call() const { return functions_; }
-    // Of tests/card/emulator, a driver that executes on the host: what the last fault was. Null of
-    // a real driver.
+    // The emulator (tests/card/emulator), a driver that executes on the host, tells its last fault.
+    // A real driver has no such function: it is null.
     struct Emulation {
         const char* (*last_fault)() = nullptr;
     };

@@ -8,10 +8,11 @@
 
 namespace megjit::cuda {
 
-// The same work as before costs one launch; the same kernels on other operands cost one call of the
-// driver for each that changed. Other work (a library's call or a copy at other addresses, say)
-// becomes a graph of its own, of which some are kept: a step whose results change places finds the
-// one it had with those. Work that is never the same is queued piece by piece.
+// A graph repeats work of a stream. Work that is the same as before costs one launch; the same
+// kernels on other operands cost one call of the driver for each that changed. Other work (a
+// library's call or a copy at other addresses, say) becomes a graph of its own, of which some are
+// kept: a step whose results change places finds the one it had with those. Work that is never the
+// same is queued piece by piece.
 class CudaStream::Graph final : public runtime::Stream::Kept {
 public:
     explicit Graph(CudaStream& stream) : stream_(stream) {}

@@ -47,7 +47,7 @@ public:
     }
 
     int64_t shared_bytes() const { return shared_bytes_; }
-    // Of a parameter: an address, or a number.
+    // Sets the value of a parameter: an address, or a number.
     void set_parameter(int id, const Expr& value) {
         if (type_of(id).is_pointer) pointers_[static_cast<size_t>(id)] = {kMemory, value, i64(0)};
         else values_[static_cast<size_t>(id)] = value;

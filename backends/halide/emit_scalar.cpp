@@ -41,7 +41,7 @@ Expr llvm(std::string name, std::initializer_list<Expr> args) {
     return Call::make(type, name, args, Call::PureExtern);
 }
 
-// The same bits as numbers of another code: without sign, with sign, reals.
+// Returns the same bits as numbers of another code: without sign, with sign, reals.
 Expr bits(const Expr& value) {
     return Reinterpret::make(value.type().with_code(Type::UInt), value);
 }
@@ -78,7 +78,7 @@ Expr of_reals(ScalarOp op, const Expr& a, const Expr& b) {
     }
 }
 
-// Of i64 and index: quotients and remainders have no sign.
+// Computes a quotient or remainder of i64 or index, which have no sign here.
 Expr without_sign(ScalarOp op, const Expr& a, const Expr& b) {
     const Expr x = bits(a), y = bits(b);
     return as_integer(op == ScalarOp::div ? Div::make(x, y) : Mod::make(x, y));

@@ -37,7 +37,7 @@ public:
         const Value bits_x = wide(x), bits_y = wide(y);
         const Value size_x = both(bits_x, ~format_.sign()), size_y = both(bits_y, ~format_.sign());
         const Value exponent_x = exponent(size_x), exponent_y = exponent(size_y);
-        // Of 0 nobody takes the remainder.
+        // The divisor is at least 1: no remainder by 0 is used.
         const Value divisor = arith::MaxUIOp::create(b_, mantissa(size_y), number(1));
         const Value distance = arith::SubIOp::create(b_, exponent_x, exponent_y);
         const Value rest = long_division(mantissa(size_x), divisor, distance);

@@ -14,7 +14,7 @@ std::string literal(codegen::loops::Kind kind, uint64_t bits);
 // A value of memory as a value of its compute type, and back.
 std::string widened(runtime::DType dtype, const std::string& value);
 std::string narrowed(runtime::DType dtype, const std::string& value);
-// Of operands of this kind: names or literals.
+// Prints an op on operands of this kind, which are names or literals.
 std::string expression(runtime::ScalarOp op, codegen::loops::Kind kind, const std::string* v);
 std::string bits_as(codegen::loops::Kind to,
                     const std::string& value);  // from the other of its size

@@ -34,8 +34,8 @@ void permit_siblings();
 // Whether both ends of a connected socket have one address.
 bool is_near(int socket);
 
-// Of the bytes that begin `at` behind the offered address. False where this is not permitted, or
-// nothing is offered there any more; `to` is undefined then.
+// Reads bytes that begin `at` behind the offered address. Returns false where this is not
+// permitted, or nothing is offered there any more; `to` is undefined then.
 bool read_offered(const Offer& offer, size_t at, void* to, size_t bytes);
 
 }  // namespace megjit::processes

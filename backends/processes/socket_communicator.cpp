@@ -17,7 +17,8 @@ namespace {
 
 // Up to here all is sent to all, in one step; above, each member combines a part of it.
 constexpr size_t kSmallBytes = 32 << 10;
-// Of larger vectors so much is under way at once: what has come is combined while it is in a cache.
+// A larger vector has so many bytes under way at once: what has come is combined while it is in a
+// cache.
 constexpr size_t kSliceBytes = 2 << 20;
 
 std::string key_of(const std::vector<int>& members) {

@@ -57,8 +57,8 @@ public:
     // close(), where another thread may be in the midst of an operation: that one fails, and
     // closes.
     void end();
-    // Of a group of messages: sends that wait for a receive, with a copy of their bytes. For who
-    // has the turn.
+    // A send of a group of messages that waits for a receive, with a copy of its bytes. The thread
+    // that has the turn uses it.
     struct HeldSend {
         runtime::CommunicatorCall call;
         int peer = 0;

@@ -14,7 +14,8 @@
 namespace megjit::codegen::loops {
 namespace {
 
-// Of units that walk together; what several walks read stays in the L2 cache.
+// Units that walk together share a stack of this size; what several walks read stays in the L2
+// cache.
 constexpr int64_t kStackBytes = 16384, kCachedElements = int64_t{1} << 17;
 
 class ColumnWriter {

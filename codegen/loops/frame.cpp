@@ -260,9 +260,9 @@ Value Frame::coordinate(size_t i, Value base, const Piece& piece) {
     return b.add(splat(first), b.mul(b.lanes(Kind::i32, width), splat(i32_of(lane_stride(i)))));
 }
 
-// Of each lane from lane 0, in elements. Lanes that take no part stand on the last one that does:
-// every lane is in bounds, and a gather needs no mask, which for narrow elements would become a
-// branch per lane.
+// Returns each lane's distance from lane 0, in elements. Lanes that take no part stand on the last
+// one that does: every lane is in bounds, and a gather needs no mask, which for narrow elements
+// would become a branch per lane.
 Value Frame::lane_offsets(size_t i, const Piece& piece) {
     Value lane = b.lanes(Kind::i64, width);
     const auto wide = [&](Value index) { return splat(b.convert(Kind::i64, index)); };

@@ -21,7 +21,7 @@ class Frame {
 public:
     // Declares the parameters of the function.
     Frame(Builder& builder, const KernelIR& kernel, const Target& target);
-    // The same launch with other vectors.
+    // Makes a frame of the same launch with other vectors.
     Frame(const Frame& other, int width, bool is_aligned);
 
     Value splat(Value scalar) { return b.splat(scalar, width); }
@@ -53,10 +53,11 @@ public:
                   Values& values) {
         evaluate(ids, std::span(&bases, 1), piece, std::span(&values, 1));
     }
-    // The same piece from several bases: of all inputs at once, so that one branch serves all.
+    // Evaluates the same piece from several bases: all inputs at once, so that one branch serves
+    // all.
     void evaluate(std::span<const int> ids, std::span<const Values> bases, const Piece& piece,
                   std::span<Values> values);
-    // Of instructions with one value a row; `reduced`: per reduction, those known by now.
+    // Evaluates instructions with one value a row; `reduced`: per reduction, those known by now.
     void evaluate_row(const RowWalk& walk, const Values& bases, const Piece& piece,
                       const Values& reduced, Values& values);
     void store(std::span<const size_t> outputs, const Values& bases, const Piece& piece,
@@ -118,8 +119,8 @@ using UnitBody = std::function<void(Value unit, Value last, const Values& bases)
 void for_units(Frame& frame, std::span<const UnitAxis> axes, const UnitBody& body);
 std::vector<UnitAxis> kept_axes(const Frame& frame);
 void make_blocks(Builder& b, UnitAxis& axis, int64_t size);  // of so many indices, the last smaller
-// Of neighboring units along an axis of that extent, up to `most` and aligned to that, the first
-// that this range has walks for all: `body` gets their number.
+// Calls `body` for neighboring units along an axis of that extent, up to `most` and aligned to
+// that: the first that this range has walks for all. `body` gets their number.
 void for_neighbors(Frame& frame, Value unit, Value number, Value extent, Value most,
                    const std::function<void(Value together)>& body);
 

@@ -65,7 +65,7 @@ enum class Op : uint8_t {
 #undef MEGJIT_X
 };
 std::string_view name_of(Op op);
-// Of `zip`: where a lane comes from, among the lanes of a and then those of b.
+// Returns where a lane of `zip` comes from, among the lanes of a and then those of b.
 constexpr int64_t zipped_from(int64_t lane, int64_t lanes, int64_t number) {
     return (number * lanes + lane) / 2 + lane % 2 * lanes;
 }
@@ -129,7 +129,8 @@ struct Schedule {
     // A panel of so many indices of the reduced axis stays in the L1 cache; with the sums of the
     // units that it serves it takes 80 KiB of the stack.
     int64_t panel_terms = 128, panel_units = 4;
-    // Of a panel, whose columns need no pointers: most of the registers where these are few.
+    // Returns how many rows a panel has. Its columns need no pointers, so it takes most of the
+    // registers where these are few.
     int panel_rows(int width) const { return width >= 16 ? 8 : 6; }
     // Where a row has `own` instructions beside those that all rows share. If it only loads, lanes
     // fill half the registers; else few rows, whose conversions would compete with the sums.

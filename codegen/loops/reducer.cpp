@@ -38,11 +38,11 @@ Value Reducer::better(bool larger, Value a, Value b) {
     return b_.select(is_nan(b), b, b_.fence(best));
 }
 
-// Of (value, place) pairs: does the second replace the first?
+// Does the second of two (value, place) pairs replace the first?
 Value Reducer::wins(bool larger, std::span<const Value> a, std::span<const Value> c,
                     bool is_behind) {
     const auto is_better = [&] { return compare(larger, c[0], a[0]); };
-    // Of equal values the first stays.
+    // The first of equal values stays.
     if (!is_float(a[0])) {
         if (is_behind) return is_better();
         return b_.any(is_better(), b_.both(b_.equal(c[0], a[0]), b_.less(c[1], a[1])));
@@ -136,7 +136,7 @@ Values Reducer::folded(std::vector<Values> vectors) {
     return all;
 }
 
-// Of truths, which are taken as 0 and 1: of none at all none is true, and none is false.
+// Truths are taken as 0 and 1: of none at all none is true, and none is false.
 Value Reducer::as_result(ScalarType type, Join join, Value value) {
     if (type != ScalarType::b1) return value;
     const Value zero = b_.constant(b_.type_of(value), 0);

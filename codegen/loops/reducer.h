@@ -5,8 +5,8 @@
 
 namespace megjit::codegen::loops {
 
-// Of some reductions of a walk. Chains and lanes are the values of all accumulators, one after the
-// other: a value, and where it has one a place.
+// Joins what some reductions of a walk accumulate. Chains and lanes are the values of all
+// accumulators, one after the other: a value, and where it has one a place.
 class Reducer {
 public:
     Reducer(Frame& frame, std::span<const Reduced> reductions);

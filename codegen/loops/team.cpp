@@ -112,7 +112,8 @@ Values Team::select(Value condition, const Values& a, const Values& b) {
     return chosen;
 }
 
-// Of the rows of a grid's block, part after part; slot after slot; word after word.
+// Returns where a part lies in memory: the rows of a grid's block, part after part; slot after
+// slot; word after word.
 Value Team::part_of(Value block, Value part, int64_t first, int64_t words) {
     const Value number = b_.add(b_.mul(block, b_.index(plan_.parts)), part);
     const Value row = b_.add(b_.mul(number, b_.index(plan_.slots())), slot_);

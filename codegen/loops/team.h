@@ -45,8 +45,8 @@ private:
     int64_t scratch_slots_ = 0;  // totals in shared memory, state by state
 };
 
-// Of blocks that share rows: is this the last one to leave its part? Then the ticket is 0 again,
-// for the next launch.
+// Is this the last of the blocks that share rows to leave its part? Then the ticket is 0 again, for
+// the next launch.
 Value is_last_part(Frame& frame, Value ticket);
 
 }  // namespace megjit::codegen::loops

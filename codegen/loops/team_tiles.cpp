@@ -39,7 +39,7 @@ struct Factor {
     int64_t size = 0;  // of the tile
     bool is_along_sum = false;  // in memory: so neighboring threads read
     Value room = {}, first = {}, last = {};
-    // Of each word that this thread computes: the index along the axis, from the tile's first;
+    // These are by word that this thread computes: the index along the axis, from the tile's first;
     // values that are known before the walk.
     Values at = {};
     std::vector<Values> before = {};

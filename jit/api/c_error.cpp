@@ -7,7 +7,7 @@
 namespace megjit::api {
 namespace {
 
-// Of the last call that failed. A fixed text where not even that has memory.
+// The text of the last call that failed. It is a fixed one where not even that has memory.
 struct ErrorText {
     std::string text;
     const char* shown = "";

@@ -86,7 +86,7 @@ void check_count(std::string_view what, size_t given, size_t wanted) {
                              .fix = cat("give all ", what, " in the model's order, or use names")});
 }
 
-// Of a run. They keep their memory for the thread's next one.
+// The lists of a run. They keep their memory for the thread's next one.
 struct Lists {
     std::vector<const megjit_tensor*> inputs;  // by position
     std::vector<megjit_tensor**> outputs;  // by position; null: not wanted

@@ -37,8 +37,8 @@ std::optional<ValueId> filter_gradient(NodeMaker& at, const OpCall& call) {
         at.result().shape);
 }
 
-// Of each place one element of its window gets dy, the first largest: element by element of the
-// window, what the places give it is spread by the stride, and all are added.
+// One element of each place's window gets dy, the first largest: element by element of the window,
+// what the places give it is spread by the stride, and all are added.
 std::optional<ValueId> max_pool_gradient(NodeMaker& at, const OpCall& call) {
     const Type x_type = at.result(), dy_type = call.inputs[1];
     if (x_type.dtype != DType::f32) return {};

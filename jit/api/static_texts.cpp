@@ -14,7 +14,7 @@ namespace {
 using runtime::cat;
 using runtime::DType;
 
-// Of C and C++, those that somebody might give to a tensor.
+// Is it a keyword of C or C++ that somebody might give to a tensor?
 bool is_keyword(const std::string& name) {
     static const std::set<std::string> keywords = {
         "auto",     "bool",    "break",    "case",     "char",   "class",    "const",    "default",

@@ -98,7 +98,7 @@ Cost cost_scan(const OpCall& call, std::span<const Type>) {
     return {trips * trip.flops, trips * trip.bytes};
 }
 
-// Of one trip: nobody knows how many there are.
+// Counts one trip: nobody knows how many there are.
 Cost cost_while(const OpCall& call, std::span<const Type>) {
     const Cost test = cost_of_graph(call.text("condition")),
                trip = cost_of_graph(call.text("body"));

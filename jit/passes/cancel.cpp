@@ -23,7 +23,8 @@ private:
     const Node& producer(ValueId value) const { return rewrite_.to.producer(value); }
     bool is_of(ValueId value, const OpDef& op) const { return producer(value).op == &op; }
 
-    // The same ops of the same values: written twice, which is joined at a higher level only.
+    // Are they the same ops of the same values? A value may be written twice, and is joined at a
+    // higher level only.
     bool are_equal(ValueId a, ValueId b, int depth = 4) const {
         if (a == b) return true;
         const Node &x = producer(a), &y = producer(b);

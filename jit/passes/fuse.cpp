@@ -264,7 +264,7 @@ private:
         return needed_level(node, g) <= of.level || of.readers.empty();
     }
 
-    // Of the values that only this node needs after the group.
+    // Counts the bytes of values that only this node needs after the group.
     size_t bytes_freed_by(NodeId id, int g) const {
         size_t bytes = 0;
         const std::vector<ValueId>& inputs = graph_.node(id).inputs;

@@ -139,8 +139,8 @@ public:
 private:
     bool is_inside(ValueId value) const { return grouping_.group_of_value(value) == id_; }
 
-    // Of a contraction: the axes along which the weights do not move go last, so that all rows
-    // meet an element while it is in the cache.
+    // The axes along which a contraction's weights do not move go last, so that all rows meet an
+    // element while it is in the cache.
     void put_rows_last() {
         const std::vector<int64_t> strides = contraction_of(graph_, product()).strides[1];
         const auto moves = [&](int axis) { return strides[static_cast<size_t>(axis)] != 0; };
@@ -222,8 +222,9 @@ private:
             sources_.push_back(value);
         }
     }
-    // Of a value that is broadcast to the weights, by axis of the space: an axis of the weights is
-    // the one that walks them by the same stride (`of_weights`, by axis of the space).
+    // Returns the strides of a value that is broadcast to the weights, by axis of the space: an
+    // axis of the weights is the one that walks them by the same stride (`of_weights`, by axis of
+    // the space).
     std::vector<int64_t> strides_in_weights(ValueId value,
                                             const std::vector<int64_t>& of_weights) const {
         const Type &type = graph_.type(value), &weights = graph_.type(product().inputs[1]);

@@ -60,8 +60,8 @@ bool is_plain(const Type& type) {
 // hundred times.
 std::optional<codegen::Lanes> lanes_with_makers(const Graph& graph, const Node& node) {
     constexpr int64_t kFewRows = 32, kLeastPanelRows = 16, kMostRows = 512;
-    // Of a GPU: each row reads, and makes, the weights again; or a tile of rows does. With more
-    // rows the library's faster product outweighs the weights' way through memory.
+    // On a GPU each row, or a tile of rows, reads and makes the weights again. With more rows the
+    // library's faster product outweighs the weights' way through memory.
     constexpr int64_t kFewRowsOfGpu = 4, kMostRowsOfGpu = 32;
     if (!is_product_of_floats(graph, node)) return {};
     const auto [space, strides] = contraction_of(graph, node);

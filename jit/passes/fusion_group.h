@@ -46,10 +46,10 @@ struct Group {
 // What kind of part a node plays in a kernel.
 enum class Part : uint8_t { none, elementwise, broadcast, reduction, reshape };
 Part part_of(const Node& node);
-// Of a reduction: the shape of all that it takes, and a mask over its axes.
+// These describe a reduction: the shape of all that it takes, and a mask over its axes.
 runtime::Shape reduced_space(const Graph& graph, const Node& node);
 uint32_t reduced_axes(const Graph& graph, const Node& node);
-// Of a node whose op is a contraction.
+// Describes a node whose op is a contraction.
 runtime::Contraction contraction_of(const Graph& graph, const Node& node);
 // Is it one of float32 or halves, row-major, as generated kernels multiply?
 bool is_product_of_floats(const Graph& graph, const Node& node);
@@ -87,7 +87,7 @@ struct Grouping {
     // A product that no library of the GPU computes is a kernel without other ops, too.
     bool generates_alone(const Node& product) const;
     int level_of(NodeId id) const;
-    // Of both as one group.
+    // Returns the operands of both as one group.
     std::vector<ValueId> joint_operands(int a, int b) const;
     // Group b takes over the nodes of a.
     void absorb(int a, int b);

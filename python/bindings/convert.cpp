@@ -72,7 +72,7 @@ DType default_dtype(runtime::Category category) {
 // -1 is all bits of an unsigned one.
 struct Range {
     double low = 0, high = 0;
-    // Of int64 low - 1 is low, and high + 1 is 2^63, as doubles.
+    // For int64, low - 1 is low, and high + 1 is 2^63, as doubles.
     bool holds(double value) const {
         return (value > low - 1 || value == std::min(low, -1.0)) && value < high + 1;
     }

@@ -308,7 +308,7 @@ bool is_free_to_give(const TensorRef& value) {
            readable(value)->id() == value->id();
 }
 
-// Of a value that nobody else has: whoever takes it may write to it.
+// Gives a value away that nobody else has: its new owner may write to it.
 nb::object give_away(const Handle& self) {
     return is_free_to_give(self.value()) ? exported<>(self.value()) : nb::none();
 }
@@ -488,10 +488,10 @@ void bind_exchange(nb::module_& m) {
           "Does a DLPack capsule hold a GPU's memory?");
     // An object with __dlpack__ for the tensor's own memory, which it keeps; read-only.
     m.def("lend", &lend, nb::arg("tensor"));
-    // The same of a tensor on a GPU, where it lies; or, `copies`, of a copy to be written to.
+    // Lends a tensor on a GPU where it lies; or, `copies`, a copy to be written to.
     m.def("lend_in_place", &lend_in_place, nb::arg("tensor"), nb::arg("copies"));
-    // The same, to be written to as well, of a value that nobody else has; else None. The tensor
-    // is not to be used any more.
+    // Lends a value that nobody else has, to be written to as well; else gives None. The tensor is
+    // not to be used any more.
     m.def("give_away", &give_away, nb::arg("tensor"));
     nb::class_<Wanted>(
         m, "Wanted",

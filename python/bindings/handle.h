@@ -63,13 +63,13 @@ Handle& handle_of(PyObject* object);  // unchecked
 // other Python code may run.
 const TensorRef& value_of(PyObject* object);
 Tensors values_of(nb::handle list);  // of a sequence of Tensors
-// The same of what an operation is about to read: a record for dump, or for calls without the body,
-// asks the objects again, and takes for a constant what none of them has held.
+// What an operation is about to read, as value_of gives it: a record for dump, or for calls without
+// the body, asks the objects again, and takes for a constant what none of them has held.
 const TensorRef& operand_of(PyObject* object);
 Tensors operands_of(nb::handle list);
-// The same bytes under an identity of their own, so that attaching one tensor does not attach the
-// other. What records sees an op: gradients flow through the copy. A copy of a constant is an
-// ordinary tensor at `place`.
+// Returns the same bytes under an identity of their own, so that attaching one tensor does not
+// attach the other. What records sees an op: gradients flow through the copy. A copy of a constant
+// is an ordinary tensor at `place`.
 TensorRef copy_of(const TensorRef& value, runtime::Device& place);
 // Where the value lies, as programs see it: a constant that the host holds lies nowhere until it is
 // used, and stands for one on the default device.
@@ -95,7 +95,7 @@ struct OurArray {
     nb::object array;
 };
 OurArray our_array(nb::handle value, std::optional<DType> wanted);
-// Of the same.
+// Makes a tensor of an array's elements.
 TensorRef tensor_from_numpy(nb::handle array, bool constant, runtime::Device& device,
                             std::optional<DType> wanted = {});
 // OverflowError for a number that an integer dtype cannot hold. -1 is all bits of an unsigned one.

@@ -81,7 +81,7 @@ void bind_kernels(nb::module_& m) {
         const auto made = codegen::KernelService::instance().get(codegen::parse_kernel(text));
         return std::pair(made->backend, made->source());
     }, nb::arg("text"), nb::call_guard<runtime::WithoutHostLock>());
-    // Of products that this process has looked up or measured: seconds by candidate.
+    // Returns the products that this process has looked up or measured: seconds by candidate.
     m.def("timings", [] { return codegen::Timings::instance().all(); });
     m.def("nvidia_libraries", &nvidia_libraries);
     m.def("cache_info", &cache_info);

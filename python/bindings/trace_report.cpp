@@ -51,7 +51,8 @@ nb::list strings(const std::vector<std::string>& texts) {
     return result;
 }
 
-// Of the version that ran last, with all kernels; waits for them without Python's lock.
+// Returns the programs of the version that ran last, with all kernels; waits for them without
+// Python's lock.
 std::vector<jit::CompiledSegment> compiled(const TraceFunction& function) {
     const runtime::WithoutHostLock release;
     return function.compiled();

@@ -9,10 +9,10 @@
 
 namespace megjit::python {
 
-// Of the version that ran last; UserError before the first call.
+// These describe the version that ran last; UserError before the first call.
 nanobind::list kernels_of(const jit::TraceFunction& function);
 nanobind::list plans_of(const jit::TraceFunction& function);  // a dict a segment
-// The same for a GPU that is described, with "costs", a dict for each step.
+// Gives the plans for a GPU that is described, with "costs", a dict for each step.
 nanobind::list plans_on(const jit::TraceFunction& function, int arch);
 nanobind::list graphs_of(const jit::TraceFunction& function, bool optimized, bool html);
 // A dict a segment that has run as a program; measures nothing itself.

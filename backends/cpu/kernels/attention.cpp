@@ -196,7 +196,7 @@ private:
         const int64_t blocks = shape_.blocks();
         for_each(units_, work, [&](int64_t unit, float* scratch) {
             const int64_t number = unit / blocks;
-            // Of causal attention the last blocks take longest: they come first.
+            // The last blocks of causal attention take longest, so they come first.
             MEGJIT_BEST(attend)(shape_, head(number, in), block(blocks - 1 - unit % blocks),
                                 out[0] + number * shape_.queries * shape_.value_width,
                                 out[1] + number * shape_.queries, scratch);

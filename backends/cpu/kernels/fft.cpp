@@ -250,7 +250,8 @@ struct ForthRow : RealRow {
 struct BackRow : RealRow {
     using In = Complex;
     using Out = float;
-    // Of the whole spectrum, whose other half is the conjugate.
+    // Returns element k of the whole spectrum, of which `in` holds one half; the other half is its
+    // conjugate.
     Number at(const Complex* in, int64_t k) const {
         const Number z = as_number(in[k]);
         return is_inner(k) ? (twice ? 1 : 0.5) * z : Number{z.re, 0};

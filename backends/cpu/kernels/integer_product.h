@@ -7,7 +7,7 @@
 
 namespace megjit::cpu {
 
-// Of matrices of `from`; results are `from` or int32. Neither is empty.
+// Prepares a product of matrices of `from` whose results are `from` or int32. No matrix is empty.
 Prepared prepare_integer_product(const runtime::MatmulProblem& problem, runtime::DType from,
                                  runtime::DType to);
 

@@ -42,7 +42,7 @@ struct GruGradStep {
     float* carried;  // what else dh has from there, then that for the step before
     float *dgates, *dproduct;  // [rows, 3 * hidden]
 };
-// Of n elements; y may lie on gates, dgates on y.
+// A step computes n elements; y may lie on gates, dgates on y.
 struct RnnStep {
     int64_t n;
     bool relu;

@@ -48,7 +48,8 @@ Prepared make_zeros(std::span<const runtime::Type> outputs);
 Prepared in_float32(const runtime::OpCall& call, std::span<const runtime::Type> outputs,
                     Prepare prepare);
 
-// The same, and operands of `main`'s rank (3 and above) in the layout of `main`.
+// Prepares as in_float32 does, with operands of `main`'s rank (3 and above) in the layout of
+// `main`.
 Prepared in_float32_like(const runtime::Type& main, const runtime::OpCall& call,
                          std::span<const runtime::Type> outputs, Prepare prepare);
 

@@ -73,7 +73,8 @@ std::string kernel_name(const std::optional<dnnl::primitive_desc_base>& desc) {
     return desc ? desc->impl_info_str() : "none";
 }
 
-// The same product twice: `apart` reads the addend, `onto` finds it where the result is to lie.
+// The executable holds one product twice: `apart` reads the addend, `onto` finds it where the
+// result is to lie.
 class AddOntoExecutable final : public runtime::Executable {
 public:
     AddOntoExecutable(Prepared apart, Prepared onto, size_t addend)

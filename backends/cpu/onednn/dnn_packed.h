@@ -7,12 +7,12 @@
 
 namespace megjit::cpu::dnn {
 
-// Of tensors that lie as `packed`, where row-major ones lie as `dense`. Extents of both are the
-// primitive's: with an axis for groups, or transposed. row_major where that is the same, or no
-// layout is left.
+// Returns the layout of tensors that lie as `packed`, where row-major ones lie as `dense`. The
+// extents of both are the primitive's: with an axis for groups, or transposed. The result is
+// row_major where both are the same, or no layout is left.
 runtime::Layout packed_layout(const dnnl::memory::desc& packed, const dnnl::memory::desc& dense);
 
-// Of 3x3 weights of that type that are transformed for winograd.h.
+// Returns the layout of 3x3 weights of that type that are transformed for winograd.h.
 runtime::Layout winograd_layout(const runtime::Type& weights, const dnnl::memory::desc& dense);
 bool is_winograd(runtime::Layout layout);
 

@@ -76,7 +76,7 @@ public:
             for (int64_t i = lo; i < hi; ++i) body(parts_[static_cast<size_t>(i)]);
         });
     }
-    // Of that part's rows of x; then step(row, rows, their product).
+    // Computes the product of the part's rows of x, then calls step(row, rows, their product).
     template <class Step>
     void run(const Part& part, const float* x, char* work, const Step& step) const {
         void *in[] = {const_cast<float*>(x) + part.first * inner_, work}, *to = work + part.result;

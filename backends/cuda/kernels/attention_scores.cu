@@ -82,7 +82,7 @@ struct Scores {
             if (mask[m]) s += at(mask[m], p.mask[m], query, key);
         return is_replaced(query, key) ? at(hidden, p.hidden, query, key) : s;
     }
-    // Of the products, what is given instead takes the gradient.
+    // A score that is replaced passes no gradient to the products: what is given in its place takes it.
     __device__ __forceinline__ bool is_replaced(u32 query, u32 key) const {
         return HIDES && !is_outside(query, key) && !at(seen, p.seen, query, key);
     }

@@ -136,8 +136,8 @@ struct Sums {
     }
 };
 
-// Of the thread's scores of a tile that begins there, those that dropout keeps: bit 4 n + i of s[n][i].
-// (Drawn before they are needed, in a loop: as many blocks of random words at once would spill.)
+// Returns a mask of the thread's scores that dropout keeps, in the tile that begins there: bit 4 n + i is for s[n][i].
+// (They are drawn before they are needed, in a loop: as many blocks of random words at once would spill.)
 template <bool over_keys>
 __device__ __forceinline__ u32 kept_scores(const Scores& scores, u32 query, u32 key) {
     u32 kept = 0;
@@ -166,9 +166,8 @@ __device__ __forceinline__ float over_row(float x, const Join& join) {
     return join(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
 }
 
-// Of one of the thread's queries and the keys from `first` on: s, products, becomes exp(the scores - the
-// largest of the query so far); `top` and `total` of it grow. Returns what its earlier sums are to be
-// multiplied by.
+// Takes one of the thread's queries and the keys from `first` on: s, products, becomes exp(the scores - the largest of
+// the query so far), and `top` and `total` of the query grow. Returns the factor of its earlier sums.
 __device__ __forceinline__ float softmax_step(const Scores& scores, u32 query, u32 first, u32 half, Scores16& s,
                                               float& top, float& total) {
     float largest = -infinity(), sum = 0;

@@ -7,7 +7,7 @@
 
 namespace megjit::cuda {
 
-// Of tensors of this dtype; the others go through the host.
+// Does NCCL exchange tensors of this dtype? The others go through the host.
 bool exchanged_by_nccl(std::string_view op, runtime::DType dtype);
 
 }  // namespace megjit::cuda

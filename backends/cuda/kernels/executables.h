@@ -36,12 +36,12 @@ Prepared executable(Run run, size_t workspace = 0, bool aliases = false,
     },
         workspace, aliases, std::move(parts));
 }
-// Of an op without elements.
+// Prepares an op without elements.
 inline Prepared nothing_to_do() {
     return executable([](CudaStream&, void* const*, void* const*, void*) {});
 }
 
-// Of an op that adds nothing up.
+// Prepares an op that adds nothing up.
 Prepared zeros(std::span<const Type> outputs);
 
 // The text of a family behind what all share.

@@ -35,7 +35,7 @@ struct Plan {
         for (int i = 0; i < indices; ++i) a.index[i] = in[first + static_cast<size_t>(i)];
         return a;
     }
-    // The same where `elements_each` elements are `units_each` units.
+    // Returns this plan in units: `elements_each` elements are `units_each` of them.
     Plan in_units(int64_t elements_each, int64_t units_each) const {
         Plan plan = *this;
         plan.access.run = access.run / elements_each * units_each;

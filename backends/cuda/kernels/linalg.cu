@@ -3,8 +3,8 @@
 
 constexpr u32 kThreads = 256;
 
-// Of column c, the row from c on whose element is largest; the first of equals, and a NaN only on
-// the diagonal.
+// A pivot is the row of column c, from c on, whose element is largest: the first of equals, and a NaN only on the
+// diagonal.
 struct Pivot {
     double size;
     u32 row;

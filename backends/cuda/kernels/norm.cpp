@@ -7,7 +7,7 @@
 namespace megjit::cuda {
 namespace {
 
-// The same tensors for `inner`, an op of other types.
+// Prepares the op `inner` on the same tensors under other types.
 Prepared prepare_as(CudaDevice& device, const OpCall& call, std::span<const Type> inputs,
                     std::span<const Type> outputs) {
     return device.prepare({call.op, call.attrs, inputs}, outputs);

@@ -63,7 +63,7 @@ __device__ __forceinline__ i32 place(const i32* extents, i32 d, i32 h, i32 w) {
 }
 __device__ __forceinline__ i64 step(const Pooling& p) { return CHANNELS_LAST ? p.channels : 1; }
 
-// Of a window, in the plane of x: its first largest element, or its first NaN.
+// Holds the first largest element of a window, or its first NaN, in the plane of x.
 struct Best {
     float value;
     i32 place;

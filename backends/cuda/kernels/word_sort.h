@@ -9,7 +9,7 @@ class WordSort {
 public:
     // Words of a line differ.
     WordSort(Gpu& gpu, int64_t lines, int64_t n);
-    // Of the words, and again as many to merge into.
+    // Counts the bytes of the words, and as many again to merge into.
     size_t bytes() const { return 2 * part_bytes(); }
     // Sorts the words at the start of `memory`; returns where they lie then.
     void* operator()(CudaStream& stream, void* memory) const;

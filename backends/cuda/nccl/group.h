@@ -54,7 +54,7 @@ private:
     void end(const std::exception_ptr& error);
     // Holds the lock. Throws what ended the group.
     std::unique_lock<std::mutex> alive() const;
-    // Of what NCCL does later; 0 while all is well.
+    // Returns how NCCL's later work goes; 0 while all is well.
     Status state() const;
     std::string text_of(Status status) const;
 

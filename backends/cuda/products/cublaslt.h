@@ -32,8 +32,8 @@ private:
     Functions functions_;
 };
 
-// Of matmul and matmul_epilogue. Which kernel runs is for the library to say, at the first run: it
-// proposes for a card that is there.
+// Plans matmul and matmul_epilogue. The library chooses the kernel at the first run: it proposes
+// for a card that is there.
 std::unique_ptr<Product> make_product(const runtime::OpCall& call,
                                       std::span<const runtime::Type> outputs,
                                       const CardDescription& card, const ProductOptions& options,

@@ -116,7 +116,7 @@ enum Attribute : int {
     kPlanWorkspace = 402,
     kPlanText = 405,
     kPlanDevice = 407,
-    // Of the three convolutions: alpha, beta, description, w, x, y.
+    // The attributes of the three convolutions are alpha, beta, description, w, x, y.
     kConvForward = 700,
     kConvData = 706,
     kConvFilter = 712,

@@ -54,7 +54,7 @@ public:
     // missing.
     Engine(const std::string& library, Handle world, std::map<std::string, Handle> constants);
 
-    // Of these ranks of the world: all of them ask at once the first time.
+    // Returns the communicator of these ranks of the world, which all ask at once the first time.
     Handle communicator(const std::vector<int>& ranks);
     Handle type_of(runtime::DType dtype) const;
     // MPI's own where it says the same as ours for this type, else ours.

@@ -18,7 +18,7 @@ struct Array {
 };
 
 std::string bytes_of(const std::string& path);  // std::runtime_error where it cannot be read
-// Of little-endian row-major arrays. std::runtime_error with `name` for all else.
+// Reads a little-endian row-major array. Throws std::runtime_error with `name` for all else.
 Array array_from(std::string_view file, const std::string& name);
 // By name, without compression.
 std::map<std::string, Array> arrays_from(std::string_view file, const std::string& name);
