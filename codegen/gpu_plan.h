@@ -48,8 +48,8 @@ GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch, C
 GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan);  // without its code
 // What a block leaves for each row that it shares with others, in words of 4 bytes.
 int part_words(const KernelIR& kernel);
-// Has each sum of the kernel (if it has any) a CPU's order there, and so its bits, whoever
-// compiles?
+// Has each sum of the kernel (if it has any) a CPU's order there, and so its bits, whichever
+// back-end compiles?
 bool keeps_order_on_gpu(const KernelIR& kernel, const LaunchShape& launch);
 std::string print(const GpuPlan& plan);  // "rows team=256/256 parts=8 i32 x4"
 

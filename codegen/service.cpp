@@ -244,9 +244,7 @@ std::shared_ptr<const CompiledKernel> KernelService::import(const KernelJob& job
     made->backend = found.backend;
     made->compile_ms = ms_since(start);
     made->cached = true;
-    made->source = [kernel = job.kernel] {
-        return print(kernel);
-    };  // nobody is here who could tell more
+    made->source = [kernel = job.kernel] { return print(kernel); };  // nothing here could tell more
     keep(key, made);
     const std::lock_guard counting(mutex_);
     ++counters_.disk_hits;

@@ -14,7 +14,7 @@
 
 namespace megjit::codegen {
 
-// MEGJIT_TUNE: who chooses between a library and a generated kernel.
+// MEGJIT_TUNE: what chooses between a library and a generated kernel.
 enum class TuneMode : uint8_t {
     off,  // a model
     cached,  // measurements that are there, else the model

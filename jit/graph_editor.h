@@ -50,7 +50,7 @@ public:
                                    bool follows_batch);
     std::vector<ValueId> add_model(const Model& model);
 
-    // Who computes with a placeholder calls these.
+    // Ops on placeholders call these.
     runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device& device) override;
     void on_read(runtime::Tensor& tensor) override;

@@ -52,7 +52,7 @@ public:
         return outputs;
     }
 
-    void on_read(runtime::Tensor&) override {}  // who writes graphs reads no values
+    void on_read(runtime::Tensor&) override {}  // a writer of graphs reads no values
     bool can_read(const runtime::Tensor&) const override { return false; }
 
 private:

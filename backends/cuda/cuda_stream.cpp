@@ -336,8 +336,8 @@ void CudaStream::copy(void* to, const void* from, size_t bytes) {
           [&] { return gpu_.driver().call().copy(at(to), at(from), bytes, handle_); });
 }
 
-// The driver reads pinned memory when the copy runs, whoever pinned it (of pageable memory it
-// promises less than one would like): what may change goes through memory of ours.
+// The driver reads pinned memory when the copy runs, whichever code pinned it (of pageable memory
+// it promises less than one would like): what may change goes through memory of ours.
 void CudaStream::upload(void* to, const void* from, size_t bytes, bool stays) {
     if (bytes == 0) return;
     const Entered entered = enter();
@@ -586,7 +586,7 @@ void CudaStream::tell_failure(void* to) {
     upload(to, flag_, 1, true);
 }
 
-// By an event: whoever waits for a stream that another thread captures spoils the capture.
+// An event is waited for: a wait for a stream that another thread captures spoils the capture.
 void CudaStream::wait_until_idle() noexcept try {
     if (!handle_) return;
     const Entered entered = enter();

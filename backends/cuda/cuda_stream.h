@@ -54,7 +54,7 @@ public:
     // Work of the host, between what was queued before and after. What it throws is a failure of
     // the stream. It must not call the driver. To a graph that repeats it, it is never the same.
     void call(std::function<void()> work);
-    // Asks libraries for what they only tell who has a handle. Queues nothing.
+    // Asks libraries for what they tell the holder of a handle alone. Queues nothing.
     void ask_libraries(const std::function<void(LibraryStream&)>& ask);
     // What a library queues by itself.
     void run_library(const Product* product, std::span<const Address> inputs,

@@ -81,7 +81,7 @@ public:
         size_t free = 0, total = 0;
     };
     Memory memory() const;
-    // By whoever calls the driver, before. DeviceError in a child of fork(), where no GPU can be
+    // Comes before calls of the driver. DeviceError in a child of fork(), where no GPU can be
     // used that the parent used.
     Entered enter() const;
     void refuse_child() const;  // DeviceError in a child of the process that uses it

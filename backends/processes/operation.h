@@ -11,7 +11,7 @@
 
 namespace megjit::processes {
 
-// Who takes part, in the order of ranks.
+// The processes that take part, in the order of ranks.
 struct Group {
     World& world;
     std::vector<int> members;

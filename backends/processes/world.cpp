@@ -26,13 +26,13 @@ namespace {
 
 constexpr uint32_t kMagic = 0x314A474D;
 constexpr size_t kMostText = 2000;
-// What a small message needs on one machine; who spins longer takes the core from who answers.
+// What a small message needs on one machine; a longer spin takes the core from the answering side.
 constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr int kLookMilliseconds = 100;  // how often a sleeper looks for Ctrl-C
-// Who moves bytes in another way makes progress when it is asked.
+// Another way of moving bytes makes progress when it is asked.
 constexpr auto kNap = std::chrono::microseconds(20);
 constexpr auto kOnTheWay =
-    std::chrono::seconds(2);  // who has done its part may end before it arrives
+    std::chrono::seconds(2);  // a process that has done its part may end before it arrives
 
 uint64_t hash_of(std::string_view text) {  // FNV-1a: the same in every process
     uint64_t hash = 0xCBF29CE484222325u;
@@ -98,7 +98,7 @@ void World::refuse_ended(const runtime::CommunicatorCall& call) const {
                             runtime::ErrorKind::runtime);
 }
 
-// ---- for who moves bytes in other ways
+// ---- for other ways of moving bytes
 
 bool World::is_near(int rank) const {
     return rank == rank_ || processes::is_near(peers_[static_cast<size_t>(rank)].socket);

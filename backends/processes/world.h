@@ -122,7 +122,7 @@ private:
     int rank_ = 0;
     std::vector<Peer> peers_;  // by rank
     WorldOptions options_;
-    std::atomic<double> seconds_;  // also read by who watches a GPU
+    std::atomic<double> seconds_;  // also read by the thread that watches a GPU
     std::atomic<bool> is_ending_{false};
     runtime::Turn turn_{"an exchange with other processes"};
     std::vector<HeldSend> held_;

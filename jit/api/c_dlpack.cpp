@@ -1,5 +1,5 @@
 // Tensors from and to other libraries, as DLPack describes them (the unversioned form, which all
-// know). The layout of its structs is an ABI; who calls includes dlpack.h.
+// know). The layout of its structs is an ABI; the caller includes dlpack.h.
 #include "jit/api/c_error.h"
 #include "jit/api/c_tensor.h"
 #include "jit/api/process.h"

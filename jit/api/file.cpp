@@ -211,7 +211,7 @@ File::Lent File::lend(const jit::Model& function, runtime::Device& device) {
     for (size_t i = 0; i < count; ++i) {
         jit::State& state = file_.states[function.states[i].state];
         if (state.is_generator) continue;
-        // Who replaces it may write over it.
+        // The run that replaces it may write over it.
         lent.inputs[i] = function.states[i].is_replaced ? std::move(state.value) : state.value;
     }
     return lent;

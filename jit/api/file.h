@@ -31,7 +31,7 @@ size_t position_of(std::string_view kind, const std::vector<Port>& ports, std::s
 
 class Model;
 
-// Any thread may use it: runs that change states take turns, and who reads waits for them.
+// Any thread may use it: runs that change states take turns, and readers wait for them.
 class File {
 public:
     explicit File(jit::ModelFile file);
@@ -82,7 +82,7 @@ private:
     jit::ModelFile file_;  // its states have their present values
     std::vector<Port> ports_;
     std::shared_ptr<const jit::PackedWeights> packed_;
-    runtime::Turn turn_{"a run that changes a model's state"};  // of whoever has the values
+    runtime::Turn turn_{"a run that changes a model's state"};  // of the thread that has the values
 };
 
 // UserError (runtime) where it cannot be read.

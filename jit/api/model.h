@@ -56,7 +56,7 @@ private:
     std::vector<Port> inputs_, outputs_, parameters_;
     const std::shared_ptr<jit::BoundWeights> weights_;
     std::unique_ptr<jit::PendingProgram> pending_;  // makes a program for each context
-    runtime::Turn turn_{"the compilation of a model"};  // of whoever uses pending_
+    runtime::Turn turn_{"the compilation of a model"};  // of the thread that uses pending_
     mutable runtime::Mutex mutex_{"the programs of a model"};  // of what follows
     // One for each context that lived beside others; idle_ has room for all.
     std::vector<std::shared_ptr<jit::Program>> programs_, idle_;

@@ -42,7 +42,7 @@ public:
         if (rank < 0 || static_cast<size_t>(rank) >= sockets.size())
             runtime::user_error({.what = runtime::cat("rank ", rank, " in a world of ",
                                                       sockets.size(), " processes")});
-        // The last who holds the world may be a thread of ours.
+        // The last holder of the world may be a thread of ours.
         const std::shared_ptr<nb::callable> tell(new nb::callable(std::move(on_failure)),
                                                  [](nb::callable* callable) {
             if (!nb::is_alive()) return;

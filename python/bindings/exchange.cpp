@@ -287,7 +287,7 @@ nb::object lend(const Handle& self) {
     return exported<nb::ro>(value);
 }
 
-// Where the value lies, which is a GPU: it, or a copy that who takes it may write to.
+// Where the value lies, which is a GPU: it, or a copy that the taker may write to.
 nb::object lend_in_place(const Handle& self, bool copies) {
     TensorRef value = self.value();
     if (Capture* capture = Capture::current()) capture->note_read(value);

@@ -10,7 +10,7 @@
 namespace megjit::python {
 namespace {
 
-// Changed under Python's lock; who waits has let go of it.
+// Changed under Python's lock; a waiting thread has let go of it.
 std::atomic<int> open_loans = 0, ended_loans = 0;
 thread_local int own_loans = 0;
 
@@ -40,7 +40,7 @@ void Handle::wait_for_value() const {
 }
 
 Loan::Loan(std::vector<Handle*> handles) : handles_(std::move(handles)) {
-    // First all must be there: who held one and waited for another would be waited for.
+    // First all must be there: a thread that held one and waited for another would be waited for.
     const auto first_empty = [this] {
         return std::find_if(handles_.begin(), handles_.end(),
                             [](const Handle* handle) { return !handle->value_; });

@@ -156,7 +156,7 @@ Prepared prepare_all_gather(CudaDevice& device, const OpCall& call, std::span<co
     });
 }
 
-// All at once: whoever sends waits for who receives.
+// All at once: a sender waits for its receiver.
 Status send_and_receive(std::span<const runtime::OutgoingBytes> sends,
                         std::span<const runtime::IncomingBytes> receives, const Library& library,
                         Comm comm, StreamHandle stream) {

@@ -11,7 +11,7 @@ struct Access {
     const i32* index[8];
 };
 
-// Who hears of a place outside: the host, and the kernel that is to write there. Perhaps neither.
+// These are told of a place outside: the host, and the kernel that is to write there. Perhaps neither.
 struct Judge {
     Fault* fault;
     u32* bad;
@@ -123,7 +123,7 @@ extern "C" __global__ void add(Access a, INDEX count, const u64* words, const u3
         const Element element(a, i);  // its place: one of the sorted ones
         INDEX k = element.place;
         const u64 cell = words[k] >> 32;
-        if (k > 0 && words[k - 1] >> 32 == cell) continue;  // who begins the cell adds all
+        if (k > 0 && words[k - 1] >> 32 == cell) continue;  // the thread that begins the cell adds all
         T* const to = y + element.in_x(a, place_of(a, (INDEX)(u32)words[k], {}).row);
         auto sum = widen(*to);
         for (; k < (INDEX)a.places && words[k] >> 32 == cell; ++k)

@@ -24,7 +24,7 @@ using Clock = Watch::Clock;
 
 constexpr auto kFirstNap = std::chrono::microseconds(10);  // while NCCL takes what it was given
 constexpr auto kLongestNap = std::chrono::milliseconds(5);
-constexpr auto kLook = std::chrono::milliseconds(100);  // how often who waits looks around
+constexpr auto kLook = std::chrono::milliseconds(100);  // how often a waiting thread looks around
 
 // NCCL's kernels run on cards alone; tests bring a library of their own for emulated ones.
 const Library* library_for(const Gpu& gpu, std::string* why_not) {

@@ -25,7 +25,7 @@ struct Config {
     size_t size = sizeof(Config);
     unsigned magic = 0xcafebeef;
     unsigned version = 21400;
-    int blocking = 0;  // calls come back at once: who waits can give up
+    int blocking = 0;  // calls come back at once: a waiting thread can give up
 };
 
 // X(name in the library, our name, result, parameters)

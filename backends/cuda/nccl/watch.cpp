@@ -14,7 +14,7 @@ using runtime::cat;
 namespace {
 
 constexpr auto kNap = std::chrono::milliseconds(20);
-// Who has done its part may leave while ours is still on its way.
+// A member that has done its part may leave while ours is still on its way.
 constexpr auto kFarewell = std::chrono::seconds(1);
 // So long the others are told, and asked what they know, before the GPU is freed: that may need
 // Python's lock, whose holder may be waiting for the GPU.

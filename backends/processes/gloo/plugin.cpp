@@ -194,7 +194,7 @@ bool broadcast(void* context, void* data, size_t bytes, int root, char* error) {
 bool exchange(void* context, const Part* sends, size_t send_count, const Part* receives,
               size_t receive_count, char* error) {
     return tried(error, [&] {
-        const Context kept = of(context);  // who waits too long may outlive the group
+        const Context kept = of(context);  // a thread that waits too long may outlive the group
         Members& group = *kept;
         std::vector<std::unique_ptr<::gloo::transport::UnboundBuffer>> sent, received;
         for (const Part* part = receives; part != receives + receive_count; ++part) {
