@@ -29,9 +29,17 @@ PipelineOptions without_kernels(PipelineOptions passes) {
 std::optional<PlannedGraph> first_that_fits(PlanLadder& ladder, const Graph& common,
                                             const PipelineOptions& passes,
                                             const std::function<MemoryPlan(const Graph&)>& plan) {
+    std::optional<Graph> lowered;  // what plans of later stages start from
     while (!ladder.is_exhausted()) {
-        PlannedGraph made{
-            .graph = run_passes_from(kFirstWithPlan, common, ladder.with_plan(passes)), .plan = {}};
+        const PipelineOptions with_plan = ladder.with_plan(passes);
+        const bool is_first = ladder.stage() == Stage::as_it_is;
+        if (is_first || !lowered)
+            lowered = run_passes_between(kFirstWithPlan, kFirstWithOtherPlan, common,
+                                         is_first ? with_plan : passes);
+        PlannedGraph made{.graph = ladder.stage() == Stage::whole
+                                       ? run_passes_from(kFirstWithPlan, common, with_plan)
+                                       : run_passes_from(kFirstWithOtherPlan, *lowered, with_plan),
+                          .plan = {}};
         made.plan = plan(made.graph);
         if (!ladder.is_wanted()) return made;
         if (!ladder.accepts(made.plan)) continue;

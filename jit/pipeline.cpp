@@ -36,6 +36,8 @@ constexpr Pass kPipeline[] = {
      "before order_steps, to which what was fetched is a value like others"},
     {"order_steps", 0, order_steps, true, false,
      "after dedup, which would join again what is computed twice; before expand: marks are of ops as recorded"},
+    {"rematerialize_whole", 0, rematerialize_whole, true, false,
+     "before expand: a normalization runs again as a whole, and as one op it keeps less than in parts"},
     {"join_slices", 3, plain<join_slices>, false, false,
      "after dedup: the zeros are one node; before fuse, which would take the sums"},
     {"expand", 3, expand, false, true,
@@ -98,8 +100,8 @@ void check_names(const runtime::Debug& debug) {
     check_names("MEGJIT_DUMP: there is no stage", debug.dumped, names);
 }
 
-std::span<const Pass> passes_before(std::string_view name) {
-    return {std::begin(kPipeline), std::ranges::find(kPipeline, name, &Pass::name)};
+const Pass* pass_of(std::string_view name) {
+    return std::ranges::find(kPipeline, name, &Pass::name);
 }
 
 bool runs(const Pass& pass, const PipelineOptions& options) {
@@ -157,11 +159,16 @@ std::span<const Pass> pipeline() { return kPipeline; }
 Graph run_passes_before(std::string_view pass, Graph graph, const PipelineOptions& options) {
     check_names(runtime::debug());
     dump(runtime::debug(), "trace", graph);
-    return run_passes(passes_before(pass), std::move(graph), options);
+    return run_passes({std::begin(kPipeline), pass_of(pass)}, std::move(graph), options);
+}
+
+Graph run_passes_between(std::string_view first, std::string_view end, Graph graph,
+                         const PipelineOptions& options) {
+    return run_passes({pass_of(first), pass_of(end)}, std::move(graph), options);
 }
 
 Graph run_passes_from(std::string_view pass, Graph graph, const PipelineOptions& options) {
-    return run_passes(pipeline().subspan(passes_before(pass).size()), std::move(graph), options);
+    return run_passes_between(pass, {}, std::move(graph), options);
 }
 
 Graph run_pipeline(Graph graph, const PipelineOptions& options) {

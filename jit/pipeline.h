@@ -32,11 +32,14 @@ struct BitChange {
 // In the order of the passes, those alone that changed something; no plan of memory is made.
 std::vector<BitChange> bit_changes(Graph graph, const PipelineOptions& options);
 
-// The same in two parts, before the pass of that name and from it on.
+// The same in parts: before the pass of that name, from it on, from the first and before the end.
 Graph run_passes_before(std::string_view pass, Graph graph, const PipelineOptions& options);
 Graph run_passes_from(std::string_view pass, Graph graph, const PipelineOptions& options);
-// Before it nothing hangs on the plan of recomputation; from it on passes run for each plan that is
-// tried.
-constexpr std::string_view kFirstWithPlan = "rematerialize";
+Graph run_passes_between(std::string_view first, std::string_view end, Graph graph,
+                         const PipelineOptions& options);
+// Before the first nothing hangs on the plan of recomputation; before the second only what hangs on
+// a plan of ops as recorded. From there on passes run for each plan that is tried.
+constexpr std::string_view kFirstWithPlan = "rematerialize_whole";
+constexpr std::string_view kFirstWithOtherPlan = "rematerialize";
 
 }  // namespace megjit::jit

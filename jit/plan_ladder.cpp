@@ -26,12 +26,30 @@ constexpr size_t kFinalists = 4;
 constexpr double kFarFromSmallest = 1.25;
 constexpr double kAsSmall = 1.03;
 
+// For the curve the next program that is looked at takes so much of the one before.
+constexpr double kNextOnCurve = 0.985;
+
+// For a limit the search goes on by genetic rounds, as many as take a second or so: what a round
+// takes grows with the square of the steps.
+constexpr int kMostRounds = 6;
+constexpr double kMostBred = 1.5e6;
+
 // No program takes less than so much of what is expected of it. A plan by the search's count and
 // its arena differ by a few percent where no kernels are generated; where they are, by about as
 // much as for the plain program.
 constexpr double kLeastOfExpected = 0.9;
 
 std::atomic<double> searched = 0;
+
+// Does a pass behind the plans of this stage compute again what costs next to nothing? Where it
+// does, the stage's plain program is what runs without a limit.
+bool is_behind_cheap(Stage stage) { return stage >= Stage::units; }
+
+int rounds_for(const memory::RematProblem& problem) {
+    const auto steps = static_cast<double>(problem.steps.size());
+    return static_cast<int>(
+        std::min(static_cast<double>(kMostRounds), kMostBred / (steps * steps + 1)));
+}
 
 struct Searching {
     ~Searching() { searched = 0; }
@@ -52,51 +70,57 @@ PlanLadder::PlanLadder(const MemoryOptions& options) : options_(options) {}
 PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
     if (!is_wanted()) return passes;
     may_be_cheap_ = passes.opt_level >= 3;
-    passes.recomputes_cheap = rungs_[rung_].stage != ops;
-    passes.choose_plan = [this](const auto& problem) { return order(ops, problem); };
-    passes.choose_units = [this](const auto& problem) { return order(units, problem); };
+    passes.recomputes_cheap = is_behind_cheap(stage());
+    const auto choose = [this](Stage stage) {
+        return [this, stage](const auto& problem) { return order(stage, problem); };
+    };
+    passes.choose_whole = choose(Stage::whole);
+    passes.choose_plan = choose(Stage::ops);
+    passes.choose_units = choose(Stage::units);
     return passes;
 }
 
 std::vector<uint32_t> PlanLadder::order(Stage stage, const memory::RematProblem& problem) {
-    if (rung_ == 0 && !families_[stage].is_searched && !takes_known_order(stage, problem))
+    if (rung_ == 0 && !family(stage).is_searched && !takes_known_order(stage, problem))
         search(stage, problem);
     return rungs_[rung_].stage == stage ? rungs_[rung_].plan.order : std::vector<uint32_t>{};
 }
 
 std::vector<uint32_t> PlanLadder::chosen_order() const {
     const Rung& rung = rungs_[rung_];
-    if (rung.stage == units) return {};
-    return rung.stage == ops ? rung.plan.order : families_[ops].plain.order;
+    if (rung.stage == Stage::as_it_is) return family(Stage::ops).plain.order;
+    return rung.stage == Stage::ops ? rung.plan.order : std::vector<uint32_t>{};
 }
 
-// It comes from a file: it may be of another graph.
+// It comes from a file: it may be of another graph. Until that is known nothing is searched.
 bool PlanLadder::takes_known_order(Stage stage, const memory::RematProblem& problem) {
     const std::vector<uint32_t>& order = options_.known_order;
     if (order.empty() || !options_.limit) return false;
-    if (stage == units) return is_known_;
+    if (stage != Stage::ops) return true;
     std::vector<size_t> runs(problem.steps.size());
     for (uint32_t step : order) {
-        if (step >= runs.size()) return false;
+        if (step >= runs.size()) return true;
         ++runs[step];
     }
     for (size_t i = 0; i < runs.size(); ++i)
-        if (runs[i] == 0 || (runs[i] > 1 && !problem.steps[i].repeatable)) return false;
+        if (runs[i] == 0 || (runs[i] > 1 && !problem.steps[i].repeatable)) return true;
     try {
         memory::RematPlan known = memory::measure(problem, order);
         is_known_ = true;
-        add(ops, {std::move(known)}, true);
+        add(stage, {std::move(known)}, true);
     } catch (const std::invalid_argument&) {}
-    return is_known_;
+    return true;
 }
 
 void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
     Searching until_the_end;
     memory::RematSearch search = options_.search;
-    const bool is_thorough = search.genetic_rounds && stage == ops;
+    const bool is_thorough = search.genetic_rounds && stage == Stage::ops;
     if (!options_.is_sublinear) search.thresholds = kThresholds;
-    const auto run = [&](int genetic_rounds, bool is_quick) {
+    const bool breeds = options_.limit || options_.only_looks;
+    const auto run = [&](memory::Places places, int genetic_rounds, bool is_quick) {
         const double before = searched;
+        search.places = places;
         search.genetic_rounds = genetic_rounds;
         search.watch = [before](double part) {
             runtime::check_interrupt();
@@ -104,27 +128,29 @@ void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
         };
         add(stage, memory::rematerialize(problem, search), is_quick);
     };
-    run(0, true);
-    if (is_thorough) run(options_.search.genetic_rounds, false);
+    run(memory::Places::listed, 0, true);
+    run(memory::Places::late, breeds ? rounds_for(problem) : 0, true);
+    if (is_thorough) run(memory::Places::late, options_.search.genetic_rounds, false);
 }
 
 // The plain order of what runs without a limit is the first rung.
 void PlanLadder::add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick) {
-    Family& family = families_[stage];
-    if (!std::exchange(family.is_searched, true)) family.plain = plans[0];
+    Family& family = this->family(stage);
+    const bool has_plain = std::exchange(family.is_searched, true);
+    if (!has_plain) family.plain = plans[0];
     const auto [first, last] = finalists(plans);
     for (size_t i = 0; i < plans.size(); ++i) {
-        if (i == 0 && is_like_the_first_rung(stage) && !is_known_) continue;
+        if (i == 0 && !is_known_ && (has_plain || is_like_the_first_rung(stage))) continue;
         rungs_.push_back({.stage = stage,
                           .extra = plans[i].cost - family.plain.cost,
                           .is_quick = is_quick,
-                          .is_candidate = !options_.is_sublinear || (first <= i && i <= last)});
+                          .is_finalist = first <= i && i <= last});
         rungs_.back().plan = std::move(plans[i]);
     }
 }
 
 bool PlanLadder::is_like_the_first_rung(Stage stage) const {
-    return stage == units || !may_be_cheap_;
+    return is_behind_cheap(stage) || !may_be_cheap_;
 }
 
 // Without a limit: the smallest of plans that cost no more than one forward pass, and those before.
@@ -159,13 +185,25 @@ size_t PlanLadder::winner(bool only_quick, size_t most_bytes) const {
     return *std::ranges::min_element(finalists, {}, rank);
 }
 
-// Without a limit all finalists are planned; for the curve all plans are, and the first runs. A
-// longer search never ends with more memory than the short one alone.
+// Of a plan that is expected to be no smaller than a cheaper one the curve needs no program. The
+// first plan of a stage says what to expect of the others.
+bool PlanLadder::is_looked_at(size_t rung) const {
+    if (options_.is_sublinear) return rungs_[rung].is_finalist;
+    if (!family(rungs_[rung].stage).planned_bytes) return true;
+    double least = static_cast<double>(SIZE_MAX);
+    for (size_t i = 0; i < rung; ++i)
+        if (rungs_[i].planned_bytes)
+            least = std::min(least, static_cast<double>(*rungs_[i].planned_bytes));
+    return expected_bytes(rungs_[rung]) < kNextOnCurve * least;
+}
+
+// Without a limit all finalists are planned; for the curve those plans that are on it, and the
+// first runs. A longer search never ends with more memory than the short one alone.
 bool PlanLadder::wins() {
     if (is_decided_) return true;
     const size_t planned = rung_;
     for (size_t next = rung_ + 1; next < rungs_.size(); ++next)
-        if (rungs_[next].is_candidate) {
+        if (is_looked_at(next)) {
             rung_ = next;
             return false;
         }
@@ -179,7 +217,8 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
     note(plan);
     if (!options_.limit) return wins();
     if (plan.planned_bytes <= options_.limit) return true;
-    if (is_known_ && rung_ > 0) {  // made for a device, or kernels, that need less
+    if (!options_.known_order.empty() && is_known_ == (rung_ > 0)) {
+        // It is of another graph, or made for a device, or kernels, that need less.
         options_.known_order.clear();
         *this = PlanLadder(options_);
         return false;
@@ -191,8 +230,8 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
 void PlanLadder::note(const MemoryPlan& plan) {
     if (!least_ || plan.planned_bytes < least_->planned_bytes) least_ = plan;
     rungs_[rung_].planned_bytes = plan.planned_bytes;
-    for (const Stage stage : {ops, units}) {
-        Family& family = families_[stage];
+    for (const Stage stage : {Stage::whole, Stage::ops, Stage::units}) {
+        Family& family = this->family(stage);
         const bool is_plain = rung_ == 0 ? is_like_the_first_rung(stage)
                                          : rungs_[rung_].stage == stage && !family.planned_bytes;
         if (!is_plain) continue;
@@ -224,8 +263,8 @@ size_t PlanLadder::next_rung() const {
 // 0: no program of its stage has been seen.
 double PlanLadder::expected_bytes(const Rung& rung) const {
     if (rung.planned_bytes) return static_cast<double>(*rung.planned_bytes);
-    if (rung.stage == as_it_is) return 0;
-    const Family& family = families_[rung.stage];
+    if (rung.stage == Stage::as_it_is) return 0;
+    const Family& family = this->family(rung.stage);
     if (!family.planned_bytes) return 0;
     const auto less =
         static_cast<double>(family.peak_bytes) - static_cast<double>(rung.plan.peak_bytes);
@@ -234,7 +273,7 @@ double PlanLadder::expected_bytes(const Rung& rung) const {
 
 std::vector<CurvePoint> PlanLadder::curve() const {
     std::vector<CurvePoint> points;
-    const double plain = families_[ops].plain.cost;
+    const double plain = family(Stage::ops).plain.cost;
     for (size_t i = 0; i < rungs_.size(); ++i)
         if (const double bytes = expected_bytes(rungs_[i]); bytes > 0 || i == rung_)
             points.push_back({.bytes = static_cast<size_t>(bytes),

@@ -1,11 +1,11 @@
 // jit/plan_ladder.h -- PlanLadder: every plan of recomputation that is known for one graph, on one
 // ladder, and the cheapest of them that fits into the memory that is allowed.
 //
-// The first rung is the program that runs without a limit. The others are plans of two searches:
-// for the ops before kernels are made of them (what runs again goes into its readers' kernels), and
-// for the kernels and ops that run. Each rung is judged by the layout of its program. The rungs do
-// not depend on the limit, and they are tried in order: so more memory never gives a slower plan,
-// and less memory never a larger peak. Those are left out that by the search's count cannot fit.
+// The first rung is the program that runs without a limit. The others are plans of one search for
+// each stage (Stage) that the graph passes. Each rung is judged by the layout of its program. The
+// rungs do not depend on the limit, and they are tried in order: so more memory never gives a
+// slower plan, and less memory never a larger peak. Those are left out that by the search's count
+// cannot fit.
 #pragma once
 
 #include <array>
@@ -31,6 +31,12 @@ public:
 // runs. For whoever shows progress while another thread searches.
 double searched_part();
 
+// Where a search stands in the pipeline, and of what its plans are: ops as they are recorded, of
+// which a normalization is one; ops before kernels are made of them, so that what runs again goes
+// into its readers' kernels; kernels and ops that run. as_it_is: no plan.
+enum class Stage : uint8_t { whole, ops, units, as_it_is };
+constexpr size_t kSearchedStages = 3;
+
 class PlanLadder {
 public:
     explicit PlanLadder(const MemoryOptions& options);
@@ -46,8 +52,9 @@ public:
     // that may.
     bool accepts(const MemoryPlan& plan);
     bool is_exhausted() const { return rung_ >= rungs_.size(); }
+    Stage stage() const { return rungs_[rung_].stage; }  // of the present rung
     // By which a file finds the present rung again without a search: an order of ops, which for the
-    // program without a limit is the plain one. Nothing where the rung is a plan for kernels.
+    // program without a limit is the plain one. Nothing where the rung is a plan of another stage.
     std::vector<uint32_t> chosen_order() const;
     // The plans that are worth their memory, and which of them the present rung is.
     std::vector<CurvePoint> curve() const;
@@ -56,13 +63,12 @@ public:
     [[noreturn]] void refuse(const PlanLadder& other, const std::string& where) const;
 
 private:
-    enum Stage : uint8_t { ops, units, as_it_is };
     struct Rung {
-        Stage stage = as_it_is;
+        Stage stage = Stage::as_it_is;
         memory::RematPlan plan = {};
         double extra = 0;  // seconds more than the plain order takes, as far as the search knows
         bool is_quick = true;  // the search without genetic rounds has found it
-        bool is_candidate = true;  // its program is looked at
+        bool is_finalist = true;  // without a limit: its program is looked at
         std::optional<size_t> planned_bytes = {};  // of its program, once that was made
     };
     // What is known of the plans of a stage.
@@ -82,14 +88,17 @@ private:
     bool is_like_the_first_rung(Stage stage) const;  // is its plain program?
     std::pair<size_t, size_t> finalists(const std::vector<memory::RematPlan>& plans) const;
     size_t winner(bool only_quick, size_t most_bytes) const;
+    bool is_looked_at(size_t rung) const;
     bool wins();
     void note(const MemoryPlan& plan);
+    Family& family(Stage stage) { return families_[static_cast<size_t>(stage)]; }
+    const Family& family(Stage stage) const { return families_[static_cast<size_t>(stage)]; }
     size_t next_rung() const;
     double expected_bytes(const Rung& rung) const;
 
     MemoryOptions options_;
     std::vector<Rung> rungs_ = {Rung{}};
-    std::array<Family, 2> families_;  // by stage
+    std::array<Family, kSearchedStages> families_;  // by stage
     size_t rung_ = 0;
     bool may_be_cheap_ = false;  // does the first rung compute again what costs next to nothing?
     bool is_known_ = false;  // there is one more rung, the known order

@@ -296,18 +296,19 @@ public:
     }
 
 private:
-    // Nothing: there is none, or it was not found.
+    // Nothing: there is none, or it was not found. What is known may be of another order.
     std::optional<RematPlan> cheapest_below(size_t bytes) {
-        if (bytes <= least_) return std::nullopt;
         const auto known = std::find_if(known_.begin(), known_.end(), [&](const RematPlan& plan) {
             return plan.peak_bytes < bytes;
         });
-        const double most = known != known_.end() ? known->cost : most_cost_;
-        size_t states = std::min(states_, kStatesOfOnePeak);
-        states_ -= states;
-        ExactSearch::Answer answer = search_.cheapest(bytes - 1, most, states);
-        states_ += states;
-        if (answer.outcome == ExactSearch::Outcome::found) return answer.plan;
+        if (bytes > least_) {
+            const double most = known != known_.end() ? known->cost : most_cost_;
+            size_t states = std::min(states_, kStatesOfOnePeak);
+            states_ -= states;
+            ExactSearch::Answer answer = search_.cheapest(bytes - 1, most, states);
+            states_ += states;
+            if (answer.outcome == ExactSearch::Outcome::found) return answer.plan;
+        }
         if (known != known_.end()) return *known;
         return std::nullopt;
     }

@@ -284,8 +284,9 @@ Simulation lower_cost(const RecomputeSchedule& schedule, Levels& levels, size_t 
         for (uint32_t gap = 0; gap < levels.size(); ++gap) {
             if (levels[gap] <= schedule.least_levels[gap] || schedule.is_tail(gap)) continue;
             const Gap& g = schedule.gaps[gap];
+            const uint32_t from = now.position_of[g.from], to = now.position_of[g.to];
             const double room = static_cast<double>(schedule.problem.values[g.value].bytes) *
-                                (now.position_of[g.to] - now.position_of[g.from] + 1);
+                                (std::max(from, to) - from + 1);
             candidates.push_back(
                 {schedule.problem.steps[schedule.producer[g.value]].cost / room, gap});
         }

@@ -5,6 +5,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "memory/copies.h"
+#include "memory/late_steps.h"
+
 namespace megjit::memory {
 namespace {
 
@@ -74,7 +77,7 @@ private:
 
     void note_wait(uint32_t v, uint32_t step) {
         const auto position = static_cast<uint32_t>(order().size());
-        if (s_.is_free(v) && next_reader(v) == step && position > since_[v] + 1)
+        if (s_.is_free(v) && next_reader(v) == step)
             out_.waits.push_back({gap_now(v), since_[v], position});
     }
 
@@ -126,11 +129,12 @@ private:
 
 }  // namespace
 
-RecomputeSchedule::RecomputeSchedule(const RematProblem& problem)
+RecomputeSchedule::RecomputeSchedule(const RematProblem& problem, Places places)
     : problem(problem),
       producer(problem.values.size(), kNone),
       overwriter(problem.values.size(), kNone),
-      readers(problem.values.size()) {
+      readers(problem.values.size()),
+      places_(places) {
     for (uint32_t i = 0; i < problem.steps.size(); ++i) {
         for (uint32_t v : problem.steps[i].reads) {
             if (v >= readers.size())
@@ -176,104 +180,116 @@ Simulation RecomputeSchedule::simulate(const Levels& levels) const {
     Simulation out;
     if (!Player(*this, levels, out).play()) return out;
     Measured measured = measure_order(*this, std::move(out.plan.order));
-    // Positions change where a run was of no use: the value is computed when it is needed first.
-    std::vector<uint32_t> moved(measured.is_needed.size() + 1);
-    bool any = false;
-    std::vector<uint32_t> needed;
-    for (size_t p = 0; p < measured.is_needed.size(); ++p) {
-        moved[p] = static_cast<uint32_t>(needed.size());
-        if (measured.is_needed[p]) needed.push_back(measured.plan.order[p]);
-        else any = true;
+    leave_out_what_nobody_needs(out, measured);
+    if (places_ == Places::late) {
+        run_late(out, measured);
+        leave_out_what_nobody_needs(out, measured);
     }
-    if (any) {
-        for (uint32_t& position : out.position_of)
-            position = std::min(moved[position], static_cast<uint32_t>(needed.size()) - 1);
-        for (Wait& wait : out.waits) wait = {wait.gap, moved[wait.from], moved[wait.to]};
-        measured = measure_order(*this, std::move(needed));
-    }
+    std::erase_if(out.waits, [](const Wait& wait) { return wait.to <= wait.from + 1; });
     out.plan = std::move(measured.plan);
     out.bytes_at = std::move(measured.bytes_at);
     out.is_valid = true;
     return out;
 }
 
-Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> order) {
-    const RematProblem& problem = schedule.problem;
-    struct Copy {
-        uint32_t value = 0, born = 0, last = 0;
-    };
-    std::vector<Copy> copies;
-    std::vector<uint32_t> current(problem.values.size(), kNone);  // by value: into copies
-    std::vector<uint32_t> first_copy(order.size() + 1), first_read(order.size() + 1), reads;
-    std::vector<char> is_overwritten(problem.values.size());
-    size_t beside = 0;  // results that cannot lie where they were to lie
-    Measured out;
-    for (uint32_t p = 0; p < order.size(); ++p) {
-        const RematStep& step = problem.steps[order[p]];
-        first_copy[p] = static_cast<uint32_t>(copies.size());
-        first_read[p] = static_cast<uint32_t>(reads.size());
-        for (uint32_t v : step.reads) {
-            if (is_overwritten[v]) beside += problem.values[v].bytes;
-            is_overwritten[v] = false;  // counts once
-            if (schedule.producer[v] == kNone) continue;
-            if (current[v] == kNone)
-                throw std::invalid_argument("rematerialize: value " + std::to_string(v) +
-                                            " is read before it is written");
-            copies[current[v]].last = p;
-            reads.push_back(current[v]);
-        }
-        for (uint32_t v : step.writes) {
-            // What is kept stays where it was written first; a second copy lives for a moment.
-            if (current[v] == kNone || !problem.values[v].is_kept)
-                current[v] = static_cast<uint32_t>(copies.size());
-            copies.push_back({v, p, p});
-        }
-        for (uint32_t v : step.overwrites) is_overwritten[v] = true;
-        out.plan.cost += step.cost;
+// Positions change where a run was of no use: the value is computed when it is needed first.
+void RecomputeSchedule::leave_out_what_nobody_needs(Simulation& out, Measured& measured) const {
+    std::vector<uint32_t> needed, moved(measured.is_needed.size() + 1);
+    for (size_t p = 0; p < measured.is_needed.size(); ++p) {
+        moved[p] = static_cast<uint32_t>(needed.size());
+        if (measured.is_needed[p]) needed.push_back(measured.plan.order[p]);
     }
-    first_copy[order.size()] = static_cast<uint32_t>(copies.size());
-    first_read[order.size()] = static_cast<uint32_t>(reads.size());
+    if (needed.size() == measured.is_needed.size()) return;
+    for (uint32_t& position : out.position_of)
+        position = std::min(moved[position], static_cast<uint32_t>(needed.size()) - 1);
+    for (Wait& wait : out.waits) wait = {wait.gap, moved[wait.from], moved[wait.to]};
+    measured = measure_order(*this, std::move(needed));
+}
 
-    out.is_needed.resize(order.size());
-    std::vector<char> is_read(copies.size());
+void RecomputeSchedule::run_late(Simulation& out, Measured& measured) const {
+    const std::vector<uint32_t> listed = late_steps(*this, measured.plan.order);
+    std::vector<uint32_t> order, place(listed.size());
+    for (uint32_t p : listed) {
+        place[p] = static_cast<uint32_t>(order.size());
+        order.push_back(measured.plan.order[p]);
+    }
+    Measured late = measure_order(*this, std::move(order));
+    if (late.plan.peak_bytes > measured.plan.peak_bytes) return;
+    late.plan.cost = measured.plan.cost;  // the same sum: in another order it is rounded otherwise
+    measured = std::move(late);
+    for (uint32_t& position : out.position_of) position = place[position];
+    for (Wait& wait : out.waits) wait = {wait.gap, place[wait.from], place[wait.to]};
+}
+
+namespace {
+
+// By position: some result is read, or kept, or the step has to run.
+std::vector<bool> needed_runs(const Copies& copies, const std::vector<uint32_t>& order) {
+    std::vector<bool> is_needed(order.size());
+    std::vector<char> is_read(copies.all.size());
     for (size_t p = order.size(); p-- > 0;) {
-        bool needed = !problem.steps[order[p]].repeatable;
-        for (uint32_t c = first_copy[p]; c < first_copy[p + 1]; ++c)
-            needed = needed || is_read[c] ||
-                     (problem.values[copies[c].value].is_kept && current[copies[c].value] == c);
-        out.is_needed[p] = needed;
-        if (needed)
-            for (uint32_t r = first_read[p]; r < first_read[p + 1]; ++r) is_read[reads[r]] = true;
+        bool needed = !copies.schedule.problem.steps[order[p]].repeatable;
+        for (uint32_t c = copies.first_copy[p]; c < copies.first_copy[p + 1]; ++c)
+            needed = needed || is_read[c] || !copies.takes_room(c);
+        is_needed[p] = needed;
+        if (!needed) continue;
+        for (uint32_t r = copies.first_read[p]; r < copies.first_read[p + 1]; ++r)
+            is_read[copies.reads[r]] = true;
     }
+    return is_needed;
+}
 
-    std::vector<int64_t> change(order.size() + 1);
-    const auto takes_room = [&](uint32_t c) {
-        return !problem.values[copies[c].value].is_kept || current[copies[c].value] != c;
-    };
-    for (uint32_t c = 0; c < copies.size(); ++c) {
-        if (!takes_room(c)) continue;
-        const auto bytes = static_cast<int64_t>(problem.values[copies[c].value].bytes);
-        change[copies[c].born] += bytes;
-        change[copies[c].last + 1] -= bytes;
+// The bytes of the operand over which the step at this position writes its result.
+size_t bytes_in_place(const Copies& copies, const RematStep& step, uint32_t p) {
+    const uint32_t first = copies.first_copy[p];
+    if (!step.in_place || copies.first_copy[p + 1] != first + 1 || !copies.takes_room(first))
+        return 0;
+    const std::vector<RematValue>& values = copies.schedule.problem.values;
+    const size_t bytes = values[copies.all[first].value].bytes;
+    for (uint32_t r = copies.first_read[p]; r < copies.first_read[p + 1]; ++r) {
+        const Copies::Copy& copy = copies.all[copies.reads[r]];
+        if (copy.last == p && copies.takes_room(copies.reads[r]) &&
+            values[copy.value].bytes == bytes)
+            return bytes;
     }
-    out.bytes_at.resize(order.size());
+    return 0;
+}
+
+// Of results that cannot lie where they are to lie.
+size_t bytes_beside(const RematProblem& problem, const std::vector<uint32_t>& order) {
+    std::vector<char> is_overwritten(problem.values.size());
+    size_t bytes = 0;
+    for (uint32_t step : order) {
+        for (uint32_t v : problem.steps[step].reads) {
+            if (is_overwritten[v]) bytes += problem.values[v].bytes;
+            is_overwritten[v] = false;  // counts once
+        }
+        for (uint32_t v : problem.steps[step].overwrites) is_overwritten[v] = true;
+    }
+    return bytes;
+}
+
+}  // namespace
+
+Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> order) {
+    const std::vector<RematStep>& steps = schedule.problem.steps;
+    const Copies copies(schedule, order);
+    Measured out{.is_needed = needed_runs(copies, order)};
+    std::vector<int64_t> change(order.size() + 1);
+    for (uint32_t c = 0; c < copies.all.size(); ++c) {
+        const auto bytes = static_cast<int64_t>(copies.room(c));
+        change[copies.all[c].born] += bytes;
+        change[copies.all[c].last + 1] -= bytes;
+    }
+    const size_t beside = bytes_beside(schedule.problem, order);
     int64_t now = 0;
     for (uint32_t p = 0; p < order.size(); ++p) {
+        const RematStep& step = steps[order[p]];
         now += change[p];
-        size_t shared = 0;
-        if (problem.steps[order[p]].in_place && first_copy[p + 1] == first_copy[p] + 1 &&
-            takes_room(first_copy[p])) {
-            const size_t bytes = problem.values[copies[first_copy[p]].value].bytes;
-            for (uint32_t r = first_read[p]; r < first_read[p + 1]; ++r) {
-                const Copy& copy = copies[reads[r]];
-                if (copy.last == p && takes_room(reads[r]) &&
-                    problem.values[copy.value].bytes == bytes)
-                    shared = bytes;
-            }
-        }
-        out.bytes_at[p] =
-            static_cast<size_t>(now) - shared + problem.steps[order[p]].scratch + beside;
+        out.bytes_at.push_back(static_cast<size_t>(now) - bytes_in_place(copies, step, p) +
+                               step.scratch + beside);
         out.plan.peak_bytes = std::max(out.plan.peak_bytes, out.bytes_at[p]);
+        out.plan.cost += step.cost;
     }
     out.plan.order = std::move(order);
     return out;

@@ -38,9 +38,15 @@ struct Simulation {
     std::vector<Wait> waits = {};
 };
 
+// Peak, cost and bytes at each place of a list of steps; throws like measure().
+struct Measured {
+    RematPlan plan = {};
+    std::vector<size_t> bytes_at = {};
+    std::vector<bool> is_needed = {};  // by position: some result is read, or kept
+};
 class RecomputeSchedule {
 public:
-    explicit RecomputeSchedule(const RematProblem& problem);
+    explicit RecomputeSchedule(const RematProblem& problem, Places places = Places::listed);
     Simulation simulate(const Levels& levels) const;
 
     const RematProblem& problem;
@@ -56,14 +62,14 @@ public:
                !problem.values[value].must_stay && problem.steps[producer[value]].repeatable;
     }
     bool is_tail(uint32_t gap) const { return gaps[gap].to == kNone; }
+
+private:
+    void leave_out_what_nobody_needs(Simulation& out, Measured& measured) const;
+    void run_late(Simulation& out, Measured& measured) const;
+
+    Places places_;
 };
 
-// Peak, cost and bytes at each place of a list of steps; throws like measure().
-struct Measured {
-    RematPlan plan = {};
-    std::vector<size_t> bytes_at = {};
-    std::vector<bool> is_needed = {};  // by position: some result is read, or kept
-};
 Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> order);
 
 }  // namespace megjit::memory

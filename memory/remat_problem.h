@@ -38,6 +38,9 @@ struct RematProblem {
     std::vector<RematStep> steps = {};
 };
 
+// Where steps run: as they are listed, or later (late_steps.h) where that lowers the peak.
+enum class Places : uint8_t { listed, late };
+
 struct RematPlan {
     std::vector<uint32_t> order = {};  // steps
     size_t peak_bytes = 0;  // of values that have no storage of their own, and of scratch

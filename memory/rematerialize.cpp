@@ -61,7 +61,8 @@ private:
     std::map<size_t, Point> points_;  // by peak; costs fall
 };
 
-constexpr size_t kPoints = 32;
+constexpr size_t kPoints = 32;  // of a front, where the search goes on
+constexpr size_t kPlans = 2 * kPoints;  // of the answer
 constexpr std::array kWeights = {1.0, 0.25, 0.0};  // GreedyOptions::neighbourhood
 constexpr size_t kPolishSteps = 150'000;  // steps that are simulated to polish a front: about 0.1 s
 
@@ -127,7 +128,7 @@ private:
 class Search {
 public:
     Search(const RematProblem& problem, const RematSearch& search)
-        : schedule_(problem),
+        : schedule_(problem, search.places),
           search_(search),
           progress_(search.watch, jobs_of(search)),
           plain_(schedule_.simulate(schedule_.least_levels)) {}
@@ -139,7 +140,7 @@ public:
         clean_up();
         for (int round = 0; round < search_.genetic_rounds; ++round) breed(round);
         std::vector<RematPlan> plans;
-        for (const Front::Point* point : front_.spread(kPoints)) plans.push_back(point->plan);
+        for (const Front::Point* point : front_.spread(kPlans)) plans.push_back(point->plan);
         std::reverse(plans.begin(), plans.end());
         if (ExactSearch::is_possible(schedule_))
             return improve_exactly(schedule_, std::move(plans), search_.most_cost);
@@ -287,11 +288,11 @@ private:
 
 std::vector<RematPlan> rematerialize(const RematProblem& problem, const RematSearch& search) {
     const std::vector<uint32_t> order = order_for_peak(problem);
-    if (std::is_sorted(order.begin(), order.end())) return Search(problem, search).run();
     RematProblem moved{.values = problem.values};
     for (uint32_t step : order) moved.steps.push_back(problem.steps[step]);
     std::vector<RematPlan> plans = {plain_plan(problem)};
     for (RematPlan& plan : Search(moved, search).run()) {
+        if (plan.peak_bytes >= plans.back().peak_bytes) continue;
         for (uint32_t& step : plan.order) step = order[step];
         plans.push_back(std::move(plan));
     }

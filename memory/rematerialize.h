@@ -13,6 +13,7 @@ namespace megjit::memory {
 
 // The fast search is the default: 5,000 steps take less than a second.
 struct RematSearch {
+    Places places = Places::listed;
     int thresholds = 0;  // block sizes that are tried as starting points
     int genetic_rounds = 0;
     int genetic_pool = 20;  // plans in a round

@@ -50,9 +50,10 @@ struct PipelineOptions {
         false;  // recomputation costs what profiled runs took, where that is known
     const Step* step = nullptr;  // whose graph it is; none: nothing is known of inputs and outputs
     bool binds_under_limit = false;  // a limit on memory does not keep weights from being packed
-    // Which ops run, and which of them again; the same of the kernels and ops that are left when
-    // kernels are made. None, or nothing: the graph stays as it is.
-    ChoosePlan choose_plan = {}, choose_units = {};
+    // Which ops run, and which of them again: of ops as recorded, of those that are left before
+    // kernels are made, and of the kernels and ops behind. None, or nothing: the graph stays as it
+    // is.
+    ChoosePlan choose_whole = {}, choose_plan = {}, choose_units = {};
     bool recomputes_cheap = true;  // what costs next to nothing runs again (recompute_cheap)
 };
 
@@ -95,8 +96,11 @@ Graph prefetch(Graph graph, const PipelineOptions& options);
 // order of ops for the peak. Keeps the bits.
 Graph order_steps(Graph graph, const PipelineOptions& options);
 
-// Lets go of values and computes them again where they are needed, as options.choose_plan says.
+// Lets go of values and computes them again where they are needed, as options.choose_whole says.
 // Keeps the bits.
+Graph rematerialize_whole(Graph graph, const PipelineOptions& options);
+
+// The same, as options.choose_plan says, of the ops that are left when all but kernels is decided.
 Graph rematerialize(Graph graph, const PipelineOptions& options);
 
 // Computes again what costs next to nothing instead of keeping it. Keeps the bits.

@@ -86,6 +86,11 @@ Graph order_steps(Graph graph, const PipelineOptions& options) {
     return relist(graph, problem, memory::plain_plan(problem.problem).order);
 }
 
+Graph rematerialize_whole(Graph graph, const PipelineOptions& options) {
+    if (!options.choose_whole) return graph;
+    return with_order(std::move(graph), options, Recomputes::ops, options.choose_whole);
+}
+
 Graph rematerialize(Graph graph, const PipelineOptions& options) {
     if (!options.choose_plan) return graph;
     return with_order(std::move(graph), options, Recomputes::ops, options.choose_plan);

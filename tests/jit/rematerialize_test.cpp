@@ -92,6 +92,25 @@ TEST_F(Rematerialize, KernelsRunAgainAsTheyAre) {
               values_of(interpret(run_pipeline(graph, {.opt_level = 3}), inputs)[0]));
 }
 
+// To the plan of a stage softmax is one op as recorded, behind expansion its parts, behind fuse a
+// kernel.
+TEST_F(Rematerialize, EachStageHasAPlanOfItsOwn) {
+    const Graph graph = parse_graph(
+        "%0: f32[4, 4] = input 0\n%1: f32[4, 4] = softmax %0 {axis=1}\n%2: f32[4, 4] = matmul %1 %1 {transpose_a=0, transpose_b=0}\nreturn %2\n");
+    std::vector<size_t> steps;
+    const auto choose = [&](const memory::RematProblem& problem) {
+        steps.push_back(problem.steps.size());
+        return std::vector<uint32_t>{};
+    };
+    run_pipeline(
+        graph,
+        {.opt_level = 3, .choose_whole = choose, .choose_plan = choose, .choose_units = choose});
+    ASSERT_EQ(steps.size(), 3u);
+    EXPECT_EQ(steps[0], 2u);
+    EXPECT_GT(steps[1], 2u);
+    EXPECT_EQ(steps[2], 2u);
+}
+
 TEST_F(Rematerialize, AMarkToKeepIsOneOfTheKernelToo) {
     Graph graph = parse_graph(kUnits);
     Rewriter rewrite(graph);

@@ -196,6 +196,56 @@ TEST(Rematerialize, WhatMayRunOnlyOnceIsKept) {
     }
 }
 
+// A network of convolutions and relus as it is recorded, two of each size: of each layer the
+// gradient of what it reads, then that of its weights, which is small, then the mask, in place.
+RematProblem convolutions(uint32_t layers) {
+    RematProblem p;
+    p.values.push_back({1, true});
+    const auto step = [&](std::vector<uint32_t> reads, size_t bytes, double cost) {
+        const auto out = static_cast<uint32_t>(p.values.size());
+        p.values.push_back({bytes, bytes == 1});
+        p.steps.push_back({.cost = cost, .reads = std::move(reads), .writes = {out}});
+        return out;
+    };
+    const auto bytes = [](uint32_t layer) { return std::max<size_t>(2, 1000 >> (layer - 1) / 2); };
+    std::vector<uint32_t> acts = {0};
+    for (uint32_t i = 1; i <= layers; ++i) acts.push_back(step({acts.back()}, bytes(i), 10));
+    uint32_t grad = step({acts.back()}, bytes(layers), 1);
+    for (uint32_t i = layers; i-- > 1;) {
+        const uint32_t data = step({grad}, bytes(i), 10);
+        step({acts[i], grad}, 1, 10);
+        grad = step({acts[i], data}, bytes(i), 1);
+        p.steps.back().in_place = true;
+    }
+    step({acts[0], grad}, 1, 10);
+    return p;
+}
+
+// What a step makes that is recorded early waits beside what others need: in the order of the
+// record three of the largest values are alive at once, whatever runs again.
+TEST(Rematerialize, WhatGrowsRunsBehindWhatDoesNot) {
+    for (const uint32_t layers : {8, 20, 30}) {
+        const RematProblem problem = convolutions(layers);
+        const auto listed = rematerialize(problem),
+                   late = rematerialize(problem, {.places = Places::late});
+        expect_a_sound_curve(problem, late);
+        EXPECT_EQ(listed.back().peak_bytes, 3000u) << layers;
+        EXPECT_LE(late.back().peak_bytes, 2600u) << layers;
+        EXPECT_EQ(late.front().order, listed.front().order);
+    }
+}
+
+TEST(Rematerialize, WhatMayRunOnlyOnceKeepsItsOrder) {
+    RematProblem problem = convolutions(30);
+    for (size_t i = 0; i < problem.steps.size(); i += 3) problem.steps[i].repeatable = false;
+    for (const RematPlan& plan : rematerialize(problem, {.places = Places::late})) {
+        std::vector<uint32_t> once;
+        for (uint32_t step : plan.order)
+            if (!problem.steps[step].repeatable) once.push_back(step);
+        EXPECT_TRUE(std::ranges::is_sorted(once));
+    }
+}
+
 TEST(Rematerialize, AMalformedProblemIsRefused) {
     RematProblem twice = chain(2), early = chain(2);
     twice.steps[1].writes = twice.steps[0].writes;
@@ -283,13 +333,14 @@ TEST(StepOrder, AnUpdateDoesNotWaitForTheOtherGradients) {
 
 TEST(StepOrder, NothingReadsAParameterBehindItsUpdate) {
     const RematProblem problem = training(10);
-    for (const RematPlan& plan : rematerialize(problem)) {
-        std::vector<bool> is_overwritten(problem.values.size());
-        for (uint32_t step : plan.order) {
-            for (uint32_t v : problem.steps[step].reads) EXPECT_FALSE(is_overwritten[v]);
-            for (uint32_t v : problem.steps[step].overwrites) is_overwritten[v] = true;
+    for (const Places places : {Places::listed, Places::late})
+        for (const RematPlan& plan : rematerialize(problem, {.places = places})) {
+            std::vector<bool> is_overwritten(problem.values.size());
+            for (uint32_t step : plan.order) {
+                for (uint32_t v : problem.steps[step].reads) EXPECT_FALSE(is_overwritten[v]);
+                for (uint32_t v : problem.steps[step].overwrites) is_overwritten[v] = true;
+            }
         }
-    }
 }
 
 // `heads` branches, recorded stage by stage; what a stage computes is large, what a branch gives is

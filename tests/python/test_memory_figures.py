@@ -126,6 +126,22 @@ def test_the_least_limit_keeps_its_kernels(name):
     assert kernels[1] >= 0.9 * kernels[0]
 
 
+# With this part of the bytes that it takes without a limit.
+@pytest.mark.parametrize(
+    "name, level, part, again",
+    [
+        ("unet", 3, 0.8, 0.02),  # gradients of weights run before those of activations
+        ("unet", 3, 0.7, 0.05),
+        ("unet", 3, 0.6, 0.15),
+        ("gpt2_small", 3, 0.87, 0.3),  # normalizations run again as wholes
+    ],
+)
+def test_a_limit_costs_at_most_so_much(name, level, part, again):
+    free = plan(name, 8, opt_level=level)
+    kept = plan(name, 8, opt_level=level, memory_limit=int(part * free.planned_bytes))
+    assert kept.recompute_flops_ratio <= again
+
+
 def test_twice_the_batch_fits_into_the_same_card():
     with pytest.raises(MemoryError, match="at least"):
         plan("resnet50", 200, memory_limit="2GB")

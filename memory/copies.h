@@ -1,0 +1,34 @@
+// memory/copies.h -- Copies: which run of its step each read in a list of steps takes.
+#pragma once
+
+#include "memory/recompute_schedule.h"
+
+namespace megjit::memory {
+
+// Each run of a step writes copies of its values; a read takes the last one there is by then.
+struct Copies {
+    struct Copy {
+        uint32_t value = 0;
+        uint32_t born = 0, last = 0;  // positions: its run, and the last one that reads it
+    };
+
+    // Throws std::invalid_argument when something is read that no step before has written.
+    Copies(const RecomputeSchedule& schedule, const std::vector<uint32_t>& order);
+
+    // Or has its value storage of its own, and this is what lies there?
+    bool takes_room(uint32_t copy) const {
+        const uint32_t value = all[copy].value;
+        return !schedule.problem.values[value].is_kept || current[value] != copy;
+    }
+    size_t room(uint32_t copy) const {
+        return takes_room(copy) ? schedule.problem.values[all[copy].value].bytes : 0;
+    }
+
+    const RecomputeSchedule& schedule;
+    std::vector<Copy> all;
+    std::vector<uint32_t> current;  // by value: its last copy; kNone: there is none
+    std::vector<uint32_t> first_copy;  // by position, and one more: into all
+    std::vector<uint32_t> first_read, reads;  // by position, and one more: into reads; copies
+};
+
+}  // namespace megjit::memory

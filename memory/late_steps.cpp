@@ -1,0 +1,109 @@
+#include "memory/late_steps.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "memory/copies.h"
+
+namespace megjit::memory {
+namespace {
+
+class Delayer {
+public:
+    Delayer(const RecomputeSchedule& schedule, const std::vector<uint32_t>& order)
+        : steps_(schedule.problem.steps),
+          order_(order),
+          copies_(schedule, order),
+          place_(order.size()),
+          listed_(order.size()),
+          first_reader_(copies_.all.size() + 1),
+          readers_(copies_.reads.size()) {
+        std::iota(place_.begin(), place_.end(), 0u);
+        std::iota(listed_.begin(), listed_.end(), 0u);
+        find_readers();
+    }
+
+    // The last ones first: what moves is followed by what it is made of.
+    std::vector<uint32_t> run() {
+        for (auto p = static_cast<uint32_t>(order_.size()); p-- > 0;)
+            if (steps_[order_[p]].repeatable) move(p);
+        return std::move(listed_);
+    }
+
+private:
+    void find_readers() {
+        for (uint32_t copy : copies_.reads) ++first_reader_[copy + 1];
+        std::partial_sum(first_reader_.begin(), first_reader_.end(), first_reader_.begin());
+        std::vector<uint32_t> next(first_reader_.begin(), first_reader_.end() - 1);
+        for (uint32_t p = 0; p < order_.size(); ++p)
+            for (uint32_t r = copies_.first_read[p]; r < copies_.first_read[p + 1]; ++r)
+                readers_[next[copies_.reads[r]]++] = p;
+    }
+    std::span<const uint32_t> readers(uint32_t copy) const {
+        return std::span(readers_).subspan(first_reader_[copy],
+                                           first_reader_[copy + 1] - first_reader_[copy]);
+    }
+
+    void move(uint32_t p) {
+        size_t taken = 0;
+        uint32_t need = kNone;  // the place of who reads it first
+        for (uint32_t c = copies_.first_copy[p]; c < copies_.first_copy[p + 1]; ++c) {
+            taken += copies_.room(c);
+            for (uint32_t reader : readers(c)) need = std::min(need, place_[reader]);
+        }
+        if (taken == 0 || need == kNone) return;
+        uint32_t to = place_[p];
+        if (need > to + 1) find_ends(p);
+        while (to + 1 < need && kept_longer(to + 1) < taken && !overwrites_operand(to + 1, p)) ++to;
+        for (uint32_t place = place_[p]; place < to; ++place) {
+            listed_[place] = listed_[place + 1];
+            place_[listed_[place]] = place;
+        }
+        listed_[to] = p;
+        place_[p] = to;
+    }
+
+    // Of its operands: where others read them last, and their bytes.
+    void find_ends(uint32_t p) {
+        ends_.clear();
+        for (uint32_t r = copies_.first_read[p]; r < copies_.first_read[p + 1]; ++r) {
+            uint32_t last = 0;
+            for (uint32_t reader : readers(copies_.reads[r]))
+                if (reader != p) last = std::max(last, place_[reader]);
+            if (const size_t bytes = copies_.room(copies_.reads[r]))
+                ends_.emplace_back(last, bytes);
+        }
+    }
+    size_t kept_longer(uint32_t place) const {
+        size_t bytes = 0;
+        for (const auto& [last, operand] : ends_)
+            if (last < place) bytes += operand;
+        return bytes;
+    }
+
+    bool overwrites_operand(uint32_t place, uint32_t p) const {
+        const std::vector<uint32_t>& reads = steps_[order_[p]].reads;
+        return std::ranges::any_of(steps_[order_[listed_[place]]].overwrites, [&](uint32_t v) {
+            return std::ranges::find(reads, v) != reads.end();
+        });
+    }
+
+    const std::vector<RematStep>& steps_;
+    const std::vector<uint32_t>& order_;
+    const Copies copies_;
+    std::vector<uint32_t> place_, listed_;  // by position: its place; the other way round
+    std::vector<uint32_t> first_reader_,
+        readers_;  // by copy, and one more: into readers_; positions
+    std::vector<std::pair<uint32_t, size_t>> ends_;
+};
+
+}  // namespace
+
+std::vector<uint32_t> late_steps(const RecomputeSchedule& schedule,
+                                 const std::vector<uint32_t>& order) {
+    return Delayer(schedule, order).run();
+}
+
+}  // namespace megjit::memory
