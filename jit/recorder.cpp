@@ -436,18 +436,18 @@ void Recorder::make_varying(std::span<const uint64_t> tensors) {
 // Slots stand in the order of their values: a prefix of the record has the first of them.
 void Recorder::order_slots() {
     Record& rec = record();
-    std::vector<std::pair<RecordId, TensorRef>> ordered;
+    std::vector<std::pair<Input, TensorRef>> ordered;
     for (size_t slot = 0; slot < bound_.size(); ++slot)
-        ordered.emplace_back(rec.outside[slot], std::move(bound_[slot]));
-    std::ranges::sort(ordered, {}, [](const auto& each) { return each.first; });
-    std::vector<uint32_t> now(ordered.size());
+        ordered.emplace_back(std::move(rec.inputs[slot]), std::move(bound_[slot]));
+    std::ranges::sort(ordered, {}, [](const auto& each) { return each.first.value; });
+    std::vector<int> now(ordered.size());
     for (uint32_t slot = 0; slot < ordered.size(); ++slot) {
-        rec.outside[slot] = ordered[slot].first;
+        rec.inputs[slot] = std::move(ordered[slot].first);
         bound_[slot] = std::move(ordered[slot].second);
-        now[std::exchange(rec.values[rec.outside[slot]].slot, slot)] = slot;
+        now[std::exchange(rec.values[rec.inputs[slot].value].slot, slot)] = static_cast<int>(slot);
     }
-    for (uint32_t& slot : version_->argument_slots) slot = now[slot];
-    for (uint32_t& slot : rebound_slots_) slot = now[slot];
+    for (Output& update : rec.updates)
+        if (update.replaces >= 0) update.replaces = now[static_cast<size_t>(update.replaces)];
 }
 
 }  // namespace megjit::jit
