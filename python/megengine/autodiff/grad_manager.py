@@ -251,7 +251,9 @@ class GradManager:
         tape, self._tape = self._tape, None
         _recording.managers.discard(self)
         self._recording = False
-        self._remote, self._lookups = [], []
+        self._remote = []
+        if self._lookups:
+            self._lookups = []
         for spec in self._watched:
             spec.snapshot._hold(_NOTHING)  # type: ignore[union-attr]  # watching made it
         self._watched = []
@@ -329,11 +331,12 @@ class GradManager:
                     stacklevel=2,
                 )
             self.release()
-            by_rows = _gradients_by_rows(lookups, grads[len(watched) :]) if lookups else {}
+            by_rows = _gradients_by_rows(lookups, grads[len(watched) :]) if lookups else None
             for spec, group, grad in zip(watched, groups, grads, strict=False):
                 tensor = spec.tensor()
-                for rows in by_rows.get(id(spec), ()):
-                    grad = rows if grad is None else added(grad, rows)
+                if by_rows:
+                    for rows in by_rows.get(id(spec), ()):
+                        grad = rows if grad is None else added(grad, rows)
                 if grad is not None and tensor is not None:
                     _deliver(spec, tensor, grad, group)
         finally:

@@ -54,7 +54,10 @@ class RowGradient:
     [2.0, 2.0]
     """
 
+    _are_there = False  # programs that have none do not look for them in each step
+
     def __init__(self, rows: Tensor, values: Tensor, shape: tuple[int, ...]) -> None:
+        RowGradient._are_there = True
         self.rows = rows
         self.values = values
         self.shape = shape

@@ -309,13 +309,15 @@ class Optimizer:
             for param, states in self._state.items():
                 for name, state in states.items():
                     _core.note_name_like(state, param, name)
+        if RowGradient._are_there:
+            for group in self.param_groups:
+                for param in group["params"]:
+                    if isinstance(param.grad, RowGradient):
+                        self._check_takes_rows(group, param.grad)
         for group in self.param_groups:
             for param in group["params"]:
                 if isinstance(param, ShardedParameter):
                     self._check_is_cut(param)
-                if type(param.grad) is RowGradient:
-                    self._check_takes_rows(group, param.grad)
-        for group in self.param_groups:
             if decisions.held:
                 updates_where_finite(self, group)
             else:
