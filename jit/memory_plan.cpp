@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/host_copy.h"
+#include "memory/lower_bound.h"
 #include "runtime/host/error.h"
 #include "runtime/host/size_text.h"
 #include "runtime/ops/ordered.h"
@@ -26,8 +27,12 @@ std::string describe(const Graph& graph, ValueId id) {
 BufferUse use_of(const Graph& graph, ValueId id, const Step& step) {
     const Node& node = graph.producer(id);
     if (node.kind == NodeKind::constant) return BufferUse::constant;
-    if (node.kind == NodeKind::input)
-        return step.input(node.slot).is_from_outside() ? BufferUse::parameter : BufferUse::input;
+    if (node.kind == NodeKind::input) {
+        const Input input = step.input(node.slot);
+        return !input.is_from_outside() ? BufferUse::input
+               : input.is_state()       ? BufferUse::state
+                                        : BufferUse::parameter;
+    }
     if (node.role.is_recomputed) return BufferUse::recomputed;
     return node.role.is_backward ? BufferUse::gradient : BufferUse::activation;
 }
@@ -108,6 +113,38 @@ void fill_buffers(MemoryPlan& plan, const PreparedGraph& prepared, const BufferP
     }
 }
 
+constexpr size_t kMostOfBound = 6;  // values that are told
+
+MemoryPlan::Bound bound_of(const PreparedGraph& prepared, const BufferPlan& buffers,
+                           size_t unpacked) {
+    memory::Schedule schedule = buffers.schedule;
+    // What else a step of the schedule reads is kept for the order in which these steps run.
+    for (size_t s = 0; s < prepared.nodes.size(); ++s)
+        schedule.steps[s].reads.resize(prepared.node(s).inputs.size());
+    const memory::LowerBound least = memory::lower_bound(schedule);
+    MemoryPlan::Bound bound{.bytes = least.bytes + unpacked};
+    if (least.step == memory::kNone) {
+        bound.why = "inputs, parameters and results";
+        return bound;
+    }
+    std::vector<uint32_t> values = least.values;
+    std::stable_sort(values.begin(), values.end(), [&](uint32_t a, uint32_t b) {
+        return schedule.values[a].bytes > schedule.values[b].bytes;
+    });
+    bound.why = "beside inputs, parameters and results, in any order of the steps";
+    for (size_t i = 0; i < std::min(values.size(), kMostOfBound); ++i)
+        bound.why +=
+            runtime::cat(i ? "; " : " ", runtime::size_text(schedule.values[values[i]].bytes), " ",
+                         values[i] < prepared.graph.value_count()
+                             ? describe(prepared.graph, static_cast<ValueId>(values[i]))
+                             : "of workspace");
+    if (values.size() > kMostOfBound)
+        bound.why += runtime::cat("; ", values.size() - kMostOfBound, " more");
+    bound.why +=
+        runtime::cat(" at ", describe(prepared.graph, prepared.node(least.step).outputs[0]));
+    return bound;
+}
+
 }  // namespace
 
 MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers, const Step& step,
@@ -127,6 +164,8 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers, c
     plan.arena_bytes = buffers.arena_bytes;
     plan.host_bytes = buffers.host_bytes;
     plan.curve = options.curve;
+    if (options.memory_limit && plan.planned_bytes > options.memory_limit)
+        plan.bound = bound_of(prepared, buffers, unpacked);
     return plan;
 }
 
@@ -198,6 +237,7 @@ std::string_view name_of(BufferUse use) {
     switch (use) {
         case BufferUse::input: return "input";
         case BufferUse::parameter: return "parameter";
+        case BufferUse::state: return "state";
         case BufferUse::constant: return "constant";
         case BufferUse::activation: return "activation";
         case BufferUse::gradient: return "gradient";

@@ -15,6 +15,7 @@ namespace megjit::jit {
 enum class BufferUse : uint8_t {
     input,
     parameter,
+    state,  // from outside, and replaced by the call, which computes no gradient for it
     constant,
     activation,
     gradient,
@@ -57,6 +58,13 @@ struct MemoryPlan {
     std::vector<std::string> steps = {};  // what runs at each step
     std::vector<CurvePoint> curve =
         {};  // from the cheapest to the smallest; empty where none was searched for
+    // What no plan of these steps takes less than (memory/lower_bound.h). Of plans above the limit
+    // alone.
+    struct Bound {
+        size_t bytes = 0;
+        std::string why = {};  // which values are alive at once
+    };
+    Bound bound = {};
 };
 
 class Arenas;

@@ -228,6 +228,7 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
 }
 
 void PlanLadder::note(const MemoryPlan& plan) {
+    if (!least_ || plan.bound.bytes < bound_.bytes) bound_ = plan.bound;
     if (!least_ || plan.planned_bytes < least_->planned_bytes) least_ = plan;
     rungs_[rung_].planned_bytes = plan.planned_bytes;
     for (const Stage stage : {Stage::whole, Stage::ops, Stage::units}) {
@@ -302,18 +303,20 @@ void PlanLadder::refuse(const PlanLadder& other, const std::string& where) const
     if (other.least_ && other.least_->planned_bytes < least_->planned_bytes)
         other.refuse(*this, where);
     const size_t elsewhere = least_->planned_bytes - least_->arena_bytes;
+    const MemoryPlan::Bound& bound =
+        other.least_ && other.bound_.bytes < bound_.bytes ? other.bound_ : bound_;
     const std::string what_helps =
         elsewhere > least_->arena_bytes ? "a smaller model, or fewer results" : "a smaller batch";
+    const LimitFigures figures{
+        .limit = options_.limit, .needed = least_->planned_bytes, .bound = bound.bytes};
     throw OverLimit(
-        runtime::ErrorKind::memory,
-        {.what =
-             cat("memory_limit: a call needs at least ",
-                 runtime::bytes_text(least_->planned_bytes, options_.limit), ", and the limit is ",
-                 runtime::bytes_text(options_.limit, least_->planned_bytes)),
+        figures, bound.why,
+        {.what = told(figures),
          .why = cat("inputs, parameters and results take ", runtime::size_text(elsewhere), " (",
                     join(largest_outside_arena(*least_, kMostToldOutside)),
                     "), and even with recomputation these are alive at once: ",
-                    join(largest_at_peak(*least_, kMostTold, 0.9))),
+                    join(largest_at_peak(*least_, kMostTold, 0.9)), "; no plan is below ",
+                    runtime::bytes_text(bound.bytes, least_->planned_bytes), ": ", bound.why),
          .fix = cat("raise the limit to ", least_->planned_bytes, ", or take ", what_helps),
          .at = where});
 }

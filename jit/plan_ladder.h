@@ -15,17 +15,11 @@
 #include <vector>
 
 #include "jit/memory_plan.h"
+#include "jit/over_limit.h"
 #include "jit/passes/passes.h"
 #include "memory/rematerialize.h"
-#include "runtime/host/error.h"
 
 namespace megjit::jit {
-
-// Nothing of the function may run then: it was refused, it has not failed.
-class OverLimit : public runtime::UserError {
-public:
-    using runtime::UserError::UserError;
-};
 
 // Of the search for plans that runs in this process: the part that is done, 0 to 1; 0 where none
 // runs. For whoever shows progress while another thread searches.
@@ -104,6 +98,7 @@ private:
     bool is_known_ = false;  // there is one more rung, the known order
     bool is_decided_ = false;
     std::optional<MemoryPlan> least_;  // the smallest program that was seen
+    MemoryPlan::Bound bound_;  // the smallest of their bounds
 };
 
 }  // namespace megjit::jit

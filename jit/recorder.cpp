@@ -390,6 +390,10 @@ void Recorder::complete() {
     if (captures_) keep_captured();  // what is held is not given away
     for (size_t slot = 0; slot < bound_.size(); ++slot)
         rec.inputs[slot].is_released = bound_[slot] && bound_[slot]->use_count() == 1;
+    for (const RecordedBackward& backward : rec.backwards)
+        for (const RecordId id : backward.wanted)
+            if (rec.values[id].origin == Origin::outside)
+                rec.inputs[rec.values[id].slot].is_trained = true;
     function_.add(version_);
     is_refused_ = function_.options.only_plan;
     if (function_.options.symbolic && !function_.options.record_only && !is_refused_)

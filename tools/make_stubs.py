@@ -34,6 +34,9 @@ SEVERAL = {
     "reduce_scatter_sum", "scatter_from_root",
 }  # fmt: skip
 
+# What instances have, by class; nanobind leaves out what Python's C functions make.
+ERROR_MEMBERS = {"OutOfMemoryError": {"limit": "int | None", "needed": "int | None", "bound": "int | None", "proof": "str | None"}}
+
 # nanobind knows neither what lists hold nor what a handle is; a row's dict has values of several types.
 ROWS = "list[dict[str, Any]]"
 EXACT = {
@@ -141,8 +144,11 @@ def core_stub() -> str:
     text = generator.get().replace("-> Tensor:", "-> _Tensor:").replace("list[Tensor]", "list[_Tensor]")
     classes = text[text.index("class Tensor:") :].strip()
     errors = ""  # for which nanobind names the module that exports them
-    for error in (_core.OperandError, _core.TraceError):
-        errors += f"class {error.__name__}({', '.join(base.__name__ for base in error.__bases__)}): ...\n"
+    for error in (_core.OperandError, _core.OutOfMemoryError, _core.TraceError):
+        members = "".join(f"    {name}: {kind}\n" for name, kind in ERROR_MEMBERS.get(error.__name__, {}).items())
+        errors += f"class {error.__name__}({', '.join(base.__name__ for base in error.__bases__)}):{chr(10) + members if members else ' ...' + chr(10)}"
+    for function in (_core.over_limit, _core.out_of_memory):  # nanobind lists them in front of the classes
+        errors += function.__nb_signature__[0][0].replace("-> object", "-> OutOfMemoryError") + ": ...\n"
     return f"{HEADER}{IMPORTS}\n\n{errors}\n{exact_types(typed_operators(classes))}\n"
 
 

@@ -46,6 +46,10 @@ std::vector<Port> parameters_of(const jit::Model& function) {
     return ports;
 }
 
+size_t limit_of(const ModelOptions& options, const jit::Model& function) {
+    return options.memory_limit ? options.memory_limit : function.memory_limit;
+}
+
 jit::PipelineOptions passes_of(const ModelOptions& options, const jit::Model& function,
                                runtime::Device& device) {
     if (options.opt_level < -1 || options.opt_level > 3)
@@ -56,19 +60,19 @@ jit::PipelineOptions passes_of(const ModelOptions& options, const jit::Model& fu
         .opt_level = options.opt_level < 0 ? function.opt_level : options.opt_level,
         .exact = options.exact.value_or(function.exact),
         .backend = options.compiler,
-        .memory = {.limit = options.memory_limit ? options.memory_limit : function.memory_limit,
-                   .known_order = function.order},
+        .memory = {.limit = limit_of(options, function), .known_order = function.order},
         .device = &device};
     if (codegen::compile_mode() == codegen::CompileMode::off)
         passes.opt_level = std::min(passes.opt_level, 2);
     return passes;
 }
 
-jit::LoweringOptions lowering_of(const ModelOptions& options,
+jit::LoweringOptions lowering_of(const ModelOptions& options, const jit::Model& function,
                                  std::shared_ptr<jit::BoundWeights> weights) {
     return {.function = "a loaded model",
             .check = runtime::debug().check,
             .profile = options.profile,
+            .memory_limit = limit_of(options, function),
             .arenas = jit::Arenas::make("a loaded model"),
             .weights = std::move(weights)};
 }
@@ -92,7 +96,7 @@ void with_room_for_weights(jit::PipelineOptions& passes, const std::function<voi
 void compile(const File& file, const ModelOptions& options) {
     const std::shared_ptr<const jit::Model>& function = file.function(options.function);
     const jit::Step step = jit::step_for(*function, *options.device);
-    const jit::LoweringOptions lowering = lowering_of(options, nullptr);
+    const jit::LoweringOptions lowering = lowering_of(options, *function, nullptr);
     jit::PipelineOptions passes = passes_of(options, *function, *options.device);
     with_room_for_weights(passes, [&] {
         const jit::PreparedGraph made =
@@ -120,7 +124,7 @@ Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
         for (const jit::Bound& bound : function_->bounds)
             if (bound.output == wanted[i]) outputs_[i].count = static_cast<int>(bound.count);
     }
-    const jit::LoweringOptions lowering = lowering_of(options, weights_);
+    const jit::LoweringOptions lowering = lowering_of(options, *function_, weights_);
     jit::PipelineOptions passes = passes_of(options, *function_, *device_);
     with_room_for_weights(passes, [&] {
         pending_ = std::make_unique<jit::PendingProgram>(step, passes, lowering);

@@ -10,7 +10,7 @@ namespace {
 std::string optimized(const std::string& text, PipelineOptions options, runtime::Device& device) {
     options.memory = {};
     options.step = nullptr;
-    options.choose_plan = options.choose_units = {};
+    options.choose_whole = options.choose_plan = options.choose_units = {};
     options.recomputes_cheap = true;
     options.splits_products = false;
     const auto given = subgraph(text);

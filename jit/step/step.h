@@ -22,10 +22,13 @@ struct Input {
         made,  // by an earlier segment of the record
     } kind = Kind::argument;
     bool is_released = false;  // the caller gives its last reference: a program may write over it
+    bool is_trained = false;  // backward computes its gradient
     RecordId value = 0;  // that it stands for, where the step is of a record
     TensorRef held = {};  // for dump: the value that it had when the step was recorded
 
     bool is_from_outside() const { return kind != Kind::argument && kind != Kind::made; }
+    // The run replaces it, and computes no gradient for it.
+    bool is_state() const { return (kind == Kind::state || is_released) && !is_trained; }
     // The same tensor in most calls, so that what is computed of it alone can be kept.
     bool is_fixed() const {
         return (kind == Kind::captured || kind == Kind::constant) && !is_released;

@@ -11,7 +11,14 @@ _Variable = TypeVar("_Variable", bound=Tensor)
 
 
 class OperandError(ValueError, RuntimeError): ...
+class OutOfMemoryError(MemoryError, RuntimeError):
+    limit: int | None
+    needed: int | None
+    bound: int | None
+    proof: str | None
 class TraceError(RuntimeError): ...
+def over_limit(limit: int, needed: int, bound: int, proof: str, rest: str) -> OutOfMemoryError: ...
+def out_of_memory(text: str) -> OutOfMemoryError: ...
 
 class Tensor:
     """Base of megengine.Tensor: a handle to an immutable value."""

@@ -20,7 +20,7 @@ PAGES = sorted(page for page in DOCS.rglob("*.md") if "reference" not in page.re
 BESIDE = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 TEXT = {page: page.read_text(encoding="utf-8") for page in [*PAGES, *BESIDE, ROOT / "README.md"]}
 # Commands that install or build: no test can run them. What they name is checked.
-WITH_COMMANDS = {DOCS / "install.md", DOCS / "cpp.md", DOCS / "devices.md", ROOT / "CONTRIBUTING.md"}
+WITH_COMMANDS = {DOCS / "memory_compared.md", DOCS / "install.md", DOCS / "cpp.md", DOCS / "devices.md", ROOT / "CONTRIBUTING.md"}
 
 
 def named(page):

@@ -136,7 +136,7 @@ def test_a_refused_call_leaves_all_as_it_was():
     for lines in [*ALL_LINES, *([*lines, draw] for draw in drawing for lines in ALL_LINES[: len(LINES)])]:
         step, p, q = step_of(lines)
         generator = mge.random.get_state()
-        with pytest.raises(MemoryError, match="memory_limit: a call needs at least"):
+        with pytest.raises(MemoryError, match=r"memory_limit: .*a call \w+ at least"):
             trace(step, memory_limit=1)(Tensor([1.0, 2.0]))
         np.testing.assert_array_equal([p.numpy(), q.numpy()], np.float32([[1, 2], [10, 20]]), err_msg="; ".join(lines))
         assert str(mge.random.get_state()) == str(generator), lines

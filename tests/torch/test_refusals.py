@@ -192,3 +192,15 @@ def test_calls_within_calls_are_added_up():
     outer = torch.compile(lambda x: within(x * 2).sin() + x, backend=backend, options={"memory_limit": "1GB"})
     outer(x)
     assert isinstance(seen[0], MemoryError) and named_by(seen[0]) > 41000
+
+
+def test_a_refused_limit_is_what_batch_size_finders_take_for_out_of_memory():
+    """accelerate and Lightning look for a RuntimeError with one text that has these words."""
+    run = torch.compile(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)), backend="megjit", options={"memory_limit": "100kB"})
+    with pytest.raises(MemoryError) as refused:
+        run(torch.rand(2048, 64))
+    error = refused.value
+    assert isinstance(error, RuntimeError) and len(error.args) == 1
+    assert " out of memory." in error.args[0] and "DefaultCPUAllocator: can't allocate memory" in error.args[0]
+    assert len(str(error).splitlines()) <= 6
+    assert error.limit == 102400 and error.limit < error.bound <= error.needed

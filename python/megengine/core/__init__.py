@@ -1,7 +1,7 @@
 """What the Python layers share: the ops of the extension and helpers on them."""
 
-from .._core import OperandError, Tensor, apply_const, convert_inputs
+from .._core import OperandError, OutOfMemoryError, Tensor, apply_const, convert_inputs
 from . import ops
 from ._config import get_option, set_option
 
-__all__ = ["OperandError", "Tensor", "apply_const", "convert_inputs", "get_option", "ops", "set_option"]
+__all__ = ["OperandError", "OutOfMemoryError", "Tensor", "apply_const", "convert_inputs", "get_option", "ops", "set_option"]

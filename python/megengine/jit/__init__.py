@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .configs import DTRConfig, GraphOptimizationConfig, SublinearMemoryConfig
 from .functions import dump_functions
+from .largest_batch import LargestBatch, TriedBatch, largest_batch
 from .marks import keep, offload, recompute
 from .tracing import TraceError, exclude_from_trace, trace
 
@@ -13,11 +14,14 @@ if _TYPE_CHECKING:
 __all__ = [
     "DTRConfig",
     "GraphOptimizationConfig",
+    "LargestBatch",
     "SublinearMemoryConfig",
     "TraceError",
+    "TriedBatch",
     "dump_functions",
     "exclude_from_trace",
     "keep",
+    "largest_batch",
     "offload",
     "partial_trace",
     "recompute",

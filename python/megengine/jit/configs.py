@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from .. import _core
@@ -56,6 +57,12 @@ def memory_limit_bytes(given: int | str | None) -> int:
     value, what = (text or None, "MEGJIT_MEMORY_LIMIT") if given is None else (given, "memory_limit")
     if value is None:
         return 0
+    if isinstance(value, (Mapping, list, tuple)):
+        raise TypeError(
+            f"{what}: {value!r} names limits of parts, and a limit is of a whole call\n"
+            "  why: all parts share one arena, in which values of one lie where those of another were: none has bytes of its own\n"
+            "  fix: give one limit; jit.recompute(fn) marks the part whose values are not to be kept"
+        )
     match = _SHARE.fullmatch(value) if isinstance(value, str) else None
     if match and not match[2]:
         raise ValueError(f"{what}: {value!r} is a share of a plan, which only trace(memory_limit=) takes\n  fix: write bytes, such as '6GB', or {str(value).strip() + ' of RAM'!r}")

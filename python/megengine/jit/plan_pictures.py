@@ -20,6 +20,7 @@ _VALUES_SHOWN = 12  # of one buffer
 # Told apart with colour-blind eyes, too; in the order in which they are stacked.
 COLOURS = {
     "parameter": "#4c78a8",
+    "state": "#2f4b6e",
     "input": "#9ecae9",
     "activation": "#f2a93b",
     "gradient": "#54a24b",

@@ -32,9 +32,12 @@ def figures(plan: MemoryPlan) -> list[tuple[str, int]]:
         ("arena, shared over the steps", plan.arena_bytes),
         ("workspace: the largest in the arena", plan.workspace_bytes),
         *([("on the host, beside that", plan.host_bytes), ("transferred", plan.transferred_bytes)] if plan.host_bytes else []),
-        ("parameters and state", plan.bytes_of("parameter")),
-        ("inputs", plan.bytes_of("input")),
     ]
+
+
+def kind_rows(plan: MemoryPlan) -> list[tuple[str, int]]:
+    """Which kinds of values take the bytes of a call, at the fullest step of its arena; all but those that there are none of."""
+    return [(kind, size) for kind, size in plan.by_kind().items() if size]
 
 
 def thinned(curve: tuple[CurvePoint, ...], rows: int = _CURVE_ROWS) -> list[CurvePoint]:
@@ -49,11 +52,12 @@ def curve_text(plan: MemoryPlan) -> str:
     """A line for each plan: its bytes as a bar, and its cost beside that of the cheapest."""
     lines = ["  bytes of a call against the estimated time of a step; *: this plan"]
     most, cheapest = max(point.bytes for point in plan.curve) or 1, plan.curve[0].seconds or 1.0
-    for point in thinned(plan.curve):
+    points = thinned(plan.curve)
+    for point, beside in zip(points, [*points[1:], *points[-2:-1]], strict=True):
         bar = "#" * max(1, round(_BAR * point.bytes / most))
         mark = "*" if point.is_chosen else " "
         cost = f"{seconds_text(point.seconds):>10} {point.seconds / cheapest:>6.2f} x"
-        lines.append(f"{mark} {size_text(point.bytes):>10} {cost}  {bar}")
+        lines.append(f"{mark} {size_text(point.bytes, beside.bytes):>10} {cost}  {bar}")
     return "\n".join(lines)
 
 
@@ -67,6 +71,9 @@ def plan_text(plan: MemoryPlan, name: str) -> str:
     lines = [name]
     lines += [f"  {words:<50} {size_text(size):>10} {size:>16,}" for words, size in figures(plan)]
     lines.append(f"  {'recomputed, as a part of all flops':<50} {plan.recompute_flops_ratio:>10.1%}")
+    if kinds := kind_rows(plan):
+        lines.append("  by kind, which together are what is planned:")
+        lines += [f"    {kind:<48} {size_text(size):>10} {size:>16,}" for kind, size in kinds]
     peak = plan.fullest_step()
     largest = plan.live_buffers(peak)[:_LARGEST]
     if largest:

@@ -26,8 +26,9 @@ class PlannedBuffer:
     first_step, last_step : int
         Its lifetime; it is free again when ``last_step`` runs.
     use : str
-        That of its first value: "input", "parameter", "constant", "activation", "gradient",
-        "recomputed" or "workspace".
+        That of its first value: "input", "parameter", "state" (what a call replaces and has no
+        gradient for, such as an optimizer's), "constant", "activation", "gradient", "recomputed"
+        or "workspace".
     values : tuple of str
         Their names.
 
@@ -45,7 +46,7 @@ class PlannedBuffer:
     bytes: int
     first_step: int
     last_step: int  # half-open
-    use: str  # of the first value: "input", "parameter", "constant", "activation", "gradient", "recomputed", "workspace"
+    use: str  # of the first value: "input", "parameter", "state", "constant", "activation", "gradient", "recomputed", "workspace"
     values: tuple[str, ...]
 
 
@@ -187,6 +188,20 @@ class StepCost:
     ir: str = field(repr=False)
 
 
+# What buffers are for, and the row that counts them. "results" are those with storage of their own.
+_KINDS = {
+    "input": "inputs",
+    "parameter": "parameters",
+    "state": "states",
+    "constant": "constants",
+    "result": "results",
+    "activation": "activations",
+    "recomputed": "recomputed",
+    "gradient": "gradients",
+    "workspace": "workspaces",
+}
+
+
 @dataclass(frozen=True, repr=False)
 class MemoryPlan:
     """The memory plan of one call of a traced function, as returned by `jit.trace.plan` and
@@ -265,6 +280,38 @@ class MemoryPlan:
             Their sum.
         """
         return sum(b.bytes for b in self.buffers if b.place != "arena" and b.use in uses)
+
+    def by_kind(self) -> dict[str, int]:
+        """Returns the bytes of a call by what they are for; together they are planned_bytes.
+
+        The arena counts as it is at its fullest step, where "gaps" is what nothing lies in.
+        Results that take the place of inputs, parameters or states count as these.
+
+        Returns
+        -------
+        dict of str
+            Bytes of "inputs", "parameters", "states", "constants", "results", "activations",
+            "recomputed", "gradients", "workspaces" and "gaps".
+
+        Examples
+        --------
+        >>> import megengine.functional as F
+        >>> from megengine import jit
+        >>> plan = jit.trace(lambda x: F.exp(F.sin(x)).sum()).plan(F.ones((256, 256)))
+        >>> {kind: size for kind, size in plan.by_kind().items() if size}
+        {'inputs': 262144, 'results': 4, 'activations': 262144}
+        """
+        kinds = dict.fromkeys((*_KINDS.values(), "gaps"), 0)
+        for buffer in self.buffers:
+            if buffer.place in ("input", "constant", "output"):
+                kinds["results" if buffer.place == "output" else _KINDS[buffer.use]] += buffer.bytes
+        # Constants that the program reads as it has packed them are no buffers.
+        kinds["constants"] += self.planned_bytes - self.arena_bytes - sum(kinds.values())
+        alive = self.live_buffers(self.fullest_step())
+        for buffer in alive:
+            kinds[_KINDS[buffer.use]] += buffer.bytes
+        kinds["gaps"] = self.arena_bytes - sum(buffer.bytes for buffer in alive)
+        return kinds
 
     def live_buffers(self, step: int) -> list[PlannedBuffer]:
         """Returns the buffers that the arena holds while ``step`` runs, the largest first.

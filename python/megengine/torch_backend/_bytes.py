@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from .. import _core
+from ..core import OutOfMemoryError
 from ._partition import Part, name_of, place_of, tensors_in, values_with_sizes
 from ._private import free_symbols, free_unbacked_symbols
 
@@ -27,7 +28,7 @@ def bounds_of(graph: fx.GraphModule) -> dict[Any, int]:
     for node in graph.graph.nodes:
         values = values_with_sizes(node.meta.get("val"))
         if any(set(free_symbols(each)) - set(free_unbacked_symbols(each)) for each in values if isinstance(each, torch.Tensor)):
-            raise MemoryError(
+            raise _core.out_of_memory(
                 f"memory_limit: in one graph data decides sizes, and sizes of arguments change: {place_of(node)}\n"
                 "  why: a limit is kept, or refused, before anything runs\n"
                 "  fix: torch.compile(..., dynamic=False), or leave the limit out"
@@ -38,7 +39,7 @@ def bounds_of(graph: fx.GraphModule) -> dict[Any, int]:
             operands = [each for source in sources for each in tensors_in(source.meta.get("val"))]
             bounds.update(dict.fromkeys(new, max(_most(each.numel(), bounds) for each in operands)))
         elif any(set(free_unbacked_symbols(each)) - bounds.keys() for each in values if isinstance(each, torch.Tensor)):
-            raise MemoryError(
+            raise _core.out_of_memory(
                 f"memory_limit: data decides a size that nothing bounds: {place_of(node)}\n"
                 "  why: a limit is kept, or refused, before anything runs\n"
                 "  fix: leave torch._dynamo.config.capture_scalar_outputs off, so that a graph ends there, or leave the limit out"
@@ -122,26 +123,31 @@ OTHER_PARTS = "{} bytes wait for other parts of the graph"
 COPIES = "copies of arguments and results of other strides, or in memory of others, take {} bytes"
 
 
+_SMALLER = "or take a smaller batch"
+
+
 def bytes_needed(error: MemoryError) -> int:
-    """By what a refused limit's error tells; 0 for another error."""
-    found = re.search(r"at least (\d+)", str(error))
-    return int(found[1]) if found else 0
+    """By a refused limit's error; 0 for another error."""
+    return (isinstance(error, OutOfMemoryError) and error.needed) or 0
 
 
-def refusal(needed: int, limit: int, why: str, beside: Sequence[tuple[int, str]], fix: str = "or take a smaller batch") -> MemoryError:
-    """beside: bytes, and who has them, that are part of what is needed."""
+def refusal(
+    needed: int, limit: int, why: str, beside: Sequence[tuple[int, str]], fix: str = _SMALLER, bound: int | None = None, proof: str = ""
+) -> OutOfMemoryError:
+    """beside: bytes, and who has them, that are part of what is needed. bound: that no plan goes below; None for what is needed whatever is planned."""
     told = "; ".join(text.format(count) for count, text in beside if count)
-    return MemoryError(
-        f"memory_limit: a call needs at least {_core.bytes_text(needed, limit)}, and the limit is {_core.bytes_text(limit, needed)}\n"
-        f"  why: {why}\n  fix: raise the limit to {needed}, {fix}" + (f"\n  beside: {told}, which makes {needed}" if told else "")
-    )
+    if bound is not None:
+        why += f"; no plan is below {_core.bytes_text(bound, needed)}: {proof}"
+    more = f"\n  why: {why}\n  fix: raise the limit to {needed}, {fix}" + (f"\n  beside: {told}, which makes {needed}" if told else "")
+    return _core.over_limit(limit, needed, needed if bound is None else bound, proof or why, more)
 
 
 def with_beside(error: MemoryError, limit: int, beside: Sequence[tuple[int, str]]) -> MemoryError:
     """The error of a plan for what is left of a limit, with the figures of the whole."""
     more = sum(count for count, _ in beside)
-    if not more or not (needed := bytes_needed(error)):
+    if not more or not isinstance(error, OutOfMemoryError) or not error.needed:
         return error
-    why = re.search(r"why: (.*)", str(error))
+    why = re.search(r"why: (.*?)(; no plan is below .*)?$", str(error), re.MULTILINE)
     fix = re.search(r"raise the limit to \d+, (.*)", str(error))
-    return refusal(needed + more, limit, why[1] if why else "", beside, *([fix[1]] if fix else []))
+    words = fix[1] if fix else _SMALLER
+    return refusal(error.needed + more, limit, why[1] if why else "", beside, words, (error.bound or 0) + more, error.proof or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import re
 import warnings
@@ -189,7 +190,8 @@ class Compiled:
                 most = max(most, beside + waiting + (run.plan(beside, waiting).planned_bytes if isinstance(run, Program) else needed))
             except MemoryError as error:
                 outside = next(place_of(node) for node in self._left if node.target is not operator.getitem)
-                refused.append(MemoryError(f"{error}\n  parts: {outside} is left to torch, before which or behind which this is computed"))
+                refused.append(copy.copy(error))
+                refused[-1].args = (f"{error}\n  parts: {outside} is left to torch, before which or behind which this is computed",)
             if not isinstance(run, Program) and beside + waiting + needed > self._limit:
                 refused.append(self._refusal(part, beside, waiting, needed))
         if refused:

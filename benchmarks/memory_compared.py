@@ -1,0 +1,78 @@
+"""Plans at the budgets of published results, for docs/memory_compared.md. Nothing is computed.
+
+    python benchmarks/memory_compared.py resnet50 --level 3
+
+Budgets and overheads are those that MONeT publishes (Shah et al. 2021, README of its repository), for forward and
+backward in float32. A budget counts as a part of what a call takes where every value is kept, there and here.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import megengine as mge
+import megengine.functional as F
+from megengine.autodiff import GradManager
+from megengine.jit import trace
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/python"))
+
+from zoo import FULL_SIZE
+
+GIB = 2**30
+# name: (shape of a batch, GiB that MONeT's keep-all takes, {GiB of a budget: overhead in percent})
+PUBLISHED = {
+    "resnet50": ((184, 3, 224, 224), 15.06, {10.01: 3.22, 8.01: 5.56, 6.99: 7.28, 6.00: 9.31, 4.99: 11.95}),
+    "unet": ((11, 3, 416, 608), 14.32, {10.01: -4.10, 8.02: -0.09, 7.00: 1.39, 6.01: 4.95, 5.01: 11.51}),
+    "vgg16": ((176, 3, 224, 224), 14.12, {9.71: -5.30, 7.88: -2.18, 6.82: 1.99, 5.51: 9.11}),
+    "mobilenet_v2": ((272, 3, 224, 224), 14.46, {10.02: 2.40, 8.02: 4.77, 7.01: 5.53, 6.01: 7.55, 5.01: 8.72}),
+}
+
+
+def planner(name, level):
+    """A function from options of trace to the plan of a step."""
+    net = FULL_SIZE[name][0]()
+    gm = GradManager().attach(net.parameters())
+    shape = PUBLISHED[name][0]
+    x, y = mge.tensor(np.zeros(shape, np.float32)), mge.tensor(np.zeros(shape[0], np.int32))
+
+    def step(x, y):
+        with gm:
+            gm.backward(F.loss.cross_entropy(net(x), y))
+        return [parameter.grad for parameter in net.parameters()]
+
+    return lambda **options: trace(step, symbolic=True, opt_level=level, **options).plan(x, y)
+
+
+def overhead(plan):
+    """Estimated seconds more than the cheapest plan takes, as a part."""
+    chosen = next(point for point in plan.curve if point.is_chosen)
+    return chosen.seconds / plan.curve[0].seconds - 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("name", choices=PUBLISHED)
+    parser.add_argument("--level", type=int, default=3)
+    given = parser.parse_args()
+    plan, (_, theirs, budgets) = planner(given.name, given.level), PUBLISHED[given.name]
+    keep_all = planner(given.name, 2)().planned_bytes  # level 3 recomputes what costs next to nothing
+    print(f"{given.name}, level {given.level}: {plan().planned_bytes / GIB:.2f} GiB without a limit; every value kept {keep_all / GIB:.2f} (MONeT: {theirs})")
+    for budget, published in budgets.items():
+        part, begin = budget / theirs, time.perf_counter()
+        try:
+            ours = f"{overhead(plan(memory_limit=int(part * keep_all))):+.1%}"
+        except MemoryError:
+            ours = "refused"
+        print(f"  {part:.2f}: published {published:+.1f} %, here {ours}, planned in {time.perf_counter() - begin:.1f} s")
+    try:
+        plan(memory_limit=1)
+    except MemoryError as error:
+        print(f"  least {error.needed / keep_all:.3f}, no plan is below {error.bound / keep_all:.3f}")
+
+
+if __name__ == "__main__":
+    main()

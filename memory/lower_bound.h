@@ -1,0 +1,26 @@
+// memory/lower_bound.h -- bytes that no list of a schedule's steps takes less than, in whatever
+// order they run and however often each of them does: the proof of a refused memory limit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "memory/inplace.h"
+
+namespace megjit::memory {
+
+struct LowerBound {
+    size_t bytes = 0;  // of a call: inputs, constants, outputs and the arena
+    // While this step runs, these values must lie somewhere together; kNone: no step needs memory
+    // beside inputs, constants and outputs.
+    uint32_t step = kNone;
+    std::vector<uint32_t> values = {};
+};
+
+// A step needs its operands and results at once, but for a result that may overwrite an operand.
+// Of the values that a step reads one is written last, and while it is written the others are
+// there: the bound follows such writers back for a few steps. It shares no code with the search.
+LowerBound lower_bound(const Schedule& schedule);
+
+}  // namespace megjit::memory
