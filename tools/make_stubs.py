@@ -67,7 +67,7 @@ EXACT = {
     "cache_entries(folder: str) -> list:": "cache_entries(folder: str) -> list[tuple[bytes, bytes]]:",
     "states(self) -> dict:": "states(self) -> dict[str, _Tensor]:",
     "of(functions: list, states: list = []) -> ModelFile:": "of(functions: list[Model], states: list[tuple[str, Any]] = []) -> ModelFile:",
-    "outside(self) -> list:": "outside(self) -> list[tuple[str, Any, str, int | None, int | None]]:",
+    "outside(self) -> list:": "outside(self) -> list[tuple[str, bool, Any, str, int | None, int | None]]:",
     "run(self, inputs: list) -> list:": "run(self, inputs: list[Any]) -> list[_Tensor]:",
     "offset: int = 0) -> tuple:": "offset: int = 0) -> tuple[ModelFile, int]:",
     "note_results(arg: list, /)": "note_results(arg: list[Any], /)",
