@@ -111,6 +111,33 @@ TEST_F(Rematerialize, EachStageHasAPlanOfItsOwn) {
     EXPECT_EQ(steps[2], 2u);
 }
 
+TEST_F(Rematerialize, AGraphThatAnOpHoldsHasNoPlan) {
+    const Graph graph = parse_graph(R"(%0: bool[] = input 0
+%1: f32[2] = input 1
+%2: f32[2] = cond %0 %1 {if_true=graph, if_false=graph}
+  | %0: f32[2] = input 0
+  | %1: f32[2] = exp %0
+  | %2: f32[2] = neg %1
+  | return %2
+  | %0: f32[2] = input 0
+  | return %0
+return %2
+)");
+    for (const int level : {2, 3}) {
+        size_t asked = 0;
+        const auto choose = [&](const memory::RematProblem& problem) {
+            EXPECT_EQ(problem.steps.size(), 1u);
+            ++asked;
+            return std::vector<uint32_t>{};
+        };
+        run_pipeline(graph, {.opt_level = level,
+                             .choose_whole = choose,
+                             .choose_plan = choose,
+                             .choose_units = choose});
+        EXPECT_EQ(asked, 2u) << level;  // no kernel is made: there are no units
+    }
+}
+
 TEST_F(Rematerialize, AMarkToKeepIsOneOfTheKernelToo) {
     Graph graph = parse_graph(kUnits);
     Rewriter rewrite(graph);
