@@ -867,7 +867,7 @@ class TraceFunction:
     def recorded(self) -> Version:
         """By the last call that recorded one for dump."""
 
-    def outside(self) -> list[tuple[str, Any, str, int | None, int | None]]:
+    def outside(self) -> list[tuple[str, bool, Any, str, int | None, int | None]]:
         """
         Of the last recording for dump: kind, is it the gradient of its holder, holder, name, and the numbers of the value that stands for it and of what it becomes.
         """
