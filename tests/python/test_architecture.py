@@ -207,7 +207,7 @@ def test_the_table_allows_nothing_that_nobody_needs():
 
 
 # What functions may import: servers and guards, which take longer to load than the rest of their packages together.
-SLOW = {"jit.effects", "jit.guards", "distributed.server", "distributed._joining", "distributed._mpi", "distributed._token"}
+SLOW = {"jit.checked_calls", "jit.effects", "jit.guards", "distributed.server", "distributed._joining", "distributed._mpi", "distributed._token"}
 
 
 def modules():

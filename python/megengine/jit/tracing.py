@@ -25,7 +25,6 @@ from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
 from . import batches, mismatch
 from .card_plan import CardPlan, CardView, architecture_of, merge_card_plans
-from .checked_calls import Trial
 from .configs import (
     DTRConfig,
     GraphOptimizationConfig,
@@ -198,6 +197,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
     """
 
     third_party_backend = False
+    _check_interval, _skipped = 0, 0  # of calls without the body: which are compared with it; how many there were
     # `jit.trace.enabled = False` lets every traced function run as if it were not traced, as before MegEngine 1.0.
     enabled = True
     # `python -m megengine kernels` puts a list here: functions traced from then on are measured, and noted in it.
@@ -280,7 +280,8 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         self._was_recorded = False  # by the last call
         self._beside_plan: tuple[OutsideProgram, ...] = ()  # what its plans say of another framework's part
         self._recordings = 0
-        self._check_interval, self._skipped = check_interval(), 0
+        if interval := check_interval():
+            self._check_interval = interval
         self._has_dropped = False  # versions
         self._options = trace_options(
             name=self._name_and_line(),
@@ -395,6 +396,8 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             if self._guard_reason is None:
                 run: Callable[..., Any] = self._function.run_direct
                 if self._check_interval and self._is_checked():
+                    from .checked_calls import Trial  # slow to import
+
                     run = Trial(self._function, self._options, self._body, args, kwargs, leaves, guards).run_direct
                 if self._was_recorded:
                     self._was_recorded = False
