@@ -107,6 +107,6 @@ def test_a_refusal_says_what_is_proved(name, level):
     assert refusal(build, level, inputs, error.bound - 1).needed == error.needed
     if level == 2:  # each plan has the steps of this program
         problem, elsewhere, plan = program_of(traced(build, level, **NOT_NEEDED), inputs)
-        # Temporary values may lie where the loss and statistics of normalizations lie.
-        small = 64 + sum(b.bytes for b in plan.buffers if b.place == "input" and len(b.values) > 1)
-        assert error.bound >= elsewhere + fullest_step(problem) - small
+        # Temporary values may lie where statistics of normalizations, and small results, lie.
+        updated = sum(b.bytes for b in plan.buffers if b.place == "input" and len(b.values) > 1)
+        assert error.bound >= 0.999 * (elsewhere + fullest_step(problem) - updated)

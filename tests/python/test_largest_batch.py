@@ -107,6 +107,7 @@ def test_it_runs_and_the_next_is_refused(form, level):
 
 def test_it_says_what_it_tried():
     found = jit.largest_batch(jit.trace(training_step()), "300KB", images(8), labels(8))
+    assert isinstance(found, jit.LargestBatch) and all(isinstance(each, jit.TriedBatch) for each in found.tried)
     by_batch = {each.batch: each for each in found.tried}
     assert len(by_batch) == len(found.tried)
     assert by_batch[found.batch].fits and not by_batch[found.batch + 1].fits
