@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <new>
 
@@ -19,7 +20,8 @@ PyObject* out_of_memory_error = nullptr;
 // Programs that look for a batch that fits (accelerate, Lightning) tell out of memory from other
 // errors by these words of torch.
 constexpr std::string_view kInTorchsWords =
-    "\n  kind: out of memory. In torch's words: \"DefaultCPUAllocator: can't allocate memory\"";
+    "kind: out of memory. In torch's words: \"DefaultCPUAllocator: can't allocate memory\"";
+constexpr std::ptrdiff_t kMostLines = 6;  // of an error
 
 PyObject* class_of(ErrorKind kind) {
     switch (kind) {
@@ -47,7 +49,8 @@ void set_python_error(PyObject* type, std::string_view text) {
 }
 
 nb::object out_of_memory(const std::string& text) {
-    const nb::object words = decoded(text + std::string(kInTorchsWords));
+    const bool is_full = std::count(text.begin(), text.end(), '\n') + 1 >= kMostLines;
+    const nb::object words = decoded(runtime::cat(text, is_full ? "; " : "\n  ", kInTorchsWords));
     if (!words.is_valid()) nb::raise_python_error();
     return nb::handle(out_of_memory_error)(words);
 }

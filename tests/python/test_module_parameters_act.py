@@ -53,7 +53,7 @@ CALLS = {
     M.Unfold: ((3,), (IMAGE,), WINDOW), M.Fold: (((4, 3), 3), (normal(1, 9, 2),), {"padding": 1, "stride": 2, "dilation": 2}),
     M.RMSNorm: ((6,), (IMAGE,), {"eps": 0.5, "affine": False}),
     M.EmbeddingBag: ((5, 4), (ints([0, 2], [1, 1]),), {
-        "mode": "sum", "padding_idx": 1, "initial_weight": normal(5, 4, seed=4), "freeze": (True, {"initial_weight": normal(5, 4)}),
+        "mode": "sum", "padding_idx": 1, "sparse": True, "initial_weight": normal(5, 4, seed=4), "freeze": (True, {"initial_weight": normal(5, 4)}),
     }),
     M.Bilinear: ((4, 2, 3), (ROW, normal(3, 2)), {"bias": False}), M.CosineSimilarity: ((), (ROW, normal(3, 4, seed=1)), {"axis": 0, "eps": 9.0}),
     M.PairwiseDistance: ((), (ROW, normal(3, 4, seed=1)), {"p": 1.0, "eps": 0.5, "keepdims": True}),
@@ -89,7 +89,7 @@ CALLS = {
     ),
     M.Dropout: ((), (ROW,), {"drop_prob": 0.5}),
     M.Embedding: ((5, 4), (ints(0, 2, 1),), {
-        "padding_idx": 1, "max_norm": 0.1, "norm_type": 1.0, "initial_weight": normal(5, 4, seed=4), "freeze": (True, {"initial_weight": normal(5, 4)}),
+        "padding_idx": 1, "sparse": True, "max_norm": 0.1, "norm_type": 1.0, "initial_weight": normal(5, 4, seed=4), "freeze": (True, {"initial_weight": normal(5, 4)}),
     }),
     M.GeneralNorm: ((2,), (IMAGE,), {"normalized_axis": (1, {"affine": False}), "normalized_shape": (5, {"affine": False}), "eps": 0.5, "affine": False}),
     M.GroupNorm: ((2, 4), (IMAGE,), {"eps": 0.5, "affine": False}), M.InstanceNorm: ((4,), (IMAGE,), {"eps": 0.5, "affine": False}),

@@ -214,8 +214,8 @@ CALLS = {
     random.permutation: ((5,), {"dtype": "float32"}),
 }  # fmt: skip
 
-# Tested on two emulated cards, in worlds of several processes; and what no device of this machine computes.
-ELSEWHERE = {"device", "group", "numpy", "precision"}
+# Tested on two emulated cards, in worlds of several processes, by gradients (test_row_gradients.py); and what no device of this machine computes.
+ELSEWHERE = {"device", "group", "numpy", "precision", "sparse"}
 
 
 def optional(function):

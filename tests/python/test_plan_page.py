@@ -114,7 +114,7 @@ def test_parameters_their_gradients_and_states_are_named_by_their_modules(runs, 
     if runs:
         step(x, net=net)
     plan = step.memory_plan() if runs else step.plan(x, net=net)
-    firsts = {buffer.values[0].partition(" ")[2] for buffer in plan.buffers if buffer.use == "parameter"}
+    firsts = {buffer.values[0].partition(" ")[2] for buffer in plan.buffers if buffer.use in ("parameter", "state")}
     for name, parameter in net.named_parameters():
         shape = list(parameter._tuple_shape)
         assert f"{name} f32{shape}" in firsts and f"{name}.exp_avg_sq f32{shape}" in firsts

@@ -587,7 +587,7 @@ def test_a_chain_of_elementwise_ops_is_one_kernel():
 
 def test_asking_before_the_first_call_is_a_clear_error():
     f = trace(lambda x: x)
-    with pytest.raises(RuntimeError, match="not been called"):
+    with pytest.raises(RuntimeError, match="no call of this function has run yet"):
         f.memory_plan()
 
 
