@@ -239,16 +239,21 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention 
     }
 }
 
-// dots[row] = <a[row], b[row]>, of y and dy.
+// dots[row] = <a[row], b[row]>, of y and dy, summed in the order of multiply_rows: where a query takes
+// one key alone, y is its value, and dp - dot is 0 to the bit.
 extern "C" __global__ void row_dots(u64 rows, u32 width, const T* a, const T* b, float* dots) {
     constexpr u32 kRows = kThreads / 16;
     for (u64 first = (u64)blockIdx.x * kRows; first < rows; first += (u64)gridDim.x * kRows) {
         const u64 row = first + threadIdx.x / 16;
         float sum = 0;
-        if (row < rows)
-            for (u32 i = threadIdx.x % 16; i < width; i += 16)
-                sum = __fmaf_rn(widen(a[row * width + i]), widen(b[row * width + i]), sum);
-        sum = over_row(sum, [](float a, float b) { return a + b; });
+        for (u32 begin = 0; begin < width; begin += 16) {
+            const u32 i = begin + threadIdx.x % 16;
+            const bool is_there = row < rows && i < width;
+            const float x = is_there ? widen(a[row * width + i]) : 0, y = is_there ? widen(b[row * width + i]) : 0;
+#pragma unroll
+            for (u32 lane = 0; lane < 16; ++lane)
+                sum = __fmaf_rn(__shfl_sync(~0u, x, lane, 16), __shfl_sync(~0u, y, lane, 16), sum);
+        }
         if (row < rows && threadIdx.x % 16 == 0) dots[row] = sum;
     }
 }
