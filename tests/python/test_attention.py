@@ -217,8 +217,11 @@ def test_large_logits(size, logit):
     assert_close(got, reference(q, k, v, dy, 1.0, False, []), 2e-5)
 
 
+FEW = pytest.mark.host("a GPU takes few queries by products, which sum in orders of their own")
+
+
 @pytest.mark.parametrize("scale", [1e4, 1e6, 1e9])
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("size", [pytest.param(size, marks=FEW) if size[3] < 16 else size for size in SIZES], ids=str)
 def test_a_query_that_takes_one_key_alone_gives_its_scores_no_gradient(size, scale):
     """None at all: what rounding would leave of dp - dot, times the scale, is no small number."""
     q, k, v, dy = operands(size)
