@@ -280,11 +280,11 @@ void attend(const AttentionShape& shape, const AttentionHead& head, const Attent
 void dots_of_results(const float* y, const float* turned_dy, int64_t wide, int64_t count,
                      int64_t columns, float* dot) {
     constexpr int64_t kTogether = 4;
-    float tile[kTogether * kLanes];  // of which the diagonal is wanted
+    float tile[6 * kLanes];  // of which the diagonal is wanted; multiply_some has code for six rows
     for (int64_t i = 0; i < count; i += kTogether) {
         const int64_t rows = std::min(kTogether, count - i), lane = i % kLanes;
-        multiply({y + i * columns, columns, 1}, turned_dy + i - lane, wide, tile, kLanes, rows,
-                 kLanes, columns, false);
+        multiply_some<1>(rows, {y + i * columns, columns, 1}, turned_dy + i - lane, wide, tile,
+                         kLanes, columns, false);
         for (int64_t r = 0; r < rows; ++r) dot[i + r] = tile[r * kLanes + lane + r];
     }
 }
