@@ -49,6 +49,18 @@ void Graph::reserve(const Graph& like) {
     values_.reserve(like.values_.size() + 16);
 }
 
+std::vector<ValueId> Graph::add_op(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs,
+                                   const Node& like) {
+    const std::vector<Type> results = runtime::infer({op, attrs, types(inputs)});
+    return add({.kind = NodeKind::op,
+                .op = &op,
+                .attrs = std::move(attrs),
+                .inputs = std::move(inputs),
+                .where = like.where,
+                .role = like.role},
+               results);
+}
+
 std::vector<Type> Graph::types(std::span<const ValueId> ids) const {
     std::vector<Type> result;
     result.reserve(ids.size());

@@ -46,6 +46,7 @@ struct Marks {
     bool is_offloaded = false;  // offload(x)
     bool leaves_region = false;  // is a result of recompute(fn)
     uint32_t region = 0;  // made in this call of recompute(fn); 0: in none
+    bool operator==(const Marks&) const = default;
 };
 
 // What a node does in a training step: for the pictures of its memory, no pass asks.
@@ -88,6 +89,10 @@ public:
     ValueId add_constant(TensorRef tensor);
     // Adds a node; its outputs get the given types. Constants are kept on the host.
     std::vector<ValueId> add(Node node, std::span<const Type> outputs);
+    // Adds an op, whose results have the types that it infers. It has the line and the role of
+    // `like`, which it stands for.
+    std::vector<ValueId> add_op(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs,
+                                const Node& like);
 
     const std::vector<Node>& nodes() const { return nodes_; }
     const Node& node(NodeId id) const { return nodes_[at(id)]; }

@@ -185,7 +185,7 @@ size_t PlanLadder::winner(bool only_quick, size_t most_bytes) const {
     return *std::ranges::min_element(finalists, {}, rank);
 }
 
-// Of a plan that is expected to be no smaller than a cheaper one the curve needs no program. The
+// The curve needs no program of a plan that is expected to be no smaller than a cheaper one. The
 // first plan of a stage says what to expect of the others.
 bool PlanLadder::is_looked_at(size_t rung) const {
     if (options_.is_sublinear) return rungs_[rung].is_finalist;

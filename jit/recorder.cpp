@@ -108,7 +108,8 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     return id;
 }
 
-// Of what is from outside and no argument; what the body replaces is told when the call ends.
+// Tells tensors from outside apart that are no arguments; which of them the body replaces is told
+// when the call ends.
 Input::Kind Recorder::kind_of(const Tensor& tensor) const {
     if (runtime::state_of(tensor)) return Input::Kind::key;
     if (varying_.contains(tensor.id())) return Input::Kind::option;

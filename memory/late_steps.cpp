@@ -48,7 +48,7 @@ private:
 
     void move(uint32_t p) {
         size_t taken = 0;
-        uint32_t need = kNone;  // the place of who reads it first
+        uint32_t need = kNone;  // the place of the step that reads it first
         for (uint32_t c = copies_.first_copy[p]; c < copies_.first_copy[p + 1]; ++c) {
             taken += copies_.room(c);
             for (uint32_t reader : readers(c)) need = std::min(need, place_[reader]);
@@ -65,7 +65,7 @@ private:
         place_[p] = to;
     }
 
-    // Of its operands: where others read them last, and their bytes.
+    // Finds where other steps read its operands last, and how many bytes these take.
     void find_ends(uint32_t p) {
         ends_.clear();
         for (uint32_t r = copies_.first_read[p]; r < copies_.first_read[p + 1]; ++r) {

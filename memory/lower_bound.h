@@ -19,7 +19,7 @@ struct LowerBound {
 };
 
 // A step needs its operands and results at once, but for a result that may overwrite an operand.
-// Of the values that a step reads one is written last, and while it is written the others are
+// One of the values that a step reads is written last, and while it is written the others are
 // there: the bound follows such writers back for a few steps. It shares no code with the search.
 LowerBound lower_bound(const Schedule& schedule);
 

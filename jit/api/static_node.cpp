@@ -21,14 +21,7 @@ bool is_padded(const runtime::Window& window) {
 }
 
 ValueId NodeMaker::make(std::string_view op, std::vector<ValueId> inputs, runtime::Attrs attrs) {
-    Node node{.kind = NodeKind::op,
-              .op = &runtime::find_op(op),
-              .attrs = std::move(attrs),
-              .inputs = std::move(inputs),
-              .where = node_->where};
-    const std::vector<Type> types =
-        runtime::infer({*node.op, node.attrs, rewrite_.to.types(node.inputs)});
-    return rewrite_.to.add(std::move(node), types)[0];
+    return rewrite_.to.add_op(runtime::find_op(op), std::move(inputs), std::move(attrs), *node_)[0];
 }
 
 ValueId NodeMaker::kernel(BoundKernel bound, std::vector<ValueId> inputs, const Type& type) {

@@ -127,7 +127,7 @@ public:
         }
         if (call_.trips == 0)
             for (size_t i = 0; i < call_.carries; ++i)
-                copy(stream, outputs[i], inputs[i], call_.inputs[i].bytes());
+                if (in_place_[i] < 0) copy(stream, outputs[i], inputs[i], call_.inputs[i].bytes());
     }
     bool waits_for_values() const override { return body_->waits_for_values(); }
     bool may_alias(int out, int in) const override {

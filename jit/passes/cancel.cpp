@@ -42,13 +42,7 @@ private:
     }
 
     ValueId make(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
-        Node node{.kind = NodeKind::op,
-                  .op = &op,
-                  .attrs = std::move(attrs),
-                  .inputs = std::move(inputs),
-                  .where = like.where,
-                  .role = like.role};
-        return rewrite_.to.add(std::move(node), {&rewrite_.from.type(like.outputs[0]), 1})[0];
+        return rewrite_.to.add_op(op, std::move(inputs), std::move(attrs), like)[0];
     }
 
     // A value of the new graph that the node's result is where its formula has a value.

@@ -79,15 +79,7 @@ private:
     }
 
     ValueId make(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
-        Node node{.kind = NodeKind::op,
-                  .op = &op,
-                  .attrs = std::move(attrs),
-                  .inputs = std::move(inputs),
-                  .where = like.where,
-                  .role = like.role};
-        const std::vector<Type> types =
-            runtime::infer({*node.op, node.attrs, rewrite_.to.types(node.inputs)});
-        return rewrite_.to.add(std::move(node), types)[0];
+        return rewrite_.to.add_op(op, std::move(inputs), std::move(attrs), like)[0];
     }
 
     void place(const Node& fma, const Chain& chain) {

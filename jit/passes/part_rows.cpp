@@ -20,7 +20,6 @@
 #include "jit/ops/control_flow_ops.h"
 #include "jit/passes/passes.h"
 #include "jit/passes/row_rules.h"
-#include "runtime/host/error.h"
 
 namespace megjit::jit {
 namespace {
@@ -31,11 +30,6 @@ using runtime::Shape;
 constexpr size_t kLeast = size_t{64} << 20;  // bytes
 constexpr int64_t kWider = 8;
 constexpr size_t kPart = size_t{32} << 20;  // bytes of a part that more trips make no smaller
-
-bool is_marked(const Node& node) {
-    const Marks& marks = node.marks;
-    return marks.stays || marks.is_offloaded || marks.leaves_region || marks.region;
-}
 
 class Head {
 public:
@@ -61,7 +55,7 @@ private:
     bool holds(NodeId id) const { return rules_[at(id)].has_value(); }
     bool take(NodeId id) {
         const Node& node = graph_.node(id);
-        if (!is_marked(node)) rules_[at(id)] = rule_of(graph_, node, rows_);
+        if (node.marks == Marks{}) rules_[at(id)] = rule_of(graph_, node, rows_);
         return holds(id);
     }
 
@@ -120,19 +114,19 @@ private:
     // Conditions 4 and 5; finds what the head takes and gives.
     bool is_apart() {
         const size_t count = graph_.nodes().size();
-        std::vector<bool> depends(count);  // on what the head gives
+        depends_.resize(count);
         std::vector<bool> is_given(graph_.value_count());
         for (ValueId output : graph_.outputs) is_given[at(output)] = true;
         for (size_t id = 0; id < count; ++id) {
             const Node& node = graph_.nodes()[id];
             if (holds(static_cast<NodeId>(id))) {
                 for (size_t i = 0; i < node.inputs.size(); ++i)
-                    if (!read(node.inputs[i], rules_[id]->by_rows[i], depends)) return false;
+                    if (!read(node.inputs[i], rules_[id]->by_rows[i])) return false;
                 continue;
             }
             for (ValueId input : node.inputs) {
-                if (holds(maker(input))) is_given[at(input)] = depends[id] = true;
-                else if (depends[at(maker(input))]) depends[id] = true;
+                if (holds(maker(input))) is_given[at(input)] = depends_[id] = true;
+                else if (depends_[at(maker(input))]) depends_[id] = true;
             }
         }
         for (size_t id = 0; id < count; ++id)
@@ -143,15 +137,14 @@ private:
                         else if (is_wide(output)) return false;
                         else stacked_.push_back(output);
                     }
-        depends_ = std::move(depends);
         return true;
     }
 
-    // By a node of the head.
-    bool read(ValueId value, bool by_rows, const std::vector<bool>& depends) {
+    // Notes what a node of the head takes; false where the head cannot have it.
+    bool read(ValueId value, bool by_rows) {
         const NodeId id = maker(value);
         if (holds(id)) return by_rows && !rules_[at(id)]->sums;
-        if (depends[at(id)]) return false;
+        if (depends_[at(id)]) return false;
         const bool is_number =
             graph_.node(id).kind == NodeKind::constant && type(value).numel() == 1;
         std::vector<ValueId>& list = is_number ? numbers_ : by_rows ? slices_ : captured_;
@@ -212,18 +205,9 @@ private:
         return rewrite.finish();
     }
 
-    static ValueId add(Graph& graph, const Node& like, const OpDef& op, Attrs attrs,
-                       std::vector<ValueId> inputs) {
-        const std::vector<Type> types = graph.types(inputs);
-        const std::vector<Type> results = runtime::infer({op, attrs, types});
-        Node node{.op = &op, .attrs = std::move(attrs), .inputs = std::move(inputs)};
-        node.where = like.where;
-        node.role = like.role;
-        return graph.add(std::move(node), results)[0];
-    }
     static std::vector<int64_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
     ValueId reshaped(Graph& graph, ValueId value, const Shape& shape) const {
-        return add(graph, graph_.node(product_), ops::reshape(), {extents(shape)}, {value});
+        return graph.add_op(ops::reshape(), {value}, {extents(shape)}, graph_.node(product_))[0];
     }
 
     // Halves are summed over trips in float32.
@@ -234,7 +218,8 @@ private:
     }
     static ValueId as_type(Graph& graph, const Node& like, ValueId value, DType dtype) {
         if (graph.type(value).dtype == dtype) return value;
-        return add(graph, like, ops::cast(), {std::string(runtime::info(dtype).name)}, {value});
+        return graph.add_op(ops::cast(), {value}, {std::string(runtime::info(dtype).name)},
+                            like)[0];
     }
 
     void add_scan(Rewriter& rewrite) {
@@ -243,22 +228,18 @@ private:
         std::vector<ValueId> operands;
         for (ValueId sum : sums_) {
             const Type type = sum_type(this->type(sum));
-            operands.push_back(
-                add(to, product, ops::full(),
-                    {extents(type.shape), 0.0, std::string(runtime::info(type.dtype).name)}, {}));
+            Attrs zeros{extents(type.shape), 0.0, std::string(runtime::info(type.dtype).name)};
+            operands.push_back(to.add_op(ops::full(), {}, std::move(zeros), product)[0]);
         }
         for (ValueId slice : slices_)
             operands.push_back(reshaped(to, rewrite.map(slice),
                                         stacked({type(slice).dtype, part(slice)}, parts_).shape));
         for (ValueId value : captured_) operands.push_back(rewrite.map(value));
-        Node scan{.op = &ops::scan(),
-                  .attrs = {print(body()), static_cast<int64_t>(sums_.size()),
-                            static_cast<int64_t>(slices_.size()), parts_, int64_t{0}, int64_t{0}},
-                  .inputs = std::move(operands),
-                  .where = product.where};
-        const std::vector<Type> types = to.types(scan.inputs);
-        const std::vector<Type> results = runtime::infer({*scan.op, scan.attrs, types});
-        const std::vector<ValueId> given = to.add(std::move(scan), results);
+        const std::vector<ValueId> given =
+            to.add_op(ops::scan(), std::move(operands),
+                      {print(body()), static_cast<int64_t>(sums_.size()),
+                       static_cast<int64_t>(slices_.size()), parts_, int64_t{0}, int64_t{0}},
+                      product);
         for (size_t i = 0; i < given.size(); ++i) take_over(rewrite, given[i], i);
     }
 
@@ -293,8 +274,8 @@ private:
             for (size_t i = 0; i < node.inputs.size(); ++i)
                 inputs.push_back((rules_[id]->by_rows[i] ? parts : wholes).at(node.inputs[i]));
             const ValueId old = node.outputs[0];
-            const ValueId result =
-                add(made, node, *node.op, attrs_of_part(node, rules_[id]->sums), std::move(inputs));
+            const ValueId result = made.add_op(*node.op, std::move(inputs),
+                                               attrs_of_part(node, rules_[id]->sums), node)[0];
             if (rules_[id]->sums) totals[old] = result;
             else parts[old] = result;
         }
@@ -302,7 +283,7 @@ private:
             const Node& node = graph_.producer(sums_[i]);
             const ValueId more =
                 as_type(made, node, totals.at(sums_[i]), made.type(carries[i]).dtype);
-            made.outputs.push_back(add(made, node, ops::add(), {}, {more, carries[i]}));
+            made.outputs.push_back(made.add_op(ops::add(), {more, carries[i]}, {}, node)[0]);
         }
         for (ValueId value : stacked_) made.outputs.push_back(parts.at(value));
         return made;

@@ -41,14 +41,7 @@ private:
     ValueId operand(const Node& node, size_t i) const { return rewrite_.map(node.inputs[i]); }
 
     ValueId make(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
-        Node node{.kind = NodeKind::op,
-                  .op = &op,
-                  .attrs = std::move(attrs),
-                  .inputs = std::move(inputs),
-                  .where = like.where,
-                  .role = like.role};
-        const Type type = rewrite_.from.type(like.outputs[0]);
-        return rewrite_.to.add(std::move(node), {&type, 1})[0];
+        return rewrite_.to.add_op(op, std::move(inputs), std::move(attrs), like)[0];
     }
 
     // A value of the new graph that equals the node's result, or nothing.

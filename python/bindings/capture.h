@@ -16,7 +16,7 @@
 
 namespace megjit::python {
 
-// Who holds the value of a slot in a call without the body.
+// Says what holds the value of a slot in a call without the body.
 struct SlotSource {
     jit::Input::Kind kind = jit::Input::Kind::captured;
     size_t argument = 0;  // which; of a gradient: of those that the call sets
@@ -30,7 +30,8 @@ struct SlotSource {
 
 // Is it a Tensor and no more than that: of no class, and with no attributes, of a program's own?
 bool is_bare_tensor(PyObject* object);
-// Of a gradient: itself, or rows and values of one that is kept as rows. Empty for None.
+// Returns the tensors of a gradient: itself, or rows and values of one that is kept as rows; none
+// for None.
 std::vector<nb::object> parts_of_grad(nb::handle grad);
 
 class Capture {

@@ -58,7 +58,7 @@ def layers(*widths):
 
 
 def gradients(widths, level, **options):
-    """Of a few layers, by a given gradient of the result: some steps, so that the integer program is solved within seconds."""
+    """A few layers with a given gradient of the result make some steps only, so that the integer program is solved within seconds."""
     net = layers(*widths)
     gm = GradManager().attach(net.parameters())
 

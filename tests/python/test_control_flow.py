@@ -367,7 +367,7 @@ SAME = {
 @pytest.mark.parametrize("options", [None, *WAYS], ids=str)
 @pytest.mark.parametrize("function", SAME.values(), ids=SAME)
 def test_results_are_tensors_of_their_own(function, options):
-    """Of an operation, which none of its operands is: who writes into one writes nowhere else."""
+    """A result is a tensor of its own, so that a write into it reaches no operand."""
     x = tensor(normal(3))
     found = trace(function, **options)(x) if options else function(x)
     leaves = [part for part in (found if isinstance(found, tuple) else (found,)) for part in (part if isinstance(part, tuple) else (part,))]

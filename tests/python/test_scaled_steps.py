@@ -201,7 +201,7 @@ def test_what_the_host_does_to_the_scaler_counts_in_the_next_call(mode):
 
 
 class Lazy(optim.Optimizer):
-    """Of a program: writes in place, and makes its state in the first step that it takes."""
+    """An optimizer that a program defines: it writes in place, and makes its state in the first step that it takes."""
 
     def __init__(self, params):
         super().__init__(params, {"lr": 0.1})

@@ -206,7 +206,7 @@ class GradManager:
         self._watched.append(spec)
 
     def _spec_of(self, tensor: Tensor) -> AttachSpec | None:
-        """Of the attached tensor that had this value when the recording began."""
+        """Returns the spec of the attached tensor that had this value when the recording began."""
         value = tensor._value_id()
         return next((spec for spec in self._watched if spec.snapshot._value_id() == value), None)  # type: ignore[union-attr]
 
