@@ -154,12 +154,15 @@ private:
 
     // As few as make a part small, of those that cut the rows of every value.
     void choose_parts() {
-        const Type& wide = type(graph_.node(product_).outputs[0]);
+        size_t widest = 0;  // bytes: logits may be halves, and their loss float32
+        for (size_t id = 0; id < rules_.size(); ++id)
+            if (rules_[id] && !rules_[id]->sums)
+                widest = std::max(widest, type(graph_.nodes()[id].outputs[0]).bytes());
         const int64_t most = rows_ / least_rows();
         for (int64_t parts = 2; parts <= most; ++parts) {
             if (rows_ % parts || !can_cut(parts)) continue;
             parts_ = parts;
-            if (wide.bytes() / static_cast<size_t>(parts) <= kPart) break;
+            if (widest / static_cast<size_t>(parts) <= kPart) break;
         }
     }
 
