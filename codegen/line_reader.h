@@ -1,4 +1,4 @@
-// codegen/line_reader.h -- reads a line of the text of kernels or loops, word by word.
+// codegen/line_reader.h -- reads a line of the text of kernels, loops or graphs, word by word.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class LineReader {
 public:
     // `what` is read: "kernel text".
     LineReader(std::string_view what, std::string_view line, int number)
-        : what_(what), line_(line), rest_(line), number_(number) {}
+        : rest_(line), what_(what), line_(line), number_(number) {}
 
     bool at_end() {
         skip_spaces();
@@ -72,17 +72,20 @@ public:
                 return static_cast<runtime::DType>(i);
         fault(runtime::cat("'", tag, "' is not a dtype"));
     }
-    [[noreturn]] void fault(const std::string& why) const {
-        runtime::user_error(
-            {.what = runtime::cat(what_, ": cannot read line ", number_, ", \"", line_, "\""),
-             .why = why});
+    [[noreturn]] void fault(const std::string& why, std::string fix = {}) const {
+        runtime::user_error({.what = runtime::cat(what_, ", line ", number_, ": ", why),
+                             .why = runtime::cat("the line is '", line_, "'"),
+                             .fix = std::move(fix)});
     }
 
-private:
+protected:
     void skip_spaces() {
         rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r"), rest_.size()));
     }
-    std::string_view what_, line_, rest_;
+    std::string_view rest_;  // of the line, still to be read
+
+private:
+    std::string_view what_, line_;
     int number_;
 };
 

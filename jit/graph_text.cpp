@@ -1,13 +1,16 @@
 // The text form of a graph: print and parse.
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstring>
 #include <unordered_map>
 
+#include "codegen/line_reader.h"
 #include "jit/graph.h"
 #include "jit/subgraph.h"
 #include "runtime/eager/dispatch.h"
 #include "runtime/host/error.h"
+#include "runtime/host/number_text.h"
 #include "runtime/host/unknown_name.h"
 
 namespace megjit::jit {
@@ -20,13 +23,10 @@ using runtime::Shape;
 // Small constants are printed as numbers, others as the hexadecimal bytes that they are.
 constexpr int64_t kLargestNumbers = 16;
 
-std::string number_text(const runtime::Tensor& tensor, int64_t i) {
-    char text[40];
-    const char* const form = tensor.dtype() == DType::f64           ? "%.17g"
-                             : runtime::is_floating(tensor.dtype()) ? "%.9g"
-                                                                    : "%.0f";
-    std::snprintf(text, sizeof text, form, runtime::item_as_double(tensor, i));
-    return text;
+std::string item_text(const runtime::Tensor& tensor, int64_t i) {
+    const double item = runtime::item_as_double(tensor, i);
+    if (!runtime::is_floating(tensor.dtype())) return runtime::decimals_text(item, 0);
+    return runtime::number_text(item, tensor.dtype() == DType::f64 ? 17 : 9);
 }
 
 std::string constant_text(const runtime::Tensor& tensor) {
@@ -45,7 +45,7 @@ std::string constant_text(const runtime::Tensor& tensor) {
         return hex;
     }
     std::string text;
-    for (int64_t i = 0; i < n; ++i) text += (i ? " " : "") + number_text(tensor, i);
+    for (int64_t i = 0; i < n; ++i) text += (i ? " " : "") + item_text(tensor, i);
     return text;
 }
 
@@ -107,55 +107,37 @@ void print_node(const Graph& graph, const Node& node, std::string& text) {
     for (const std::string& graph_text : graph_texts(node)) print_block(graph_text, text);
 }
 
-// A cursor over one line. Every failure is a UserError that names the line.
-class LineReader {
+// Reads a line token by token: a sign or a name ends where another begins.
+class GraphLine : public codegen::LineReader {
 public:
-    LineReader(std::string_view line, int number) : line_(line), number_(number) {}
+    GraphLine(std::string_view line, int number) : LineReader("graph text", line, number) {}
 
-    [[noreturn]] void fail(const std::string& why, std::string fix = {}) const {
-        runtime::user_error({.what = cat("graph text, line ", number_, ": ", why),
-                             .why = cat("the line is '", line_, "'"),
-                             .fix = std::move(fix)});
-    }
-    void skip_spaces() {
-        while (at_ < line_.size() && line_[at_] == ' ') ++at_;
-    }
-    bool done() {
-        skip_spaces();
-        return at_ >= line_.size() || line_.substr(at_, 2) == "# ";
-    }
+    bool done() { return at_end() || rest_.starts_with("# "); }
     bool accept(std::string_view token) {
         skip_spaces();
-        if (line_.substr(at_, token.size()) != token) return false;
-        at_ += token.size();
+        if (!rest_.starts_with(token)) return false;
+        rest_.remove_prefix(token.size());
         return true;
     }
     void expect(std::string_view token) {
-        if (!accept(token)) fail(cat("expected '", token, "'"));
+        if (!accept(token)) fault(cat("expected '", token, "'"));
     }
-    std::string_view word() {
+    std::string_view name() {
         skip_spaces();
-        const size_t from = at_;
-        while (at_ < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[at_])) ||
-                                      std::strchr("_.+-", line_[at_])))
-            ++at_;
-        if (at_ == from) fail("expected a name or a number");
-        return line_.substr(from, at_ - from);
+        const auto is_part = [](char c) {
+            return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_.+-", c);
+        };
+        const auto end = std::ranges::find_if_not(rest_, is_part);
+        const std::string_view name = rest_.substr(0, static_cast<size_t>(end - rest_.begin()));
+        if (name.empty()) fault("expected a name or a number");
+        rest_.remove_prefix(name.size());
+        return name;
     }
-    int64_t integer() {
-        const std::string_view text = word();
-        int64_t value = 0;
-        if (std::from_chars(text.data(), text.data() + text.size(), value).ptr !=
-            text.data() + text.size())
-            fail("expected an integer");
-        return value;
-    }
+    int64_t integer() { return number<int64_t>(name()); }
     double real() {
-        const std::string text(word());
-        char* end = nullptr;
-        const double value = std::strtod(text.c_str(), &end);
-        if (end != text.c_str() + text.size()) fail("expected a number");
-        return value;
+        const std::string_view text = name();
+        if (const auto value = runtime::number_in(text)) return *value;
+        fault(cat("'", text, "' is not a number"));
     }
     std::vector<int64_t> integers() {
         std::vector<int64_t> list;
@@ -169,24 +151,19 @@ public:
     std::string quoted() {
         expect("\"");
         std::string text;
-        while (at_ < line_.size() && line_[at_] != '"') {
-            if (line_[at_] == '\\' && at_ + 1 < line_.size()) ++at_;
-            text += line_[at_++];
+        for (; !rest_.empty() && rest_[0] != '"'; rest_.remove_prefix(1)) {
+            if (rest_[0] == '\\' && rest_.size() > 1) rest_.remove_prefix(1);
+            text += rest_[0];
         }
         expect("\"");
         return text;
     }
     Type type() {
-        Type type{.dtype = runtime::dtype_from_name(word())};
+        Type type{.dtype = runtime::dtype_from_name(name())};
         type.shape = Shape(integers());
         if (accept("@channels_last")) type.layout = runtime::Layout::channels_last;
         return type;
     }
-
-private:
-    std::string_view line_;
-    int number_ = 0;
-    size_t at_ = 0;
 };
 
 class Parser {
@@ -204,9 +181,9 @@ public:
     Graph run() {
         bool returned = false;
         for (size_t i = 0; i < lines_.size(); ++i) {
-            LineReader reader(lines_[i], static_cast<int>(i) + 1);
+            GraphLine reader(lines_[i], static_cast<int>(i) + 1);
             if (reader.done()) continue;
-            if (returned) reader.fail("nothing may follow 'return'");
+            if (returned) reader.fault("nothing may follow 'return'");
             if (reader.accept("return")) {
                 while (!reader.done()) graph_.outputs.push_back(value(reader));
                 returned = true;
@@ -214,58 +191,57 @@ public:
                 node(reader, i);
             }
         }
-        if (!returned) LineReader("", static_cast<int>(lines_.size())).fail("'return' is missing");
+        if (!returned) GraphLine("", static_cast<int>(lines_.size())).fault("'return' is missing");
         return std::move(graph_);
     }
 
 private:
-    ValueId value(LineReader& reader) {
+    ValueId value(GraphLine& reader) {
         reader.expect("%");
-        const std::string name(reader.word());
+        const std::string name(reader.name());
         auto found = names_.find(name);
-        if (found == names_.end()) reader.fail(cat("%", name, " is not defined"));
+        if (found == names_.end()) reader.fault(cat("%", name, " is not defined"));
         return found->second;
     }
 
-    void node(LineReader& reader, size_t& line) {
+    void node(GraphLine& reader, size_t& line) {
         std::vector<std::string> names;
         std::vector<Type> types;
         do {
             reader.expect("%");
-            names.emplace_back(reader.word());
+            names.emplace_back(reader.name());
             reader.expect(":");
             types.push_back(reader.type());
         } while (reader.accept(","));
         reader.expect("=");
-        const std::string op(reader.word());
+        const std::string op(reader.name());
         const bool is_small = depth_ > 0 && types[0].numel() <= kLargestNumbers;
         if (is_plain_ && ((op == "const" && !is_small) || op == "fused"))
-            reader.fail(cat("'", op, "' may not stand here"));
+            reader.fault(cat("'", op, "' may not stand here"));
         std::vector<ValueId> outputs;
         if (op == "input")
-            outputs = {graph_.add_input(types[0], static_cast<int>(reader.integer()))};
+            outputs = {graph_.add_input(types[0], reader.number<int>(reader.name()))};
         else if (op == "const") outputs = {graph_.add_constant(constant(reader, types[0]))};
         else
             outputs = graph_.add(
                 op == "fused" ? fused(reader, line) : application(reader, op, line), types);
-        if (!reader.done()) reader.fail("unexpected text at the end");
+        if (!reader.done()) reader.fault("unexpected text at the end");
         for (size_t i = 0; i < names.size(); ++i)
             if (!names_.emplace(names[i], outputs.at(i)).second)
-                reader.fail(cat("%", names[i], " is defined twice"));
+                reader.fault(cat("%", names[i], " is defined twice"));
     }
 
-    TensorRef constant(LineReader& reader, const Type& type) {
+    TensorRef constant(GraphLine& reader, const Type& type) {
         TensorRef tensor = runtime::empty_tensor(runtime::host_device(), type);
         const int64_t n = type.numel();
-        if (type.dtype == DType::c64 || n > kLargestNumbers) {
-            const std::string_view hex = reader.word();
-            if (hex.size() != 1 + 2 * type.bytes() || hex[0] != 'x')
-                reader.fail("expected the bytes of the constant");
+        if (reader.accept("x")) {
+            const std::string_view hex = n ? reader.name() : "";
+            if (hex.size() != 2 * type.bytes()) reader.fault("expected the bytes of the constant");
             for (size_t i = 0; i < type.bytes(); ++i) {
                 int byte = 0;
-                if (std::from_chars(hex.data() + 1 + 2 * i, hex.data() + 3 + 2 * i, byte, 16).ptr !=
-                    hex.data() + 3 + 2 * i)
-                    reader.fail("bad byte");
+                if (std::from_chars(hex.data() + 2 * i, hex.data() + 2 * i + 2, byte, 16).ptr !=
+                    hex.data() + 2 * i + 2)
+                    reader.fault("bad byte");
                 tensor->as<uint8_t>()[i] = static_cast<uint8_t>(byte);
             }
             return tensor;
@@ -278,12 +254,12 @@ private:
         return tensor;
     }
 
-    std::vector<ValueId> operands(LineReader& reader) {
+    std::vector<ValueId> operands(GraphLine& reader) {
         std::vector<ValueId> result;
         while (!reader.done() && reader.accept("%")) {
-            const std::string name(reader.word());
+            const std::string name(reader.name());
             auto found = names_.find(name);
-            if (found == names_.end()) reader.fail(cat("%", name, " is not defined"));
+            if (found == names_.end()) reader.fault(cat("%", name, " is not defined"));
             result.push_back(found->second);
         }
         return result;
@@ -301,16 +277,16 @@ private:
         return text;
     }
 
-    std::string subgraph(const LineReader& reader, size_t& line) {
+    std::string subgraph(const GraphLine& reader, size_t& line) {
         constexpr int kDeepest = 16;
-        if (depth_ == kDeepest) reader.fail(cat("its graphs lie more than ", kDeepest, " deep"));
+        if (depth_ == kDeepest) reader.fault(cat("its graphs lie more than ", kDeepest, " deep"));
         return print(Parser(block(line), is_plain_, depth_ + 1).run());
     }
 
-    Node application(LineReader& reader, const std::string& name, size_t& line) {
+    Node application(GraphLine& reader, const std::string& name, size_t& line) {
         const OpDef* op = runtime::find_op_or_null(name);
         if (!op)
-            reader.fail(cat("there is no op named '", name, "'"), runtime::how_to_get_op(name));
+            reader.fault(cat("there is no op named '", name, "'"), runtime::how_to_get_op(name));
         Node node{.kind = NodeKind::op, .op = op, .inputs = operands(reader)};
         bool has_ended = op->attrs.empty();
         for (const runtime::AttrSpec& spec : op->attrs) {
@@ -338,7 +314,7 @@ private:
         return node;
     }
 
-    static codegen::LaunchShape launch(LineReader& reader) {
+    static codegen::LaunchShape launch(GraphLine& reader) {
         codegen::LaunchShape shape;
         shape.extents = reader.integers();
         reader.expect(",");
@@ -347,11 +323,11 @@ private:
         return shape;
     }
 
-    Node fused(LineReader& reader, size_t& line) {
+    Node fused(GraphLine& reader, size_t& line) {
         Node node{.kind = NodeKind::fused, .inputs = operands(reader)};
         auto kernel = std::make_shared<codegen::BoundKernel>();
         reader.expect("{ops=");
-        do node.ops.emplace_back(reader.word());
+        do node.ops.emplace_back(reader.name());
         while (reader.accept(",") && !reader.accept("extents="));
         kernel->launch = launch(reader);
         while (reader.accept(",")) {

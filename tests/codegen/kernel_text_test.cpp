@@ -44,7 +44,7 @@ TEST(KernelText, KeepsEveryBitOfAConstant) {
 TEST(KernelText, FaultNamesTheLine) {
     EXPECT_EQ(
         message_of("kernel rank=1\n%0: f32 = blub 0\n"),
-        "kernel text: cannot read line 2, \"%0: f32 = blub 0\"\n  why: 'blub' is not an instruction");
+        "kernel text, line 2: 'blub' is not an instruction\n  why: the line is '%0: f32 = blub 0'");
 }
 
 TEST(KernelText, RefusesValuesOutOfOrder) {

@@ -43,6 +43,16 @@ TEST_F(GraphText, LargeConstantsKeepEveryBit) {
               0);
 }
 
+TEST_F(GraphText, SmallConstantsThatNoDoubleHoldsKeepEveryBit) {
+    const std::string text = "%0: i64[2] = const x0700000000000010ffffffffffffff7f\nreturn %0\n";
+    EXPECT_EQ(print(parse_graph(text)), text);
+}
+
+TEST_F(GraphText, AnIntegerThatDoesNotFitIsRefused) {
+    EXPECT_THROW(parse_graph("%0: f32[2] = input 99999999999999999999\nreturn %0\n"),
+                 runtime::UserError);
+}
+
 TEST_F(GraphText, AnUnknownOpIsRefusedWithItsLine) {
     try {
         parse_graph("%0: f32[2] = input 0\n%1: f32[2] = frobnicate %0\nreturn %1\n");

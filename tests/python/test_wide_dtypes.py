@@ -194,15 +194,26 @@ def test_places_of_int64():
         x[Tensor([2**32], dtype="int64")].numpy()  # not row 0
 
 
-def test_a_constant_that_no_double_holds():
+IN_A_GRAPH = {  # by where the number stands
+    "the graph": lambda x: (x + BIG) * 2 - BIG,
+    "a branch": lambda x: F.cond(x.sum() > 0, lambda y: (y + BIG) * 2 - BIG, lambda y: y, x),
+    "a trip": lambda x: F.scan(lambda sums, _: (sums + BIG, None), x, F.arange(1))[0],
+    "the end of a loop": lambda x: F.while_loop(lambda y: y.sum() < BIG, lambda y: y + BIG, x),
+}
+
+
+@pytest.mark.parametrize("function", IN_A_GRAPH.values(), ids=IN_A_GRAPH)
+@pytest.mark.parametrize("options", [{"opt_level": 3}, {"capture_as_const": True}], ids=str)
+def test_a_constant_that_no_double_holds(function, options, tmp_path):
     x = Tensor([1, 2, 3], dtype="int64")
-
-    @trace(symbolic=True, opt_level=3)
-    def f(x):
-        return (x + BIG) * 2 - BIG
-
+    wanted = function(x).tolist()
+    f = trace(function, symbolic=True, **options)
     for _ in range(3):
-        assert f(x).tolist() == [(n + BIG) * 2 - BIG for n in (1, 2, 3)]
+        assert f(x).tolist() == wanted
+    if "capture_as_const" in options:
+        f.dump(str(tmp_path / "net"), arg_names=["x"])
+        (got,) = GraphInference(str(tmp_path / "net")).run(inp_dict={"x": x.numpy()}).values()
+        assert got.tolist() == wanted
 
 
 def test_a_dump_keeps_them(tmp_path):

@@ -90,6 +90,8 @@ FLOW = rows(
     "F.cond(F.sum({float}) > 0, lambda: {float} * 2, lambda: {float} + {float})",
     "F.cond(F.sum({single}) > 1, lambda q: F.relu(q) + p0[0, 0], lambda q: q * p0[0, 1], {single})",
     "F.cond(F.sum({single}) > 0, lambda: F.sum({single}) * p1, lambda: p0[0] * 2)",
+    "F.cond(F.sum({long}) > 0, lambda q: q + 1152921504606846983, lambda q: q * 9007199254740993, {long})",
+    "F.scan(lambda c, row: (c + 1152921504606846983, F.maximum(c, row)), {long}[0], {long})[1]",
     "F.scan(lambda c, row: (c * 0.5 + row, F.tanh(c)), {float}[0] * 0, {float})[1]",
     "F.scan(lambda c, row: (F.maximum(c, row), c - row), {any}[0], {any}, reverse=True)[0]",
     "F.scan(lambda c, row: (c + F.sum(row * p0[0, 0]), c), F.zeros(()), {single})[1]",
