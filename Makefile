@@ -14,7 +14,7 @@ setup:
 	@tools/setup.sh demo
 
 setup-tests: build/openmpi/done
-	@tools/setup.sh test libgtest-dev libgmock-dev qemu-user
+	@tools/setup.sh test libgtest-dev libgmock-dev qemu-user locales
 
 # A second MPI, beside the one in .venv.
 build/openmpi/done: | setup

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <mutex>
 #include <sstream>
 
 #include "codegen/host_cpu.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
+#include "runtime/host/number_text.h"
 #include "runtime/host/parallel.h"
 
 namespace megjit::codegen {
@@ -24,11 +24,8 @@ std::string key_of(const std::string& problem) {
 // "library 0.002 tiles 0.0015"
 std::string to_text(const Timing& timing) {
     std::string text;
-    for (const auto& [candidate, seconds] : timing) {
-        char number[32];
-        std::snprintf(number, sizeof number, "%.9g", seconds);
-        text += cat(text.empty() ? "" : " ", candidate, " ", number);
-    }
+    for (const auto& [candidate, seconds] : timing)
+        text += cat(text.empty() ? "" : " ", candidate, " ", runtime::number_text(seconds, 9));
     return text;
 }
 

@@ -13,6 +13,7 @@
 #include "jit/passes/fusion_group.h"
 #include "jit/pipeline.h"
 #include "runtime/host/error.h"
+#include "runtime/host/number_text.h"
 #include "runtime/host/product_rules.h"
 #include "runtime/ops/known.h"
 
@@ -206,9 +207,7 @@ std::optional<Timing> timing_of(const Graph& graph, const Node& product,
 }
 
 std::string in_ms(double seconds) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
-    return text;
+    return runtime::cat(runtime::number_text(seconds * 1e3, 3), " ms");
 }
 
 }  // namespace

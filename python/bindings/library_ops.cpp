@@ -18,6 +18,7 @@
 #include "runtime/core/function_executable.h"
 #include "runtime/host/error.h"
 #include "runtime/host/mutex.h"
+#include "runtime/host/number_text.h"
 #include "runtime/host/unknown_name.h"
 #include "runtime/ops/builders.h"
 
@@ -45,7 +46,8 @@ megjit_type to_c(const Type& type) {
 std::vector<double> reals_of(const std::string& text) {
     std::istringstream in(text);
     std::vector<double> result;
-    for (std::string word; in >> word;) result.push_back(std::stod(word));
+    for (std::string word; in >> word;)
+        result.push_back(runtime::number_in(word).value_or(std::nan("")));
     return result;
 }
 std::string text_of(std::span<const double> reals) {

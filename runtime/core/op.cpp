@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "runtime/host/mutex.h"
+#include "runtime/host/number_text.h"
 #include "runtime/host/unknown_name.h"
 
 namespace megjit::runtime {
@@ -336,9 +337,7 @@ size_t hash_value(const Attrs& attrs, size_t seed) {
 std::string to_string(const Attr& attr) {
     if (const auto* i = std::get_if<int64_t>(&attr)) return std::to_string(*i);
     if (const auto* r = std::get_if<double>(&attr)) {
-        char text[40];
-        std::snprintf(text, sizeof text, "%.17g", *r);
-        std::string result = text;
+        std::string result = number_text(*r, 17);
         if (result.find_first_of(".en") == std::string::npos)
             result += ".0";  // a real stays a real when parsed
         return result;

@@ -6,6 +6,7 @@
 #include "runtime/core/number_to_integer.h"
 #include "runtime/core/scalar_fold.h"
 #include "runtime/host/error.h"
+#include "runtime/host/number_text.h"
 
 namespace megjit::runtime {
 namespace {
@@ -37,11 +38,10 @@ ScalarType result_type(ScalarOp op, const ScalarProgram& program, std::span<cons
 // A constant as one reads it; bits in hexadecimal where decimal digits would not give them back.
 std::string constant_text(const ScalarInst& inst) {
     const auto real = [&](double value, int digits) {
+        if (value - value == 0) return runtime::number_text(value, digits);
         char text[32];
-        if (value - value != 0)
-            std::snprintf(text, sizeof text, "0x%0*llx", bits_in(inst.type) / 4,
-                          static_cast<unsigned long long>(inst.bits));
-        else std::snprintf(text, sizeof text, "%.*g", digits, value);
+        std::snprintf(text, sizeof text, "0x%0*llx", bits_in(inst.type) / 4,
+                      static_cast<unsigned long long>(inst.bits));
         return std::string(text);
     };
     switch (inst.type) {

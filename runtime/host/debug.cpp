@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "runtime/host/mutex.h"
+#include "runtime/host/number_text.h"
 
 namespace megjit::runtime {
 namespace {
@@ -102,7 +103,7 @@ Debug load(const Given& given) {
     debug.jit_backend = read("MGB_JIT_BACKEND");
     debug.compile = read("MEGJIT_COMPILE");
     if (const std::string budget = read("MEGJIT_COMPILE_BUDGET"); !budget.empty())
-        debug.compile_budget = std::atof(budget.c_str());
+        debug.compile_budget = number_in(budget).value_or(0);
     debug.tune = read("MEGJIT_TUNE");
     debug.cache_dir = read("MEGJIT_CACHE_DIR");
     if (const auto there = given.find("MEGJIT_CACHE_DIR"); there != given.end())

@@ -1,9 +1,9 @@
 #include "runtime/host/size_text.h"
 
-#include <cstdio>
 #include <iterator>
 
 #include "runtime/host/error.h"
+#include "runtime/host/number_text.h"
 
 namespace megjit::runtime {
 
@@ -16,9 +16,7 @@ std::string with_decimals(size_t bytes, int decimals) {
     double size = static_cast<double>(bytes);
     size_t unit = 0;
     for (; size >= 1024 && unit + 1 < std::size(kUnits); ++unit) size /= 1024;
-    char text[64];
-    std::snprintf(text, sizeof text, "%.*f %s", unit ? decimals : 0, size, kUnits[unit]);
-    return text;
+    return cat(decimals_text(size, unit ? decimals : 0), " ", kUnits[unit]);
 }
 
 }  // namespace
