@@ -61,6 +61,8 @@ constexpr Pass kPipeline[] = {
      "after expand: of a normalization only what is element-wise runs again; before fuse, which makes kernels of it"},
     {"guard_updates", 0, guard_updates, true, false,
      "after what moves ops: nothing that may fail comes later; before fuse, which makes it a part of the update"},
+    {"move_views", 3, plain<move_views>, true, true,
+     "after fuse_epilogues, which looks for what follows a product; before fuse"},
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
     {"rematerialize_units", 0, rematerialize_units, true, false,
      "after fuse: what is planned is what runs; before batch: each launch is kept or not by itself"},

@@ -135,6 +135,9 @@ Graph bind_weights(Graph graph, const PipelineOptions& options);
 // something has failed.
 Graph guard_updates(Graph graph, const PipelineOptions& options);
 
+// Moves reshapes out of the way of fuse. Why: a kernel has one shape. Keeps the bits.
+Graph move_views(Graph graph);
+
 // Joins element-wise nodes, reductions and what stands before and after them into kernels; the stop
 // conditions stand in words in fuse.cpp.
 Graph fuse(Graph graph, const PipelineOptions& options = {});

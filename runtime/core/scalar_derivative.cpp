@@ -52,7 +52,8 @@ Expr rule(const ScalarInst& inst, int k, Expr y, Expr dy) {
         case ScalarOp::acosh: return dy / sqrt((a - 1.0) * (a + 1.0));
         case ScalarOp::atanh: return dy / ((1.0 - a) * (a + 1.0));
         case ScalarOp::erf: return dy * (exp(-(a * a)) * kTwoOverSqrtPi);
-        case ScalarOp::erfc: return -(dy * (exp(-(a * a)) * kTwoOverSqrtPi));
+        case ScalarOp::erfc:
+        case ScalarOp::erfc_of_halves: return -(dy * (exp(-(a * a)) * kTwoOverSqrtPi));
         case ScalarOp::erfinv: return dy * (exp(y * y) * (1 / kTwoOverSqrtPi));
         // b == 0 has the slope 0 everywhere, 0**0 included. For the exponent, a base of 0 gives 0
         // (the limit for b > 0) and a negative one has no real derivative: NaN, through log.

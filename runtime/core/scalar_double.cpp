@@ -68,7 +68,8 @@ double transcendental_f64(ScalarOp op, double a, double b) {
         case ScalarOp::acosh: return std::acosh(a);
         case ScalarOp::atanh: return std::atanh(a);
         case ScalarOp::erf: return std::erf(a);
-        case ScalarOp::erfc: return std::erfc(a);
+        case ScalarOp::erfc:
+        case ScalarOp::erfc_of_halves: return std::erfc(a);
         case ScalarOp::erfinv: return erfinv_f64(a);
         case ScalarOp::pow: return std::pow(a, b);
         case ScalarOp::lgamma: return lgamma_f64(a);

@@ -11,6 +11,7 @@ using Dedup = World;
 using DropDead = World;
 using Simplify = World;
 using Cancel = World;
+using MoveViews = World;
 using Fuse = World;
 using Pipeline = World;
 
@@ -145,6 +146,55 @@ std::string product_text(std::string_view attrs, std::string_view second, std::s
 }
 constexpr std::string_view kAsItLies = "transpose_a=0, transpose_b=0",
                            kTurned = "transpose_a=0, transpose_b=1";
+
+constexpr std::string_view kCastOfProduct =
+    "%0: f16[2, 3, 4] = input 0\n%1: f16[4, 5] = input 1\n"
+    "%2: f16[2, 3, 5] = matmul %0 %1 {transpose_a=0, transpose_b=0}\n"
+    "%3: f32[2, 3, 5] = cast %2 {dtype=\"float32\"}\n"
+    "%4: f32[6, 5] = reshape %3 {shape=[6, 5]}\n";
+
+TEST_F(MoveViews, ACastOfAProductIsInOneShapeWithTheRowsBehindIt) {
+    const Graph graph =
+        parse_graph(std::string(kCastOfProduct) +
+                    "%5: f32[6] = reduce_max %4 {axes=[1], keepdims=0}\nreturn %5\n");
+    const Graph moved = move_views(graph);
+    EXPECT_EQ(fault_of(moved), "");
+    const Node& cast = moved.producer(moved.producer(moved.outputs[0]).inputs[0]);
+    EXPECT_EQ(cast.op->name, "cast");
+    EXPECT_EQ(moved.producer(cast.inputs[0]).op, &ops::reshape());
+}
+
+TEST_F(MoveViews, AnOpThatOthersReadOrThatFollowsAKernelStays) {
+    for (const char* rest : {"%5: f32[6] = reduce_max %4 {axes=[1], keepdims=0}\nreturn %3 %5\n",
+                             "%5: f32[30] = reshape %4 {shape=[30]}\nreturn %5\n"}) {
+        const std::string text = kCastOfProduct.data() + std::string(rest);
+        EXPECT_EQ(print(move_views(parse_graph(text))), text);
+    }
+    constexpr std::string_view behind_a_sum =
+        "%0: f32[2, 3, 4] = input 0\n"
+        "%1: f32[2, 3, 1] = reduce_sum %0 {axes=[2], keepdims=1}\n"
+        "%2: f32[2, 3, 4] = sub %0 %1\n"
+        "%3: f32[2, 3, 4] = exp %2\n"
+        "%4: f32[6, 4] = reshape %3 {shape=[6, 4]}\n"
+        "%5: f32[6] = reduce_max %4 {axes=[1], keepdims=0}\nreturn %5\n";
+    EXPECT_EQ(after(move_views, behind_a_sum), behind_a_sum);
+}
+
+TEST_F(MoveViews, ACastForAProductStandsInFrontOfTheReshape) {
+    const std::string row =
+        "%0: f32[6, 4] = input 0\n%1: f32[6, 1] = input 1\n%2: f16[4, 5] = input 2\n"
+        "%3: f32[6, 4] = sub %0 %1\n";
+    const std::string product =
+        "%6: f16[2, 3, 5] = matmul %5 %2 {transpose_a=0, transpose_b=0}\nreturn %6\n";
+    EXPECT_EQ(after(move_views, row +
+                                    "%4: f32[2, 3, 4] = reshape %3 {shape=[2, 3, 4]}\n"
+                                    "%5: f16[2, 3, 4] = cast %4 {dtype=\"float16\"}\n" +
+                                    product),
+              row +
+                  "%4: f16[6, 4] = cast %3 {dtype=\"float16\"}\n"
+                  "%5: f16[2, 3, 4] = reshape %4 {shape=[2, 3, 4]}\n" +
+                  product);
+}
 
 TEST_F(Fuse, AProductAndElementWiseOpsBehindItAreOneKernel) {
     for (const std::string_view second : {"[24, 70]", "[3, 24, 70]", "[1, 24, 70]"}) {

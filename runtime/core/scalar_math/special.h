@@ -52,6 +52,24 @@ V erfc(V x) {
     return select(ax < 0.5, 1.0 - erf_small(x), large);
 }
 
+// For results that are rounded to halves: 2^log2(erfc(|x|)), the logarithm as one polynomial,
+// without a division. The power is 2^24 times as large until the end, where it may be denormal;
+// from 9.6 on x erfc(x) rounds to 0 in halves of either kind.
+template <class V>
+V erfc_of_halves(V x) {
+    const V a = abs(x);
+    const V l = poly(a - 2.0, {-7.7399378e+00f, -6.3740320e+00f, -1.3328365e+00f, -2.3759060e-02f,
+                               5.2458853e-03f, -1.0818610e-03f, 1.8024213e-04f, -2.0668567e-05f,
+                               1.3822081e-06f, -3.9916735e-08f});
+    constexpr double kShift = 0x1.8p23 + 127 + 24;  // leaves the exponent in the lowest bits
+    const V shifted = l + kShift;
+    const V power = poly(l - (shifted - kShift), {9.9999928e-01f, 6.9312179e-01f, 2.4024744e-01f,
+                                                  5.5917859e-02f, 9.5701003e-03f});
+    V tail = power * float_of(shl(bits_of(shifted), ilit(x, 23))) * 0x1p-24;
+    tail = select(a > 9.6, lit(x, 0), tail);
+    return select(x < 0.0, 2.0 - tail, tail);
+}
+
 // x * P(x^2) below 0.6, then x * P(w) with w = -log(1 - x^2); the idea is Giles 2010,
 // "Approximating the erfinv function".
 template <class V>
