@@ -113,12 +113,12 @@ public:
         }
     }
 
-    Graph run() {
+    const Grouping& run() {
         for (size_t id = 0; id < graph_.nodes().size(); ++id) place(static_cast<NodeId>(id));
         grouping_.find_escaping();
         join_siblings(grouping_);
         grouping_.find_escaping();
-        return emit(grouping_);
+        return grouping_;
     }
 
 private:
@@ -415,6 +415,16 @@ private:
 
 }  // namespace
 
-Graph fuse(Graph graph, const PipelineOptions& options) { return Fuser(graph, options).run(); }
+Graph fuse(Graph graph, const PipelineOptions& options) {
+    Fuser fuser(graph, options);
+    const Grouping& grouping = fuser.run();
+    if (!graph.device().is_host())
+        if (const std::optional<Graph> repeating = with_repeats(grouping)) {
+            Fuser other(*repeating, options);
+            const Grouping& less = other.run();
+            if (bytes_of_kernels(less) < bytes_of_kernels(grouping)) return emit(less);
+        }
+    return emit(grouping);
+}
 
 }  // namespace megjit::jit

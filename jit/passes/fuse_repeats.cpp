@@ -61,7 +61,8 @@ private:
         size_t saved = 0, kept = 0;
         for (ValueId value : values) saved += bytes(value);
         for (ValueId operand : operands)
-            if (std::ranges::find(reader.operands, operand) == reader.operands.end())
+            if (graph_.type(operand).shape == reader.shape &&
+                std::ranges::find(reader.operands, operand) == reader.operands.end())
                 kept += bytes(operand);
         if (nodes.size() > kMostNodes || kept > saved ||
             reader.nodes.size() + nodes.size() > kMaxOps ||
@@ -76,59 +77,51 @@ private:
                 collect(from, input, nodes, operands);
     }
 
-    Graph write() const {
+    Graph write() {
         Rewriter rewrite(graph_);
-        std::map<std::pair<int, ValueId>, ValueId> repeated;  // by group and value
-        const auto inputs_in = [&](int g, const Node& node) {
-            std::vector<ValueId> inputs = rewrite.map(node.inputs);
-            for (size_t i = 0; i < inputs.size(); ++i)
-                if (const auto it = repeated.find({g, node.inputs[i]}); it != repeated.end())
-                    inputs[i] = it->second;
-            return inputs;
-        };
         for (size_t id = 0; id < graph_.nodes().size(); ++id) {
             const Node& node = graph_.nodes()[id];
             const int g = grouping_.group_of[id];
-            const auto repeats = repeats_.find(g);
-            if (repeats == repeats_.end()) {
-                rewrite.copy(node);
-                continue;
-            }
-            if (grouping_.group(g).nodes.front() == static_cast<NodeId>(id))
-                for (const NodeId again : repeats->second) {
-                    Node copy = graph_.node(again);
-                    copy.inputs = inputs_in(g, copy);
-                    const std::vector<Type> types = graph_.types(copy.outputs);
-                    const ValueId old = copy.outputs[0];
-                    repeated[{g, old}] = rewrite.to.add(std::move(copy), types)[0];
-                }
-            Node copy = node;
-            copy.inputs = inputs_in(g, node);
-            rewrite.replace(node.outputs[0],
-                            rewrite.to.add(std::move(copy), graph_.types(node.outputs))[0]);
+            if (repeats_.contains(g))
+                rewrite.replace(node.outputs[0], with_repeated(rewrite, g, node));
+            else rewrite.copy(node);
         }
         return drop_dead(rewrite.finish());
+    }
+    ValueId with_repeated(Rewriter& rewrite, int g, const Node& node) {
+        Node copy = node;
+        for (ValueId& input : copy.inputs) input = repeated(rewrite, g, input);
+        return rewrite.to.add(std::move(copy), graph_.types(node.outputs))[0];
+    }
+    // The value as group g reads it.
+    ValueId repeated(Rewriter& rewrite, int g, ValueId value) {
+        if (!repeats_.at(g).contains(maker(value))) return rewrite.map(value);
+        const auto known = repeated_.find({g, value});
+        if (known != repeated_.end()) return known->second;
+        const ValueId made = with_repeated(rewrite, g, graph_.node(maker(value)));
+        return repeated_[{g, value}] = made;
     }
 
     const Grouping& grouping_;
     const Graph& graph_;
     std::map<std::pair<int, int>, std::vector<ValueId>> values_;  // by maker and reader
     std::map<int, Nodes> repeats_;  // by reader
+    std::map<std::pair<int, ValueId>, ValueId> repeated_;  // by reader and value: the reader's own
 };
 
 }  // namespace
 
 std::optional<Graph> with_repeats(const Grouping& grouping) { return Repeater(grouping).run(); }
 
-double bytes_between_groups(const Grouping& grouping) {
-    double bytes = 0;
-    for (const Group& group : grouping.groups)
-        for (const NodeId id : group.nodes) {
-            const ValueId value = grouping.graph.node(id).outputs[0];
-            if (grouping.escapes[at(value)]) bytes += grouping.graph.type(value).bytes();
-        }
-    for (const Group& group : grouping.groups)
+size_t bytes_of_kernels(const Grouping& grouping) {
+    size_t bytes = 0;
+    for (const Group& group : grouping.groups) {
+        for (const NodeId id : group.nodes)
+            if (const ValueId value = grouping.graph.node(id).outputs[0];
+                grouping.escapes[at(value)])
+                bytes += grouping.graph.type(value).bytes();
         for (const ValueId operand : group.operands) bytes += grouping.graph.type(operand).bytes();
+    }
     return bytes;
 }
 

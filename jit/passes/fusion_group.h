@@ -1,5 +1,6 @@
 // jit/passes/fusion_group.h -- groups of nodes over one iteration space: what fuse.cpp makes,
-// fuse_siblings.cpp joins and fuse_emit.cpp turns into kernels.
+// fuse_siblings.cpp joins, fuse_repeats.cpp frees of each other's values and fuse_emit.cpp turns
+// into kernels.
 #pragma once
 
 #include <optional>
@@ -96,6 +97,12 @@ struct Grouping {
 
 // Joins groups that read or feed the same and depend on each other in no way.
 void join_siblings(Grouping& grouping);
+
+// The graph where groups compute again what others would write for them alone; nothing where none
+// does. (fuse_repeats.cpp)
+std::optional<Graph> with_repeats(const Grouping& grouping);
+// What the groups' kernels read and write.
+size_t bytes_of_kernels(const Grouping& grouping);
 
 // The graph with a kernel for each group; nodes of a group for which a kernel would be no better
 // are as they were.
