@@ -62,6 +62,10 @@ def images():
     return nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten()), torch.rand(8, 8, 32, 32)
 
 
+def short():
+    return nn.Sequential(*(layer for _ in range(3) for layer in (nn.Linear(64, 64), nn.Tanh()))), torch.rand(2048, 64)
+
+
 def grads(make, limit=None, steps=1):
     """The loss, gradients, and the largest growth of our memory in a call after the first."""
     torch.manual_seed(0)
@@ -206,6 +210,43 @@ def test_nothing_is_counted_for_ever():
     torch._dynamo.reset()
     gc.collect()
     assert not _pair._held
+
+
+def test_what_only_cycles_hold_does_not_count_where_a_cut_is_chosen():
+    least = least_limit(short)
+    gc.collect()
+    gc.disable()
+    try:
+        torch._dynamo.reset()
+        net, x = short()
+        cycle = [torch.compile(net, backend=backend, options={"memory_limit": "1GB"})(x).sum()]
+        cycle.append(cycle)
+        del cycle
+        assert _pair._held
+        assert least_limit(short) == least
+    finally:
+        gc.enable()
+
+
+def test_what_is_refused_beside_others_runs_when_they_are_gone():
+    want, least = grads(short)[0], least_limit(short)
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    net, x = short()
+    other = torch.compile(short()[0], backend=backend, options={"memory_limit": "1GB"})(x).sum()
+    run = torch.compile(net, backend=backend, options={"memory_limit": least, "fallback": False})
+    for _ in range(2):
+        with pytest.raises(MemoryError, match="other graphs of the program keep [0-9]+ bytes") as found:
+            run(x)
+        found.value.__traceback__ = None
+    other.backward()
+    del other, found
+    for _ in range(2):
+        net.zero_grad()
+        loss = run(x).square().mean()
+        loss.backward()
+        for ours, theirs in zip([loss, *(each.grad for each in net.parameters())], want, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
 def test_what_is_kept_lies_in_row_major_order_and_once():

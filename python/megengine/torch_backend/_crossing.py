@@ -43,8 +43,8 @@ SEEN = "megjit_seen"  # likewise: how many of its first results torch's programs
 _VIEWS = {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "alias", "detach"}
 
 
-def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[], int], breaks: bool) -> Callable[..., Pair]:
-    """What AOTAutograd asks to cut a joint graph. options, fallback: as of `Compiled`. beside: bytes that other graphs keep for their backward just now. breaks: another graph follows.
+def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[bool], int], breaks: bool) -> Callable[..., Pair]:
+    """What AOTAutograd asks to cut a joint graph. options, fallback: as of `Compiled`. beside: bytes that other graphs keep for their backward just now; True: without what only cycles hold. breaks: another graph follows.
 
     Whoever is followed keeps half of what is left, if a cut does, and else the least.
     """
@@ -55,9 +55,11 @@ def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[], in
         by_strides = len(with_strides(joint.graph, ())) > 0  # then backward reads what is kept by its strides
         if not by_strides:
             lay_out(_forward(joint), joint.graph.output_node().args[0][:num_fwd_outputs])
-        return cut(joint, inputs, num_fwd_outputs, more, by_strides)
+        if limit and have_fixed_sizes(joint):
+            separate_statistics(joint)
+        return cut(joint, inputs, num_fwd_outputs, more, by_strides, beside(False))
 
-    def cut(joint: fx.GraphModule, inputs: Sequence[Any], num_fwd_outputs: int, more: dict[str, Any], by_strides: bool) -> Pair:
+    def cut(joint: fx.GraphModule, inputs: Sequence[Any], num_fwd_outputs: int, more: dict[str, Any], by_strides: bool, kept_beside: int) -> Pair:
         def noted(pair: Pair) -> Pair:
             pair[0].meta[SEEN] = len(pair[0].graph.output_node().args[0]) if by_strides else num_fwd_outputs
             return pair
@@ -69,9 +71,6 @@ def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[], in
             bounds = bounds_of(joint)
         except MemoryError as error:
             return _refused(noted(_cut_by_torch(joint, inputs, num_fwd_outputs, more)), error)
-        if not by_data:
-            separate_statistics(joint)
-        kept_beside = beside()
         room = max(1, limit - kept_beside)
 
         def cuts(room: int) -> Iterator[Pair]:
@@ -83,14 +82,16 @@ def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[], in
 
         refusals: list[MemoryError] = []
         fitting: list[tuple[int, Pair]] = []  # bytes that cross, and the cut
-        for pair in cuts(room):
+        for number, pair in enumerate(cuts(room)):
             pair[0].meta[PLANNED] = tuple(Compiled(graph, options, fallback, graph.meta.get(SEEN, 0)) for graph in pair)
             if found := _refusal(pair[0].meta[PLANNED], kept_beside):
                 refusals.append(found)
-                continue
-            fitting.append((_crossing_bytes(pair[0], num_fwd_outputs, bounds), pair))
-            if not breaks or fitting[-1][0] <= room // 2:
-                return pair
+            else:
+                fitting.append((_crossing_bytes(pair[0], num_fwd_outputs, bounds), pair))
+                if not breaks or fitting[-1][0] <= room // 2:
+                    return pair
+            if not number and kept_beside and (living := beside(True)) < kept_beside:
+                return cut(joint, inputs, num_fwd_outputs, more, by_strides, living)
         if fitting:
             return min(fitting, key=operator.itemgetter(0))[1]
         return _refused(pair, _kept_when_raised(min(refusals, key=bytes_needed), cuts, options, kept_beside))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import gc
 import itertools
@@ -45,17 +44,19 @@ class Pair:
         self._options, self._fallback = options, fallback
         self._is_limited = bool(memory_limit_bytes(options.get("memory_limit")))
         self._given = _bytes_at(inputs)
-        self._cut = partitioner(options, fallback, lambda: _others(self._given), breaks)
+        self._cut = partitioner(options, fallback, lambda living: _living_others(self._given) if living else _others(self._given), breaks)
         self._sizes: Sizes | None = None
         self._planned: Planned | None = None  # of sizes that do not change
 
     def partition(self, joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-        """Of a joint graph, as AOTAutograd asks for it; if sizes change under a limit, those of a call are cut when it comes."""
-        if not self._is_limited or have_fixed_sizes(joint) or not are_known_by_call(joint):
+        """Of a joint graph, as AOTAutograd asks for it; under a limit, those of a call are cut when it comes, if sizes change, or if what others keep just now leaves no room."""
+        by_call = self._is_limited and are_known_by_call(joint)
+        if not by_call or have_fixed_sizes(joint):
             pair = self._cut(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
             if planned := pair[0].meta.pop(PLANNED, None):
                 self._planned = Planned(planned, num_fwd_outputs)
-            return pair
+            if not by_call or REFUSED not in pair[0].meta or not _others(self._given):
+                return pair
 
         def cut(joint: fx.GraphModule) -> Planned:
             pair = self._cut(joint, (), num_fwd_outputs=num_fwd_outputs)
@@ -134,9 +135,12 @@ _Found = TypeVar("_Found")
 
 def _collected(ready: Callable[[list[Any]], _Found], arguments: list[Any]) -> _Found:
     """Tries again, if it is refused, without what only cycles hold, as those of torch's compiler do."""
-    with contextlib.suppress(MemoryError):
+    try:
         return ready(arguments)
-    gc.collect()
+    except MemoryError:
+        kept = _others({})
+        if not kept or _living_others({}) == kept:
+            raise
     return ready(arguments)
 
 
@@ -189,6 +193,13 @@ def _others(given: Bytes, without: int | None = None) -> int:
         if number != without:
             kept.update(call.held)
     return sum(max(0, size - given.get(address, 0)) for address, size in kept.items()) + sum(under_way)
+
+
+def _living_others(given: Bytes) -> int:
+    """The same without what only cycles hold."""
+    if _others(given):
+        gc.collect()
+    return _others(given)
 
 
 def _hold(call: Call, kept: Iterable[torch.Tensor]) -> None:
