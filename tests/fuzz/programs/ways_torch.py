@@ -24,6 +24,7 @@ class AtItsLimit:
         self.compile()
 
     def compile(self):
+        torch._dynamo.config.recompile_limit = 64  # a program for each limit, all of one function
         self.run = torch.compile(self.function, backend=megjit, fullgraph=True, options={"memory_limit": self.limit})
 
     def __call__(self, *args):
