@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -57,9 +58,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+@functools.cache
 def decompositions() -> dict[Any, Any]:
-    """What becomes simpler operations before our tables see it."""
-    rules: dict[Any, Any] = core_aten_decompositions()
+    """What becomes simpler operations before our tables see it. One table for all graphs: torch looks through all operations where one is made."""
+    rules = dict[Any, Any](core_aten_decompositions())
     # Its rule gives weights in place of the logarithms of sums, which backward reads.
     rules.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
     rules.pop(torch.ops.aten.native_batch_norm_backward.default, None)  # ours is one operation, too
