@@ -77,6 +77,7 @@ PlannedGraph plan_graph(const Step& step, PipelineOptions passes, const Lowering
     };
     if (std::optional<PlannedGraph> found = plan(ladder, passes)) return std::move(*found);
     PlanLadder plain(passes.memory);
+    plain.beats(ladder);
     if (has_kernels(passes))
         if (std::optional<PlannedGraph> found = plan(plain, without_kernels(passes)))
             return std::move(*found);
@@ -182,7 +183,7 @@ std::shared_ptr<Program> PendingProgram::make_program(const Graph& graph, const 
 std::shared_ptr<Program> PendingProgram::without_kernels() {
     if (!has_kernels(passes_) && ladder_.is_exhausted()) ladder_.refuse(ladder_, first_line());
     const PipelineOptions passes = jit::without_kernels(passes_);
-    if (!plain_ladder_) plain_ladder_.emplace(passes_.memory);
+    if (!plain_ladder_) plain_ladder_.emplace(passes_.memory).beats(ladder_);
     const Graph common = run_passes_before(kFirstWithPlan, step_->graph, passes);
     const std::optional<PlannedGraph> found =
         first_that_fits(*plain_ladder_, common, passes, [&](const Graph& graph) {

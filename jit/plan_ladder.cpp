@@ -7,6 +7,7 @@
 
 #include "runtime/host/interrupt.h"
 #include "runtime/host/size_text.h"
+#include "runtime/host/thread_limits.h"
 
 namespace megjit::jit {
 namespace {
@@ -38,6 +39,10 @@ constexpr double kMostBred = 1.5e6;
 // its arena differ by a few percent where no kernels are generated; where they are, by about as
 // much as for the plain program.
 constexpr double kLeastOfExpected = 0.9;
+
+// Where no plan keeps the limit: of so many programs in a row none is the smallest, then none is
+// looked for any more.
+constexpr int kMostInVain = 4;
 
 std::atomic<double> searched = 0;
 
@@ -81,7 +86,8 @@ PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
 }
 
 std::vector<uint32_t> PlanLadder::order(Stage stage, const memory::RematProblem& problem) {
-    if (rung_ == 0 && !family(stage).is_searched && !takes_known_order(stage, problem))
+    if (rung_ == 0 && !family(stage).is_searched && !takes_known_order(stage, problem) &&
+        (may_search_ || !waits_for_first_rung()))
         search(stage, problem);
     return rungs_[rung_].stage == stage ? rungs_[rung_].plan.order : std::vector<uint32_t>{};
 }
@@ -116,7 +122,10 @@ void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
     Searching until_the_end;
     memory::RematSearch search = options_.search;
     const bool is_thorough = search.genetic_rounds && stage == Stage::ops;
-    if (!options_.is_sublinear) search.thresholds = kThresholds;
+    if (!options_.is_sublinear) {
+        search.thresholds = kThresholds;
+        search.workers = runtime::granted_threads();
+    }
     const bool breeds = options_.limit || options_.only_looks;
     const auto run = [&](memory::Places places, int genetic_rounds, bool is_quick) {
         const double before = searched;
@@ -128,9 +137,21 @@ void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
         };
         add(stage, memory::rematerialize(problem, search), is_quick);
     };
-    run(memory::Places::listed, 0, true);
-    run(memory::Places::late, breeds ? rounds_for(problem) : 0, true);
+    if (!takes_plans_of_whole(stage, problem)) {
+        run(memory::Places::listed, 0, true);
+        run(memory::Places::late, breeds ? rounds_for(problem) : 0, true);
+    }
     if (is_thorough) run(memory::Places::late, options_.search.genetic_rounds, false);
+}
+
+// They are found anew as plans of this stage, which are those that a file knows.
+bool PlanLadder::takes_plans_of_whole(Stage stage, const memory::RematProblem& problem) {
+    if (stage == Stage::whole) whole_ = problem;
+    if (stage != Stage::ops || problem != std::exchange(whole_, {})) return false;
+    for (Rung& rung : rungs_)
+        if (rung.stage == Stage::whole) rung.stage = Stage::ops;
+    family(stage) = family(Stage::whole);
+    return true;
 }
 
 // The plain order of what runs without a limit is the first rung.
@@ -217,10 +238,15 @@ bool PlanLadder::accepts(const MemoryPlan& plan) {
     note(plan);
     if (!options_.limit) return wins();
     if (plan.planned_bytes <= options_.limit) return true;
+    if (waits_for_first_rung() && options_.known_order.empty() && !std::exchange(may_search_, true))
+        return false;
     if (!options_.known_order.empty() && is_known_ == (rung_ > 0)) {
         // It is of another graph, or made for a device, or kernels, that need less.
         options_.known_order.clear();
+        const size_t rival = rival_;
         *this = PlanLadder(options_);
+        rival_ = rival;
+        may_search_ = true;
         return false;
     }
     rung_ = next_rung();
@@ -249,16 +275,23 @@ void PlanLadder::note(const MemoryPlan& plan) {
 
 // The cheapest that may fit; where none does, those that may be the smallest: what is refused names
 // the least limit.
-size_t PlanLadder::next_rung() const {
+size_t PlanLadder::next_rung() {
     const auto may_take = [&](size_t rung, size_t bytes) {
         return !rungs_[rung].planned_bytes &&
                kLeastOfExpected * expected_bytes(rungs_[rung]) <= static_cast<double>(bytes);
     };
     for (size_t rung = 0; rung < rungs_.size(); ++rung)
         if (may_take(rung, options_.limit)) return rung;
-    for (size_t rung = rungs_.size(); rung-- > 0;)
-        if (may_take(rung, least_->planned_bytes)) return rung;
-    return rungs_.size();
+    const bool is_least = rungs_[rung_].planned_bytes == least_->planned_bytes;
+    tries_in_vain_ = rung_ == 0 || is_least ? 0 : tries_in_vain_ + 1;
+    size_t next = rungs_.size();
+    if (tries_in_vain_ < kMostInVain)
+        for (size_t rung = rungs_.size(); rung-- > 0;)
+            if (may_take(rung, std::min(rival_, least_->planned_bytes)) &&
+                (next == rungs_.size() ||
+                 expected_bytes(rungs_[rung]) < expected_bytes(rungs_[next])))
+                next = rung;
+    return next;
 }
 
 // 0: no program of its stage has been seen.
@@ -273,6 +306,7 @@ double PlanLadder::expected_bytes(const Rung& rung) const {
 }
 
 std::vector<CurvePoint> PlanLadder::curve() const {
+    if (!family(Stage::ops).is_searched) return {};
     std::vector<CurvePoint> points;
     const double plain = family(Stage::ops).plain.cost;
     for (size_t i = 0; i < rungs_.size(); ++i)

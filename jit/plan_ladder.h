@@ -5,7 +5,7 @@
 // each stage (Stage) that the graph passes. Each rung is judged by the layout of its program. The
 // rungs do not depend on the limit, and they are tried in order: so more memory never gives a
 // slower plan, and less memory never a larger peak. Those are left out that by the search's count
-// cannot fit.
+// cannot fit. Nothing is searched where the first rung keeps the limit.
 #pragma once
 
 #include <array>
@@ -38,8 +38,13 @@ public:
         return options_.limit != 0 || options_.is_sublinear || options_.only_looks;
     }
 
+    // What another ladder found, which is not to be found here once more: where no plan keeps the
+    // limit, this one looks for smaller plans than the smallest of the other.
+    void beats(const PlanLadder& other) { rival_ = other.least_bytes(); }
+
     // A pipeline that makes the graph of the rung where the ladder stands. The ladder outlives it,
-    // unmoved. Ladders search while the pipeline of the first rung runs.
+    // unmoved. Ladders search while the pipeline of the first rung runs: under a limit once more,
+    // when its program has been found to be too large.
     PipelineOptions with_plan(PipelineOptions passes);
 
     // Does this program, made of the present rung, fit? If not the ladder stands on the next rung
@@ -77,6 +82,8 @@ private:
 
     std::vector<uint32_t> order(Stage stage, const memory::RematProblem& problem);
     bool takes_known_order(Stage stage, const memory::RematProblem& problem);
+    bool waits_for_first_rung() const { return options_.limit && !options_.only_looks; }
+    bool takes_plans_of_whole(Stage stage, const memory::RematProblem& problem);
     void search(Stage stage, const memory::RematProblem& problem);
     void add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick);
     bool is_like_the_first_rung(Stage stage) const;  // is its plain program?
@@ -87,16 +94,22 @@ private:
     void note(const MemoryPlan& plan);
     Family& family(Stage stage) { return families_[static_cast<size_t>(stage)]; }
     const Family& family(Stage stage) const { return families_[static_cast<size_t>(stage)]; }
-    size_t next_rung() const;
+    size_t next_rung();
+    size_t least_bytes() const { return least_ ? least_->planned_bytes : SIZE_MAX; }
     double expected_bytes(const Rung& rung) const;
 
     MemoryOptions options_;
     std::vector<Rung> rungs_ = {Rung{}};
     std::array<Family, kSearchedStages> families_;  // by stage
+    // What stage whole was searched with: without passes between them the next is the same.
+    memory::RematProblem whole_;
     size_t rung_ = 0;
+    size_t rival_ = SIZE_MAX;  // bytes
+    int tries_in_vain_ = 0;  // where no rung keeps the limit: none of them was the smallest
     bool may_be_cheap_ = false;  // does the first rung compute again what costs next to nothing?
     bool is_known_ = false;  // there is one more rung, the known order
     bool is_decided_ = false;
+    bool may_search_ = false;  // the first rung does not keep the limit
     std::optional<MemoryPlan> least_;  // the smallest program that was seen
     MemoryPlan::Bound bound_;  // the smallest of their bounds
 };

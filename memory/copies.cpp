@@ -10,6 +10,8 @@ Copies::Copies(const RecomputeSchedule& schedule, const std::vector<uint32_t>& o
       current(schedule.problem.values.size(), kNone),
       first_copy(order.size() + 1),
       first_read(order.size() + 1) {
+    all.reserve(2 * order.size());
+    reads.reserve(4 * order.size());
     for (uint32_t p = 0; p < order.size(); ++p) {
         const RematStep& step = schedule.problem.steps[order[p]];
         first_copy[p] = static_cast<uint32_t>(all.size());

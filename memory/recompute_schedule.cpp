@@ -283,6 +283,7 @@ Measured measure_order(const RecomputeSchedule& schedule, std::vector<uint32_t> 
     }
     const size_t beside = bytes_beside(schedule.problem, order);
     int64_t now = 0;
+    out.bytes_at.reserve(order.size());
     for (uint32_t p = 0; p < order.size(); ++p) {
         const RematStep& step = steps[order[p]];
         now += change[p];

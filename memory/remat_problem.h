@@ -20,6 +20,8 @@ struct RematStep {
     // reads such a value afterwards, the results need storage of their own.
     std::vector<uint32_t> overwrites = {};
     uint32_t region = 0;
+
+    bool operator==(const RematStep&) const = default;
 };
 
 struct RematValue {
@@ -31,11 +33,15 @@ struct RematValue {
     // Not 0: it must be let go of behind the steps of this region, and is computed again for the
     // others.
     uint32_t region = 0;
+
+    bool operator==(const RematValue&) const = default;
 };
 
 struct RematProblem {
     std::vector<RematValue> values = {};
     std::vector<RematStep> steps = {};
+
+    bool operator==(const RematProblem&) const = default;
 };
 
 // Where steps run: as they are listed, or later (late_steps.h) where that lowers the peak.

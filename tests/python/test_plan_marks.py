@@ -246,7 +246,7 @@ def test_plans_cost_what_profiled_runs_took():
     def limited(point):
         return trace(body, symbolic=True, profiling=True, memory_limit=point.bytes)
 
-    plans = [limited(point).plan(x) for point in measured]  # runs would change what is known
+    plans = [limited(point).plan_with_curve(x) for point in measured]  # runs would change what is known
     costs = [p.seconds for plan in plans for p in plan.curve if p.is_chosen]
     assert len(costs) > 1
     assert costs == sorted(costs)

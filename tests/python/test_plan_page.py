@@ -181,6 +181,12 @@ def test_looking_at_the_curve_changes_no_plan():
     assert step.plan(x).curve == ()
 
 
+def test_a_limit_that_is_kept_without_a_plan_is_not_searched_for():
+    step, x = training_step(memory_limit="100GB")
+    assert step.plan(x).curve == ()
+    assert step.plan_with_curve(x).curve == training_step()[0].plan_with_curve(x).curve
+
+
 def test_a_measured_plan_has_the_time_of_each_step(measured_plan):
     run = measured_plan.measured
     assert run.runs == 3 and len(run.step_seconds) == len(measured_plan.steps)
