@@ -94,14 +94,18 @@ private:
     size_t addend_ = 0;
 };
 
-// How the result lies in memory: [outer, channels, inner].
+// How the result lies in memory: [outer, channels, inner]; from one of outer to the next are `step`
+// elements.
 struct Rows {
-    int64_t outer = 1, channels = 1, inner = 1;
+    int64_t outer = 1, channels = 1, inner = 1, step = 1;
 };
 
 Rows rows_of(const memory::desc& result, int channel) {
     const Dims dims = result.get_dims(), strides = result.get_strides();
     Rows rows{.channels = dims[channel], .inner = strides[channel]};
+    rows.step = rows.inner == 1 && channel > 0 && channel + 1 == result.get_ndims()
+                    ? strides[channel - 1]  // of some columns of a matrix
+                    : rows.channels * rows.inner;
     int64_t count = 1;
     for (int64_t extent : dims) count *= extent;
     rows.outer = count == 0 ? 0 : count / (rows.channels * rows.inner);
@@ -111,20 +115,20 @@ Rows rows_of(const memory::desc& result, int channel) {
 void apply(const EpilogueStep& step, const float* operand, const Rows& rows, float* y, int64_t lo,
            int64_t hi) {
     const int64_t size = rows.channels * rows.inner;
-    switch (step.kind) {
-        case Kind::relu:
-            for (int64_t i = lo * size; i < hi * size; ++i)
-                y[i] = y[i] > 0 || y[i] != y[i] ? y[i] : 0.0f;
-            return;
-        case Kind::add:
-            for (int64_t i = lo * size; i < hi * size; ++i) y[i] += operand[i];
-            return;
-        case Kind::bias: break;
-    }
-    for (int64_t row = lo; row < hi; ++row)
-        for (int64_t c = 0; c < rows.channels; ++c)
-            for (int64_t i = 0; i < rows.inner; ++i)
-                y[(row * rows.channels + c) * rows.inner + i] += operand[c];
+    for (int64_t first = lo * rows.step; first < hi * rows.step; first += rows.step)
+        switch (step.kind) {
+            case Kind::relu:
+                for (int64_t i = first; i < first + size; ++i)
+                    y[i] = y[i] > 0 || y[i] != y[i] ? y[i] : 0.0f;
+                break;
+            case Kind::add:
+                for (int64_t i = first; i < first + size; ++i) y[i] += operand[i];
+                break;
+            case Kind::bias:
+                for (int64_t c = 0; c < rows.channels; ++c)
+                    for (int64_t i = 0; i < rows.inner; ++i)
+                        y[first + c * rows.inner + i] += operand[c];
+        }
 }
 
 }  // namespace
