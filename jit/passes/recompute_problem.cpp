@@ -149,6 +149,16 @@ void RecomputeProblem::add_step(const Node& node) {
     problem.steps.push_back(std::move(step));
 }
 
+namespace {
+
+bool may_lie_on_an_operand(const runtime::Executable& executable, const Node& node) {
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+        if (executable.may_alias(0, static_cast<int>(i))) return true;
+    return false;
+}
+
+}  // namespace
+
 void RecomputeProblem::add_op(const Node& node, memory::RematStep& step) const {
     const std::vector<Type> types = graph_.types(node.inputs);
     const runtime::OpCall call{*node.op, node.attrs, types};
@@ -165,8 +175,10 @@ void RecomputeProblem::add_op(const Node& node, memory::RematStep& step) const {
         step.cost *= std::min(1.0, inside / modelled_seconds(speeds_, call, results));
     }
     if (options_.device && !is_host_copy(node))
-        if (const auto executable = executable_to_plan(graph_, node))
+        if (const auto executable = executable_to_plan(graph_, node)) {
             step.scratch = executable->workspace_bytes();
+            step.in_place = step.in_place || may_lie_on_an_operand(*executable, node);
+        }
 }
 
 void RecomputeProblem::add_kernel(const Node& node, memory::RematStep& step) const {
@@ -181,8 +193,7 @@ void RecomputeProblem::add_kernel(const Node& node, memory::RematStep& step) con
     step.cost = times_.kernel_seconds(cost, graph_.type(node.outputs[0]).dtype);
     const auto executable = executable_to_plan(graph_, node);
     step.scratch = executable->workspace_bytes();
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-        step.in_place = step.in_place || executable->may_alias(0, static_cast<int>(i));
+    step.in_place = may_lie_on_an_operand(*executable, node);
 }
 
 // Element-wise neighbours become one kernel: what passes between them is neither written nor read.

@@ -9,6 +9,7 @@
 #include <array>
 #include <vector>
 
+#include "backends/cpu/in_parts.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "runtime/host/parallel.h"
 #include "runtime/ops/pool.h"
@@ -225,6 +226,9 @@ Prepared prepare_pool(const OpCall& call, std::span<const Type> outputs) {
     const Type &first = call.inputs[0], &x = kind == Kind::mean_grad ? outputs[0] : first;
     const Type& y = kind == Kind::mean_grad ? first : backward ? call.inputs[1] : outputs[0];
     if (x.numel() == 0 || y.numel() == 0) return make_zeros(outputs);
+    if constexpr (kind == Kind::max_grad)
+        if (Prepared parts = by_images(call, outputs, {true, true}, prepare_pool<kind>))
+            return parts;
     auto p = std::make_shared<const Pooling>(pooling_of(call, x.shape, y.shape));
     const bool channels_last = first.layout == Layout::channels_last;
     const int64_t parts =

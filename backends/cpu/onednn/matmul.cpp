@@ -17,6 +17,7 @@
 //   768 x 3072 x 8192     373 ms    376       358 - 373
 //   768 x 2304 x 8192     277       266       270
 #include "runtime/ops/matmul.h"
+#include "backends/cpu/in_parts.h"
 #include "backends/cpu/kernels/integer_product.h"
 #include "backends/cpu/onednn/dnn.h"
 #include "backends/cpu/onednn/dnn_epilogue.h"
@@ -98,37 +99,14 @@ struct Matrices {
     memory::desc a, b, c;
 };
 
-// Runs a product, with what stands behind it, for some columns at a time.
-class ColumnsExecutable final : public runtime::Executable {
-public:
-    ColumnsExecutable(Prepared part, size_t inputs, int64_t columns, int64_t parts)
-        : part_(std::move(part)), inputs_(inputs), columns_(columns), parts_(parts) {}
-
-    size_t workspace_bytes() const override { return part_->workspace_bytes(); }
-    bool may_alias(int out, int in) const override { return part_->may_alias(out, in); }
-    std::string_view remark() const override { return part_->remark(); }
-    // All operands but a have columns.
-    void enqueue(runtime::Stream& stream, void* const* inputs, void* const* outputs,
-                 void* workspace) const override {
-        std::vector<void*> operands(inputs, inputs + inputs_);
-        for (int64_t i = 0; i < parts_; ++i) {
-            for (size_t at = 1; at < inputs_; ++at)
-                operands[at] = static_cast<float*>(inputs[at]) + i * columns_;
-            void* result = static_cast<float*>(outputs[0]) + i * columns_;
-            part_->enqueue(stream, operands.data(), &result, workspace);
-        }
-    }
-
-private:
-    Prepared part_;
-    size_t inputs_;
-    int64_t columns_, parts_;
-};
-
+// A product, with what stands behind it. All operands but a have columns.
 Prepared by_columns(Prepared part, const OpCall& call, const MatmulProblem& p, int64_t parts) {
     if (parts == 1) return part;
-    return std::make_shared<const ColumnsExecutable>(std::move(part), call.inputs.size(),
-                                                     p.n / parts, parts);
+    const size_t step = static_cast<size_t>(p.n / parts) * sizeof(float);
+    std::vector<size_t> steps(call.inputs.size(), step);
+    steps[0] = 0;
+    return in_parts(std::move(part),
+                    {.count = parts, .input_steps = std::move(steps), .output_step = step});
 }
 
 Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
