@@ -34,8 +34,9 @@ public:
     void end_recompute(std::span<const TensorRef> results) override;
 
     // The body has used a tensor under a name, or where else another call looks for it, and bound
-    // that to another one, `now`: no state of a file, which is a tensor that is written into.
-    void note_bound_anew(RecordId now, const std::string& name);
+    // that to another one: no state of a file, which is a tensor that is written into. `now`: the
+    // value of that one, where the body computes it.
+    void note_bound_anew(std::optional<RecordId> now, const std::string& name);
     // For dump: what the body returned, and names that it gave.
     void note_results(std::span<const TensorRef> results);
     void note_name(const TensorRef& tensor, std::string name);

@@ -14,11 +14,13 @@ void Recorder::note_results(std::span<const TensorRef> results) {
     for (const TensorRef& result : results) record().results.push_back(record_id_of(result));
 }
 
-void Recorder::note_bound_anew(RecordId now, const std::string& name) {
+void Recorder::note_bound_anew(std::optional<RecordId> now, const std::string& name) {
     if (!captures_ || !version_->bound_anew.empty()) return;
-    for (const RecordedOp& op : record().ops)
-        if (std::ranges::find(op.outputs, now) != op.outputs.end())
-            version_->bound_anew = cat(name, ", at ", op.where);
+    const auto made = std::ranges::find_if(record().ops, [&](const RecordedOp& op) {
+        return now && std::ranges::find(op.outputs, *now) != op.outputs.end();
+    });
+    version_->bound_anew = made == record().ops.end() ? cat(name, ", in ", function_.options.name)
+                                                      : cat(name, ", at ", made->where);
 }
 
 void Recorder::note_name(const TensorRef& tensor, std::string name) {

@@ -120,7 +120,7 @@ public:
     std::string left_trace_at;
     std::vector<ExtentRead> extent_reads;
     std::string bound_anew;  // what the body reads and then binds to another tensor: "q0, at
-                             // train.py:41", or empty
+                             // train.py:41", "q0, in step (train.py:38)", or empty
     std::string updates;  // what the call rebound that outlives it: "a f32[3] tensor at
                           // train.py:41", or empty
     std::atomic<uint64_t> calls = 0;

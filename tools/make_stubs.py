@@ -70,7 +70,7 @@ EXACT = {
     "outside(self) -> list:": "outside(self) -> list[tuple[str, bool, Any, str, int | None, int | None]]:",
     "run(self, inputs: list) -> list:": "run(self, inputs: list[Any]) -> list[_Tensor]:",
     "offset: int = 0) -> tuple:": "offset: int = 0) -> tuple[ModelFile, int]:",
-    "note_results(arg: list, /)": "note_results(arg: list[Any], /)",
+    "note_results(results: list, is_kept: bool)": "note_results(results: list[Any], is_kept: bool)",
     "attrs(self, node: int) -> dict:": "attrs(self, node: int) -> dict[str, Any]:",
     "variable(self, value: int, type: type) -> object:": "variable(self, value: int, type: type[_Variable]) -> _Variable:",
     "constant_value(self, value: int) -> object:": "constant_value(self, value: int) -> _Tensor:",

@@ -83,18 +83,20 @@ Capture::References Capture::references() const {
         for (const auto& [key, object] : *map) ++ours[object.ptr()];
     for (const auto& [first, second] : twins_) ++ours[first.ptr()], ++ours[second.ptr()];
     for (const Grad& grad : grads_) ++ours[grad.tensor.ptr()], ++ours[grad.before.ptr()];
+    for (const auto& [object, of_results] : results_) ++ours[object.ptr()];
     return ours;
 }
 
-std::vector<uint64_t> Capture::released(const References& of_call) const {
-    References ours = references();
-    for (const auto& [object, count] : of_call) ours[object] += count;
+void Capture::count_results(References& counts) const {
+    for (const auto& [object, of_results] : results_) counts[object.ptr()] += of_results;
+}
+
+std::vector<uint64_t> Capture::released(const References& known) const {
     std::vector<uint64_t> result;
-    for (const auto& [id, object] : handles_) {
+    for (const auto& [id, object] : handles_)
         if (id < first_inside_id_ && !is_grad(object) &&
-            Py_REFCNT(object.ptr()) <= ours[object.ptr()])
+            Py_REFCNT(object.ptr()) <= known.at(object.ptr()))
             result.push_back(id);
-    }
     return result;
 }
 

@@ -53,6 +53,10 @@ public:
     void note_source(PyObject* tensor) {
         if (is_for_dump_) note_operand(tensor);
     }
+    // The body has returned it, and so many references to it are of what it returned.
+    void note_result(PyObject* tensor, Py_ssize_t references) {
+        results_.emplace_back(nb::borrow(tensor), references);
+    }
     // The body read the value of a tensor from outside: later calls could not.
     void note_read(const TensorRef& tensor);
     // Why calls without the body cannot do what it did, or "".
@@ -87,8 +91,9 @@ public:
     using References = std::unordered_map<PyObject*, Py_ssize_t>;
     void drop_temporaries(const jit::Session& session, const References& of_call);
     References references() const;  // that it holds
-    // For dump: ids of values from before the call whose objects nobody holds any more.
-    std::vector<uint64_t> released(const References& of_call) const;
+    void count_results(References& counts) const;  // adds those that what was returned holds
+    // For dump: ids of values from before the call whose objects have no further references.
+    std::vector<uint64_t> released(const References& known) const;
     // One that no later call could find again makes the recording unrepeatable.
     std::vector<SlotSource> sources(const jit::Session& session, const Tensors& arguments);
     // An object that outlives the call with another value: one of the session, or what the body has
@@ -110,6 +115,7 @@ private:
     std::vector<Grad> grads_;
     std::unordered_map<uint64_t, nb::object> getters_;  // by tensor id
     std::vector<std::pair<nb::object, nb::object>> twins_;
+    std::vector<std::pair<nb::object, Py_ssize_t>> results_;
     uint64_t first_inside_id_ = 0;  // of the tensors that the body makes
     const bool is_for_dump_;
     std::string unrepeatable_, read_at_;

@@ -348,24 +348,33 @@ void bind_model(nb::module_& m) {
     m.def("checksum", [](nb::bytes bytes) { return jit::checksum({bytes.c_str(), bytes.size()}); });
 
     // ---- names, while a call is recorded for dumping
-    m.def("note_results", [](nb::list results) {
+    m.def(
+        "note_results",
+        [](nb::list results, bool is_kept) {
         Tensors tensors;
         for (nb::handle result : results) {
             tensors.push_back(value_of(result.ptr()));
-            // It may be a state of another function, which no op of this one reads.
-            if (Capture* capture = Capture::current()) capture->note_operand(result.ptr());
+            if (Capture* capture = Capture::current()) {
+                // It may be a state of another function, which no op of this one reads.
+                capture->note_operand(result.ptr());
+                capture->note_result(result.ptr(), is_kept ? 1 : 2);
+            }
         }
         if (jit::Recorder* recorder = jit::Recorder::running()) recorder->note_results(tensors);
-    });
+    }, nb::arg("results"), nb::arg("is_kept"),
+        "is_kept: something else than the caller holds the container in which they were returned.");
     m.def("note_bound_anew",
-          [](uint64_t before, const Handle& now, const std::string& name) {
+          [](uint64_t before, const Handle* now, const std::string& name) {
         jit::Recorder* recorder = jit::Recorder::running();
         const TracedCall* call = TracedCall::running();
-        if (recorder && call && recorder->is_placeholder(*now.value()) &&
-            (recorder->find(before) || call->rebound.is_written(before)))
-            recorder->note_bound_anew(now.value()->trace.value, name);
-    }, nb::arg("before"), nb::arg("now"), nb::arg("name"),
-          "What had the value of this id when the body began is another Tensor now.");
+        if (!recorder || !call) return;
+        const auto used = recorder->find(before);
+        if (used ? recorder->is_argument(*used) : !call->rebound.is_written(before)) return;
+        const bool is_computed = now && recorder->is_placeholder(*now->value());
+        recorder->note_bound_anew(
+            is_computed ? std::optional(now->value()->trace.value) : std::nullopt, name);
+    }, nb::arg("before"), nb::arg("now").none(), nb::arg("name"),
+          "Where the body found the value of this id another Tensor is now, or none.");
     m.def("set_name", [](const Handle& tensor, const std::string& name) {
         if (jit::Recorder* recorder = jit::Recorder::running())
             recorder->note_name(tensor.value(), name);

@@ -48,8 +48,9 @@ std::vector<Outside> updates_of(const TracedCall& call, jit::Recorder& recorder,
     return updates;
 }
 
-// Where the body has let go of what it used, an attribute or an entry of a container is another
-// tensor in the next call: a value that it keeps and writes into nothing, or else what it returns.
+// Where the body has let go of what it used, or returned, an attribute or an entry of a container
+// is another tensor in the next call: a value that it keeps and writes into nothing, or else what
+// it returns, or one from outside.
 void note_kept(jit::Recorder& recorder, const std::vector<Outside>& updates) {
     const std::vector<RecordId>& results = recorder.version()->record.results;
     std::vector<RecordId> kept = recorder.live_values();
@@ -60,18 +61,21 @@ void note_kept(jit::Recorder& recorder, const std::vector<Outside>& updates) {
     std::ranges::stable_partition(
         kept, [&](RecordId value) { return std::ranges::find(results, value) == results.end(); });
     for (const RecordId value : kept) recorder.note_bound_anew(value, "a tensor from outside");
+    recorder.note_bound_anew({}, "a tensor from outside");
 }
 
 }  // namespace
 
 std::vector<Outside> outside_of(TracedCall& call, jit::Recorder& recorder,
                                 const nb::list& arguments) {
-    Capture::References of_call;
-    call.rebound.count_references(of_call);
-    const std::vector<uint64_t> released = call.capture()->released(of_call);
-    const bool lets_go =
-        call.rebound.lets_go(call.session(), *call.capture()) ||
-        std::ranges::any_of(released, [&](uint64_t id) { return recorder.find(id).has_value(); });
+    Capture::References known = call.capture()->references();
+    call.rebound.count_references(known);
+    call.capture()->count_results(known);
+    const bool lets_go = call.rebound.lets_go(call.session(), *call.capture(), known) ||
+                         std::ranges::any_of(call.capture()->released(known), [&](uint64_t id) {
+        const auto value = recorder.find(id);
+        return value && !recorder.is_argument(*value);
+    });
     call.capture()->drop_temporaries(recorder, {});
     for (const auto& [tensor, where] : call.capture()->excluded_reads())
         recorder.note_excluded_read(tensor, where);

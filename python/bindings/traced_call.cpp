@@ -146,12 +146,11 @@ std::vector<Rebound::Lasting> Rebound::lasting(const Session& session,
     return result;
 }
 
-bool Rebound::lets_go(const Session& session, const Capture& capture) const {
-    Capture::References ours = capture.references();
-    count_references(ours);
+bool Rebound::lets_go(const Session& session, const Capture& capture,
+                      const Capture::References& known) const {
     return std::ranges::any_of(before(session), [&](const Entry* each) {
         return !each->is_grad && !capture.is_grad(each->object) &&
-               Py_REFCNT(each->object.ptr()) <= ours[each->object.ptr()];
+               Py_REFCNT(each->object.ptr()) <= known.at(each->object.ptr());
     });
 }
 

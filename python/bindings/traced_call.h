@@ -37,8 +37,9 @@ public:
         std::string where = {};
     };
     std::vector<Lasting> lasting(const jit::Session& session, const Capture& capture) const;
-    // Does nobody hold any more what it has written into and not made?
-    bool lets_go(const jit::Session& session, const Capture& capture) const;
+    // Has something that it has written into, and not made, no further references?
+    bool lets_go(const jit::Session& session, const Capture& capture,
+                 const Capture::References& known) const;
     bool is_written(uint64_t id) const;  // a tensor that had the value of this id
     // Objects that were there before the body and hold another value now, each once.
     std::vector<Lasting> changed(const jit::Session& session) const;

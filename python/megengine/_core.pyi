@@ -579,11 +579,14 @@ def load_model(bytes: bytes, file_name: str, offset: int = 0) -> tuple[ModelFile
 
 def checksum(arg: bytes, /) -> int: ...
 
-def note_results(arg: list[Any], /) -> None: ...
-
-def note_bound_anew(before: int, now: Tensor, name: str) -> None:
+def note_results(results: list[Any], is_kept: bool) -> None:
     """
-    What had the value of this id when the body began is another Tensor now.
+    is_kept: something else than the caller holds the container in which they were returned.
+    """
+
+def note_bound_anew(before: int, now: Tensor | None, name: str) -> None:
+    """
+    Where the body found the value of this id another Tensor is now, or none.
     """
 
 def set_name(arg0: Tensor, arg1: str, /) -> None: ...

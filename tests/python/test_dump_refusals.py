@@ -1,6 +1,8 @@
 """What a dumped model could not do in each run is refused by dump, with the line, instead of standing still."""
 
+import collections
 import io
+import queue
 
 import numpy as np
 import pytest
@@ -166,13 +168,13 @@ def learn_of_its_own_selection(a):
 STATES = {
     write_wider: "makes a f32\\[2\\] tensor of its state, a f16\\[2\\], at .*:LINE",
     bind_a_name: "reads and binds anew bound, at .*:LINE",
-    bind_an_attribute: "reads and binds anew a tensor from outside, at .*:LINE",
-    bind_an_entry: "reads and binds anew a tensor from outside, at .*:LINE",
-    return_an_attribute: "reads and binds anew a tensor from outside, at .*:LINE",
-    return_an_entry: "reads and binds anew a tensor from outside, at .*:LINE",
+    bind_an_attribute: "reads and binds anew held.h, at .*:LINE",
+    bind_an_entry: "reads and binds anew held.parts\\['h'\\], at .*:LINE",
+    return_an_attribute: "reads and binds anew held.h, at .*:LINE",
+    return_an_entry: "reads and binds anew held.parts\\['h'\\], at .*:LINE",
     write_whole_and_bind_a_name: "reads and binds anew bound, at .*:LINE",
-    write_whole_and_bind_an_attribute: "reads and binds anew a tensor from outside, at .*:LINE",
-    write_whole_and_bind_an_entry: "reads and binds anew a tensor from outside, at .*:LINE",
+    write_whole_and_bind_an_attribute: "reads and binds anew held.h, at .*:LINE",
+    write_whole_and_bind_an_entry: "reads and binds anew held.parts\\['h'\\], at .*:LINE",
     learn_of_a_mean: "takes, at .*:LINE in learn_of_a_mean, how much it has selected for a number",
     learn_of_its_own_selection: "computes mask_select at .*:LINE",
 }
@@ -189,6 +191,109 @@ def test_a_state_that_a_file_cannot_keep(function, monkeypatch):
     words = STATES[function].replace("LINE", f"({'|'.join(str(line + i) for i in range(4))})\\b")
     with pytest.raises(RuntimeError, match=f"dump: the function {words}"):
         dump_functions(io.BytesIO(), {"f": traced})
+
+
+class Places:
+    """Where a program may keep tensors."""
+
+    def __init__(self):
+        self.h, self.fixed = Tensor([1.0, 2.0]), Tensor([7.0, 8.0])
+        self.entries = {"a": Tensor([1.0, 2.0]), "b": Tensor([3.0, 4.0])}
+        self.items = [Tensor([1.0, 2.0]), Tensor([3.0, 4.0])]
+        self.line = collections.deque(self.items)
+        self.queue = queue.SimpleQueue()
+        self.queue.put(Tensor([1.0, 2.0]))
+        self.features = []
+
+    def take(self):
+        return self.items.pop(0)
+
+
+def bound_attribute(p, new):
+    old, p.h = p.h, new
+    return old
+
+
+def bound_entry(p, new):
+    old = p.entries.pop("a")
+    p.entries["a"] = new
+    return old
+
+
+def rotated(p, new):
+    p.line.rotate()
+    return p.line[0]
+
+
+def swapped(p, new):
+    p.entries["a"], p.entries["b"] = p.entries["b"], p.entries["a"]
+    return p.entries["a"]
+
+
+# What a body finds is another tensor in the next call; the place is named where a walk from the function comes by it.
+FOUND_ANEW = {
+    "an attribute": (bound_attribute, r"places\.h"),
+    "an entry": (bound_entry, r"places\.entries\['a'\]"),
+    "a popped item": (lambda p, new: (p.items.append(new), p.items.pop(0))[1], r"places\.items\[0\]"),
+    "a popped item, and no other": (lambda p, new: p.items.pop(0), r"places\.items\[0\]"),
+    "by a method": (lambda p, new: (p.items.append(new), p.take())[1], r"places\.items\[0\]"),
+    "an item of a slice": (lambda p, new: (p.items.__setitem__(slice(None), [new, p.items[0]]), p.items[1])[1], r"places\.items\[0\]"),
+    "a rotated container": (rotated, r"places\.line\[1\]"),
+    "two that swap": (swapped, r"places\.entries\['b'\]"),
+    "a queue, which cannot be looked into": (lambda p, new: (p.queue.put(new), p.queue.get())[1], "a tensor from outside"),
+}
+NEW = {"what it computes": lambda a: a * 2, "an argument": lambda a: a, "host data": lambda a: Tensor([9.0, 9.0])}
+GIVEN = {
+    "as it is": lambda old, a: old,
+    "twice": lambda old, a: (old, old),
+    "in a dict": lambda old, a: {"old": old},
+    "beside another": lambda old, a: (a * 3, old),
+    "computed with": lambda old, a: old * a,
+    "written into a state": lambda old, a: total.__setitem__(..., old * a),
+}
+total = Tensor([0.0, 0.0])
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("new", NEW)
+@pytest.mark.parametrize("found", FOUND_ANEW)
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_what_a_body_finds_and_the_next_call_does_not(symbolic, found, new, given):
+    take, name = FOUND_ANEW[found]
+    places = Places()
+
+    def fn(a):
+        return GIVEN[given](take(places, NEW[new](a)), a)
+
+    traced = trace(fn, symbolic=symbolic, capture_as_const=True)
+    traced(Tensor([1.0, 2.0]))
+    with pytest.raises(RuntimeError, match=f"dump: the function reads and binds anew {name}, (at|in) .*test_dump_refusals.py:[0-9]+"):
+        dump_functions(io.BytesIO(), {"f": traced})
+
+
+FOUND_AGAIN = {
+    "a constant": lambda p, a: p.fixed,
+    "a constant, and a new attribute": lambda p, a: (setattr(p, "last", a * 2), p.fixed)[1],
+    "an argument": lambda p, a: (setattr(p, "last", a * 2), a)[1],
+    "a container": lambda p, a: (setattr(p, "last", a * 2), p.entries)[1],
+    "an attribute that nothing reads": lambda p, a: (setattr(p, "h", a * 2), a * p.fixed)[1],
+    "a list that is filled anew": lambda p, a: (p.features.clear(), p.features.append(a * p.fixed), p.features[0] + 1)[2],
+    "what is written into": lambda p, a: (p.h.__setitem__(..., a * 2), p.h)[1],
+}
+
+
+@pytest.mark.parametrize("found", FOUND_AGAIN)
+def test_what_the_next_call_finds_too(found):
+    places, wanted = Places(), Places()
+    traced = trace(lambda a: FOUND_AGAIN[found](places, a), capture_as_const=True)
+    file, x, y = io.BytesIO(), Tensor([1.0, 2.0]), Tensor([5.0, 6.0])
+    traced(x)
+    FOUND_AGAIN[found](wanted, x)
+    dump_functions(file, {"f": traced})
+    results = GraphInference(io.BytesIO(file.getvalue())).run(y.numpy())
+    again = FOUND_AGAIN[found](wanted, y)
+    for ours, theirs in zip(results.values(), again.values() if isinstance(again, dict) else [again], strict=True):
+        np.testing.assert_array_equal(ours, theirs.numpy())
 
 
 def test_steps_that_another_function_counts_apart():

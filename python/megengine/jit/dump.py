@@ -7,8 +7,10 @@ names and metadata. ``megengine.utils.comp_graph_tools.GraphInference`` runs it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +21,7 @@ from ..core.scopes import lookups, note_name, recording
 from ..tensor import Tensor
 from . import metadata
 from .cases import make_cases
+from .places import tensor_places
 from .states import Outside, States
 
 
@@ -237,7 +240,10 @@ class Dumping:
 
     def _body_for_dump(self, *args: Any, **kwargs: Any) -> Any:
         """The body, whose inputs and results are noted."""
-        before = [(name, tensor, tensor._value_id()) for name, tensor in self._outside_tensors()]
+        places: Callable[[], dict[str, Tensor]] = lambda: dict(self._outside_tensors())  # noqa: E731
+        if _core.is_recording():
+            places = functools.partial(tensor_places, self.__wrapped__, kwargs)
+        before = [(place, tensor, tensor._value_id()) for place, tensor in places().items()]
         found: list[tuple[Callable[[], object], object]] = []
         outside = lookups.set(found)
         try:
@@ -245,13 +251,15 @@ class Dumping:
         finally:
             lookups.reset(outside)
         if _core.is_recording():
+            fresh: list[Any] = []
+            is_kept = not isinstance(value, Tensor) and sys.getrefcount(value) > sys.getrefcount(fresh)
             self._lookups = found
-            now = dict(self._outside_tensors())
-            for name, tensor, value_id in before:
-                if now.get(name, tensor) is not tensor:
-                    _core.note_bound_anew(value_id, now[name], name)
             self._results = Results(value)
-            _core.note_results(self._results.tensors)
+            _core.note_results(self._results.tensors, is_kept)
+            now = places()
+            for place, tensor, value_id in before:
+                if now.get(place) is not tensor:
+                    _core.note_bound_anew(value_id, now.get(place), place)
             self._recorded_inputs = [("", tensor.name) for tensor in args]
             self._recorded_inputs += [
                 (key, "") for key, tensor in kwargs.items() if isinstance(tensor, Tensor)
