@@ -47,12 +47,13 @@ public:
         model.follows_batch = true;
         model.opt_level = options_.opt_level;
         model.exact = options_.exact;
-        model.inputs = options_.inputs;
+        model.input_names = options_.inputs;
+        model.inputs.resize(arguments_.size());
         add_states(model);
         for (size_t i = 0; i < live_.size(); ++i) add_op(record_.ops[live_[i]], op_names_[i]);
         for (size_t i = 0; i < record_.results.size(); ++i) {
             const RecordId id = record_.results[i];
-            model.outputs.push_back(output_name(id, i));
+            model.output_names.push_back(output_name(id, i));
             ValueId value = id_of(id);
             if (has_scalar_input_ && graph_.type(value).rank() == 0) value = reshaped(value, {1});
             graph_.outputs.push_back(value);
@@ -60,6 +61,7 @@ public:
         add_counts(model);
         for (const StateUse& use : options_.states)
             if (use.becomes) graph_.outputs.push_back(next_of(*use.becomes));
+        model.outputs.resize(graph_.outputs.size(), {.kind = Output::Kind::state});
         model.graph = std::move(graph_);
         return model;
     }
@@ -277,13 +279,16 @@ private:
         for (const StateUse& use : options_.states) {
             Type type = use.type;
             type.layout = runtime::Layout::row_major;
-            const size_t slot = model.inputs.size() + model.states.size();
-            const ValueId input = graph_.add_input(type, static_cast<int>(slot));
+            const ValueId input = graph_.add_input(type, static_cast<int>(model.inputs.size()));
             if (use.value && !ids_.emplace(*use.value, input).second)
                 refuse("was recorded with one value as an argument and as a state",
                        "the file would read the argument for both",
                        "call it once with another tensor as the argument");
-            model.states.push_back({.state = use.state, .is_replaced = use.becomes.has_value()});
+            model.inputs.push_back({.kind = use.becomes ? Input::Kind::state
+                                            : use.value && is_random(*use.value)
+                                                ? Input::Kind::key
+                                                : Input::Kind::captured,
+                                    .state = use.state});
         }
     }
 
@@ -359,16 +364,16 @@ private:
     // Which outputs have as many rows as a number beside them tells.
     void add_counts(Model& model) {
         std::vector<ValueId> counts;
-        for (uint32_t i = 0; i < graph_.outputs.size(); ++i) {
-            const auto count = rows_.count_of({&graph_.outputs[i], 1});
+        for (ValueId output : graph_.outputs) {
+            model.outputs.emplace_back();
+            const auto count = rows_.count_of({&output, 1});
             if (!count) continue;
             const auto place = std::ranges::find(counts, *count);
-            model.bounds.push_back(
-                {.output = i, .count = static_cast<uint32_t>(place - counts.begin())});
+            model.outputs.back().counted_by = static_cast<int>(place - counts.begin());
             if (place == counts.end()) counts.push_back(*count);
         }
-        model.counts = static_cast<uint32_t>(counts.size());
         graph_.outputs.insert(graph_.outputs.end(), counts.begin(), counts.end());
+        model.outputs.resize(graph_.outputs.size(), {.kind = Output::Kind::count});
     }
 
     // All values are row-major in a file: programs choose layouts when it is loaded.
@@ -462,8 +467,8 @@ void collect_names(Model& model, const ExportOptions& options) {
         rewrite.copy(bare);
         auto [name, variable, line, is_parameter] = NotedName::from(node.where);
         if (node.kind == NodeKind::input)
-            name = variable = static_cast<size_t>(node.slot) < model.inputs.size()
-                                  ? model.inputs[static_cast<size_t>(node.slot)]
+            name = variable = static_cast<size_t>(node.slot) < model.input_names.size()
+                                  ? model.input_names[static_cast<size_t>(node.slot)]
                                   : "";
         if (node.kind == NodeKind::constant && is_parameter) {
             variable = name;
@@ -479,9 +484,9 @@ void collect_names(Model& model, const ExportOptions& options) {
     }
     model.graph = rewrite.finish();
     if (options.keep_value_names > 0)
-        for (size_t i = 0; i < model.outputs.size(); ++i)
+        for (size_t i = 0; i < model.output_names.size(); ++i)
             if (model.graph.producer(model.graph.outputs[i]).kind == NodeKind::op)
-                model.value_names[at(model.graph.outputs[i])] = model.outputs[i];
+                model.value_names[at(model.graph.outputs[i])] = model.output_names[i];
     make_unique(model.node_names);
     make_unique(model.value_names);
 }
@@ -521,10 +526,10 @@ Model export_model(const Version& version, const ExportOptions& options) {
 }
 
 Model finish_model(Model model, const ExportOptions& options) {
-    make_unique(model.outputs);
+    make_unique(model.output_names);
     // What replaces states is written as it was recorded: whoever loads it runs the passes that the
     // traced function ran, and has its bits.
-    const bool is_step = std::ranges::any_of(model.states, &StateSlot::is_replaced);
+    const bool is_step = model.replaces_states();
     model.graph =
         options.optimize && !is_step
             ? run_pipeline(std::move(model.graph), {.opt_level = 2, .exact = options.exact})
@@ -542,35 +547,39 @@ Model finish_model(Model model, const ExportOptions& options) {
 
 Step step_for(const Model& model, runtime::Device& device,
               const std::optional<std::vector<size_t>>& outputs) {
-    const std::vector<ValueId>& all = model.graph.outputs;
-    Graph graph = model.graph;
+    Step step = model;
+    step.inputs.resize(model.input_names.size() + model.states().size());
+    step.outputs.resize(model.graph.outputs.size());
     if (outputs) {
-        graph.outputs.clear();
-        for (size_t output : *outputs) graph.outputs.push_back(all.at(output));
-        for (size_t i = model.outputs.size(); i < all.size(); ++i)  // counts, states
-            graph.outputs.push_back(all[i]);
+        const Step whole = std::move(step);
+        step = {.graph = whole.graph, .inputs = whole.inputs};
+        step.graph.outputs.clear();
+        const auto give = [&](size_t output) {
+            step.graph.outputs.push_back(whole.graph.outputs.at(output));
+            step.outputs.push_back(whole.outputs[output]);
+        };
+        std::ranges::for_each(*outputs, give);
+        for (size_t i = model.output_names.size(); i < whole.outputs.size(); ++i) give(i);
     }
-    Step step{.graph = drop_dead(std::move(graph)),
-              .inputs = std::vector<Input>(model.inputs.size()),
-              .outputs = std::vector<Output>(model.counts +
-                                             (outputs ? outputs->size() : model.outputs.size()))};
-    step.graph.set_device(device);
     const std::vector<Type> types = model.input_types();
-    for (const auto& [state, is_replaced] : model.states) {
-        const size_t slot = step.inputs.size();
-        if (is_replaced)
-            step.outputs.push_back(
-                {.replaces = types[slot].dtype == DType::c64 ? -1 : static_cast<int>(slot)});
-        step.inputs.push_back({.kind = is_replaced ? Input::Kind::state : Input::Kind::captured,
-                               .is_released = is_replaced});
+    auto output = step.outputs.end() - static_cast<ptrdiff_t>(model.count(Output::Kind::state));
+    for (size_t slot = 0; slot < step.inputs.size(); ++slot) {
+        if (step.inputs[slot].kind != Input::Kind::state) continue;
+        step.inputs[slot].is_released = true;
+        (output++)->replaces = types[slot].dtype == DType::c64 ? -1 : static_cast<int>(slot);
     }
+    step.graph = drop_dead(std::move(step.graph));
+    step.graph.set_device(device);
     return step;
 }
 
 void refuse_bounds(const Model& function) {
-    if (function.bounds.empty()) return;
+    const auto bounded = std::ranges::find_if(
+        function.outputs, [](const Output& output) { return output.counted_by >= 0; });
+    if (bounded == function.outputs.end()) return;
     runtime::user_error(
-        {.what = cat("the model gives ", function.outputs[function.bounds[0].output],
+        {.what = cat("the model gives ",
+                     function.output_names[static_cast<size_t>(bounded - function.outputs.begin())],
                      ", whose shape follows from the data"),
          .why = "a network that is edited as a graph, and static code, have fixed shapes",
          .fix = "run it with GraphInference or libmegjit"},
@@ -579,33 +588,33 @@ void refuse_bounds(const Model& function) {
 
 Model without_states(const ModelFile& file, const Model& function) {
     refuse_bounds(function);
-    if (function.states.empty()) return function;
-    for (const auto& [state, is_replaced] : function.states)
-        if (is_replaced || file.states[state].is_generator)
+    if (function.states().empty()) return function;
+    for (const Input& input : function.states())
+        if (input.kind != Input::Kind::captured)
             runtime::user_error(
                 {.what = cat("the function ", function.name,
-                             is_replaced ? " replaces the state " : " draws from the state ",
-                             file.states[state].name),
+                             input.kind == Input::Kind::state ? " replaces the state "
+                                                              : " draws from the state ",
+                             file.states[input.state].name),
                  .why = "a network is edited as a graph without state",
                  .fix = "run it with GraphInference, or load another function of the file"},
                 runtime::ErrorKind::runtime);
     Model model = function;
     Rewriter rewrite(function.graph);
     for (const Node& node : function.graph.nodes()) {
-        const size_t inputs = function.inputs.size();
+        const size_t inputs = function.input_names.size();
         if (node.kind != NodeKind::input || static_cast<size_t>(node.slot) < inputs) {
             rewrite.copy(node);
             continue;
         }
-        const State& state =
-            file.states[function.states[static_cast<size_t>(node.slot) - inputs].state];
+        const State& state = file.states[function.inputs[static_cast<size_t>(node.slot)].state];
         const ValueId constant = rewrite.to.add_constant(state.value);
         rewrite.replace(node.outputs[0], constant);  // nodes and values keep their numbers
         model.node_names[at(rewrite.to.value(constant).producer)] = state.name;
         model.params.push_back(constant);
     }
     model.graph = rewrite.finish();
-    model.states.clear();
+    model.inputs.resize(model.input_names.size());
     return model;
 }
 

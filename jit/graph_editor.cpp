@@ -130,7 +130,7 @@ std::vector<ValueId> GraphEditor::add_graph(const Graph& graph, std::span<const 
 }
 
 std::vector<ValueId> GraphEditor::add_model(const Model& model) {
-    std::vector<ValueId> inputs(model.inputs.size());
+    std::vector<ValueId> inputs(model.input_names.size());
     Rewriter named(model.graph);
     size_t index = 0;
     for (const Node& node : model.graph.nodes()) {
@@ -143,8 +143,9 @@ std::vector<ValueId> GraphEditor::add_model(const Model& model) {
                                         .is_parameter = is_parameter}
                                   .where();
         else
-            inputs[static_cast<size_t>(node.slot)] = add_input(
-                model.graph.type(node.outputs[0]), model.inputs[static_cast<size_t>(node.slot)]);
+            inputs[static_cast<size_t>(node.slot)] =
+                add_input(model.graph.type(node.outputs[0]),
+                          model.input_names[static_cast<size_t>(node.slot)]);
         if (node.kind == NodeKind::input) nodes_.back().follows_batch = model.follows_batch;
         named.copy(with_name);
         ++index;
@@ -152,7 +153,7 @@ std::vector<ValueId> GraphEditor::add_model(const Model& model) {
     const std::vector<ValueId> results = add_graph(named.finish(), inputs, model.follows_batch);
     for (size_t i = 0; i < results.size(); ++i)
         if (node(value(results[i]).producer).node.kind == NodeKind::op)
-            values_[at(results[i])].name = model.outputs[i];
+            values_[at(results[i])].name = model.output_names[i];
     return results;
 }
 
@@ -300,11 +301,11 @@ Model GraphEditor::model(std::span<const ValueId> of, const ExportOptions& optio
     Model model;
     for (ValueId input : part.inputs) {
         const EditedNode& maker = node(value(input).producer);
-        model.inputs.push_back(maker.is_renamed ? maker.name : value(input).name);
+        model.input_names.push_back(maker.is_renamed ? maker.name : value(input).name);
     }
     for (size_t i = 0; i < of.size(); ++i)
-        model.outputs.push_back(options.keep_value_names == 0 ? cat("output_", i)
-                                                              : value(of[i]).name);
+        model.output_names.push_back(options.keep_value_names == 0 ? cat("output_", i)
+                                                                   : value(of[i]).name);
     model.graph = std::move(part.graph);
     model.follows_batch = follows_batch(order(of));
     return finish_model(std::move(model), options);

@@ -118,7 +118,7 @@ TensorRef tensor_from(StoredConstant& stored, const Type& type) {
 
 Graph with_constants(const StoredFunction& function, std::vector<StoredConstant>& constants) {
     const Graph& skeleton = function.model.graph;
-    const size_t inputs = function.model.inputs.size() + function.model.states.size();
+    const size_t inputs = function.model.inputs.size();
     Rewriter rewrite(skeleton);
     for (const Node& node : skeleton.nodes()) {
         if (node.kind != NodeKind::input || static_cast<size_t>(node.slot) < inputs) {
@@ -136,22 +136,21 @@ Graph with_constants(const StoredFunction& function, std::vector<StoredConstant>
 void check_names(const StoredFunction& function) {
     const Model& model = function.model;
     const size_t slots = checked_slots(model.graph);
-    const size_t told = model.inputs.size() + model.states.size() + function.constants.size();
+    const size_t told = model.inputs.size() + function.constants.size();
     if (slots != told)
         Reader::fail(cat("its graph has ", slots, " inputs, its names tell of ",
-                         model.inputs.size(), ", of ", model.states.size(), " states and ",
+                         model.input_names.size(), ", of ", model.states().size(), " states and ",
                          function.constants.size(), " constants"));
-    const auto replaced = std::ranges::count_if(model.states, &StateSlot::is_replaced);
-    if (model.outputs.size() + model.counts + static_cast<size_t>(replaced) !=
-        model.graph.outputs.size())
+    if (model.outputs.size() != model.graph.outputs.size())
         Reader::fail("it names other outputs than its graph has");
-    for (uint32_t i = 0; i < model.counts; ++i)
-        if (const Type& type = model.graph.type(model.graph.outputs[model.outputs.size() + i]);
-            type.dtype != runtime::DType::i32 || type.rank() != 0)
+    for (size_t i = 0; i < model.outputs.size(); ++i) {
+        const Type& type = model.graph.type(model.graph.outputs[i]);
+        if (model.outputs[i].kind == Output::Kind::count &&
+            (type.dtype != runtime::DType::i32 || type.rank() != 0))
             Reader::fail(cat("it counts rows by a ", to_string(type)));
-    for (const Bound& bound : model.bounds)
-        if (model.graph.type(model.graph.outputs[bound.output]).rank() == 0)
-            Reader::fail(cat("it counts rows of ", model.outputs[bound.output], ", a scalar"));
+        if (model.outputs[i].counted_by >= 0 && type.rank() == 0)
+            Reader::fail(cat("it counts rows of ", model.output_names[i], ", a scalar"));
+    }
     if (model.node_names.size() != model.graph.nodes().size() ||
         model.value_names.size() != model.graph.value_count())
         Reader::fail("it does not name each node and value");
@@ -167,14 +166,15 @@ bool is_key(const Type& type) {
 void check_states(const Model& model, StoredFile& file) {
     const std::vector<Type> types = model.input_types();
     std::unordered_set<uint32_t> seen;
-    size_t output = model.outputs.size() + model.counts;
-    for (size_t i = 0; i < model.states.size(); ++i) {
-        const auto [index, is_replaced] = model.states[i];
-        State& state = file.states[index];
-        const Type& type = types[model.inputs.size() + i];
-        StoredConstant& stored = file.constants[file.state_values[index]];
+    size_t output = model.outputs.size() - model.count(Output::Kind::state);
+    for (size_t slot = model.input_names.size(); slot < model.inputs.size(); ++slot) {
+        const Input& input = model.inputs[slot];
+        const bool is_replaced = input.kind == Input::Kind::state;
+        State& state = file.states[input.state];
+        const Type& type = types[slot];
+        StoredConstant& stored = file.constants[file.state_values[input.state]];
         stored.keep = nullptr;  // runs write over it
-        if (state.is_generator ? is_replaced || !is_key(type) : !seen.insert(index).second)
+        if (state.is_generator ? is_replaced || !is_key(type) : !seen.insert(input.state).second)
             Reader::fail(cat("the state ", state.name, " is not used as what it is"));
         state.value = tensor_from(
             stored, state.is_generator ? Type{.dtype = runtime::DType::i32, .shape = {4}} : type);
@@ -183,8 +183,34 @@ void check_states(const Model& model, StoredFile& file) {
     }
 }
 
+// Reads what stands behind the inputs and the results of the function's own.
+void read_interface(Reader& reader, uint32_t schema, const std::vector<State>& states,
+                    Model& model) {
+    std::vector<Output> replaced;
+    for (uint64_t i = reader.count(2 * sizeof(uint32_t)); i > 0; --i) {
+        const uint32_t state = reader.index(states.size(), "state");
+        const bool is_replaced = reader.flag();
+        if (is_replaced) replaced.push_back({.kind = Output::Kind::state});
+        model.inputs.push_back({.kind = is_replaced                  ? Input::Kind::state
+                                        : states[state].is_generator ? Input::Kind::key
+                                                                     : Input::Kind::captured,
+                                .state = state});
+    }
+    if (schema > 3) {
+        const uint32_t counts = reader.number<uint32_t>();
+        if (counts > model.graph.outputs.size())
+            Reader::fail("it names other outputs than its graph has");
+        model.outputs.insert(model.outputs.end(), counts, {.kind = Output::Kind::count});
+        for (uint64_t i = reader.count(2 * sizeof(uint32_t)); i > 0; --i) {
+            const uint32_t output = reader.index(model.output_names.size(), "output");
+            model.outputs[output].counted_by = static_cast<int>(reader.index(counts, "count"));
+        }
+    }
+    model.outputs.insert(model.outputs.end(), replaced.begin(), replaced.end());
+}
+
 // Schema 1 has what is not of a later one.
-StoredFunction read_function(Reader& reader, uint32_t schema, size_t states) {
+StoredFunction read_function(Reader& reader, uint32_t schema, const std::vector<State>& states) {
     StoredFunction function;
     Model& model = function.model;
     if (schema > 1) {
@@ -200,8 +226,8 @@ StoredFunction read_function(Reader& reader, uint32_t schema, size_t states) {
     }
     model.graph =
         parse_plain_graph(reader.text());  // constants and kernels never stand in the text
-    model.inputs = reader.texts();
-    model.outputs = reader.texts();
+    model.input_names = reader.texts();
+    model.output_names = reader.texts();
     model.node_names = reader.texts();
     model.value_names = reader.texts();
     const uint64_t params = reader.count(sizeof(uint32_t));
@@ -209,17 +235,10 @@ StoredFunction read_function(Reader& reader, uint32_t schema, size_t states) {
         model.params.push_back(static_cast<ValueId>(reader.number<uint32_t>()));
     model.metadata = reader.text();
     model.cases = reader.text();
+    model.inputs.resize(model.input_names.size());
+    model.outputs.resize(model.output_names.size());
     if (schema == 1) return function;
-    model.states.resize(reader.count(2 * sizeof(uint32_t)));
-    for (StateSlot& slot : model.states)
-        slot = {.state = reader.index(states, "state"), .is_replaced = reader.flag()};
-    if (schema > 3) {
-        model.counts = reader.number<uint32_t>();
-        model.bounds.resize(reader.count(2 * sizeof(uint32_t)));
-        for (Bound& bound : model.bounds)
-            bound = {.output = reader.index(model.outputs.size(), "output"),
-                     .count = reader.index(model.counts, "count")};
-    }
+    read_interface(reader, schema, states, model);
     function.constants.resize(reader.count(sizeof(uint32_t)));
     for (uint32_t& index : function.constants) index = reader.number<uint32_t>();
     return function;
@@ -238,7 +257,7 @@ StoredFile read_stored(Reader& reader, uint32_t schema, const std::shared_ptr<vo
     const uint64_t functions = schema == 1 ? 1 : reader.count(sizeof(uint64_t));
     if (functions == 0) Reader::fail("it has no function");
     for (uint64_t i = 0; i < functions; ++i)
-        file.functions.push_back(read_function(reader, schema, file.states.size()));
+        file.functions.push_back(read_function(reader, schema, file.states));
     file.constants.resize(reader.count(sizeof(uint64_t)));
     for (StoredConstant& stored : file.constants) stored.bytes = reader.number<uint64_t>();
     for (StoredConstant& stored : file.constants) {
@@ -349,7 +368,7 @@ size_t Model::constant_bytes() const {
 }
 
 std::vector<Type> Model::input_types() const {
-    std::vector<Type> types(inputs.size() + states.size());
+    std::vector<Type> types(input_names.size() + states().size());
     for (const Node& node : graph.nodes())
         if (node.kind == NodeKind::input)
             types[static_cast<size_t>(node.slot)] = graph.type(node.outputs[0]);

@@ -20,13 +20,15 @@
 // metadata in pickles.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "codegen/disk_cache.h"
-#include "jit/graph.h"
+#include "jit/step/step.h"
 
 namespace megjit::jit {
 
@@ -38,27 +40,10 @@ struct State {
     TensorRef value = {};
 };
 
-// An input of a graph behind those of the caller. A state that is replaced is so by an output
-// behind those of the caller and the counts, in the order of the slots.
-struct StateSlot {
-    uint32_t state = 0;
-    bool is_replaced = false;
-};
-
-// An output that is as long along axis 0 as it can be: how many rows count is in each run told by
-// the graph's output `count` behind those of the caller, i32[].
-struct Bound {
-    uint32_t output = 0;
-    uint32_t count = 0;
-};
-
-// One function.
-struct Model {
-    Graph graph;  // slot i is inputs[i], and behind them states; nothing is fused
-    std::vector<std::string> inputs = {}, outputs = {};
-    std::vector<StateSlot> states = {};  // slot inputs.size() + i
-    uint32_t counts = 0;  // outputs of the graph behind those of the caller
-    std::vector<Bound> bounds = {};
+// One function: a step in which nothing is fused. Its inputs are the caller's, and behind them
+// states, or keys that are drawn from them.
+struct Model : Step {
+    std::vector<std::string> input_names = {}, output_names = {};  // of the caller's
     std::vector<std::string> node_names = {};  // by node; "" where it was not kept
     std::vector<std::string> value_names = {};  // by value
     std::vector<std::string> node_lines = {};  // by node: the user's line; not written to files
@@ -78,6 +63,13 @@ struct Model {
 
     size_t constant_bytes() const;
     std::vector<Type> input_types() const;  // with those of states
+    std::span<const Input> states() const {
+        return std::span(inputs).subspan(std::min(inputs.size(), input_names.size()));
+    }
+    size_t count(Output::Kind kind) const {
+        return static_cast<size_t>(std::ranges::count(outputs, kind, &Output::kind));
+    }
+    bool replaces_states() const { return count(Output::Kind::state) > 0; }
 };
 
 // A fixed weight as a program packs it: how it comes about, and its bytes.

@@ -45,7 +45,7 @@ public:
 // The graph with constants as inputs behind the others; ids stay.
 Graph without_constants(const Model& model) {
     Rewriter rewrite(model.graph);
-    auto slot = static_cast<int>(model.inputs.size() + model.states.size());
+    auto slot = static_cast<int>(model.input_names.size() + model.states().size());
     for (const Node& node : model.graph.nodes()) {
         if (is_constant(node))
             rewrite.replace(node.outputs[0],
@@ -85,24 +85,27 @@ void write_function(Writer& writer, const Model& model, ConstantTable& constants
     writer.number<uint64_t>(model.order.size());
     for (uint32_t step : model.order) writer.number<uint32_t>(step);
     writer.text(print(without_constants(model)));
-    writer.texts(model.inputs);
-    writer.texts(model.outputs);
+    writer.texts(model.input_names);
+    writer.texts(model.output_names);
     writer.texts(model.node_names);
     writer.texts(model.value_names);
     writer.number<uint64_t>(model.params.size());
     for (ValueId id : model.params) writer.number<uint32_t>(static_cast<uint32_t>(id));
     writer.text(model.metadata);
     writer.text(model.cases);
-    writer.number<uint64_t>(model.states.size());
-    for (const auto& [state, is_replaced] : model.states) {
-        writer.number<uint32_t>(state);
-        writer.flag(is_replaced);
+    writer.number<uint64_t>(model.states().size());
+    for (const Input& input : model.states()) {
+        writer.number<uint32_t>(input.state);
+        writer.flag(input.kind == Input::Kind::state);
     }
-    writer.number<uint32_t>(model.counts);
-    writer.number<uint64_t>(model.bounds.size());
-    for (const auto& [output, count] : model.bounds) {
+    writer.number<uint32_t>(static_cast<uint32_t>(model.count(Output::Kind::count)));
+    std::vector<uint32_t> counted;
+    for (uint32_t i = 0; i < model.outputs.size(); ++i)
+        if (model.outputs[i].counted_by >= 0) counted.push_back(i);
+    writer.number<uint64_t>(counted.size());
+    for (const uint32_t output : counted) {
         writer.number<uint32_t>(output);
-        writer.number<uint32_t>(count);
+        writer.number<uint32_t>(static_cast<uint32_t>(model.outputs[output].counted_by));
     }
     std::vector<uint32_t> indices;
     for (const Node& node : model.graph.nodes())

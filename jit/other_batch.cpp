@@ -52,7 +52,7 @@ public:
 
 private:
     void add(const Node& node) {
-        if (is_batched(node, model_.inputs.size())) {
+        if (is_batched(node, model_.input_names.size())) {
             Node made = node;
             made.outputs.clear();
             Type type = model_.graph.type(node.outputs[0]);
@@ -95,7 +95,7 @@ private:
 
 // Means over the batch are numbers in its gradients.
 void refuse_unknown_step(const Model& model) {
-    if (model.follows_batch || std::ranges::none_of(model.states, &StateSlot::is_replaced)) return;
+    if (model.follows_batch || !model.replaces_states()) return;
     runtime::user_error({.what = cat("batch: the function ", model.name, " updates its state"),
                          .why = "the file is of an earlier version, and does not say which of its "
                                 "numbers are of the batch",
@@ -108,7 +108,7 @@ Graph with_batch(const Model& model, int64_t batch) {
     if (batch < 1)
         runtime::user_error({.what = cat("batch: ", batch, " samples"),
                              .fix = "at least one is needed, or 0 for those of the file"});
-    const BatchChange change{batch_of(model.graph, model.inputs.size()), batch};
+    const BatchChange change{batch_of(model.graph, model.input_names.size()), batch};
     if (change.from == batch) return model.graph;
     if (!model.follows_batch) runtime::refuse_unknown_function(change);
     refuse_unknown_step(model);

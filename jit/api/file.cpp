@@ -20,6 +20,7 @@
 namespace megjit::api {
 
 using runtime::cat;
+using Kind = jit::Input::Kind;
 
 namespace {
 
@@ -191,50 +192,53 @@ void File::save(const std::filesystem::path& path) {
 // What the graph's further inputs are, and the generators as they were. All that can fail comes
 // before a value is given away.
 File::Lent File::lend(const jit::Model& function, runtime::Device& device) {
-    const size_t count = function.states.size();
+    const std::span<const jit::Input> states = function.states();
+    const size_t count = states.size();
     Lent lent{.inputs = std::vector<TensorRef>(count), .generators = std::vector<TensorRef>(count)};
     const std::vector<Type> types = function.input_types();
-    for (const auto& [index, is_replaced] : function.states)
-        if (jit::State& state = file_.states[index]; !state.is_generator)
-            state.value = runtime::readable_on(device, state.value);
+    for (const jit::Input& input : states)
+        if (input.kind != Kind::key)
+            file_.states[input.state].value =
+                runtime::readable_on(device, file_.states[input.state].value);
     try {
         for (size_t i = 0; i < count; ++i) {
-            jit::State& state = file_.states[function.states[i].state];
-            if (!state.is_generator) continue;
-            lent.generators[i] = state.value;
-            lent.inputs[i] = draw(state.value, types[function.inputs.size() + i], device);
+            if (states[i].kind != Kind::key) continue;
+            lent.generators[i] = file_.states[states[i].state].value;
+            lent.inputs[i] = draw(file_.states[states[i].state].value,
+                                  types[function.input_names.size() + i], device);
         }
     } catch (...) {
         take_back(function, lent);
         throw;
     }
     for (size_t i = 0; i < count; ++i) {
-        jit::State& state = file_.states[function.states[i].state];
-        if (state.is_generator) continue;
+        TensorRef& value = file_.states[states[i].state].value;
         // The run that replaces it may write over it.
-        lent.inputs[i] = function.states[i].is_replaced ? std::move(state.value) : state.value;
+        if (states[i].kind == Kind::state) lent.inputs[i] = std::move(value);
+        else if (states[i].kind != Kind::key) lent.inputs[i] = value;
     }
     return lent;
 }
 
 void File::take_back(const jit::Model& function, const Lent& lent) {
-    for (size_t i = function.states.size(); i-- > 0;) {
-        const auto [index, is_replaced] = function.states[i];
-        if (lent.generators[i]) file_.states[index].value = lent.generators[i];
-        if (is_replaced && lent.inputs[i]) file_.states[index].value = lent.inputs[i];
+    const std::span<const jit::Input> states = function.states();
+    for (size_t i = states.size(); i-- > 0;) {
+        TensorRef& value = file_.states[states[i].state].value;
+        if (lent.generators[i]) value = lent.generators[i];
+        if (states[i].kind == Kind::state && lent.inputs[i]) value = lent.inputs[i];
     }
 }
 
 void File::run(const jit::Model& function, jit::Program& program, std::span<TensorRef> given,
                std::span<TensorRef> results) {
-    if (function.states.empty()) return program.run(given, results);
-    const auto replaced = std::ranges::count_if(function.states, &jit::StateSlot::is_replaced);
+    if (function.states().empty()) return program.run(given, results);
+    const size_t replaced = function.count(jit::Output::Kind::state);
     runtime::Turn::Held turn = turn_.take();
     Lent lent = lend(function, program.graph().device());
     std::vector<TensorRef> inputs(given.begin(), given.end()),
         outputs(results.begin(), results.end());
     std::ranges::move(lent.inputs, std::back_inserter(inputs));
-    outputs.resize(results.size() + static_cast<size_t>(replaced));
+    outputs.resize(results.size() + replaced);
     if (!replaced) const runtime::Turn::Held ends = std::move(turn);  // it has what it reads
     try {
         program.run(inputs, outputs);
@@ -251,10 +255,10 @@ void File::run(const jit::Model& function, jit::Program& program, std::span<Tens
         return std::ranges::any_of(given, is_its) || std::ranges::any_of(results, is_its);
     };
     size_t output = results.size();
-    for (const auto& [index, is_replaced] : function.states) {
-        if (!is_replaced) continue;
+    for (const jit::Input& input : function.states()) {
+        if (input.kind != Kind::state) continue;
         TensorRef& value = outputs[output++];
-        file_.states[index].value = is_given(value) ? host_copy(value) : std::move(value);
+        file_.states[input.state].value = is_given(value) ? host_copy(value) : std::move(value);
     }
     std::move(outputs.begin(), outputs.begin() + static_cast<ptrdiff_t>(results.size()),
               results.begin());

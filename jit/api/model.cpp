@@ -32,7 +32,8 @@ std::shared_ptr<const jit::Model> with_batch(const std::shared_ptr<const jit::Mo
 std::vector<Port> inputs_of(const jit::Model& function) {
     const std::vector<Type> types = function.input_types();
     std::vector<Port> ports;
-    for (const std::string& name : function.inputs) ports.push_back({name, types[ports.size()]});
+    for (const std::string& name : function.input_names)
+        ports.push_back({name, types[ports.size()]});
     return ports;
 }
 
@@ -113,17 +114,14 @@ Model::Model(std::shared_ptr<File> file, const ModelOptions& options)
       parameters_(parameters_of(*function_)),
       weights_(std::make_shared<jit::BoundWeights>(file_->packed())) {
     if (options.trusts_kernels) file_->trust_kernels();
-    std::vector<size_t> wanted(function_->outputs.size());
+    std::vector<size_t> wanted(function_->output_names.size());
     std::iota(wanted.begin(), wanted.end(), size_t{0});
     if (options.outputs) wanted = *options.outputs;
     const auto step =
         std::make_shared<const jit::Step>(jit::step_for(*function_, *device_, options.outputs));
-    for (size_t i = 0; i < wanted.size(); ++i) {
-        outputs_.push_back(
-            {function_->outputs[wanted[i]], step->graph.type(step->graph.outputs[i])});
-        for (const jit::Bound& bound : function_->bounds)
-            if (bound.output == wanted[i]) outputs_[i].count = static_cast<int>(bound.count);
-    }
+    for (size_t i = 0; i < wanted.size(); ++i)
+        outputs_.push_back({function_->output_names[wanted[i]],
+                            step->graph.type(step->graph.outputs[i]), step->outputs[i].counted_by});
     const jit::LoweringOptions lowering = lowering_of(options, *function_, weights_);
     jit::PipelineOptions passes = passes_of(options, *function_, *device_);
     with_room_for_weights(passes, [&] {
@@ -204,13 +202,13 @@ void Context::run(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
                  .fix = "convert it, or dump the model with this shape"});
         inputs[i] = runtime::readable_on(model_->device(), inputs[i]);
     }
-    if (model_->function_->counts) return run_bounded(inputs, outputs);
+    if (model_->function_->count(jit::Output::Kind::count)) return run_bounded(inputs, outputs);
     model_->file()->run(*model_->function_, *program_, inputs, outputs);
 }
 
 void Context::run_bounded(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
     std::vector<TensorRef> results(outputs.begin(), outputs.end());
-    results.resize(outputs.size() + model_->function_->counts);
+    results.resize(outputs.size() + model_->function_->count(jit::Output::Kind::count));
     model_->file()->run(*model_->function_, *program_, inputs, results);
     for (size_t i = 0; i < outputs.size(); ++i) {
         const Port& port = model_->outputs()[i];

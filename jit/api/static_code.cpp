@@ -64,20 +64,21 @@ public:
 private:
     void add_members(const std::vector<jit::State>& states) {
         const std::vector<Type> types = function_.input_types();
-        const size_t inputs = function_.inputs.size(), outputs = function_.outputs.size();
-        for (const std::string& name : members_of(function_.inputs, "input_"))
+        const size_t inputs = function_.input_names.size(), outputs = function_.output_names.size();
+        for (const std::string& name : members_of(function_.input_names, "input_"))
             texts_.inputs.push_back({name, types[texts_.inputs.size()]});
-        for (const std::string& name : members_of(function_.outputs, "output_"))
+        for (const std::string& name : members_of(function_.output_names, "output_"))
             texts_.outputs.push_back({name, type(prepared_.graph.outputs[texts_.outputs.size()])});
         std::vector<std::string> names;
-        for (const auto& [state, is_replaced] : function_.states) {
-            names.push_back(states[state].name);
-            starts_.push_back(states[state].value);
-            if (is_replaced) replaces_.push_back(names.size() - 1);
+        for (const jit::Input& input : function_.states()) {
+            names.push_back(states[input.state].name);
+            starts_.push_back(states[input.state].value);
+            if (input.kind == jit::Input::Kind::state) replaces_.push_back(names.size() - 1);
         }
         for (const std::string& name : members_of(names, "state_")) {
             const size_t i = texts_.states.size();
-            texts_.states.push_back({name, types[inputs + i], function_.states[i].is_replaced});
+            texts_.states.push_back(
+                {name, types[inputs + i], function_.states()[i].kind == jit::Input::Kind::state});
         }
         if (outputs + replaces_.size() != prepared_.graph.outputs.size())
             throw runtime::InternalError("static code: outputs without a place");
@@ -381,14 +382,14 @@ std::map<std::string, std::string> static_code_of(File& file, const std::string&
         runtime::user_error({.what = cat("static code: '", name, "' is no name in C"),
                              .fix = "use letters, digits and '_', such as net"});
     const jit::Model& model = *file.function(function);
-    keeps_states = keeps_states || std::ranges::any_of(model.states, &jit::StateSlot::is_replaced);
+    keeps_states = keeps_states || model.replaces_states();
     const std::vector<jit::State> states = file.states_on_host();
     if (!keeps_states) return Writer(file.without_states(function), states, name).files();
     jit::refuse_bounds(model);
-    for (const auto& [state, is_replaced] : model.states)
-        if (states[state].is_generator)
+    for (const jit::Input& input : model.states())
+        if (input.kind == jit::Input::Kind::key)
             runtime::user_error({.what = cat("static code: the function ", model.name,
-                                             " draws from the state ", states[state].name),
+                                             " draws from the state ", states[input.state].name),
                                  .why = "random numbers have no generated kernels",
                                  .fix = "load the dump by libmegjit, which has them"});
     return Writer(model, states, name).files();

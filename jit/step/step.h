@@ -23,8 +23,9 @@ struct Input {
     } kind = Kind::argument;
     bool is_released = false;  // the caller gives its last reference: a program may write over it
     bool is_trained = false;  // backward computes its gradient
-    RecordId value = 0;  // that it stands for, where the step is of a record
+    RecordId value = 0;  // of a step of a record: the value that stands for it there
     TensorRef held = {};  // for dump: the value that it had when the step was recorded
+    uint32_t state = 0;  // of a step of a file: which of the file's states it is, or is drawn from
 
     bool is_from_outside() const { return kind != Kind::argument && kind != Kind::made; }
     // The run replaces it, and computes no gradient for it.
@@ -36,9 +37,16 @@ struct Input {
 };
 
 struct Output {
+    // Of a step of a file: its outputs stand in this order.
+    enum class Kind : uint8_t {
+        result,  // the caller's
+        count,  // says how many rows of results matter, i32[]
+        state,  // the next value of a state; states that are replaced stand in the order of slots
+    } kind = Kind::result;
     int replaces = -1;  // the slot whose value it is from then on, and which it holds if the run
                         // fails; -1: none, as of complex numbers, which no guard selects
-    RecordId value = 0;  // as of an input
+    int counted_by = -1;  // which count says how many of its rows matter; -1: all of them do
+    RecordId value = 0;  // of a step of a record: the value that it gives
     bool operator==(const Output&) const = default;
 };
 

@@ -66,7 +66,7 @@ nb::list type_row(const Type& type) {
 nb::list input_types(const Model& model) {
     nb::list result;
     const std::vector<Type> types = model.input_types();
-    for (size_t i = 0; i < model.inputs.size(); ++i) result.append(type_row(types[i]));
+    for (size_t i = 0; i < model.input_names.size(); ++i) result.append(type_row(types[i]));
     return result;
 }
 
@@ -81,8 +81,8 @@ nb::tuple numbers(const Ids& ids) {
 std::shared_ptr<Model> model_of(const std::string& text) {
     auto model = std::make_shared<Model>();
     model->graph = *jit::subgraph(text);
-    model->inputs.resize(jit::input_types(model->graph).size());
-    model->outputs.resize(model->graph.outputs.size());
+    model->input_names.resize(jit::input_types(model->graph).size());
+    model->output_names.resize(model->graph.outputs.size());
     model->value_names.resize(model->graph.value_count());
     return model;
 }
@@ -144,9 +144,9 @@ nb::object used(const Model& model, bool dtypes) {
 void check_types(const jit::ModelFile& file) {
     for (const auto& function : file.functions) {
         const std::vector<Type> types = function->input_types();
-        for (size_t i = 0; i < function->states.size(); ++i) {
-            const jit::State& state = file.states.at(function->states[i].state);
-            const Type& wanted = types[function->inputs.size() + i];
+        for (size_t slot = function->input_names.size(); slot < types.size(); ++slot) {
+            const jit::State& state = file.states.at(function->inputs[slot].state);
+            const Type& wanted = types[slot];
             if (!state.is_generator && !(state.value->type() == wanted))
                 runtime::user_error(
                     {.what = runtime::cat(
@@ -281,8 +281,8 @@ void bind_model(nb::module_& m) {
              nb::arg("keep_op_names"), nb::arg("allows_effects") = false, nb::arg("opt_level") = 2,
              nb::arg("exact") = false, nb::arg("states") = std::vector<StateRow>());
     nb::class_<Model>(m, "Model", "A graph with names, as dump writes it.")
-        .def_ro("inputs", &Model::inputs)
-        .def_ro("outputs", &Model::outputs)
+        .def_ro("inputs", &Model::input_names)
+        .def_ro("outputs", &Model::output_names)
         .def_prop_ro("params", &params_of)
         .def_ro("node_names", &Model::node_names)
         .def_ro("value_names", &Model::value_names)

@@ -34,8 +34,8 @@ std::shared_ptr<File> product(int64_t rows = 1) {
     model->graph.outputs = model->graph.add(
         {.op = &runtime::find_op("matmul"), .attrs = {int64_t{0}, int64_t{0}}, .inputs = {x, w}},
         {&type, 1});
-    model->inputs = {"x"};
-    model->outputs = {"y"};
+    model->input_names = {"x"};
+    model->output_names = {"y"};
     model->node_names.resize(model->graph.nodes().size());
     model->value_names.resize(model->graph.value_count());
     return std::make_shared<File>(jit::ModelFile{{model}});
@@ -140,11 +140,13 @@ std::shared_ptr<File> counter() {
     const ValueId sum = model->graph.add(
         {.op = &runtime::find_op("add"), .inputs = {total, product}}, {&type, 1})[0];
     model->graph.outputs = {product, drawn, sum};
-    model->inputs = {"x"};
-    model->outputs = {"product", "key"};
+    model->input_names = {"x"};
+    model->output_names = {"product", "key"};
     model->node_names.resize(model->graph.nodes().size());
     model->value_names.resize(model->graph.value_count());
-    model->states = {{.state = 0, .is_replaced = true}, {.state = 1}};
+    model->inputs = {
+        {}, {.kind = jit::Input::Kind::state}, {.kind = jit::Input::Kind::key, .state = 1}};
+    model->outputs = {{}, {}, {.kind = jit::Output::Kind::state}};
     const uint64_t words[] = {7, 0};
     return std::make_shared<File>(
         jit::ModelFile{{model},
@@ -210,7 +212,8 @@ TEST_F(ApiModel, AStateDoesNotStayInAnOutput) {
     auto function = std::make_shared<jit::Model>(*counter()->function(""));
     const ValueId sum = function->graph.outputs[2];
     function->graph.outputs = {sum, sum};
-    function->outputs = {"sum"};
+    function->output_names = {"sum"};
+    function->outputs = {{}, {.kind = jit::Output::Kind::state}};
     const auto file = std::make_shared<File>(jit::ModelFile{
         {function},
         {{.name = "total", .value = filled({kSize}, 3)},

@@ -37,8 +37,8 @@ jit::Model classify() {
     const ValueId product = add(model.graph, "matmul", {int64_t{0}, int64_t{0}}, {x, w}, score);
     const ValueId sum = add(model.graph, "add", {}, {product, b}, score);
     model.graph.outputs = {sum, add(model.graph, "relu", {}, {sum}, score), x, w};
-    model.inputs = {"x"};
-    model.outputs = {"score", "positive", "same", "weights"};
+    model.input_names = {"x"};
+    model.output_names = {"score", "positive", "same", "weights"};
     model.node_names = {"x", "w", "b"};
     model.params = {w, b};
     return model;
@@ -51,8 +51,8 @@ jit::Model chain() {
     const ValueId x = model.graph.add_input(type, 0);
     model.graph.outputs = {
         add(model.graph, "exp", {}, {add(model.graph, "neg", {}, {x}, type)}, type)};
-    model.inputs = {"x"};
-    model.outputs = {"y"};
+    model.input_names = {"x"};
+    model.output_names = {"y"};
     return model;
 }
 
@@ -62,8 +62,8 @@ jit::Model difference() {
     const Type type{.dtype = runtime::DType::i32, .shape = {2, 3}};
     const ValueId a = model.graph.add_input(type, 0), b = model.graph.add_input(type, 1);
     model.graph.outputs = {add(model.graph, "sub", {}, {a, b}, type)};
-    model.inputs = {"a", "b"};
-    model.outputs = {"difference"};
+    model.input_names = {"a", "b"};
+    model.output_names = {"difference"};
     return model;
 }
 
@@ -75,9 +75,11 @@ jit::Model count() {
                   drawn = model.graph.add_input(key, 2);
     const ValueId next = add(model.graph, "add", {}, {total, x}, type);
     model.graph.outputs = {drawn, next};
-    model.inputs = {"x"};
-    model.outputs = {"key"};
-    model.states = {{.state = 0, .is_replaced = true}, {.state = 1}};
+    model.input_names = {"x"};
+    model.output_names = {"key"};
+    model.inputs = {
+        {}, {.kind = jit::Input::Kind::state}, {.kind = jit::Input::Kind::key, .state = 1}};
+    model.outputs = {{}, {.kind = jit::Output::Kind::state}};
     model.name = "count";
     return model;
 }
@@ -88,8 +90,9 @@ jit::Model scaled() {
     const Type type{.shape = {3}}, scalar{};
     const ValueId total = model.graph.add_input(type, 0), scale = model.graph.add_input(scalar, 1);
     model.graph.outputs = {add(model.graph, "mul", {}, {total, scale}, type)};
-    model.outputs = {"scaled"};
-    model.states = {{.state = 0}, {.state = 2}};
+    model.output_names = {"scaled"};
+    model.inputs = {{.kind = jit::Input::Kind::captured, .state = 0},
+                    {.kind = jit::Input::Kind::captured, .state = 2}};
     model.name = "scaled";
     model.metadata = "{\"user_info\": 7}";
     return model;
@@ -119,10 +122,9 @@ jit::Model rows() {
                               {add(model.graph, "reshape", {Ints{}}, {corner}, scalar)},
                               {.dtype = runtime::DType::i32});
     model.graph.outputs = {kept, whole, count};
-    model.inputs = {"x"};
-    model.outputs = {"kept", "whole"};
-    model.counts = 1;
-    model.bounds = {{.output = 0, .count = 0}};
+    model.input_names = {"x"};
+    model.output_names = {"kept", "whole"};
+    model.outputs = {{.counted_by = 0}, {}, {.kind = jit::Output::Kind::count}};
     return model;
 }
 

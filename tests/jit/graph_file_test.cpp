@@ -20,8 +20,8 @@ Model scaled() {
         model.graph.add({.op = &runtime::find_op("mul"), .inputs = {x, w}}, {&type, 1})[0];
     model.graph.outputs =
         model.graph.add({.op = &runtime::find_op("add"), .inputs = {product, one}}, {&type, 1});
-    model.inputs = {"x"};
-    model.outputs = {"y"};
+    model.input_names = {"x"};
+    model.output_names = {"y"};
     model.node_names = {"x", "w", "", "MUL", "ADD"};
     model.value_names = {"x", "w", "", "", "y"};
     model.params = {w};
@@ -46,13 +46,15 @@ ModelFile with_states() {
     const ValueId x = add.graph.add_input(type, 0), total = add.graph.add_input(type, 1);
     add.graph.outputs =
         add.graph.add({.op = &runtime::find_op("add"), .inputs = {total, x}}, {&type, 1});
-    add.inputs = {"x"};
-    add.states = {{.state = 0, .is_replaced = true}};
+    add.input_names = {"x"};
+    add.inputs = {{}, {.kind = Input::Kind::state, .state = 0}};
+    add.outputs = {{.kind = Output::Kind::state}};
     draw.name = "draw";
     const ValueId key = draw.graph.add_input(keys, 0), same = draw.graph.add_input(type, 1);
     draw.graph.outputs = {key, same};
-    draw.outputs = {"keys", "total"};
-    draw.states = {{.state = 1}, {.state = 0}};
+    draw.output_names = {"keys", "total"};
+    draw.inputs = {{.kind = Input::Kind::key, .state = 1},
+                   {.kind = Input::Kind::captured, .state = 0}};
     for (Model* model : {&add, &draw}) {
         model->node_names.resize(model->graph.nodes().size());
         model->value_names.resize(model->graph.value_count());
@@ -90,8 +92,8 @@ TEST_F(GraphFile, ReadingUndoesWriting) {
     const Model model = scaled();
     const Model again = model_from(bytes_of(model));
     EXPECT_EQ(print(again.graph), print(model.graph));
-    EXPECT_EQ(again.inputs, model.inputs);
-    EXPECT_EQ(again.outputs, model.outputs);
+    EXPECT_EQ(again.input_names, model.input_names);
+    EXPECT_EQ(again.output_names, model.output_names);
     EXPECT_EQ(again.node_names, model.node_names);
     EXPECT_EQ(again.value_names, model.value_names);
     EXPECT_EQ(again.params, model.params);
@@ -158,8 +160,10 @@ TEST_F(GraphFile, FunctionsAndStatesComeBack) {
     EXPECT_EQ(again.functions[0]->name, "add");
     EXPECT_EQ(again.functions[0]->opt_level, 3);
     EXPECT_TRUE(again.functions[0]->exact);
-    EXPECT_TRUE(again.functions[0]->states[0].is_replaced);
-    EXPECT_EQ(again.functions[1]->states[0].state, 1u);
+    EXPECT_EQ(again.functions[0]->inputs[1].kind, Input::Kind::state);
+    EXPECT_EQ(again.functions[0]->outputs, with_states().functions[0]->outputs);
+    EXPECT_EQ(again.functions[1]->inputs[0].kind, Input::Kind::key);
+    EXPECT_EQ(again.functions[1]->inputs[0].state, 1u);
     EXPECT_EQ(again.states[0].name, "total");
     EXPECT_EQ(values_of(again.states[0].value), (std::vector<float>{1, 2, 3, 4}));
     EXPECT_TRUE(again.states[1].is_generator);
@@ -198,16 +202,16 @@ TEST_F(GraphFile, AStateIsUsedAsWhatItIs) {
         file.functions = {std::make_shared<const Model>(add), std::make_shared<const Model>(draw)};
         return refusal(to_bytes(file));
     };
-    EXPECT_TRUE(contains(refused([](Model&, Model& draw, ModelFile&) { draw.states[1].state = 1; }),
+    EXPECT_TRUE(contains(refused([](Model&, Model& draw, ModelFile&) { draw.inputs[1].state = 1; }),
                          "the state random is not used as what it is"));
     EXPECT_TRUE(contains(refused([](Model& add, Model&, ModelFile&) { add.name = "draw"; }),
                          "two functions are called draw"));
     EXPECT_TRUE(
         contains(refused([](Model&, Model&, ModelFile& file) { file.states[1].name = "total"; }),
                  "two states are called total"));
-    EXPECT_TRUE(
-        contains(refused([](Model& add, Model&, ModelFile&) { add.states[0].is_replaced = false; }),
-                 "it names other outputs than its graph has"));
+    EXPECT_TRUE(contains(
+        refused([](Model& add, Model&, ModelFile&) { add.inputs[1].kind = Input::Kind::captured; }),
+        "it names other outputs than its graph has"));
     EXPECT_TRUE(contains(refused([](Model&, Model&, ModelFile& file) {
         file.states.push_back({.name = "left", .value = floats({1}, {0})});
     }),
