@@ -37,7 +37,11 @@ public:
         : version_(version),
           record_(version.record),
           options_(options),
-          arguments_(version.arguments()) {}
+          arguments_(version.arguments()) {
+        for (const Held& held : version.held)
+            if (const auto state = options.states ? options.states->find(held) : std::nullopt)
+                states_.emplace_back(*state, &held);
+    }
 
     Model run() {
         find_live_ops();
@@ -59,8 +63,8 @@ public:
             graph_.outputs.push_back(value);
         }
         add_counts(model);
-        for (const StateUse& use : options_.states)
-            if (use.becomes) graph_.outputs.push_back(next_of(*use.becomes));
+        for (const auto& [state, held] : states_)
+            if (held->becomes != kNoValue) graph_.outputs.push_back(next_of(held->becomes));
         model.outputs.resize(graph_.outputs.size(), {.kind = Output::Kind::state});
         model.graph = std::move(graph_);
         return model;
@@ -73,8 +77,7 @@ private:
         std::vector<bool> result(record_.values.size());
         for (RecordId id = 0; id < result.size(); ++id)
             result[id] = record_.values[id].extents_of.has_value();
-        for (const StateUse& use : options_.states)
-            if (use.value) result[*use.value] = true;
+        mark_states(result);
         for (const auto& [id, value] : version_.computed_outside) result[id] = true;
         spread(result);
         for (const OutsideOp& op : version_.constant_selections)
@@ -103,8 +106,8 @@ private:
                 for (const RecordId input : made->inputs) need(input);
         };
         for (RecordId id : record_.results) need(id);
-        for (const StateUse& use : options_.states)
-            if (use.becomes) need(*use.becomes);
+        for (const auto& [state, held] : states_)
+            if (held->becomes != kNoValue) need(held->becomes);
         for (size_t i = record_.ops.size(); i-- > 0;) {
             const RecordedOp& op = record_.ops[i];
             const bool live = std::any_of(op.outputs.begin(), op.outputs.end(), [&](RecordId id) {
@@ -182,8 +185,7 @@ private:
             if (input.kind == Input::Kind::argument || input.kind == Input::Kind::key)
                 follows[input.value] = true;
         for (const auto& [id, value] : version_.computed_outside) follows[id] = true;
-        for (const StateUse& use : options_.states)
-            if (use.value) follows[*use.value] = true;
+        mark_states(follows);
         spread(follows);
         for (const auto& [id, where] : version_.value_reads)
             if (follows[id])
@@ -194,14 +196,14 @@ private:
     }
 
     void refuse_other_types() const {
-        for (const StateUse& use : options_.states) {
-            if (!use.becomes) continue;
-            const Type& next = record_.values[*use.becomes].type;
-            if (next.dtype == use.type.dtype && next.shape == use.type.shape) continue;
+        for (const auto& [state, held] : states_) {
+            if (held->becomes == kNoValue) continue;
+            const Type &next = record_.values[held->becomes].type, &now = type_of(*held);
+            if (next.dtype == now.dtype && next.shape == now.shape) continue;
             const auto made = std::ranges::find_if(record_.ops, [&](const RecordedOp& op) {
-                return std::ranges::find(op.outputs, *use.becomes) != op.outputs.end();
+                return std::ranges::find(op.outputs, held->becomes) != op.outputs.end();
             });
-            refuse(cat("makes a ", to_string(next), " tensor of its state, a ", to_string(use.type),
+            refuse(cat("makes a ", to_string(next), " tensor of its state, a ", to_string(now),
                        made == record_.ops.end() ? "" : cat(", at ", made->where)),
                    "a state of a file has one dtype and one shape",
                    "convert the new value: state[...] = value.astype(state.dtype)");
@@ -244,8 +246,16 @@ private:
     }
 
     bool is_state(RecordId id) const {
-        return std::ranges::any_of(options_.states,
-                                   [id](const StateUse& use) { return use.value == id; });
+        return std::ranges::any_of(states_, [id](auto& use) { return use.second->value == id; });
+    }
+
+    void mark_states(std::vector<bool>& values) const {
+        for (const auto& [state, held] : states_)
+            if (held->value != kNoValue) values[held->value] = true;
+    }
+
+    const Type& type_of(const Held& held) const {
+        return record_.values[held.value != kNoValue ? held.value : held.becomes].type;
     }
 
     [[noreturn]] static void refuse(std::string what, std::string why, std::string fix) {
@@ -276,19 +286,19 @@ private:
     }
 
     void add_states(Model& model) {
-        for (const StateUse& use : options_.states) {
-            Type type = use.type;
+        for (const auto& [state, held] : states_) {
+            Type type = type_of(*held);
             type.layout = runtime::Layout::row_major;
             const ValueId input = graph_.add_input(type, static_cast<int>(model.inputs.size()));
-            if (use.value && !ids_.emplace(*use.value, input).second)
+            if (held->value != kNoValue && !ids_.emplace(held->value, input).second)
                 refuse("was recorded with one value as an argument and as a state",
                        "the file would read the argument for both",
                        "call it once with another tensor as the argument");
-            model.inputs.push_back({.kind = use.becomes ? Input::Kind::state
-                                            : use.value && is_random(*use.value)
+            model.inputs.push_back({.kind = held->becomes != kNoValue ? Input::Kind::state
+                                            : held->kind == Input::Kind::key
                                                 ? Input::Kind::key
                                                 : Input::Kind::captured,
-                                    .state = use.state});
+                                    .state = state});
         }
     }
 
@@ -422,6 +432,7 @@ private:
     const Record& record_;
     const ExportOptions& options_;
     const std::vector<RecordId> arguments_;
+    std::vector<std::pair<uint32_t, const Held*>> states_;  // which ones of the file's it uses
     Graph graph_;
     BoundedRows rows_{graph_};
     std::vector<uint32_t> live_;

@@ -6,18 +6,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "jit/file_states.h"
 #include "jit/graph_file.h"
 #include "jit/trace_function.h"
 
 namespace megjit::jit {
-
-// A tensor from outside that a file keeps as a state.
-struct StateUse {
-    uint32_t state = 0;
-    std::optional<RecordId> value = {};  // that reads it
-    std::optional<RecordId> becomes = {};
-    Type type = {};
-};
 
 struct ExportOptions {
     std::vector<std::string> inputs = {};  // by argument
@@ -29,7 +22,7 @@ struct ExportOptions {
     bool keep_op_names = false;
     int opt_level = 2;  // that the function was traced with
     bool exact = false;  // numerics="exact"
-    std::vector<StateUse> states = {};
+    const FileStates* states = nullptr;  // of the file; null: all that it takes is constant
     // Updates are left out, keys of random ops are constants, and a batch that was read as a number
     // is not noted.
     bool allows_effects = false;

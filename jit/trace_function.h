@@ -107,6 +107,7 @@ public:
                                         // make another version
     ValueNames names;  // of parameters by their modules, and others that the program has given
     // For dump, kept with capture_as_const only:
+    std::vector<Held> held;  // what it takes from outside and replaces there, by value
     // What follows from this call's arguments though the record has it as a constant, or as of a
     // fixed shape.
     std::vector<OutsideOp> outside_ops;

@@ -8,7 +8,8 @@
 
 namespace megjit::jit {
 
-using RecordId = uint32_t;  // of a value in a record
+using RecordId = uint32_t;  // says which value of a record
+inline constexpr RecordId kNoValue = UINT32_MAX;
 
 // What a run is given in a slot.
 struct Input {
@@ -23,9 +24,9 @@ struct Input {
     } kind = Kind::argument;
     bool is_released = false;  // the caller gives its last reference: a program may write over it
     bool is_trained = false;  // backward computes its gradient
-    RecordId value = 0;  // of a step of a record: the value that stands for it there
-    TensorRef held = {};  // for dump: the value that it had when the step was recorded
-    uint32_t state = 0;  // of a step of a file: which of the file's states it is, or is drawn from
+    RecordId value = 0;  // stands for it in the record that the step is taken from
+    TensorRef held = {};  // the value that it had when it was recorded, where a file may need it
+    uint32_t state = 0;  // in a file: which of its states the input is, or is drawn from
 
     bool is_from_outside() const { return kind != Kind::argument && kind != Kind::made; }
     // The run replaces it, and computes no gradient for it.
@@ -36,8 +37,21 @@ struct Input {
     }
 };
 
+// A tensor, option or generator from outside, with what holds it from call to call: a recording for
+// dump lists these, and a file keeps each as a constant or as a state. What is only written has no
+// value in the record.
+struct Held : Input {
+    const void* holder = nullptr;  // an object of the front end; one state has one in all functions
+    bool is_grad = false;  // it is the gradient of the holder
+    std::string name = {};  // "" where none was given
+    RecordId becomes = kNoValue;  // takes its place
+    bool is_held_as(const Held& other) const {
+        return holder == other.holder && is_grad == other.is_grad;
+    }
+};
+
+// What becomes of an output. In a file outputs stand in the order of their kinds.
 struct Output {
-    // Of a step of a file: its outputs stand in this order.
     enum class Kind : uint8_t {
         result,  // the caller's
         count,  // says how many rows of results matter, i32[]
@@ -46,7 +60,7 @@ struct Output {
     int replaces = -1;  // the slot whose value it is from then on, and which it holds if the run
                         // fails; -1: none, as of complex numbers, which no guard selects
     int counted_by = -1;  // which count says how many of its rows matter; -1: all of them do
-    RecordId value = 0;  // of a step of a record: the value that it gives
+    RecordId value = 0;  // that it gives, in the record that the step is taken from
     bool operator==(const Output&) const = default;
 };
 

@@ -1,7 +1,5 @@
 // Dumped models: from a recorded version to bytes, and from bytes to a program.
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -12,6 +10,7 @@
 #include "jit/subgraph.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/handle.h"
+#include "python/bindings/held.h"
 #include "python/bindings/traced_call.h"
 #include "runtime/core/random.h"
 #include "runtime/host/error.h"
@@ -24,23 +23,11 @@ using jit::Model;
 std::string bytes_from(nb::bytes bytes) { return {bytes.c_str(), bytes.size()}; }
 nb::bytes to_python(const std::string& bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
-// Rows of (state, value that stands for it or None, value that it becomes or None).
-using StateRow = std::tuple<uint32_t, std::optional<jit::RecordId>, std::optional<jit::RecordId>>;
-
-std::vector<jit::StateUse> states_from(const jit::Version& version,
-                                       const std::vector<StateRow>& rows) {
-    std::vector<jit::StateUse> states;
-    for (const auto& [state, value, becomes] : rows)
-        states.push_back({state, value, becomes,
-                          version.record.values.at(value ? *value : becomes.value()).type});
-    return states;
-}
-
 std::shared_ptr<Model> export_from(const jit::Version& version, std::vector<std::string> inputs,
                                    std::vector<std::string> outputs, bool optimize,
                                    bool half_storage, int keep_value_names, bool keep_op_names,
                                    bool allows_effects, int opt_level, bool exact,
-                                   const std::vector<StateRow>& states) {
+                                   const DumpedStates* states) {
     const jit::ExportOptions options{.inputs = std::move(inputs),
                                      .outputs = std::move(outputs),
                                      .params = version.names,
@@ -50,7 +37,7 @@ std::shared_ptr<Model> export_from(const jit::Version& version, std::vector<std:
                                      .keep_op_names = keep_op_names,
                                      .opt_level = opt_level,
                                      .exact = exact,
-                                     .states = states_from(version, states),
+                                     .states = states ? &states->states : nullptr,
                                      .allows_effects = allows_effects};
     const runtime::WithoutHostLock release;
     return std::make_shared<Model>(jit::export_model(version, options));
@@ -157,24 +144,11 @@ void check_types(const jit::ModelFile& file) {
     }
 }
 
-// States: rows of a name and a Tensor, or the generator that keys are drawn from.
-std::shared_ptr<api::File> file_of(nb::list functions, nb::list states) {
+std::shared_ptr<api::File> file_of(nb::list functions, const DumpedStates* states) {
     jit::ModelFile file;
     for (nb::handle function : functions)
         file.functions.push_back(nb::cast<std::shared_ptr<Model>>(function));
-    for (nb::handle row : states) {
-        jit::State state{.name = nb::cast<std::string>(row[0])};
-        state.is_generator = nb::isinstance<runtime::RandomState>(row[1]);
-        if (state.is_generator) {
-            const auto& generator = nb::cast<runtime::RandomState&>(row[1]);
-            const uint64_t words[] = {generator.current_seed(), generator.counter()};
-            state.value = runtime::tensor_from_host(runtime::host_device(),
-                                                    {.dtype = DType::i32, .shape = {4}}, words);
-        } else {
-            state.value = host_row_major(value_of(nb::object(row[1]).ptr()));
-        }
-        file.states.push_back(std::move(state));
-    }
+    if (states) file.states = states->present();
     check_types(file);
     return std::make_shared<api::File>(std::move(file));
 }
@@ -270,16 +244,16 @@ nb::bytes file_bytes(api::File& file) {
 
 void bind_model(nb::module_& m) {
     nb::class_<jit::Version>(m, "Version", "One record of a traced function.")
-        .def_prop_ro("result_count",
-                     [](const jit::Version& self) { return self.record.results.size(); })
         .def_prop_ro("takes_gradients",
                      [](const jit::Version& self) { return !self.record.backwards.empty(); })
-        .def_prop_ro("input_count",
-                     [](const jit::Version& self) { return self.key.arguments.size(); })
+        .def_prop_ro("updates_states",
+                     [](const jit::Version& self) {
+        return std::ranges::any_of(self.held, [](auto& h) { return h.becomes != jit::kNoValue; });
+    }, "Does it replace what outlives the call?")
         .def("export_model", &export_from, nb::arg("inputs"), nb::arg("outputs"),
              nb::arg("optimize"), nb::arg("half_storage"), nb::arg("keep_value_names"),
              nb::arg("keep_op_names"), nb::arg("allows_effects") = false, nb::arg("opt_level") = 2,
-             nb::arg("exact") = false, nb::arg("states") = std::vector<StateRow>());
+             nb::arg("exact") = false, nb::arg("states").none() = nb::none());
     nb::class_<Model>(m, "Model", "A graph with names, as dump writes it.")
         .def_ro("inputs", &Model::input_names)
         .def_ro("outputs", &Model::output_names)
@@ -304,8 +278,7 @@ void bind_model(nb::module_& m) {
         .def_ro("opt_level", &Model::opt_level)
         .def("graph_text", [](const Model& self) { return print(self.graph); });
     nb::class_<api::File>(m, "ModelFile", "Functions with the states that they share.")
-        .def_static("of", &file_of, nb::arg("functions"), nb::arg("states") = nb::list(),
-                    "states: rows of a name and a Tensor or RandomState.")
+        .def_static("of", &file_of, nb::arg("functions"), nb::arg("states").none() = nb::none())
         .def_prop_ro("functions",
                      [](const api::File& self) {
         nb::list names;

@@ -12,7 +12,7 @@
 #include "python/bindings/capture.h"
 #include "python/bindings/direct_call.h"
 #include "python/bindings/handle.h"
-#include "python/bindings/outside.h"
+#include "python/bindings/held.h"
 #include "python/bindings/trace_report.h"
 #include "python/bindings/traced_call.h"
 #include "runtime/eager/autodiff.h"
@@ -74,12 +74,6 @@ void bind_options(nb::module_& m) {
 // One decorated function.
 class PyTrace {
 public:
-    // For dump.
-    struct Recording {
-        std::shared_ptr<jit::Version> version = {};
-        std::vector<Outside> outside = {};
-    };
-
     explicit PyTrace(const jit::TraceOptions& options) : function(options) {}
 
     void begin(nb::list arguments) {
@@ -91,7 +85,7 @@ public:
     void finish(nb::list arguments) {
         const auto call = taken(arguments);
         call->settle();
-        Recording found = outside(*call, arguments);
+        Recording found = recording_of(*call, arguments);
         call->finish();
         note_end(*call);
         if (found.version) recorded_ = std::move(found);
@@ -145,7 +139,7 @@ public:
         std::shared_ptr<DirectCall> made;
         Recording found;
         try {
-            found = outside(*call, arguments);
+            found = recording_of(*call, arguments);
             // What the body has made and returned is held by the list, and where it stands in what
             // it returned.
             Capture::References of_call;
@@ -222,7 +216,7 @@ public:
     int traverse(visitproc visit, void* arg) const {
         for (const auto& direct : direct_)
             if (const int status = direct->traverse(visit, arg)) return status;
-        for (const Outside& each : recorded_.outside) Py_VISIT(each.holder.ptr());
+        for (const nb::object& holder : recorded_.holders) Py_VISIT(holder.ptr());
         return 0;
     }
     void drop_objects() {
@@ -251,12 +245,6 @@ private:
         if (auto call = TracedCall::take(this, arguments)) return call;
         runtime::user_error({.what = "no such call has begun in this thread"},
                             runtime::ErrorKind::runtime);
-    }
-
-    Recording outside(TracedCall& call, const nb::list& arguments) const {
-        auto* recorder = dynamic_cast<Recorder*>(&call.session());
-        if (!recorder || !function.options.capture_as_const) return {};
-        return {recorder->version(), outside_of(call, *recorder, arguments)};
     }
 
     void note_end(const TracedCall& call) { has_read_ = !call.session().read_at().empty(); }
@@ -318,10 +306,6 @@ void bind_trace(nb::module_& m) {
             "Did the body of the last call that ended well read a value, which another call may not have?")
         .def_prop_ro("recorded", [](const PyTrace& self) { return self.recorded().version; },
                      "By the last call that recorded one for dump.")
-        .def("outside",
-             [](const PyTrace& self) {
-        return rows_of(self.recorded().outside);
-    }, "Of the last recording for dump: kind, is it the gradient of its holder, holder, name, and the numbers of the value that stands for it and of what it becomes.")
         .def("tensors_with_grads", &PyTrace::tensors_with_grads,
              nb::sig("def tensors_with_grads(self) -> list[Tensor]"))
         .def("guards_for", &PyTrace::guards_for, nb::arg("arguments"))
@@ -364,6 +348,15 @@ void bind_trace(nb::module_& m) {
         const auto latest = self.function.latest();
         return latest ? latest->record.values.size() : 0;
     });
+    nb::class_<DumpedStates>(m, "FileStates",
+                             "What the recorded functions of one file keep from run to run.")
+        .def("__init__",
+             [](DumpedStates* self, const std::vector<const PyTrace*>& functions) {
+        std::vector<Recording> recordings;
+        for (const PyTrace* function : functions) recordings.push_back(function->recorded());
+        new (self) DumpedStates(std::move(recordings));
+    }, nb::arg("functions"),
+             "ValueError for two tensors that were one value, one of which is a state.");
     nb::class_<UserLine>(m, "UserLine",
                          "Within a block, what is recorded is of this line of the user's program.")
         .def(nb::init<std::string>(), nb::arg("where"))

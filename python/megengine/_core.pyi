@@ -446,15 +446,13 @@ class Version:
     """One record of a traced function."""
 
     @property
-    def result_count(self) -> int: ...
-
-    @property
     def takes_gradients(self) -> bool: ...
 
     @property
-    def input_count(self) -> int: ...
+    def updates_states(self) -> bool:
+        """Does it replace what outlives the call?"""
 
-    def export_model(self, inputs: Sequence[str], outputs: Sequence[str], optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool, allows_effects: bool = False, opt_level: int = 2, exact: bool = False, states: Sequence[tuple[int, int | None, int | None]] = []) -> Model: ...
+    def export_model(self, inputs: Sequence[str], outputs: Sequence[str], optimize: bool, half_storage: bool, keep_value_names: int, keep_op_names: bool, allows_effects: bool = False, opt_level: int = 2, exact: bool = False, states: FileStates | None = None) -> Model: ...
 
 class Model:
     """A graph with names, as dump writes it."""
@@ -530,8 +528,7 @@ class ModelFile:
     """Functions with the states that they share."""
 
     @staticmethod
-    def of(functions: list[Model], states: list[tuple[str, Any]] = []) -> ModelFile:
-        """states: rows of a name and a Tensor or RandomState."""
+    def of(functions: list[Model], states: FileStates | None = None) -> ModelFile: ...
 
     @property
     def functions(self) -> list[str]:
@@ -870,11 +867,6 @@ class TraceFunction:
     def recorded(self) -> Version:
         """By the last call that recorded one for dump."""
 
-    def outside(self) -> list[tuple[str, bool, Any, str, int | None, int | None]]:
-        """
-        Of the last recording for dump: kind, is it the gradient of its holder, holder, name, and the numbers of the value that stands for it and of what it becomes.
-        """
-
     def tensors_with_grads(self) -> list[_Tensor]: ...
 
     def guards_for(self, arguments: list[Any]) -> int: ...
@@ -919,6 +911,14 @@ class TraceFunction:
 
     @property
     def value_count(self) -> int: ...
+
+class FileStates:
+    """What the recorded functions of one file keep from run to run."""
+
+    def __init__(self, functions: Sequence[TraceFunction]) -> None:
+        """
+        ValueError for two tensors that were one value, one of which is a state.
+        """
 
 class UserLine:
     """

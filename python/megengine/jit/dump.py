@@ -22,7 +22,6 @@ from ..tensor import Tensor
 from . import metadata
 from .cases import make_cases
 from .places import tensor_places
-from .states import Outside, States
 
 
 class DumpInfo(NamedTuple):
@@ -171,10 +170,10 @@ def save_model(
     append: bool,
     strip_info_file: str | None,
     append_json: bool,
-    states: States | None = None,
+    states: _core.FileStates | None = None,
 ) -> DumpInfo:
     """Writes a model; returns what dump tells of it."""
-    data = _core.ModelFile.of([model], states.rows() if states else []).to_bytes()
+    data = _core.ModelFile.of([model], states).to_bytes()
     write_model(file, data, append)
     content_hash = _core.checksum(data)
     if strip_info_file is not None:
@@ -342,7 +341,7 @@ class Dumping:
         self._version_to_dump()
         options = checked_options(kwargs)
         optimize = optimize_for_inference and not no_change_graph
-        states = States([self._outside()])
+        states = _core.FileStates([self._function])
         model = self._exported(
             states,
             arg_names,
@@ -356,7 +355,7 @@ class Dumping:
             model.metadata = metadata_bytes(user_info, options, optimize)
         if input_data is not None:
             model.cases = make_cases(
-                _core.ModelFile.of([model], states.rows()),
+                _core.ModelFile.of([model], states),
                 input_data,
                 repeat,
                 not no_assert,
@@ -367,13 +366,9 @@ class Dumping:
             )
         return save_model(model, file, append, strip_info_file, append_json, states)
 
-    def _outside(self) -> list[Outside]:
-        """What the last recording took from outside."""
-        return [Outside(*row) for row in self._function.outside()]
-
     def _exported(
         self,
-        states: States,
+        states: _core.FileStates,
         arg_names: str | Iterable[str] | None,
         output_names: str | Iterable[str] | None,
         optimize: bool = True,
@@ -383,18 +378,16 @@ class Dumping:
     ) -> _core.Model:
         """What was recorded last as a function of a file with these states."""
         version = self._version_to_dump()
-        used = states.of(self._outside())
-        updates = any(becomes is not None for _, _, becomes in used)
         model = version.export_model(
             input_names(self._recorded_inputs, arg_names),
-            self._results.names(output_names, updates),  # type: ignore[union-attr]  # as the version, checked
+            self._results.names(output_names, version.updates_states),  # type: ignore[union-attr]  # as the version, checked
             optimize,
             half_storage,
             keep_var_name,
             keep_opr_name,
             opt_level=self._opt_level,
             exact=self._exact,
-            states=used,
+            states=states,
         )
         if "BatchNorm" in model.op_types and not version.takes_gradients:
             raise RuntimeError(

@@ -9,7 +9,6 @@ from typing import IO, Any
 
 from .. import _core
 from .dump import DumpInfo, info_of, metadata_bytes, write_model
-from .states import States
 from .tracing import trace
 
 
@@ -91,7 +90,7 @@ def dump_functions(
         if not isinstance(function, trace):
             raise TypeError(f"dump_functions: {name!r} is a {type(function).__name__}, not a traced function")
         function._version_to_dump()
-    states = States([function._outside() for function in functions.values()])
+    states = _core.FileStates([function._function for function in functions.values()])
     models = []
     for name, function in functions.items():
         model = function._exported(
@@ -102,7 +101,7 @@ def dump_functions(
         model.name = name
         model.metadata = metadata_bytes(user_info, {}, True)
         models.append(model)
-    data = _core.ModelFile.of(models, states.rows()).to_bytes()
+    data = _core.ModelFile.of(models, states).to_bytes()
     write_model(file, data)
     return {model.name: info_of(model, data, _core.checksum(data)) for model in models}
 
