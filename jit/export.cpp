@@ -218,7 +218,7 @@ private:
                    type, " tensor");
     }
 
-    // What is computed of these values.
+    // Marks what is computed of these values.
     void spread(std::vector<bool>& values) const {
         for (const RecordedOp& op : record_.ops)
             if (std::ranges::any_of(op.inputs, [&](RecordId id) { return values[id]; }))
@@ -371,7 +371,7 @@ private:
         return value;
     }
 
-    // Which outputs have as many rows as a number beside them tells.
+    // Notes which outputs have as many rows as a number beside them tells.
     void add_counts(Model& model) {
         std::vector<ValueId> counts;
         for (ValueId output : graph_.outputs) {
@@ -538,8 +538,8 @@ Model export_model(const Version& version, const ExportOptions& options) {
 
 Model finish_model(Model model, const ExportOptions& options) {
     make_unique(model.output_names);
-    // What replaces states is written as it was recorded: whoever loads it runs the passes that the
-    // traced function ran, and has its bits.
+    // A function that replaces states is written as it was recorded: a loader runs the passes that
+    // the traced function ran, and has its bits.
     const bool is_step = model.replaces_states();
     model.graph =
         options.optimize && !is_step

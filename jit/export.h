@@ -50,7 +50,7 @@ Model finish_model(Model model, const ExportOptions& options);
 Step step_for(const Model& model, runtime::Device& device,
               const std::optional<std::vector<size_t>>& outputs = {});
 
-// UserError where outputs are bounded, for who takes fixed shapes.
+// UserError where outputs are bounded, for callers that take fixed shapes.
 void refuse_bounds(const Model& function);
 
 // A function of a file with its states as constants. UserError where it replaces one, or draws, and

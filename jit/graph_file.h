@@ -32,8 +32,8 @@
 
 namespace megjit::jit {
 
-// What functions keep from run to run: a tensor, or the next key of a random generator, which an
-// input that is a key, or several, is drawn from.
+// Functions keep a tensor from run to run, or the next key of a random generator, from which an
+// input is drawn that is a key, or several.
 struct State {
     std::string name;
     bool is_generator = false;
@@ -51,8 +51,8 @@ struct Model : Step {
     std::string name = {};
     int opt_level = 2;  // of the record
     bool exact = false;  // numerics="exact"
-    // What extents in attributes and constants come from was known when it was recorded, and stands
-    // in the graph (fixed_batch): with another batch they follow (runtime/ops/refit.h).
+    // The recording knew what extents in attributes and constants come from, and the graph says it
+    // (fixed_batch): with another batch they follow (runtime/ops/refit.h).
     bool follows_batch = false;
     // A packaged function has these: the bytes of a call (0: none), and the order of steps that was
     // found for them.

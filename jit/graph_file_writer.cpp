@@ -154,7 +154,7 @@ uint64_t checksum(std::string_view bytes) {
 
 namespace {
 
-// For MEGJIT_DUMP=file: the functions, and a sum of all bytes.
+// MEGJIT_DUMP=file writes the functions, and a sum of all bytes.
 std::string text_of(const ModelFile& file, std::string_view bytes) {
     std::string text = runtime::cat(bytes.size(), " bytes, checksum ", checksum(bytes), "\n");
     for (const auto& function : file.functions)

@@ -28,8 +28,8 @@ struct ExtentOf {
     int axis = 0;
 };
 
-// Where an extent that stands in the attributes of a recorded call comes from: what becomes of it
-// when the inputs have another batch (jit/batch_flow.h).
+// An extent in the attributes of a recorded call comes from somewhere, which decides what becomes
+// of it when the inputs have another batch (jit/batch_flow.h).
 struct GivenExtent {
     enum class Kind : uint8_t {
         derived,  // of the operands' extents, by the op or the function that issued it
@@ -98,7 +98,7 @@ struct Record {
     bool needs_tapes = false;  // Python code runs in backward: it must run again in every call
     std::vector<uint32_t> segment_end_op;  // by finished segment: number of ops before its barrier
 
-    // Do the first `count` events of both say the same?
+    // Tells whether the first `count` events of both say the same.
     bool same_prefix(const Record& other, uint32_t count) const;
     // The first `count` events with the values that they name, and the arguments.
     Record prefix(uint32_t count) const;

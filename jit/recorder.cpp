@@ -16,7 +16,7 @@ using runtime::Tensors;
 
 namespace {
 
-// What follows from constants alone, and is no larger, is computed while recording.
+// A result that follows from constants alone, and is no larger, is computed while recording.
 constexpr size_t kMostStaticBytes = 4096;
 
 }  // namespace
@@ -142,7 +142,7 @@ std::vector<ExtentOf> Recorder::all_extents(RecordId value) const {
     return extents;
 }
 
-// Which extents a result is computed of: x.shape[1:] has those behind the first.
+// Tells which extents a result is computed of: x.shape[1:] has those behind the first.
 std::vector<ExtentOf> Recorder::computed_of(const OpDef& op, const Attrs& attrs,
                                             std::span<const RecordId> inputs) const {
     const std::vector<RecordedValue>& values = version_->record.values;
@@ -175,7 +175,7 @@ void Recorder::check_device(const OpDef& op, const runtime::Device& device) {
                 .at = where_()});
 }
 
-// Is it a result of an op that the host computes, or computed of one?
+// Tells whether the tensor is a result of an op that the host computes, or computed of one.
 bool Recorder::is_of_outside(const Tensor& tensor) const {
     return is_placeholder(tensor) ? version_->computed_outside.contains(tensor.trace.value)
                                   : computed_outside_.contains(tensor.id());
@@ -414,7 +414,7 @@ std::optional<RecordId> Recorder::find(uint64_t tensor) const {
     return found == outside_ids_.end() ? std::nullopt : std::optional(found->second);
 }
 
-// What was computed of them alone, while recording, follows from them in each call.
+// Values that were computed of these tensors alone, while recording, follow from them in each call.
 void Recorder::make_varying(std::span<const uint64_t> tensors) {
     Record& rec = record();
     std::vector<bool> varies(rec.values.size());

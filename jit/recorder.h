@@ -37,7 +37,7 @@ public:
     // that to another one: no state of a file, which is a tensor that is written into. `now`: the
     // value of that one, where the body computes it.
     void note_bound_anew(std::optional<RecordId> now, const std::string& name);
-    // For dump: what the body returned, and names that it gave.
+    // A dump needs what the body returned, and the names that it gave.
     void note_results(std::span<const TensorRef> results);
     void note_name(const TensorRef& tensor, std::string name);
     const std::string& name_of(uint64_t tensor) const;  // by its id; "" where none was noted
@@ -54,7 +54,7 @@ public:
     void note_extents(const TensorRef& extents, const TensorRef& tensor);
     // The body takes the extent of an axis of `tensor`, or (-1) of all, for a number.
     void note_extent_read(const TensorRef& tensor, int axis);
-    // Where the extents in the attributes of the next op come from, if that op has any.
+    // Says where the extents in the attributes of the next op come from, if that op has any.
     void note_given(std::vector<GivenExtent> given) { given_ = std::move(given); }
     // Element `index` of `tensor`, which stands in them.
     GivenExtent given_by(const TensorRef& tensor, int index) const;
@@ -113,8 +113,8 @@ private:
     std::unordered_map<uint64_t, std::string> names_;  // of outside tensors, by tensor id
     std::unordered_map<uint64_t, OutsideValue> computed_outside_;  // as Version's, by tensor id
     std::unordered_map<uint64_t, RecordId> extents_;  // of which value, by tensor id
-    // For dump: what the host has read, by tensor id, and where; ids of what was made outside of
-    // the trace.
+    // A dump needs what the host has read, by tensor id, and where, and the ids of what was made
+    // outside of the trace.
     std::vector<std::pair<uint64_t, std::string>> outside_reads_;
     std::vector<std::pair<uint64_t, uint64_t>> excluded_;
     std::vector<GivenExtent> given_;

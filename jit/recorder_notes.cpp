@@ -1,4 +1,5 @@
-// What the body of a recorded call says of its values, and what is noted of it for dump.
+// The body of a recorded call says things of its values here, and the recorder takes notes for
+// dump.
 #include <algorithm>
 
 #include "jit/recorder.h"

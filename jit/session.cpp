@@ -76,12 +76,12 @@ void Session::run_segment(uint32_t index) {
         throw;
     } catch (const runtime::Error&) { throw; } catch (const std::bad_alloc&) {
         throw;
-    } catch (...) {  // Ctrl-C: whoever does not wait for a plan does not wait for the same op by op
+    } catch (...) {  // Ctrl-C: a user who stops a plan does not wait for the same op by op
         is_refused_ = true;
         throw;
     }
-    // What an earlier segment had no reason to give: this call began by another version, which
-    // ended differently.
+    // An earlier segment had no reason to give some values: this call began by another version,
+    // which ended differently.
     std::vector<RecordId> missing;
     for (const Input& input : compiled.step->inputs)
         if (const TensorRef& value = values_[input.value];

@@ -31,7 +31,8 @@ public:
 
     Session& operator=(Session&&) = delete;
 
-    // Who carries the call on: the recording that a replayed call has turned into, or this one.
+    // The session that carries the call on: the recording that a replayed call has turned into, or
+    // this one.
     Session& now() { return successor_ ? *successor_ : *this; }
 
     // Ops are about to run outside of the trace: every live placeholder gets its data.
@@ -55,10 +56,10 @@ public:
     virtual void end_recompute(std::span<const TensorRef> /*results*/) { --recompute_.depth; }
     void set_scope(std::string scope) { scope_ = std::move(scope); }  // the module that runs
 
-    // Of what is refused in a body that the call records.
+    // The call remembers what is refused in its body, which may catch the error.
     void note_refusal(const runtime::UserError& error) { refusal_.note(error); }
     void forget_refusals() { refusal_.forget(); }
-    // Where the body first read a value that may differ in another call, or "".
+    // The line at which the body first read a value that may differ in another call, or "".
     const std::string& read_at() const { return read_at_; }
 
     // The body has returned, and what it keeps is about to be looked at: a call that has left its
@@ -84,7 +85,8 @@ public:
     // The body makes tensors with this id and those behind it.
     void set_first_inside_id(uint64_t id) { first_inside_id_ = id; }
     uint64_t first_inside_id() const { return first_inside_id_; }
-    // Has the body made it of host data? Memory that is lent is not: its owner writes to it.
+    // Tells whether the body has made the tensor of host data. Memory that is lent does not count:
+    // its owner writes to it.
     bool is_made_of_host_data(const runtime::Tensor& tensor) const {
         return tensor.id() >= first_inside_id_ && !is_placeholder(tensor) && tensor.has_data() &&
                tensor.storage()->is_owned();
@@ -103,8 +105,7 @@ protected:
 
     Record& record() { return version_->record; }
     const Record& record() const { return version_->record; }
-    // Where the result has a shape that only data can tell: computed now, it comes back from
-    // outside.
+    // A result whose shape only data can tell is computed now, and comes back from outside.
     runtime::Results compute_outside(const OpDef& op, const Attrs& attrs,
                                      std::span<const TensorRef> inputs, runtime::Device& device);
     void run_segment(uint32_t index);

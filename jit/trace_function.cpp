@@ -125,7 +125,7 @@ void Version::give(uint32_t index, uint64_t drops, std::shared_ptr<Program> prog
                    bool is_final) {
     if (!program) return;
     std::unique_lock lock(mutex_);
-    if (drops != drops_) return;  // it was made of yesterday's record
+    if (drops != drops_) return;  // the record has changed since
     slots_[index].program.swap(program);
     if (is_final) slots_[index].pending.reset();
     lock.unlock();

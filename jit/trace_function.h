@@ -106,7 +106,7 @@ public:
     std::atomic<bool> retypes = false;  // what it rebinds gets another type, of which later calls
                                         // make another version
     ValueNames names;  // of parameters by their modules, and others that the program has given
-    // For dump, kept with capture_as_const only:
+    // The fields from here to `updates` are for dump, and kept with capture_as_const only.
     std::vector<Held> held;  // what it takes from outside and replaces there, by value
     // What follows from this call's arguments though the record has it as a constant, or as of a
     // fixed shape.
@@ -127,7 +127,7 @@ public:
     std::atomic<uint64_t> calls = 0;
     std::atomic<double> compile_ms = 0;
 
-    // Of the function, for all its programs.
+    // Memory of the function, for all its programs.
     std::shared_ptr<Arenas> arenas;
     std::shared_ptr<BoundWeights> weights;
 
@@ -136,21 +136,22 @@ public:
     // one with all kernels. No lock is held while memory is planned and kernels are waited for, and
     // Ctrl-C may throw then.
     CompiledSegment compiled(uint32_t index, const TraceOptions& options, bool final = false);
-    // The same, if it has all kernels already, else no program.
+    // Gives the segment if it has all kernels already, else no program.
     CompiledSegment compiled_before(uint32_t index) const;
     std::vector<CompiledSegment> all_compiled(const TraceOptions& options);  // final ones
-    // For another device than the record's, which is for plans alone (Device::is_for_plans).
+    // Plans for another device than the record's, one that is for plans alone
+    // (Device::is_for_plans).
     std::vector<SegmentPlan> planned_on(runtime::Device& device, const TraceOptions& options) const;
     size_t held_bytes() const;  // about; without the arena
-    // Those that have a program now, for who does not want to wait.
+    // The segments that have a program now, for callers that do not want to wait.
     std::vector<CompiledSegment> compiled_so_far() const;
-    // In its programs, by passes that do not keep every bit; runs these passes again.
+    // Changes of bits in its programs, by passes that do not keep every bit, which run again here.
     std::vector<BitChange> bit_changes(const TraceOptions& options) const;
     // These values are results from here on, because a call keeps them. False, and nothing done,
     // where another segment than the last would have to give one.
     bool add_outputs(std::span<const RecordId> values);
-    // What the call at hand rebinds, each value once. Calls do alike, or the last segment is
-    // compiled again.
+    // Takes what the call at hand rebinds, each value once. Calls rebind alike, or the last segment
+    // is compiled again.
     void set_updates(std::vector<Output> updates);
     // The record's first events, as another version begins that goes on differently.
     Record prefix(uint32_t events) const;
@@ -167,9 +168,9 @@ private:
     LoweringOptions lowering_of(const TraceOptions& options) const;
     static PipelineOptions passes_of(const Step& step, const TraceOptions& options);
     std::vector<Slot> slots_;  // by segment
-    uint64_t drops_ = 0;  // of programs: what was being made meanwhile is of yesterday
+    uint64_t drops_ = 0;  // counts dropped programs: one that was begun before is not taken
     mutable runtime::Mutex mutex_{"the programs of a version"};  // the two above
-    // Whoever makes programs; others may drop them meanwhile.
+    // Belongs to the thread that makes programs; others may drop them meanwhile.
     runtime::Turn turn_{"the compilation of a traced function"};
 };
 
@@ -199,7 +200,8 @@ public:
 
     std::vector<std::shared_ptr<Version>> versions() const;  // newest use first
     std::shared_ptr<Version> latest() const;  // what the last call ran, or null
-    // Of the latest version, with all kernels: waits for them. UserError before the first call.
+    // The segments of the latest version with all kernels, for which the call waits. UserError
+    // before the first call.
     std::vector<CompiledSegment> compiled() const;
     std::vector<SegmentPlan> planned_on(runtime::Device& device) const;  // likewise
 

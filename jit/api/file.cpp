@@ -189,8 +189,8 @@ void File::save(const std::filesystem::path& path) {
                 "give the path of a file in a folder that can be written to");
 }
 
-// What the graph's further inputs are, and the generators as they were. All that can fail comes
-// before a value is given away.
+// Gives the graph's further inputs, and the generators as they were. All that can fail comes before
+// a value is given away.
 File::Lent File::lend(const jit::Model& function, runtime::Device& device) {
     const std::span<const jit::Input> states = function.states();
     const size_t count = states.size();

@@ -11,7 +11,7 @@ namespace megjit::jit {
 using RecordId = uint32_t;  // says which value of a record
 inline constexpr RecordId kNoValue = UINT32_MAX;
 
-// What a run is given in a slot.
+// A run is given a value in each slot.
 struct Input {
     enum class Kind : uint8_t {
         argument,  // the caller's, another one in each call
@@ -29,9 +29,9 @@ struct Input {
     uint32_t state = 0;  // in a file: which of its states the input is, or is drawn from
 
     bool is_from_outside() const { return kind != Kind::argument && kind != Kind::made; }
-    // The run replaces it, and computes no gradient for it.
+    // The run replaces the input, and computes no gradient for it.
     bool is_state() const { return (kind == Kind::state || is_released) && !is_trained; }
-    // The same tensor in most calls, so that what is computed of it alone can be kept.
+    // The input is the same tensor in most calls, so that what is computed of it alone can be kept.
     bool is_fixed() const {
         return (kind == Kind::captured || kind == Kind::constant) && !is_released;
     }
@@ -50,7 +50,7 @@ struct Held : Input {
     }
 };
 
-// What becomes of an output. In a file outputs stand in the order of their kinds.
+// An output of the graph. In a file outputs stand in the order of their kinds.
 struct Output {
     enum class Kind : uint8_t {
         result,  // the caller's

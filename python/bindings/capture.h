@@ -28,7 +28,7 @@ struct SlotSource {
     TensorRef constant = {};
 };
 
-// Is it a Tensor and no more than that: of no class, and with no attributes, of a program's own?
+// Tells whether it is a Tensor and no more: without a class, and attributes, of a program's own.
 bool is_bare_tensor(PyObject* object);
 // Returns the tensors of a gradient: itself, or rows and values of one that is kept as rows; none
 // for None.
@@ -39,7 +39,7 @@ public:
     // The capture of the recording that runs in this thread, or null.
     static Capture*& current();
 
-    // For dump: values that the body computes are not held by it.
+    // A capture for dump does not hold values that the body computes.
     explicit Capture(bool is_for_dump) : is_for_dump_(is_for_dump) {}
     void set_first_inside_id(uint64_t id) { first_inside_id_ = id; }
 
@@ -48,8 +48,8 @@ public:
         rebound_.emplace(reinterpret_cast<uint64_t>(tensor), nb::borrow(tensor));
     }
     void note_grad(PyObject* tensor);  // its .grad is about to change
-    // For dump: `tensor` is about to be put in the place of another one, which then holds a value
-    // of another state.
+    // `tensor` is about to be put in the place of another one, which then holds a value of another
+    // state of a file.
     void note_source(PyObject* tensor) {
         if (is_for_dump_) note_operand(tensor);
     }
@@ -63,7 +63,7 @@ public:
     void note_unrepeatable(std::string reason) { unrepeatable_ = std::move(reason); }
     const std::string& unrepeatable() const { return unrepeatable_; }
     const std::string& read_at() const { return read_at_; }  // where a value was read, or ""
-    // For dump: what was read outside of the trace (exclude_from_trace), and where.
+    // A dump refuses what was read outside of the trace (exclude_from_trace); this says where.
     const std::vector<std::pair<TensorRef, std::string>>& excluded_reads() const {
         return excluded_reads_;
     }
@@ -92,7 +92,7 @@ public:
     void drop_temporaries(const jit::Session& session, const References& of_call);
     References references() const;  // that it holds
     void count_results(References& counts) const;  // adds those that what was returned holds
-    // For dump: ids of values from before the call whose objects have no further references.
+    // Ids of values from before the call whose objects have no further references.
     std::vector<uint64_t> released(const References& known) const;
     // One that no later call could find again makes the recording unrepeatable.
     std::vector<SlotSource> sources(const jit::Session& session, const Tensors& arguments);

@@ -32,7 +32,7 @@ bool is_argument(const nb::list& arguments, nb::handle object) {
     return std::ranges::any_of(arguments, [&](nb::handle each) { return each.is(object); });
 }
 
-// What outlives the call with another value that is in the record.
+// Lists what outlives the call with another value that is in the record.
 std::vector<Held> updates_of(const TracedCall& call, jit::Recorder& recorder,
                              const nb::list& arguments) {
     std::vector<Held> updates;
@@ -82,7 +82,7 @@ void note_kept(jit::Recorder& recorder, const std::vector<Held>& updates) {
     recorder.note_bound_anew({}, "a tensor from outside");
 }
 
-// What the record has of other tensors from outside, options and generators, and has no row yet.
+// Adds the other tensors from outside, options and generators that the record has a value of.
 void add_taken(const TracedCall& call, const jit::Recorder& recorder, const nb::list& arguments,
                std::vector<Held>& all) {
     const jit::Record& record = recorder.version()->record;

@@ -115,7 +115,7 @@ nb::list params_of(const Model& model) {
     return result;
 }
 
-// For strip_info_file: which operators and dtypes a runtime must bring.
+// A strip_info_file says which operators and dtypes a runtime must bring.
 nb::object used(const Model& model, bool dtypes) {
     nb::object found = nb::steal(PySet_New(nullptr));
     for (const jit::Node& node : model.graph.nodes()) {

@@ -168,7 +168,7 @@ public:
         return made->reason().empty() ? nb::none() : nb::cast(made->reason());
     }
 
-    // Of the recording that ended last.
+    // The tensors whose gradients the last recording sets.
     nb::list tensors_with_grads() const {
         return direct_.empty() ? nb::list() : direct_.front()->tensors_with_grads();
     }
@@ -202,7 +202,7 @@ public:
         return run_found(std::ranges::find(direct_, guards, &DirectCall::guards), arguments);
     }
 
-    // The same, of a call that nobody guards: what was recorded for arguments of these types.
+    // Runs a call that nobody guards, as it was recorded for arguments of these types.
     nb::object replay(nb::list arguments) {
         const runtime::Turn::Held turn = direct_turn_.take();
         const Tensors given = values_of(arguments);
@@ -211,7 +211,7 @@ public:
             arguments);
     }
 
-    // What it holds of Python, for the cycle collector: a function may be reached from its own
+    // Tells the cycle collector what it holds of Python: a function may be reached from its own
     // captured objects.
     int traverse(visitproc visit, void* arg) const {
         for (const auto& direct : direct_)
@@ -412,8 +412,8 @@ void bind_trace(nb::module_& m) {
         if (Recorder* recorder = Recorder::running()) recorder->gives_extents = value;
     }, "Whether what is read of extents from here on is given to an op (note_given).");
     m.def("is_tracing", [] { return runtime::context().tracer != nullptr; });
-    // For host values that a body turns into tensors in every call (an optimizer's learning rate):
-    // a call without the body asks `getter` for the tensor.
+    // A body turns some host values into tensors in every call (an optimizer's learning rate): a
+    // call without the body asks `getter` for the tensor.
     m.def("note_getter", [](const Handle& tensor, nb::object getter) {
         if (Capture* capture = Capture::current())
             capture->note_getter(tensor.value(), std::move(getter));
@@ -426,7 +426,7 @@ void bind_trace(nb::module_& m) {
         const Session* session = Session::running();
         return session && session->function().options.capture_as_const;
     }, "Is it a call of a function that dump could write?");
-    // Of an option that may change from call to call: a file keeps it as state.
+    // An option may change from call to call: a file keeps it as state.
     m.def("note_option", [](const Handle& tensor, const std::string& name) {
         if (Recorder* recorder = Recorder::running()) {
             recorder->note_name(tensor.value(), name);

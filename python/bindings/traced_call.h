@@ -16,18 +16,18 @@
 
 namespace megjit::python {
 
-// What the body of a call has rebound, and to go back to when the call fails for want of memory: a
-// parameter must not be left with a placeholder that nothing can compute any more.
+// The handles that the body of a call has rebound, which go back when the call fails for want of
+// memory: a parameter must not be left with a placeholder that nothing can compute any more.
 class Rebound {
 public:
     void note(PyObject* tensor, const jit::Session& session);
     void note_grad(PyObject* tensor, const jit::Session& session);  // its .grad is about to change
     std::vector<Handle*> handles() const;
-    // Which values take the place of which inputs; none that would take two.
+    // Tells which values take the place of which inputs; none that would take two.
     std::vector<jit::Output> updates(const jit::Session& session) const;
-    // Does anything get another dtype?
+    // Tells whether anything gets another dtype.
     bool changes_types() const;
-    // What is still held when the body has returned, and has another value.
+    // A handle or gradient that is still held when the body has returned, with another value.
     struct Lasting {
         nb::object object;
         TensorRef before = {};
@@ -37,7 +37,8 @@ public:
         std::string where = {};
     };
     std::vector<Lasting> lasting(const jit::Session& session, const Capture& capture) const;
-    // Has something that it has written into, and not made, no further references?
+    // Tells whether something that the body has written into, and not made, has no further
+    // references.
     bool lets_go(const jit::Session& session, const Capture& capture,
                  const Capture::References& known) const;
     bool is_written(uint64_t id) const;  // a tensor that had the value of this id
@@ -96,7 +97,7 @@ private:
     PyObject* arguments_ = nullptr;
     std::unique_ptr<jit::Session> session_;
     std::unique_ptr<Capture> capture_;
-    // What the thread's state was before.
+    // The thread's state as it was before.
     runtime::Tracer* outer_tracer_ = nullptr;
     Capture* outer_capture_ = nullptr;
 };
