@@ -181,6 +181,12 @@ void DirectCall::complete(const jit::TraceFunction& function,
     call_ = std::make_unique<jit::DirectCall>(function, std::move(version), std::move(wanted_));
 }
 
+void DirectCall::set_facts(nb::object facts, nb::object result_of) {
+    facts_ = facts ? nb::inst_ptr<Facts>(facts) : nullptr;
+    facts_held_ = std::move(facts);
+    result_of_ = std::move(result_of);
+}
+
 std::string DirectCall::read_in(const jit::Version& version) const {
     const auto& events = version.record.events;
     const auto barrier = std::ranges::find(events, jit::EventKind::barrier, &jit::Event::kind);
@@ -357,6 +363,8 @@ nb::list DirectCall::results_of(const Tensors& values, const nb::list& arguments
 }
 
 int DirectCall::traverse(visitproc visit, void* arg) const {
+    Py_VISIT(facts_held_.ptr());
+    Py_VISIT(result_of_.ptr());
     for (const SlotSource& source : sources_) Py_VISIT(source.object.ptr());
     for (const Update& update : updates_) Py_VISIT(update.object.ptr());
     for (const Grad& grad : grads_) {

@@ -9,6 +9,7 @@
 
 #include "jit/direct_call.h"
 #include "python/bindings/capture.h"
+#include "python/bindings/facts.h"
 #include "python/bindings/handle.h"
 
 namespace megjit::python {
@@ -26,6 +27,11 @@ public:
     void complete(const jit::TraceFunction& function, std::shared_ptr<jit::Version> version);
 
     uint64_t guards() const { return guards_; }
+    // Calls that these facts take, and for which they hold, need no guards: of what run() gives,
+    // `result_of` makes their result. Until they are null again.
+    void set_facts(nb::object facts, nb::object result_of);
+    const Facts* facts() const { return facts_; }
+    const nb::object& result_of() const { return result_of_; }
     // Is it a call like the recorded one, by the types of its arguments?
     bool takes(const Tensors& arguments) const { return call_ && call_->takes(arguments); }
     // Tensors whose .grad each call sets anew: guards leave it to run().
@@ -109,6 +115,8 @@ private:
     std::vector<Result> results_;
     std::string reason_, read_at_;
     uint64_t guards_ = 0;
+    const Facts* facts_ = nullptr;
+    nb::object facts_held_, result_of_;
 };
 
 }  // namespace megjit::python

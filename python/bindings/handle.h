@@ -126,6 +126,7 @@ void bind_streams(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_library_ops(nb::module_& m);
 void bind_autodiff(nb::module_& m);
+void bind_facts(nb::module_& m);
 void bind_trace(nb::module_& m);
 void bind_control_flow(nb::module_& m);
 void bind_model(nb::module_& m);

@@ -143,6 +143,7 @@ NB_MODULE(_core, m) {
     bind_control_flow(m);
     bind_model(m);
     bind_network(m);
+    bind_facts(m);
     bind_trace(m);
     bind_kernels(m);
     bind_call_log(m);

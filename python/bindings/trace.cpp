@@ -1,6 +1,7 @@
 // megengine.jit.trace from below: begin, finish and abort of one call, and what can be asked
 // afterwards.
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <optional>
 
@@ -11,6 +12,7 @@
 #include "jit/recorder.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/direct_call.h"
+#include "python/bindings/facts.h"
 #include "python/bindings/handle.h"
 #include "python/bindings/held.h"
 #include "python/bindings/trace_report.h"
@@ -76,10 +78,12 @@ class PyTrace {
 public:
     explicit PyTrace(const jit::TraceOptions& options) : function(options) {}
 
-    void begin(nb::list arguments) {
+    // Returns whether it is a recording.
+    bool begin(nb::list arguments) {
         TracedCall::begin(
             this, function, arguments,
             function.options.capture_as_const ? std::make_unique<Capture>(true) : nullptr);
+        return Recorder::running() != nullptr;
     }
 
     void finish(nb::list arguments) {
@@ -126,6 +130,8 @@ public:
         for (const auto& direct : direct_)
             if (direct->takes(given)) dropped.push_back(direct);
         for (const auto& direct : dropped) std::erase(direct_, direct);
+        for (const auto& direct : direct_)
+            direct->set_facts({}, {});  // until Python was asked again
         TracedCall::begin(this, function, arguments, std::make_unique<Capture>(false));
     }
 
@@ -202,6 +208,29 @@ public:
         return run_found(std::ranges::find(direct_, guards, &DirectCall::guards), arguments);
     }
 
+    // From here on calls of the recording with these guards do without Python (DirectCall).
+    void set_facts(uint64_t guards, nb::handle_t<Facts> facts, nb::object result_of) {
+        const auto found = std::ranges::find(direct_, guards, &DirectCall::guards);
+        if (found != direct_.end()) (*found)->set_facts(nb::borrow(facts), std::move(result_of));
+    }
+
+    bool may_do_without_python() const { return !direct_.empty(); }
+    // Returns the result of such a call; null where Python must be asked.
+    nb::object result_without_python(PyObject* const* arguments, size_t count, PyObject* names) {
+        for (size_t i = 0; i < direct_.size(); ++i) {
+            const std::shared_ptr<DirectCall> direct = direct_[i];  // another thread may drop it
+            nb::list tensors;
+            if (!direct->facts() || !direct->facts()->takes(arguments, count, names, tensors) ||
+                !direct->takes(values_of(tensors)))
+                continue;
+            const nb::object result_of = direct->result_of();
+            if (!direct->facts()->hold_all()) return {};
+            const nb::object flat = run_direct(tensors, direct->guards());
+            return flat.is_none() ? nb::object() : result_of(flat);
+        }
+        return {};
+    }
+
     // Runs a call that nobody guards, as it was recorded for arguments of these types.
     nb::object replay(nb::list arguments) {
         const runtime::Turn::Held turn = direct_turn_.take();
@@ -254,6 +283,66 @@ private:
     bool has_read_ = false;
     runtime::Turn direct_turn_{"a traced function"};
 };
+
+// ---- trace.__call__
+
+PyObject* trace_class = nullptr;  // megengine.jit.trace
+
+int open_tapes() {
+    const auto& tapes = runtime::context().tapes;
+    return static_cast<int>(std::ranges::count_if(
+        tapes, [](const runtime::TapeRef& tape) { return !tape->is_closed; }));
+}
+
+// A name that Python code has, too.
+class Name {
+public:
+    explicit Name(const char* text) : text_(PyUnicode_InternFromString(text)) {}
+    PyObject* ptr() const { return text_; }
+    nb::object of(PyObject* object) const { return nb::getattr(object, nb::handle(text_)); }
+
+private:
+    PyObject* const text_;
+};
+
+// Calls that need neither the body nor its guards end here; all others go on in Python.
+PyObject* call_traced(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                      PyObject* names) {
+    static const Name enabled("enabled"), planned_by("_planned_by"), function("_function"),
+        as_part("_call_as_part"), asked("_call");
+    return guard([&]() -> PyObject* {
+        const bool is_part =
+            runtime::context().tracer || open_tapes() || !enabled.of(trace_class).is(Py_True);
+        if (!is_part) {
+            const nb::object held = function.of(self);
+            auto& own = *nb::inst_ptr<PyTrace>(held);
+            nb::object result;
+            if (own.may_do_without_python() && planned_by.of(trace_class).is_none())
+                result = own.result_without_python(arguments, static_cast<size_t>(count), names);
+            if (result) return result.release().ptr();
+        }
+        std::array<PyObject*, 16> few{};
+        std::vector<PyObject*> many;
+        const size_t given = static_cast<size_t>(count + (names ? PyTuple_Size(names) : 0));
+        if (given >= few.size()) many.resize(given + 1);
+        PyObject** const all = many.empty() ? few.data() : many.data();
+        all[0] = self;
+        std::copy_n(arguments, given, all + 1);
+        return PyObject_VectorcallMethod((is_part ? as_part : asked).ptr(), all,
+                                         static_cast<size_t>(count) + 1, names);
+    });
+}
+
+// Gives the class its __call__.
+void set_trace_class(nb::handle type) {
+    static PyMethodDef method = {
+        "__call__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_traced)),
+        METH_FASTCALL | METH_KEYWORDS,
+        "Calls the function: records it, or runs what was recorded."};
+    trace_class = type.inc_ref().ptr();
+    nb::setattr(type, "__call__",
+                nb::steal(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &method)));
+}
 
 class UserLine {
 public:
@@ -311,6 +400,12 @@ void bind_trace(nb::module_& m) {
         .def("guards_for", &PyTrace::guards_for, nb::arg("arguments"))
         .def("all_guards", &PyTrace::all_guards)
         .def("run_direct", &PyTrace::run_direct, nb::arg("arguments"), nb::arg("guards"))
+        .def(
+            "set_facts", &PyTrace::set_facts, nb::arg("guards"), nb::arg("facts"),
+            nb::arg("result_of"),
+            nb::sig(
+                "def set_facts(self, guards: int, facts: Facts, result_of: Callable[[list[Any]], object]) -> None"),
+            "From here on, calls that find these facts do without Python.")
         .def("replay", &PyTrace::replay, nb::arg("arguments"),
              nb::sig("def replay(self, arguments: list[Any]) -> list[Any] | None"))
         .def("clear", &PyTrace::clear)
@@ -455,11 +550,8 @@ void bind_trace(nb::module_& m) {
     });
     m.def("note_grad", &note_grad, nb::arg("tensor"),
           "Before its .grad changes: a traced call that does not run gives it back.");
-    m.def("open_tapes", [] {
-        const auto& tapes = runtime::context().tapes;
-        return std::count_if(tapes.begin(), tapes.end(),
-                             [](const runtime::TapeRef& tape) { return !tape->is_closed; });
-    });
+    m.def("open_tapes", &open_tapes);
+    m.def("_set_trace_class", &set_trace_class, nb::arg("type"));
     m.def("mark_kept", [](const Handle& tensor) {
         if (Recorder* recorder = Recorder::running()) recorder->mark_kept(tensor.value());
     }, nb::arg("tensor"));

@@ -665,6 +665,38 @@ def _set_variables(of_link: object) -> None:
     Called with graph and number: the object for a result that is a variable of an edited graph.
     """
 
+class Facts:
+    """What a recorded body could read besides the values of its tensors."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, kind: str, thing: object, key: object | None = None) -> None:
+        """A thing of this kind is to hold what it holds now."""
+
+    def leave_grads(self, tensors: Sequence[Tensor]) -> None:
+        """
+        Each call sets the gradients of these tensors, and compares them by itself.
+        """
+
+    def differing(self, place: int) -> int:
+        """
+        The first thing, from this place on, that holds other objects; their count where none does.
+        """
+
+    def now(self, place: int) -> list[Any]: ...
+
+    def held(self, place: int) -> list[Any]: ...
+
+    def hold(self, place: int) -> None:
+        """What the thing at this place holds now is the same from here on."""
+
+    @property
+    def count(self) -> int:
+        """How many things there are."""
+
+    def set_call(self, positional: tuple[object, ...], keywords: dict[str, Any], grads: Sequence[tuple[int, object]], fixed: Sequence[tuple[int, object]], captured: Sequence[Tensor]) -> None:
+        """Says which arguments the recorded call had."""
+
 class RematSearch:
     """How recomputation is searched for."""
 
@@ -841,7 +873,7 @@ class TraceOptions:
 class TraceFunction:
     def __init__(self, options: TraceOptions) -> None: ...
 
-    def begin(self, arguments: list[Any]) -> None: ...
+    def begin(self, arguments: list[Any]) -> bool: ...
 
     def finish(self, arguments: list[Any]) -> None: ...
 
@@ -874,6 +906,9 @@ class TraceFunction:
     def all_guards(self) -> list[int]: ...
 
     def run_direct(self, arguments: list[Any], guards: int) -> list[Any] | None: ...
+
+    def set_facts(self, guards: int, facts: Facts, result_of: Callable[[list[Any]], object]) -> None:
+        """From here on, calls that find these facts do without Python."""
 
     def replay(self, arguments: list[Any]) -> list[Any] | None: ...
 
@@ -995,6 +1030,8 @@ def note_grad(tensor: object) -> None:
     """
 
 def open_tapes() -> int: ...
+
+def _set_trace_class(type: object) -> None: ...
 
 def mark_kept(tensor: Tensor) -> None: ...
 

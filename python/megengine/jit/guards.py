@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from .._core import are_tensors
+from .._core import Facts
 from ..autodiff import Function, GradManager
+from ..core import random_state
 from ..core._origin import is_library
-from ..core._tree import branch_of, opened
-from ..core.random_state import noise_state
+from ..core._tree import LEAF, Branch, branch_of, opened, unflatten
 from ..core.tensor.amp import state as _amp
 from ..module import Module
 from ..optimizer import Optimizer
@@ -59,22 +59,18 @@ from .watched import (
     _NO_FACTS,
     _attached,
     _content,
-    _fact_count,
     _facts_of,
     _held_options,
     _options,
-    _same_entries,
-    _same_instances,
-    _same_sequences,
-    _same_tables,
     _settings_of,
     _slots_of,
     _values_of,
-    _Watched,
 )
 
 _numbers = itertools.count(1)  # of guards
 _MOST_OBJECTS = 100_000
+_AUTOCASTING, _WORLD = "autocasting", "the world of processes"
+_TOLD = {_AUTOCASTING: "autocasting was switched", _WORLD: "a world of processes began or ended"}
 _BOOKKEEPING = frozenset(vars(GradManager()))
 _Cached = type(functools.lru_cache(lambda: None))
 
@@ -87,10 +83,9 @@ def _reads_grads(function: types.FunctionType) -> bool:
     return any("grad" in word for word in _words_in(function.__code__))
 
 
-def _added_to(function_and_names: tuple[ManualSteps, frozenset[str]]) -> list[Any]:
+def _added_to(function: ManualSteps, names: frozenset[str]) -> tuple[Any, ...]:
     """What a program has put on a traced function, beside the attributes of these names."""
-    function, names = function_and_names
-    return [part for key, value in vars(function).items() if key not in names for part in (key, value)]
+    return tuple(part for key, value in vars(function).items() if key not in names for part in (key, value))
 
 
 class Guards:
@@ -103,32 +98,11 @@ class Guards:
         kwargs: dict[str, Any],
         leaves: list[Tensor],
     ):
-        self._tables = _Watched(lambda table: (*table, *table.values()), _same_tables)
-        self._sequences = _Watched(lambda sequence: sequence, _same_sequences)
-        self._entries = _Watched(lambda entry: (entry[0].get(entry[1], _MISSING),), _same_entries)
-        self._managers = _Watched(_attached)
-        self._cells = _Watched(lambda cell: (_content(cell),))
-        self._own_grads: set[int] = set()  # ids of tensors whose .grad a call compares by itself
-        self._tensors = _Watched(
-            lambda tensor: (None if id(tensor) in self._own_grads else tensor.grad, _fact_count(vars(tensor))), self._same_tensors
-        )
-        self._functions = _Watched(_added_to)
-        self._loggers = _Watched(_settings_of)
-        self._instances = _Watched(lambda value: (type(value), getattr(value, "__dict__", None)), _same_instances)
-        self._watched: tuple[_Watched, ...] = (
-            self._entries,
-            self._cells,
-            self._tables,
-            self._sequences,
-            self._tensors,
-            self._instances,
-            self._managers,
-            self._functions,
-            self._loggers,
-        )
+        self.facts = Facts()
+        self._names: list[str] = []  # of the things in it
         self.number = next(_numbers)
         self.result_tree: Any = None  # of the recorded call, as trace flattens it
-        self._checks: list[tuple[Callable[[], bool], str]] = []
+        self.make_result: Callable[[list[Any]], Any] = list  # makes the result of a call of its tensors
         self._checks_of_body: list[tuple[Callable[[], bool], str]] = []  # of what only the body itself must leave alone
         self._seen: set[int] = set()
         self._followed: set[int] = set()  # functions of libraries that are methods of modules and the like
@@ -144,12 +118,12 @@ class Guards:
         self._grads = [leaf.grad for leaf in leaves]
         self._grad_places: list[int] = []  # of arguments whose gradient the body may read
         self._captured_leaves: list[tuple[int, Tensor]] = []
-        self._captured: set[int] = set()  # ids of tensors that the body finds by itself, and that are no arguments
+        self._captured: dict[int, Tensor] = {}  # by id: tensors that the body finds by itself, and that are no arguments
         self._arguments: list[tuple[Any, str]] = []
         self._unwatchable: str | None = None
         self._host_random = _host_random_state()
-        self._amp = _precisions()
-        self._noise = noise_state()
+        self._watch("given", _precisions, _AUTOCASTING)
+        self._watch("entry", vars(random_state), _WORLD, "_noise")
         self._structure = self._structure_of(args, kwargs)
         try:
             self._queue.extend(self._arguments)
@@ -162,35 +136,37 @@ class Guards:
                 self._kept += leaves
         except Unwatchable as reason:
             self._unwatchable = str(reason)
-        # Only what has something to watch costs time in a call.
-        self._asked = tuple((watched.are_same, watched.things, watched.held, watched) for watched in self._watched if watched.things)
-        self._knows_arguments = bool(self._leaf_ids is not None or self._captured or self._captured_leaves)
-        self._takes_tensors_only = not kwargs and are_tensors(args, bare=True)
+        self._set_call(kwargs, leaves)
 
-    def _same_tensors(self, tensors: list[Tensor], held: list[tuple[Any, ...]]) -> bool:
-        for tensor, (grad, count) in zip(tensors, held):
-            own = vars(tensor)
-            if not own:
-                if grad is not None or count:
-                    return False
-            elif _fact_count(own) != count or ((own.get("grad") is not grad) and id(tensor) not in self._own_grads):
-                return False
-        return True
+    def _set_call(self, kwargs: dict[str, Any], leaves: list[Tensor]) -> None:
+        """What the arguments of a call must be, for the facts to take it."""
+        grads = [(place, self._grads[place]) for place in self._grad_places]
+        fixed = [*enumerate(leaves)] if self._leaf_ids is not None else self._captured_leaves
+        self.facts.set_call(self._structure[0], kwargs, grads, fixed, [*self._captured.values()])
+
+    def result_maker(self) -> Callable[[list[Any]], Any]:
+        """What makes the recorded result of other tensors."""
+        tree = self.result_tree
+        if tree is LEAF:
+            return operator.itemgetter(0)
+        if type(tree) is Branch and tree.kind in (list, tuple) and all(part is LEAF for part in tree.parts):
+            return tree.kind
+        return lambda flat: unflatten(tree, iter(flat), {})
 
     def has_seen(self, value: object) -> bool:
         """Was it there before the body ran, where the body can find it?"""
         return id(value) in self._seen
 
-    def leave_grads_of(self, tensors: list[Tensor]) -> None:
+    def leave_grads_of(self, tensors: list[Tensor], kwargs: dict[str, Any], leaves: list[Tensor]) -> None:
         """Each call sets their ``.grad`` anew, and asks by itself whether it was None."""
         self._kept += tensors
-        self._own_grads = {id(tensor) for tensor in tensors}
-        own_places = [place for tensor, place in self._leaves.items() if tensor in self._own_grads]
+        own = {id(tensor) for tensor in tensors}
         if self._reads_grads:
-            self._grad_places = [place for place in range(self._leaf_count) if place not in own_places]
+            self._grad_places = [place for leaf, place in self._leaves.items() if leaf not in own]
         else:
             self._grads = []
-        self._tensors.read_again(self._own_grads)
+        self.facts.leave_grads(tensors)
+        self._set_call(kwargs, leaves)
 
     def reason_after_recording(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]
@@ -208,32 +184,25 @@ class Guards:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]
     ) -> str | None:
         """None while everything reads the same, else what changed."""
-        as_recorded = (
-            self._takes_tensors_only
-            and not kwargs
-            and len(args) == self._leaf_count
-            and are_tensors(args, bare=True)
-        )
-        if _precisions() != self._amp:
-            return "autocasting was switched"
-        if noise_state() is not self._noise:
-            return "a world of processes began or ended"
-        if not as_recorded:
-            if not _same(self._structure_of(args, kwargs), self._structure):
-                return "the call has other arguments"
-            if any(leaves[place].grad is not self._grads[place] for place in self._grad_places):
-                return "an argument has another gradient"
-        if self._knows_arguments and (reason := self._reason_of_objects(leaves)):
-            return reason
-        for are_same, things, held, watched in self._asked:
-            if not are_same(things, held) and (name := watched.changed()) is not None:
-                return f"{name} has changed"
-        for holds, name in self._checks:
+        if not _same(self._structure_of(args, kwargs), self._structure):
+            return "the call has other arguments"
+        if any(leaves[place].grad is not self._grads[place] for place in self._grad_places):
+            return "an argument has another gradient"
+        return self._reason_of_objects(leaves) or self._reason_of_facts()
+
+    def _reason_of_facts(self) -> str | None:
+        """What of the facts has changed: other objects may be equal numbers, which are taken from then on."""
+        place = self.facts.differing(0)
+        while place < self.facts.count:
+            name = self._names[place]
             try:
-                if not holds():
-                    return f"{name} has changed"
+                is_same = _same((*self.facts.now(place),), (*self.facts.held(place),))
             except Exception:
                 return f"{name} is gone"
+            if not is_same:
+                return _TOLD.get(name, f"{name} has changed")
+            self.facts.hold(place)
+            place = self.facts.differing(place + 1)
         return None
 
     # ---- arguments
@@ -242,7 +211,7 @@ class Guards:
         """What a body could tell by which objects the arguments are."""
         if self._leaf_ids is not None and self._leaf_ids != [*dict.fromkeys(map(id, leaves))]:
             return "an argument is another object, and the body asks for its id()"
-        if not self._captured.isdisjoint(map(id, leaves)):
+        if not self._captured.keys().isdisjoint(map(id, leaves)):
             return "an argument is a tensor that the body also reaches by itself"
         if any(leaves[place] is not tensor for place, tensor in self._captured_leaves):
             return "an argument that the body also reaches by itself is another one"
@@ -283,8 +252,13 @@ class Guards:
             if len(self._seen) > _MOST_OBJECTS:
                 raise Unwatchable("the function reaches too many objects to watch")
 
+    def _watch(self, kind: str, thing: object, name: str, key: object = None) -> None:
+        """What a thing of this kind holds (python/bindings/facts.h) is a fact."""
+        self.facts.add(kind, thing, key)
+        self._names.append(name)
+
     def _check(self, holds: Callable[[], bool], name: str) -> None:
-        self._checks.append((holds, name))
+        self._watch("given", holds, name)
 
     def _later(self, value: Any, name: str) -> None:
         if not _is_plain(value) and id(value) not in self._seen:
@@ -292,7 +266,7 @@ class Guards:
 
     def _entry(self, table: dict[str, Any], key: Any, name: str) -> None:
         """One entry of a namespace, which may also be missing."""
-        self._entries.add((table, key), name)
+        self._watch("entry", table, name, key)
         value = table.get(key, _MISSING)
         if not isinstance(value, types.ModuleType):  # which is watched by what is taken from it
             self._later(value, name)
@@ -316,7 +290,7 @@ class Guards:
         elif isinstance(value, types.BuiltinFunctionType) or type(value).__name__ == "cython_function_or_method":
             self._visit_builtin(value, name)
         elif isinstance(value, logging.Logger):
-            self._loggers.add(value, name)
+            self._watch("given", functools.partial(_settings_of, value), name)
             if value.parent is not None:
                 self._later(value.parent, f"{name}.parent")
         elif isinstance(value, types.MethodWrapperType):
@@ -346,7 +320,7 @@ class Guards:
                 self._visit_object(value, name)
         elif isinstance(value, GradManager):
             self._reads_grads = True
-            self._managers.add(value, name)
+            self._watch("given", functools.partial(_attached, value), name)
             self._later([spec.callbacks for spec in value._attach_specs.values()], f"{name}'s callbacks")
             if type(value) is not GradManager:
                 self._later(type(value), type(value).__name__)
@@ -355,14 +329,14 @@ class Guards:
             self._visit_object(value, name)
 
     def _visit_tensor(self, tensor: Tensor, name: str) -> None:
-        self._tensors.add(tensor, f"{name}.grad, or another attribute,")
+        self._watch("tensor", tensor, f"{name}.grad, or another attribute,")
         for key in vars(tensor):
             if key not in _NO_FACTS:
                 self._entry(vars(tensor), key, f"{name}.{key}")
         if (place := self._leaves.get(id(tensor))) is not None:
             self._captured_leaves.append((place, tensor))
         else:
-            self._captured.add(id(tensor))
+            self._captured[id(tensor)] = tensor
 
     def _visit_builtin(self, value: Any, name: str) -> None:
         """A function of C, or a method of an object of C."""
@@ -391,8 +365,7 @@ class Guards:
             _refuse_by_object(value, name)
             return
         code = value.__code__
-        defaults, by_keyword = value.__defaults__, value.__kwdefaults__
-        self._check(lambda: value.__code__ is code and value.__defaults__ is defaults and value.__kwdefaults__ is by_keyword, name)
+        self._watch("function", value, name)
         self._later(value.__defaults__, f"a default of {name}")
         self._later(value.__kwdefaults__, f"a default of {name}")
         self._later(vars(value), name)
@@ -421,7 +394,7 @@ class Guards:
             attributes = reads.get(("cell", read), frozenset())
             if _is_only_filled(_content(cell), attributes):
                 continue
-            self._cells.add(cell, read)
+            self._watch("cell", cell, read)
             held = _content(cell)
             if isinstance(held, types.ModuleType):
                 self._visit_module(held, read, attributes)
@@ -433,7 +406,7 @@ class Guards:
         for base in kind.__mro__:
             if (base is kind or name in vars(base)) and (id(base), name) not in self._methods:
                 self._methods.add((id(base), name))
-                self._entries.add((vars(base), name), f"{base.__name__}.{name}")
+                self._watch("entry", vars(base), f"{base.__name__}.{name}", name)
 
     def _visit_global(self, table: dict[str, Any], read: str, paths: frozenset[str]) -> None:
         if read not in table and read in library_of("builtins").moves:
@@ -462,7 +435,7 @@ class Guards:
             if moves is not ALL and name in moves:
                 raise Unwatchable(f"the body names {read}.{name}, and what it gives cannot be watched")
             if name in ("Random", "RandomState") and path == name:  # with a seed
-                self._entries.add((vars(module), name), f"{read}.{name}")
+                self._watch("entry", vars(module), f"{read}.{name}", name)
                 continue
             if is_ours and isinstance(getattr(type(module), name, None), property):
                 self._setting(module, name, f"{read}.{name}")
@@ -523,9 +496,9 @@ class Guards:
         if isinstance(value, ManualSteps):  # a program keeps it beside what its body reads; in a trace it is its function
             function = value.__wrapped__
             self._check(lambda: value.__wrapped__ is function, name)
-            pair = (value, value._own_names())
-            self._functions.add(pair, name)
-            for part in (function, *_added_to(pair)):
+            own_names = value._own_names()
+            self._watch("given", functools.partial(_added_to, value, own_names), name)
+            for part in (function, *_added_to(value, own_names)):
                 self._later(part, name)
             return
         kind = type(value)
@@ -545,16 +518,16 @@ class Guards:
         if _is_foreign_class(kind) and not is_ours and top not in ("megengine", "numpy", "builtins") and top not in sys.stdlib_module_names:
             raise Unwatchable(f"the body reaches {name}, a {kind.__name__} of {top}")
         if kind not in (list, tuple, dict):
-            self._instances.add(value, f"the class of {name}")
+            self._watch("instance", value, f"the class of {name}")
             if not _is_foreign_class(kind) or issubclass(kind, (Module, Function, Optimizer)):
                 self._later(kind, kind.__name__)
         if isinstance(value, (list, tuple, collections.deque, set, frozenset)):
             if not isinstance(value, tuple):
-                self._sequences.add(value, name)
+                self._watch("sequence", value, name)
             for i, item in enumerate(value):
                 self._later(item, f"{name}[{i}]")
         elif isinstance(value, dict):
-            self._tables.add(value, name)
+            self._watch("table", value, name)
             for key, item in value.items():
                 label = repr(key) if _is_plain(key) else "..."
                 self._later(item, f"{name}[{label}]")
@@ -593,7 +566,7 @@ class Guards:
 
     def _visit_attributes(self, value: Any, name: str) -> None:
         table = vars(value)
-        self._tables.add(table, name)
+        self._watch("table", table, name)
         is_optimizer = isinstance(value, Optimizer) and _is_foreign(type(value).__module__)
         if is_optimizer:
             # Its numbers are read anew in each call; whether they are zero decides what is done.

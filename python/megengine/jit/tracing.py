@@ -17,7 +17,7 @@ import numpy as np
 from .. import _core
 from .._files.disk import written_whole
 from ..core._telling import no_effect
-from ..core._tree import flatten, unflatten
+from ..core._tree import flatten
 from ..core._tree import leaves as tree_leaves
 from ..device import get_max_allocated_memory
 from ..reports.progress import while_waiting
@@ -282,6 +282,10 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         self._recordings = 0
         if interval := check_interval():
             self._check_interval = interval
+        own = type(self)
+        self._flattens = own.flatten_inputs is trace.flatten_inputs  # no subclass does
+        steps_in = own.trace_without_host is not trace.trace_without_host or not self._flattens
+        self._needs_no_python = not (steps_in or imperative or self._capture_as_const or self._check_interval)  # where guards hold
         self._has_dropped = False  # versions
         self._options = trace_options(
             name=self._name_and_line(),
@@ -333,13 +337,20 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         no_effect("trace", "tensors from outside are always checked", check_external=not flag)
         self._check_external = bool(flag)
 
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if not trace.enabled or _core.is_tracing() or _core.open_tapes():
-            # Inside another trace its recorder sees everything; inside an open GradManager the
-            # intermediate values are needed for backward.
-            if trace.enabled and not self._is_part:
-                self._tell_of_part()
-            return self.__wrapped__(*args, **kwargs)
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            """The extension takes each call (`_core._set_trace_class`), and answers it where it knows that the body would do the same."""
+            return self._call(*args, **kwargs)
+
+    def _call_as_part(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """A call inside another trace, whose recorder sees everything, or inside an open GradManager, which needs the values between."""
+        if trace.enabled and not self._is_part:
+            self._tell_of_part()
+        return self.__wrapped__(*args, **kwargs)
+
+    def _call(self, *args: _P.args, **kwargs: _P.kwargs) -> Any:
+        """Any other call that the extension cannot answer from the last ones."""
         if self._share:
             self._settle_share(args, kwargs)
         if trace._planned_by is not None:
@@ -406,7 +417,9 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
                 else:
                     flat = run(leaves, guards.number)
                 if flat is not None:
-                    return unflatten(guards.result_tree, iter(flat), {})
+                    if self._needs_no_python:
+                        self._function.set_facts(guards.number, guards.facts, guards.make_result)
+                    return guards.make_result(flat)
         if self._trials is None:
             return self._capture(args, kwargs, leaves)
         if self._known and guards is None:  # what was decided holds for other shapes, too
@@ -470,6 +483,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
                 result = self._named_body(*args, **kwargs)
                 found: list[Tensor] = []
                 guards.result_tree = flatten(result, found, {})
+                guards.make_result = guards.result_maker()
                 if self._trials is None:
                     refuse_used_up(guards.result_tree)
             except BaseException:
@@ -483,7 +497,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
                 raise
         made = [tensor for tensor, was_there in zip(found, outside, strict=True) if not was_there]
         unrepeatable = unrepeatable or reason_in_results(guards.result_tree, leaves, made, guards.has_seen)
-        guards.leave_grads_of(self._function.tensors_with_grads())
+        guards.leave_grads_of(self._function.tensors_with_grads(), kwargs, leaves)
         reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
         alive = set(self._function.all_guards())
         self._known = {number: known for number, known in self._known.items() if number in alive}
@@ -517,10 +531,12 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
 
     def _run_body(self, function: _core.TraceFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of the body, whose calls ``function`` records or matches."""
-        leaves = self.flatten_inputs(*args, **kwargs)
+        if self._flattens and not kwargs and _core.are_tensors(args):
+            leaves: list[Any] = list(args)
+        else:
+            leaves = self.flatten_inputs(*args, **kwargs)
         try:  # all of it: Ctrl-C may come behind each line
-            function.begin(leaves)
-            records = _core.is_recording()
+            records = function.begin(leaves)
             # Any call for dump may become a recording, where it leaves what is known.
             body = self._named_body if records or self._capture_as_const else self._body
             if records or self._was_recorded:
@@ -576,8 +592,6 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         TypeError
             For NumPy arrays if later calls do not run the body.
         """
-        if not kwargs and _core.are_tensors(args):
-            return list(args)  # type: ignore[arg-type]  # as are_tensors says
         if self._capture_as_const and not all(isinstance(a, Tensor) for a in args):
             raise AssertionError("Only support tensor type args when capture_as_const is enabled\n  fix: pass Tensors by position, and all else by keyword")
         leaves: list[Tensor] = []
@@ -873,3 +887,6 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
                 f"{what}\n  why: no call has run the compiled program yet; the first one records\n  fix: call it once more"
             )
         return profiles
+
+
+_core._set_trace_class(trace)

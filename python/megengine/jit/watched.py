@@ -1,87 +1,18 @@
-"""What things of one kind hold, and whether they hold the same: dicts, cells, tensors, optimizers, loggers.
+"""What a body could read of a thing: a tensor, a logger, a gradient manager, an optimizer.
 
-In: a thing. Out: what a body could read of it, as a tuple of objects, which are compared by identity.
+In: a thing. Out: a tuple of objects, which `Facts` compare by identity.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
-import operator
 import types
-from collections.abc import Callable
 from typing import Any
 
 from ..autodiff import GradManager
 from ..optimizer import Optimizer
 from ..tensor import Tensor
-from .watchable import _MISSING, _same
-
-
-class _Watched:
-    """Things of one kind; `read` gives what each of them holds, in order. All are compared at once, by identity.
-
-    are_same: do the things hold what they held? For kinds where there is a faster way than by `read`.
-    """
-
-    def __init__(self, read: Callable[[Any], Any], are_same: Callable[[list[Any], list[tuple[Any, ...]]], bool] | None = None):
-        self._read = read
-        self.are_same = are_same or (lambda things, held: all(map(_identical, map(read, things), held)))
-        self.things: list[Any] = []
-        self._names: list[str] = []
-        self.held: list[tuple[Any, ...]] = []  # keeps it alive too: no other object takes its place
-
-    def add(self, thing: object, name: str) -> None:
-        self.things.append(thing)
-        self._names.append(name)
-        self.held.append((*self._read(thing),))
-
-    def read_again(self, things: set[int]) -> None:
-        """What those with these ids hold now is what they are compared with."""
-        for i, thing in enumerate(self.things):
-            if id(thing) in things:
-                self.held[i] = (*self._read(thing),)
-
-    def changed(self) -> str | None:
-        """The name of a thing that holds something else, or None: where `are_same` finds other objects, they may be equal numbers."""
-        for i, thing in enumerate(self.things):
-            now = (*self._read(thing),)
-            if not _same(now, self.held[i]):
-                return self._names[i]
-            self.held[i] = now  # equal numbers in other objects
-        return None
-
-
-def _identical(now: Any, then: tuple[Any, ...]) -> bool:
-    return len(now) == len(then) and all(map(operator.is_, now, then))
-
-
-def _same_tables(tables: list[dict[Any, Any]], held: list[tuple[Any, ...]]) -> bool:
-    for table, then in zip(tables, held):
-        if not table and not then:
-            continue
-        if 2 * len(table) != len(then) or not all(map(operator.is_, itertools.chain(table, table.values()), then)):
-            return False
-    return True
-
-
-def _same_entries(entries: list[tuple[dict[Any, Any], Any]], held: list[tuple[Any, ...]]) -> bool:
-    for (table, key), (then,) in zip(entries, held):
-        if table.get(key, _MISSING) is not then:
-            return False
-    return True
-
-
-def _same_instances(values: list[Any], held: list[tuple[Any, ...]]) -> bool:
-    for value, (kind, table) in zip(values, held):
-        if type(value) is not kind or getattr(value, "__dict__", None) is not table:
-            return False
-    return True
-
-
-def _same_sequences(sequences: list[Any], held: list[tuple[Any, ...]]) -> bool:
-    return all(map(_identical, sequences, held))
-
+from .watchable import _MISSING
 
 _NO_FACTS = ("grad", "_lent")  # the first is compared by itself; the second is what other libraries see of the value
 
@@ -107,10 +38,6 @@ def _facts_of(tensor: Tensor) -> tuple[Any, ...]:
     return (kind, *attributes, *(getattr(tensor, slot, _MISSING) for slot in _slots_of(kind)))
 
 
-def _fact_count(held: dict[str, Any]) -> int:
-    return len(held) - sum(key in held for key in _NO_FACTS)
-
-
 def _settings_of(logger: logging.Logger) -> tuple[Any, ...]:
     return (logger.level, logger.disabled, logger.propagate, logger.name, logger.parent, *logger.handlers, None, *logger.filters)
 
@@ -122,11 +49,8 @@ def _content(cell: types.CellType) -> Any:
         return _MISSING
 
 
-def _attached(manager: GradManager) -> list[Any]:
-    found: list[Any] = []
-    for spec in manager._attach_specs.values():
-        found += (spec.tensor(), *spec.callbacks, None)
-    return found
+def _attached(manager: GradManager) -> tuple[Any, ...]:
+    return tuple(found for spec in manager._attach_specs.values() for found in (spec.tensor(), *spec.callbacks, None))
 
 
 def _options(optimizer: Optimizer) -> tuple[Any, ...]:
