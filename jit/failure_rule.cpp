@@ -1,8 +1,11 @@
 #include "jit/failure_rule.h"
 
+#include "jit/host_copy.h"
+
 namespace megjit::jit {
 
 bool FirstFailures::may_be(const Node& node) {
+    if (is_host_copy(node)) return graph_.device().is_host();  // a disk may fail
     if (!node.op || !node.op->extent_of_places) return may_fail(node);
     const std::vector<Type> types = graph_.types(node.inputs);
     const runtime::OpCall call{*node.op, node.attrs, types};

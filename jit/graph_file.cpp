@@ -6,6 +6,7 @@
 
 #include "jit/graph_file_layout.h"
 #include "runtime/core/device.h"
+#include "runtime/host/checksum.h"
 #include "runtime/host/error.h"
 
 namespace megjit::jit {
@@ -348,7 +349,8 @@ ModelFile read_container(std::string_view bytes, size_t* used, const std::shared
         Reader::fail(cat("it has ", bytes.size(), " bytes, its header says ", total));
     const std::string_view container = bytes.substr(0, total);
     const std::string_view rest = container.substr(kHeaderBytes);
-    if (header.number<uint64_t>() != (schema > 2 ? checksum(rest) : checksum_of_words(rest)))
+    if (header.number<uint64_t>() !=
+        (schema > 2 ? runtime::checksum(rest) : runtime::checksum_of_words(rest)))
         Reader::fail("its checksum is wrong");
     if (used) *used = total;
     Reader reader(container);

@@ -95,6 +95,4 @@ std::string to_bytes(const ModelFile& file);
 ModelFile from_bytes(std::string_view bytes, std::string_view file_name, size_t* used = nullptr,
                      const std::shared_ptr<void>& keep = nullptr);
 
-uint64_t checksum(std::string_view bytes);  // finds accidents, keeps nobody out
-
 }  // namespace megjit::jit

@@ -18,8 +18,6 @@ inline constexpr size_t kHeaderBytes = 32;
 inline constexpr size_t kTotalAt = 16, kChecksumAt = 24;
 inline constexpr size_t kAlign = 64;
 
-uint64_t checksum_of_words(std::string_view bytes);  // of schemas 1 and 2
-
 inline bool is_constant(const Node& node) { return node.kind == NodeKind::constant; }
 
 }  // namespace megjit::jit::graph_file

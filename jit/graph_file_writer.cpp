@@ -1,19 +1,16 @@
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <unordered_map>
 
 #include "jit/graph_file.h"
 #include "jit/graph_file_layout.h"
+#include "runtime/host/checksum.h"
 #include "runtime/host/debug.h"
-#include "runtime/host/parallel.h"
 
 namespace megjit::jit {
 namespace {
 
 using namespace graph_file;
-
-constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio
 
 class Writer {
 public:
@@ -114,49 +111,10 @@ void write_function(Writer& writer, const Model& model, ConstantTable& constants
     for (uint32_t index : indices) writer.number<uint32_t>(index);
 }
 
-}  // namespace
-
-// Multiply and rotate, eight bytes at a time.
-uint64_t graph_file::checksum_of_words(std::string_view bytes) {
-    uint64_t sum = bytes.size() * kOdd;
-    for (size_t i = 0; i < bytes.size(); i += 8) {
-        uint64_t word = 0;
-        std::memcpy(&word, bytes.data() + i, std::min<size_t>(8, bytes.size() - i));
-        sum = std::rotl((sum ^ word) * kOdd, 29);
-    }
-    return sum ^ (sum >> 32);
-}
-
-// Computes the same checksum in lanes that do not wait for one another, by pieces that threads
-// share.
-uint64_t checksum(std::string_view bytes) {
-    constexpr size_t kLanes = 8, kPiece = 1 << 20;
-    std::vector<uint64_t> sums((bytes.size() + kPiece - 1) / kPiece * kLanes + 1, bytes.size());
-    runtime::parallel_for(static_cast<int64_t>(sums.size() / kLanes), 4, 1,
-                          [&](int64_t first, int64_t end) {
-        for (int64_t i = first; i < end; ++i) {
-            const std::string_view piece = bytes.substr(static_cast<size_t>(i) * kPiece, kPiece);
-            uint64_t lanes[kLanes] = {};
-            size_t at = 0;
-            for (; at + sizeof lanes <= piece.size(); at += sizeof lanes) {
-                uint64_t words[kLanes];
-                std::memcpy(words, piece.data() + at, sizeof words);
-                for (size_t lane = 0; lane < kLanes; ++lane)
-                    lanes[lane] = std::rotl((lanes[lane] ^ words[lane]) * kOdd, 29);
-            }
-            lanes[0] ^= checksum_of_words(piece.substr(at));
-            std::ranges::copy(lanes, &sums[static_cast<size_t>(i) * kLanes]);
-        }
-    });
-    return checksum_of_words(
-        {reinterpret_cast<const char*>(sums.data()), sums.size() * sizeof(uint64_t)});
-}
-
-namespace {
-
 // MEGJIT_DUMP=file writes the functions, and a sum of all bytes.
 std::string text_of(const ModelFile& file, std::string_view bytes) {
-    std::string text = runtime::cat(bytes.size(), " bytes, checksum ", checksum(bytes), "\n");
+    std::string text =
+        runtime::cat(bytes.size(), " bytes, checksum ", runtime::checksum(bytes), "\n");
     for (const auto& function : file.functions)
         text += runtime::cat(function->name, "\n", print(function->graph));
     return text;
@@ -194,7 +152,7 @@ std::string to_bytes(const ModelFile& file) {
     for (const PackedWeight& weight : file.weights) writer.data(*weight.bytes);
     writer.patch<uint64_t>(kTotalAt, writer.bytes.size());
     writer.patch<uint64_t>(kChecksumAt,
-                           checksum(std::string_view(writer.bytes).substr(kHeaderBytes)));
+                           runtime::checksum(std::string_view(writer.bytes).substr(kHeaderBytes)));
     runtime::debug().dump("file", {{".txt", [&] { return text_of(file, writer.bytes); }}});
     return std::move(writer.bytes);
 }

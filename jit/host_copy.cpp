@@ -49,7 +49,7 @@ double seconds_of(const Graph& graph, const Node& node) {
 }  // namespace
 
 const OpDef& to_host() {
-    static const OpDef op = copy_op("to_host", "x in the host's memory.");
+    static const OpDef op = copy_op("to_host", "x outside of the device's memory.");
     return op;
 }
 
@@ -57,6 +57,17 @@ const OpDef& from_host() {
     static const OpDef op =
         copy_op("from_host", "x, which to_host has stored, in the device's memory again.");
     return op;
+}
+
+std::vector<bool> lies_outside(const Graph& graph) {
+    std::vector<bool> outside(graph.value_count());
+    if (std::ranges::none_of(graph.nodes(), is_host_copy)) return outside;
+    for (const Node& node : graph.nodes())
+        if (node.op == &from_host() && graph.producer(node.inputs[0]).kind == NodeKind::input)
+            outside[at(node.inputs[0])] = true;
+    for (ValueId output : graph.outputs)
+        outside[at(output)] = graph.producer(output).op == &to_host();
+    return outside;
 }
 
 Timetable::Timetable(const Graph& graph) : begins{0}, graph_(graph) {

@@ -152,8 +152,11 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers, c
     MemoryPlan plan{.steps = step_texts(prepared)};
     fill_buffers(plan, prepared, buffers, step);
     for (size_t s = 0; s < prepared.nodes.size(); ++s)
-        if (const Node& node = prepared.node(s); is_host_copy(node))
-            plan.transferred_bytes += prepared.graph.type(node.outputs[0]).bytes();
+        if (const Node& node = prepared.node(s); is_host_copy(node)) {
+            const size_t bytes = prepared.graph.type(node.outputs[0]).bytes();
+            plan.transferred_bytes += bytes;
+            if (node.op == &to_host()) plan.written_bytes += bytes;
+        }
     const memory::MemorySummary summary =
         memory::summarize(buffers.schedule, buffers.aliasing, buffers.arena_bytes);
     plan.recompute_flops_ratio = recompute_flops_ratio(prepared.graph);
@@ -163,7 +166,12 @@ MemoryPlan report_of(const PreparedGraph& prepared, const BufferPlan& buffers, c
     plan.peak_live_bytes = summary.peak_live_bytes + unpacked;
     plan.arena_bytes = buffers.arena_bytes;
     plan.host_bytes = buffers.host_bytes;
+    const std::vector<bool> outside = lies_outside(prepared.graph);
+    for (size_t value = 0; value < outside.size(); ++value)
+        if (outside[value])
+            plan.host_bytes += prepared.graph.type(static_cast<ValueId>(value)).bytes();
     plan.curve = options.curve;
+    plan.transfers = options.transfers;
     if (options.memory_limit && plan.planned_bytes > options.memory_limit)
         plan.bound = bound_of(prepared, buffers, unpacked);
     return plan;

@@ -45,14 +45,23 @@ struct CurvePoint {
     bool is_chosen = false;
 };
 
+// Of what moves to a file and back, by the measured speed of its folder.
+struct TransferTimes {
+    double seconds = 0;
+    double waited = 0;  // of these, those in which no step runs
+};
+
 struct MemoryPlan {
     size_t unplanned_bytes = 0;  // one buffer per recorded value
     size_t planned_bytes = 0;  // inputs, state, outputs and the arena
     size_t peak_live_bytes = 0;  // the lower bound
     size_t arena_bytes = 0;
     size_t workspace_bytes = 0;  // part of the arena
-    size_t host_bytes = 0;  // of the host's memory, for what waits there: beside planned_bytes
-    size_t transferred_bytes = 0;  // to the host and back in one call
+    // Of the host's memory, or of a file, for what lies there: beside planned_bytes.
+    size_t host_bytes = 0;
+    size_t transferred_bytes = 0;  // there and back in one call
+    size_t written_bytes = 0;  // of these, those that go there
+    TransferTimes transfers = {};
     double recompute_flops_ratio = 0;
     std::vector<PlannedBuffer> buffers = {};
     std::vector<std::string> steps = {};  // what runs at each step
@@ -75,8 +84,10 @@ struct LoweringOptions {
     bool check = false;  // MEGJIT_CHECK: validate the plan, compare kernels with the interpreter
     bool profile = false;  // measure the time of each step
     std::vector<CurvePoint> curve = {};  // for the plan
+    TransferTimes transfers = {};  // likewise
     std::optional<Kernels> kernels = {};  // not given: the service is asked for each
     size_t memory_limit = 0;  // of a call, which arenas of other programs must not break; 0: none
+    std::string spill = {};  // MemoryOptions::spill
     // Of the function; null: the program has its own.
     std::shared_ptr<Arenas> arenas = {};
     std::shared_ptr<BoundWeights> weights = {};

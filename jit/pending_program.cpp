@@ -44,6 +44,7 @@ std::optional<PlannedGraph> first_that_fits(PlanLadder& ladder, const Graph& com
         if (!ladder.is_wanted()) return made;
         if (!ladder.accepts(made.plan)) continue;
         made.plan.curve = ladder.curve();
+        made.plan.transfers = ladder.transfers();
         return made;
     }
     return {};
@@ -176,7 +177,10 @@ std::shared_ptr<Program> PendingProgram::finish() {
 
 std::shared_ptr<Program> PendingProgram::make_program(const Graph& graph, const PlanLadder& ladder,
                                                       LoweringOptions lowering) const {
-    if (ladder.is_wanted()) lowering.curve = ladder.curve();
+    if (ladder.is_wanted()) {
+        lowering.curve = ladder.curve();
+        lowering.transfers = ladder.transfers();
+    }
     return std::make_shared<Program>(graph, *step_, lowering);
 }
 

@@ -66,6 +66,8 @@ constexpr Pass kPipeline[] = {
     {"fuse", 3, fuse, true, true, "last: only the chains that remain are worth a kernel"},
     {"rematerialize_units", 0, rematerialize_units, true, false,
      "after fuse: what is planned is what runs; before batch: each launch is kept or not by itself"},
+    {"spill", 0, spill, true, false,
+     "after what makes kernels: what runs, and when, is decided; before batch: updates whose operands are in memory one after the other are no step"},
     {"batch", 3, plain<batch>, true, true,
      "after what makes kernels: no node may come between launches any more"},
     {"prefetch", 0, prefetch, true, false,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "runtime/core/spill_file.h"
 #include "runtime/host/interrupt.h"
 #include "runtime/host/size_text.h"
 #include "runtime/host/thread_limits.h"
@@ -43,6 +44,8 @@ constexpr double kLeastOfExpected = 0.9;
 // Where no plan keeps the limit: of so many programs in a row none is the smallest, then none is
 // looked for any more.
 constexpr int kMostInVain = 4;
+// What moves to a file or back is copied and summed, beside the steps but on their cores.
+constexpr double kSecondsToCopy = 2e-10;  // a byte
 
 std::atomic<double> searched = 0;
 
@@ -82,6 +85,8 @@ PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
     passes.choose_whole = choose(Stage::whole);
     passes.choose_plan = choose(Stage::ops);
     passes.choose_units = choose(Stage::units);
+    if (!options_.spill.empty())
+        passes.choose_spill = [this](const SpillProblem& problem) { return spill(problem); };
     return passes;
 }
 
@@ -90,6 +95,50 @@ std::vector<uint32_t> PlanLadder::order(Stage stage, const memory::RematProblem&
         (may_search_ || !waits_for_first_rung()))
         search(stage, problem);
     return rungs_[rung_].stage == stage ? rungs_[rung_].plan.order : std::vector<uint32_t>{};
+}
+
+memory::SpillPlan PlanLadder::spill(const SpillProblem& problem) {
+    if (rung_ == 0 && !family(Stage::spilled).is_searched) search(problem);
+    return rungs_[rung_].stage == Stage::spilled ? rungs_[rung_].spill : memory::SpillPlan{};
+}
+
+// Plans that keep in memory what the call replaces, and plans that keep it in the file from call to
+// call.
+void PlanLadder::search(const SpillProblem& problem) {
+    Family& family = this->family(Stage::spilled);
+    family.is_searched = true;
+    const size_t plain = memory::spill(problem.steps, {.most_bytes = SIZE_MAX}).peak_bytes;
+    family.plain.peak_bytes = plain;
+    memory::SpillOptions options{
+        .most_bytes = plain,
+        .link_bytes = runtime::SpillFile::in(options_.spill)->bytes_per_second()};
+    memory::SpillOptions outside = options;
+    outside.most_bytes = 2 * plain;
+    int64_t replaced = 0;
+    for (size_t i = 0; i < problem.replaced.size(); ++i) {
+        const size_t bytes = problem.steps.values[problem.replaced[i]].bytes;
+        if (bytes < options.least_bytes) continue;
+        replaced += static_cast<int64_t>(bytes);
+        outside.outside_at_start.push_back(problem.replaced[i]);
+        outside.outside_at_end.push_back(problem.replacing[i]);
+    }
+    // A disk may fail until the last step: what stays in memory is replaced by values beside it.
+    add(memory::spill_front(problem.steps, options, runtime::check_interrupt), replaced);
+    if (replaced)
+        add(memory::spill_front(problem.steps, outside, runtime::check_interrupt), -replaced);
+}
+
+void PlanLadder::add(std::vector<memory::SpillPlan> plans, int64_t more_elsewhere) {
+    for (memory::SpillPlan& plan : plans) {
+        if (plan.stores.empty() && plan.fetches.empty()) continue;
+        const auto moved = static_cast<double>(plan.written + plan.read);
+        rungs_.push_back({.stage = Stage::spilled,
+                          .plan = {.peak_bytes = plan.peak_bytes},
+                          .extra = plan.seconds + kSecondsToCopy * moved,
+                          .more_elsewhere = more_elsewhere,
+                          .is_finalist = false});
+        rungs_.back().spill = std::move(plan);
+    }
 }
 
 std::vector<uint32_t> PlanLadder::chosen_order() const {
@@ -257,7 +306,7 @@ void PlanLadder::note(const MemoryPlan& plan) {
     if (!least_ || plan.bound.bytes < bound_.bytes) bound_ = plan.bound;
     if (!least_ || plan.planned_bytes < least_->planned_bytes) least_ = plan;
     rungs_[rung_].planned_bytes = plan.planned_bytes;
-    for (const Stage stage : {Stage::whole, Stage::ops, Stage::units}) {
+    for (const Stage stage : {Stage::whole, Stage::ops, Stage::units, Stage::spilled}) {
         Family& family = this->family(stage);
         const bool is_plain = rung_ == 0 ? is_like_the_first_rung(stage)
                                          : rungs_[rung_].stage == stage && !family.planned_bytes;
@@ -302,7 +351,13 @@ double PlanLadder::expected_bytes(const Rung& rung) const {
     if (!family.planned_bytes) return 0;
     const auto less =
         static_cast<double>(family.peak_bytes) - static_cast<double>(rung.plan.peak_bytes);
-    return static_cast<double>(family.planned_bytes) - less * std::min(1.0, family.bytes_by_peak);
+    return static_cast<double>(family.planned_bytes) - less * std::min(1.0, family.bytes_by_peak) +
+           static_cast<double>(rung.more_elsewhere);
+}
+
+TransferTimes PlanLadder::transfers() const {
+    const memory::SpillPlan& plan = rungs_[rung_].spill;
+    return {.seconds = plan.transfer_seconds, .waited = plan.seconds};
 }
 
 std::vector<CurvePoint> PlanLadder::curve() const {

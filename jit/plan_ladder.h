@@ -27,9 +27,10 @@ double searched_part();
 
 // Where a search stands in the pipeline, and of what its plans are: ops as they are recorded, of
 // which a normalization is one; ops before kernels are made of them, so that what runs again goes
-// into its readers' kernels; kernels and ops that run. as_it_is: no plan.
-enum class Stage : uint8_t { whole, ops, units, as_it_is };
-constexpr size_t kSearchedStages = 3;
+// into its readers' kernels; kernels and ops that run. spilled: the same, some of whose results
+// wait in a file. as_it_is: no plan.
+enum class Stage : uint8_t { whole, ops, units, spilled, as_it_is };
+constexpr size_t kSearchedStages = 4;
 
 class PlanLadder {
 public:
@@ -57,6 +58,7 @@ public:
     std::vector<uint32_t> chosen_order() const;
     // The plans that are worth their memory, and which of them the present rung is.
     std::vector<CurvePoint> curve() const;
+    TransferTimes transfers() const;  // of the present rung
     // OverLimit: the least limit that is feasible by this ladder or another, what holds it up, and
     // what would help.
     [[noreturn]] void refuse(const PlanLadder& other, const std::string& where) const;
@@ -65,7 +67,9 @@ private:
     struct Rung {
         Stage stage = Stage::as_it_is;
         memory::RematPlan plan = {};
+        memory::SpillPlan spill = {};  // of Stage::spilled
         double extra = 0;  // seconds more than the plain order takes, as far as the search knows
+        int64_t more_elsewhere = 0;  // bytes beside the arena more than in the first rung
         bool is_quick = true;  // the search without genetic rounds has found it
         bool is_finalist = true;  // without a limit: its program is looked at
         std::optional<size_t> planned_bytes = {};  // of its program, once that was made
@@ -81,10 +85,13 @@ private:
     };
 
     std::vector<uint32_t> order(Stage stage, const memory::RematProblem& problem);
+    memory::SpillPlan spill(const SpillProblem& problem);
+    void search(const SpillProblem& problem);
     bool takes_known_order(Stage stage, const memory::RematProblem& problem);
     bool waits_for_first_rung() const { return options_.limit && !options_.only_looks; }
     bool takes_plans_of_whole(Stage stage, const memory::RematProblem& problem);
     void search(Stage stage, const memory::RematProblem& problem);
+    void add(std::vector<memory::SpillPlan> plans, int64_t more_elsewhere);
     void add(Stage stage, std::vector<memory::RematPlan> plans, bool is_quick);
     bool is_like_the_first_rung(Stage stage) const;  // is its plain program?
     std::pair<size_t, size_t> finalists(const std::vector<memory::RematPlan>& plans) const;

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "jit/host_copy.h"
 #include "runtime/core/rematerializer.h"
 #include "runtime/core/side_stream.h"
 #include "runtime/eager/dispatch.h"
@@ -21,6 +22,7 @@ Program::Program(Graph graph, const Step& step, const LoweringOptions& options)
       prepared_(prepare(std::move(graph), options.kernels, options.check)),
       device_(prepared_.graph.device()),
       arenas_(options.arenas ? options.arenas : Arenas::make(function_)),
+      spill_(options.spill),
       weights_(options.weights ? options.weights : std::make_shared<BoundWeights>()),
       is_profiled_(options.profile) {
     const size_t limit = options.memory_limit;
@@ -42,12 +44,14 @@ Program::Program(Graph graph, const Step& step, const LoweringOptions& options)
             if (node.kind == NodeKind::input)
                 bound_ids_.emplace_back(static_cast<size_t>(node.slot), 0);
     if (is_profiled_) start_profile();
+    const auto is_copy = [](const Node& node) { return is_host_copy(node); };
+    if (device_.is_host() && std::ranges::any_of(prepared_.graph.nodes(), is_copy)) open_file();
     is_repeated_ = !is_profiled_ && !layout_.has_transfers && !waits_for_values(prepared_);
     past_.resize(layout_.has_transfers ? layout_.steps.size() : 0);
 }
 
 Program::~Program() {
-    if (host_arena_) try {  // transfers that are queued use it
+    if (host_arena_ || file_) try {  // transfers that are queued use it
             beside().synchronize();
         } catch (...) {}
     bound_.clear();
@@ -77,7 +81,8 @@ const TensorRef& Program::constant(uint32_t value) {
 
 // Addresses that are known from the first run on, and those that runs tell.
 void Program::resolve_operands() {
-    if (layout_.host_bytes) host_arena_ = device_.host_memory(layout_.host_bytes);
+    if (layout_.host_bytes && file_) file_arena_ = file_->take(layout_.host_bytes);
+    else if (layout_.host_bytes) host_arena_ = device_.host_memory(layout_.host_bytes);
     std::vector<void*> operands;
     for (std::vector<Patch>* patches : {&input_patches_, &output_patches_, &arena_patches_})
         patches->clear();  // of an attempt that found no memory
@@ -90,7 +95,8 @@ void Program::resolve_operands() {
         switch (operand.place) {
             case memory::Place::kArena: arena_patches_.push_back({index, 0, operand.offset}); break;
             case memory::Place::kHost:
-                operands.back() = behind(host_arena_.get(), operand.offset);
+                operands.back() =
+                    behind(file_ ? file_arena_->place() : host_arena_.get(), operand.offset);
                 break;
             case memory::Place::kConstant:
                 operands.back() = behind(constant(operand.source)->data(), operand.offset);
@@ -114,11 +120,12 @@ void Program::move_arena(std::byte* to) {
 
 size_t Program::held_bytes() const {
     constexpr size_t kOfAStep = 16 << 10;  // measured: a library's primitive, its code, its keys
-    return bound_bytes_ + layout_.host_bytes + layout_.steps.size() * kOfAStep;
+    return bound_bytes_ + (file_ ? 0 : layout_.host_bytes) + layout_.steps.size() * kOfAStep;
 }
 
 // Where transfers run.
 runtime::Stream& Program::beside() const {
+    if (file_) return *file_;
     return device_.stream().is_inline() ? runtime::side_stream() : device_.copy_stream();
 }
 
@@ -151,6 +158,38 @@ const TensorRef& Program::input(size_t slot) const {
     return slot < call_.given.size() ? call_.given[slot] : bound_[slot - call_.given.size()];
 }
 
+// A child of a fork has a file of its own.
+void Program::open_file() {
+    if (file_ && !file_->is_inherited()) return;
+    operands_.clear();
+    arena_ = nullptr;
+    file_arena_.reset();
+    file_ = runtime::SpillFile::in(spill_);
+}
+
+// Where an input that lies outside was made in memory, or in another file, it is written to ours.
+// The memory goes back if nobody else reads it.
+void Program::move_inputs_outside() {
+    for (const uint32_t slot : layout_.slots_outside) {
+        const TensorRef& given = call_.given[slot];
+        if (!given || !given->has_data()) {
+            call_.extents.emplace_back();
+            continue;
+        }
+        Storage& storage = *given->storage();
+        if (auto* there = dynamic_cast<Extent*>(storage.backing());
+            there && &there->file() == file_.get()) {
+            storage.leave();
+            call_.extents.push_back(there->shared_from_this());
+            continue;
+        }
+        std::shared_ptr<Extent> extent = file_->take(given->type().bytes());
+        extent->write(storage.data());
+        if (call_.owns(slot)) storage.leave_to(extent);
+        call_.extents.push_back(std::move(extent));
+    }
+}
+
 void Program::take_inputs() {
     runtime::Stream& stream = device_.stream();
     const bool is_queued = !stream.is_inline();
@@ -164,8 +203,14 @@ void Program::take_inputs() {
                 runtime::ErrorKind::runtime);
         if (is_queued) stream.refuse_lost(given->storage()->ready());
     }
-    for (const TensorRef& given : call_.given)
-        call_.data.push_back(given ? given->data() : nullptr);
+    auto outside = layout_.slots_outside.begin();
+    auto extent = call_.extents.begin();
+    for (uint32_t slot = 0; slot < call_.given.size(); ++slot) {
+        const TensorRef& given = call_.given[slot];
+        const bool is_outside = outside != layout_.slots_outside.end() && *outside == slot;
+        if (is_outside) call_.data.push_back((*extent++)->place()), ++outside;
+        else call_.data.push_back(given ? given->data() : nullptr);
+    }
     for (const TensorRef& given : bound_) call_.data.push_back(given->data());
 }
 
@@ -207,6 +252,10 @@ bool Program::takes_result(const TensorRef& output, ValueId value) const {
 Ref<Storage> Program::place_of_result(size_t result) {
     const TensorRef& output = call_.outputs[layout_.first_outputs[result]];
     const ValueId value = layout_.results[result].value;
+    if (is_host_copy(graph().producer(value))) {
+        const size_t bytes = graph().type(value).bytes();
+        return Storage::elsewhere(device_, bytes, file_->take(bytes));
+    }
     return takes_result(output, value) ? output->storage() : allocate_result(value);
 }
 
@@ -240,9 +289,12 @@ Ref<Storage> Program::allocate_result(ValueId value) {
 void Program::patch() {
     for (const Patch& patch : input_patches_)
         operands_[patch.operand] = static_cast<std::byte*>(call_.data[patch.source]) + patch.offset;
-    for (const Patch& patch : output_patches_)
+    for (const Patch& patch : output_patches_) {
+        const Storage& result = *call_.results[patch.source];
+        const auto* there = static_cast<const Extent*>(result.backing());
         operands_[patch.operand] =
-            static_cast<std::byte*>(call_.results[patch.source]->data()) + patch.offset;
+            (there ? there->place() : static_cast<std::byte*>(result.data())) + patch.offset;
+    }
 }
 
 // Where work runs later: an error must tell what failed.
@@ -306,6 +358,7 @@ void Program::end_call() {
     call_.data.clear();
     call_.results.clear();
     call_.copies.clear();
+    call_.extents.clear();
 }
 
 std::vector<TensorRef> Program::run(std::span<TensorRef> inputs) {
@@ -319,16 +372,20 @@ void Program::run(std::span<TensorRef> inputs, std::span<TensorRef> outputs) {
     const runtime::ProfilerRange range(function_);
     if (graph().prologue) bind(inputs);
     // Everything that can fail for want of memory comes before the first kernel.
+    if (file_) open_file();
+    std::optional<runtime::Turn::Held> file_turn;
+    if (file_) file_turn.emplace(file_->turn.take());
     if (operands_.empty()) resolve_operands();
-    const Arenas::Lease arena = take_arena();
-    move_arena(arena.data());
-    const runtime::Pins pins(inputs);
     struct End {
         Program& program;
         ~End() { program.end_call(); }
     } const end{*this};
     call_.given = inputs;
     call_.outputs = outputs;
+    move_inputs_outside();
+    const Arenas::Lease arena = take_arena();
+    move_arena(arena.data());
+    const runtime::Pins pins(inputs);
     take_inputs();
     take_results();
     patch();

@@ -12,6 +12,7 @@
 #include "jit/memory_plan.h"
 #include "jit/program_layout.h"
 #include "jit/step_times.h"
+#include "runtime/core/spill_file.h"
 #include "runtime/host/turn.h"
 
 namespace megjit::jit {
@@ -61,6 +62,8 @@ public:
     const std::vector<KernelUse>& kernels() const { return prepared_.kernels; }
 
 private:
+    using Extent = runtime::SpillFile::Extent;
+
     // An operand whose address each run tells.
     struct Patch {
         uint32_t operand = 0;  // into operands_
@@ -72,6 +75,7 @@ private:
         std::span<TensorRef> given, outputs;
         std::vector<void*> data = {};  // by slot, those that the prologue gave behind the others
         std::vector<runtime::Ref<runtime::Storage>> results = {}, copies = {};
+        std::vector<std::shared_ptr<Extent>> extents = {};  // by layout_.slots_outside
 
         // May the program write over the input?
         bool owns(size_t slot) const {
@@ -87,6 +91,8 @@ private:
     runtime::Stream& beside() const;
     void bind(std::span<const TensorRef> inputs);
     const TensorRef& input(size_t slot) const;
+    void open_file();
+    void move_inputs_outside();
     void take_inputs();
     void take_results();
     void patch();
@@ -119,6 +125,10 @@ private:
     std::byte* arena_ = nullptr;  // of the run, or the one before
     size_t most_idle_ = SIZE_MAX;  // bytes that arenas may have beside a run
     std::shared_ptr<std::byte[]> host_arena_;
+    std::string spill_;  // the folder
+    // Of the programs that move values there; null: this one does not.
+    std::shared_ptr<runtime::SpillFile> file_;
+    std::shared_ptr<Extent> file_arena_;  // in place of the host's
     const std::shared_ptr<BoundWeights> weights_;
     std::vector<TensorRef> bound_;  // what the prologue gave
     std::atomic<size_t> bound_bytes_ = 0;  // of these, what no other program held before

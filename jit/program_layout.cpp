@@ -11,6 +11,7 @@
 #include "jit/passes/relister.h"
 #include "memory/aliasing_validator.h"
 #include "memory/validator.h"
+#include "runtime/core/spill_file.h"
 #include "runtime/host/debug.h"
 #include "runtime/host/error.h"
 #include "runtime/host/user_line.h"
@@ -25,15 +26,23 @@ class ScheduleBuilder {
 public:
     ScheduleBuilder(const Graph& graph, const Step& of)
         : graph_(graph), lies_in_(graph.value_count()) {
+        const std::vector<bool> outside = lies_outside(graph);
         for (size_t id = 0; id < graph.value_count(); ++id) {
             const auto value_id = static_cast<ValueId>(id);
             const Node& producer = graph.producer(value_id);
             memory::Value value{.bytes = graph.type(value_id).bytes()};
-            if (producer.op == &to_host()) value.kind = memory::ValueKind::kHost;
+            if (producer.op == &to_host()) {
+                value.kind = memory::ValueKind::kHost;
+                value.align = runtime::SpillFile::kAlign;
+            }
+            if (outside[id]) {  // of the device's memory nothing
+                value.bytes = 0;
+                value.kind = memory::ValueKind::kTemp;
+            }
             if (producer.kind == NodeKind::constant) value.kind = memory::ValueKind::kConstant;
             if (producer.kind == NodeKind::input) {
                 value.kind = memory::ValueKind::kInput;
-                value.donatable = of.input(producer.slot).is_released;
+                value.donatable = of.input(producer.slot).is_released && !outside[id];
             }
             schedule.values.push_back(value);
         }
@@ -132,7 +141,8 @@ public:
     // What the link has not yet moved to the host is still read, by the device's speeds.
     void keep_until_stored(const PreparedGraph& prepared) {
         const auto& nodes = graph_.nodes();
-        if (std::none_of(nodes.begin(), nodes.end(), is_host_copy)) return;  // costs take time
+        if (graph_.device().is_host() || std::none_of(nodes.begin(), nodes.end(), is_host_copy))
+            return;  // costs take time; spill has placed what moves to a file
         Timetable times(graph_);
         std::vector<std::pair<double, uint32_t>> stores;  // until when, and which value
         for (size_t s = 0; s < prepared.nodes.size(); ++s) {
@@ -222,6 +232,12 @@ public:
     ProgramLayout run() {
         layout_.arena_bytes = plan_.arena_bytes;
         layout_.host_bytes = plan_.host_bytes;
+        const std::vector<bool> outside = lies_outside(prepared_.graph);
+        for (uint32_t id = 0; id < outside.size(); ++id)
+            if (outside[id] &&
+                prepared_.graph.producer(static_cast<ValueId>(id)).kind == NodeKind::input)
+                layout_.slots_outside.push_back(slot_of(id));
+        std::ranges::sort(layout_.slots_outside);
         add_results();
         add_outputs();
         for (uint32_t s = 0; s < prepared_.nodes.size(); ++s) {

@@ -64,6 +64,7 @@ struct ProgramLayout {
     std::vector<Result> results;
     std::vector<Output> outputs;
     std::vector<uint32_t> overwritten;  // slots whose storage holds temporary values only
+    std::vector<uint32_t> slots_outside;  // of inputs that do not lie in memory
     bool has_transfers = false;
     size_t arena_bytes = 0;
     size_t host_bytes = 0;

@@ -67,6 +67,8 @@ runtime::Results Session::compute_outside(const OpDef& op, const Attrs& attrs,
 }
 
 void Session::run_segment(uint32_t index) {
+    // Op by op a function that spills would take the memory that it has no room for.
+    const bool spills = !function_.options.pipeline.memory.spill.empty();
     CompiledSegment compiled;
     try {
         compiled = version_->compiled(index, function_.options);
@@ -74,7 +76,10 @@ void Session::run_segment(uint32_t index) {
         is_refused_ = true;
         refusal_.note(error);  // a body may catch it: what comes before a read is planned by itself
         throw;
-    } catch (const runtime::Error&) { throw; } catch (const std::bad_alloc&) {
+    } catch (const runtime::Error&) {
+        is_refused_ = is_refused_ || spills;
+        throw;
+    } catch (const std::bad_alloc&) {
         throw;
     } catch (...) {  // Ctrl-C: a user who stops a plan does not wait for the same op by op
         is_refused_ = true;
@@ -96,6 +101,7 @@ void Session::run_segment(uint32_t index) {
         outputs = compiled.run(record(), is_last ? bound_ : read_again, values_);
     } catch (...) {
         run_has_failed_ = true;
+        is_refused_ = is_refused_ || spills;
         throw;
     }
     for (size_t i = 0; i < outputs.size(); ++i)

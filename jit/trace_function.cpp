@@ -73,6 +73,7 @@ LoweringOptions Version::lowering_of(const TraceOptions& options) const {
             .check = runtime::debug().check,
             .profile = options.profiling,
             .memory_limit = options.pipeline.memory.limit,
+            .spill = options.pipeline.memory.spill,
             .arenas = arenas,
             .weights = weights};
 }

@@ -93,6 +93,7 @@ Graph offload(Graph graph, const PipelineOptions& options) {
 }
 
 Graph prefetch(Graph graph, const PipelineOptions&) {
+    if (graph.device().is_host()) return graph;  // spill has placed them
     const std::vector<Node>& nodes = graph.nodes();
     const auto is_fetch = [&](size_t i) { return nodes[i].op == &from_host(); };
     std::map<ValueId, size_t> maker, reader;  // of host copies; the first, of what came back

@@ -10,6 +10,7 @@
 
 #include "jit/step/step.h"
 #include "memory/rematerialize.h"
+#include "memory/spill.h"
 #include "runtime/core/device.h"
 
 namespace megjit::jit {
@@ -22,10 +23,19 @@ struct MemoryOptions {
     bool only_looks = false;  // search for the curve of plans; what runs stays as it is
     memory::RematSearch search = {};
     std::vector<uint32_t> known_order = {};  // of an earlier search, tried before another one
+    std::string spill = {};  // the folder for what leaves memory to keep the limit; empty: none
 };
 
 // The steps in the order in which they run, some of them more than once.
 using ChoosePlan = std::function<std::vector<uint32_t>(const memory::RematProblem&)>;
+
+// What leaves memory, of the steps in the order in which they run; nothing: all stays. Inputs that
+// the call replaces may lie outside from call to call: `replaced`, and `replacing` in their place.
+struct SpillProblem {
+    const memory::RematProblem& steps;
+    std::vector<uint32_t> replaced, replacing;
+};
+using ChooseSpill = std::function<memory::SpillPlan(const SpillProblem&)>;
 
 // Who computes products that could be generated (product_choice.h): the device's library, or a
 // kernel by tiles or panels (codegen/kernel_ir.h). `generated`: some kernel; nothing that a library
@@ -54,6 +64,7 @@ struct PipelineOptions {
     // kernels are made, and of the kernels and ops behind. None, or nothing: the graph stays as it
     // is.
     ChoosePlan choose_whole = {}, choose_plan = {}, choose_units = {};
+    ChooseSpill choose_spill = {};  // none: all stays
     bool recomputes_cheap = true;  // what costs next to nothing runs again (recompute_cheap)
 };
 
@@ -108,6 +119,9 @@ Graph recompute_cheap(Graph graph, const PipelineOptions& options);
 
 // As rematerialize, where kernels have been made: each of them runs again as it is. Keeps the bits.
 Graph rematerialize_units(Graph graph, const PipelineOptions& options);
+
+// Values wait in a file while nothing needs them, as options.choose_spill says. Keeps the bits.
+Graph spill(Graph graph, const PipelineOptions& options);
 
 // Keeps activations channels-last between convolutions.
 Graph assign_layouts(Graph graph);

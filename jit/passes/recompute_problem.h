@@ -28,6 +28,9 @@ public:
     // The graph outlives it.
     RecomputeProblem(const Graph& graph, const PipelineOptions& options, Recomputes what);
 
+    // The problem's number for what a value of the graph is, or views.
+    uint32_t number_of(ValueId value) const { return storage_[at(value)]; }
+
     memory::RematProblem problem;
     std::vector<const Node*> nodes;  // by step
     std::map<uint32_t, const Node*> fetches;  // by value: its transfer back, which is no step

@@ -33,6 +33,7 @@ PyObject* class_of(ErrorKind kind) {
         case ErrorKind::trace: return trace_error;
         case ErrorKind::assertion: return PyExc_AssertionError;
         case ErrorKind::memory: return out_of_memory_error;
+        case ErrorKind::os: return PyExc_OSError;
     }
     return PyExc_RuntimeError;
 }

@@ -13,6 +13,7 @@
 #include "python/bindings/held.h"
 #include "python/bindings/traced_call.h"
 #include "runtime/core/random.h"
+#include "runtime/host/checksum.h"
 #include "runtime/host/error.h"
 
 namespace megjit::python {
@@ -318,7 +319,7 @@ void bind_model(nb::module_& m) {
         .def("run", &run_program, nb::arg("inputs"));
     m.def("load_model", &load_model, nb::arg("bytes"), nb::arg("file_name"), nb::arg("offset") = 0,
           "A Model and the bytes that it took.");
-    m.def("checksum", [](nb::bytes bytes) { return jit::checksum({bytes.c_str(), bytes.size()}); });
+    m.def("checksum", [](nb::bytes bytes) { return runtime::checksum({bytes.c_str(), bytes.size()}); });
 
     // ---- names, while a call is recorded for dumping
     m.def(

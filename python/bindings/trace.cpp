@@ -49,6 +49,7 @@ void bind_options(nb::module_& m) {
         .def_rw("is_sublinear", &MemoryOptions::is_sublinear)
         .def_rw("enough_bytes", &MemoryOptions::enough_bytes)
         .def_rw("only_looks", &MemoryOptions::only_looks)
+        .def_rw("spill", &MemoryOptions::spill, "A folder; empty: none.")
         .def_rw("search", &MemoryOptions::search);
     nb::class_<PipelineOptions>(m, "PipelineOptions", "Which passes a graph goes through.")
         .def("__init__", &set_fields<PipelineOptions>)

@@ -19,6 +19,9 @@ nb::dict plan_dict(const jit::MemoryPlan& plan) {
     result["workspace_bytes"] = plan.workspace_bytes;
     result["host_bytes"] = plan.host_bytes;
     result["transferred_bytes"] = plan.transferred_bytes;
+    result["written_bytes"] = plan.written_bytes;
+    result["transfer_seconds"] = plan.transfers.seconds;
+    result["waiting_seconds"] = plan.transfers.waited;
     result["recompute_flops_ratio"] = plan.recompute_flops_ratio;
     nb::list buffers;
     for (const jit::PlannedBuffer& buffer : plan.buffers) {

@@ -757,6 +757,13 @@ class MemoryOptions:
     def only_looks(self, arg: bool, /) -> None: ...
 
     @property
+    def spill(self) -> str:
+        """A folder; empty: none."""
+
+    @spill.setter
+    def spill(self, arg: str, /) -> None: ...
+
+    @property
     def search(self) -> RematSearch: ...
 
     @search.setter

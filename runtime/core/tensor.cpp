@@ -80,11 +80,53 @@ void Storage::list(std::string_view op, const Type& type, const std::string& whe
     is_listed_ = true;
 }
 
+Ref<Storage> Storage::elsewhere(Device& device, size_t bytes, std::shared_ptr<Backing> backing) {
+    auto* storage = new Storage(device, nullptr, bytes);
+    storage->owner_ = Owner::elsewhere;
+    storage->keep_ = std::shared_ptr<void>(backing, backing.get());
+    return Ref<Storage>(storage);
+}
+
+void Storage::leave_to(std::shared_ptr<Backing> backing) {
+    release_memory();
+    is_listed_ = false;
+    owner_ = Owner::elsewhere;
+    keep_ = std::shared_ptr<void>(backing, backing.get());
+    data_.store(nullptr, std::memory_order_release);
+}
+
+void Storage::leave() {
+    if (owner_ != Owner::elsewhere || !RefCounted::unique()) return;
+    release_memory();
+    data_.store(nullptr, std::memory_order_release);
+}
+
+// Threads that ask at once each read; the first one's memory stays.
+void* Storage::read_back() const {
+    void* fresh = allocate(*device_, bytes_);
+    try {
+        backing()->read(fresh);
+    } catch (...) {
+        device_->allocator().release(fresh, bytes_);
+        throw;
+    }
+    void* present = nullptr;
+    if (const_cast<Storage*>(this)->data_.compare_exchange_strong(present, fresh)) return fresh;
+    device_->allocator().release(fresh, bytes_);
+    return present;
+}
+
 void* Storage::bring_back() const {
+    if (owner_ == Owner::elsewhere) return read_back();
     return lineage() ? Rematerializer::instance().bring_back(const_cast<Storage&>(*this)) : nullptr;
 }
 
 bool Storage::is_needed_again() const { return Rematerializer::instance().is_needed_again(*this); }
+
+void Storage::release_memory() const {
+    if (is_listed_) device_->live().remove(data_);
+    device_->allocator().release(data_, bytes_);
+}
 
 void Storage::drop() const {
     if (!release()) return;
@@ -99,9 +141,7 @@ void Storage::drop() const {
             return_inline_block(const_cast<Storage*>(this));
             return;
         case Owner::allocator:
-            if (is_listed_) device_->live().remove(data_);
-            device_->allocator().release(data_, bytes_);
-            break;
+        case Owner::elsewhere: release_memory(); break;
         case Owner::borrowed:
         case Owner::borrowed_to_write: break;
     }

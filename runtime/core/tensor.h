@@ -65,6 +65,13 @@ private:
     mutable std::atomic<uint32_t> count_{1};
 };
 
+// Where a value lies while it is not in memory.
+class Backing {
+public:
+    virtual ~Backing() = default;
+    virtual void read(void* to) const = 0;  // the whole value
+};
+
 // A block of memory on one device. Blocks of up to kInlineBytes lie behind the header itself.
 class Storage : public RefCounted {
 public:
@@ -76,6 +83,17 @@ public:
     static Ref<Storage> borrow(Device& device, void* data, size_t bytes, std::shared_ptr<void> keep,
                                bool is_writable = false);
 
+    // A value that lies elsewhere, and comes into memory when somebody asks for its address.
+    static Ref<Storage> elsewhere(Device& device, size_t bytes, std::shared_ptr<Backing> backing);
+    // From now on the value lies there, too. For whoever alone holds the storage, whose memory goes
+    // back.
+    void leave_to(std::shared_ptr<Backing> backing);
+    Backing* backing() const {
+        return owner_ == Owner::elsewhere ? static_cast<Backing*>(keep_.get()) : nullptr;
+    }
+    // Gives the memory back of a value that lies elsewhere, if nobody else holds it.
+    void leave();
+
     // Null only where a value was evicted and is not yet computed again: see rematerializer.h.
     // Whoever keeps the address while memory is asked for pins the value.
     void* data() const {
@@ -83,14 +101,16 @@ public:
         return data ? data : bring_back();
     }
     // May whoever holds this reference overwrite the data? Not of memory that is borrowed to be
-    // read, nor of a value that others are computed from again.
+    // read, nor of a value that others are computed from again, or that lies elsewhere, too.
     bool unique() const {
-        return RefCounted::unique() && owner_ != Owner::borrowed &&
+        return RefCounted::unique() && owner_ != Owner::borrowed && owner_ != Owner::elsewhere &&
                (!lineage() || !is_needed_again());
     }
     size_t bytes() const { return bytes_; }
     Device& device() const { return *device_; }
-    bool is_owned() const { return owner_ == Owner::inline_ || owner_ == Owner::allocator; }
+    bool is_owned() const {
+        return owner_ != Owner::borrowed && owner_ != Owner::borrowed_to_write;
+    }
     // On the device's stream: when what was queued last to write the data has run.
     Ticket ready() const { return ready_.load(std::memory_order_acquire); }
     void set_ready(Ticket ticket) { ready_.store(ticket, std::memory_order_release); }
@@ -109,8 +129,10 @@ private:
         : device_(&device), data_(data), bytes_(bytes) {}
     Lineage* lineage() const { return lineage_.load(std::memory_order_acquire); }
     void* bring_back() const;
+    void* read_back() const;
+    void release_memory() const;
     bool is_needed_again() const;
-    enum class Owner : uint8_t { inline_, allocator, borrowed, borrowed_to_write };
+    enum class Owner : uint8_t { inline_, allocator, borrowed, borrowed_to_write, elsewhere };
     Owner owner_ = Owner::inline_;
     bool is_listed_ = false;  // among the device's live blocks
     Device* device_ = nullptr;
@@ -119,7 +141,7 @@ private:
     std::atomic<Ticket> ready_ = 0;
     std::atomic<Lineage*> lineage_ = nullptr;  // owns the memory, when there is one
     size_t bytes_ = 0;
-    std::shared_ptr<void> keep_;
+    std::shared_ptr<void> keep_;  // of what is elsewhere its Backing
 };
 
 // Where a placeholder stands in the record of a running trace, in a graph that is edited, or in the

@@ -40,7 +40,7 @@ inline std::string in_hex(uint64_t number) {
 
 // The Python exception class that a UserError becomes.
 // operands: shapes, axes or dtypes that do not fit an op.
-enum class ErrorKind : uint8_t { value, operands, type, index, runtime, trace, assertion, memory };
+enum class ErrorKind : uint8_t { value, operands, type, index, runtime, trace, assertion, memory, os };
 
 struct Message {
     std::string what;  // "matmul: cannot multiply f32[8, 64] by f32[32, 10]"

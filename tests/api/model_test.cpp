@@ -11,6 +11,7 @@
 #include "jit/api/backends.h"
 #include "jit/plan_ladder.h"
 #include "runtime/core/host_view.h"
+#include "runtime/host/checksum.h"
 
 namespace megjit::api { namespace {
 
@@ -290,7 +291,7 @@ TEST_F(ApiModel, ChangedBytesAreRefusedOrRun) {
         for (const char value : {'\0', '1', '\xff'}) {
             std::string changed = bytes;
             changed[at] = value;
-            const uint64_t sum = jit::checksum(std::string_view(changed).substr(kHeaderBytes));
+            const uint64_t sum = runtime::checksum(std::string_view(changed).substr(kHeaderBytes));
             std::memcpy(changed.data() + kHeaderBytes - sizeof sum, &sum, sizeof sum);
             try {
                 const auto model = std::make_shared<Model>(

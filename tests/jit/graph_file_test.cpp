@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "runtime/host/checksum.h"
 #include "runtime/host/error.h"
 #include "tests/jit/world.h"
 
@@ -73,7 +74,7 @@ ModelFile with_states() {
 std::string sealed(std::string bytes) {
     const uint64_t total = bytes.size();
     std::memcpy(bytes.data() + 16, &total, 8);
-    const uint64_t sum = checksum(std::string_view(bytes).substr(32));
+    const uint64_t sum = runtime::checksum(std::string_view(bytes).substr(32));
     std::memcpy(bytes.data() + 24, &sum, 8);
     return bytes;
 }

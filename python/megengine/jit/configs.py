@@ -276,10 +276,28 @@ class GraphOptimizationConfig:
         return f"GraphOptimizationConfig {{ {told} }}"
 
 
-def _memory_options(limit: int, sublinear: SublinearMemoryConfig | None, dtr: DTRConfig | None) -> _core.MemoryOptions:
-    """limit: bytes of a call, or 0."""
+def spill_folder(given: str | os.PathLike[str] | None, is_limited: bool) -> str:
+    """Of trace's spill; "" means none. TypeError, ValueError and FileNotFoundError for what is no folder, or has no limit."""
+    if given is None:
+        return ""
+    if not isinstance(given, (str, os.PathLike)):
+        raise TypeError(f"spill: {given!r} is not the path of a folder")
+    folder = os.path.abspath(os.fspath(given))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"spill: there is no folder {folder!r}\n  fix: create it, or name another one")
+    if not is_limited:
+        raise ValueError(
+            f"spill: {folder!r} is for what a limit on memory has no room for, and there is none\n"
+            '  fix: give a limit, too, such as memory_limit="2GB"'
+        )
+    return folder
+
+
+def _memory_options(limit: int, spill: str, sublinear: SublinearMemoryConfig | None, dtr: DTRConfig | None) -> _core.MemoryOptions:
+    """limit: bytes of a call, or 0. spill: a folder, or ""."""
     options = _core.MemoryOptions(
         limit=limit,
+        spill=spill,
         is_sublinear=sublinear is not None or dtr is not None,
         enough_bytes=0 if dtr is None else dtr.eviction_threshold,
     )
@@ -311,6 +329,7 @@ class Options(TypedDict, total=False):
     numerics: Literal["fast", "exact"] | str
     memory_limit: int | str | None
     on_mismatch: Literal["raise", "record"] | str
+    spill: str | os.PathLike[str] | None
 
 
 def trace_options(
@@ -319,6 +338,7 @@ def trace_options(
     exact: bool,
     fusion: GraphOptimizationConfig | None,
     memory_limit: int,
+    spill: str,
     sublinear: SublinearMemoryConfig | None,
     dtr: DTRConfig | None,
     **fields: Any,
@@ -327,7 +347,7 @@ def trace_options(
     pipeline = _core.PipelineOptions(
         opt_level=opt_level,
         exact=exact,
-        memory=_memory_options(memory_limit, sublinear, dtr),
+        memory=_memory_options(memory_limit, spill, sublinear, dtr),
         **(fusion or GraphOptimizationConfig())._choices(opt_level),
     )
     return _core.TraceOptions(pipeline=pipeline, version_bytes=version_memory_bytes(), **fields)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .._core import size_text
 from ..reports.page import escaped, page, rows_table, search_field
 from .plan_pictures import COLOURS, arena_picture, curve_picture, live_picture, time_picture
-from .plan_text import figures, kind_rows, outside_rows, seconds_text
+from .plan_text import figures, hidden_part, kind_rows, outside_rows, seconds_text
 
 if TYPE_CHECKING:
     from .report import GeneratedKernel, MemoryPlan
@@ -19,6 +19,7 @@ __all__ = ["plan_page", "size_text"]
 
 def _bytes_table(plan: MemoryPlan) -> str:
     rows = [(words, size_text(size), f"{size:,}") for words, size in figures(plan)]
+    rows += [(words, text, "") for words, text in hidden_part(plan)]
     rows.append(("recomputed, as a part of all flops", f"{plan.recompute_flops_ratio:.1%}", ""))
     kinds = [(kind, size_text(size), f"{size:,}") for kind, size in kind_rows(plan)]
     return rows_table(rows, ("memory", "", "bytes")) + rows_table(kinds, ("by kind, at the fullest step", "", "bytes"))

@@ -31,8 +31,24 @@ def figures(plan: MemoryPlan) -> list[tuple[str, int]]:
         ("peak live: the lower bound of that", plan.peak_live_bytes),
         ("arena, shared over the steps", plan.arena_bytes),
         ("workspace: the largest in the arena", plan.workspace_bytes),
-        *([("on the host, beside that", plan.host_bytes), ("transferred", plan.transferred_bytes)] if plan.host_bytes else []),
+        *(
+            [
+                (f"{'in a file' if plan.transfer_seconds else 'on the host'}, beside that", plan.host_bytes),
+                ("written there in a call", plan.written_bytes),
+                ("read back in a call", plan.transferred_bytes - plan.written_bytes),
+            ]
+            if plan.host_bytes
+            else []
+        ),
     ]
+
+
+def hidden_part(plan: MemoryPlan) -> list[tuple[str, str]]:
+    """The part of the transfers to a file that runs beside steps, in words; none where there are no such transfers."""
+    if not plan.transfer_seconds:
+        return []
+    hidden = max(0.0, 1 - plan.waiting_seconds / plan.transfer_seconds)
+    return [("of these transfers beside steps, by estimates", f"{hidden:.0%} of {seconds_text(plan.transfer_seconds)}")]
 
 
 def kind_rows(plan: MemoryPlan) -> list[tuple[str, int]]:
@@ -70,6 +86,7 @@ def plan_text(plan: MemoryPlan, name: str) -> str:
     """All of it, under the function's name."""
     lines = [name]
     lines += [f"  {words:<50} {size_text(size):>10} {size:>16,}" for words, size in figures(plan)]
+    lines += [f"  {words:<50} {text:>10}" for words, text in hidden_part(plan)]
     lines.append(f"  {'recomputed, as a part of all flops':<50} {plan.recompute_flops_ratio:>10.1%}")
     if kinds := kind_rows(plan):
         lines.append("  by kind, which together are what is planned:")

@@ -220,9 +220,10 @@ class MemoryPlan:
     workspace_bytes : int
         The largest scratch memory of an operation.
     host_bytes : int
-        Values offloaded to host memory (`offload`), in addition to planned_bytes.
+        Values offloaded to host memory (`offload`), or to a file (``trace(spill=)``), in addition to
+        planned_bytes.
     transferred_bytes : int
-        To the host and back in one call.
+        There and back in one call.
     recompute_flops_ratio : float
         The recomputed part of all flops.
     buffers : tuple of PlannedBuffer
@@ -238,6 +239,12 @@ class MemoryPlan:
         Name and line of the traced function, for the page's title.
     limit : int or None
         The memory limit in bytes that it was made under.
+    written_bytes : int
+        Of transferred_bytes, those that go to the host's memory or the file.
+    transfer_seconds : float
+        What the transfers to a file and back take, by the measured speed of its folder.
+    waiting_seconds : float
+        Of these, those in which no step runs.
     outside : tuple of OutsideProgram
         What the same program takes elsewhere, such as the operations that are left to PyTorch.
 
@@ -264,6 +271,9 @@ class MemoryPlan:
     measured: MeasuredRun | None = None
     function: str = ""
     limit: int | None = None
+    written_bytes: int = 0
+    transfer_seconds: float = 0.0
+    waiting_seconds: float = 0.0
     outside: tuple[OutsideProgram, ...] = ()
 
     def bytes_of(self, *uses: str) -> int:
@@ -574,7 +584,7 @@ def merge_plans(segments: list[dict[str, Any]], measured: MeasuredRun | None = N
     """
     total = {
         key: sum(plan[key] for plan in segments)
-        for key in ("unplanned_bytes", "planned_bytes", "peak_live_bytes", "arena_bytes", "host_bytes", "transferred_bytes")
+        for key in ("unplanned_bytes", "planned_bytes", "peak_live_bytes", "arena_bytes", "host_bytes", "transferred_bytes", "written_bytes", "transfer_seconds", "waiting_seconds")
     }
     arena = max((plan["arena_bytes"] for plan in segments), default=0)
     total["planned_bytes"] -= total["arena_bytes"] - arena

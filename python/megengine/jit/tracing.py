@@ -33,6 +33,7 @@ from .configs import (
     check_interval,
     memory_limit_bytes,
     share_of_plan,
+    spill_folder,
     trace_options,
 )
 from .dump import Dumping
@@ -165,6 +166,10 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
     on_mismatch : {"raise", "record"} or str
         What a call does whose body issues other operations than the recorded ones. "raise" is a
         TraceError; "record" makes another version of it, up to 16 for calls of the same types.
+    spill : str, os.PathLike or None
+        A folder, for a function on a CPU with a ``memory_limit``: what the limit has no room for, and
+        what is not cheap to compute again, waits in a file there, parameters and an optimizer's
+        states included. The file has no name, and is gone with the process.
 
     Raises
     ------
@@ -173,6 +178,8 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         arguments.
     ValueError
         For options out of range.
+    FileNotFoundError
+        If ``spill`` is no folder.
 
     Notes
     -----
@@ -236,6 +243,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         numerics: Literal["fast", "exact"] | str = "fast",
         memory_limit: int | str | None = None,
         on_mismatch: Literal["raise", "record"] | str = "raise",
+        spill: str | os.PathLike[str] | None = None,
     ) -> None:
         if not callable(function):
             raise TypeError(f"trace: {function!r} is not a function")
@@ -298,6 +306,7 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
             exact=self._exact,
             fusion=graph_opt_config,
             memory_limit=limit,
+            spill=spill_folder(spill, is_limited=bool(limit or self._share)),
             records_mismatches=on_mismatch == "record",
             sublinear=sublinear_memory_config,
             dtr=dtr_config,

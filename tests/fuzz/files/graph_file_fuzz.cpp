@@ -7,6 +7,7 @@
 #include "jit/graph_file.h"
 #include "jit/graph_file_layout.h"
 #include "runtime/core/device.h"
+#include "runtime/host/checksum.h"
 #include "runtime/host/error.h"
 
 namespace {
@@ -56,7 +57,7 @@ std::string sealed(std::string bytes) {
     std::memcpy(bytes.data() + kTotalAt, &total, sizeof total);
     const std::string_view rest = std::string_view(bytes).substr(kHeaderBytes);
     const uint64_t sum =
-        bytes[kSchemaAt] > 2 ? jit::checksum(rest) : jit::graph_file::checksum_of_words(rest);
+        bytes[kSchemaAt] > 2 ? runtime::checksum(rest) : runtime::checksum_of_words(rest);
     std::memcpy(bytes.data() + kChecksumAt, &sum, sizeof sum);
     return bytes;
 }

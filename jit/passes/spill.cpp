@@ -1,0 +1,113 @@
+// Values leave memory for a file, and come back, where the search says so (memory/spill.h). What
+// the call replaces may lie in the file from call to call: an input that from_host alone reads, and
+// an output that to_host makes.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "jit/host_copy.h"
+#include "jit/passes/passes.h"
+#include "jit/passes/recompute_problem.h"
+#include "runtime/host/error.h"
+#include "runtime/ops/ordered.h"
+
+namespace megjit::jit {
+namespace {
+
+// Does the graph move values already? What is exchanged with other processes has an order of its
+// own, in which no disk takes part.
+bool has_transfers(const Graph& graph) {
+    return std::ranges::any_of(graph.nodes(), [](const Node& node) {
+        return is_host_copy(node) || (node.op && runtime::is_ordered(*node.op));
+    });
+}
+
+// The inputs that an op's result replaces, each with that result. Neither may be an output in
+// another way.
+std::vector<std::pair<ValueId, ValueId>> replaced_inputs(const Graph& graph, const Step& step) {
+    std::map<int, ValueId> inputs;
+    for (const Node& node : graph.nodes())
+        if (node.kind == NodeKind::input) inputs[node.slot] = node.outputs[0];
+    std::map<ValueId, int> given;  // how often an output shows the value
+    for (ValueId output : graph.outputs) ++given[viewed_by(graph, output)];
+    std::vector<std::pair<ValueId, ValueId>> found;
+    for (size_t k = 0; k < step.outputs.size(); ++k) {
+        const auto input = inputs.find(step.outputs[k].replaces);
+        const ValueId output = graph.outputs[k];
+        if (input == inputs.end() || !step.input(input->first).is_released) continue;
+        if (is_op(graph.producer(output)) && !is_view(graph.producer(output)) &&
+            given[output] == 1 && given[input->second] == 0)
+            found.emplace_back(input->second, output);
+    }
+    return found;
+}
+
+class Spiller {
+public:
+    Spiller(const Graph& graph, const RecomputeProblem& problem, const memory::SpillPlan& plan)
+        : graph_(graph), problem_(problem), plan_(plan), list_(graph) {
+        ids_.resize(problem.problem.values.size());
+        for (const Node& node : graph.nodes())
+            if (!is_view(node))
+                for (ValueId output : node.outputs) ids_[problem.number_of(output)] = output;
+    }
+
+    Graph run() {
+        for (const uint32_t v : plan_.outside_at_start) outside_[v] = list_.last_copy(ids_[v]);
+        auto store = plan_.stores.begin();
+        auto fetch = plan_.fetches.begin();
+        for (uint32_t step = 0; step < problem_.nodes.size(); ++step) {
+            for (; fetch != plan_.fetches.end() && fetch->step == step; ++fetch)
+                list_.read_from(ids_[fetch->value],
+                                copy(from_host(), fetch->value, outside_.at(fetch->value)));
+            list_.run(*problem_.nodes[step]);
+            for (; store != plan_.stores.end() && store->step == step; ++store)
+                outside_[store->value] =
+                    copy(to_host(), store->value, list_.last_copy(ids_[store->value]));
+        }
+        for (const uint32_t v : plan_.outside_at_end) list_.read_from(ids_[v], outside_.at(v));
+        return list_.finish();
+    }
+
+private:
+    ValueId copy(const OpDef& op, uint32_t value, ValueId from) {
+        const Node& producer = graph_.producer(ids_[value]);
+        return list_.add({.op = &op, .where = producer.where, .role = producer.role}, from,
+                         graph_.type(ids_[value]));
+    }
+
+    const Graph& graph_;
+    const RecomputeProblem& problem_;
+    const memory::SpillPlan& plan_;
+    Relister list_;
+    std::vector<ValueId> ids_;  // by number
+    std::map<uint32_t, ValueId> outside_;  // by number: what from_host reads
+};
+
+}  // namespace
+
+Graph spill(Graph graph, const PipelineOptions& options) {
+    if (!options.choose_spill) return graph;
+    if (!graph.device().is_host())
+        runtime::user_error(
+            {.what = runtime::cat("spill: the function runs on ", graph.device().name()),
+             .why = "a GPU's values wait in the host's memory, not in a folder",
+             .fix = "leave spill out, and mark large values with jit.offload"});
+    if (has_transfers(graph)) return graph;
+    const RecomputeProblem problem(graph, options, Recomputes::units);
+    SpillProblem asked{.steps = problem.problem, .replaced = {}, .replacing = {}};
+    std::set<uint32_t> read;
+    for (const memory::RematStep& step : problem.problem.steps)
+        read.insert(step.reads.begin(), step.reads.end());
+    if (options.step)
+        for (const auto& [input, output] : replaced_inputs(graph, *options.step)) {
+            if (!read.contains(problem.number_of(input))) continue;
+            asked.replaced.push_back(problem.number_of(input));
+            asked.replacing.push_back(problem.number_of(output));
+        }
+    const memory::SpillPlan plan = options.choose_spill(asked);
+    if (plan.stores.empty() && plan.fetches.empty()) return graph;
+    return Spiller(graph, problem, plan).run();
+}
+
+}  // namespace megjit::jit
