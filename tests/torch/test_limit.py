@@ -63,7 +63,7 @@ def images():
 
 
 def short():
-    return nn.Sequential(*(layer for _ in range(3) for layer in (nn.Linear(64, 64), nn.Tanh()))), torch.rand(2048, 64)
+    return nn.Sequential(*(layer for _ in range(3) for layer in (nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Tanh()))), torch.rand(2048, 64)
 
 
 def grads(make, limit=None, steps=1):

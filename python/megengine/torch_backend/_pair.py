@@ -52,7 +52,8 @@ class Pair:
         """Of a joint graph, as AOTAutograd asks for it; under a limit, those of a call are cut when it comes, if sizes change, or if what others keep just now leaves no room."""
         by_call = self._is_limited and are_known_by_call(joint)
         if not by_call or have_fixed_sizes(joint):
-            pair = self._cut(joint, inputs, num_fwd_outputs=num_fwd_outputs, **more)
+            changed = fx.GraphModule(joint, copy.deepcopy(joint.graph)) if by_call else joint
+            pair = self._cut(changed, inputs, num_fwd_outputs=num_fwd_outputs, **more)
             if planned := pair[0].meta.pop(PLANNED, None):
                 self._planned = Planned(planned, num_fwd_outputs)
             if not by_call or REFUSED not in pair[0].meta or not _others(self._given):
