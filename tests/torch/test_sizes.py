@@ -201,11 +201,18 @@ def read_number(x):
     return torch.zeros(n, 3).sum() + x.exp() * n
 
 
+def written_at_a_number(x):
+    y = x * 2
+    y[x[:, 0].argmax()] = 1
+    y[:, x[0].argmin() - 4] = x[:, 1]
+    return y.exp()
+
+
 BY_DATA = {
     "masked_select": lambda x: torch.masked_select(x, x > 0).square().sum(),
     "repeat_interleave": lambda x: x.repeat_interleave((x[:, 0] > 0).long() + 1, 0).sin(),
     "item": lambda x: x / (x.abs().max().item() + 1),
-    **{each.__name__: each for each in (experts, chosen_rows, scattered, counted, assigned, read_number)},
+    **{each.__name__: each for each in (experts, chosen_rows, scattered, counted, assigned, read_number, written_at_a_number)},
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -47,6 +48,7 @@ from torch._subclasses.fake_tensor import (
     unset_fake_temporarily,
 )
 from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
     free_symbols,
     free_unbacked_symbols,
 )
@@ -65,7 +67,20 @@ def decompositions() -> dict[Any, Any]:
     # Its rule gives weights in place of the logarithms of sums, which backward reads.
     rules.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
     rules.pop(torch.ops.aten.native_batch_norm_backward.default, None)  # ours is one operation, too
-    return rules
+    return {operation: _whole_if_unknown(rule) for operation, rule in rules.items()}
+
+
+def _whole_if_unknown(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that leaves an operation as it is where it asks for a number that data decides."""
+
+    @functools.wraps(rule)
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return rule(*args, **kwargs)
+        except GuardOnDataDependentSymNode:
+            return NotImplemented
+
+    return apply
 
 
 def sequence_number() -> int:

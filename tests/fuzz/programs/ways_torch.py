@@ -38,7 +38,7 @@ class AtItsLimit:
             except MemoryError as error:
                 refusal = error
                 named = [int(number) for number in re.findall(r"(?:at least|which makes|limit to) (\d+)", str(error))]
-                if "in one graph data decides sizes, and sizes of arguments change" in str(error):  # of which no figure is known
+                if re.search("in one graph data decides sizes, and sizes of arguments change|data decides a size that nothing bounds", str(error)):  # of which no figure is known
                     raise Refused(f"limit: {error}") from error
                 if max(named, default=0) <= self.limit:  # a figure that does not help
                     raise
