@@ -196,9 +196,10 @@ Prepared prepare_conv(const OpCall& call, std::span<const Type> outputs) {
     if (!is_packed_for_groups(p)) return dnn::unpacking(call, outputs, prepare_conv<role>);
     if (!computes_natively(p, role)) return in_float32(call, outputs, prepare_conv<role>);
     if (p.x.numel() == 0 || p.w.numel() == 0 || p.y.numel() == 0) return make_zeros(outputs);
-    if constexpr (role != Role::filter)
-        if (Prepared parts = by_images(call, outputs, {true, false}, prepare_conv<role>))
-            return parts;
+    constexpr PrepareOp again = prepare_conv<role>;
+    if (Prepared parts = role == Role::filter ? sum_by_images(call, outputs, again)
+                                              : by_images(call, outputs, {true, false}, again))
+        return parts;
     return prepare(call, Convolution(p), role);
 }
 

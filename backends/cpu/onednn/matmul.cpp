@@ -105,8 +105,10 @@ Prepared by_columns(Prepared part, const OpCall& call, const MatmulProblem& p, i
     const size_t step = static_cast<size_t>(p.n / parts) * sizeof(float);
     std::vector<size_t> steps(call.inputs.size(), step);
     steps[0] = 0;
-    return in_parts(std::move(part),
-                    {.count = parts, .input_steps = std::move(steps), .output_step = step});
+    return in_parts(std::move(part), {.count = parts,
+                                      .input_steps = std::move(steps),
+                                      .output_step = step,
+                                      .output_bytes = step});
 }
 
 Prepared prepare_matmul(const OpCall& call, std::span<const Type> outputs) {
