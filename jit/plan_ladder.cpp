@@ -92,13 +92,13 @@ PipelineOptions PlanLadder::with_plan(PipelineOptions passes) {
 
 std::vector<uint32_t> PlanLadder::order(Stage stage, const memory::RematProblem& problem) {
     if (rung_ == 0 && !family(stage).is_searched && !takes_known_order(stage, problem) &&
-        (may_search_ || !waits_for_first_rung()))
+        searches_now())
         search(stage, problem);
     return rungs_[rung_].stage == stage ? rungs_[rung_].plan.order : std::vector<uint32_t>{};
 }
 
 memory::SpillPlan PlanLadder::spill(const SpillProblem& problem) {
-    if (rung_ == 0 && !family(Stage::spilled).is_searched) search(problem);
+    if (rung_ == 0 && !family(Stage::spilled).is_searched && searches_now()) search(problem);
     return rungs_[rung_].stage == Stage::spilled ? rungs_[rung_].spill : memory::SpillPlan{};
 }
 

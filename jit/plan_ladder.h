@@ -89,6 +89,7 @@ private:
     void search(const SpillProblem& problem);
     bool takes_known_order(Stage stage, const memory::RematProblem& problem);
     bool waits_for_first_rung() const { return options_.limit && !options_.only_looks; }
+    bool searches_now() const { return may_search_ || !waits_for_first_rung(); }
     bool takes_plans_of_whole(Stage stage, const memory::RematProblem& problem);
     void search(Stage stage, const memory::RematProblem& problem);
     void add(std::vector<memory::SpillPlan> plans, int64_t more_elsewhere);
