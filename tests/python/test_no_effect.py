@@ -67,6 +67,7 @@ ALLOWED = {
     "_compat/network.py:Network.dump": ("keep_param_name", _KEPT),
     "jit/dump.py:Dumping.dump": ("keep_param_name", _KEPT),
     "jit/steps.py:ManualSteps.*": ("args kwargs", "declared for the type checker"),
+    "jit/skipping.py:Skipping.*": ("args kwargs", "declared for the type checker"),
     "module/module.py:Module.forward": ("args kwargs inputs", _ABSTRACT),
     "module/qat/__init__.py:FoldedQAT.fold_weight_bias": ("bn_mean bn_var", _ABSTRACT),
     "module/quantized/__init__.py:QuantizedModule.from_qat_module": ("qat_module", _ABSTRACT),

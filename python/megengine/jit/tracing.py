@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import html
 import os
 import types
 import warnings
@@ -15,16 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, Ty
 import numpy as np
 
 from .. import _core
-from .._files.disk import written_whole
 from ..core._telling import no_effect
-from ..core._tree import flatten
-from ..core._tree import leaves as tree_leaves
-from ..device import get_max_allocated_memory
 from ..reports.progress import while_waiting
 from ..tensor import Tensor
 from ..utils.module_utils import tensors_in
 from . import batches, mismatch
-from .card_plan import CardPlan, CardView, architecture_of, merge_card_plans
 from .configs import (
     DTRConfig,
     GraphOptimizationConfig,
@@ -37,17 +30,9 @@ from .configs import (
     trace_options,
 )
 from .dump import Dumping
-from .report import (
-    GeneratedKernel,
-    Kernels,
-    MemoryPlan,
-    OutsideProgram,
-    measured_run,
-    merge_plans,
-    merge_profiles,
-    timeline_of,
-)
-from .results import reason_in_results, refuse_used_up
+from .report import OutsideProgram
+from .shown import Shown
+from .skipping import Skipping
 from .steps import ManualSteps
 
 if TYPE_CHECKING:
@@ -57,7 +42,6 @@ if TYPE_CHECKING:
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_Plan = TypeVar("_Plan", bound=MemoryPlan)
 
 TraceError = _core.TraceError
 
@@ -99,9 +83,6 @@ def array_comparator(lhs: np.ndarray, rhs: np.ndarray) -> bool:
     return bool(np.all(lhs == rhs))
 
 
-_MOST_TRIALS = 7  # recordings, after which "auto" lets the body run for some calls
-_READS = "the body reads values of tensors"
-_MOST_RECORDINGS = 4  # of without_host=True one after the other, before a warning
 
 
 class _Decorator(Protocol):
@@ -110,7 +91,7 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[_P, _R], /) -> trace[_P, _R]: ...
 
 
-class trace(ManualSteps, Dumping, Generic[_P, _R]):
+class trace(Skipping[_P], Shown[_P], ManualSteps, Dumping, Generic[_P, _R]):
     """Compiles a function to a static graph; ``@trace`` and ``@trace(...)`` both work.
 
     The first call records the operations of the function. Later calls run its Python body again,
@@ -392,135 +373,6 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         self._options.pipeline.memory.limit = max(1, int(whole * share))
         self._function = _core.TraceFunction(self._options)
 
-    def trace_without_host(self, *args: _P.args, **kwargs: _P.kwargs) -> Any:
-        """Runs one call without the Python body, once it was recorded and while its guards hold.
-
-        Parameters
-        ----------
-        *args : object
-            The tensors of the call.
-        **kwargs : object
-            What it captures.
-
-        Returns
-        -------
-        object
-            What the function returns.
-        """
-        if self._walks:
-            return self._walk(args, kwargs)
-        leaves = self.flatten_inputs(*args, **kwargs)
-        guards = self._known.get(self._function.guards_for(leaves)) if self._known else None
-        if guards is not None:
-            self._guard_reason = guards.reason(args, kwargs, leaves)
-            if self._guard_reason is None:
-                run: Callable[..., Any] = self._function.run_direct
-                if self._check_interval and self._is_checked():
-                    from .checked_calls import Trial  # slow to import
-
-                    run = Trial(self._function, self._options, self._body, args, kwargs, leaves, guards).run_direct
-                if self._was_recorded:
-                    self._was_recorded = False
-                    with self._compiling():
-                        flat = run(leaves, guards.number)
-                else:
-                    flat = run(leaves, guards.number)
-                if flat is not None:
-                    if self._needs_no_python:
-                        self._function.set_facts(guards.number, guards.facts, guards.make_result)
-                    return guards.make_result(flat)
-        if self._trials is None:
-            return self._capture(args, kwargs, leaves)
-        if self._known and guards is None:  # what was decided holds for other shapes, too
-            return self._captured_or_walked(args, kwargs, leaves)
-        return self._decide(args, kwargs, leaves)
-
-    def _is_checked(self) -> bool:
-        """Is it the first, or the n-th, call without the body?"""
-        self._skipped += 1
-        return (self._skipped - 1) % self._check_interval == 0
-
-    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
-        """One call with the body, which says whether later ones need it: the first records as ever, the second for calls without."""
-        from .effects import acting_part  # slow to import
-
-        if self._function.version is None or any(isinstance(leaf, np.ndarray) for leaf in tree_leaves(args)):
-            return self.trace_normal(*args, **kwargs)
-        if self._trials == _MOST_TRIALS:
-            reason = f"it was recorded {_MOST_TRIALS} times: {self._guard_reason}"
-        elif found := acting_part(self.__wrapped__, args, kwargs):
-            reason = f"the body acts on the outside: {found}"
-        else:
-            return self._captured_or_walked(args, kwargs, leaves)
-        self._begin_walking(reason)
-        return self._walk(args, kwargs)
-
-    def _captured_or_walked(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
-        result = self._capture(args, kwargs, leaves)
-        self._trials = (self._trials or 0) + 1
-        if self._guards is None:
-            self._begin_walking(self._guard_reason)
-        return result
-
-    def _begin_walking(self, reason: str | None) -> None:
-        """Calls run the body from here on; the decision is made anew after some, each time after twice as many."""
-        self._guard_reason, self._trials = reason, 0
-        self._walks, self._pause = self._pause, 2 * self._pause
-        if self._known:  # of shapes whose recordings nobody has asked whether they still hold
-            self._known = {}
-            self._function.clear()
-
-    def _walk(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One of these calls. Behind one that raises, or reads no value any more, the function is as good as new."""
-        walks, self._walks = self._walks, 0
-        result = self.trace_normal(*args, **kwargs)
-        if self._guard_reason != _READS or self._function.has_read:
-            self._walks = walks - 1
-        return result
-
-    def _capture(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Tensor]) -> Any:
-        """One call with the body, recorded for calls without it."""
-        from .guards import Guards  # slow to import
-
-        self._guards = None
-        self._recordings = self._recordings + 1 if self._was_recorded else 1  # without a call between them that needed none
-        self._was_recorded = True
-        guards = Guards(self.__wrapped__, args, kwargs, leaves)
-        with self._compiling():
-            try:
-                self._function.begin_capture(leaves)
-                result = self._named_body(*args, **kwargs)
-                found: list[Tensor] = []
-                guards.result_tree = flatten(result, found, {})
-                guards.make_result = guards.result_maker()
-                if self._trials is None:
-                    refuse_used_up(guards.result_tree)
-            except BaseException:
-                self._function.abort(leaves)
-                raise
-            try:
-                outside = [guards.has_seen(tensor) for tensor in found]
-                unrepeatable = self._function.finish_capture(leaves, found, guards.number, outside, self._trials is not None)
-            except BaseException:
-                self._function.abort(leaves)  # nothing where the call has ended
-                raise
-        made = [tensor for tensor, was_there in zip(found, outside, strict=True) if not was_there]
-        unrepeatable = unrepeatable or reason_in_results(guards.result_tree, leaves, made, guards.has_seen)
-        guards.leave_grads_of(self._function.tensors_with_grads(), kwargs, leaves)
-        reason = unrepeatable or guards.reason_after_recording(args, kwargs, leaves)
-        alive = set(self._function.all_guards())
-        self._known = {number: known for number, known in self._known.items() if number in alive}
-        if reason is None:
-            self._guards = self._known[guards.number] = guards
-        else:
-            self._guard_reason = reason
-            if self._recordings == _MOST_RECORDINGS and self._trials is None:
-                warnings.warn(
-                    f"{self._name_of_function()} is recorded again in each call, which takes longer than without without_host=True: {reason}",
-                    stacklevel=4,
-                )
-        return result
-
     def trace_normal(self, *args: _P.args, **kwargs: _P.kwargs) -> Any:
         """Runs one call with the Python body: recorded the first time, matched afterwards.
 
@@ -628,274 +480,6 @@ class trace(ManualSteps, Dumping, Generic[_P, _R]):
         code = getattr(self.__wrapped__, "__code__", None)
         names = code.co_varnames[: code.co_argcount] if code else ()
         return repr(names[position]) if position < len(names) else "a variable argument"
-
-    # ---- what was made of it
-
-    def _facts(self) -> list[tuple[str, str]]:
-        """What is shown of the function: (what, value)."""
-        mode = "without_host" if self._without_host else "symbolic" if self._symbolic else "by value"
-        facts = [("mode", f"{mode}, opt_level={self._opt_level}")]
-        if not self.traced:
-            return [*facts, ("versions", "not called yet")]
-        if self._function.version is None:
-            return [*facts, ("versions", f"{self.explain().partition(chr(10))[0]}, no call has run")]
-        kernels = sum(graph.count("\n  | kernel ") for graph in self._function.graphs(optimized=True))
-        return [
-            *facts,
-            ("versions", self.explain().partition("\n")[0]),
-            ("planned", _core.size_text(merge_plans(self._function.plans()).planned_bytes)),
-            ("generated kernels", str(kernels)),
-        ]
-
-    def __repr__(self) -> str:
-        return f"<trace {self._name_and_line()}: " + "; ".join(f"{what}: {value}" for what, value in self._facts()) + ">"
-
-    def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{what}</th><td>{html.escape(value)}</td></tr>" for what, value in self._facts())
-        return f"<table><caption>trace {html.escape(self._name_and_line())}</caption>{rows}</table>"
-
-    def memory_plan(self) -> MemoryPlan:
-        """Returns the plan of the version that ran last, with the measured times and memory of its
-        runs under ``profiling=True``.
-
-        Raises RuntimeError before the first call.
-        """
-        plans = self._function.plans()
-        measured = measured_run(plans, self._function.profiles(), get_max_allocated_memory()) if self._profiling else None
-        return self._titled(merge_plans(plans, measured), self._options.pipeline.memory.limit)
-
-    def _titled(self, plan: _Plan, limit: int) -> _Plan:
-        """The plan with what its page says above the pictures."""
-        return dataclasses.replace(plan, function=self._name_and_line(), limit=limit or None, outside=self._beside_plan)
-
-    def plan(self, *args: _P.args, **kwargs: _P.kwargs) -> MemoryPlan:
-        """Returns the memory plan that a call with these arguments would have; nothing is computed.
-
-        The body runs once, on placeholders: no memory is allocated for values that it would
-        compute. Tensors that it rebinds keep their values.
-
-        Parameters
-        ----------
-        *args : object
-            Those of a call.
-        **kwargs : object
-            Those of a call.
-
-        Returns
-        -------
-        MemoryPlan
-            The plan of a call.
-
-        Raises
-        ------
-        MemoryError
-            As the call does, if no plan fits the limit.
-
-        Examples
-        --------
-        >>> import megengine.functional as F
-        >>> from megengine import jit
-        >>> @jit.trace
-        ... def double(x):
-        ...     return x * 2
-        >>> double.plan(F.ones((256, 256))).planned_bytes  # input, result (256 KiB each) and 2
-        524292
-        """
-        return self._plan_call(args, kwargs)[0]
-
-    def plan_with_curve(self, *args: _P.args, **kwargs: _P.kwargs) -> MemoryPlan:
-        """Returns the same as `plan`, with the curve of bytes that recomputation could save.
-
-        Parameters
-        ----------
-        *args : object
-            Those of a call.
-        **kwargs : object
-            Those of a call.
-
-        Returns
-        -------
-        MemoryPlan
-            The plan of a call.
-        """
-        return self._plan_call(args, kwargs, with_curve=True)[0]
-
-    def on(self, card: str) -> CardView[_P]:
-        """Returns this function as it would run on a GPU that need not be there.
-
-        Parameters
-        ----------
-        card : str
-            An architecture: "sm_80" (A100), "sm_86" (A10), "sm_89" (L40S), "sm_90" (H100), "sm_100" (B200) or
-            "sm_120" (RTX 5090).
-
-        Returns
-        -------
-        CardView
-            Its ``plan(*args)`` and ``kernels()`` are for that card.
-
-        Raises
-        ------
-        ValueError
-            For another name.
-
-        Examples
-        --------
-        >>> import megengine.functional as F
-        >>> from megengine import jit
-        >>> @jit.trace
-        ... def double(x):
-        ...     return x * 2
-        >>> double.on("sm_90").plan(F.ones((256, 256))).launches
-        1
-        """
-
-        arch = architecture_of(card)
-
-        def plan_on(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CardPlan:
-            planner, _ = self._planner(args, kwargs)
-            return self._titled(merge_card_plans(planner.plans_on(arch), card), self._options.pipeline.memory.limit)
-
-        return CardView(plan_on)
-
-    def _plan_call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], with_curve: bool = False, memory_limit: int | None = None, card: str = ""
-    ) -> tuple[MemoryPlan, Any]:
-        """The plan of a call that is not run, and what the call would return, on placeholders without values.
-
-        memory_limit: bytes, in place of the function's own. card: a described GPU, in place of the device of the arguments.
-        """
-        if self._share and memory_limit is None:
-            self._settle_share(args, kwargs)
-        planner, result = self._planner(args, kwargs, with_curve, memory_limit)
-        plan = merge_card_plans(planner.plans_on(architecture_of(card)), card) if card else merge_plans(planner.plans())
-        limit = self._options.pipeline.memory.limit if memory_limit is None else memory_limit
-        return self._titled(plan, limit), result
-
-    def _planner(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], with_curve: bool = False, memory_limit: int | None = None
-    ) -> tuple[_core.TraceFunction, Any]:
-        """A call that was recorded, and is not run; what it would return."""
-        options = self._options.copy()
-        options.symbolic = options.only_plan = True
-        options.pipeline.memory.only_looks = with_curve
-        if memory_limit is not None:
-            options.pipeline.memory.limit = memory_limit
-        planner = _core.TraceFunction(options)
-        return planner, self._run_body(planner, args, kwargs)
-
-    def kernels(self) -> list[GeneratedKernel]:
-        """Returns the generated kernels of the version that ran last, in the order in which they
-        run.
-
-        Waits for kernels that are being compiled; the next call uses them all. Empty if none were
-        generated, as at ``opt_level`` 2 and below.
-        """
-        with self._compiling():
-            return Kernels(GeneratedKernel.from_row(row) for row in self._function.kernels())
-
-    def explain(self) -> str:
-        """Returns as text, one line each, which versions were recorded and why.
-
-        >>> from megengine import jit, tensor
-        >>> double = jit.trace(lambda x: x * 2)
-        >>> results = double(tensor([1.0])), double(tensor([1.0, 2.0]))
-        >>> double.explain().splitlines()[0]
-        '2 versions'
-        """
-        text = self._function.explain()
-        if self._is_part:
-            text += "  called inside of a traced function or an open GradManager, too: there it is a part of that, and its own options act nowhere\n"
-        if self._guard_reason:
-            what = "recorded again" if self._trials is None or self._known else "each call runs the body"
-            text += f"  {what} because {self._guard_reason}\n"
-        return text
-
-    def graph_text(self, optimized: bool = True) -> str:
-        """Returns the graph of the version that ran last as text; one part for each segment.
-
-        Parameters
-        ----------
-        optimized : bool
-            After the passes, or as recorded.
-
-        Returns
-        -------
-        str
-            A line for each operation.
-
-        Notes
-        -----
-        The user's line follows each operation.
-
-        Examples
-        --------
-        >>> from megengine import jit, tensor
-        >>> double = jit.trace(lambda x: x * 2)
-        >>> y = double(tensor([1.0]))
-        >>> print(double.graph_text())  # doctest: +ELLIPSIS
-        %0: f32[1] = input 0
-        %1: f32[] = const 2
-        %2: f32[1] = mul %0 %1  # ...
-        return %2
-        <BLANKLINE>
-        """
-        return "\n".join(self._function.graphs(optimized=optimized))
-
-    def graph_html(self) -> str:
-        """Returns the optimized graph as one HTML page: a row for each step, kernels in their own
-        colours.
-        """
-        return "\n".join(self._function.graphs(optimized=True, html=True))
-
-    def get_profile(self) -> dict[str, Any]:
-        """Returns the cost of the steps of the version that ran last, summed over its profiled
-        runs.
-
-        Needs ``profiling=True`` and one call that ran the compiled program, else RuntimeError.
-        "profiler" holds "runs", total "seconds" and "bytes", and "steps": a dict each with "ops"
-        (names), "where" (the user's line), "backend" (compiler of its kernel; empty: an operation
-        of the device), "seconds" (all runs), "bytes" (read and written in one), "launches" (of
-        generated code in one; an operation of the device counts as one, a copy as none),
-        "is_transfer" (it ran beside the others), and of the last run "last_begin" and
-        "last_seconds".
-
-        >>> from megengine import jit, tensor
-        >>> double = jit.trace(lambda x: x * 2, profiling=True)
-        >>> for _ in range(3):
-        ...     y = double(tensor([1.0]))
-        >>> profile = double.get_profile()["profiler"]
-        >>> profile["runs"], [step["ops"] for step in profile["steps"]]
-        (2, [['mul']])
-        """
-        return {"profiler": merge_profiles(self._profiles())}
-
-    def save_timeline(self, path: str | os.PathLike[str]) -> None:
-        """Writes a timeline of the last profiled run for Chrome's or Perfetto's viewer.
-
-        Parameters
-        ----------
-        path : str or PathLike
-            Of the file, in Google's Trace Event Format, with a row for each stream.
-
-        Notes
-        -----
-        Times are taken from the device's clock. Has the same requirements as `get_profile`.
-        """
-        text = timeline_of(merge_profiles(self._profiles()), self._name_of_function())
-        with written_whole(path) as file:
-            file.write(text.encode())
-
-    def _profiles(self) -> list[dict[str, Any]]:
-        what = f"trace: there is no profile of {self._name_of_function()}"
-        if not self._profiling:
-            raise RuntimeError(f"{what}\n  fix: trace it with profiling=True")
-        profiles = [profile for profile in self._function.profiles() if profile["runs"]]
-        if not profiles:
-            raise RuntimeError(
-                f"{what}\n  why: no call has run the compiled program yet; the first one records\n  fix: call it once more"
-            )
-        return profiles
 
 
 _core._set_trace_class(trace)
