@@ -82,14 +82,14 @@ def main():
         optimizer.step().clear_grad()
         return loss
 
-    tokens = mge.tensor(np.random.RandomState(0).randint(0, words, (given.batch, length)).astype("int32"))
+    tokens, labels = (mge.tensor(np.random.RandomState(seed).randint(0, words, (given.batch, length)).astype("int32")) for seed in (0, 1))
     begin = time.perf_counter()
-    plan = step.plan(tokens, tokens)
+    plan = step.plan(tokens, labels)
     print(f"planned in {time.perf_counter() - begin:.1f} s")
     print(plan)
     for number in range(given.steps):
         begin = time.perf_counter()
-        loss = step(tokens, tokens).item()
+        loss = step(tokens, labels).item()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"step {number}: {time.perf_counter() - begin:.2f} s, loss {loss:.6f}, process at most {peak:.0f} MiB", flush=True)
 

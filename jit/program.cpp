@@ -170,6 +170,7 @@ void Program::open_file() {
 // Where an input that lies outside was made in memory, or in another file, it is written to ours.
 // The memory goes back if nobody else reads it.
 void Program::move_inputs_outside() {
+    bool has_left = false;
     for (const uint32_t slot : layout_.slots_outside) {
         const TensorRef& given = call_.given[slot];
         if (!given || !given->has_data()) {
@@ -185,9 +186,13 @@ void Program::move_inputs_outside() {
         }
         std::shared_ptr<Extent> extent = file_->take(given->type().bytes());
         extent->write(storage.data());
-        if (call_.owns(slot)) storage.leave_to(extent);
+        if (call_.owns(slot)) {
+            storage.leave_to(extent);
+            has_left = true;
+        }
         call_.extents.push_back(std::move(extent));
     }
+    if (has_left) device_.allocator().trim();  // to the system: an arena of another size follows
 }
 
 void Program::take_inputs() {

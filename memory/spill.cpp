@@ -14,6 +14,8 @@ constexpr std::array kFilled = {0.7, 0.85, 1.0};
 
 // A plan of a front may take so much of the one before.
 constexpr double kNext = 0.93;
+// A plan that takes more than it may can be followed by one that takes less: so many are looked at.
+constexpr int kMisses = 4;
 
 // A stretch of steps, both included, in which a value is in memory.
 struct Stay {
@@ -293,15 +295,15 @@ SpillPlan spill(const RematProblem& problem, const SpillOptions& options) {
 std::vector<SpillPlan> spill_front(const RematProblem& problem, SpillOptions options,
                                    const std::function<void()>& watch) {
     std::vector<SpillPlan> front;
-    while (true) {
+    for (int misses = 0; misses < kMisses && options.most_bytes >= options.least_bytes;) {
         watch();
         SpillPlan plan = spill(problem, options);
-        const bool fits = plan.peak_bytes <= options.most_bytes;
+        misses += plan.peak_bytes > options.most_bytes;
         if (front.empty() || plan.peak_bytes < front.back().peak_bytes)
             front.push_back(std::move(plan));
-        if (!fits || options.most_bytes < options.least_bytes) return front;
         options.most_bytes = static_cast<size_t>(kNext * static_cast<double>(options.most_bytes));
     }
+    return front;
 }
 
 }  // namespace megjit::memory

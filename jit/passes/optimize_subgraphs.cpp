@@ -11,6 +11,7 @@ std::string optimized(const std::string& text, PipelineOptions options, runtime:
     options.memory = {};
     options.step = nullptr;
     options.choose_whole = options.choose_plan = options.choose_units = {};
+    options.choose_spill = {};
     options.recomputes_cheap = true;
     options.splits_products = false;
     const auto given = subgraph(text);

@@ -42,6 +42,17 @@ std::vector<std::pair<ValueId, ValueId>> replaced_inputs(const Graph& graph, con
     return found;
 }
 
+// Inputs that a step reads only so that nothing is written over them before it may have failed:
+// what lies in the file is not written over.
+void read_operands_alone(RecomputeProblem& problem) {
+    for (size_t s = 0; s < problem.nodes.size(); ++s) {
+        std::set<uint32_t> operands;
+        for (ValueId input : problem.nodes[s]->inputs) operands.insert(problem.number_of(input));
+        std::erase_if(problem.problem.steps[s].reads,
+                      [&](uint32_t value) { return !operands.contains(value); });
+    }
+}
+
 class Spiller {
 public:
     Spiller(const Graph& graph, const RecomputeProblem& problem, const memory::SpillPlan& plan)
@@ -94,7 +105,8 @@ Graph spill(Graph graph, const PipelineOptions& options) {
              .why = "a GPU's values wait in the host's memory, not in a folder",
              .fix = "leave spill out, and mark large values with jit.offload"});
     if (has_transfers(graph)) return graph;
-    const RecomputeProblem problem(graph, options, Recomputes::units);
+    RecomputeProblem problem(graph, options, Recomputes::units);
+    read_operands_alone(problem);
     SpillProblem asked{.steps = problem.problem, .replaced = {}, .replacing = {}};
     std::set<uint32_t> read;
     for (const memory::RematStep& step : problem.problem.steps)
