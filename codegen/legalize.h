@@ -1,7 +1,7 @@
 // codegen/legalize.h -- the scalar code of a kernel in instructions that every target has, so that
 // no emitter knows what an operation of ours means: it prints.
 //
-// Of a legal kernel
+// In a legal kernel
 // * operands are f32, f16 or integers; bfloat16 and bool are their bits (u16 and u8), which the
 //   program takes apart and puts together;
 // * instructions are: input, constant, select; add, sub, mul on numbers; div, mod (C's fmod), neg,

@@ -45,7 +45,7 @@ struct CurvePoint {
     bool is_chosen = false;
 };
 
-// Of what moves to a file and back, by the measured speed of its folder.
+// The time of transfers to a file and back, by the measured speed of its folder.
 struct TransferTimes {
     double seconds = 0;
     double waited = 0;  // of these, those in which no step runs
@@ -57,7 +57,7 @@ struct MemoryPlan {
     size_t peak_live_bytes = 0;  // the lower bound
     size_t arena_bytes = 0;
     size_t workspace_bytes = 0;  // part of the arena
-    // Of the host's memory, or of a file, for what lies there: beside planned_bytes.
+    // What lies in the host's memory, or in a file, takes these beside planned_bytes.
     size_t host_bytes = 0;
     size_t transferred_bytes = 0;  // there and back in one call
     size_t written_bytes = 0;  // of these, those that go there
@@ -88,7 +88,7 @@ struct LoweringOptions {
     std::optional<Kernels> kernels = {};  // not given: the service is asked for each
     size_t memory_limit = 0;  // of a call, which arenas of other programs must not break; 0: none
     std::string spill = {};  // MemoryOptions::spill
-    // Of the function; null: the program has its own.
+    // The function's; null: the program has its own.
     std::shared_ptr<Arenas> arenas = {};
     std::shared_ptr<BoundWeights> weights = {};
 };

@@ -21,8 +21,8 @@
 
 namespace megjit::jit {
 
-// Of the search for plans that runs in this process: the part that is done, 0 to 1; 0 where none
-// runs. For whoever shows progress while another thread searches.
+// The part, 0 to 1, that is done of the search for plans that runs in this process; 0 where none
+// runs. A thread that shows progress asks while another one searches.
 double searched_part();
 
 // Where a search stands in the pipeline, and of what its plans are: ops as they are recorded, of

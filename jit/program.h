@@ -126,7 +126,7 @@ private:
     size_t most_idle_ = SIZE_MAX;  // bytes that arenas may have beside a run
     std::shared_ptr<std::byte[]> host_arena_;
     std::string spill_;  // the folder
-    // Of the programs that move values there; null: this one does not.
+    // Where the program moves values; null: it moves none.
     std::shared_ptr<runtime::SpillFile> file_;
     std::shared_ptr<Extent> file_arena_;  // in place of the host's
     const std::shared_ptr<BoundWeights> weights_;

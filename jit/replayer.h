@@ -37,7 +37,7 @@ private:
         other_device,
         other_count,
         other_attribute,
-        // Of an operand:
+        // An operand has, or is:
         other_type,
         other_tensor,
         other_constant,

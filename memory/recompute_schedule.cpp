@@ -255,7 +255,7 @@ size_t bytes_in_place(const Copies& copies, const RematStep& step, uint32_t p) {
     return 0;
 }
 
-// Of results that cannot lie where they are to lie.
+// Counts the bytes of results that cannot lie where they are to lie.
 size_t bytes_beside(const RematProblem& problem, const std::vector<uint32_t>& order) {
     std::vector<char> is_overwritten(problem.values.size());
     size_t bytes = 0;

@@ -175,7 +175,7 @@ private:
         return ids;
     }
 
-    // Of each step: what it makes, less what nobody else reads.
+    // Returns by step what it makes, less what nobody else reads.
     std::vector<int64_t> added_bytes() const {
         std::vector<int64_t> net(before_.size());
         for (uint32_t v = 0; v < s_.readers.size(); ++v) {

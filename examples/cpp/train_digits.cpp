@@ -70,7 +70,7 @@ std::vector<float> train(const megjit::Model& step, const std::string& folder) {
     return losses;
 }
 
-// Of the images that were held out.
+// Returns the share of the held-out images that are told right.
 double accuracy(const megjit::Model& predict, const std::string& folder) {
     auto images = read<float>(folder + "/test_images");
     const auto labels = read<std::int32_t>(folder + "/test_labels");

@@ -13,7 +13,7 @@ using jit::RecordId;
 using jit::Session;
 using Kind = jit::Input::Kind;
 
-// Of the object in the list; the list's length where it is not there.
+// Returns the object's index in the list; the list's length where it is not there.
 size_t index_in(const nb::list& objects, nb::handle object) {
     size_t i = 0;
     while (i < nb::len(objects) && !nb::handle(objects[i]).is(object)) ++i;

@@ -375,8 +375,8 @@ public:
             refuse("its class has other functions for it");
     }
 
-    // Tensors in the place of theirs; what cannot be shared as it lies, or is none, stays as it is.
-    // Of all tensors of a call.
+    // All tensors of a call, ours in the place of theirs; what cannot be shared as it lies, or is
+    // none, stays as it is.
     struct Shared {
         nb::list values = {};
         std::vector<size_t> left = {};  // places of what could not be shared

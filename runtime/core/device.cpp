@@ -32,7 +32,7 @@ struct PlaceName {
     std::string written;  // without the stream: "xpux", "cpu1"
     std::string text() const { return cat(kind, number, ":", stream); }
     bool is_host() const { return kind == "cpu" || kind == "multithread"; }
-    // Of the device. Those of CPUs are told apart as the program does.
+    // The device's name. CPUs are told apart as the program does.
     std::string device() const { return is_host() ? cat(written, ":", stream) : text(); }
 };
 

@@ -150,8 +150,8 @@ public:
     virtual Speeds speeds() const { return {}; }  // a CPU's core and its memory
     // Is it there for plans alone? Then what is prepared for it has no code, and never runs.
     virtual bool is_for_plans() const { return false; }
-    // Of such a device: what a run of that executable would queue, at addresses that nobody reads.
-    // Nothing where that follows from values.
+    // Returns what a run of that executable would queue on such a device, at addresses that nobody
+    // reads. Nothing where that follows from values.
     virtual std::optional<Queued> rehearse(const Executable& executable, void* const* inputs,
                                            void* const* outputs, void* workspace) {
         (void)executable, (void)inputs, (void)outputs, (void)workspace;

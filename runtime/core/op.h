@@ -151,7 +151,7 @@ struct AtNumber {
 // Steps on each element of a product before it is stored (runtime/ops/epilogue.h).
 enum class EpilogueKind : uint8_t { bias, add, relu };
 
-// Of a product: the op that does it and then steps; itself where it has some already.
+// A product has one: the op that computes it and then steps; itself where it has some already.
 struct EpilogueSpec {
     OpRef op = nullptr;
     int bias_axis = 0;  // of the result; below 0: from its end
@@ -200,7 +200,7 @@ struct OpDef {
     // backend's kernel.
     std::vector<TensorRef> (*direct)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     bool is_data_dependent() const { return direct != nullptr; }
-    // Of such an op, written in others: its results with as many rows as they can have, those that
+    // Writes such an op in others: its results with as many rows as they can have, those that
     // count in front, and how many these are, i32[]. Null: nobody knows how many there can be.
     std::vector<TensorRef> (*bounded)(const OpCall&, std::span<const TensorRef> inputs) = nullptr;
     bool commutative = false;

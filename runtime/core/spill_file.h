@@ -55,7 +55,7 @@ public:
 
     // A child of fork() has the number of its parent's file, and must not write to it.
     bool is_inherited() const { return process_ != forks(); }
-    // Of writes and reads, as measured when a process asks for it first.
+    // How fast writes and reads are, as measured when a process asks for it first.
     double bytes_per_second();
 
 protected:

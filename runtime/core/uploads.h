@@ -30,14 +30,16 @@ private:
     Ticket ticket_ = 0;
 };
 
-// Of one caller. Memory of the host that copies reach without a detour is used again and again.
+// The uploads of one caller. They use host memory that copies reach without a detour again and
+// again.
 class Uploads {
 public:
     explicit Uploads(Device& device) : device_(device) {}
     ~Uploads();
     Uploads(const Uploads&) = delete;
 
-    // Of `data`, which may change when this returns. Waits for nothing that the device does.
+    // Begins to copy `data`, which may change when this returns. Waits for nothing that the device
+    // does.
     Upload begin(const Type& type, const void* data);
 
 private:

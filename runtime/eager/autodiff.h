@@ -16,7 +16,7 @@ namespace megjit::runtime {
 // Backward of something that is not an op (autodiff.Function): out-gradients to in-gradients.
 using CustomBackward = std::function<Tensors(std::span<const TensorRef> out_grads)>;
 
-// Of an op that is differentiable through what it expands into, to any order.
+// Differentiates an op through what it expands into, to any order.
 Grads gradients_of_expansion(const GradCall& g);
 
 class Tape {

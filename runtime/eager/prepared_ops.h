@@ -40,14 +40,14 @@ public:
     PreparedRef get(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                     Device& device);
     PreparedRef get(const OpCall& call, Device& device);
-    // Of a graph's op, whose results may lie in another order than infer() says.
+    // Prepares a graph's op, whose results may lie in another order than infer() says.
     std::shared_ptr<const Executable> executable(const OpCall& call, std::span<const Type> outputs,
                                                  Device& device);
 
     uint64_t made() const;  // so far
 
 private:
-    // Of eight entries with hashes of one residue, the one whose use is longest ago goes.
+    // Hashes of one residue share eight entries: the one whose use is longest ago goes.
     static constexpr size_t kSets = 1024, kWays = 8;
     struct Entry {
         uint64_t used = 0;

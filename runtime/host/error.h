@@ -12,8 +12,8 @@
 
 namespace megjit::runtime {
 
-// Of strings, numbers (floating ones as %g writes them) and characters. Graphs and keys are made of
-// such texts: no stream is opened for them.
+// Joins strings, numbers (floating ones as %g writes them) and characters. Graphs and keys are made
+// of such texts: no stream is opened for them.
 template <class... Parts>
 std::string cat(const Parts&... parts) {
     std::string text;
@@ -40,7 +40,17 @@ inline std::string in_hex(uint64_t number) {
 
 // The Python exception class that a UserError becomes.
 // operands: shapes, axes or dtypes that do not fit an op.
-enum class ErrorKind : uint8_t { value, operands, type, index, runtime, trace, assertion, memory, os };
+enum class ErrorKind : uint8_t {
+    value,
+    operands,
+    type,
+    index,
+    runtime,
+    trace,
+    assertion,
+    memory,
+    os
+};
 
 struct Message {
     std::string what;  // "matmul: cannot multiply f32[8, 64] by f32[32, 10]"

@@ -28,7 +28,7 @@ Result ask(void* library, const char* symbol, Out*... out) {
     if (!fn) throw DeviceError(cat("it lacks ", symbol));
     return fn(out...);
 }
-// Of a function that returns a status.
+// Calls a function that returns a status.
 template <class... Out>
 void ask_for(void* library, const char* symbol, Out*... out) {
     if (const int status = ask<int>(library, symbol, out...))

@@ -8,7 +8,7 @@
 
 namespace megjit::runtime {
 
-// Of the calling thread, while it lives; ranges nest. `name` is read at once.
+// A range of the calling thread, which lasts while this lives; ranges nest. `name` is read at once.
 class ProfilerRange {
 public:
     explicit ProfilerRange(const std::string& name);

@@ -45,7 +45,7 @@ double quota_of(const std::string& folder, bool is_v2) {
     return ratio(quota, period);
 }
 
-// Of the group and those above it, up to where the hierarchy is mounted.
+// Returns the least quota of the group and those above it, up to where the hierarchy is mounted.
 double quota_above(const std::string& mount, std::string group, bool is_v2) {
     double least = kNoQuota;
     for (;;) {

@@ -7,7 +7,7 @@
 
 namespace megjit::runtime {
 
-// Of the names the one with the fewest edits (inserted, dropped or replaced letters) to `word`;
+// Returns the name with the fewest edits (inserted, dropped or replaced letters) to `word`;
 // empty if even that differs in more than a third of its letters.
 std::string_view closest(std::string_view word, std::span<const std::string_view> names);
 

@@ -168,7 +168,7 @@ public:
         return build::where(build::op("greater_equal", {place(kQueries), place(kKeys)}), s,
                             minus_infinity(s));
     }
-    // Of each query the largest score, and sum exp(s - that). Where it sees no key nothing is
+    // Each query's largest score, and sum exp(s - that). Where it sees no key nothing is
     // subtracted for zeros: the sum is 0, not NaN.
     struct Sums {
         TensorRef top, e, total;
@@ -201,7 +201,7 @@ public:
                           build::op("dropout_mask", {inputs_[static_cast<size_t>(p_.random_key)]},
                                     {Axes(scores.begin(), scores.end()), p_.drop_prob}));
     }
-    // Of scores that are given instead, the product's gradient is 0.
+    // Where scores are given instead, the product's gradient is 0.
     TensorRef of_products(const TensorRef& ds) const {
         return p_.seen < 0 ? ds : build::where(operand(p_.seen), ds, zero(ds));
     }

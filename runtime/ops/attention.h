@@ -25,9 +25,10 @@ struct AttentionProblem {
 // From this size on backward finds anew what rounding took from the logarithm of the sums.
 inline constexpr float kRoundedLse = 64;
 
-// Of attention and attention_grad.
+// Describes a call of attention or attention_grad.
 AttentionProblem attention_problem(const OpCall& call);
-// Of a mask, `seen` or `hidden` along the axes of the scores: 0 where it is broadcast.
+// Returns the strides of a mask, `seen` or `hidden`, along the axes of the scores: 0 where it is
+// broadcast.
 std::array<int64_t, 4> mask_strides(const Shape& mask);
 
 }  // namespace megjit::runtime

@@ -36,7 +36,8 @@ inline TensorRef mul(const TensorRef& a, double b) { return mul(a, number(b, a))
 inline TensorRef add(const TensorRef& a, double b) { return add(a, number(b, a)); }
 
 TensorRef cast(const TensorRef& x, DType dtype);  // x itself when it has that dtype
-// Of int64, as int32, which kernels read; what does not fit lies outside of every axis, too.
+// Casts places of int64 to int32, which kernels read; what does not fit lies outside of every axis,
+// too.
 TensorRef narrow_places(const TensorRef& places);
 TensorRef reshape(const TensorRef& x, const Shape& shape);  // x itself when it has that shape
 TensorRef broadcast_to(const TensorRef& x, const Shape& shape);

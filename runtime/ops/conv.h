@@ -21,7 +21,8 @@ struct ConvProblem {
     std::vector<EpilogueStep> steps = {};  // on y; those of quantized_conv before it saturates
 };
 
-// Of conv, conv_epilogue, quantized_conv and the gradients, whose results have the types `outputs`.
+// Describes a call of conv, conv_epilogue, quantized_conv or a gradient, whose results have the
+// types `outputs`.
 ConvProblem conv_problem(const OpCall& call, std::span<const Type> outputs,
                          ConvRole role = ConvRole::forward);
 

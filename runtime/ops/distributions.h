@@ -78,7 +78,8 @@ MEGJIT_ANYWHERE void normal_pair(uint32_t radius_word, uint32_t angle_word, floa
 // ln 2 in two parts; any exponent times the first one is exact.
 constexpr double kLn2High = 0x1.62e42fec00000p-1, kLn2Low = 0x1.d1cf79abc9e3bp-32;
 
-// Of a positive number that is not denormal; -inf of what is smaller. As fast_log.
+// Takes a positive number that is not denormal, and gives -inf for what is smaller, as fast_log
+// does.
 MEGJIT_ANYWHERE double log_of(double x) {
     if (x < 0x1p-1022) return from_bits(int64_t{0x7FF} << 52) * -1;
     const int64_t bits = bits_of(x), exponent = (bits - 0x3FE6A09E667F3BCD) >> 52;  // sqrt(1/2)

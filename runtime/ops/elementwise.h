@@ -29,7 +29,7 @@ inline OpDef dumped_as(std::string_view type, OpDef op) {
 // Booleans count as 0 and 1 in arithmetic; the result goes back to bool, where not 0 is true.
 inline Expr number(Expr x) { return x.type() == ScalarType::b1 ? to_type(x, ScalarType::i32) : x; }
 
-// Of functions of mathematics: float64 stays.
+// Functions of mathematics compute in this type: float64 stays.
 inline Expr real(Expr x) { return is_real(x.type()) ? x : to_type(x, ScalarType::f32); }
 
 inline Expr as_bool(Expr x) { return to_type(x, ScalarType::b1); }

@@ -18,7 +18,7 @@ struct MatmulProblem {
     std::vector<EpilogueStep> steps = {};
 };
 
-// Of matmul and matmul_epilogue, whose results have the types `outputs`.
+// Describes a call of matmul or matmul_epilogue, whose results have the types `outputs`.
 MatmulProblem matmul_problem(const OpCall& call, std::span<const Type> outputs);
 
 }  // namespace megjit::runtime

@@ -37,7 +37,7 @@ struct RecurrentShape {
     Type bias;  // [chunks * hidden]
 };
 
-// Of operands 0 and 1: gates (or what lies like them) and w_hh.
+// Reads the sizes from operands 0 and 1: gates (or what lies like them) and w_hh.
 RecurrentShape recurrent_shape(const OpCall& call, int64_t chunks) {
     const Type &gates = call.inputs[0], &w = call.inputs[1];
     for (const Type& input : call.inputs)
@@ -254,7 +254,7 @@ Grads grad_of_steps(const GradCall& g) { return build::gradients_through(g, unro
 
 // --- gradients ---
 
-// Of w_hh and the first h, from that of their product.
+// Adds the gradients of w_hh and the first h, from that of their product.
 void add_products(const GradCall& g, const TensorRef& dproduct, Grads& grads) {
     const TensorRef &w = g.inputs[1], &h = g.inputs[2], &y = g.outputs[0];
     const int64_t steps = y->shape()[0], n = y->shape()[1], hidden = y->shape()[2];

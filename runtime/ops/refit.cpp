@@ -134,7 +134,7 @@ void refuse_unknown(const OpCall& call, const Attrs& fitted, BatchChange batch) 
     refuse_for_unknown(cat(call.op.name, " holds ", all), batch);
 }
 
-// Of which calls leave no trace: x[-1:], a roll, a branch.
+// Some calls leave no trace of the batch: x[-1:], a roll, a branch.
 void refuse_unknown_function(BatchChange batch) {
     if (batch.from == 1) refuse_for_unknown("the function was recorded with one sample", batch);
 }

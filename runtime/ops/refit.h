@@ -11,7 +11,7 @@ namespace megjit::runtime {
 // The attributes of a call for operands of types `after`. UserError without a node's name.
 Attrs refit(const OpCall& before, std::span<const Type> after, BatchChange batch);
 
-// Of a call, or a constant, of which nobody knows where its extents come from, such as one in a
+// Refuses a call, or a constant, whose extents come from nobody knows where, such as one in a
 // file of an earlier version: UserError where one of them could be the batch. `fitted`: what refit
 // makes of the attributes.
 void refuse_unknown(const OpCall& before, const Attrs& fitted, BatchChange batch);
@@ -23,7 +23,7 @@ bool has_extents(const OpDef& op);  // attributes of it are some
 Attrs refit_reshape(const OpCall& before, std::span<const Type> after, BatchChange batch);
 Attrs refit_broadcast(const OpCall& before, std::span<const Type> after, BatchChange batch);
 Attrs refit_region(const OpCall& before, std::span<const Type> after, BatchChange batch);
-// Of ops that index operand 0 along attribute 0, one axis or several.
+// Serves ops that index operand 0 along attribute 0, one axis or several.
 Attrs refit_indexed(const OpCall& before, std::span<const Type> after, BatchChange batch);
 
 }  // namespace megjit::runtime

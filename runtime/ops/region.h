@@ -18,7 +18,7 @@ struct Region {
     int64_t numel() const;
     // Without axes of extent 1, neighbours joined where they can be; at least one axis.
     Region merged() const;
-    // Of a merged one: neither side has gaps.
+    // Asks a merged one: does neither side have gaps?
     bool is_block() const { return rank == 1 && axes[0].from == 1 && axes[0].to == 1; }
 };
 

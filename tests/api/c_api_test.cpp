@@ -307,7 +307,7 @@ TEST(Api, OutputsMayHaveStridesAndAreNamed) {
     EXPECT_EQ(values_of<float>(megjit::Tensor(out[0].tensor)), kPositive);
 }
 
-// Of the model whose first number says how many rows of `kept` count.
+// Makes inputs for the model whose first number says how many rows of `kept` count.
 std::vector<megjit::Tensor> rows_input(float rows) {
     std::vector<megjit::Tensor> inputs;
     inputs.emplace_back(MEGJIT_FLOAT32, std::array<int64_t, 2>{3, 2});

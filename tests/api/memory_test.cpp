@@ -14,7 +14,7 @@
 namespace {
 
 std::atomic<long> asked = 0, living = 0;
-// Of this thread: so many more blocks are given, then none once; below 0: all are.
+// This thread gets so many more blocks, then none once; below 0: all.
 thread_local long left = -1;
 
 bool may_have() {

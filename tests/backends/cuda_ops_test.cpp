@@ -329,7 +329,7 @@ TEST_F(CudaOps, MakesPlaces) {
                   {of({label, {2, 3}}, {0, 5, 3, 2, 2, 1})});
 }
 
-// Of several wrong values the first one is told, as on the CPU.
+// The first of several wrong values is told, as on the CPU.
 TEST_F(CudaOps, RefusesPlacesOutside) {
     const Values x = some({DType::f32, {4, 5}});
     const auto at = [&](const Floats& v) {

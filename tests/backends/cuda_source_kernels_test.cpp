@@ -61,7 +61,7 @@ std::vector<std::string> sources() {
     return all;
 }
 
-// Of a block, the most.
+// The most threads that a block has.
 int threads_of(const std::string& ptx) {
     const std::regex wanted(R"(\.maxntid (\d+))");
     int most = 0;

@@ -24,7 +24,7 @@ using runtime::Shape;
 using runtime::Type;
 using Ints = std::vector<int64_t>;
 
-// Of an attribute with a number for each axis, or one for all.
+// Reads an attribute that has a number for each axis, or one for all.
 inline int64_t at(const Ints& values, int axis) {
     return values[values.size() == 1 ? 0 : static_cast<size_t>(axis)];
 }

@@ -27,8 +27,8 @@ inline const char* ptxas() {
     return path && *path ? path : nullptr;
 }
 
-// Of the kernels in `ptx`, the most of each. DeviceError with the assembler's words where it
-// refuses.
+// Returns the most of each that a kernel in `ptx` takes. DeviceError with the assembler's words
+// where it refuses.
 inline Resources resources_of(const std::string& ptx, int arch) {
     namespace fs = std::filesystem;
     const fs::path base =

@@ -35,7 +35,7 @@ protected:
                 return;
             }
     }
-    // Of one type, all operands alike.
+    // Compares an instruction of one type, on all pairs of these operands.
     template <class T, class F>
     void two(const std::string& op, const std::string& type, const std::vector<T>& values, F f) {
         const auto [a, b] = pairs(values);

@@ -135,7 +135,7 @@ protected:
     std::vector<Handle> streams_;
 };
 
-// Of CUDA C++; skips the test where there is no NVRTC.
+// A compiler of CUDA C++; tests that ask for it are skipped where there is no NVRTC.
 bool has_nvrtc();
 std::string compile(const std::string& source, const std::vector<std::string>& options = {});
 

@@ -7,7 +7,7 @@ namespace megjit::card_tests { namespace {
 
 class Warps : public CardTest {
 protected:
-    // Of one warp: %l is the lane, %d the result, whose 32 values come back.
+    // Runs one warp: %l is the lane, %d the result, whose 32 values come back.
     std::vector<uint32_t> of_lanes(const std::string& statements, unsigned threads = 32) {
         const Handle k = load(kernel(".param .u64 out", R"(
     .reg .b64 %out, %at, %g<4>; .reg .b32 %l, %d, %r<10>; .reg .f32 %f<4>; .reg .pred %p<6>;

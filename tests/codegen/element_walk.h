@@ -253,7 +253,7 @@ private:
         return evaluate(inst.op, kernel_.program[taken].type, inst.type, inst.narrow_to, v);
     }
 
-    // As often as it takes: a reduction's elements may need the results of others.
+    // Walks as often as it takes: a reduction's elements may need the results of others.
     void run_row() {
         std::vector<bool> is_known(reduced_.size());
         for (size_t known = 0; known < reduced_.size();)

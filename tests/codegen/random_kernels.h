@@ -104,7 +104,7 @@ struct Case {
             count += (launch.extents[axis] - 1) * stride(kernel.inputs.size() + k, axis);
         return static_cast<size_t>(count) * size;
     }
-    // Of input i, which lies in memory: to the last one that is read.
+    // Counts the elements of input i, which lies in memory, up to the last one that is read.
     int64_t input_elements(size_t i) const {
         int64_t count = 1;
         for (size_t axis = 0; axis < launch.extents.size(); ++axis)

@@ -8,7 +8,7 @@ namespace megjit::jit { namespace {
 
 class DirectCallTest : public TracedWorld {
 protected:
-    // Of a body that adds its argument to `parameter`, and returns the double of the sum.
+    // Records a body that adds its argument to `parameter`, and returns the double of the sum.
     DirectCall recorded() {
         std::vector<RecordId> wanted;
         TensorRef sum;

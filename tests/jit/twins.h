@@ -11,7 +11,7 @@
 
 namespace megjit::jit {
 
-// Of float32 sums alone. Call `fails` throws.
+// A group that computes float32 sums alone. Call `fails` throws.
 class Twins final : public runtime::Communicator {
 public:
     int rank() const override { return 0; }

@@ -50,7 +50,7 @@ const Case kCases[] = {
                 {.reads = {1}, .writes = {3, 2}},
                 {.reads = {3}, .writes = {4}}}},
      64 + 64 + 64 + 192 + 64},
-    // Of 1 and 2 one is written last, from 3 or 4 and beside the other.
+    // Either 1 or 2 is written last, from 3 or 4 and beside the other.
     {"what is written last",
      {.values = {kInput64, kTemp64, kTemp64, kTemp192, kTemp192, kOutput64},
       .steps = {{.reads = {0}, .writes = {3}},

@@ -57,8 +57,8 @@ protected:
         set_bucket_sizes({});
         set_communicator("0,1", nullptr);
     }
-    // Of (x -> middle -> * w), where `in_middle` is called when w's gradient is there and x's is
-    // not.
+    // Differentiates (x -> middle -> * w); `in_middle` is called when w's gradient is there and x's
+    // is not.
     Tensors backward(const std::function<void()>& in_middle, std::vector<std::string> groups) {
         const TensorRef inner = build::mul(x_, x_);
         TensorRef middle;
@@ -99,7 +99,7 @@ TEST_F(GradientSumsTest, AnExchangeThatFailsIsAnErrorOfBackward) {
     EXPECT_THROW(backward([] {}, {"0,1", "0,1"}), std::runtime_error);
 }
 
-// Whoever was told of it, by whatever came in between.
+// An error that somebody caught counts, whatever came in between.
 TEST_F(GradientSumsTest, AnExchangeWhoseErrorSomebodyCaughtIsAnErrorToo) {
     twins_->fails = 1;
     const auto catches = [] { EXPECT_THROW(side_stream().synchronize(), std::runtime_error); };

@@ -42,11 +42,11 @@ int megjit_card_version();
 // next call.
 const char* megjit_card_last_fault();
 
-// Of the stand-ins for NVIDIA's libraries (tests/card/libraries): queues a kernel that the host
-// computes, or records it in a capture. `run` gets where the host finds the operands, in their
-// order, and returns null, or what was wrong; an operand that no live allocation holds by then is a
-// fault of the card. `drop` is called when neither a stream nor a graph needs `data` any more, also
-// where this fails. The driver's result.
+// The stand-ins for NVIDIA's libraries (tests/card/libraries) call this: it queues a kernel that
+// the host computes, or records it in a capture. `run` gets where the host finds the operands, in
+// their order, and returns null, or what was wrong; an operand that no live allocation holds by
+// then is a fault of the card. `drop` is called when neither a stream nor a graph needs `data` any
+// more, also where this fails. The driver's result.
 struct megjit_card_operand {
     uint64_t address;
     size_t bytes;

@@ -18,7 +18,7 @@ Address allocate(size_t bytes, bool live) {
     return address;
 }
 
-// Of the allocation that begins there.
+// Returns the card of the allocation that begins there.
 Card& owner_of(Address address) {
     Card* card = card_of(address);
     Address begin = 0;
@@ -86,7 +86,7 @@ int fill(Address to, uint32_t value, uint32_t element_bytes, Rows rows, Stream* 
         submit(on, std::make_shared<FillWork>(on.card, to, value, element_bytes, rows));
     }, caller);
 }
-// Of device memory: the host need not wait.
+// Fills device memory: the host need not wait.
 int fill(Address to, uint32_t value, uint32_t element_bytes, size_t count, Stream* stream = nullptr,
          const char* caller = __builtin_FUNCTION()) {
     const size_t bytes = count * element_bytes;

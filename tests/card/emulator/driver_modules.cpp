@@ -69,7 +69,7 @@ Function* named(Module& module, const char* name) {
     return function;
 }
 
-// Of a CUfunction, or of a CUkernel on the current card.
+// Finds the function of a CUfunction, or of a CUkernel on the current card.
 Function& resolved(void* handle) {
     if (is_known(handle, Kind::kernel)) {
         const auto& kernel = *static_cast<LibraryKernel*>(handle);

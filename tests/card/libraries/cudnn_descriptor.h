@@ -57,7 +57,7 @@ struct Descriptor {
 card_libraries::Live& live();
 Descriptor& checked(RawDescriptor raw);
 
-// Of a finalized descriptor of a graph.
+// Reads a finalized descriptor of a graph.
 Graph graph_of(const Descriptor& graph);
 
 }  // namespace megjit::cuda::cudnn

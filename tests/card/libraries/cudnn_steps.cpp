@@ -20,7 +20,7 @@ Dims row_major(const Dims& dims) {
     return strides;
 }
 
-// Of each element of `dims`, which element of an array of extents `small` goes with it: those are
+// Returns by element of `dims` which element of an array of extents `small` goes with it: those are
 // the same, or 1.
 std::vector<int64_t> places_in(const Dims& small, const Dims& dims) {
     Dims strides = row_major(small);
@@ -155,7 +155,7 @@ void each_of_windows(const Dims& x, const Dims& y, const Window& window, const V
         }
 }
 
-// Of each window, what a mean divides by.
+// Returns by window what a mean divides by.
 std::vector<float> divisors(ResampleMode mode, const Dims& x, const Dims& y, const Window& window) {
     std::vector<float> counts(static_cast<size_t>(count_of(y)), 0);
     if (mode == ResampleMode::mean_with_padding)
@@ -166,7 +166,7 @@ std::vector<float> divisors(ResampleMode mode, const Dims& x, const Dims& y, con
     return counts;
 }
 
-// Of each window the element of x that is its largest, and which of the window's it is.
+// By window: the element of x that is its largest, and which of the window's it is.
 struct Largest {
     std::vector<int64_t> at, which;
 };

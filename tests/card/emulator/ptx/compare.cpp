@@ -7,7 +7,7 @@ namespace {
 
 enum : uint8_t { kFlush = 1 };
 
-// Of two values; unordered ones are true where a or b is NaN.
+// These compare two values; unordered ones are true where a or b is NaN.
 struct Eq {
     template <class T>
     static bool of(T a, T b) {

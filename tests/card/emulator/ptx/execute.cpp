@@ -16,7 +16,7 @@ std::atomic<uint64_t> all_instructions = 0;
 
 using What = Code::What;
 
-// Of what does not change from one block to the next; others are written by fill_block_special.
+// Gives what does not change from one block to the next; fill_block_special writes the others.
 uint32_t special(const Launch& launch, const Warp& w, What what, uint32_t lane) {
     const Dim3 n = launch.shape.block;
     const uint32_t thread = w.index * kLanes + lane;

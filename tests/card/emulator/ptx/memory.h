@@ -13,8 +13,8 @@ struct Places {
 void locate(Warp& w, const Inst& in, uint32_t m, uint32_t bytes, uint32_t alignment,
             Places& places);
 
-// Of shared memory: stops the kernel where a barrier is missing between this and what another warp
-// does there.
+// Notes a use of shared memory, and stops the kernel where a barrier is missing between this and
+// what another warp does there.
 void note_shared(Warp& w, const Inst& in, uint32_t m, uint32_t bytes, SharedLog::Kind kind,
                  const Places& places);
 

@@ -8,7 +8,7 @@
 
 namespace megjit::card::ptx {
 
-// Of generated kernels, whose entry has this name: their bits are those of the host.
+// Generated kernels have this entry: their bits are those of the host.
 inline constexpr const char* kExactEntry = "megjit_kernel";
 
 // An instruction whose result the card's assembler or its hardware may choose: an approximation of
