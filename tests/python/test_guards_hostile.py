@@ -85,7 +85,9 @@ def module_of(tmp_path, monkeypatch, name, text, folder="."):
     for loaded in [key for key in sys.modules if key.split(".")[0] == top]:
         monkeypatch.delitem(sys.modules, loaded)
     importlib.invalidate_caches()
-    return importlib.import_module(name.replace("/", "."))
+    module = importlib.import_module(name.replace("/", "."))
+    monkeypatch.setitem(sys.modules, module.__name__, sys.modules.pop(module.__name__))  # gone behind the test
+    return module
 
 
 # ---- names, and modules behind them
