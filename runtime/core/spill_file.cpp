@@ -60,13 +60,21 @@ Books& books() {
 std::shared_ptr<SpillFile> SpillFile::in(const std::string& folder) {
     std::error_code ignored;
     const std::string name = std::filesystem::weakly_canonical(folder, ignored).string();
+    const auto usable = [](const std::weak_ptr<SpillFile>& there) {
+        std::shared_ptr<SpillFile> file = there.lock();
+        return file && !file->is_inherited() ? file : nullptr;
+    };
+    {
+        const std::lock_guard lock(books().mutex);
+        if (auto file = usable(books().files[name])) return file;
+    }
+    // It is made without the lock: it may fail, and its thread has a lock of its own.
+    const std::shared_ptr<SpillFile> fresh(new SpillFile(folder));
     const std::lock_guard lock(books().mutex);
     std::weak_ptr<SpillFile>& there = books().files[name];
-    std::shared_ptr<SpillFile> file = there.lock();
-    if (file && !file->is_inherited()) return file;
-    file = std::shared_ptr<SpillFile>(new SpillFile(folder));
-    there = file;
-    return file;
+    if (auto other = usable(there)) return other;
+    there = fresh;
+    return fresh;
 }
 
 SpillFile::SpillFile(const std::string& folder) : ThreadStream("a spill file"), folder_(folder) {

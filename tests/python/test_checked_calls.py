@@ -64,6 +64,21 @@ def test_a_body_that_does_something_else_is_found(name, level):
         assert "was recorded" in text and "test_checked_calls.py:" in text
 
 
+def test_a_limit_is_the_call_s_and_not_its_check_s():
+    states = [mge.tensor(np.full((256, 256), k, "float32")) for k in range(8)]
+
+    def body(x):
+        for state in states:
+            state[...] = state * 0.5 + x
+        return x.sum()
+
+    limit = int(1.2 * 8 * 256 * 256 * 4)  # no room for the old ones beside the new ones
+    step, x = skipping(body, memory_limit=limit), mge.tensor([1.0])
+    for _ in range(4):
+        step(x)
+    np.testing.assert_array_equal(states[7].numpy(), np.full((256, 256), 7 / 16 + 1.875, "float32"))
+
+
 def test_the_value_that_differs_and_the_line_are_told():
     asked = Opaque()
 

@@ -52,6 +52,7 @@ class Trial:
         self._tolerates = options.pipeline.opt_level >= 3 and not options.pipeline.exact
         options = options.copy()
         options.symbolic = True
+        options.pipeline.memory = _core.MemoryOptions()  # a limit may hold only where states are replaced in place
         self._reference = _core.TraceFunction(options)
         self._flat: list[Tensor] = []  # what the body returned, and the values of these
         self._values: list[Tensor] = []
