@@ -63,7 +63,10 @@ private:
             return is_number(input) || (graph_.type(input).shape == shape && is_row_major(input));
         }) && !std::ranges::all_of(node.inputs, [&](ValueId input) { return is_number(input); });
     }
-    bool is_number(ValueId value) const { return graph_.type(value).numel() == 1; }
+    // One of more axes would give its reader more, too.
+    bool is_number(ValueId value) const {
+        return graph_.type(value).numel() == 1 && graph_.type(value).rank() <= 1;
+    }
 
     // The only reader of the node's result; null: there is none, or more, or it is a result.
     const Node* only_reader(const Node& node) const {

@@ -180,6 +180,13 @@ TEST_F(MoveViews, AnOpThatOthersReadOrThatFollowsAKernelStays) {
     EXPECT_EQ(after(move_views, behind_a_sum), behind_a_sum);
 }
 
+TEST_F(MoveViews, ANumberWithMoreAxesThanTheOtherShapeKeepsItsOpInPlace) {
+    constexpr std::string_view text =
+        "%0: f32[1, 4] = input 0\n%1: f32[1, 1] = input 1\n%2: f32[1, 4] = mul %0 %1\n"
+        "%3: f32[4] = reshape %2 {shape=[4]}\n%4: f32[4] = exp %3\nreturn %4\n";
+    EXPECT_EQ(after(move_views, text), text);
+}
+
 TEST_F(MoveViews, ACastForAProductStandsInFrontOfTheReshape) {
     const std::string row =
         "%0: f32[6, 4] = input 0\n%1: f32[6, 1] = input 1\n%2: f16[4, 5] = input 2\n"

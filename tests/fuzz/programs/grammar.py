@@ -66,7 +66,6 @@ OPERANDS: dict[str, Callable[[Kind], bool]] = {
     "rows": lambda k: k.dtype == "float32" and len(k.shape) >= 1 and k.shape[-1:] == (4,) and 0 not in k.shape,
     "deep": lambda k: k.dtype == "float32" and len(k.shape) == 3 and k.shape[-1] == 4 and 0 not in k.shape,
     "whole": lambda k: k.dtype in WHOLES,
-    "long": lambda k: k.dtype == "int64",
     "flag": lambda k: k.dtype == "bool",
     "coded": lambda k: k.dtype.startswith("q"),
 }
