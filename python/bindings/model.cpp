@@ -319,7 +319,8 @@ void bind_model(nb::module_& m) {
         .def("run", &run_program, nb::arg("inputs"));
     m.def("load_model", &load_model, nb::arg("bytes"), nb::arg("file_name"), nb::arg("offset") = 0,
           "A Model and the bytes that it took.");
-    m.def("checksum", [](nb::bytes bytes) { return runtime::checksum({bytes.c_str(), bytes.size()}); });
+    m.def("checksum",
+          [](nb::bytes bytes) { return runtime::checksum({bytes.c_str(), bytes.size()}); });
 
     // ---- names, while a call is recorded for dumping
     m.def(
