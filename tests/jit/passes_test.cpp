@@ -183,7 +183,8 @@ TEST_F(MoveViews, AnOpThatOthersReadOrThatFollowsAKernelStays) {
 TEST_F(MoveViews, ANumberWithMoreAxesThanTheOtherShapeKeepsItsOpInPlace) {
     constexpr std::string_view text =
         "%0: f32[1, 4] = input 0\n%1: f32[1, 1] = input 1\n%2: f32[1, 4] = mul %0 %1\n"
-        "%3: f32[4] = reshape %2 {shape=[4]}\n%4: f32[4] = exp %3\nreturn %4\n";
+        "%3: f32[4] = reshape %2 {shape=[4]}\n"
+        "%4: f32[] = reduce_max %3 {axes=[0], keepdims=0}\nreturn %4\n";
     EXPECT_EQ(after(move_views, text), text);
 }
 
