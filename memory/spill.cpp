@@ -277,7 +277,9 @@ private:
 SpillPlan spill(const RematProblem& problem, const SpillOptions& options) {
     SpillPlan best;
     for (const double part : kFilled) {
-        const auto filled = static_cast<size_t>(part * static_cast<double>(options.most_bytes));
+        constexpr double kMost = 0x1p63;  // SIZE_MAX allows anything, and rounds up to 2^64
+        const auto filled =
+            static_cast<size_t>(std::min(kMost, part * static_cast<double>(options.most_bytes)));
         SpillPlan plan = Spilling(problem, options).run(filled);
         const bool is_smaller = plan.peak_bytes < best.peak_bytes;
         const bool fits = plan.peak_bytes <= options.most_bytes,
