@@ -90,7 +90,7 @@ FLOW = rows(
     "F.cond(F.sum({float}) > 0, lambda: {float} * 2, lambda: {float} + {float})",
     "F.cond(F.sum({single}) > 1, lambda q: F.relu(q) + p0[0, 0], lambda q: q * p0[0, 1], {single})",
     "F.cond(F.sum({single}) > 0, lambda: F.sum({single}) * p1, lambda: p0[0] * 2)",
-    "F.cond(F.sum({whole}) > 0, lambda q: q + 1152921504606846983, lambda q: q * 9007199254740993, {whole}.astype('int64'))",
+    Row("F.cond(F.sum({whole}) > 0, lambda q: q + 1152921504606846983, lambda q: q * 9007199254740993, {whole}.astype('int64'))", unfit=("torch",)),
     "F.scan(lambda c, row: (c + 1152921504606846983, F.maximum(c, row)), {whole}[0].astype('int64'), {whole})[1]",
     "F.scan(lambda c, row: (c * 0.5 + row, F.tanh(c)), {float}[0] * 0, {float})[1]",
     "F.scan(lambda c, row: (F.maximum(c, row), c - row), {any}[0], {any}, reverse=True)[0]",
