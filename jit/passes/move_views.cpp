@@ -19,13 +19,13 @@ class Mover {
 public:
     explicit Mover(const Graph& graph)
         : graph_(graph),
+          counts_(reader_counts(graph)),
           readers_(graph.value_count()),
           way_(graph.nodes().size(), Way::stays),
           before_(graph.value_count()) {
         for (size_t id = 0; id < graph.nodes().size(); ++id)
             for (ValueId input : graph.nodes()[id].inputs)
                 readers_[at(input)].push_back(static_cast<NodeId>(id));
-        results_ = graph.outputs;
     }
 
     std::optional<Graph> run() {
@@ -71,8 +71,7 @@ private:
     // The only reader of the node's result; null: there is none, or more, or it is a result.
     const Node* only_reader(const Node& node) const {
         const ValueId value = node.outputs[0];
-        const bool is_one =
-            readers_[at(value)].size() == 1 && std::ranges::find(results_, value) == results_.end();
+        const bool is_one = counts_[at(value)] == 1 && !readers_[at(value)].empty();
         return is_one ? &graph_.node(readers_[at(value)][0]) : nullptr;
     }
 
@@ -176,8 +175,8 @@ private:
     }
 
     const Graph& graph_;
+    std::vector<uint32_t> counts_;  // by value: its readers, and one where it is a result
     std::vector<std::vector<NodeId>> readers_;  // by value
-    std::vector<ValueId> results_;
     std::vector<Way> way_;  // by node
     std::vector<ValueId> before_;  // by value that moved down: it, in front of its reshape
 };

@@ -57,7 +57,7 @@ class Shown(Generic[_P]):
         def _settle_share(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
 
     def _facts(self) -> list[tuple[str, str]]:
-        """What is shown of the function: (what, value)."""
+        """Lists what a page cell and the repr show of the function, as (what, value)."""
         mode = "without_host" if self._without_host else "symbolic" if self._symbolic else "by value"
         facts = [("mode", f"{mode}, opt_level={self._opt_level}")]
         if not self.traced:

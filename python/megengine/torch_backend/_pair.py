@@ -49,7 +49,7 @@ class Pair:
         self._planned: Planned | None = None  # of sizes that do not change
 
     def partition(self, joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **more: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-        """Of a joint graph, as AOTAutograd asks for it; under a limit, those of a call are cut when it comes, if sizes change, or if what others keep just now leaves no room."""
+        """Cuts a joint graph into forward and backward, as AOTAutograd asks for it; under a limit, those of a call are cut when it comes, if sizes change, or if what others keep just now leaves no room."""
         by_call = self._is_limited and are_known_by_call(joint)
         if not by_call or have_fixed_sizes(joint):
             changed = fx.GraphModule(joint, copy.deepcopy(joint.graph)) if by_call else joint
