@@ -9,6 +9,7 @@ import megengine as mge
 import megengine.functional as F
 from megengine import Parameter, tensor
 from megengine.autodiff import GradManager
+from megengine.core.tensor.dtype import qint8, quint8
 from megengine.jit import trace
 
 WAYS = [
@@ -377,3 +378,43 @@ def test_results_are_tensors_of_their_own(function, options):
         leaf[...] = 7
     for t, value in zip((x, OUTSIDE), before, strict=True):
         np.testing.assert_array_equal(t.numpy(), value)
+
+
+QUANTIZED = {
+    "cond": lambda q: F.cond(q.astype("float32").sum() < 1e9, lambda: q, lambda: q.reshape(q.shape)),
+    "an operand of cond": lambda q: F.cond(q.astype("float32").sum() < 1e9, lambda v: v.astype("float32") * 2, lambda v: v.astype("float32"), q),
+    "while_loop": lambda q: F.while_loop(lambda v: v[0] < 2, lambda v: (v[0] + 1, halved(v[1])), (0, q))[1],
+    "a bounded loop": lambda q: F.while_loop(lambda v: v[0] < 2, lambda v: (v[0] + 1, halved(v[1])), (0, q), max_trips=3)[1],
+    "the carry of scan": lambda q: F.scan(lambda c, _: (halved(c), None), q, length=2)[0],
+    "rows of scan": lambda q: F.scan(lambda c, row: (c + row.astype("float32"), row), F.zeros(4), q),
+}
+
+
+def halved(q):
+    return (q.astype("float32") * 0.5).astype(q.dtype)
+
+
+@pytest.mark.parametrize("dtype", [qint8(0.1), quint8(0.2, 3)], ids=["qint8", "quint8"])
+@pytest.mark.parametrize("options", WAYS, ids=str)
+@pytest.mark.parametrize("function", QUANTIZED.values(), ids=QUANTIZED)
+def test_quantized_tensors_keep_their_scale(function, options, dtype):
+    """Bodies see real values, and results have the dtype: eager mode once had both, a trace neither."""
+    def real(q):
+        results = function(q)
+        return [part.astype("float32") for part in (results if isinstance(results, tuple) else (results,))]
+
+    q = tensor(normal(3, 4)).astype(dtype)
+    expected, traced = real(q), trace(real, **options)
+    for _ in range(3):
+        for found, value in zip(traced(q), expected, strict=True):
+            np.testing.assert_array_equal(found.numpy(), value.numpy())
+    assert abs(expected[0].numpy()).max() < 8  # not the integers, which are larger
+
+
+@pytest.mark.parametrize("options", [None, *WAYS], ids=str)
+def test_a_carry_that_changes_its_scale_is_refused(options):
+    def function(q):
+        return F.scan(lambda c, _: (c.astype(qint8(0.2)), None), q, length=2)[0]
+
+    with pytest.raises(TypeError, match=r"(?s)another type.*'scale': 0.1.*'scale': 0.2"):
+        (trace(function, **options) if options else function)(tensor(normal(3)).astype(qint8(0.1)))

@@ -9,6 +9,7 @@ import numpy as np
 from .. import _core
 from ..core import ops
 from ..core._tree import LEAF, Branch, branch_of, flatten, unflatten
+from ..core.tensor.quantized import QuantizedTensor
 from ..tensor import Tensor
 from .tensor import stack
 
@@ -21,7 +22,12 @@ def _fail(what: str, why: str, fix: str) -> NoReturn:
 
 
 def _type_of(leaf: Tensor) -> str:
-    return f"{leaf.dtype.name}{list(leaf._tuple_shape)}"
+    quantized = f" {dict(*leaf.dtype.metadata.values())}" if isinstance(leaf, QuantizedTensor) else ""
+    return f"{leaf.dtype.name}{list(leaf._tuple_shape)}{quantized}"
+
+
+def _quantized_as(leaf: Tensor, like: Tensor) -> Tensor:
+    return QuantizedTensor(leaf, like.dtype) if isinstance(like, QuantizedTensor) else leaf
 
 
 class _Tree:
@@ -46,14 +52,15 @@ class _Tree:
         return branch.made_of([self._of_tensors(part) for part in branch.parts])
 
     def filled(self, leaves: list[Tensor]) -> Any:
-        """The same tree of other tensors."""
-        return unflatten(self._shape, iter(leaves))
+        """The same tree of other tensors, of which those of quantized ones are quantized as these are."""
+        return unflatten(self._shape, map(_quantized_as, leaves, self.leaves))
 
     def leaves_of(self, value: object, how: str) -> list[Tensor]:
         """The tensors of a tree that must be as this one, to the types; `how` it has come about, for errors."""
         found = list(self._matched(self._shape, value, "", how))
         for (path, leaf), like in zip(found, self.leaves, strict=True):
-            if leaf.dtype != like.dtype or leaf._tuple_shape != like._tuple_shape:
+            same = leaf.dtype == like.dtype and leaf.dtype.metadata == like.dtype.metadata
+            if not same or leaf._tuple_shape != like._tuple_shape:
                 _fail(
                     f"{self.what} {how} as another type",
                     f"{path or 'it'} was {_type_of(like)} and is {_type_of(leaf)}",

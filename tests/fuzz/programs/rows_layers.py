@@ -99,6 +99,9 @@ FLOW = rows(
     "F.scan(lambda c, row: (cell(row, c), c), F.zeros((1, 4)), {rows}.reshape(-1, 1, 4))[1]",
     "F.scan(lambda c, row: (cell(row, c), cell(row, c)), F.zeros((1, 4)), {rows}.reshape(-1, 1, 4))[1]",
     Row("F.while_loop(lambda s: F.abs(s).sum() > 1, lambda s: s * 0.5, F.clip({single}, -9, 9))", trains=False),
+    Row("F.cond(F.sum({single}) > 0, lambda q: q, lambda q: q.reshape({coded}.shape), {coded}).astype('float32')", unfit=("onnx",)),
+    Row("F.scan(lambda c, row: ((c.astype('float32') * 0.5).astype(c.dtype), c), {coded}, {single})[0].astype('float32')", unfit=("onnx",)),
+    Row("F.while_loop(lambda v: v[0] < 2, lambda v: (v[0] + 1, (v[1].astype('float32') * 0.5).astype(v[1].dtype)), (0, {coded}))[1]", unfit=("onnx",)),
     "F.while_loop(lambda s: s.sum() < 30, lambda s: F.abs(s) + 1, {single}, max_trips=3)",
     rounds=True,
 )
