@@ -15,7 +15,7 @@ import numpy as np
 from .. import _core
 from ..core._tree import Branch, flatten
 from ..tensor import Tensor
-from .watchable import _same
+from .watched import same
 
 if TYPE_CHECKING:
     from .guards import Guards
@@ -30,7 +30,7 @@ def _words_for(tensor: Any) -> str:
 def _alike(a: Any, b: Any) -> bool:
     """Are they containers of one form, with the same values that are no tensors?"""
     if not (isinstance(a, Branch) and isinstance(b, Branch)):
-        return _same(a, b)
+        return same(a, b)
     return a.kind is b.kind and a.names == b.names and len(a.parts) == len(b.parts) and all(map(_alike, a.parts, b.parts))
 
 

@@ -9,40 +9,35 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-# Who only calls these on a container does not read it.
-_WRITES = {"append", "extend", "add"}
-# Names by which code asks the interpreter about itself, or for numbers that nobody else has.
-_UNSEEN = {
-    "default_rng", "SeedSequence", "SystemRandom", "__globals__", "__subclasses__", "__closure__", "__code__", "f_back", "f_locals", "f_globals",
-    "currentframe", "_getframe", "getcontext", "localcontext", "gi_frame", "getrefcount", "locked", "acquire", "isEnabledFor", "getEffectiveLevel", "hasHandlers", "getChild", "manager",
-}  # fmt: skip
+from .reach import FILLS
+
 _LOADS = {
     "LOAD_GLOBAL": "global", "LOAD_NAME": "global", "LOAD_DEREF": "cell", "LOAD_CLASSDEREF": "cell",
     "LOAD_FROM_DICT_OR_GLOBALS": "global", "LOAD_FROM_DICT_OR_DEREF": "cell",
 }  # fmt: skip
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
     """The code of a function and of the functions, comprehensions and classes in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+            yield from codes_of(constant)
 
 
-def _reads(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
+def attributes_of(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
     """(kind, name) -> attributes that the code takes from it, "" for any other use."""
-    return {name: frozenset(path.removesuffix("()").split(".")[0] for path in paths) for name, paths in _paths(code).items()}
+    return {name: frozenset(path.removesuffix("()").split(".")[0] for path in paths) for name, paths in paths_of(code).items()}
 
 
 @functools.lru_cache(maxsize=4096)
-def _paths(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
+def paths_of(code: types.CodeType) -> dict[tuple[str, str], frozenset[str]]:
     """(kind, name) -> what the code takes from it, such as "linalg.norm" of np; with "()" where it calls that without arguments; "" for any other use.
 
     kind: global, cell, import (of a module, in the body), or unknown: an instruction of a newer Python that loads by name.
     """
     found: dict[tuple[str, str], set[str]] = {}
-    for part in _codes(code):
+    for part in codes_of(code):
         last: tuple[str, str] | None = None
         path: list[str] = []
         for instruction in dis.get_instructions(part):
@@ -71,15 +66,15 @@ def _may_load_by_name(opname: str) -> bool:
     return opname.startswith("LOAD_") and any(word in opname for word in ("GLOBAL", "NAME", "DEREF", "DICT"))
 
 
-def _names_in(code: types.CodeType) -> set[str]:
-    return {name for part in _codes(code) for name in part.co_names}
+def names_in(code: types.CodeType) -> set[str]:
+    return {name for part in codes_of(code) for name in part.co_names}
 
 
-def _words_in(code: types.CodeType) -> set[str]:
+def words_in(code: types.CodeType) -> set[str]:
     """Its names, and its texts, which may be names for getattr()."""
-    return {word for part in _codes(code) for word in (*part.co_names, *part.co_consts) if isinstance(word, str)}
+    return {word for part in codes_of(code) for word in (*part.co_names, *part.co_consts) if isinstance(word, str)}
 
 
-def _is_only_filled(value: Any, attributes: frozenset[str]) -> bool:
+def is_only_filled(value: Any, attributes: frozenset[str]) -> bool:
     """Does the code no more with this container than to put something into it?"""
-    return bool(attributes) and {path.removesuffix("()") for path in attributes} <= _WRITES and type(value) in (list, set, collections.deque)
+    return bool(attributes) and {path.removesuffix("()") for path in attributes} <= FILLS and type(value) in (list, set, collections.deque)

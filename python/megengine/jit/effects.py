@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import builtins
 import dis
-import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -21,17 +20,9 @@ from ..autodiff import GradManager
 from ..module import Module
 from ..optimizer import Optimizer
 from ..tensor import Tensor
-from .code_reads import _codes, _reads
-from .reach import ALL, library_of
-from .watchable import _MISSING, _PLAIN, _is_foreign
-from .watched import _content
-
-# Methods that change what they are called on; of arrays those that no operator has.
-_WRITES = {
-    "append", "extend", "add", "insert", "pop", "popitem", "popleft", "appendleft", "clear", "update", "remove", "discard", "setdefault",
-    "sort", "reverse", "fill", "tofile", "dump", "resize", "write", "writelines", "put",
-}  # fmt: skip
-_NOT_CALLED = {"__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__getstate__", "__setstate__"}
+from .code_reads import attributes_of, codes_of
+from .reach import ALL, NOT_CALLED, PLAIN, WRITES, is_foreign, library_of, unwrapped
+from .watched import MISSING, content
 
 
 class _Acts(Exception):
@@ -44,9 +35,9 @@ def acting_part(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
     try:
         while True:
             walk = _Walk(mentioned)
-            walk.judge(function, "the function", frozenset())
+            walk.judge(function, "the function")
             for value in (*args, *kwargs.values()):
-                walk.judge(value, "an argument", frozenset())
+                walk.judge(value, "an argument")
             if walk.mentioned == mentioned:
                 return None
             mentioned = walk.mentioned
@@ -62,31 +53,21 @@ class _Walk:
         self.mentioned = set(mentioned)
         self._seen: dict[int, Any] = {}
 
-    def judge(self, value: object, name: str, attributes: frozenset[str]) -> None:
+    def judge(self, value: Any, name: str, attributes: frozenset[str] = frozenset()) -> None:
         """_Acts unless ``value``, of which these attributes are taken, is quiet."""
-        if isinstance(value, (*_PLAIN, Tensor, np.ndarray)) or value is _MISSING or id(value) in self._seen:
+        if isinstance(value, (*PLAIN, Tensor, np.ndarray)) or value is MISSING or id(value) in self._seen:
             return
         if isinstance(value, types.ModuleType):  # another attribute of it may be taken elsewhere
             self._judge_module(value, name, attributes)
             return
         self._seen[id(value)] = value
-        if isinstance(value, (list, tuple, set, frozenset)):
-            for item in value:
-                self.judge(item, f"an item of {name}", frozenset())
-        elif isinstance(value, dict):
-            for item in value.values():
-                self.judge(item, f"an item of {name}", frozenset())
-        elif isinstance(value, types.MethodType):
-            self.judge(value.__func__, name, frozenset())
-            self.judge(value.__self__, name, frozenset())
-        elif isinstance(value, functools.partial):
-            for part in (value.func, value.args, value.keywords):
-                self.judge(part, name, frozenset())
-        elif isinstance(value, (staticmethod, classmethod)):
-            self.judge(value.__func__, name, frozenset())
-        elif isinstance(value, property):
-            self.judge(value.fget, name, frozenset())
-        elif _is_foreign(getattr(value if callable(value) else type(value), "__module__", None)) or isinstance(
+        if isinstance(value, (list, tuple, set, frozenset, dict)):
+            for item in value.values() if isinstance(value, dict) else value:
+                self.judge(item, f"an item of {name}")
+        elif (parts := unwrapped(value)) is not None:
+            for part in parts:
+                self.judge(part, name)
+        elif is_foreign(getattr(value if callable(value) else type(value), "__module__", None)) or isinstance(
             value, (types.BuiltinFunctionType, np.ufunc)
         ):
             self._judge_foreign(value, name)
@@ -97,7 +78,7 @@ class _Walk:
 
     def _judge_module(self, module: types.ModuleType, name: str, attributes: frozenset[str]) -> None:
         for attribute in attributes - {""}:
-            taken = getattr(module, attribute, _MISSING)
+            taken = getattr(module, attribute, MISSING)
             acts = library_of(module.__name__).acts
             if acts is not ALL and attribute in acts:
                 raise _Acts(f"{name}.{attribute}")
@@ -115,38 +96,38 @@ class _Walk:
             raise _Acts(name)
 
     def _judge_code(self, function: types.FunctionType, name: str) -> None:
-        for code in _codes(function.__code__):
+        for code in codes_of(function.__code__):
             for instruction in dis.get_instructions(code):
                 if _stores(instruction, code):
                     raise _Acts(f"{name} writes {instruction.argval or 'an item'} (line {_line_of(instruction, code)})")
                 if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
                     self.mentioned.add(str(instruction.argval))
-        cells = dict(zip(function.__code__.co_freevars, map(_content, function.__closure__ or ()), strict=True))
-        for (kind, read), attributes in _reads(function.__code__).items():
-            value = _MISSING
+        cells = dict(zip(function.__code__.co_freevars, map(content, function.__closure__ or ()), strict=True))
+        for (kind, read), attributes in attributes_of(function.__code__).items():
+            value = MISSING
             if kind == "cell":
-                value = cells.get(read, _MISSING)
+                value = cells.get(read, MISSING)
             elif kind == "global":
-                value = function.__globals__.get(read, getattr(builtins, read, _MISSING))
-                if read not in function.__globals__ and value is not _MISSING and read in library_of("builtins").acts and not isinstance(value, _PLAIN):
+                value = function.__globals__.get(read, getattr(builtins, read, MISSING))
+                if read not in function.__globals__ and value is not MISSING and read in library_of("builtins").acts and not isinstance(value, PLAIN):
                     raise _Acts(f"{read}()")
-            if attributes & _WRITES and value is not _MISSING and not isinstance(value, (types.ModuleType, Module, Optimizer)):
-                raise _Acts(f"{read}.{min(attributes & _WRITES)}()")
+            if attributes & WRITES and value is not MISSING and not isinstance(value, (types.ModuleType, Module, Optimizer)):
+                raise _Acts(f"{read}.{min(attributes & WRITES)}()")
             if kind != "global" or read in function.__globals__:
                 self.judge(value, read, attributes)
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            self.judge(default, f"a default of {name}", frozenset())
+            self.judge(default, f"a default of {name}")
 
     def _judge_object(self, value: Any, name: str) -> None:
         """An object, or a class, of the program: its methods whose names are mentioned, and its attributes."""
         is_class = isinstance(value, type)
         for kind in (value if is_class else type(value)).__mro__:
-            if _is_foreign(kind.__module__):
+            if is_foreign(kind.__module__):
                 continue
             for attribute, member in vars(kind).items():
-                if is_class or attribute in self._names or (attribute.startswith("__") and attribute not in _NOT_CALLED):
+                if is_class or attribute in self._names or (attribute.startswith("__") and attribute not in NOT_CALLED):
                     if isinstance(member, (types.FunctionType, staticmethod, classmethod, property)):
-                        self.judge(member, f"{kind.__name__}.{attribute}", frozenset())
+                        self.judge(member, f"{kind.__name__}.{attribute}")
         if not is_class:
             self._judge_attributes(value, name)
 
@@ -155,7 +136,7 @@ class _Walk:
         for attribute, held in vars(value).items() if hasattr(value, "__dict__") else ():
             is_run = isinstance(value, Module) and (isinstance(held, (Module, list, tuple, dict)))
             if is_run or attribute in self._names:
-                self.judge(held, f"{name}.{attribute}", frozenset())
+                self.judge(held, f"{name}.{attribute}")
 
 
 def _stores(instruction: dis.Instruction, code: types.CodeType) -> bool:

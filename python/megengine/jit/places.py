@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import collections
-import functools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..module import Module
 from ..tensor import Tensor
-from .code_reads import _names_in
-from .watchable import _MISSING, _is_foreign, _is_foreign_code
-from .watched import _content, _slots_of
+from .code_reads import names_in
+from .reach import WRAPPERS, is_foreign, is_foreign_code
+from .watched import MISSING, content, slots_of
 
 _MOST_OBJECTS = 100_000  # that are looked into
-_WRAPPERS = {
-    types.MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"),
-    staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget",),
-}  # fmt: skip
 
 
 def tensor_places(function: Callable[..., Any], held: dict[str, Any]) -> dict[str, Tensor]:
@@ -39,20 +34,20 @@ def tensor_places(function: Callable[..., Any], held: dict[str, Any]) -> dict[st
 def _parts(place: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What an object of the program holds. Objects of ours, but for modules and tensors, keep what they have found or write into it."""
     if isinstance(value, types.FunctionType):
-        yield from () if _is_foreign_code(value) else _named_by(value)
-    elif type(value) in _WRAPPERS:
-        yield from ((place, getattr(value, name)) for name in _WRAPPERS[type(value)])
+        yield from () if is_foreign_code(value) else _named_by(value)
+    elif type(value) in WRAPPERS:
+        yield from ((place, getattr(value, name)) for name in WRAPPERS[type(value)])
     elif isinstance(value, dict):
         yield from ((f"{place}[{key!r}]" if isinstance(key, (str, int)) else f"{place}[...]", item) for key, item in [*value.items()])
     elif isinstance(value, (list, tuple, collections.deque)):
         yield from ((f"{place}[{index}]", item) for index, item in enumerate([*value]))
     elif isinstance(value, type):
-        if not _is_foreign(value.__module__):
+        if not is_foreign(value.__module__):
             yield from ((f"{place}.{name}", item) for name, item in [*vars(value).items()])
     elif isinstance(value, (Module, Tensor)) or not type(value).__module__.startswith("megengine"):
         held = getattr(value, "__dict__", None)
         attributes = [*held.items()] if isinstance(held, dict) and not isinstance(value, types.ModuleType) else []
-        attributes += [(name, getattr(value, name, None)) for name in _slots_of(type(value))]
+        attributes += [(name, getattr(value, name, None)) for name in slots_of(type(value))]
         yield from ((f"{place}.{name}", item) for name, item in attributes if name != "grad")
         yield from ((place, kind) for kind in type(value).__mro__)
     elif wrapped := getattr(value, "__wrapped__", None):  # a traced function
@@ -61,13 +56,13 @@ def _parts(place: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _named_by(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     code, scope = function.__code__, function.__globals__
-    names = sorted(_names_in(code))
+    names = sorted(names_in(code))
     for name in names:
-        value = scope.get(name, _MISSING)
+        value = scope.get(name, MISSING)
         yield name, value
-        if isinstance(value, types.ModuleType) and not _is_foreign(value.__name__):
+        if isinstance(value, types.ModuleType) and not is_foreign(value.__name__):
             yield from ((f"{name}.{each}", vars(value)[each]) for each in names if each in vars(value))
-    yield from zip(code.co_freevars, map(_content, function.__closure__ or ()), strict=True)
+    yield from zip(code.co_freevars, map(content, function.__closure__ or ()), strict=True)
     positional = code.co_varnames[: code.co_argcount]
     yield from zip(reversed(positional), reversed(function.__defaults__ or ()))
     yield from (function.__kwdefaults__ or {}).items()

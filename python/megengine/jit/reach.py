@@ -1,46 +1,99 @@
-"""The closed list of what a skipped body may call: by the library that a function or a class is from, what it is known to do.
+"""The closed list of what a skipped body may reach, and of what it may do there.
 
-A function that is not a program's own is known by its module and its name. It is pure where it gives the same for the same
-arguments and the same of what guards watch; it is quiet where it acts on nothing but what it gives. Whatever stands in no row is
+A value of a kind that never changes needs no watching; an object that changes unseen but can be pickled is compared by its pickle; a wrapper
+is what it holds. A function or a class that is not a program's own is known by its module and its name. It is pure where it gives the same
+for the same arguments and the same of what guards watch; it is quiet where it acts on nothing but what it gives. Whatever stands in no row is
 neither: under ``without_host=True`` such a body is recorded again in each call, with the reason, and "auto" runs it.
 """
 
 from __future__ import annotations
 
+import array
 import builtins
+import collections
+import datetime
+import fractions
+import functools
+import operator
+import random
+import re
+import sys
+import threading
+import types
+import uuid
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from .._core import RandomState
+from ..core._origin import PACKAGE, is_library
+
+# ---- values
+
+PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, np.generic, np.dtype)
+_EXACT = frozenset(PLAIN) - {np.generic, np.dtype}
+# Kinds of C, or of the standard library, without anything that could change.
+OPAQUE = (
+    types.CodeType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.UnionType, types.NotImplementedType,
+    re.Pattern, operator.attrgetter, operator.itemgetter, operator.methodcaller, fractions.Fraction,
+    datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, uuid.UUID, np.ufunc, type(threading.Lock()), type(threading.RLock()),
+    type(vars(collections.namedtuple("_Pair", "first"))["first"]), RandomState,
+)  # fmt: skip
+PICKLED = (np.random.Generator, np.random.RandomState, random.Random, array.array, bytearray)
+SOURCES = (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator)  # of random numbers, unless a program gives a seed
+# What runs, or is read, in place of a wrapper.
+WRAPPERS: dict[type, tuple[str, ...]] = {
+    types.MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"),
+    staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget",),
+}  # fmt: skip
+
+
+def unwrapped(value: Any) -> list[Any] | None:
+    """What a wrapper holds; None for what is none."""
+    return next(([getattr(value, part) for part in parts] for kind, parts in WRAPPERS.items() if isinstance(value, kind)), None)
+
+
+def is_plain(value: Any) -> bool:
+    """Is it a value that never changes, and not of a class that adds anything to it?"""
+    kind = type(value)
+    if kind in _EXACT:
+        return True
+    return isinstance(value, np.generic | np.dtype) and kind.__module__.split(".")[0] == "numpy" and kind is not np.void
+
+
+# ---- names in the code
+
+# Names by which code asks the interpreter about itself, or what has no value that can be compared.
+UNSEEN = {
+    "__globals__", "__subclasses__", "__closure__", "__code__", "f_back", "f_locals", "f_globals", "currentframe", "_getframe", "getcontext",
+    "localcontext", "gi_frame", "getrefcount", "locked", "acquire", "isEnabledFor", "getEffectiveLevel", "hasHandlers", "getChild", "manager",
+}  # fmt: skip
+FILLS = {"append", "extend", "add"}  # code that only calls these on a container does not read it
+# Methods that change what they are called on; of arrays those that no operator has.
+WRITES = FILLS | {
+    "insert", "pop", "popitem", "popleft", "appendleft", "clear", "update", "remove", "discard", "setdefault",
+    "sort", "reverse", "fill", "tofile", "dump", "resize", "write", "writelines", "put",
+}  # fmt: skip
+NOT_CALLED = {"__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__getstate__", "__setstate__"}  # by an object's use
+
+# ---- libraries
 
 
 class Library(NamedTuple):
     """A row: a module, with all below it that have no row of their own.
 
     moves: names that are not pure: they ask for files, clocks, settings, or for what the interpreter knows of the program. acts: names
-    that are not quiet. is_base: a program's classes may derive from its classes, whose instances hold attributes and items alone.
-    keeps_no_state: its objects hold nothing that a program sets.
+    that are not quiet. is_base: a program's classes may derive from its classes. holds: where an object of a part of Python has what a program
+    sets: in attributes and items, where nobody sees it, or nowhere. reads_grads: its functions may read gradients.
     """
 
     moves: Collection[str] = ()
     acts: Collection[str] = ()
     is_base: bool = False
-    keeps_no_state: bool = False
-
-
-class _All(frozenset[str]):
-    """Every name."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-ALL = _All()
-_QUIET_BUILTINS = {
-    "abs", "all", "any", "bool", "bytes", "callable", "chr", "complex", "dict", "divmod", "enumerate", "filter", "float", "format",
-    "frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "map", "max", "min",
-    "object", "ord", "pow", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "super", "tuple", "type", "zip",
-    "NotImplemented", "Ellipsis", "__debug__", "__name__", "__build_class__",
-}  # fmt: skip
-_QUIET_BUILTINS |= {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)}
+    holds: Literal["attributes", "unseen", "nothing"] = "unseen"
+    reads_grads: bool = False
 
 
 class _AllBut(frozenset[str]):
@@ -50,13 +103,23 @@ class _AllBut(frozenset[str]):
         return not super().__contains__(name)
 
 
+ALL = _AllBut()
+_QUIET_BUILTINS = {
+    "abs", "all", "any", "bool", "bytes", "callable", "chr", "complex", "dict", "divmod", "enumerate", "filter", "float", "format",
+    "frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "map", "max", "min",
+    "object", "ord", "pow", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "super", "tuple", "type", "zip",
+    "NotImplemented", "Ellipsis", "__debug__", "__name__", "__build_class__",
+}  # fmt: skip
+_QUIET_BUILTINS |= {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)}
 _PURE = Library()
+_UNKNOWN = Library(moves=ALL, acts=ALL)
 _ACTING = Library(acts=ALL)  # pure for what it gives, but it writes, warns, or keeps what it is given
 LIBRARIES: dict[str, Library] = {
     "builtins": Library(
         moves={"globals", "locals", "vars", "eval", "exec", "input", "open", "compile", "__import__", "breakpoint", "memoryview"},
         acts=_AllBut(_QUIET_BUILTINS),
         is_base=True,
+        holds="attributes",
     ),
     "numpy": Library(
         moves={
@@ -72,26 +135,26 @@ LIBRARIES: dict[str, Library] = {
         "reprlib", "statistics", "string", "struct", "textwrap", "unicodedata", "weakref", "_collections", "_collections_abc", "_functools", "_operator",
         "_random", "_weakref",
     ), _PURE),
-    **dict.fromkeys(("argparse", "typing_extensions"), Library(moves=ALL, acts=ALL, is_base=True)),
-    **dict.fromkeys(("collections", "contextlib", "enum", "functools", "numbers", "types"), Library(is_base=True)),
-    **dict.fromkeys(("abc", "dataclasses", "typing"), Library(is_base=True, keeps_no_state=True)),
-    "_abc": Library(moves=ALL, acts=ALL, keeps_no_state=True),
-    "inspect": Library(moves=ALL, acts=ALL, keeps_no_state=True),
+    "argparse": Library(moves=ALL, acts=ALL, is_base=True, holds="attributes"),
+    "typing_extensions": Library(moves=ALL, acts=ALL, is_base=True),
+    **dict.fromkeys(("collections", "enum", "functools", "types"), Library(is_base=True, holds="attributes")),
+    **dict.fromkeys(("contextlib", "numbers"), Library(is_base=True)),
+    **dict.fromkeys(("abc", "dataclasses", "typing"), Library(is_base=True, holds="nothing")),
+    **dict.fromkeys(("_abc", "inspect"), Library(moves=ALL, acts=ALL, holds="nothing")),
     **dict.fromkeys(("contextvars", "pickle", "pprint", "warnings", "_thread"), _ACTING),  # "_thread": repr of dataclasses
     "_io": Library(moves={"open"}, acts=ALL),
     "logging": Library(moves={"getLogger", "getLoggerClass", "getLevelName", "getHandlerByName"}, acts=ALL, is_base=True),
     # Ours. What has no row gives settings, devices, counters, files.
     "megengine": Library(moves=ALL, acts=ALL, is_base=True),
     **dict.fromkeys((
-        "megengine._core", "megengine.core.ops", "megengine.core.tensor", "megengine.tensor", "megengine.module", "megengine.optimizer", "megengine.autodiff",
-        "megengine.amp", "megengine.distributions", "megengine.quantization",
+        "megengine._core", "megengine.core.ops", "megengine.core.tensor", "megengine.tensor", "megengine.amp", "megengine.distributions", "megengine.quantization",
     ), Library(is_base=True)),
+    **dict.fromkeys(("megengine.module", "megengine.optimizer", "megengine.autodiff"), Library(is_base=True, reads_grads=True)),
     "megengine.functional": Library(moves={"get_execution_strategy"}, acts={"set_execution_strategy"}, is_base=True),
     "megengine.random": Library(moves={"get_rng_state"}, is_base=True),
     "megengine.jit": Library(moves={"is_tracing"}, acts=ALL, is_base=True),
     **dict.fromkeys(("megengine.distributed", "megengine.fx", "megengine.traced_module"), Library(acts=ALL, is_base=True)),
 }  # fmt: skip
-_UNKNOWN = Library(moves=ALL, acts=ALL)
 
 
 def library_of(module: object) -> Library:
@@ -100,3 +163,62 @@ def library_of(module: object) -> Library:
     while name not in LIBRARIES and "." in name:
         name = name.rpartition(".")[0]
     return LIBRARIES.get(name, _UNKNOWN)
+
+
+def is_known(top: str) -> bool:
+    """Is a package the engine, NumPy, or a part of Python?"""
+    return top in ("megengine", "numpy") or top in sys.stdlib_module_names
+
+
+def is_foreign(name: str | None) -> bool:
+    """Does this module belong to a library, which does not change while a program runs?"""
+    top = name.split(".")[0] if isinstance(name, str) else ""
+    if top in ("__main__", "megengine", "numpy", "builtins"):
+        return top != "__main__"
+    file = getattr(sys.modules.get(top), "__file__", None)
+    if file is None or file.startswith("<"):
+        return top in sys.stdlib_module_names
+    return is_library(file)  # a program may have a module with the name of one of Python's
+
+
+def is_foreign_code(function: types.FunctionType) -> bool:
+    """Does a function come from a library? By its file: what its module is called anybody may set."""
+    file = function.__code__.co_filename
+    return is_foreign(function.__module__) and (file.startswith(("<", PACKAGE)) or is_library(file))
+
+
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, as a rule
+
+
+def is_foreign_class(kind: type) -> bool:
+    """Does a class come from a library? One that its module does not hold under its name is a program's."""
+    holder: Any = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        holder = getattr(holder, part, None) if part != "<locals>" else None
+    return is_foreign(kind.__module__) and (holder is kind or kind.__module__ in ("builtins", "typing") or not kind.__flags__ & _HEAP)
+
+
+# ---- refusals
+
+
+class Unwatchable(Exception):
+    """The body reads something whose changes cannot be seen; its text says what."""
+
+
+def refuse_by_object(value: Any, name: str) -> None:
+    """Unwatchable for what reads files or draws numbers, under whatever name a program has it."""
+    if (isinstance(value, type) and issubclass(value, SOURCES)) or (value.__module__ and value.__name__ in library_of(value.__module__).moves):
+        raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
+
+
+def refuse_impure(module: Any, what: str) -> None:
+    """Unwatchable for a library that is not known to be pure. Of ours it depends on the function."""
+    top = module.split(".")[0] if isinstance(module, str) else ""
+    if top and top != "megengine" and is_foreign(module) and library_of(module).moves is ALL:
+        raise Unwatchable(f"{what}, and what {top} gives cannot be watched")
+
+
+def refuse_foreign(value: Any, name: str) -> None:
+    """Unwatchable for a function or a class of a library that is not known to be pure."""
+    refuse_impure(value.__module__, f"the body reaches {name}")
+    refuse_by_object(value, name)

@@ -11,7 +11,7 @@ from .._core import user_line
 from ..core._tree import LEAF, Branch
 from ..module import Module
 from ..tensor import Tensor
-from .watchable import _OPAQUE, _is_plain
+from .reach import OPAQUE, is_plain
 
 _MOST_OBJECTS = 10_000
 _USED_UP = (Iterator, Awaitable, AsyncIterator)
@@ -22,7 +22,7 @@ def _others(tree: Any) -> list[Any]:
     """The leaves of a tree that are no tensors and no plain values."""
     if type(tree) is Branch:
         return [leaf for part in tree.parts for leaf in _others(part)]
-    return [] if tree is LEAF or _is_plain(tree) else [tree]
+    return [] if tree is LEAF or is_plain(tree) else [tree]
 
 
 def refuse_used_up(tree: Any) -> None:
@@ -48,7 +48,7 @@ def reason_in_results(tree: Any, arguments: list[Tensor], made: list[Tensor], ha
     ids = set(map(id, arguments))
     for tensor in made:
         for name, held in vars(tensor).items():
-            if id(tensor) not in ids and not _is_plain(held):
+            if id(tensor) not in ids and not is_plain(held):
                 return f"the body returns a tensor whose {name} is a {type(held).__name__}"
     for leaf in _others(tree):
         kind = type(leaf).__name__
@@ -56,7 +56,7 @@ def reason_in_results(tree: Any, arguments: list[Tensor], made: list[Tensor], ha
             return f"the body returns a {kind}, which runs only once"
         if _reaches(leaf, ids):
             return f"the body returns a {kind} that holds an argument"
-        if not (has_seen(leaf) or isinstance(leaf, (*_OPAQUE, type, types.ModuleType))):
+        if not (has_seen(leaf) or isinstance(leaf, (*OPAQUE, type, types.ModuleType))):
             return f"the body returns a {kind} that it makes, which the caller may change"
     return None
 

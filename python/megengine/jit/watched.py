@@ -1,4 +1,4 @@
-"""What a body could read of a thing: a tensor, a logger, a gradient manager, an optimizer.
+"""What a body could read of a thing: a tensor, a logger, a gradient manager, an optimizer; and whether two things read the same.
 
 In: a thing. Out: a tuple of objects, which `Facts` compare by identity.
 """
@@ -6,18 +6,23 @@ In: a thing. Out: a tuple of objects, which `Facts` compare by identity.
 from __future__ import annotations
 
 import logging
+import struct
 import types
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from ..autodiff import GradManager
 from ..optimizer import Optimizer
 from ..tensor import Tensor
-from .watchable import _MISSING
+from .reach import is_plain
 
-_NO_FACTS = ("grad", "_lent")  # the first is compared by itself; the second is what other libraries see of the value
+MISSING = object()
+NO_FACTS = ("grad", "_lent")  # the first is compared by itself; the second is what other libraries see of the value
 
 
-def _slots_of(kind: type) -> tuple[str, ...]:
+def slots_of(kind: type) -> tuple[str, ...]:
     """The attributes that a class and its bases keep outside of ``__dict__``."""
     return tuple(slot for base in kind.__mro__ for slot in _own_slots(base))
 
@@ -31,29 +36,29 @@ def _own_slots(kind: type) -> tuple[str, ...]:
     )
 
 
-def _facts_of(tensor: Tensor) -> tuple[Any, ...]:
+def facts_of(tensor: Tensor) -> tuple[Any, ...]:
     """What a body can read of a tensor besides its value and type: class, name, quantization, whatever a program has put on it."""
     kind, held = type(tensor), vars(tensor)
-    attributes = (part for key, value in held.items() if key not in _NO_FACTS for part in (key, value))
-    return (kind, *attributes, *(getattr(tensor, slot, _MISSING) for slot in _slots_of(kind)))
+    attributes = (part for key, value in held.items() if key not in NO_FACTS for part in (key, value))
+    return (kind, *attributes, *(getattr(tensor, slot, MISSING) for slot in slots_of(kind)))
 
 
-def _settings_of(logger: logging.Logger) -> tuple[Any, ...]:
+def settings_of(logger: logging.Logger) -> tuple[Any, ...]:
     return (logger.level, logger.disabled, logger.propagate, logger.name, logger.parent, *logger.handlers, None, *logger.filters)
 
 
-def _content(cell: types.CellType) -> Any:
+def content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # not bound yet
-        return _MISSING
+        return MISSING
 
 
-def _attached(manager: GradManager) -> tuple[Any, ...]:
+def attached(manager: GradManager) -> tuple[Any, ...]:
     return tuple(found for spec in manager._attach_specs.values() for found in (spec.tensor(), *spec.callbacks, None))
 
 
-def _options(optimizer: Optimizer) -> tuple[Any, ...]:
+def options(optimizer: Optimizer) -> tuple[Any, ...]:
     """The options of each group; of numbers, whether they are zero."""
     return tuple(
         tuple(
@@ -64,7 +69,7 @@ def _options(optimizer: Optimizer) -> tuple[Any, ...]:
     )
 
 
-def _held_options(optimizer: Optimizer) -> list[Any]:
+def held_options(optimizer: Optimizer) -> list[Any]:
     """All that the groups hold, and the items of what may change in place."""
     held: list[Any] = []
     for group in optimizer.param_groups:
@@ -76,7 +81,7 @@ def _held_options(optimizer: Optimizer) -> list[Any]:
     return held
 
 
-def _values_of(optimizer: Optimizer) -> tuple[Any, ...]:
+def values_of(optimizer: Optimizer) -> tuple[Any, ...]:
     """The options of each group, with their numbers."""
     return tuple((name, tuple(value) if isinstance(value, list) else value) for group in optimizer.param_groups for name, value in group.items())
 
@@ -85,3 +90,32 @@ def _numbers_aside(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(bool(v) if isinstance(v, (int, float)) else v for v in value)
     return value
+
+
+# ---- comparisons
+
+
+def same(a: Any, b: Any) -> bool:
+    """Does a body read the same from both? Objects are compared by identity: their content is watched."""
+    if a is b:
+        return True
+    if isinstance(a, np.dtype):
+        return isinstance(b, np.dtype) and a == b and a.metadata == b.metadata  # the latter holds the scale of a quantized one
+    if is_plain(a):
+        return type(a) is type(b) and (_bits(a) == _bits(b) if isinstance(a, (float, complex, np.inexact)) else bool(a == b))
+    if isinstance(a, types.MethodType):  # made anew by each access
+        return isinstance(b, types.MethodType) and a.__func__ is b.__func__ and a.__self__ is b.__self__
+    return type(a) is tuple and type(b) is tuple and len(a) == len(b) and all(map(same, a, b))
+
+
+def _bits(value: Any) -> bytes:
+    """What tells -0.0 from 0.0, and one NaN from another."""
+    return value.tobytes() if isinstance(value, np.inexact) else struct.pack("dd", value.real, value.imag)
+
+
+def same_items(now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
+    return len(now) == len(then) and all(map(same, now.items(), then.items()))
+
+
+def same_array(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.flags.writeable == b.flags.writeable and a.tobytes() == b.tobytes()
