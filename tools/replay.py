@@ -28,7 +28,7 @@ _MOST_SHOWN = 20
 
 
 class Plugin:
-    """Of pytest: gives each test the files that were written while it ran."""
+    """A plugin of pytest: gives each test the files that were written while it ran."""
 
     def __init__(self, folder: Path):
         self._folder = folder

@@ -92,7 +92,7 @@ def _mobilenet():
 
 
 def _vgg():
-    """Of torchvision's parts: VGG without its large linear layers."""
+    """VGG without its large linear layers, made of torchvision's parts."""
     from torch import nn
     from torchvision.models.vgg import make_layers
 

@@ -128,7 +128,7 @@ def _nudged(net: Any, seed: int) -> Any:
 
 
 def _errors(net: Any, inputs: dict[str, Any], run: Any) -> dict[str, float]:
-    """Of gradients against those of float64: the norm of a parameter's error ÷ that of the gradient. What is 1e-7 of the norm of all gradients is zero but for rounding."""
+    """Errors of gradients against those of float64: the norm of a parameter's error ÷ that of the gradient. What is 1e-7 of the norm of all gradients is zero but for rounding."""
     wide = copy.deepcopy(net).double()
     if hasattr(wide, "set_experts_implementation"):
         wide.set_experts_implementation("eager")  # grouped products have no float64
@@ -143,7 +143,7 @@ def _errors(net: Any, inputs: dict[str, Any], run: Any) -> dict[str, float]:
 
 
 def worst_error(name: str, family: str, how: str = "door") -> float:
-    """Of a training step's gradients: the error of a parameter ÷ (what is allowed); 1 is the limit.
+    """The worst error of a training step's gradients: the error of a parameter ÷ (what is allowed); 1 is the limit.
 
     Runs with weights that differ by rounding: one alone may be right, or wrong, by chance (a rectified value at zero). The median of ours may have twice the
     largest of eager mode's errors.

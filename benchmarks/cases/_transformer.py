@@ -40,7 +40,7 @@ class Shape:
 
     @property
     def flops(self):
-        """Of a step. Multiply-adds a token and block: four projections, the two of the MLP, and twice the
+        """Operations of a step. Multiply-adds for each token and block: four projections, the two of the MLP, and twice the
         attention, half of it where it is causal."""
         attention = (1 if self.words else 2) * self.tokens * self.width
         a_token = self.blocks * (12 * self.width**2 + attention) + self.words * self.width

@@ -15,7 +15,7 @@ PARTS = (1.0, 0.8, 0.6)
 
 
 def told(name, text):
-    """Of single networks; the harness keeps it with `--log`."""
+    """Prints a line about one network; the harness keeps it with `--log`."""
     print(f"{name}: {text}", file=sys.stderr, flush=True)
 
 

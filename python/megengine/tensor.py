@@ -345,7 +345,7 @@ class Tensor(ArrayMethodMixin):
         if stream == 0:
             raise ValueError("Tensor.__dlpack__: stream 0 is ambiguous\n  fix: 1 is the driver's legacy default stream, 2 the thread's")
         lent = _core.lend_in_place(self, copies)
-        if stream != -1:  # whoever says -1 sees to the order
+        if stream != -1:  # a caller that says -1 sees to the order
             Stream(self.device.logical_name).let_wait(1 if stream is None else stream)
         return lent
 

@@ -34,7 +34,7 @@ def fused(function: Callable[..., Any]) -> Any:
 
 
 def seconds_of(function: Callable[..., Any], arguments: Sequence[Any] = ()) -> float:
-    """Of one call, when it runs again and again."""
+    """The seconds of one call, when it runs again and again."""
     stream = mge.device.Stream("gpu0")
 
     def once(calls: int) -> float:

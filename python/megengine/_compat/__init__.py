@@ -97,7 +97,7 @@ def _is_module(path: str) -> bool:
 
 
 def paths() -> set[str]:
-    """Of the modules: those of the table, and the folders of its rows."""
+    """The paths of all modules: those of the table, and the folders of its rows."""
     parts = [row.split(".") for row in TABLE]
     return {path for row in parts for n in range(1, len(row) + 1) if _is_module(path := ".".join(row[:n]))}
 
@@ -136,7 +136,7 @@ def find_spec(name: str) -> ModuleSpec | None:
 
 
 class _Loader:
-    """Of one path: gives the module that the table names, or makes a module of the rows below it."""
+    """The loader of one path: gives the module that the table names, or makes a module of the rows below it."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -21,7 +21,7 @@ from .admitted import name_of
 from .container import Damaged
 from .values import ValueReader, ValueWriter, expect, record
 
-# Of these, only what a Tensor has as well: others write files, or give memory away.
+# A graph may call methods of these only where a Tensor has them, too: others write files, or give memory away.
 _FOREIGN = (np.ndarray, np.generic, str, bytes, memoryview)
 _ARITHMETIC = (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "lshift", "rshift", "and", "or",

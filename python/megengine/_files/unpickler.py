@@ -282,7 +282,7 @@ def _is_member_by_name(called: Any, args: Any) -> bool:
 
 
 def _is_called_by_pickles(found: type) -> bool:
-    """Of our classes: tensors, enums and small values."""
+    """Is it a class of ours that pickles call: a tensor, an enum, a small value?"""
     return issubclass(found, (Tensor, enum.Enum, FrozenDict, FrozenList, Device))
 
 

@@ -354,7 +354,7 @@ class Graph(Pictured):
         return f"{call.describe()} reads {value.name!r}, which is not in this graph (any more)"
 
     def running(self, env: dict[Any, Any], kept: Iterable[Value] = (), forgets: bool = True) -> Iterator[Any]:
-        """The calls in order, for who puts what they make into ``env``; what no later call reads goes from there, but for ``kept``.
+        """The calls in order, for a caller that puts what they make into ``env``; what no later call reads goes from there, but for ``kept``.
 
         forgets: False keeps all values.
         """

@@ -9,7 +9,7 @@ import warnings
 
 from .. import _core
 
-# Of the project's tests and builds.
+# Switches that the project's tests and builds read.
 _ELSEWHERE = tuple(f"MEGJIT_{name}" for name in "FAKE FUZZ KILL_RANKS LIBHALIDE ONNX_NODES REMAT_PLANS SITE STAND_IN TEST WITH_".split())
 # What is read without an error for other values.
 _VALUES = {

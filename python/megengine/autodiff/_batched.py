@@ -70,7 +70,7 @@ def _operator(name: str, cast: Callable[[Any], Any] = lambda x: x) -> tuple[Call
 
 
 def _bits(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Of bools what logic says."""
+    """Makes operator ``name`` and its reflection; for bools they are logical."""
 
     def forth(self: Tensor, other: Any) -> Tensor:
         are_bools = self.dtype == np.bool_ and (isinstance(other, bool) or getattr(other, "dtype", None) == np.bool_)

@@ -20,7 +20,7 @@ def users_line() -> str:
 
 
 def users_level() -> int:
-    """The ``stacklevel``, for who calls this, of the first line outside of the package: calls may be redirected on their way."""
+    """The ``stacklevel``, for the caller of this, of the first line outside of the package: calls may be redirected on their way."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -51,7 +51,7 @@ def enter_world(rank: int | None, gather: Callable[[str], list[str]] | None = No
 
 
 def state() -> list[int]:
-    """Of this process: seed and counter of the default state, and the counter of that of the masks."""
+    """The random state of this process: seed and counter of the default state, and the counter of that of the masks."""
     return [_default.current_seed, _default.counter, _noise.counter]
 
 

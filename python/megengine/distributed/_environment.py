@@ -24,7 +24,7 @@ _FIRST_PORT, _PORTS = 20000, 10000  # those of jobs that name none
 
 @dataclass
 class Place:
-    """Of this process in its world."""
+    """The place of this process in its world."""
 
     master_ip: str
     port: int
@@ -71,7 +71,7 @@ def _master(launcher: str) -> str:
 
 
 def first_node(nodes: str) -> str:
-    """Of a list as SLURM writes it: "node[03-05,9],other" has "node03" first."""
+    """The first node of a list as SLURM writes it: "node[03-05,9],other" begins with "node03"."""
     name, numbers, tail = re.match(r"([^,\[]*)(?:\[([^\]]*)\])?([^,]*)", nodes).groups()  # type: ignore[union-attr]  # matches anything
     return name + re.split("[-,]", numbers or "")[0] + tail
 

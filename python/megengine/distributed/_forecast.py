@@ -104,5 +104,5 @@ def forecast(step: Step, network: Network, bucket_sizes: tuple[int, int]) -> For
 
 
 def largest_pair(sizes: Sequence[int]) -> int:
-    """Of two neighbours: one bucket is filled while the other one travels."""
+    """The largest sum of two neighbours: one bucket is filled while the other one travels."""
     return max((a + b for a, b in pairwise(sizes)), default=sum(sizes))

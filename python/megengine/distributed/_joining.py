@@ -41,7 +41,7 @@ def connect(client: Client, rank: int, size: int, seconds: float) -> list[int]:
                 sockets[other] = _connection_to(other, rank, addresses[other], client, deadline)
             while len(sockets) < size - 1:
                 other, connection = _next_caller(listener, rank, client._token, deadline)
-                if not rank < other < size or other in sockets:  # who has the token, but is of no world of ours
+                if not rank < other < size or other in sockets:  # a process that has the token, but is of no world of ours
                     connection.close()
                     continue
                 sockets[other] = connection
@@ -77,7 +77,7 @@ def _connection_to(
 
 
 def _next_caller(listener: socket.socket, rank: int, token: str, deadline: float) -> tuple[int, socket.socket]:
-    """The rank and connection of the next one who has the token."""
+    """The rank and connection of the next process that has the token."""
     while True:
         listener.settimeout(_left(deadline))
         connection, _ = listener.accept()

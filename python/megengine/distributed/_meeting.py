@@ -29,7 +29,7 @@ _ANSWER_SECONDS = 5.0
 
 @dataclass
 class Limits:
-    """Of a world that may grow and shrink: fewest and most nodes, and how many times it starts again."""
+    """How far a world may grow and shrink: fewest and most nodes, and how many times it starts again."""
 
     least: int
     most: int

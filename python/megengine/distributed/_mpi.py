@@ -1,6 +1,6 @@
 """MPI, as mpi4py has found it: its handles for the engine of collective operations (backends/processes/mpi), and where a world meets.
 
-mpi4py is imported by who asks for MPI alone. Processes that mpiexec or srun has started need neither addresses nor a token: rank 0
+mpi4py is imported only where MPI is asked for. Processes that mpiexec or srun has started need neither addresses nor a token: rank 0
 tells them by MPI.
 """
 

@@ -317,7 +317,7 @@ class _Saving(threading.Thread):
             os.remove(manifest)  # of an earlier run: it is not whole from here on
 
     def _written(self) -> dict[str, Any]:
-        """Of this process's file: what the manifest says of it; or why it could not be written."""
+        """Writes this process's file. Returns what the manifest says of it, or why it could not be written."""
         shard: dict[str, Any] = {"file": f"{self._rank}-of-{self._size}.safetensors"}
         shapes = hashlib.blake2b(json.dumps(self._shapes).encode(), digest_size=16).hexdigest()
         why = self._or_why(lambda: shard.update(self._write(os.path.join(self._place, shard["file"]))))

@@ -194,7 +194,7 @@ def _wholes_of(parts: list[ShardedParameter], reduce_method: str) -> list[Tensor
 
 
 class _Gather(Function):
-    """Of each process a row -> all rows; gradients -> their sum or mean over the processes, of this one's row."""
+    """Makes all rows of a row from each process. The gradient of this process's row is the sum or mean of its gradients over the processes."""
 
     def __init__(self, group: Group, reduce_method: str) -> None:
         self._group, self._is_mean = group, reduce_method == "mean"

@@ -24,7 +24,7 @@ from ._token import shared_token
 _CONNECT_SECONDS = 30.0  # how long a client waits for its server to come up
 _ANSWER_SECONDS = 5.0  # how long for answers that wait for nobody: the server may be out of reach, or another program
 SECONDS = 600.0  # how long a call waits for what others do
-_SLACK_SECONDS = 60.0  # beyond that, who has not got its answer has lost the server
+_SLACK_SECONDS = 60.0  # a process that waits longer for its answer has lost the server
 
 
 @dataclass
@@ -290,7 +290,7 @@ class Client:
         self.master_ip = master_ip
         self.port = port
         self._token = shared_token() if token is None else token
-        self._process = secrets.token_hex(8)  # what tells it from who comes to this server by mistake
+        self._process = secrets.token_hex(8)  # what tells it from processes that come to this server by mistake
         self.bcast_dict: dict[str, int] = {}  # key -> how many messages came under it
         self._local = threading.local()
         self.connect()

@@ -8,7 +8,7 @@ from ..tensor import Tensor
 Operand = Tensor | int | float | bool
 _Function = TypeVar("_Function", bound=Callable[..., Tensor])
 
-# Of results in a float dtype, of x's, of the promoted one, of bool; and of operands of integers and of bool.
+# Endings of docstrings: of ops whose result is float, has x's dtype, the promoted one, or is bool; and of ops on integers and on bool.
 FLOAT = """
     Parameters
     ----------

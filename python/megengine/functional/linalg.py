@@ -35,7 +35,7 @@ class QR(NamedTuple):
 
 
 class SignAndLogarithm(NamedTuple):
-    """Of determinants: the sign, and the logarithm of the magnitude."""
+    """Determinants, as their sign and the logarithm of their magnitude."""
 
     sign: Tensor
     logabsdet: Tensor

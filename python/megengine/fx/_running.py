@@ -287,7 +287,7 @@ class Interpreter:
         args : Node, constant or container
             The tree.
         n : Node
-            Who reads it, for the message of an error.
+            What reads it, for the message of an error.
 
         Returns
         -------

@@ -296,7 +296,7 @@ class _Pattern:
         for node in nodes:
             if node not in results and any(user not in nodes for user in node.users):
                 return False
-        # Results are made where the last of the match stands: whoever reads them must come later.
+        # Results are made where the last of the match stands: what reads them must come later.
         last = max(positions[node] for node in nodes)
         return all(
             positions[user] > last for node in results for user in node.users if user not in nodes

@@ -49,7 +49,7 @@ def hub_dir() -> str:
 
 
 def _identity(path: str) -> int | None:
-    """Of the folder that is there now: another one after it was fetched again. None where there is none."""
+    """The number of the folder that is there now, which is another one after it was fetched again; None where there is none."""
     try:
         return os.stat(path).st_ino
     except FileNotFoundError:

@@ -85,7 +85,7 @@ class CardPlan(MemoryPlan):
 
     @property
     def flops(self) -> float:
-        """Of products: two for each multiplication that is added."""
+        """Operations of products: two for each multiplication that is added."""
         return sum(cost.flops for cost in self.costs)
 
     @property

@@ -52,7 +52,7 @@ def _memory_of_machine() -> int:
 
 
 def memory_limit_bytes(given: int | str | None) -> int:
-    """Of trace's memory_limit, else of ``MEGJIT_MEMORY_LIMIT``; 0 means no limit. ValueError for a share of a plan."""
+    """The bytes of trace's memory_limit, else of ``MEGJIT_MEMORY_LIMIT``; 0 means no limit. ValueError for a share of a plan."""
     text = os.environ.get("MEGJIT_MEMORY_LIMIT", "")
     value, what = (text or None, "MEGJIT_MEMORY_LIMIT") if given is None else (given, "memory_limit")
     if value is None:
@@ -73,13 +73,13 @@ def memory_limit_bytes(given: int | str | None) -> int:
 
 
 def check_interval() -> int:
-    """Of ``MEGJIT_CHECK``: of how many calls without the body one is compared with the body; 0 is for none."""
+    """What ``MEGJIT_CHECK`` says: of so many calls without the body one is compared with the body; 0 means none is."""
     text = os.environ.get("MEGJIT_CHECK", "")
     return int(text) if text.isdecimal() else int(bool(text))
 
 
 def version_memory_bytes() -> int:
-    """Of ``MEGJIT_VERSION_MEMORY``: what versions of a function may hold beside its arena."""
+    """The bytes that versions of a function may hold beside its arena: ``MEGJIT_VERSION_MEMORY``."""
     return to_bytes(os.environ.get("MEGJIT_VERSION_MEMORY") or "512MB", "MEGJIT_VERSION_MEMORY")
 
 
@@ -277,7 +277,7 @@ class GraphOptimizationConfig:
 
 
 def spill_folder(given: str | os.PathLike[str] | None, is_limited: bool) -> str:
-    """Of trace's spill; "" means none. TypeError, ValueError and FileNotFoundError for what is no folder, or has no limit."""
+    """The folder of trace's spill; "" means none. TypeError, ValueError and FileNotFoundError for what is no folder, or has no limit."""
     if given is None:
         return ""
     if not isinstance(given, (str, os.PathLike)):

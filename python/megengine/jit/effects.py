@@ -132,7 +132,7 @@ class _Walk:
             self._judge_attributes(value, name)
 
     def _judge_attributes(self, value: Any, name: str) -> None:
-        """Of modules everything that may run: children, and hooks; of others what is mentioned."""
+        """Judges what a module may run, its children and hooks; and of other objects the attributes that are mentioned."""
         for attribute, held in vars(value).items() if hasattr(value, "__dict__") else ():
             is_run = isinstance(value, Module) and (isinstance(held, (Module, list, tuple, dict)))
             if is_run or attribute in self._names:

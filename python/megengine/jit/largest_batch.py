@@ -205,7 +205,7 @@ def _resized(x: Tensor, axis: int, extent: int) -> Tensor:
 
 
 def _names(fn: trace[..., Any], count: int) -> list[str]:
-    """Of positional arguments; of what ``*args`` takes "args[0]" and so on."""
+    """The names of ``count`` positional arguments; what ``*args`` takes is called "args[0]" and so on."""
     try:
         parameters = list(inspect.signature(fn.__wrapped__).parameters.values())
     except (TypeError, ValueError):  # a function without one

@@ -29,12 +29,12 @@ class Call:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the first result."""
+        """The dtype of the first result."""
         return self.results[0][0]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the first result."""
+        """The shape of the first result."""
         return self.results[0][1]
 
 

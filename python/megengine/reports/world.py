@@ -114,7 +114,7 @@ def step_of(measured: Measured, plan: MemoryPlan, lengths: list[int]) -> Step:
 
 
 def _seconds(call: list[dict[str, Any]], lengths: list[int]) -> list[float]:
-    """Of each step of the plan, in the segments of a call, which have so many steps."""
+    """The seconds of each step of the plan. lengths: how many steps each segment of a call has."""
     seconds, base = [0.0] * sum(lengths), 0
     for profile, length in zip(call, lengths, strict=True):
         for step in profile["steps"]:

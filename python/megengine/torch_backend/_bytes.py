@@ -48,7 +48,7 @@ def bounds_of(graph: fx.GraphModule) -> dict[Any, int]:
 
 
 def _most(extent: Any, bounds: Bounds) -> int:
-    """Of a product of sizes: at their bounds, or where they are 0."""
+    """The largest value of a product of sizes: at their bounds, or where they are 0."""
     if isinstance(extent, int):
         return extent
     expression = extent.node.expr
@@ -80,7 +80,7 @@ class Places:
         return sum(self._bytes[place] for place in places - {self._place[node] for node in but if node in self._place})
 
     def give(self, part: Part) -> None:
-        """Of a program of ours."""
+        """Adds what a program of ours gives."""
         for node in part.gives:
             self._put(node, node)
 
@@ -106,7 +106,7 @@ class Places:
         return most
 
     def _memory(self, node: fx.Node) -> list[tuple[Any, int]]:
-        """Of each tensor what it is known by, and its bytes."""
+        """For each tensor: what its memory is known by, and its bytes."""
         tensors = [each for each in tensors_in(node.meta.get("val")) if each.layout is torch.strided]
         return [(each.untyped_storage()._cdata, self._extent(each)) for each in tensors]
 
@@ -117,7 +117,7 @@ class Places:
 
 # -- refusals
 
-# Who has bytes that are part of what a call needs.
+# Owners of bytes that are part of what a call needs.
 OTHER_GRAPHS = "other graphs of the program keep {} bytes for their backward"
 OTHER_PARTS = "{} bytes wait for other parts of the graph"
 COPIES = "copies of arguments and results of other strides, or in memory of others, take {} bytes"

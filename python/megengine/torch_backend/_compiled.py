@@ -167,7 +167,7 @@ class Compiled:
             under_way.pop()
 
     def _needed_by_parts(self) -> list[tuple[int, int]]:
-        """Of each part the bytes that wait meanwhile for others, and, of torch's, those that it takes. Arguments wait throughout: their caller holds them."""
+        """For each part: the bytes that wait meanwhile for other parts, and those that it takes if torch runs it. Arguments wait throughout: their caller holds them."""
         inputs = self.graph.graph.find_nodes(op="placeholder")
         results = {each for each in self.graph.graph.output_node().args[0] if isinstance(each, fx.Node)}
         places, alive, needs = Places(self.graph, self._bounds), dict.fromkeys(inputs), []
@@ -183,7 +183,7 @@ class Compiled:
         return needs
 
     def _plan_parts(self, beside: int) -> int:
-        """Of the part that needs most, with what waits for others. MemoryError that tells of it, if it is too much."""
+        """The bytes of the part that needs most, with what waits for others. MemoryError that names the part, if they are too many."""
         most, refused = 0, list[MemoryError]()
         for (part, run), (waiting, needed) in zip(self._parts, self._needs, strict=True):
             try:

@@ -33,7 +33,7 @@ from ._private import (
 from ._program import Program
 
 Pair = tuple[fx.GraphModule, fx.GraphModule]
-# Of the limit: what the joint graph is planned for, one after the other. Its plan has what the two graphs have, but for what they give each other.
+# Shares of the limit that the joint graph is planned for, one after the other. Its plan has what the two graphs have, but for what they give each other.
 _PARTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 _TRIES = 3  # of a limit that a refusal names
 REFUSED = "megjit_refused"  # a forward graph's meta: why no cut keeps the limit
@@ -46,7 +46,7 @@ _VIEWS = {"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqu
 def partitioner(options: dict[str, Any], fallback: bool, beside: Callable[[bool], int], breaks: bool) -> Callable[..., Pair]:
     """What AOTAutograd asks to cut a joint graph. options, fallback: as of `Compiled`. beside: bytes that other graphs keep for their backward just now; True: without what only cycles hold. breaks: another graph follows.
 
-    Whoever is followed keeps half of what is left, if a cut does, and else the least.
+    A graph that another one follows keeps half of what is left, if a cut does, and else the least.
     """
     limit = memory_limit_bytes(options.get("memory_limit"))
 
@@ -130,7 +130,7 @@ def _crossing_bytes(forward: fx.GraphModule, count: int, bounds: Bounds) -> int:
 
 
 def _refusal(pair: Sequence[Compiled], beside: int) -> MemoryError | None:
-    """Of the one that needs more; beside: bytes that other graphs keep."""
+    """The refusal of the graph that needs more memory, or None. beside: bytes that other graphs keep."""
     found = []
     for each in pair:
         try:
@@ -165,7 +165,7 @@ def _all_kept(joint: fx.GraphModule, inputs: Sequence[Any], count: int, more: di
 
 
 def _without_views(joint: fx.GraphModule, pair: Pair, count: int) -> Pair:
-    """The same, but for views, which cost memory of their own: what they show is kept in their place, which may be an argument."""
+    """The pair without views among what it keeps, which cost memory of their own: what they show is kept in their place, which may be an argument."""
     by_name = {node.name: node for node in joint.graph.nodes}
     kept = [by_name[each.name] for each in pair[0].graph.output_node().args[0][count:]]
     shown = {_shown(node) for node in kept}

@@ -43,7 +43,7 @@ def order_of(value: Any) -> tuple[int, ...] | None:
 
 
 def channels_last(value: torch.Tensor) -> torch.Tensor:
-    """Of its shape and dtype, in that order; its elements are not written."""
+    """A tensor of the same shape and dtype whose memory has the channels last; its elements are not written."""
     made = value.new_empty([value.shape[axis] for axis in (0, *range(2, value.dim()), 1)])
     return made.movedim(-1, 1)
 

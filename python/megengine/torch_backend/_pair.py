@@ -72,7 +72,7 @@ class Pair:
         return Compiled(graph, self._options, self._fallback, graph.meta.get(SEEN, 0))
 
     def alone(self, graph: fx.GraphModule, _: Any) -> Callable[..., Any]:
-        """Of a graph without a backward."""
+        """Compiles a graph without a backward."""
 
         def made(graph: fx.GraphModule) -> Compiled:
             return Compiled(graph, self._options, self._fallback, seen=len(graph.graph.output_node().args[0]))
@@ -163,7 +163,7 @@ def _keep_limit(planned: Planned, call: Call, arguments: list[Any], beside_forwa
 
 
 def _sources(values: Iterable[Any], oldest: int) -> set[int]:
-    """Of the nodes of autograd that gave values, or what these come from, the numbers from the oldest one on."""
+    """The numbers of the nodes of autograd that gave values, and of those before them, as far as ``oldest``."""
     waiting = [each.grad_fn for each in values if isinstance(each, torch.Tensor) and each.grad_fn is not None]
     found: set[int] = set()
     seen: set[Any] = set()
@@ -178,7 +178,7 @@ def _sources(values: Iterable[Any], oldest: int) -> set[int]:
 
 
 def _bytes_at(values: Iterable[Any]) -> dict[int, int]:
-    """Of tensors that have memory."""
+    """The bytes of tensors that have memory, by their addresses."""
     found: dict[int, int] = {}
     for each in values:
         if type(each) in (torch.Tensor, torch.nn.Parameter) and each.layout is torch.strided:

@@ -84,7 +84,7 @@ def _whole_if_unknown(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def sequence_number() -> int:
-    """Of the node that autograd has made for the function whose forward runs."""
+    """The number of the node that autograd has made for the function whose forward runs."""
     return int(torch.autograd._get_sequence_nr()) - 1
 
 

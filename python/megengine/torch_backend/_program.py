@@ -83,7 +83,7 @@ def _name_of(graph: fx.GraphModule) -> str:
 
 
 _MOST_REPLAYS = 16  # of one graph: what others keep beside it may differ in each call, and is a limit of its own
-# Of small integers and truths.
+# These ops add small integers and truth values in 64 bits.
 _ADDING_IN_64_BITS = {"sum", "prod", "cumsum", "cumprod"}
 
 
@@ -186,7 +186,7 @@ class Program:
         ]
 
     def plan(self, beside: int = 0, waiting: int = 0) -> MemoryPlan:
-        """Of a call with tensors as the graph has them, all of known sizes. MemoryError for a limit that cannot be kept."""
+        """The plan of a call with tensors as the graph has them, all of known sizes. MemoryError for a limit that cannot be kept."""
         values = [node.meta.get("val") for node in self._graph.graph.find_nodes(op="placeholder")]
         with unset_fake_temporarily():  # torch compiles in a mode in which tensors have no memory; what is not written takes none
             values = [value.permute(self._orders[place]) if place in self._orders else value for place, value in enumerate(values)]
@@ -304,7 +304,7 @@ _SHARING = {"view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "s
 
 
 def _bytes_of_shared(results: Iterable[Any]) -> int:
-    """Of results whose memory is an argument's, or another result's: each is copied, for torch may write to it."""
+    """The bytes of results whose memory is an argument's, or another result's: each is copied, for torch may write to it."""
     groups: dict[fx.Node, list[fx.Node]] = {}
     for node in results:
         if isinstance(node, fx.Node) and node.op == "call_function":

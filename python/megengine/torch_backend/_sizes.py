@@ -87,7 +87,7 @@ class Sizes:
         return pair
 
     def planned(self, arguments: list[Any]) -> Planned:
-        """Of a call's sizes. MemoryError, before anything runs, if forward or backward cannot keep the limit with them."""
+        """The plan for a call's sizes. MemoryError, before anything runs, if forward or backward cannot keep the limit with them."""
         sizes = _sizes_of(arguments, self._places)
         if sizes not in self._pairs:
             known = _known(self._places, sizes)
@@ -126,7 +126,7 @@ def are_known_by_call(joint: fx.GraphModule) -> bool:
 
 
 def _places_of(joint: fx.GraphModule) -> list[Place]:
-    """Of each symbol the argument of forward, and its axis, that has its number."""
+    """For each symbol: the argument of forward, and its axis, that has its number."""
     found: dict[Any, Place] = {}
     inputs = [node for node in joint.graph.find_nodes(op="placeholder") if "tangents" not in node.name]
     for place, node in enumerate(inputs):

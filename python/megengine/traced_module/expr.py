@@ -139,7 +139,7 @@ class GetAttr(Expr):
 
 @functools.cache
 def _signature_of_method(method: Any) -> inspect.Signature | None:
-    """Of a method or operator of Tensor; of one that C implements from its text, "($self, value, /)", which `inspect.signature` compiles."""
+    """The signature of a method or operator of Tensor. One that C implements has a text, "($self, value, /)", which `inspect.signature` compiles."""
     if inspect.isfunction(method):
         return inspect.signature(method)
     text: str | None = getattr(method, "__text_signature__", None)

@@ -251,7 +251,7 @@ class Tracer(Recorder):
 
 
 def _drop_unread(top: TracedModule) -> None:
-    """Of each traced module below ``top`` only what graphs read remains, and its quantizers."""
+    """Drops from each traced module below ``top`` what no graph reads, but for its quantizers."""
     called = [module for module in top.modules() if isinstance(module, type(top)) and module.argdef_graph_map]
     read: set[int] = set()
     for module in called:

@@ -73,7 +73,7 @@ def as_target(values: IntsLike, kept: Sequence[int] = ()) -> Shape:
 
 
 def note_new_axes(ndim: int, axes: Sequence[int]) -> None:
-    """Of the ``ndim`` extents of the next op these are new, or counted along by the program; the others are its operand's."""
+    """Notes that the next op, of ``ndim`` extents, gets those at ``axes`` from the program; the others are its operand's."""
     if records_for_dump():
         note_given([WRITTEN if axis in axes else DERIVED for axis in range(ndim)])
 

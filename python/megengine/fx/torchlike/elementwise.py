@@ -47,7 +47,7 @@ def clamp(input, min=None, max=None):
 
 @wrap
 def floor_divide(input: Tensor | float, other: Tensor | float) -> Tensor | float:
-    """Of floats as Python's ``//``, NaN for an infinite ``input`` and -1.0 for -1 // inf; no gradient."""
+    """Divides and rounds down. Floats give what Python's ``//`` gives, NaN for an infinite ``input`` and -1.0 for -1 // inf; no gradient."""
     if _are_integers(input, other) or not (isinstance(input, Tensor) or isinstance(other, Tensor)):
         return input // other
     a, b = (each.detach() if isinstance(each, Tensor) else each for each in (input, other))
@@ -232,7 +232,7 @@ def softmin(input, dim=None, _stacklevel=3, dtype=None):
 
 
 def _logical(combine):
-    """Of what is true: not 0."""
+    """Makes an op on truth values, where everything but 0 is true."""
     return lambda input, other: combine(input != 0, other != 0)
 
 

@@ -99,7 +99,7 @@ def _chosen(input: Tensor, places: Tensor, dim: int, keepdim: bool) -> Pair:
 
 
 def _extreme(of_two, op, along):
-    """Of all elements, along an axis (a pair), or of two tensors."""
+    """Makes torch's max or min: over all elements, along an axis (which gives a pair), or of two tensors."""
 
     def choose(input, dim=None, keepdim=False):
         if isinstance(dim, (Proxy, Tensor)):

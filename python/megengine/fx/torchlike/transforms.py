@@ -19,7 +19,7 @@ def _of_several(name: str) -> Any:
 
 
 def _lower(function: Any, name: str) -> Any:
-    """Of matrices of which the lower triangle is read."""
+    """Makes a function of matrices that reads their lower triangle."""
 
     def of_lower(input, UPLO="L"):
         if UPLO != "L":

@@ -63,7 +63,7 @@ class PascalVOC(VisionDataset):
         "aeroplane, bicycle, bird, boat, bottle, bus, car, cat, chair, cow, diningtable, dog, horse, motorbike, person, pottedplant, "
         "sheep, sofa, train, tvmonitor"
     ).split(", "))
-    # Of the background and of each class, in the masks.
+    # The colors of the background and of each class in the masks.
     class_colors = _palette(21)
 
     _default_order = ("image", "mask")
