@@ -60,7 +60,7 @@ def is_plain(value: Any) -> bool:
     kind = type(value)
     if kind in _EXACT:
         return True
-    return isinstance(value, np.generic | np.dtype) and kind.__module__.split(".")[0] == "numpy" and kind is not np.void
+    return isinstance(value, np.generic | np.dtype) and package_of(kind.__module__) == "numpy" and kind is not np.void
 
 
 # ---- names in the code
@@ -165,19 +165,27 @@ def library_of(module: object) -> Library:
     return LIBRARIES.get(name, _UNKNOWN)
 
 
-def is_known(top: str) -> bool:
-    """Is a package the engine, NumPy, or a part of Python?"""
-    return top in ("megengine", "numpy") or top in sys.stdlib_module_names
+def package_of(module: object) -> str:
+    """The package that a module is in, by its name."""
+    return module.split(".")[0] if isinstance(module, str) else ""
+
+
+def is_ours(module: object) -> bool:
+    return package_of(module) == "megengine"
+
+
+def is_of_python(module: object) -> bool:
+    return package_of(module) in sys.stdlib_module_names
 
 
 def is_foreign(name: str | None) -> bool:
     """Does this module belong to a library, which does not change while a program runs?"""
-    top = name.split(".")[0] if isinstance(name, str) else ""
+    top = package_of(name)
     if top in ("__main__", "megengine", "numpy", "builtins"):
         return top != "__main__"
     file = getattr(sys.modules.get(top), "__file__", None)
     if file is None or file.startswith("<"):
-        return top in sys.stdlib_module_names
+        return is_of_python(top)
     return is_library(file)  # a program may have a module with the name of one of Python's
 
 
@@ -213,9 +221,8 @@ def refuse_by_object(value: Any, name: str) -> None:
 
 def refuse_impure(module: Any, what: str) -> None:
     """Unwatchable for a library that is not known to be pure. Of ours it depends on the function."""
-    top = module.split(".")[0] if isinstance(module, str) else ""
-    if top and top != "megengine" and is_foreign(module) and library_of(module).moves is ALL:
-        raise Unwatchable(f"{what}, and what {top} gives cannot be watched")
+    if module and not is_ours(module) and is_foreign(module) and library_of(module).moves is ALL:
+        raise Unwatchable(f"{what}, and what {package_of(module)} gives cannot be watched")
 
 
 def refuse_foreign(value: Any, name: str) -> None:

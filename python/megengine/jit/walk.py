@@ -32,17 +32,18 @@ from ..optimizer import Optimizer
 from ..tensor import Tensor
 from . import reach, watched
 from .code_reads import is_only_filled, names_in, paths_of, words_in
-from .reach import ALL, OPAQUE, PICKLED, UNSEEN, Unwatchable, is_plain, library_of, unwrapped
+from .reach import ALL, OPAQUE, PICKLED, UNSEEN, Unwatchable, is_ours, is_plain, library_of
 from .steps import ManualSteps
 from .watched import MISSING, same
 
 _MOST_OBJECTS = 100_000
 _BOOKKEEPING = frozenset(vars(GradManager()))
+_OURS = (Module, Function, Optimizer, GradManager)
 _Cached = type(functools.lru_cache(lambda: None))
 
 
 def _may_read_grads(function: types.FunctionType) -> bool:
-    if str(function.__module__).startswith("megengine"):
+    if is_ours(function.__module__):
         return library_of(function.__module__).reads_grads
     return any("grad" in word for word in words_in(function.__code__))
 
@@ -117,7 +118,7 @@ class Walk:
             self._visit_array(value, name)
         elif isinstance(value, types.FunctionType):
             self._visit_function(value, name)
-        elif (parts := unwrapped(value)) is not None:
+        elif (parts := reach.unwrapped(value)) is not None:
             self._visit_wrapper(value, name, parts)
         elif isinstance(value, types.BuiltinFunctionType) or type(value).__name__ == "cython_function_or_method":
             self._visit_builtin(value, name)
@@ -255,7 +256,6 @@ class Walk:
     def _visit_module(self, module: types.ModuleType, read: str, paths: frozenset[str]) -> None:
         """What code takes from a module: also of a library, where somebody may put another value."""
         reach.refuse_impure(module.__name__, f"the body reads {read}")
-        is_ours = module.__name__.startswith("megengine")
         for path in paths:
             name, _, rest = path.removesuffix("()").partition(".")
             rest += "()" if rest and path.endswith("()") else ""
@@ -264,14 +264,14 @@ class Walk:
                     continue
                 raise Unwatchable(f"the body hands on {read}, a module")
             shown = f"{read}.{name}"
-            if name not in vars(module) and "__getattr__" in vars(module) and not is_ours:
+            if name not in vars(module) and "__getattr__" in vars(module) and not is_ours(module.__name__):
                 raise Unwatchable(f"the body reads {shown}, which {read} makes up")
             moves = library_of(module.__name__).moves
             if moves is not ALL and name in moves:
                 raise Unwatchable(f"the body names {shown}, and what it gives cannot be watched")
             if name in ("Random", "RandomState") and path == name:  # with a seed
                 self.watch("entry", vars(module), shown, name)
-            elif is_ours and isinstance(getattr(type(module), name, None), property):
+            elif is_ours(module.__name__) and isinstance(getattr(type(module), name, None), property):
                 self._setting(module, name, shown)
             else:
                 self._entry(vars(module), name, shown)
@@ -281,10 +281,10 @@ class Walk:
 
     def _hand_on(self, module: types.ModuleType, read: str) -> bool:
         """Is it a module of ours? All that the code names anywhere may be taken from it."""
-        is_ours = module.__name__.split(".")[0] == "megengine"
-        if is_ours:
-            self._handed_on.setdefault(id(module), (module, read, set()))
-        return is_ours
+        if not is_ours(module.__name__):
+            return False
+        self._handed_on.setdefault(id(module), (module, read, set()))
+        return True
 
     def _visit_handed_on(self) -> bool:
         """Was there anything left to visit?"""
@@ -305,7 +305,7 @@ class Walk:
     # ---- classes and objects
 
     def _visit_class(self, value: type, name: str) -> None:
-        is_followed = issubclass(value, (Module, Function, Optimizer, GradManager)) and not value.__module__.startswith("megengine")
+        is_followed = issubclass(value, _OURS) and not is_ours(value.__module__)
         if reach.is_foreign_class(value) and not is_followed:
             reach.refuse_foreign(value, name)
             return
@@ -349,28 +349,27 @@ class Walk:
             self._check(lambda: all(same(h, getattr(value, s, MISSING)) for s, h in zip(slots, held)), name)
             for slot, item in zip(slots, held):
                 self._later(item, f"{name}.{slot}")
-        holds = library_of(kind.__module__).holds if str(kind.__module__).split(".")[0] in sys.stdlib_module_names else "attributes"
         if not hasattr(value, "__dict__"):
             return
+        holds = library_of(kind.__module__).holds if reach.is_of_python(kind.__module__) else "attributes"
         if holds == "unseen":
             raise Unwatchable(f"the body reaches {name}, a {kind.__name__}, whose changes cannot be seen")
         if holds == "attributes":
             self._visit_attributes(value, name)
 
     def _visit_kind_of(self, value: Any, name: str) -> None:
-        kind = type(value)
+        kind, origin = type(value), type(value).__module__
         self.reads_grads |= issubclass(kind, Optimizer)
-        is_ours = issubclass(kind, (Module, Function, Optimizer, GradManager))
         if has_foreign_class := reach.is_foreign_class(kind):  # whose attributes can be asked for without running code of the program
             if callable(value) and isinstance(getattr(value, "__name__", None), str):
                 reach.refuse_by_object(value, name)
-            if kind.__module__ == "typing":
+            if origin == "typing":
                 self._later(getattr(value, "__origin__", None), name)
-        if is_ours and kind.__module__.startswith("megengine"):
-            self._method(kind, "forward")
-        top = str(kind.__module__).split(".")[0]
-        if has_foreign_class and not is_ours and not reach.is_known(top):
-            raise Unwatchable(f"the body reaches {name}, a {kind.__name__} of {top}")
+        if issubclass(kind, _OURS):
+            if is_ours(origin):
+                self._method(kind, "forward")
+        elif has_foreign_class and not (is_ours(origin) or reach.is_of_python(origin) or reach.package_of(origin) == "numpy"):
+            raise Unwatchable(f"the body reaches {name}, a {kind.__name__} of {reach.package_of(origin)}")
         self.watch("instance", value, f"the class of {name}")
         if not has_foreign_class or issubclass(kind, (Module, Function, Optimizer)):
             self._later(kind, kind.__name__)
@@ -422,7 +421,7 @@ class Walk:
         kind = type(value)
         if not (isinstance(value, PICKLED) or hasattr(kind, "__next__")):
             origin = kind.__module__
-            if kind is object or library_of(origin).holds == "nothing" or not reach.is_foreign(origin) or origin.startswith("megengine"):
+            if kind is object or library_of(origin).holds == "nothing" or not reach.is_foreign(origin) or is_ours(origin):
                 return  # what a class of the program keeps in slots is watched beside this
             raise Unwatchable(f"the body reaches {name}, a {kind.__name__}, whose changes cannot be seen")
         try:
