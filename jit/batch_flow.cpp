@@ -32,8 +32,8 @@ public:
         std::vector<bool> is_live(record_.ops.size());
         for (uint32_t op : live) is_live[op] = true;
         for (uint32_t op = 0; op < record_.ops.size(); ++op) pass(op, is_live[op]);
-        for (size_t i = 0; i < version.extent_reads.size(); ++i)
-            if (varies(version.extent_reads[i].of)) reasons_.insert(reasons_.end(), i);
+        for (size_t i = 0; i < version.notes.extent_reads.size(); ++i)
+            if (varies(version.notes.extent_reads[i].of)) reasons_.insert(reasons_.end(), i);
     }
 
     const std::set<Reason>& reasons() const { return reasons_; }
@@ -64,7 +64,7 @@ private:
                 results = results_of(op, recorded, operands);
             } catch (const runtime::UserError&) { is_known = false; }
         if (is_live && is_known && results.empty())
-            reasons_.insert(version_.extent_reads.size() + index);
+            reasons_.insert(version_.notes.extent_reads.size() + index);
         for (size_t i = 0; i < op.outputs.size(); ++i)
             types_[op.outputs[i]] =
                 is_known && !results.empty() ? std::optional(row_major(results[i])) : std::nullopt;
@@ -128,8 +128,8 @@ private:
 };
 
 std::string line_of(const Version& version, Reason reason) {
-    if (reason < version.extent_reads.size()) return version.extent_reads[reason].where;
-    const RecordedOp& op = version.record.ops[reason - version.extent_reads.size()];
+    if (reason < version.notes.extent_reads.size()) return version.notes.extent_reads[reason].where;
+    const RecordedOp& op = version.record.ops[reason - version.notes.extent_reads.size()];
     return cat(op.where, ", by ", op.op->name);
 }
 

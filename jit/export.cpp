@@ -36,9 +36,10 @@ public:
     Exporter(const Version& version, const ExportOptions& options)
         : version_(version),
           record_(version.record),
+          notes_(version.notes),
           options_(options),
           arguments_(version.arguments()) {
-        for (const Held& held : version.held)
+        for (const Held& held : notes_.held)
             if (const auto state = options.states ? options.states->find(held) : std::nullopt)
                 states_.emplace_back(*state, &held);
     }
@@ -78,9 +79,9 @@ private:
         for (RecordId id = 0; id < result.size(); ++id)
             result[id] = record_.values[id].extents_of.has_value();
         mark_states(result);
-        for (const auto& [id, value] : version_.computed_outside) result[id] = true;
+        for (const auto& [id, value] : notes_.computed_outside) result[id] = true;
         spread(result);
-        for (const OutsideOp& op : version_.constant_selections)
+        for (const OutsideOp& op : notes_.constant_selections)
             if (std::ranges::any_of(op.inputs, [&](RecordId id) { return result[id]; })) {
                 for (const RecordId id : op.results) result[id] = true;
                 spread(result);
@@ -90,10 +91,10 @@ private:
 
     // The op that selected this constant of the record by what changes in a file; null: none.
     const OutsideOp* selection_of_states(RecordId id, const std::vector<bool>& changes) const {
-        const auto found = std::ranges::find_if(version_.constant_selections, [&](auto& op) {
+        const auto found = std::ranges::find_if(notes_.constant_selections, [&](auto& op) {
             return std::ranges::find(op.results, id) != op.results.end();
         });
-        return found != version_.constant_selections.end() && changes[id] ? &*found : nullptr;
+        return found != notes_.constant_selections.end() && changes[id] ? &*found : nullptr;
     }
 
     void find_live_ops() {
@@ -135,21 +136,21 @@ private:
     // A dumped model has its inputs and states alone: nothing that it computes may stand still, or
     // be lost, without a word.
     void refuse_what_would_not_follow() const {
-        if (!options_.allows_effects && !version_.updates.empty())
-            refuse(cat("updates ", version_.updates),
+        if (!options_.allows_effects && !notes_.updates.empty())
+            refuse(cat("updates ", notes_.updates),
                    "the updates would be lost: a file keeps what the function takes from outside",
                    "return the new value, or take the tensor from outside in place of an argument");
-        if (!options_.allows_effects && !version_.bound_anew.empty())
-            refuse(cat("reads and binds anew ", version_.bound_anew),
+        if (!options_.allows_effects && !notes_.bound_anew.empty())
+            refuse(cat("reads and binds anew ", notes_.bound_anew),
                    "a file would read the first value in each run: its states are tensors that are "
                    "written into",
                    "write into the tensor, as in state[...] = value, or return the new value");
-        if (!options_.allows_effects && !version_.outside_read_at.empty())
-            refuse(cat("takes, at ", version_.outside_read_at,
+        if (!options_.allows_effects && !notes_.outside_read_at.empty())
+            refuse(cat("takes, at ", notes_.outside_read_at,
                        ", how much it has selected for a number"),
                    "the file would hold that of the recorded call", kSelectOutside);
-        if (!version_.left_trace_at.empty())
-            refuse(cat("takes, at ", version_.left_trace_at,
+        if (!notes_.left_trace_at.empty())
+            refuse(cat("takes, at ", notes_.left_trace_at,
                        ", a value that was computed under exclude_from_trace()"),
                    "the file would hold that of the recorded call",
                    "compute it inside of the trace, or pass it as an argument");
@@ -179,15 +180,15 @@ private:
 
     // A number that the host has read of an input or a state, or of what follows from them.
     void refuse_frozen_reads() const {
-        if (version_.value_reads.empty()) return;
+        if (notes_.value_reads.empty()) return;
         std::vector<bool> follows(record_.values.size());
         for (const Input& input : record_.inputs)
             if (input.kind == Input::Kind::argument || input.kind == Input::Kind::key)
                 follows[input.value] = true;
-        for (const auto& [id, value] : version_.computed_outside) follows[id] = true;
+        for (const auto& [id, value] : notes_.computed_outside) follows[id] = true;
         mark_states(follows);
         spread(follows);
-        for (const auto& [id, where] : version_.value_reads)
+        for (const auto& [id, where] : notes_.value_reads)
             if (follows[id])
                 refuse(cat("reads, at ", where, ", the value of ", read_name(id)),
                        "the file would hold what was read in the recorded call",
@@ -234,9 +235,9 @@ private:
 
     // The op that the host computed, which gave the value or what it was computed of; null: none.
     const OutsideOp* outside_op(RecordId id) const {
-        const auto found = version_.computed_outside.find(id);
-        return found == version_.computed_outside.end() ? nullptr
-                                                        : &version_.outside_ops[found->second.op];
+        const auto found = notes_.computed_outside.find(id);
+        return found == notes_.computed_outside.end() ? nullptr
+                                                      : &notes_.outside_ops[found->second.op];
     }
 
     [[noreturn]] static void refuse_selection(const OutsideOp& made, std::string why) {
@@ -327,8 +328,8 @@ private:
         if (auto found = ids_.find(id); found != ids_.end()) return found->second;
         const RecordedValue& value = record_.values[id];
         if (value.extents_of) return ids_[id] = extents_of(*value.extents_of);
-        if (const auto found = version_.computed_outside.find(id);
-            found != version_.computed_outside.end())
+        if (const auto found = notes_.computed_outside.find(id);
+            found != notes_.computed_outside.end())
             return ids_[id] = selected(found->second);
         TensorRef tensor =
             value.origin == Origin::outside ? record_.inputs[value.slot].held : value.tensor;
@@ -352,7 +353,7 @@ private:
     }
 
     ValueId selected(const OutsideValue& value) {
-        const OutsideOp& made = version_.outside_ops[value.op];
+        const OutsideOp& made = notes_.outside_ops[value.op];
         std::vector<ValueId> inputs;
         for (const RecordId input : made.inputs) inputs.push_back(id_of(input));
         if (rows_.count_of(inputs))
@@ -430,6 +431,7 @@ private:
 
     const Version& version_;
     const Record& record_;
+    const FileNotes& notes_;
     const ExportOptions& options_;
     const std::vector<RecordId> arguments_;
     std::vector<std::pair<uint32_t, const Held*>> states_;  // which ones of the file's it uses

@@ -12,7 +12,7 @@ using runtime::cat;
 FileStates::FileStates(const std::vector<std::shared_ptr<Version>>& functions) {
     std::unordered_map<std::string, int> uses;
     for (const auto& function : functions)
-        for (const Held& held : function->held) {
+        for (const Held& held : function->notes.held) {
             if (held.kind == Input::Kind::captured || find(held)) continue;
             std::string name = !held.name.empty()              ? held.name
                                : held.kind == Input::Kind::key ? "random"
@@ -20,7 +20,7 @@ FileStates::FileStates(const std::vector<std::shared_ptr<Version>>& functions) {
             if (const int before = uses[name]++) name += cat("[", before, "]");
             states_.push_back({std::move(name), held});
         }
-    for (const auto& function : functions) check(function->held);
+    for (const auto& function : functions) check(function->notes.held);
 }
 
 std::optional<uint32_t> FileStates::find(const Held& held) const {

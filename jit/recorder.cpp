@@ -39,23 +39,7 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
     fresh->key = key_;
     fresh->reason = std::move(reason);
     function_.lend_memory(*fresh);
-    std::ranges::copy_if(
-        version_->extent_reads, std::back_inserter(fresh->extent_reads),
-        [&](const ExtentRead& read) { return read.of.value < fresh->record.values.size(); });
-    fresh->outside_ops = version_->outside_ops;
-    std::ranges::copy_if(version_->constant_selections,
-                         std::back_inserter(fresh->constant_selections), [&](const OutsideOp& op) {
-        return std::ranges::all_of(op.results,
-                                   [&](RecordId id) { return id < fresh->record.values.size(); });
-    });
-    fresh->outside_read_at = version_->outside_read_at;
-    fresh->left_trace_at = version_->left_trace_at;
-    fresh->bound_anew = version_->bound_anew;
-    std::ranges::copy_if(
-        version_->value_reads, std::back_inserter(fresh->value_reads),
-        [&](const ValueRead& read) { return read.value < fresh->record.values.size(); });
-    for (const auto& [id, value] : version_->computed_outside)
-        if (id < fresh->record.values.size()) fresh->computed_outside.emplace(id, value);
+    fresh->notes = notes().prefix(fresh->record.values.size());
     for (const auto& [id, name] : version_->names)
         if (id < fresh->record.values.size()) fresh->names.emplace(id, name);
     version_ = std::move(fresh);
@@ -79,8 +63,8 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
         return found->second;
     if (tensor->trace.is_of_body())
         refuse(BodyRecorder::leak_of(*tensor, where_()), runtime::ErrorKind::runtime);
-    if (is_excluded(tensor->id()) && version_->left_trace_at.empty())
-        version_->left_trace_at = where_();
+    if (is_excluded(tensor->id()) && notes().left_trace_at.empty())
+        notes().left_trace_at = where_();
     Record& rec = record();
     const auto id = static_cast<RecordId>(rec.values.size());
     RecordedValue value{.type = tensor->type(), .device = &tensor->device()};
@@ -104,7 +88,7 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     values_.emplace_back();
     outside_ids_.emplace(tensor->id(), id);
     if (const auto found = computed_outside_.find(tensor->id()); found != computed_outside_.end())
-        version_->computed_outside.emplace(id, found->second);
+        notes().computed_outside.emplace(id, found->second);
     return id;
 }
 
@@ -177,7 +161,7 @@ void Recorder::check_device(const OpDef& op, const runtime::Device& device) {
 
 // Tells whether the tensor is a result of an op that the host computes, or computed of one.
 bool Recorder::is_of_outside(const Tensor& tensor) const {
-    return is_placeholder(tensor) ? version_->computed_outside.contains(tensor.trace.value)
+    return is_placeholder(tensor) ? notes().computed_outside.contains(tensor.trace.value)
                                   : computed_outside_.contains(tensor.id());
 }
 
@@ -209,11 +193,11 @@ runtime::Results Recorder::compute_data_dependent(const OpDef& op, const Attrs& 
     for (const TensorRef& input : inputs) made.inputs.push_back(record_id_of(input));
     if (!varies) {
         for (const TensorRef& result : results) made.results.push_back(record_id_of(result));
-        version_->constant_selections.push_back(std::move(made));
+        notes().constant_selections.push_back(std::move(made));
         return results;
     }
-    const auto index = static_cast<uint32_t>(version_->outside_ops.size());
-    version_->outside_ops.push_back(std::move(made));
+    const auto index = static_cast<uint32_t>(notes().outside_ops.size());
+    notes().outside_ops.push_back(std::move(made));
     for (size_t i = 0; i < results.size(); ++i) {
         computed_outside_.emplace(results[i]->id(), OutsideValue{index, static_cast<int>(i)});
         record_id_of(results[i]);  // it may become a state that nobody reads
@@ -237,8 +221,8 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
     std::optional<OutsideValue> of_outside;
     for (const TensorRef& input : inputs) {
         const RecordId id = record_id_of(input);
-        if (const auto found = version_->computed_outside.find(id);
-            found != version_->computed_outside.end())
+        if (const auto found = notes().computed_outside.find(id);
+            found != notes().computed_outside.end())
             of_outside = OutsideValue{found->second.op};
         recorded.inputs.push_back(id);
         is_static = is_static && record().values[id].tensor;
@@ -270,7 +254,7 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
              .is_extent = is_extent});
         values_.push_back(output);
         output->trace = {id_, id};
-        if (of_outside) version_->computed_outside.emplace(id, *of_outside);
+        if (of_outside) notes().computed_outside.emplace(id, *of_outside);
     }
     rec.events.push_back({EventKind::op, static_cast<uint32_t>(rec.ops.size()), {}});
     rec.ops.push_back(std::move(recorded));
@@ -330,7 +314,7 @@ void Recorder::on_read(Tensor& tensor) {
     if (is_of_outside(tensor)) note_outside_read();
     if (!is_placeholder(tensor)) {
         if (const auto extents = extents_.find(tensor.id()); extents != extents_.end())
-            version_->computed_outside.contains(extents->second)
+            notes().computed_outside.contains(extents->second)
                 ? note_outside_read()
                 : note_extent_reads(all_extents(extents->second));
         return;
@@ -387,7 +371,7 @@ void Recorder::complete() {
     for (const auto& [id, name] : names_)
         if (const auto found = find(id)) version_->names.emplace(*found, name);
     for (auto& [tensor, where] : outside_reads_)
-        if (const auto id = find(tensor)) version_->value_reads.push_back({*id, std::move(where)});
+        if (const auto id = find(tensor)) notes().value_reads.push_back({*id, std::move(where)});
     if (captures_) keep_captured();  // what is held is not given away
     for (size_t slot = 0; slot < bound_.size(); ++slot)
         rec.inputs[slot].is_released = bound_[slot] && bound_[slot]->use_count() == 1;

@@ -79,6 +79,7 @@ public:
 
 private:
     void complete() override;
+    FileNotes& notes() const { return version_->notes; }
     RecordId record_id_of(const TensorRef& tensor);
     Input::Kind kind_of(const runtime::Tensor& tensor) const;
     runtime::Tensors results_of(const OpDef& op, const Attrs& attrs,
@@ -99,8 +100,7 @@ private:
     bool is_excluded(uint64_t tensor) const;
     void note_value_read(const runtime::Tensor& tensor, std::string where);
     void note_outside_read() {
-        if (!gives_extents && version_->outside_read_at.empty())
-            version_->outside_read_at = where_();
+        if (!gives_extents && notes().outside_read_at.empty()) notes().outside_read_at = where_();
     }
     runtime::Results compute_data_dependent(const OpDef& op, const Attrs& attrs,
                                             std::span<const TensorRef> inputs,
@@ -111,7 +111,7 @@ private:
     std::vector<std::pair<uint32_t, size_t>> open_backwards_;
     std::unordered_set<uint64_t> varying_;  // tensor ids
     std::unordered_map<uint64_t, std::string> names_;  // of outside tensors, by tensor id
-    std::unordered_map<uint64_t, OutsideValue> computed_outside_;  // as Version's, by tensor id
+    std::unordered_map<uint64_t, OutsideValue> computed_outside_;  // as in the notes, by tensor id
     std::unordered_map<uint64_t, RecordId> extents_;  // of which value, by tensor id
     // A dump needs what the host has read, by tensor id, and where, and the ids of what was made
     // outside of the trace.

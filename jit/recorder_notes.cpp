@@ -16,12 +16,12 @@ void Recorder::note_results(std::span<const TensorRef> results) {
 }
 
 void Recorder::note_bound_anew(std::optional<RecordId> now, const std::string& name) {
-    if (!captures_ || !version_->bound_anew.empty()) return;
+    if (!captures_ || !notes().bound_anew.empty()) return;
     const auto made = std::ranges::find_if(record().ops, [&](const RecordedOp& op) {
         return now && std::ranges::find(op.outputs, *now) != op.outputs.end();
     });
-    version_->bound_anew = made == record().ops.end() ? cat(name, ", in ", function_.options.name)
-                                                      : cat(name, ", at ", made->where);
+    notes().bound_anew = made == record().ops.end() ? cat(name, ", in ", function_.options.name)
+                                                    : cat(name, ", at ", made->where);
 }
 
 void Recorder::note_name(const TensorRef& tensor, std::string name) {
@@ -43,7 +43,7 @@ void Recorder::note_extents(const TensorRef& extents, const TensorRef& tensor) {
 void Recorder::note_extent_reads(std::span<const ExtentOf> extents) {
     if (gives_extents || extents.empty()) return;
     const std::string where = where_();
-    for (const ExtentOf& of : extents) version_->extent_reads.push_back({of, where});
+    for (const ExtentOf& of : extents) notes().extent_reads.push_back({of, where});
 }
 
 void Recorder::note_extent_read(const TensorRef& tensor, int axis) {
@@ -102,7 +102,7 @@ void Recorder::end_recompute(std::span<const TensorRef> results) {
 
 void Recorder::note_value_read(const Tensor& tensor, std::string where) {
     if (is_placeholder(tensor))
-        version_->value_reads.push_back({tensor.trace.value, std::move(where)});
+        notes().value_reads.push_back({tensor.trace.value, std::move(where)});
     else outside_reads_.emplace_back(tensor.id(), std::move(where));
 }
 
@@ -123,7 +123,7 @@ bool Recorder::has_read(uint64_t tensor) const {
 
 void Recorder::note_excluded_read(const TensorRef& tensor, const std::string& where) {
     if (!is_excluded(tensor->id())) note_value_read(*tensor, where);
-    else if (version_->left_trace_at.empty()) version_->left_trace_at = where;
+    else if (notes().left_trace_at.empty()) notes().left_trace_at = where;
 }
 
 }  // namespace megjit::jit

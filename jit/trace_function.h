@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "jit/file_notes.h"
 #include "jit/passes/passes.h"
 #include "jit/pending_program.h"
 #include "jit/pipeline.h"
@@ -63,32 +64,6 @@ struct CompiledSegment {
                                const std::vector<TensorRef>& made = {}) const;
 };
 
-// An op whose results' shape follows from the data, and which the host computed while recording.
-struct OutsideOp {
-    const OpDef* op = nullptr;
-    Attrs attrs = {};
-    std::vector<RecordId> inputs = {};
-    std::string where = {};
-    std::vector<RecordId> results = {};  // kept where they are constants of the record
-};
-// A value that is result `output` of such an op, or (-1) was computed of one.
-struct OutsideValue {
-    uint32_t op = 0;
-    int output = -1;
-};
-
-// The host has read this value while the body ran.
-struct ValueRead {
-    RecordId value = 0;
-    std::string where = {};
-};
-
-// The body took an extent for a number.
-struct ExtentRead {
-    ExtentOf of = {};
-    std::string where = {};
-};
-
 // A segment as it would run on a device that is for plans alone.
 struct SegmentPlan {
     MemoryPlan plan;
@@ -106,24 +81,7 @@ public:
     std::atomic<bool> retypes = false;  // what it rebinds gets another type, of which later calls
                                         // make another version
     ValueNames names;  // of parameters by their modules, and others that the program has given
-    // The fields from here to `updates` are for dump, and kept with capture_as_const only.
-    std::vector<Held> held;  // what it takes from outside and replaces there, by value
-    // What follows from this call's arguments though the record has it as a constant, or as of a
-    // fixed shape.
-    std::vector<OutsideOp> outside_ops;
-    std::unordered_map<RecordId, OutsideValue> computed_outside;
-    // Ops of what was the same in each call: what they read may be a state of the file yet.
-    std::vector<OutsideOp> constant_selections;
-    std::string outside_read_at;  // where the program took such a shape or value for its own, or
-                                  // empty
-    std::vector<ValueRead> value_reads;  // what the host makes of them stands in no record
-    // Where the body took, from outside of the trace, what follows from what it computes, or empty.
-    std::string left_trace_at;
-    std::vector<ExtentRead> extent_reads;
-    std::string bound_anew;  // what the body reads and then binds to another tensor: "q0, at
-                             // train.py:41", "q0, in step (train.py:38)", or empty
-    std::string updates;  // what the call rebound that outlives it: "a f32[3] tensor at
-                          // train.py:41", or empty
+    FileNotes notes;  // for dump
     std::atomic<uint64_t> calls = 0;
     std::atomic<double> compile_ms = 0;
 

@@ -51,7 +51,7 @@ std::vector<Held> updates_of(const TracedCall& call, jit::Recorder& recorder,
         if (becomes == jit::kNoValue || (each.is_grad && !recorder.find(each.old))) continue;
         if (is_argument(arguments, each.object)) {
             if (std::ranges::find(results, becomes) == results.end())
-                recorder.version()->updates =
+                recorder.version()->notes.updates =
                     runtime::cat("its argument, a ", to_string(each.now->type()),
                                  " tensor, in place at ", each.where);
             continue;
@@ -128,7 +128,7 @@ Recording recording_of(TracedCall& call, const nb::list& arguments) {
     call.capture()->drop_temporaries(*recorder, {});
     for (const auto& [tensor, where] : call.capture()->excluded_reads())
         recorder->note_excluded_read(tensor, where);
-    std::vector<Held>& held = recorder->version()->held;
+    std::vector<Held>& held = recorder->version()->notes.held;
     held = updates_of(call, *recorder, arguments);
     if (lets_go) note_kept(*recorder, held);
     add_taken(call, *recorder, arguments, held);

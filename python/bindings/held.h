@@ -1,5 +1,5 @@
 // python/bindings/held.h -- what a recording for dump takes from outside: noted in its version
-// (`Version::held`), with the Python objects that hold it from call to call.
+// (`FileNotes::held`), with the Python objects that hold it from call to call.
 #pragma once
 
 #include <vector>

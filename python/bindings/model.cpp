@@ -249,7 +249,8 @@ void bind_model(nb::module_& m) {
                      [](const jit::Version& self) { return !self.record.backwards.empty(); })
         .def_prop_ro("updates_states",
                      [](const jit::Version& self) {
-        return std::ranges::any_of(self.held, [](auto& h) { return h.becomes != jit::kNoValue; });
+        return std::ranges::any_of(self.notes.held,
+                                   [](auto& h) { return h.becomes != jit::kNoValue; });
     }, "Does it replace what outlives the call?")
         .def("export_model", &export_from, nb::arg("inputs"), nb::arg("outputs"),
              nb::arg("optimize"), nb::arg("half_storage"), nb::arg("keep_value_names"),

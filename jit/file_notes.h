@@ -1,0 +1,63 @@
+// jit/file_notes.h -- FileNotes: what a recording notes for dump besides its record: what a file
+// has to compute anew, or keep as a state, and what stands in the way. It is kept with
+// capture_as_const only.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/record.h"
+
+namespace megjit::jit {
+
+// An op whose results' shape follows from the data, and which the host computed while recording.
+struct OutsideOp {
+    const OpDef* op = nullptr;
+    Attrs attrs = {};
+    std::vector<RecordId> inputs = {};
+    std::string where = {};
+    std::vector<RecordId> results = {};  // kept where they are constants of the record
+};
+// A value that is result `output` of such an op, or (-1) was computed of one.
+struct OutsideValue {
+    uint32_t op = 0;
+    int output = -1;
+};
+
+// The host has read this value while the body ran.
+struct ValueRead {
+    RecordId value = 0;
+    std::string where = {};
+};
+
+// The body took an extent for a number.
+struct ExtentRead {
+    ExtentOf of = {};
+    std::string where = {};
+};
+
+struct FileNotes {
+    std::vector<Held> held = {};  // what the call takes from outside and replaces there, by value
+    // What follows from this call's arguments though the record has it as a constant, or as of a
+    // fixed shape.
+    std::vector<OutsideOp> outside_ops = {};
+    std::unordered_map<RecordId, OutsideValue> computed_outside = {};
+    // Ops of what was the same in each call: what they read may be a state of the file yet.
+    std::vector<OutsideOp> constant_selections = {};
+    std::vector<ValueRead> value_reads = {};  // what the host makes of them stands in no record
+    std::vector<ExtentRead> extent_reads = {};
+    // These are empty where there is no such thing.
+    std::string outside_read_at = {};  // where the program took a result of outside_ops for its own
+    std::string left_trace_at = {};  // where the body took, from outside of the trace, what follows
+                                     // from what it computes
+    std::string bound_anew = {};  // what the body reads and then binds to another tensor: "q0, at
+                                  // train.py:41", "q0, in step (train.py:38)"
+    std::string updates = {};  // what the call rebound that outlives it: "a f32[3] tensor at
+                               // train.py:41"
+
+    // The notes of what the first `count` values of the record are about.
+    FileNotes prefix(size_t count) const;
+};
+
+}  // namespace megjit::jit
