@@ -69,7 +69,7 @@ DType default_dtype(runtime::Category category) {
 }
 
 // The numbers that an integer dtype holds; its truncated values lie between low - 1 and high + 1.
-// -1 is all bits of an unsigned one.
+// An unsigned dtype takes -1 as well, for the number whose bits are all set.
 struct Range {
     double low = 0, high = 0;
     // For int64, low - 1 is low, and high + 1 is 2^63, as doubles.
@@ -305,8 +305,6 @@ DType dtype_from(nb::handle dtype) {
     return runtime::dtype_from_name(nb::cast<std::string>(made.attr("name")));
 }
 
-namespace {
-
 TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device) {
     try {
         TensorRef tensor = runtime::empty_tensor(device, type);
@@ -324,6 +322,8 @@ TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device
         throw;
     }
 }
+
+namespace {
 
 bool is_sequence(nb::handle value) {
     return PyList_Check(value.ptr()) || PyTuple_Check(value.ptr());

@@ -101,6 +101,8 @@ TensorRef tensor_from_numpy(nb::handle array, bool constant, runtime::Device& de
 // OverflowError for a number that an integer dtype cannot hold. -1 is all bits of an unsigned one.
 void check_number(nb::handle number, DType dtype);
 // The value with its elements in row-major order, on the host; a running trace is told of the read.
+// A tensor with a copy of these bytes of the host, or (null) without values.
+TensorRef new_tensor(const Type& type, const void* data, runtime::Device& device);
 TensorRef host_row_major(TensorRef tensor);
 nb::object to_numpy(TensorRef value);  // copies
 TensorRef cast_now(const TensorRef& value, DType dtype);  // eager, unseen by traces
@@ -128,6 +130,8 @@ void bind_library_ops(nb::module_& m);
 void bind_autodiff(nb::module_& m);
 void bind_facts(nb::module_& m);
 void bind_trace(nb::module_& m);
+void bind_trace_notes(nb::module_& m);
+void bind_trace_options(nb::module_& m);
 void bind_control_flow(nb::module_& m);
 void bind_model(nb::module_& m);
 void bind_network(nb::module_& m);

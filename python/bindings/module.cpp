@@ -144,7 +144,9 @@ NB_MODULE(_core, m) {
     bind_model(m);
     bind_network(m);
     bind_facts(m);
+    bind_trace_options(m);
     bind_trace(m);
+    bind_trace_notes(m);
     bind_kernels(m);
     bind_call_log(m);
     bind_communicator(m);

@@ -2,13 +2,10 @@
 // afterwards.
 #include <algorithm>
 #include <array>
-#include <mutex>
-#include <optional>
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include "jit/plan_ladder.h"
 #include "jit/recorder.h"
 #include "python/bindings/capture.h"
 #include "python/bindings/direct_call.h"
@@ -19,60 +16,11 @@
 #include "python/bindings/traced_call.h"
 #include "runtime/eager/autodiff.h"
 #include "runtime/host/error.h"
-#include "runtime/host/user_line.h"
 
 namespace megjit::python {
 namespace {
 
 using jit::Recorder;
-using jit::Session;
-
-// Options(field=value, ...): each field is an attribute, too.
-template <class Options>
-void set_fields(nb::handle_t<Options> self, nb::kwargs fields) {
-    new (nb::inst_ptr<Options>(self)) Options();
-    nb::inst_mark_ready(self);
-    for (auto [name, value] : fields) nb::setattr(self, name, value);
-}
-
-void bind_options(nb::module_& m) {
-    using jit::MemoryOptions, jit::PipelineOptions, jit::TraceOptions, memory::RematSearch;
-    nb::class_<RematSearch>(m, "RematSearch", "How recomputation is searched for.")
-        .def("__init__", &set_fields<RematSearch>)
-        .def_rw("thresholds", &RematSearch::thresholds)
-        .def_rw("genetic_rounds", &RematSearch::genetic_rounds)
-        .def_rw("genetic_pool", &RematSearch::genetic_pool)
-        .def_rw("workers", &RematSearch::workers);
-    nb::class_<MemoryOptions>(m, "MemoryOptions", "What a traced function may take of memory.")
-        .def("__init__", &set_fields<MemoryOptions>)
-        .def_rw("limit", &MemoryOptions::limit, "Bytes of a call; 0: none.")
-        .def_rw("is_sublinear", &MemoryOptions::is_sublinear)
-        .def_rw("enough_bytes", &MemoryOptions::enough_bytes)
-        .def_rw("only_looks", &MemoryOptions::only_looks)
-        .def_rw("spill", &MemoryOptions::spill, "A folder; empty: none.")
-        .def_rw("search", &MemoryOptions::search);
-    nb::class_<PipelineOptions>(m, "PipelineOptions", "Which passes a graph goes through.")
-        .def("__init__", &set_fields<PipelineOptions>)
-        .def_rw("opt_level", &PipelineOptions::opt_level)
-        .def_rw("exact", &PipelineOptions::exact)
-        .def_rw("fuse", &PipelineOptions::fuse)
-        .def_rw("fuse_reduce", &PipelineOptions::fuse_reduce)
-        .def_rw("fuse_dimshuffle", &PipelineOptions::fuse_dimshuffle)
-        .def_rw("memory", &PipelineOptions::memory);
-    nb::class_<TraceOptions>(m, "TraceOptions", "How a function is recorded and compiled.")
-        .def("__init__", &set_fields<TraceOptions>)
-        .def("copy", [](const TraceOptions& self) { return self; })
-        .def_rw("name", &TraceOptions::name)
-        .def_rw("symbolic", &TraceOptions::symbolic)
-        .def_rw("symbolic_shape", &TraceOptions::symbolic_shape)
-        .def_rw("capture_as_const", &TraceOptions::capture_as_const)
-        .def_rw("record_only", &TraceOptions::record_only)
-        .def_rw("profiling", &TraceOptions::profiling)
-        .def_rw("records_mismatches", &TraceOptions::records_mismatches)
-        .def_rw("only_plan", &TraceOptions::only_plan)
-        .def_rw("version_bytes", &TraceOptions::version_bytes)
-        .def_rw("pipeline", &TraceOptions::pipeline);
-}
 
 // One decorated function.
 class PyTrace {
@@ -345,17 +293,6 @@ void set_trace_class(nb::handle type) {
                 nb::steal(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &method)));
 }
 
-class UserLine {
-public:
-    explicit UserLine(std::string where) : where_(std::move(where)) {}
-    void enter() { line_.emplace(where_); }
-    void exit() { line_.reset(); }
-
-private:
-    const std::string where_;
-    std::optional<runtime::AtUserLine> line_;
-};
-
 int traverse_trace(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
     return nb::inst_ready(nb::handle(self))
@@ -375,7 +312,6 @@ PyType_Slot kTraceSlots[] = {
 }  // namespace
 
 void bind_trace(nb::module_& m) {
-    bind_options(m);
     nb::class_<PyTrace>(m, "TraceFunction", nb::type_slots(kTraceSlots))
         .def(nb::init<const jit::TraceOptions&>(), nb::arg("options"))
         .def("begin", &PyTrace::begin, nb::arg("arguments"))
@@ -453,121 +389,8 @@ void bind_trace(nb::module_& m) {
         new (self) DumpedStates(std::move(recordings));
     }, nb::arg("functions"),
              "ValueError for two tensors that were one value, one of which is a state.");
-    nb::class_<UserLine>(m, "UserLine",
-                         "Within a block, what is recorded is of this line of the user's program.")
-        .def(nb::init<std::string>(), nb::arg("where"))
-        .def("__enter__", &UserLine::enter)
-        .def("__exit__", [](UserLine& self, nb::args) { self.exit(); });
-    nb::class_<Excluded>(m, "Excluded")
-        .def(nb::init<>())
-        .def("__enter__", &Excluded::enter)
-        .def("__exit__", [](Excluded& self, nb::args) { self.exit(); });
-    m.def(
-        "extents_tensor",
-        [](const Handle& tensor) {
-        const runtime::Shape& shape = tensor.value()->shape();
-        runtime::Device& device = tensor.value()->device();
-        const std::vector<int32_t> extents(shape.begin(), shape.end());
-        TensorRef result =
-            new_tensor({.dtype = runtime::DType::i32, .shape = {shape.rank()}}, extents.data(),
-                       device.is_host() ? device : runtime::host_device());
-        result->is_constant = true;
-        if (Recorder* recorder = Recorder::running())
-            recorder->note_extents(result, tensor.value());
-        return wrap(std::move(result));
-    }, nb::sig("def extents_tensor(tensor: Tensor) -> Tensor"),
-        "The shape as an int32 Tensor, which a trace takes for a constant and a dump computes from the tensor.");
-    m.def("note_extent_read",
-          [](const Handle& tensor, int axis) {
-        if (Recorder* recorder = Recorder::running())
-            recorder->note_extent_read(tensor.value(), axis);
-    }, nb::arg("tensor"), nb::arg("axis") = -1,
-          "An extent, or (-1) all of them, is taken for a number: a dump keeps to it.");
-    m.def(
-        "note_given",
-        [](nb::sequence given) {
-        using Kind = jit::GivenExtent::Kind;
-        constexpr Kind kKinds[] = {Kind::derived, Kind::written, Kind::solved};
-        Recorder* recorder = Recorder::running();
-        if (!recorder || !recorder->function().options.capture_as_const) return;
-        std::vector<jit::GivenExtent> extents;
-        for (nb::handle each : given) {
-            if (nb::isinstance<nb::tuple>(each))
-                extents.push_back(recorder->given_by(value_of(nb::object(each[0]).ptr()),
-                                                     nb::cast<int>(each[1])));
-            else extents.push_back({.kind = kKinds[nb::cast<size_t>(each)]});
-        }
-        recorder->note_given(std::move(extents));
-    }, nb::arg("given"), nb::sig("def note_given(given: Sequence[object]) -> None"),
-        "Where the extents in the attributes of the next op come from, by axis: 0 the operands, 1 the program, "
-        "2 what the others leave, or a tensor and the number of its element.");
-    m.def("note_rows_read", [](const Handle& tensor) {
-        if (Recorder* recorder = Recorder::running()) recorder->note_rows_read(tensor.value());
-    }, "Rows are named by number: a dump cannot tell which they are among those that a condition selects.");
-    m.def("set_gives_extents", [](bool value) {
-        if (Recorder* recorder = Recorder::running()) recorder->gives_extents = value;
-    }, "Whether what is read of extents from here on is given to an op (note_given).");
-    m.def("is_tracing", [] { return runtime::context().tracer != nullptr; });
-    // A body turns some host values into tensors in every call (an optimizer's learning rate): a
-    // call without the body asks `getter` for the tensor.
-    m.def("note_getter", [](const Handle& tensor, nb::object getter) {
-        if (Capture* capture = Capture::current())
-            capture->note_getter(tensor.value(), std::move(getter));
-        Recorder* recorder = Recorder::running();
-        if (recorder && !recorder->function().options.capture_as_const)
-            recorder->note_varying(tensor.value());
-    });
-    m.def("is_capturing", [] { return Capture::current() != nullptr; });
-    m.def("records_for_dump", [] {
-        const Session* session = Session::running();
-        return session && session->function().options.capture_as_const;
-    }, "Is it a call of a function that dump could write?");
-    // An option may change from call to call: a file keeps it as state.
-    m.def("note_option", [](const Handle& tensor, const std::string& name) {
-        if (Recorder* recorder = Recorder::running()) {
-            recorder->note_name(tensor.value(), name);
-            recorder->note_varying(tensor.value());
-        }
-    }, nb::arg("tensor"), nb::arg("name"));
-    m.def("note_name_like",
-          [](const Handle& tensor, const Handle& like, const std::string& name) {
-        if (Recorder* recorder = Recorder::running())
-            if (const std::string& known = recorder->name_of(like.value()->id()); !known.empty())
-                recorder->note_name(tensor.value(), known + "." + name);
-    }, nb::arg("tensor"), nb::arg("like"), nb::arg("name"),
-          "A tensor that belongs to another one, in a recording for dump.");
-    m.def(
-        "note_variant",
-        [](const std::string& what) {
-        if (jit::Session* session = jit::Session::running()) session->note_variant(what);
-    }, nb::arg("what"),
-        "The ops behind this follow from `what`, which is no tensor: another one is recorded as another version.");
-    m.def("forget_refusals", [] {
-        if (jit::Session* session = jit::Session::running()) session->forget_refusals();
-    }, "What a body has caught of reads that the trace refused ends the call no longer.");
-    m.def("symbolic_shape_active", [] {
-        const Session* session = Session::running();
-        return session && session->function().options.symbolic_shape;
-    });
-    m.def("note_grad", &note_grad, nb::arg("tensor"),
-          "Before its .grad changes: a traced call that does not run gives it back.");
     m.def("open_tapes", &open_tapes);
     m.def("_set_trace_class", &set_trace_class, nb::arg("type"));
-    m.def("mark_kept", [](const Handle& tensor) {
-        if (Recorder* recorder = Recorder::running()) recorder->mark_kept(tensor.value());
-    }, nb::arg("tensor"));
-    m.def("mark_offloaded", [](const Handle& tensor) {
-        if (Recorder* recorder = Recorder::running()) recorder->mark_offloaded(tensor.value());
-    }, nb::arg("tensor"));
-    m.def("begin_recompute", [] {
-        if (Session* session = Session::running()) session->begin_recompute();
-    });
-    m.def("end_recompute", [](nb::list results) {
-        if (Session* session = Session::running()) session->end_recompute(values_of(results));
-    }, nb::arg("results"));
-    m.def("is_recording", [] { return Recorder::running() != nullptr; });
-    m.def("searched_part", &jit::searched_part,
-          "Of the search for memory plans that runs: the part that is done, 0 to 1; else 0.");
 }
 
 }  // namespace megjit::python

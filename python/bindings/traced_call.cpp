@@ -12,6 +12,7 @@
 #include "jit/recorder.h"
 #include "python/bindings/loan.h"
 #include "runtime/core/random.h"
+#include "runtime/host/user_line.h"
 
 namespace megjit::python {
 namespace {
@@ -64,10 +65,10 @@ void Rebound::note_grad(PyObject* tensor, const Session& session) {
 
 // The first ones of their objects, but for what the body itself has put there: what they held
 // before the call.
-std::vector<const Rebound::Entry*> Rebound::before(const Session& session) const {
+std::vector<const Rebound::Rebinding*> Rebound::before(const Session& session) const {
     std::set<std::pair<PyObject*, bool>> known;
-    std::vector<const Entry*> result;
-    for (const Entry& entry : entries_)
+    std::vector<const Rebinding*> result;
+    for (const Rebinding& entry : entries_)
         if (entry.id < session.first_inside_id() &&
             known.emplace(entry.object.ptr(), entry.is_grad).second)
             result.push_back(&entry);
@@ -77,7 +78,7 @@ std::vector<const Rebound::Entry*> Rebound::before(const Session& session) const
 // Objects that the body has made, and that end with what it did not compute.
 std::set<PyObject*> Rebound::helpers(const Session& session) const {
     std::map<PyObject*, bool> is_made_here;  // by their first entries
-    for (const Entry& entry : entries_)
+    for (const Rebinding& entry : entries_)
         if (!entry.is_grad)
             is_made_here.emplace(entry.object.ptr(), entry.id >= session.first_inside_id());
     std::set<PyObject*> result;
@@ -88,7 +89,7 @@ std::set<PyObject*> Rebound::helpers(const Session& session) const {
 
 std::vector<Handle*> Rebound::handles() const {
     std::vector<Handle*> result;
-    for (const Entry& entry : entries_)
+    for (const Rebinding& entry : entries_)
         if (!entry.is_grad) result.push_back(&handle_of(entry.object.ptr()));
     return result;
 }
@@ -106,8 +107,8 @@ std::vector<jit::Output> Rebound::updates(const Session& session) const {
         if (const TensorRef& tensor = session.bound()[slot])
             slots.emplace(tensor->id(), static_cast<int>(slot));
     std::map<jit::RecordId, std::set<int>> replaced;
-    for (const Entry* each : before(session)) {
-        const Entry& entry = *each;
+    for (const Rebinding* each : before(session)) {
+        const Rebinding& entry = *each;
         const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
         const auto slot = slots.find(entry.id);
         if (!is_tensor(holder.ptr()) || entry.rows || slot == slots.end()) continue;
@@ -121,7 +122,7 @@ std::vector<jit::Output> Rebound::updates(const Session& session) const {
 }
 
 bool Rebound::changes_types() const {
-    return std::ranges::any_of(entries_, [](const Entry& entry) {
+    return std::ranges::any_of(entries_, [](const Rebinding& entry) {
         const Handle& handle = handle_of(entry.object.ptr());
         if (entry.is_grad || !entry.old || handle.is_empty()) return false;
         const Type &before = entry.old->type(), &now = handle.value()->type();
@@ -135,8 +136,8 @@ std::vector<Rebound::Lasting> Rebound::lasting(const Session& session,
     count_references(ours);
     const std::set<PyObject*> helpers = this->helpers(session);
     std::vector<Lasting> result;
-    for (const Entry* each : before(session)) {
-        const Entry& entry = *each;
+    for (const Rebinding* each : before(session)) {
+        const Rebinding& entry = *each;
         const nb::object holder = entry.is_grad ? nb::getattr(entry.object, "grad") : entry.object;
         if (!is_tensor(holder.ptr()) || entry.rows || !entry.id) continue;
         const TensorRef& now = handle_of(holder.ptr()).value();
@@ -149,19 +150,19 @@ std::vector<Rebound::Lasting> Rebound::lasting(const Session& session,
 
 bool Rebound::lets_go(const Session& session, const Capture& capture,
                       const Capture::References& known) const {
-    return std::ranges::any_of(before(session), [&](const Entry* each) {
+    return std::ranges::any_of(before(session), [&](const Rebinding* each) {
         return !each->is_grad && !capture.is_grad(each->object) &&
                Py_REFCNT(each->object.ptr()) <= known.at(each->object.ptr());
     });
 }
 
 bool Rebound::is_written(uint64_t id) const {
-    return std::ranges::any_of(entries_, [&](const Entry& entry) { return entry.id == id; });
+    return std::ranges::any_of(entries_, [&](const Rebinding& entry) { return entry.id == id; });
 }
 
 std::vector<Rebound::Lasting> Rebound::changed(const Session& session) const {
     std::vector<Lasting> result;
-    for (const Entry* entry : before(session)) {
+    for (const Rebinding* entry : before(session)) {
         const nb::object holder =
             entry->is_grad ? nb::getattr(entry->object, "grad") : entry->object;
         const TensorRef now =
@@ -173,13 +174,13 @@ std::vector<Rebound::Lasting> Rebound::changed(const Session& session) const {
 }
 
 void Rebound::count_references(Capture::References& counts) const {
-    for (const Entry& entry : entries_) ++counts[entry.object.ptr()];
+    for (const Rebinding& entry : entries_) ++counts[entry.object.ptr()];
 }
 
 void Rebound::drop_temporaries() {
     Capture::References ours;
     count_references(ours);
-    std::erase_if(entries_, [&](const Entry& entry) {
+    std::erase_if(entries_, [&](const Rebinding& entry) {
         return Py_REFCNT(entry.object.ptr()) <= ours[entry.object.ptr()];
     });
 }
@@ -189,7 +190,7 @@ void Rebound::let_go_of(const Session& session) {
     std::unordered_set<uint64_t> bound;
     for (const TensorRef& tensor : session.bound())
         if (tensor) bound.insert(tensor->id());
-    for (Entry& entry : entries_)
+    for (Rebinding& entry : entries_)
         if (bound.contains(entry.id)) entry.old = {};
 }
 
@@ -198,7 +199,8 @@ void Rebound::roll_back(const Session& session, bool whole) {
         return !session.is_placeholder(*value) || value->has_data();
     };
     std::set<std::pair<PyObject*, bool>> known;
-    for (const Entry* entry : before(session)) known.emplace(entry->object.ptr(), entry->is_grad);
+    for (const Rebinding* entry : before(session))
+        known.emplace(entry->object.ptr(), entry->is_grad);
     const std::set<PyObject*> helpers = this->helpers(session);
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
         // What the body has put there is not what it held before.

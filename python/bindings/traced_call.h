@@ -53,7 +53,7 @@ public:
     void roll_back(const jit::Session& session, bool whole);
 
 private:
-    struct Entry {
+    struct Rebinding {
         nb::object object;
         TensorRef old;
         uint64_t id = 0;  // of the old one
@@ -61,9 +61,9 @@ private:
         std::string where = {};  // for dump
         nb::object rows = {};  // a gradient that is kept as rows; `old`: its values
     };
-    std::vector<const Entry*> before(const jit::Session& session) const;
+    std::vector<const Rebinding*> before(const jit::Session& session) const;
     std::set<PyObject*> helpers(const jit::Session& session) const;
-    std::vector<Entry> entries_;
+    std::vector<Rebinding> entries_;
 };
 
 class TracedCall {
