@@ -93,6 +93,9 @@ public:
     // `like`, which it stands for.
     std::vector<ValueId> add_op(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs,
                                 const Node& like);
+    ValueId make(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
+        return add_op(op, std::move(inputs), std::move(attrs), like)[0];  // its only result
+    }
 
     const std::vector<Node>& nodes() const { return nodes_; }
     const Node& node(NodeId id) const { return nodes_[at(id)]; }

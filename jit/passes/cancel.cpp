@@ -41,26 +41,24 @@ private:
         return true;
     }
 
-    ValueId make(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
-        return rewrite_.to.add_op(op, std::move(inputs), std::move(attrs), like)[0];
-    }
-
     // A value of the new graph that the node's result is where its formula has a value.
     std::optional<ValueId> in_the_reals(const Node& node) {
         const Type& type = rewrite_.from.type(node.outputs[0]);
         const std::vector<ValueId> inputs = rewrite_.map(node.inputs);
         if (node.op->of_equals && are_equal(inputs[0], inputs[1]))
-            return make(ops::full(), {},
-                        {std::vector<int64_t>(type.shape.begin(), type.shape.end()),
-                         *node.op->of_equals, std::string(runtime::info(type.dtype).name)},
-                        node);
+            return rewrite_.to.make(
+                ops::full(), {},
+                {std::vector<int64_t>(type.shape.begin(), type.shape.end()), *node.op->of_equals,
+                 std::string(runtime::info(type.dtype).name)},
+                node);
         if (node.op->real_inverse && is_of(inputs[0], node.op->real_inverse()))
             return producer(inputs[0]).inputs[0];
         if (node.op == &ops::log() && is_of(inputs[0], ops::add())) {
             const std::vector<ValueId>& terms = producer(inputs[0]).inputs;
             if (is_of(terms[0], ops::exp()) && is_of(terms[1], ops::exp()))
-                return make(ops::logaddexp(),
-                            {producer(terms[0]).inputs[0], producer(terms[1]).inputs[0]}, {}, node);
+                return rewrite_.to.make(
+                    ops::logaddexp(), {producer(terms[0]).inputs[0], producer(terms[1]).inputs[0]},
+                    {}, node);
         }
         return std::nullopt;
     }

@@ -78,31 +78,29 @@ private:
         return chain;
     }
 
-    ValueId make(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
-        return rewrite_.to.add_op(op, std::move(inputs), std::move(attrs), like)[0];
-    }
-
     void place(const Node& fma, const Chain& chain) {
         const ValueId weights = rewrite_.map(chain.conv->inputs[1]),
                       scale = rewrite_.map(fma.inputs[1]);
         std::vector<int64_t> first(static_cast<size_t>(rewrite_.to.type(weights).rank()), 1);
         first[0] = rewrite_.to.type(weights).shape[0];
-        const ValueId scaled =
-            make(ops::mul(), {weights, make(ops::reshape(), {scale}, {first}, fma)}, {}, fma);
+        const ValueId scaled = rewrite_.to.make(
+            ops::mul(), {weights, rewrite_.to.make(ops::reshape(), {scale}, {first}, fma)}, {},
+            fma);
         ValueId shift = rewrite_.map(fma.inputs[2]);
         if (chain.bias) {
             // A view, like that of normalization's own shift: fuse_epilogues takes no addend that a
             // kernel could keep in registers.
             const Shape shape = rewrite_.to.type(shift).shape;  // a copy: values are added
-            shift = make(ops::fma3(), {rewrite_.map(*chain.bias), scale, shift}, {}, fma);
-            shift = make(ops::reshape(), {shift},
-                         {std::vector<int64_t>(shape.begin(), shape.end())}, fma);
+            shift =
+                rewrite_.to.make(ops::fma3(), {rewrite_.map(*chain.bias), scale, shift}, {}, fma);
+            shift = rewrite_.to.make(ops::reshape(), {shift},
+                                     {std::vector<int64_t>(shape.begin(), shape.end())}, fma);
         }
         Node conv = *chain.conv;
         conv.inputs = {rewrite_.map(conv.inputs[0]), scaled};
         const ValueId product =
             rewrite_.to.add(std::move(conv), {&rewrite_.from.type(chain.conv->outputs[0]), 1})[0];
-        rewrite_.replace(fma.outputs[0], make(ops::add(), {product, shift}, {}, fma));
+        rewrite_.replace(fma.outputs[0], rewrite_.to.make(ops::add(), {product, shift}, {}, fma));
     }
 
     Rewriter rewrite_;

@@ -152,7 +152,7 @@ private:
             inputs.push_back(is_there ? made : reshaped(rewrite.to, made, shape, *behind));
         }
         rewrite.replace(node.outputs[0],
-                        rewrite.to.add_op(*node.op, std::move(inputs), node.attrs, node)[0]);
+                        rewrite.to.make(*node.op, std::move(inputs), node.attrs, node));
     }
 
     void move_down(Rewriter& rewrite, const Node& node) {
@@ -163,15 +163,15 @@ private:
             way_of(value) == Way::down ? before_[at(value)] : rewrite.map(view.inputs[0]);
         for (size_t i = 0; i < inputs.size(); ++i)
             if (node.inputs[i] == value) inputs[i] = source;
-        const ValueId made = rewrite.to.add_op(*node.op, std::move(inputs), node.attrs, node)[0];
+        const ValueId made = rewrite.to.make(*node.op, std::move(inputs), node.attrs, node);
         before_[at(node.outputs[0])] = made;
         rewrite.replace(node.outputs[0],
                         reshaped(rewrite.to, made, graph_.type(node.outputs[0]).shape, node));
     }
 
     static ValueId reshaped(Graph& graph, ValueId value, const Shape& shape, const Node& like) {
-        return graph.add_op(ops::reshape(), {value},
-                            {std::vector<int64_t>(shape.begin(), shape.end())}, like)[0];
+        return graph.make(ops::reshape(), {value},
+                          {std::vector<int64_t>(shape.begin(), shape.end())}, like);
     }
 
     const Graph& graph_;

@@ -210,7 +210,7 @@ private:
 
     static std::vector<int64_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
     ValueId reshaped(Graph& graph, ValueId value, const Shape& shape) const {
-        return graph.add_op(ops::reshape(), {value}, {extents(shape)}, graph_.node(product_))[0];
+        return graph.make(ops::reshape(), {value}, {extents(shape)}, graph_.node(product_));
     }
 
     // Halves are summed over trips in float32.
@@ -221,8 +221,7 @@ private:
     }
     static ValueId as_type(Graph& graph, const Node& like, ValueId value, DType dtype) {
         if (graph.type(value).dtype == dtype) return value;
-        return graph.add_op(ops::cast(), {value}, {std::string(runtime::info(dtype).name)},
-                            like)[0];
+        return graph.make(ops::cast(), {value}, {std::string(runtime::info(dtype).name)}, like);
     }
 
     void add_scan(Rewriter& rewrite) {
@@ -232,7 +231,7 @@ private:
         for (ValueId sum : sums_) {
             const Type type = sum_type(this->type(sum));
             Attrs zeros{extents(type.shape), 0.0, std::string(runtime::info(type.dtype).name)};
-            operands.push_back(to.add_op(ops::full(), {}, std::move(zeros), product)[0]);
+            operands.push_back(to.make(ops::full(), {}, std::move(zeros), product));
         }
         for (ValueId slice : slices_)
             operands.push_back(reshaped(to, rewrite.map(slice),
@@ -277,8 +276,8 @@ private:
             for (size_t i = 0; i < node.inputs.size(); ++i)
                 inputs.push_back((rules_[id]->by_rows[i] ? parts : wholes).at(node.inputs[i]));
             const ValueId old = node.outputs[0];
-            const ValueId result = made.add_op(*node.op, std::move(inputs),
-                                               attrs_of_part(node, rules_[id]->sums), node)[0];
+            const ValueId result =
+                made.make(*node.op, std::move(inputs), attrs_of_part(node, rules_[id]->sums), node);
             if (rules_[id]->sums) totals[old] = result;
             else parts[old] = result;
         }
@@ -286,7 +285,7 @@ private:
             const Node& node = graph_.producer(sums_[i]);
             const ValueId more =
                 as_type(made, node, totals.at(sums_[i]), made.type(carries[i]).dtype);
-            made.outputs.push_back(made.add_op(ops::add(), {more, carries[i]}, {}, node)[0]);
+            made.outputs.push_back(made.make(ops::add(), {more, carries[i]}, {}, node));
         }
         for (ValueId value : stacked_) made.outputs.push_back(parts.at(value));
         return made;

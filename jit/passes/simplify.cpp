@@ -40,10 +40,6 @@ private:
     }
     ValueId operand(const Node& node, size_t i) const { return rewrite_.map(node.inputs[i]); }
 
-    ValueId make(const OpDef& op, std::vector<ValueId> inputs, Attrs attrs, const Node& like) {
-        return rewrite_.to.add_op(op, std::move(inputs), std::move(attrs), like)[0];
-    }
-
     // A value of the new graph that equals the node's result, or nothing.
     std::optional<ValueId> replacement(const Node& node) {
         const Type& type = rewrite_.from.type(node.outputs[0]);
@@ -52,7 +48,8 @@ private:
             case Access::broadcast: return operand(node, 0);  // where it has that type already
             case Access::reshaped:
                 if (made_by(node, 0, *node.op) && !same_type(operand(node, 0), type))
-                    return make(*node.op, {producer(node, 0).inputs[0]}, node.attrs, node);
+                    return rewrite_.to.make(*node.op, {producer(node, 0).inputs[0]}, node.attrs,
+                                            node);
                 return operand(node, 0);
             case Access::permuted: return simpler_transpose(node);
             case Access::other:
@@ -74,7 +71,7 @@ private:
         const bool is_it =
             op.access == Access::same ||
             !same_type(operand(node, x), rewrite_.from.type(node.outputs[0]));  // run() says no
-        return is_it ? operand(node, x) : make(op, {operand(node, x)}, {}, node);
+        return is_it ? operand(node, x) : rewrite_.to.make(op, {operand(node, x)}, {}, node);
     }
 
     // A half that went through float32 is cast from what it was: mixed precision casts to and fro.
@@ -87,7 +84,7 @@ private:
         const DType dtype = rewrite_.to.type(half).dtype;
         if (dtype != DType::f16 && dtype != DType::bf16) return wide;
         if (same_type(half, rewrite_.from.type(node.outputs[0]))) return half;
-        return make(*node.op, {half}, node.attrs, node);
+        return rewrite_.to.make(*node.op, {half}, node.attrs, node);
     }
 
     std::optional<ValueId> simpler_transpose(const Node& node) {
@@ -104,7 +101,7 @@ private:
         for (size_t i = 0; i < perm.size(); ++i)
             identity = identity && perm[i] == static_cast<int64_t>(i);
         if (identity) return source;
-        if (twice) return make(*node.op, {source}, {perm}, node);
+        if (twice) return rewrite_.to.make(*node.op, {source}, {perm}, node);
         return std::nullopt;
     }
 
