@@ -27,8 +27,8 @@ private:
     std::atomic<uint64_t> number_;
 };
 
-// Yama lets nobody read a process but its ancestors: from here on also who has the same parent, as
-// processes that one launcher has started.
+// Yama lets nobody read a process but its ancestors: from here on also processes that have the
+// same parent, as those that one launcher has started.
 void permit_siblings();
 
 // Whether both ends of a connected socket have one address.

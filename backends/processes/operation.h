@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -10,6 +12,16 @@
 #include "backends/processes/world.h"
 
 namespace megjit::processes {
+
+// Memory so many bytes behind another place.
+template <std::integral Bytes>
+std::byte* behind(void* start, Bytes bytes) {
+    return static_cast<std::byte*>(start) + bytes;
+}
+template <std::integral Bytes>
+const std::byte* behind(const void* start, Bytes bytes) {
+    return static_cast<const std::byte*>(start) + bytes;
+}
 
 // The processes that take part, in the order of ranks.
 struct Group {

@@ -30,10 +30,6 @@ std::string key_of(const std::vector<int>& members) {
     return key;
 }
 
-std::byte* behind(void* start, size_t bytes) { return static_cast<std::byte*>(start) + bytes; }
-const std::byte* behind(const void* start, size_t bytes) {
-    return static_cast<const std::byte*>(start) + bytes;
-}
 void copy(void* to, const void* from, size_t bytes) {
     if (to != from && bytes) std::memcpy(to, from, bytes);
 }

@@ -25,7 +25,7 @@ struct WorldOptions {
     double seconds = 600;  // without a byte from anybody, after which whom we wait for hangs
     bool reads = true;  // what lies on this machine; else all travels through sockets
     // Is told once why this process gives up, before the others see its sockets close; gives what
-    // is known of the cause: the traceback of who failed first.
+    // is known of the cause: the traceback of the process that failed first.
     std::function<std::string(const std::string& why)> on_failure = {};
 };
 
@@ -49,8 +49,8 @@ public:
     void exchange(const runtime::CommunicatorCall& call,
                   std::span<const runtime::OutgoingBytes> sends,
                   std::span<const runtime::IncomingBytes> receives);
-    // For who moves bytes in another way, in a call that all of these ranks have met in: `moves` is
-    // asked until it is true. Meanwhile this looks who is gone, or hangs.
+    // Waits for bytes that are moved in another way, in a call that all of these ranks have met in:
+    // `moves` is asked until it is true. Meanwhile this looks which rank is gone, or hangs.
     void accompany(const runtime::CommunicatorCall& call, std::span<const int> ranks,
                    const std::function<bool()>& moves);
     void close();

@@ -37,8 +37,6 @@ struct Reducing : Reduction {
     Combine by;
 };
 
-std::byte* behind(void* start, size_t bytes) { return static_cast<std::byte*>(start) + bytes; }
-
 bool is_small(int64_t count, DType dtype) {
     return static_cast<size_t>(count) * runtime::size_of(dtype) <= kSmallBytes;
 }

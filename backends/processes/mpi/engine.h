@@ -48,10 +48,10 @@ using Handle = uint64_t;  // the upper half of an int's is not looked at
 
 class Engine {
 public:
-    // `library`: a file that is opened already, which has MPI's functions or needs who has them.
-    // `world`: a communicator of all processes in the order of our ranks. `constants`: handles by
-    // their names in MPI, "FLOAT", "SUM", and the number "IN_PLACE". DeviceError where one is
-    // missing.
+    // `library`: a file that is opened already, which has MPI's functions or needs libraries that
+    // have them. `world`: a communicator of all processes in the order of our ranks. `constants`:
+    // handles by their names in MPI, "FLOAT", "SUM", and the number "IN_PLACE". DeviceError where
+    // one is missing.
     Engine(const std::string& library, Handle world, std::map<std::string, Handle> constants);
 
     // Returns the communicator of these ranks of the world, which all ask at once the first time.

@@ -29,9 +29,13 @@ public:
                   std::span<const runtime::IncomingBytes> receives) override;
 
 private:
-    // What one call asks MPI for, in order: each begins, and gives what it is waited for by.
-    using Begin = std::function<void(Handle comm, Handle* request)>;
-    void run(Operation& op, std::vector<Begin> steps);
+    // What one call asks MPI for, in order: each begins, sets the request that is waited for, and
+    // returns MPI's error code.
+    using Begin = std::function<int(Handle comm, Handle* request)>;
+    void run(Operation& op, const std::vector<Begin>& steps);
+    void add_reduction(std::vector<Begin>& steps, const void* in, void* out, int64_t count,
+                       runtime::DType dtype, runtime::Combine by, int root) const;
+    void add_broadcast(std::vector<Begin>& steps, void* data, int64_t bytes, int root) const;
 
     std::shared_ptr<Engine> engine_;
 };
