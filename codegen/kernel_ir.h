@@ -39,8 +39,9 @@ struct Operand {
                   // the offset
     bool is_offset = false;  // nothing is read: the value is the offset itself (i32), a coordinate.
                              // Such inputs come last, and have no pointer
-    bool repeats = false;  // Of a contraction: the same for all indices of the kept axis that
-                           // lanes do not walk (Lanes::last: the last; else the last but one)
+    bool repeats =
+        false;  // an operand of a contraction is the same for all indices of the kept
+                // axis that lanes do not walk (Lanes::last: the last; else the last but one)
     bool operator==(const Operand&) const = default;
 };
 

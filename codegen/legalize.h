@@ -19,7 +19,7 @@
 
 namespace megjit::codegen {
 
-// What a target has besides, as one instruction.
+// Tells what else a target computes by one instruction.
 struct NativeOps {
     bool f32_to_i32 = false;  // a cast of any f32 to i32, as scalar.h says
 };

@@ -97,7 +97,7 @@ std::string PackedWeights::name_of(const runtime::Tensor& constant) const {
     return cat("value ", bytes.size(), " ", codegen::hash(bytes, 0), " ", codegen::hash(bytes, 1));
 }
 
-// ---- of programs
+// ---- the weights of programs
 
 BoundWeights::Values BoundWeights::get(const Graph& prologue, std::span<const TensorRef> inputs) {
     const std::vector<std::string> keys = keys_of(prologue, inputs);

@@ -116,7 +116,7 @@ private:
     std::vector<void*> operands_;  // as layout_.operands
     std::vector<Patch> input_patches_, output_patches_, arena_patches_;
     std::vector<bool> survives_;  // by result: it holds what it replaces if the run fails
-    Call call_;  // of whoever is on turn
+    Call call_;  // of the thread whose turn it is
     std::unique_ptr<runtime::Stream::Kept> kept_;
     bool is_repeated_ = false;  // all is on one stream, without a look at the clock
     std::vector<runtime::Ticket> past_;  // by step: of a transfer

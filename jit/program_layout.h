@@ -71,8 +71,8 @@ struct ProgramLayout {
 
     std::vector<uint32_t> first_outputs;  // by result: which output is where it lies
 
-    // What an operand's offset is counted from, for who has addresses and who writes them: inputs
-    // by slot, outputs by position, constants by value.
+    // What an operand's offset is counted from, where addresses are known and where code is written
+    // that will know them: inputs by slot, outputs by position, constants by value.
     template <class Start, class Input, class Output, class Constant>
     Start start_of(const Operand& operand, Start arena, Input input, Output output,
                    Constant constant) const {

@@ -203,7 +203,7 @@ Session& Replayer::go_on_recording(std::string reason) {
 }
 
 // Operands of the recorded types, on the recorded devices: what was needed to prepare those was
-// recorded as ops of its own. Where constants alone are operands, the device depends on who calls.
+// recorded as ops of its own. Where constants alone are operands, the device depends on the caller.
 Results Replayer::follow(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs) {
     const auto is_constant = [](const TensorRef& input) { return input->is_constant; };
     if (!failure_.empty() || std::ranges::all_of(inputs, is_constant) ||

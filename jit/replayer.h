@@ -63,7 +63,7 @@ private:
         return is_made_here ? Fit::yes : fit_of_other(record, expected, tensor);
     }
     Fit fit_of_other(const Record& record, RecordId expected, const TensorRef& tensor) const;
-    // `device`: null: it needs no comparison.
+    // `device`: null where it needs no comparison.
     Difference difference(const Record& record, const OpDef& op, const Attrs& attrs,
                           std::span<const TensorRef> inputs, const runtime::Device* device) const;
     Mismatch in_words(Difference difference, const OpDef& op, const Attrs& attrs,

@@ -146,7 +146,7 @@ private:
         return b.output == v && fills_it && (own || donated);
     }
 
-    bool fault_in_step(const Step& step) {
+    bool fault_in_step(const StepAccess& step) {
         for (const Copy& copy : aliasing_.copies_needed)
             if (copy.step == step_ && fault_in_copy(step, copy)) return true;
         for (const uint32_t r : step.reads) {
@@ -166,7 +166,7 @@ private:
         return step_ < live.first || step_ >= live.last;
     }
 
-    bool fault_in_copy(const Step& step, const Copy& copy) {
+    bool fault_in_copy(const StepAccess& step, const Copy& copy) {
         const Alias* view = view_of(step, copy.to);
         if (view == nullptr || view->input != copy.from || view->offset != copy.offset)
             return fails_in_step(copy.to, "is copied, but is not such a view");
@@ -176,7 +176,7 @@ private:
         return false;
     }
 
-    const Alias* view_of(const Step& step, uint32_t v) const {
+    const Alias* view_of(const StepAccess& step, uint32_t v) const {
         const auto a = std::find_if(step.aliases.begin(), step.aliases.end(), [&](const Alias& x) {
             return x.kind == AliasKind::kView && x.output == v;
         });
@@ -188,7 +188,7 @@ private:
     }
 
     // What a step moves keeps its origin, whether it is copied or lies there already.
-    void know_moved_bytes(const Step& step, uint32_t w) {
+    void know_moved_bytes(const StepAccess& step, uint32_t w) {
         for (const Alias& a : step.aliases) {
             if (a.output != w) continue;
             if (a.kind == AliasKind::kSlice) content_[w] = viewed(a);
@@ -203,7 +203,7 @@ private:
                            [&](const Copy& c) { return c.step == step_ && c.to == v; });
     }
 
-    bool fault_in_write(const Step& step, uint32_t w) {
+    bool fault_in_write(const StepAccess& step, uint32_t w) {
         if (is_too_early_or_late(w)) return fails_in_step(w, "is written while its buffer is dead");
         if (is_copied(w)) return false;
         if (const Alias* view = view_of(step, w)) {
@@ -227,7 +227,7 @@ private:
         return false;
     }
 
-    bool is_slice_in_place(const Step& step, uint32_t w) const {
+    bool is_slice_in_place(const StepAccess& step, uint32_t w) const {
         return std::any_of(step.aliases.begin(), step.aliases.end(), [&](const Alias& a) {
             return a.kind == AliasKind::kSlice && a.output == w &&
                    aliasing_.buffer_of[w] == aliasing_.buffer_of[a.input] &&
@@ -237,7 +237,7 @@ private:
 
     // Elements of `r` are read before they are overwritten; or `r` lies in an operand that stays
     // where it is.
-    bool is_allowed(const Step& step, uint32_t w, uint32_t r) const {
+    bool is_allowed(const StepAccess& step, uint32_t w, uint32_t r) const {
         return std::any_of(step.aliases.begin(), step.aliases.end(), [&](const Alias& a) {
             if (a.output != w) return false;
             if (a.kind == AliasKind::kInPlace) return a.input == r && begin(w) == begin(r);

@@ -27,7 +27,7 @@ void check(const Schedule& schedule) {
     const auto& values = schedule.values;
     std::vector<bool> written(values.size(), false);
     for (uint32_t s = 0; s < schedule.steps.size(); ++s) {
-        const Step& step = schedule.steps[s];
+        const StepAccess& step = schedule.steps[s];
         for (const uint32_t r : step.reads) {
             require(r < values.size(), "there is no such value to read", s, r);
             require(!is_written(values[r]) || written[r], "it is read before it is written", s, r);
@@ -95,7 +95,7 @@ private:
     // Views first: they decide whether a buffer's bytes are still needed. Then those that should
     // have the first choice, then the rest.
     void place_writes(uint32_t s) {
-        const Step& step = schedule_.steps[s];
+        const StepAccess& step = schedule_.steps[s];
         for (const Alias& a : step.aliases)
             if (a.kind == AliasKind::kView && result_.buffer_of[a.output] == kNone)
                 place_view(s, a);

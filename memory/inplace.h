@@ -51,7 +51,7 @@ struct Alias {
 
 // All reads and writes of a step happen together: what it reads and what it writes never share
 // storage, unless an Alias says so.
-struct Step {
+struct StepAccess {
     std::vector<uint32_t> reads = {};  // value ids
     std::vector<uint32_t> writes = {};  // value ids; a value is written once, in one step
     std::vector<Alias> aliases = {};
@@ -59,7 +59,7 @@ struct Step {
 
 struct Schedule {
     std::vector<Value> values = {};  // a value's id is its index
-    std::vector<Step> steps = {};
+    std::vector<StepAccess> steps = {};
 };
 
 enum class Place : uint8_t { kArena, kInput, kConstant, kOutput, kHost };

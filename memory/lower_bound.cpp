@@ -63,7 +63,7 @@ private:
     };
 
     // Its result is its operand.
-    static bool is_view(const Step& step) {
+    static bool is_view(const StepAccess& step) {
         return !step.aliases.empty() && step.aliases[0].kind == AliasKind::kView;
     }
 
@@ -128,7 +128,7 @@ private:
     // is given away, has its memory.
     void find_what_may_lie_outside() {
         std::vector<Values> together(schedule_.values.size());
-        for (const Step& step : schedule_.steps)
+        for (const StepAccess& step : schedule_.steps)
             for (const Alias& alias : step.aliases) {
                 together[alias.output].push_back(alias.input);
                 together[alias.input].push_back(alias.output);
@@ -220,7 +220,7 @@ private:
     }
 
     // What results of the step save that overwrite operands, but for those that must stay.
-    size_t overwritten(const Step& step, const Values& stays) const {
+    size_t overwritten(const StepAccess& step, const Values& stays) const {
         size_t sum = 0;
         for (const uint32_t w : step.writes) {
             size_t most = 0;
@@ -237,7 +237,7 @@ private:
     // While the step runs, and the values that stay are there. What was there before is looked at
     // for `depth` steps back. No more than `known` is of no interest, and may be too small.
     Found while_running(uint32_t s, const Values& stays, int depth, size_t known) const {
-        const Step& step = schedule_.steps[s];
+        const StepAccess& step = schedule_.steps[s];
         const Values before = in_memory(step.reads, stays);
         Found found{.step = s, .values = in_memory(step.writes, before)};
         const size_t all = bytes_of(found.values), saved = overwritten(step, stays);

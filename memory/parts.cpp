@@ -15,7 +15,7 @@ public:
           is_written_(live.size()),
           bytes_at_(schedule.steps.size() + 1) {
         for (uint32_t v = 0; v < live.size(); ++v) members_[aliasing.buffer_of[v]].push_back(v);
-        for (const Step& step : schedule.steps) {
+        for (const StepAccess& step : schedule.steps) {
             for (const uint32_t w : step.writes) is_written_[w] = true;
             for (const Alias& a : step.aliases)
                 if (a.kind == AliasKind::kView &&

@@ -114,7 +114,7 @@ Order order_to_try(int attempt, const Problem& p) {
 }
 constexpr int kOrders = 5;
 
-// Whoever ended up on top came too late: let it choose its place earlier.
+// The buffer that ended up on top came too late: let it choose its place earlier.
 Order with_top_earlier(const Order& order, const Plan& plan, const Problem& p, int attempt) {
     Order next = order;
     const auto top = std::find_if(next.begin(), next.end(), [&](uint32_t i) {

@@ -109,7 +109,7 @@ public:
     ExactSearch::Answer run() {
         reach({}, 0, kNone, kNone);
         while (!queue_.empty()) {
-            const Entry entry = queue_.top();
+            const OpenState entry = queue_.top();
             queue_.pop();
             if (nodes_[entry.node].is_closed) continue;
             nodes_[entry.node].is_closed = true;
@@ -141,10 +141,10 @@ private:
         uint32_t parent = kNone, step = kNone;
         bool is_closed = false;
     };
-    struct Entry {
+    struct OpenState {
         double estimate = 0;
         uint32_t done = 0, node = 0;
-        bool operator<(const Entry& other) const {  // the last is looked at first
+        bool operator<(const OpenState& other) const {  // the last is looked at first
             return estimate != other.estimate ? estimate > other.estimate
                    : done != other.done       ? done < other.done
                                               : node < other.node;
@@ -255,7 +255,7 @@ private:
     size_t& states_;
     std::vector<Node> nodes_;
     std::unordered_map<State, uint32_t, Hash> node_of_;
-    std::priority_queue<Entry> queue_;
+    std::priority_queue<OpenState> queue_;
     Move move_;
 };
 

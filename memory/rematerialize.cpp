@@ -66,7 +66,7 @@ constexpr size_t kPlans = 2 * kPoints;  // of the answer
 constexpr std::array kWeights = {1.0, 0.25, 0.0};  // GreedyOptions::neighbourhood
 constexpr size_t kPolishSteps = 150'000;  // steps that are simulated to polish a front: about 0.1 s
 
-// The search's view of who waits for it: how far it is, and whether it is to stop.
+// The search's view of the caller, which waits for it: how far it is, and whether it is to stop.
 class Progress {
 public:
     Progress(const std::function<void(double)>& watch, size_t jobs) : watch_(watch), jobs_(jobs) {}

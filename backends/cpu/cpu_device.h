@@ -16,8 +16,8 @@ namespace megjit::cpu {
 // Makes an op ready for given types. Null where there is no kernel for them.
 using Prepare = std::shared_ptr<const runtime::Executable> (*)(
     const runtime::OpCall&, std::span<const runtime::Type> outputs);
-// `computes_whole`: for which calls passes leave the op as it is, though it can be expanded. Null:
-// for none.
+// `computes_whole` tells for which calls passes leave the op as it is, though it can be expanded;
+// null: they never do.
 using Selects = bool (*)(const runtime::OpCall&);
 void register_kernel(std::string_view op, Prepare prepare, Selects computes_whole = nullptr);
 

@@ -14,7 +14,7 @@ using runtime::Type;
 // Activations of so many bytes are computed by images, of which a part has at most so many if it is
 // more than one image.
 constexpr size_t kLarge = size_t{64} << 20, kPart = size_t{16} << 20;
-// Of sums: with fewer images threads would have to share sums.
+// Parts of sums are larger: with fewer images threads would have to share sums.
 constexpr size_t kLargeSum = size_t{256} << 20, kPartOfSum = size_t{64} << 20;
 
 class PartsExecutable final : public runtime::Executable {

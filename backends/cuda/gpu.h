@@ -92,8 +92,8 @@ public:
     bool holds(const void* address) const;  // also of other libraries' memory
     Address allocate(size_t bytes) const;  // 0 when there is no room
     void free(Address address) const noexcept;
-    // Calls the driver by `call`; if that finds no memory, once more when all who keep some for
-    // later gave it up. Then OutOfMemory: `bytes` for `what_for`.
+    // Calls the driver by `call`. If that finds no memory, everything that keeps memory for later
+    // gives it up, and `call` is tried again. OutOfMemory (`bytes` for `what_for`) if that fails.
     Result with_room(const std::function<Result()>& call, size_t bytes,
                      const std::string& what_for) const;
     // Pinned: copies to and from it run beside the host's work. The first is freed by the caller.

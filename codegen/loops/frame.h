@@ -99,7 +99,7 @@ private:
                     const Piece& piece);
     void store_one(size_t output, const Values& bases, const Piece& piece, Value value);
     Value instruction(int id, const Values& values);
-    // As `div` and `mod` of scalar.h.
+    // These compute what `div` and `mod` of scalar.h say.
     Value divided_i32(Value a, Value by);  // by: neither 0 nor -1
     Value divided_i64(Value a, Value by);
     Value rest_i64(Value a, Value by);

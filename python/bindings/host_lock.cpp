@@ -11,8 +11,8 @@ namespace megjit::python {
 namespace {
 
 // Python ends a thread that asks for its lock while the interpreter goes down, and would unwind our
-// frames, which have nothing to do that with. So nobody asks any more from then on, and whoever
-// asked before is let in first.
+// frames, which have nothing to do that with. So no thread asks any more from then on, and
+// those that asked before are let in first.
 std::atomic<int> asking{0};
 std::atomic<bool> is_ending{false};
 std::thread::id last_thread;  // that takes the interpreter down

@@ -1,6 +1,6 @@
 // python/bindings/loan.h -- Loan: while a program runs that rebinds handles, they are empty. So
-// nobody reads half of an update, and the program may overwrite what nobody else holds. Who wants
-// the value of an empty handle waits (Handle::value), in whatever thread.
+// nobody reads half of an update, and the program may overwrite what nobody else holds. A thread
+// that wants the value of an empty handle waits (Handle::value).
 #pragma once
 
 #include "python/bindings/handle.h"

@@ -73,9 +73,9 @@ public:
         exchange(call, {}, {&part, 1});
     }
 
-    // For who moves bytes in a way of its own, in calls that meet() here first.
-    // "rank 1 is gone", or why the group has ended; empty while all is well. Does not wait. `peer`:
-    // who else counts, or kAll.
+    // Backends that move bytes in a way of their own ask this, in calls that meet() here first.
+    // Returns "rank 1 is gone", or why the group has ended; empty while all is well. Does not wait.
+    // `peer`: who else counts, or kAll.
     static constexpr int kAll = -1;
     virtual std::string lost(int peer) = 0;
     // Ends the group in this call, and tells the others; throws what the user is told.

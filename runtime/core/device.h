@@ -65,8 +65,8 @@ class Device;
 // graphs that it holds; null where there are none. jit/ makes it.
 using ExpandOp = std::shared_ptr<const Executable> (*)(Device&, const OpCall&);
 
-// About how fast a device is, for plans: operations, bytes of its memory, and bytes to and from the
-// host, a second.
+// An estimate of a device's speed, for plans: operations, bytes of its memory, and bytes to and
+// from the host, each in a second.
 struct Speeds {
     double flops = 5e10, bytes = 1e10, link_bytes = 1e10;
     // Operations of sums of products (Cost::is_product), of float32 and of halves; 0: as others.

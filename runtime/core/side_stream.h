@@ -10,11 +10,11 @@
 
 namespace megjit::runtime {
 
-// An interrupt (Ctrl-C) of who waits for it ends what it does.
+// An interrupt (Ctrl-C) of a thread that waits for it ends what it does.
 Stream& side_stream();
 
-// Queues work of the host on a stream. Where that is not the side stream, and runs later, this
-// waits.
+// Queues work of the host on a stream. This waits for the work where a stream other than the side
+// stream would run it later.
 void run_on_host(Stream& stream, std::function<void()> work);
 
 // Work that runs beside: what it reads is held until it has run, or is left out behind a failure.
@@ -33,7 +33,8 @@ public:
     RunsBeside(const RunsBeside&) = delete;
 };
 
-// Is the calling thread the side stream's? Its interrupts are those of who waits for it.
+// Is the calling thread the side stream's? Its interrupts are those of the thread that waits for
+// it.
 bool is_side_thread();
 
 }  // namespace megjit::runtime

@@ -29,7 +29,7 @@ public:
     static std::shared_ptr<SpillFile> in(const std::string& folder);
     ~SpillFile() override;
 
-    // A part of the file, which belongs to whoever holds it.
+    // A part of the file, which belongs to its holders.
     class Extent final : public Backing, public std::enable_shared_from_this<Extent> {
     public:
         Extent(std::shared_ptr<SpillFile> file, size_t offset, size_t bytes)

@@ -77,8 +77,8 @@ public:
     virtual double seconds_between(Ticket begin, Ticket end) const = 0;
 
     // Queues what `queue` queues on this stream, and nothing on others; `queue` may be called twice
-    // for that. Whoever does it again and again, on the same addresses or on other ones, holds in
-    // `kept` what the stream made of it.
+    // for that. A caller that does it again and again, on the same addresses or on other ones,
+    // holds in `kept` what the stream made of it.
     struct Kept {
         virtual ~Kept() = default;
     };

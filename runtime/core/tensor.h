@@ -79,13 +79,13 @@ public:
 
     static Ref<Storage> make(Device& device, size_t bytes);
     // Memory owned by somebody else (NumPy, DLPack), who may write to it; `keep` is destroyed with
-    // the storage. `is_writable`: the owner wants whoever holds it alone to write over it.
+    // the storage. `is_writable`: the owner wants its only holder to write over it.
     static Ref<Storage> borrow(Device& device, void* data, size_t bytes, std::shared_ptr<void> keep,
                                bool is_writable = false);
 
     // A value that lies elsewhere, and comes into memory when somebody asks for its address.
     static Ref<Storage> elsewhere(Device& device, size_t bytes, std::shared_ptr<Backing> backing);
-    // From now on the value lies there, too. For whoever alone holds the storage, whose memory goes
+    // From now on the value lies there, too. The caller alone holds the storage, whose memory goes
     // back.
     void leave_to(std::shared_ptr<Backing> backing);
     Backing* backing() const {
@@ -95,12 +95,12 @@ public:
     void leave();
 
     // Null only where a value was evicted and is not yet computed again: see rematerializer.h.
-    // Whoever keeps the address while memory is asked for pins the value.
+    // A caller that keeps the address while it asks for memory pins the value.
     void* data() const {
         void* const data = data_.load(std::memory_order_acquire);
         return data ? data : bring_back();
     }
-    // May whoever holds this reference overwrite the data? Not of memory that is borrowed to be
+    // May the holder of this reference overwrite the data? Not of memory that is borrowed to be
     // read, nor of a value that others are computed from again, or that lies elsewhere, too.
     bool unique() const {
         return RefCounted::unique() && owner_ != Owner::borrowed && owner_ != Owner::elsewhere &&
@@ -136,7 +136,7 @@ private:
     Owner owner_ = Owner::inline_;
     bool is_listed_ = false;  // among the device's live blocks
     Device* device_ = nullptr;
-    // Atomic: the rematerializer changes these three beside whoever reads without pins.
+    // Atomic: the rematerializer changes these three beside threads that read without pins.
     std::atomic<void*> data_ = nullptr;
     std::atomic<Ticket> ready_ = 0;
     std::atomic<Lineage*> lineage_ = nullptr;  // owns the memory, when there is one
@@ -165,8 +165,8 @@ public:
     uint64_t id() const { return id_; }  // never reused: keys of the tape and of traces
 
     Device& device() const { return *device_; }  // where its data are, or will be
-    // For whoever keeps what was computed from the data: equal only where these are. Of borrowed
-    // memory another one each time.
+    // A key for what was computed from the data: equal only where these are. For borrowed memory
+    // it is another one each time.
     uint64_t data_id() const { return storage_ && !storage_->is_owned() ? next_id() : id_; }
     bool has_data() const { return static_cast<bool>(storage_); }
     const Ref<Storage>& storage() const { return storage_; }

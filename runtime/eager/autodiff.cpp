@@ -127,7 +127,7 @@ void Tape::record(const OpDef& op, const Attrs& attrs, std::span<const TensorRef
                   std::span<const TensorRef> outputs) {
     if (is_closed || !is_differentiable(op)) return;
     bool any = false;
-    Entry entry{.op = &op, .attrs = attrs};
+    TapedOp entry{.op = &op, .attrs = attrs};
     for (const TensorRef& input : inputs) {
         const bool tracked = tracks(*input) && has_gradients(input->dtype());
         entry.in_ids.push_back(tracked ? input->id() : 0);
@@ -149,7 +149,7 @@ void Tape::record_custom(std::span<const TensorRef> inputs, std::span<const Tens
                          CustomBackward backward) {
     if (is_closed) return;
     bool any = false;
-    Entry entry{.custom = std::move(backward)};
+    TapedOp entry{.custom = std::move(backward)};
     for (const TensorRef& input : inputs) {
         const bool tracked = tracks(*input) && is_floating(input->dtype());
         entry.in_ids.push_back(tracked ? input->id() : 0);
@@ -202,7 +202,7 @@ Tensors Tape::backward(std::span<const TensorRef> ys, std::span<const TensorRef>
     GradientSums sums(sums_of(wanted, groups));
     for (size_t e = entries_.size(); e-- > 0;) {
         sums.begin(e + 1, take);
-        Entry& entry = entries_[e];
+        TapedOp& entry = entries_[e];
         Tensors out_grads;
         bool any = false;
         for (uint64_t id : entry.out_ids) {

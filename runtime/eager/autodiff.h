@@ -47,7 +47,7 @@ public:
 private:
     std::vector<WantedSum> sums_of(std::span<const TensorRef> wanted,
                                    std::span<const std::string> groups) const;
-    struct Entry {
+    struct TapedOp {
         const OpDef* op = nullptr;
         Attrs attrs = {};
         Tensors inputs = {}, outputs = {};  // without data where the op does not keep them
@@ -57,7 +57,7 @@ private:
     };
     std::unordered_set<uint64_t> made_;  // ids of the outputs of entries_
     std::unordered_map<uint64_t, TensorRef> watched_;
-    std::vector<Entry> entries_;
+    std::vector<TapedOp> entries_;
 };
 
 }  // namespace megjit::runtime

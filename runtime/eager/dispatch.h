@@ -54,7 +54,7 @@ public:
                           Device& device) = 0;
     // A placeholder's data are wanted on the host. Runs what is needed, or throws.
     virtual void on_read(Tensor& tensor) = 0;
-    // Would on_read give the data of a placeholder? For who has something else to show.
+    // Would on_read give the data of a placeholder? Texts show something else where it would not.
     virtual bool can_read(const Tensor& tensor) const = 0;
 };
 
@@ -117,7 +117,7 @@ bool is_readable(const Tensor& tensor);
 
 // A copy on that device, or the value itself where it lies there. Unseen by tapes and traces.
 TensorRef copied_to(const TensorRef& tensor, Device& device);
-// For who only reads the elements: the value itself also where it is another CPU's.
+// A tensor whose elements the device can read: the value itself also where it is another CPU's.
 TensorRef readable_on(Device& device, const TensorRef& tensor);
 
 }  // namespace megjit::runtime

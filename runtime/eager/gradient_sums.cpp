@@ -95,7 +95,7 @@ GradientSums::~GradientSums() {
 
 void GradientSums::begin(size_t left, const Take& take) {
     for (; begun_ < buckets_.size() && buckets_[begun_].left >= left; ++begun_) {
-        std::vector<Part> parts;
+        std::vector<WaitingGradient> parts;
         for (const size_t position : buckets_[begun_].members)
             if (TensorRef gradient = take(position))
                 parts.push_back({position, gradient, gradient->shape()});
@@ -104,18 +104,18 @@ void GradientSums::begin(size_t left, const Take& take) {
             const DType dtype = parts[0].gradient->dtype();
             const auto others = std::stable_partition(
                 parts.begin(), parts.end(),
-                [&](const Part& part) { return part.gradient->dtype() == dtype; });
+                [&](const WaitingGradient& part) { return part.gradient->dtype() == dtype; });
             exchange({std::make_move_iterator(parts.begin()), std::make_move_iterator(others)});
             parts.erase(parts.begin(), others);
         }
     }
 }
 
-void GradientSums::exchange(std::vector<Part> parts) {
+void GradientSums::exchange(std::vector<WaitingGradient> parts) {
     const std::string& group = wanted_[parts[0].position].group;
     Device& device = parts[0].gradient->device();
     Tensors flat;
-    for (Part& part : parts)
+    for (WaitingGradient& part : parts)
         flat.push_back(build::reshape(std::exchange(part.gradient, {}), {part.shape.numel()}));
     TensorRef block = flat.size() > 1 ? apply(ops::concat(), {int64_t{0}}, flat)[0] : flat[0];
     flat.clear();
@@ -143,7 +143,7 @@ void GradientSums::put(Exchange& exchange, Tensors& gradients) {
     const TensorRef sums = on(*exchange.device, exchange.results[0]);
     exchange.results.clear();
     int64_t begin = 0;
-    for (const Part& part : exchange.parts) {
+    for (const WaitingGradient& part : exchange.parts) {
         const build::Axes from{begin}, to{begin + part.shape.numel()}, step{1};
         const bool is_alone = exchange.parts.size() == 1;
         const TensorRef flat =

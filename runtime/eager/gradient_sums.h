@@ -46,18 +46,18 @@ public:
     void finish(Tensors& gradients);
 
 private:
-    struct Part {
+    struct WaitingGradient {
         size_t position = 0;
         TensorRef gradient = {};
         Shape shape = {};
     };
     struct Exchange {
-        std::vector<Part> parts = {};
+        std::vector<WaitingGradient> parts = {};
         Device* device = nullptr;
         std::shared_ptr<BesideWork> work = {};
         Tensors results = {};  // the sums side by side, and what orders exchanges
     };
-    void exchange(std::vector<Part> parts);
+    void exchange(std::vector<WaitingGradient> parts);
     static void put(Exchange& exchange, Tensors& gradients);
 
     const std::vector<WantedSum> wanted_;

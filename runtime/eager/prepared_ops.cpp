@@ -94,7 +94,7 @@ template <class Inputs>
 PreparedRef PreparedOps::find(size_t hash, const OpDef& op, const Attrs& attrs,
                               const Inputs& inputs, Device& device) {
     const std::lock_guard lock(mutex_);
-    for (Entry& entry : sets_[hash % kSets]) {
+    for (CachedOp& entry : sets_[hash % kSets]) {
         if (!entry.op || !describes(*entry.op, hash, op, attrs, inputs, device)) continue;
         entry.used = ++now_;
         return entry.op;
@@ -105,7 +105,7 @@ PreparedRef PreparedOps::find(size_t hash, const OpDef& op, const Attrs& attrs,
 void PreparedOps::add(PreparedRef made) {
     const std::lock_guard lock(mutex_);
     auto& set = sets_[made->hash % kSets];
-    Entry& oldest = *std::ranges::min_element(set, {}, &Entry::used);
+    CachedOp& oldest = *std::ranges::min_element(set, {}, &CachedOp::used);
     oldest.used = ++now_;
     ++made_;
     oldest.op.swap(made);  // the old one goes after the lock

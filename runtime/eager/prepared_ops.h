@@ -20,7 +20,8 @@ struct PreparedOp {
     size_t hash = 0;
     const OpDef* op = nullptr;
     Device* device = nullptr;
-    // That the executable was made for: oneDNN's run with others, but in as many parts.
+    // The executable was made for so many threads: oneDNN's run with other numbers of threads, too,
+    // but in as many parts.
     int threads = 0;
     ProductRules rules = {};
     Attrs attrs = {};
@@ -49,7 +50,7 @@ public:
 private:
     // Hashes of one residue share eight entries: the one whose use is longest ago goes.
     static constexpr size_t kSets = 1024, kWays = 8;
-    struct Entry {
+    struct CachedOp {
         uint64_t used = 0;
         PreparedRef op;
     };
@@ -62,7 +63,7 @@ private:
     void add(PreparedRef made);
 
     mutable Mutex mutex_{"the prepared ops"};
-    std::vector<std::array<Entry, kWays>> sets_{kSets};
+    std::vector<std::array<CachedOp, kWays>> sets_{kSets};
     uint64_t now_ = 0, made_ = 0;
 };
 

@@ -12,7 +12,7 @@ struct HostLock {
 void set_host_lock(const HostLock& lock);  // once, before any other thread runs
 
 // The lock is given up while one lives, where the thread holds it. Its holder has none of our
-// locks: whoever has the host's may be waiting for one.
+// locks: the thread that has the host's may be waiting for one.
 class WithoutHostLock {
 public:
     explicit WithoutHostLock(bool gives_up = true);

@@ -14,7 +14,7 @@
 
 namespace megjit::runtime {
 
-int register_mutexes_at_fork();  // by whoever has a handler that must run before theirs
+int register_mutexes_at_fork();  // called first where another handler must run before theirs
 
 enum class Rank : uint8_t {
     compiling,  // one kernel is compiled at a time

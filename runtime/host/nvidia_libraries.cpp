@@ -74,7 +74,7 @@ int cuda_of_cudnn(void* library, const Version&) {
 }
 int of_any_cuda(void*, const Version&) { return 0; }
 
-struct Entry {
+struct LibraryRow {
     std::string_view name;
     std::string_view fix;  // what to do where there is none
     std::vector<std::string> files;  // newest first
@@ -87,8 +87,8 @@ struct Entry {
     std::string_view emulated = {};  // what serves emulated GPUs in its place; none: the library
 };
 
-const Entry& entry(Library library) {
-    static const std::array<Entry, std::size(kNvidiaLibraries)> table = {{
+const LibraryRow& entry(Library library) {
+    static const std::array<LibraryRow, std::size(kNvidiaLibraries)> table = {{
         {"CUDA driver",
          "install NVIDIA's driver",
          {"libcuda.so.1"},
@@ -160,7 +160,7 @@ std::string path_of(void* library, const fs::path& asked) {
 
 // Fills `found`, or its why_not. A driver runs what was built for its own major version of CUDA, or
 // for an older one.
-void open_one(const Entry& entry, const fs::path& path, const FoundLibrary* driver,
+void open_one(const LibraryRow& entry, const fs::path& path, const FoundLibrary* driver,
               FoundLibrary& found) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
@@ -194,13 +194,13 @@ void* FoundLibrary::address_of(const char* symbol) const {
 }
 
 static bool is_emulated(Library library) {
-    const Entry& known = entry(library);
+    const LibraryRow& known = entry(library);
     return debug().emulated_gpus > 0 && !known.emulated.empty() &&
            (debug().*known.variable).empty();
 }
 
 std::vector<fs::path> candidates_of(Library library) {
-    const Entry& known = entry(library);
+    const LibraryRow& known = entry(library);
     if (const std::string& named = debug().*known.variable; !named.empty()) return {named};
     if (is_emulated(library)) return {plugin_folder() / known.emulated};
     const fs::path packages = package_folder().parent_path();  // ours and others

@@ -43,7 +43,7 @@ std::vector<std::filesystem::path> candidates_of(NvidiaLibrary library);
 // driver, if there is one.
 FoundLibrary open_library(NvidiaLibrary library, std::span<const std::filesystem::path> candidates);
 
-// The same, for this process: opened at the first call, as its variable says then.
+// Returns this process's library, which the first call opens, as its variable says then.
 const FoundLibrary& find_library(NvidiaLibrary library);
 
 // What was made of the library, once for this process. Null, with the reason, where there is none.

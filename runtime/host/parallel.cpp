@@ -49,10 +49,10 @@ bool spin_until(steady_clock::duration limit, const Done& done) {
 }
 
 // One region at a time. Its chunks lie in one share a thread: neighbours in memory stay with one
-// core from loop to loop, and who has finished its own takes from the others. A share is one word,
-// so that a chunk is claimed by one exchange, which fails if the region that was looked at has
-// ended: a thread that comes late, or slept between looking and claiming, does no harm and nobody
-// waits for it.
+// core from loop to loop, and a thread that has finished its own share takes from the others. A
+// share is one word, so that a chunk is claimed by one exchange, which fails if the region that was
+// looked at has ended: a thread that comes late, or slept between looking and claiming, does no
+// harm and nobody waits for it.
 class Pool {
 public:
     static Pool& instance() {
@@ -77,8 +77,8 @@ public:
     }
     void give_back() { is_taken_.store(false, std::memory_order_release); }
 
-    // Only for who has taken the pool. Share 0 is the caller's; of chunks that are not awaited each
-    // other thread gets one.
+    // Called by the thread that has taken the pool. Share 0 is the caller's; of chunks that are not
+    // awaited each other thread gets one.
     void open(int threads, int64_t count, pool::Chunk chunk, const void* context, bool is_awaited) {
         threads = start_threads(threads);
         const auto border = [=](int i) {

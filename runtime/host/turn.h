@@ -1,7 +1,7 @@
-// runtime/host/turn.h -- Turn: one at a time, where whoever is on turn may wait for the host's
-// lock, for a peer or for a device: a run of a program, an exchange with other processes. Unlike a
-// mutex it is never waited for with the host's lock held, Ctrl-C ends the wait, and fork() does not
-// wait for it: a child where it was taken by another thread is told so.
+// runtime/host/turn.h -- Turn: one thread at a time, where the thread whose turn it is may wait for
+// the host's lock, for a peer or for a device: a run of a program, an exchange with other
+// processes. Unlike a mutex it is never waited for with the host's lock held, Ctrl-C ends the wait,
+// and fork() does not wait for it: a child where it was taken by another thread is told so.
 #pragma once
 
 #include <atomic>

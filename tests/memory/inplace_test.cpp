@@ -491,7 +491,7 @@ Schedule random_schedule(uint32_t seed) {
     for (int i = 0; i < 4; ++i)
         values.push_back({chance(70) ? 8u : 16u, chance(75) ? kInput : kConstant, chance(50)});
     for (uint32_t s = 0; s < 1 + seed % 25; ++s) {
-        Step step;
+        StepAccess step;
         const auto known = static_cast<uint32_t>(values.size());
         for (uint32_t i = 0; i < 1 + random() % 3; ++i)
             step.reads.push_back(known - 1 - random() % std::min(known, 6u));
@@ -538,7 +538,7 @@ TEST(Property, SharingIsSoundOnRandomSchedules) {
         ASSERT_EQ(fault_of_aliasing(schedule, aliasing), "") << "seed " << seed;
         copies += aliasing.copies_needed.size();
         shared += schedule.values.size() - aliasing.buffers.size();
-        for (const Step& step : schedule.steps)
+        for (const StepAccess& step : schedule.steps)
             for (const Alias& a : step.aliases)
                 in_parts +=
                     (a.kind == kPart || a.kind == kSlice) && together(aliasing, a.input, a.output);

@@ -120,7 +120,7 @@ private:
     size_t size() { return size_t{64} * (1 + draw(4)); }
 
     void add(bool gives) {
-        Step step;
+        StepAccess step;
         const auto values = static_cast<uint32_t>(base.values.size());
         for (uint32_t i = 0; i < 1 + draw(3); ++i)
             if (const uint32_t r = draw(4) ? values - 1 - draw(std::min(values, 3u)) : draw(values);
@@ -175,7 +175,7 @@ private:
             made.values.push_back(base.values[v]);
         }
         for (const uint32_t s : order) {
-            Step step = base.steps[s];
+            StepAccess step = base.steps[s];
             for (uint32_t& r : step.reads) r = now[r];
             for (Alias& alias : step.aliases) alias.input = now[alias.input];
             for (uint32_t& w : step.writes) {

@@ -67,12 +67,12 @@ Dims dims_of(const runtime::Shape& shape);
 Dims strides_of(const runtime::Shape& shape, runtime::Layout layout);
 dnnl::memory::desc desc_of(const runtime::Type& type);
 
-// Operands of a convolution. An activation: in the layout that the primitive prefers, or
+// Describes an activation of a convolution: in the layout that the primitive prefers, or
 // channels-last.
 dnnl::memory::desc activation_of(const runtime::Type& type, dnnl::memory::data_type dtype,
                                  bool any_layout);
-// Weights: [oc, c / groups, kernel...], or with a leading axis of groups; in the preferred layout,
-// or row-major.
+// Describes weights of a convolution, [oc, c / groups, kernel...] or with a leading axis of groups:
+// in the preferred layout, or row-major.
 dnnl::memory::desc weights_of(const runtime::Type& weights, int64_t groups,
                               dnnl::memory::data_type dtype, bool any_layout);
 

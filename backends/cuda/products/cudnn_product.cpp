@@ -15,7 +15,7 @@ using runtime::cat;
 constexpr size_t kTried = 8;  // proposals that a search times
 constexpr size_t kScratchAlignment = Product::kWorkspaceAlign;  // a plan's workspace is behind it
 
-struct Step {
+struct PlannedStep {
     std::vector<int64_t> ids = {};
     std::vector<TensorSpec> operands = {};  // those of the ids
     PlanRef plan = nullptr;
@@ -32,7 +32,7 @@ public:
         }
         shared_ = workspace_;
         for (size_t i = 0; i < plans.size(); ++i) {
-            Step step{.plan = plans[i]};
+            PlannedStep step{.plan = plans[i]};
             const std::vector<TensorSpec>& tensors = problem.steps[i].tensors;
             for (size_t t = 0; t < tensors.size(); ++t) {
                 if (tensors[t].place == Place::inside) continue;
@@ -51,7 +51,7 @@ public:
         const std::lock_guard lock(stream.handles().mutex);
         try {
             const Handle handle = stream.handles().cudnn(library_);
-            for (const Step& step : steps_) {
+            for (const PlannedStep& step : steps_) {
                 std::vector<void*> pointers;
                 for (const TensorSpec& tensor : step.operands)
                     pointers.push_back(pointer_of(tensor, inputs, outputs, workspace));
@@ -86,7 +86,7 @@ private:
 
     const Library& library_;
     std::string op_;
-    std::vector<Step> steps_;
+    std::vector<PlannedStep> steps_;
     std::vector<size_t> scratch_;  // where each begins
     size_t shared_ = 0;  // from here on the plans' own workspaces, one after the other in time
     size_t workspace_ = 0;

@@ -20,8 +20,8 @@
  *
  * **Threads.** A model may be used by any number of threads at once. A context runs one call at a
  * time: a second thread waits for the first. Threads that shall run side by side use a context
- * each; runs that change the state still go one after the other, and who reads it sees it between
- * two runs. A tensor that one thread writes to (as an output, or through its data) must not be used
+ * each; runs that change the state still go one after the other, and a reader sees it between two
+ * runs. A tensor that one thread writes to (as an output, or through its data) must not be used
  * by another meanwhile. Freeing a handle that another thread uses is an error of the program.
  *
  * **Option structs** begin with their size in bytes. Start from the macro,

@@ -16,7 +16,7 @@ struct Context {
     Card* card;
 };
 
-// ---- handles that callers hold: whoever passes another one is told
+// ---- handles that callers hold: a caller that passes another one is told
 enum class Kind : uint8_t {
     event,
     module,

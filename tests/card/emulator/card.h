@@ -17,7 +17,8 @@
 // - Work on a stream starts after a small random delay. Only copies *from* pageable host memory are
 //   staged when they are queued; copies to the host are always late. Both wait for what the stream
 //   has queued before, as the driver does, and count as "a pageable copy" (megjit_card_calls).
-// - When the process ends, calls give CUDA_ERROR_DEINITIALIZED to who was there before cuInit.
+// - When the process ends, calls give CUDA_ERROR_DEINITIALIZED to threads that were there before
+// cuInit.
 // - Nodes of a graph that do not depend on each other run in a random order.
 // - Blocks run in another order in each launch, warps in a random one between barriers.
 // - Two warps that touch a byte of shared memory, one of them writing, without a barrier between
