@@ -85,7 +85,7 @@ def rnn(gates, w_hh, h, function=np.tanh, reverse=False):
 
 
 def rnn_grad(y, w_hh, dy, reverse=False):
-    """Of tanh: the gradient of the gates."""
+    """The gradient of a layer of tanh, by its gates."""
     dgates, after = np.zeros_like(y), 0
     for t in _in_time(len(y), not reverse):
         dgates[t] = (dy[t] + after) * (1 - y[t] ** 2)

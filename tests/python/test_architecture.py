@@ -124,7 +124,7 @@ FACES = {"__init__", "__main__", "_compat", "reports"}  # import what they show,
 
 
 def rows():
-    """Of the table: row -> (its packages in their order, the rows that they may import; with itself where they import each other)."""
+    """The table: row -> (its packages in their order, the rows that they may import; with itself where they import each other)."""
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     found = {}
     for line in text.split("\n| row | packages |")[1].split("\n\n")[0].splitlines()[2:]:

@@ -290,7 +290,7 @@ def test_a_number_that_comes_as_an_argument_is_that_of_the_call():
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(("form", "number", "is_found"), [("added", -1e4, False), ("added", -65504.0, False), ("hidden", -1e4, True), ("hidden", -5.0, True)])
 def test_halves_are_added_as_halves(form, number, is_found, dtype):
-    """Of -1e4 float16 leaves multiples of 8, float32 of 1/1024: a mask that is added stays with its parts."""
+    """At -1e4 float16 has multiples of 8 and float32 of 1/1024: a mask that is added stays with its parts."""
 
     def masked(q, k, v):
         s = F.matmul(q, k, transpose_b=True) * 0.25

@@ -135,7 +135,7 @@ def test_random_states_go_on(tmp_path):
 
 
 def trained(steps, state=None):
-    """Of each process: parameters and the optimizer's state after some steps."""
+    """For each process: parameters and the optimizer's state after some steps."""
     size, rank = dist.get_world_size(), dist.get_rank()
     params = [mge.Parameter(np.random.RandomState(k).normal(size=shape).astype("float32")) for k, shape in enumerate([(5, 3), (7,)])]
     opt = optim.sharded(optim.Adam(params, lr=0.1))

@@ -299,7 +299,7 @@ def traced_steps_give_the_bits_of_eager_ones(rank):
 
 @check
 def buckets_give_the_bits_of_separate_reductions(rank):
-    """Of several sizes, whole lines or not; one gradient is there twice, one waits for the result of another."""
+    """Gradients have several sizes, whole lines or not; one gradient is there twice, one waits for the result of another."""
     shapes = [(7,), (16, 4), (3, 5), (64,), (1,), (33, 2), (16, 16)]
     weights = [np.random.RandomState(k).normal(size=shape).astype("float32") for k, shape in enumerate(shapes)]
 

@@ -59,7 +59,7 @@ def rnn(w):
 
 
 def gradients(function, *values, loss=lambda results: sum((leaf**2).sum() for leaf in results)):
-    """Of the sum of squares of all results, by the values."""
+    """Gradients of the sum of squares of all results, by the values."""
     values = [tensor(value) for value in values]
     gm = GradManager().attach(values)
     with gm:

@@ -49,7 +49,7 @@ def may_read_children():
 
 
 def bytes_received():
-    """Of all connections of this process."""
+    """The bytes that all connections of this process have received."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -534,7 +534,7 @@ def test_the_command_ends_processes_that_do_not_follow_a_signal(tmp_path):
 
 
 def test_collective_ops_are_what_their_group_is():
-    """Of ops by hand: wrong attributes used to give zeros, or end the process."""
+    """Wrong attributes of ops made by hand used to give zeros, or end the process."""
     from megengine.core import ops
 
     def body():

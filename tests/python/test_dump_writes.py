@@ -113,7 +113,7 @@ MODES = {
 
 
 def gradient(p, q):
-    """Of p in the sum of p * q: that it is q says that the two are two tensors."""
+    """The gradient of p in the sum of p * q: that it is q says that the two are two tensors."""
     gm = GradManager().attach([p])
     with gm:
         gm.backward(F.sum(p * q))

@@ -14,7 +14,7 @@ from megengine.jit import trace
 
 
 def draws(seeds):
-    """Of one process: first weights, three masks, what is drawn behind them, and what a traced function draws."""
+    """What one process draws: first weights, three masks, what is drawn behind them, and what a traced function draws."""
 
     @dist.launcher(n_gpus=2, device_type="cpu")
     def main():

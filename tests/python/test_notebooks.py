@@ -44,7 +44,7 @@ def printed(cell):
 
 
 def what_a_kernel_prints(notebook):
-    """Of each cell that the page shows an output of: what it shows, and None for what depends on where the code stands, or on an error's form."""
+    """For each cell that the page shows an output of: what it shows, and None for what depends on where the code stands, or on an error's form."""
     shown = [printed(cell) if cell.cell_type == "code" else "" for cell in notebook.cells]
     return [None if "example.py" in text or "raises-exception" in cell.metadata.get("tags", []) else text for text, cell in zip(shown, notebook.cells, strict=True)]
 

@@ -74,7 +74,7 @@ def inverse(function, low, high):
 
 
 def is_pole(x):
-    """Of lgamma and digamma."""
+    """Is it a pole of lgamma and digamma?"""
     return x <= 0 and x == math.floor(x) if math.isfinite(x) else x < 0
 
 

@@ -337,7 +337,7 @@ def test_a_dumped_model_runs_on_the_default_device(tmp_path):
 
 
 def test_transfers_of_a_network_are_hidden_and_its_memory_is_what_was_planned():
-    """Of each third convolution the result waits on the host; times are those of the emulated card."""
+    """The result of each third convolution waits on the host; times are those of the emulated card."""
     run(f"""
     import sys
     sys.path.insert(0, {os.path.dirname(__file__)!r})

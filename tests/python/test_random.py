@@ -154,7 +154,7 @@ def test_multinomial_without_replacement_repeats_nothing():
 
 
 def test_uniform_draws_stay_below_the_upper_bound():
-    """Of 2^24 draws that are scaled, some would be rounded to it."""
+    """Some of 2^24 draws that are scaled would be rounded to it."""
     x = random.uniform(1e6, 1e6 + 1, size=(4096,)).numpy()
     assert x.min() >= 1e6 and x.max() < 1e6 + 1
     x = random.uniform(-1.0, 1.0, size=(1 << 22,)).numpy()

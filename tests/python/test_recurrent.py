@@ -55,7 +55,7 @@ def step_by_step(monkeypatch):
 
 
 def gradients(net, x, hx, order=1):
-    """Of a sum that all results take part in, of everything; order 2: of the squares of those gradients."""
+    """Gradients of a sum that all results take part in, by everything; order 2: those of the sum of their squares."""
     states = hx if isinstance(hx, tuple) else (hx,)
     wanted = [x, *states, *net.parameters()]
 

@@ -176,7 +176,7 @@ def whole_parameters_are_refused(rank):
 
 
 def test_a_gather_that_fails_leaves_parameters_and_state_as_they_were(monkeypatch):
-    """Of several: none is written before all are there."""
+    """With several gathers, none is written before all are there."""
 
     def body():
         training = Training(OPTIMIZERS["Adam"], True)

@@ -50,7 +50,7 @@ def batch(rows=512, width=256, seed=0):
 
 
 def bits(step):
-    """Of all that a step has trained."""
+    """The bits of all that a step has trained."""
     values = [p.numpy() for p in step.net.parameters()]
     for state in step.optimizer.state_dict()["state"].values():
         values += [np.asarray(value) for value in state.values() if not isinstance(value, (int, float))]

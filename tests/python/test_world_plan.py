@@ -96,7 +96,7 @@ def profile(*seconds, transfer=100.0):
 
 
 def test_a_profile_tells_when_gradients_are_there():
-    """Of two segments, of which the second has a value that the plan does not know; medians of three calls."""
+    """A call has two segments, of which the second has a value that the plan does not know; medians of three calls."""
     calls = [[profile(*([scale] * 4)), profile(*([scale] * 4))] for scale in (1.0, 2.0, 50.0)]
     gradients = {1: ((8, 4), 128), 2: ((4, 2), 32), 3: ((3,), 12), 4: ((5, 5), 100)}
     measured = report.Measured(gradients, calls, [8.0, 20.0, 400.0])

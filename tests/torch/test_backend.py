@@ -42,7 +42,7 @@ class Masked(Causal):
 
 
 class MaskedByPairs(Causal):
-    """Of two axes; query 3 sees no key."""
+    """Attention whose mask has two axes; query 3 sees no key."""
 
     def forward(self, x):
         q, k, v = (part.unflatten(-1, (4, 8)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))

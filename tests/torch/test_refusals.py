@@ -155,7 +155,7 @@ def test_what_waits_for_other_parts_is_counted():
 
 
 def test_backward_is_refused_before_forward_runs_beside_others():
-    """Of two calls that wait for their backward the second one is refused, as long as the first one waits."""
+    """The second one of two calls that wait for their backward is refused, as long as the first one waits."""
     torch._dynamo.reset()
     gc.collect()
     torch.manual_seed(0)

@@ -179,7 +179,7 @@ def draw(seed: int, taste: Taste) -> Program:
         calls.append(Call(rng.choice(functions).name, rng.choice(taste.sizes), k, keeps=rng.random() < 0.15))
     for k in range(len(calls) - 1):
         if callers and rng.random() < 0.35:
-            # Of two, the one that touches what the program reads.
+            # The one of two that touches what the program reads.
             row = max(rng.choices(callers, [r.weight for r in callers], k=2), key=lambda r: any(w in words for w in r.text.replace("[", " ").split()))
             calls[k] = replace(calls[k], then=row)
             if row.text.startswith("a["):

@@ -46,7 +46,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Kind:
-    """Of a value, as eager mode gives it where the program is drawn."""
+    """The kind of a value, as eager mode gives it where the program is drawn."""
 
     dtype: str
     shape: tuple[int, ...]

@@ -18,7 +18,7 @@ Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one call. same: for each result and argument, which of those before it is the same object."""
+    """The outcome of one call. same: for each result and argument, which of those before it is the same object."""
 
     results: tuple[np.ndarray, ...] = ()
     state: tuple[np.ndarray, ...] = ()

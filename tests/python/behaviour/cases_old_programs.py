@@ -1,4 +1,4 @@
-"""Of names that real programs take from the inside, and that are seldom used: twenty drawn at random, and what was found beside them."""
+"""Names that real programs take from the inside, and that are seldom used: twenty drawn at random, and what was found beside them."""
 
 import numpy as np
 

@@ -9,7 +9,7 @@ OUTSIDE = Tensor(np.float32([3, 4]))
 
 
 def first_line(body):
-    """Of the error of a second call, whose body does something else than in the first."""
+    """The first line of the error of a second call, whose body does something else than in the first."""
     calls = []
     traced = trace(lambda x: body(x, len(calls)), symbolic=False)
     calls.append(1)
