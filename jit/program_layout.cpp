@@ -65,7 +65,7 @@ public:
     // Returns the id of the step's workspace value, or kNone.
     uint32_t add(const PreparedNode& prepared) {
         const Node& node = graph_.node(prepared.node);
-        memory::Step step;
+        memory::StepAccess step;
         for (ValueId input : node.inputs) step.reads.push_back(static_cast<uint32_t>(at(input)));
         for (ValueId output : node.outputs)
             step.writes.push_back(static_cast<uint32_t>(at(output)));
@@ -97,7 +97,7 @@ public:
 
     // A value may be read twice by one step: an output may lie on it only if each of these reads
     // allows it.
-    static void add_aliases(const Executable& executable, memory::Step& step) {
+    static void add_aliases(const Executable& executable, memory::StepAccess& step) {
         std::unordered_map<uint32_t, std::vector<int>> places;  // of a value among the reads
         for (size_t in = 0; in < step.reads.size(); ++in)
             places[step.reads[in]].push_back(static_cast<int>(in));
@@ -112,7 +112,7 @@ public:
             }
     }
 
-    static void add_parts(const Executable& executable, memory::Step& step) {
+    static void add_parts(const Executable& executable, memory::StepAccess& step) {
         for (size_t in = 0; in < step.reads.size(); ++in) {
             const std::optional<Executable::Part> part = executable.part(static_cast<int>(in));
             if (!part || part->offset % kOperandAlign != 0) continue;
@@ -127,7 +127,7 @@ public:
 
     // Where work behind a failure is not left out, an input that is to be replaced must be whole
     // until its update, which sees the failure: nothing else may lie on it, or on a view of it.
-    void leave_inputs_to_updates(memory::Step& step) {
+    void leave_inputs_to_updates(memory::StepAccess& step) {
         for (const memory::Alias& alias : step.aliases)
             if (alias.kind == memory::AliasKind::kView || alias.kind == memory::AliasKind::kSlice)
                 lies_in_[alias.output] = lies_in_[alias.input];
@@ -186,7 +186,7 @@ public:
                 .keeps_inputs_until(graph_, schedule.steps.size(),
                                     [&](size_t s) -> const Node& { return prepared.node(s); });
         if (!last) return;
-        memory::Step& step = schedule.steps[*last];
+        memory::StepAccess& step = schedule.steps[*last];
         if (prepared.nodes[*last].is_ordered)
             std::erase_if(step.aliases, [&](const memory::Alias& alias) {
                 return schedule.values[alias.input].kind == memory::ValueKind::kInput;
