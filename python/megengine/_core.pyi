@@ -877,6 +877,11 @@ class TraceOptions:
     @pipeline.setter
     def pipeline(self, arg: PipelineOptions, /) -> None: ...
 
+def searched_part() -> float:
+    """
+    Of the search for memory plans that runs: the part that is done, 0 to 1; else 0.
+    """
+
 class TraceFunction:
     def __init__(self, options: TraceOptions) -> None: ...
 
@@ -962,6 +967,10 @@ class FileStates:
         ValueError for two tensors that were one value, one of which is a state.
         """
 
+def open_tapes() -> int: ...
+
+def _set_trace_class(type: object) -> None: ...
+
 class UserLine:
     """
     Within a block, what is recorded is of this line of the user's program.
@@ -1036,10 +1045,6 @@ def note_grad(tensor: object) -> None:
     Before its .grad changes: a traced call that does not run gives it back.
     """
 
-def open_tapes() -> int: ...
-
-def _set_trace_class(type: object) -> None: ...
-
 def mark_kept(tensor: Tensor) -> None: ...
 
 def mark_offloaded(tensor: Tensor) -> None: ...
@@ -1049,11 +1054,6 @@ def begin_recompute() -> None: ...
 def end_recompute(results: list[Any]) -> None: ...
 
 def is_recording() -> bool: ...
-
-def searched_part() -> float:
-    """
-    Of the search for memory plans that runs: the part that is done, 0 to 1; else 0.
-    """
 
 def copy_bandwidth(device: str = '') -> float: ...
 
