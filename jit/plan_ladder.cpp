@@ -53,6 +53,20 @@ std::atomic<double> searched = 0;
 // does, the stage's plain program is what runs without a limit.
 bool is_behind_cheap(Stage stage) { return stage >= Stage::units; }
 
+// A file has one list for an order, of whatever stage: behind one of another stage than `ops`
+// stands which, as a number that no step has. Who does not know that searches anew.
+uint32_t mark_of(Stage stage) { return UINT32_MAX - static_cast<uint32_t>(stage); }
+
+// Takes the mark off.
+Stage stage_of(std::vector<uint32_t>& order) {
+    for (const Stage stage : {Stage::whole, Stage::units})
+        if (!order.empty() && order.back() == mark_of(stage)) {
+            order.pop_back();
+            return stage;
+        }
+    return Stage::ops;
+}
+
 int rounds_for(const memory::RematProblem& problem) {
     const auto steps = static_cast<double>(problem.steps.size());
     return static_cast<int>(
@@ -144,14 +158,16 @@ void PlanLadder::add(std::vector<memory::SpillPlan> plans, int64_t more_elsewher
 std::vector<uint32_t> PlanLadder::chosen_order() const {
     const Rung& rung = rungs_[rung_];
     if (rung.stage == Stage::as_it_is) return family(Stage::ops).plain.order;
-    return rung.stage == Stage::ops ? rung.plan.order : std::vector<uint32_t>{};
+    std::vector<uint32_t> order = rung.plan.order;  // empty where values move to a file
+    if (!order.empty() && rung.stage != Stage::ops) order.push_back(mark_of(rung.stage));
+    return order;
 }
 
 // It comes from a file: it may be of another graph. Until that is known nothing is searched.
 bool PlanLadder::takes_known_order(Stage stage, const memory::RematProblem& problem) {
-    const std::vector<uint32_t>& order = options_.known_order;
+    std::vector<uint32_t> order = options_.known_order;
     if (order.empty() || !options_.limit) return false;
-    if (stage != Stage::ops) return true;
+    if (stage != stage_of(order)) return true;
     std::vector<size_t> runs(problem.steps.size());
     for (uint32_t step : order) {
         if (step >= runs.size()) return true;
@@ -160,7 +176,7 @@ bool PlanLadder::takes_known_order(Stage stage, const memory::RematProblem& prob
     for (size_t i = 0; i < runs.size(); ++i)
         if (runs[i] == 0 || (runs[i] > 1 && !problem.steps[i].repeatable)) return true;
     try {
-        memory::RematPlan known = memory::measure(problem, order);
+        memory::RematPlan known = memory::measure(problem, std::move(order));
         is_known_ = true;
         add(stage, {std::move(known)}, true);
     } catch (const std::invalid_argument&) {}
@@ -193,7 +209,7 @@ void PlanLadder::search(Stage stage, const memory::RematProblem& problem) {
     if (is_thorough) run(memory::Places::late, options_.search.genetic_rounds, false);
 }
 
-// They are found anew as plans of this stage, which are those that a file knows.
+// They are found anew as plans of this stage.
 bool PlanLadder::takes_plans_of_whole(Stage stage, const memory::RematProblem& problem) {
     if (stage == Stage::whole) whole_ = problem;
     if (stage != Stage::ops || problem != std::exchange(whole_, {})) return false;

@@ -53,8 +53,9 @@ public:
     bool accepts(const MemoryPlan& plan);
     bool is_exhausted() const { return rung_ >= rungs_.size(); }
     Stage stage() const { return rungs_[rung_].stage; }  // of the present rung
-    // By which a file finds the present rung again without a search: an order of ops, which for the
-    // program without a limit is the plain one. Nothing where the rung is a plan of another stage.
+    // By which a file finds the present rung again without a search: an order of steps, and behind
+    // it of which stage they are; for the program without a limit the plain one. Nothing where
+    // values move to a file.
     std::vector<uint32_t> chosen_order() const;
     // The plans that are worth their memory, and which of them the present rung is.
     std::vector<CurvePoint> curve() const;

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <iterator>
 #include <numeric>
-#include <set>
 
 namespace megjit::memory {
 namespace {
@@ -165,15 +164,21 @@ private:
                 !lies_in_input_[root_[v]])
                 results.push_back(root_[v]);
         }
+        std::sort(results.begin(), results.end());
+        results.erase(std::unique(results.begin(), results.end()), results.end());
         const size_t bytes = bytes_of_families(results);
         return there + (bytes > given ? bytes - given : 0);
     }
 
+    // Of values that are each there once.
     size_t bytes_of_families(const Values& values) const {
         size_t sum = 0;
-        std::set<uint32_t> seen;
-        for (const uint32_t value : values)
-            if (seen.insert(family_[value]).second) sum += bytes_of_family(values, value);
+        Values seen;
+        for (const uint32_t value : values) {
+            if (is_among(seen, family_[value])) continue;
+            seen.push_back(family_[value]);
+            sum += bytes_of_family(values, value);
+        }
         return sum;
     }
 
@@ -189,11 +194,15 @@ private:
 
     // Bytes of the arena while these values are there.
     size_t bytes_of(const Values& values) const {
-        Values inside, maybe_outside;
+        Values inside, maybe_outside;  // of those that share a family with others
+        size_t sum = 0, maybe = 0;
         for (const uint32_t value : values)
-            (may_lie_outside_[value] ? maybe_outside : inside).push_back(value);
-        const size_t maybe = bytes_of_families(maybe_outside);
-        return bytes_of_families(inside) + (maybe > room_outside_ ? maybe - room_outside_ : 0);
+            if (neighbours_[value].empty())
+                (may_lie_outside_[value] ? maybe : sum) += schedule_.values[value].bytes;
+            else (may_lie_outside_[value] ? maybe_outside : inside).push_back(value);
+        maybe += bytes_of_families(maybe_outside);
+        sum += bytes_of_families(inside);
+        return sum + (maybe > room_outside_ ? maybe - room_outside_ : 0);
     }
 
     size_t bytes_of_family(const Values& values, uint32_t member) const {

@@ -53,6 +53,83 @@ void read_operands_alone(RecomputeProblem& problem) {
     }
 }
 
+// Steps that make what replaces an input, and small values that serve them alone, run as early as
+// what they read is there: a step of training trains each layer in its backward pass, where
+// transfers of parameters and states pass beside products. Otherwise they would all wait at the
+// end, where nothing else is left to run.
+class EarlyUpdates {
+public:
+    EarlyUpdates(RecomputeProblem& problem, const std::vector<uint32_t>& replacing)
+        : problem_(problem),
+          steps_(problem.problem.steps),
+          readers_(problem.problem.values.size()),
+          is_early_(steps_.size()),
+          missing_(steps_.size()) {
+        std::vector<char> is_written(readers_.size());
+        for (const memory::RematStep& step : steps_)
+            for (const uint32_t v : step.writes) is_written[v] = true;
+        for (uint32_t s = 0; s < steps_.size(); ++s)
+            for (const uint32_t v : steps_[s].reads)
+                if (is_written[v]) {
+                    readers_[v].push_back(s);
+                    ++missing_[s];
+                }
+        const std::set<uint32_t> replaces(replacing.begin(), replacing.end());
+        for (uint32_t s = static_cast<uint32_t>(steps_.size()); s-- > 0;)
+            is_early_[s] = std::ranges::any_of(steps_[s].writes, [&](uint32_t v) {
+                return replaces.contains(v);
+            }) || serves_early_steps(s);
+    }
+
+    void run() {
+        std::vector<uint32_t> places;  // what waits for others follows them
+        for (uint32_t s = 0; s < steps_.size(); ++s)
+            if (is_early_[s] && missing_[s] == 0) places.push_back(s);
+        for (uint32_t s = 0; s < steps_.size(); ++s)
+            if (!is_early_[s]) places.push_back(s);
+        for (const uint32_t s : places) place(s);
+        std::vector<memory::RematStep> steps;
+        std::vector<const Node*> nodes;
+        for (const uint32_t s : order_) {
+            steps.push_back(std::move(steps_[s]));
+            nodes.push_back(problem_.nodes[s]);
+        }
+        steps_ = std::move(steps);
+        problem_.nodes = std::move(nodes);
+    }
+
+private:
+    static constexpr size_t kSmall = 64 << 10;
+
+    bool serves_early_steps(uint32_t s) const {
+        if (problem_.nodes[s]->kind == NodeKind::op && !steps_[s].repeatable) return false;
+        bool is_read = false;
+        for (const uint32_t v : steps_[s].writes) {
+            if (problem_.problem.values[v].bytes > kSmall) return false;
+            for (const uint32_t reader : readers_[v])
+                if (!is_early_[reader]) return false;
+            is_read = is_read || !readers_[v].empty();
+        }
+        return is_read;
+    }
+
+    // And what waits for it alone.
+    void place(uint32_t step) {
+        size_t next = order_.size();
+        for (order_.push_back(step); next < order_.size(); ++next)
+            for (const uint32_t v : steps_[order_[next]].writes)
+                for (const uint32_t reader : readers_[v])
+                    if (--missing_[reader] == 0 && is_early_[reader]) order_.push_back(reader);
+    }
+
+    RecomputeProblem& problem_;
+    std::vector<memory::RematStep>& steps_;
+    std::vector<std::vector<uint32_t>> readers_;  // by value that a step writes
+    std::vector<char> is_early_;  // by step
+    std::vector<uint32_t> missing_;  // by step: operands that are not made yet
+    std::vector<uint32_t> order_;
+};
+
 class Spiller {
 public:
     Spiller(const Graph& graph, const RecomputeProblem& problem, const memory::SpillPlan& plan)
@@ -117,6 +194,7 @@ Graph spill(Graph graph, const PipelineOptions& options) {
             asked.replaced.push_back(problem.number_of(input));
             asked.replacing.push_back(problem.number_of(output));
         }
+    EarlyUpdates(problem, asked.replacing).run();
     const memory::SpillPlan plan = options.choose_spill(asked);
     if (plan.stores.empty() && plan.fetches.empty()) return graph;
     return Spiller(graph, problem, plan).run();

@@ -4,21 +4,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <mutex>
+#include <system_error>
 
 #include "runtime/host/checksum.h"
 #include "runtime/host/error.h"
+#include "runtime/host/quiet_thread.h"
 #include "runtime/host/size_text.h"
 
 namespace megjit::runtime {
 namespace {
 
-constexpr size_t kChunk = size_t{4} << 20;  // of one read or write
+constexpr size_t kChunk = size_t{1} << 20;  // of one read or write; a cache has room for it
 constexpr size_t kMeasured = size_t{32} << 20;  // bytes that are written to see how fast that is
 
 thread_local const SpillFile* file_of_thread = nullptr;  // whose thread this is
@@ -34,15 +38,46 @@ size_t whole_blocks(size_t bytes) {
     return (bytes + SpillFile::kAlign - 1) / SpillFile::kAlign * SpillFile::kAlign;
 }
 
-// Memory as direct reads and writes want it; each thread has its own.
-std::byte* chunk_buffer() {
+// Memory as direct reads and writes want it: two chunks, which each thread has for itself.
+std::byte* chunk_buffers() {
     struct Free {
         void operator()(std::byte* block) const { std::free(block); }
     };
-    thread_local std::unique_ptr<std::byte, Free> buffer(
-        static_cast<std::byte*>(std::aligned_alloc(SpillFile::kAlign, kChunk)));
-    if (!buffer) throw std::bad_alloc();
-    return buffer.get();
+    thread_local std::unique_ptr<std::byte, Free> buffers(
+        static_cast<std::byte*>(std::aligned_alloc(SpillFile::kAlign, 2 * kChunk)));
+    if (!buffers) throw std::bad_alloc();
+    return buffers.get();
+}
+
+// Calls `move(at, part, buffer)` for each chunk. Two threads take them in turn: one waits for the
+// disk while the other sums up and copies. The first error ends both.
+template <class Move>
+void by_chunks(size_t bytes, const Move& move) {
+    std::byte* const buffers = chunk_buffers();
+    std::atomic<size_t> next = 0;
+    const auto work = [&](std::byte* buffer) {
+        for (size_t at; (at = next.fetch_add(kChunk)) < bytes;)
+            move(at, std::min(kChunk, bytes - at), buffer);
+    };
+    std::exception_ptr error;
+    const auto guarded = [&](std::byte* buffer, std::exception_ptr& into) {
+        try {
+            work(buffer);
+        } catch (...) {
+            into = std::current_exception();
+            next = bytes;
+        }
+    };
+    std::exception_ptr second;
+    std::thread beside;
+    if (bytes > kChunk) try {
+            beside = quiet_thread([&] { guarded(buffers + kChunk, second); });
+        } catch (const std::system_error&) {
+            // The system has no thread to give, and this one takes all chunks.
+        }
+    guarded(buffers, error);
+    if (beside.joinable()) beside.join();
+    if (error || second) std::rethrow_exception(error ? error : second);
 }
 
 struct Books {
@@ -148,10 +183,8 @@ void SpillFile::give_back(size_t offset, size_t bytes) noexcept {
 
 void SpillFile::begin_thread() { file_of_thread = this; }
 
-void SpillFile::check_stop() const {
-    if (file_of_thread == this && is_stopped())
-        user_error({.what = "spill: the call was interrupted"}, ErrorKind::runtime);
-}
+// Of the stream's thread, which an interrupt ends, or of who reads outside of its turn?
+bool SpillFile::is_stream() const { return file_of_thread == this; }
 
 void SpillFile::upload(void* to, const void* from, size_t bytes, bool) {
     add([this, to, offset = reinterpret_cast<size_t>(from), bytes] { read(to, offset, bytes); });
@@ -162,64 +195,77 @@ void SpillFile::download(void* to, const void* from, size_t bytes) {
 }
 
 void SpillFile::write(size_t offset, const void* from, size_t bytes) {
-    std::byte* const buffer = chunk_buffer();
-    for (size_t at = 0; at < bytes; at += kChunk) {
-        check_stop();
-        const size_t part = std::min(kChunk, bytes - at), whole = whole_blocks(part);
+    by_chunks(bytes, [&, stops = is_stream()](size_t at, size_t part, std::byte* buffer) {
+        check_stop(stops);
         std::memcpy(buffer, static_cast<const std::byte*>(from) + at, part);
+        const size_t whole = whole_blocks(part);
         std::memset(buffer + part, 0, whole - part);
         const uint64_t sum = checksum({reinterpret_cast<const char*>(buffer), part});
-        for (size_t done = 0; done < whole;) {
-            const ssize_t now = ::pwrite(file_, buffer + done, whole - done,
-                                         static_cast<off_t>(offset + at + done));
-            if (now < 0 && errno == EINTR) continue;
-            if (now <= 0)
-                fail("could not take", bytes, now < 0 ? std::strerror(errno) : "nothing is written",
-                     kMakeRoom);
-            done += static_cast<size_t>(now);
-        }
-        if (!is_direct_) {
-            ::sync_file_range(file_, static_cast<off_t>(offset + at), static_cast<off_t>(whole),
-                              SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-            ::posix_fadvise(file_, static_cast<off_t>(offset + at), static_cast<off_t>(whole),
-                            POSIX_FADV_DONTNEED);
-        }
+        write_chunk(offset + at, buffer, whole, bytes);
         const std::lock_guard lock(books_);
         sums_[offset + at] = sum;
-    }
+    });
 }
 
 void SpillFile::read(void* to, size_t offset, size_t bytes) {
-    std::byte* const buffer = chunk_buffer();
-    for (size_t at = 0; at < bytes; at += kChunk) {
-        check_stop();
-        const size_t part = std::min(kChunk, bytes - at), whole = whole_blocks(part);
-        for (size_t done = 0; done < part;) {
-            const ssize_t now =
-                ::pread(file_, buffer + done, whole - done, static_cast<off_t>(offset + at + done));
-            if (now < 0 && errno == EINTR) continue;
-            if (now <= 0)
-                fail("did not give back", bytes, now < 0 ? std::strerror(errno) : "the file ends",
-                     kMakeSound);
-            done += static_cast<size_t>(now);
-        }
-        if (!is_direct_)
-            ::posix_fadvise(file_, static_cast<off_t>(offset + at), static_cast<off_t>(whole),
-                            POSIX_FADV_DONTNEED);
+    by_chunks(bytes, [&, stops = is_stream()](size_t at, size_t part, std::byte* buffer) {
+        check_stop(stops);
+        read_chunk(buffer, offset + at, part, bytes);
         const uint64_t sum = checksum({reinterpret_cast<const char*>(buffer), part});
-        bool is_same = false;
-        {
-            const std::lock_guard lock(books_);
-            const auto written = sums_.find(offset + at);
-            is_same = written != sums_.end() && written->second == sum;
-        }
-        if (!is_same)
+        if (!is_sum(offset + at, sum))
             fail("did not give back", bytes,
                  is_inherited() ? "the process that forked this one has written over them"
                                 : "the bytes are not those that were written",
                  kMakeSound);
         std::memcpy(static_cast<std::byte*>(to) + at, buffer, part);
+    });
+}
+
+void SpillFile::check_stop(bool stops) const {
+    if (stops && is_stopped())
+        user_error({.what = "spill: the call was interrupted"}, ErrorKind::runtime);
+}
+
+bool SpillFile::is_sum(size_t offset, uint64_t sum) const {
+    const std::lock_guard lock(books_);
+    const auto written = sums_.find(offset);
+    return written != sums_.end() && written->second == sum;
+}
+
+// `whole` is a number of blocks; an error tells the bytes of all.
+void SpillFile::write_chunk(size_t offset, const std::byte* from, size_t whole, size_t bytes) {
+    for (size_t done = 0; done < whole;) {
+        const ssize_t now =
+            ::pwrite(file_, from + done, whole - done, static_cast<off_t>(offset + done));
+        if (now < 0 && errno == EINTR) continue;
+        if (now <= 0)
+            fail("could not take", bytes, now < 0 ? std::strerror(errno) : "nothing is written",
+                 kMakeRoom);
+        done += static_cast<size_t>(now);
     }
+    if (is_direct_) return;
+    ::sync_file_range(file_, static_cast<off_t>(offset), static_cast<off_t>(whole),
+                      SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+    drop_pages(offset, whole);
+}
+
+void SpillFile::read_chunk(std::byte* to, size_t offset, size_t part, size_t bytes) {
+    const size_t whole = whole_blocks(part);
+    for (size_t done = 0; done < part;) {
+        const ssize_t now =
+            ::pread(file_, to + done, whole - done, static_cast<off_t>(offset + done));
+        if (now < 0 && errno == EINTR) continue;
+        if (now <= 0)
+            fail("did not give back", bytes, now < 0 ? std::strerror(errno) : "the file ends",
+                 kMakeSound);
+        done += static_cast<size_t>(now);
+    }
+    if (!is_direct_) drop_pages(offset, whole);
+}
+
+void SpillFile::drop_pages(size_t offset, size_t bytes) {
+    ::posix_fadvise(file_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                    POSIX_FADV_DONTNEED);
 }
 
 double SpillFile::bytes_per_second() {

@@ -3,9 +3,10 @@
 //
 // As a stream it runs on a thread of its own: download() writes to the file, upload() reads. An
 // "address" in the file is Extent::place(), a number behind which others are counted. What is read
-// is compared with what was written, by sums that stay in memory. Pages of the file do not stay in
-// memory: it is read and written past the system's cache where the file system allows that, else
-// they are dropped.
+// is compared with what was written, by sums that stay in memory. Large values move in chunks that
+// two threads take in turn, so that the disk does not wait for sums and copies. Pages of the file
+// do not stay in memory: it is read and written past the system's cache where the file system
+// allows that, else they are dropped.
 #pragma once
 
 #include <map>
@@ -68,7 +69,12 @@ private:
     void read(void* to, size_t offset, size_t bytes);
     [[noreturn]] void fail(const char* doing, size_t bytes, const std::string& why,
                            const std::string& fix) const;
-    void check_stop() const;
+    void write_chunk(size_t offset, const std::byte* from, size_t whole, size_t bytes);
+    void read_chunk(std::byte* to, size_t offset, size_t part, size_t bytes);
+    void drop_pages(size_t offset, size_t bytes);
+    bool is_sum(size_t offset, uint64_t sum) const;
+    bool is_stream() const;
+    void check_stop(bool stops) const;
 
     const std::string folder_;
     const uint64_t process_ = forks();
