@@ -1,9 +1,11 @@
 """python -m megengine package: dumped files with compiled kernels, for machines without a compiler."""
 
+import io
 import os
 import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -60,6 +62,44 @@ def run_without_compilers(tmp_path, file, trust):
 def test_a_packaged_file_needs_neither_compiler_nor_disk(files, tmp_path):
     _, packed, wanted = files
     assert run_without_compilers(tmp_path, packed, "trusts") == (wanted, False)
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_a_plan_is_stored_whatever_it_is_a_plan_of(level):
+    """At level 2 it orders ops, at level 3 the kernels that they have become; a file that has it is loaded without a search."""
+
+    def crossing(x):
+        kept = []
+        for i in range(6):
+            kept.append(F.softmax(F.tanh(x) * (i + 1.5), axis=1))
+            x = F.matmul(kept[-1], F.transpose(kept[-1], (1, 0))) * 0.1
+        for each in reversed(kept):
+            x = F.matmul(x, each) * F.exp(each)
+        return x.sum(axis=1)
+
+    x = mge.tensor(np.random.RandomState(0).rand(256, 256).astype(np.float32))
+    function = trace(crossing, symbolic=True, capture_as_const=True)
+    function(x)
+    dumped = io.BytesIO()
+    function.dump(dumped, arg_names=["x"], output_names=["y"])
+
+    def loaded(data, limit=None):
+        file = _core.load_model(data, "a file")[0]
+        if limit is not None:
+            file.set_options(level, limit)
+        before, begin = len(file.to_bytes()), time.process_time()
+        program = file.program(file.functions[0], [0], level)
+        seconds = time.process_time() - begin
+        file.add_package_of(program)
+        return file.to_bytes(), len(file.to_bytes()) - before, seconds, program.run([x])[0].numpy()
+
+    with pytest.raises(MemoryError) as refused:
+        loaded(dumped.getvalue(), 1000)
+    packed, order_bytes, searching, y = loaded(dumped.getvalue(), refused.value.needed)
+    assert order_bytes >= 4 * 20
+    again, _, loading, same = loaded(packed)
+    assert again == packed and same.tobytes() == y.tobytes()
+    assert loading < searching / 4
 
 
 def test_kernels_of_a_file_are_not_run_unless_they_are_trusted(files, tmp_path):

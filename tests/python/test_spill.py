@@ -160,6 +160,13 @@ limit = least_limit(kind="adam")
 step = step_of("adam", memory_limit=limit, spill=folder)
 """
 
+BEGIN_WIDE = """
+x = batch(width={width})
+plain = step_of("adam", width={width}, depth=2)
+limit = least_limit(x=x, kind="adam", width={width}, depth=2)
+step = step_of("adam", width={width}, depth=2, memory_limit=limit, spill=folder)
+"""
+
 
 def test_a_full_disk_is_an_error_of_the_call_and_loses_nothing(tmp_path):
     """RLIMIT_FSIZE plays the disk."""
@@ -197,9 +204,22 @@ def spill_file():
     raise AssertionError("no file is open")
 
 
+def test_values_of_many_chunks_come_back_as_they_were(tmp_path):
+    """Two threads move the chunks of 1 MiB of one value; the last of this one is shorter."""
+    x = batch(width=1056)
+    plain = step_of("adam", width=1056, depth=2)
+    limit = least_limit(x=x, kind="adam", width=1056, depth=2)
+    step = step_of("adam", width=1056, depth=2, memory_limit=limit, spill=tmp_path)
+    for _ in range(3):
+        assert step(x).item() == plain(x).item()
+    assert bits(step) == bits(plain)
+    assert step.memory_plan().written_bytes > 2 * 1056 * 1056 * 4
+
+
+@pytest.mark.parametrize("width", [256, 1024])  # values of one chunk, and of four
 @pytest.mark.parametrize("fault", ["bytes", "end"])
-def test_what_does_not_come_back_as_it_was_is_an_error(tmp_path, fault):
-    done = run(BEGIN + f"""
+def test_what_does_not_come_back_as_it_was_is_an_error(tmp_path, fault, width):
+    done = run(BEGIN_WIDE.format(width=width) + f"""
 assert step(x).item() == plain(x).item()
 with open(spill_file(), "r+b") as file:
     size = file.seek(0, 2)
@@ -330,6 +350,16 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_of_the_call():
 def test_a_limit_that_is_kept_without_it_moves_nothing(tmp_path):
     plan = step_of("adam", memory_limit="1GB", spill=tmp_path).plan(batch())
     assert plan.host_bytes == plan.transferred_bytes == plan.written_bytes == 0
+
+
+def test_parameters_are_trained_while_backward_runs(tmp_path):
+    """What trains a layer is written to the file while the gradients of others are computed, and not behind all of them."""
+    step = step_of("adam", opt_level=3, memory_limit=least_limit(kind="adam", opt_level=3), spill=tmp_path)
+    steps = step.plan(batch()).steps
+    written = [i for i, text in enumerate(steps) if "to_host f32[256, 256]" in text]
+    gradients = [i for i, text in enumerate(steps) if "weight.grad" in text]
+    assert len(written) == 12 and len(gradients) == 4
+    assert sum(i < gradients[-1] for i in written) >= 6
 
 
 def test_the_plan_tells_what_moves(tmp_path):
