@@ -40,6 +40,8 @@ constexpr Pass kPipeline[] = {
      "before expand: a normalization runs again as a whole, and as one op it keeps less than in parts"},
     {"join_slices", 3, plain<join_slices>, false, false,
      "after dedup: the zeros are one node; before fuse, which would take the sums"},
+    {"place_heads", 3, plain<place_heads>, true, false,
+     "after join_slices, which sets gradients in one tensor; before expand: what attention no longer needs is not written out"},
     {"expand", 3, expand, false, true,
      "after dedup: what it writes twice on purpose must not be joined again"},
     {"part_rows", 3, plain<part_rows>, false, false,

@@ -8,6 +8,7 @@
 #include "jit/host_copy.h"
 #include "jit/passes/product_choice.h"
 #include "runtime/host/product_rules.h"
+#include "runtime/ops/attention.h"
 #include "runtime/ops/known.h"
 #include "runtime/ops/matmul.h"
 
@@ -148,9 +149,10 @@ private:
                 return *known;
         }
         const bool is_half = dtype == DType::f16 || dtype == DType::bf16;
-        if (is_half && &call.op == &runtime::ops::attention())
+        if (is_half && (&call.op == &ops::attention() || &call.op == &ops::attention_of_parts()))
             return work.flops / figures_.flops_per_second("scores forward");
-        if (is_half && &call.op == &runtime::ops::attention_grad())
+        if (is_half &&
+            (&call.op == &ops::attention_grad() || &call.op == &ops::attention_grad_of_parts()))
             return work.flops / figures_.flops_per_second("scores backward");
         return work.flops / figures_.flops_per_second(kind);
     }

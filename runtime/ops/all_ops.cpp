@@ -25,6 +25,7 @@ std::vector<OpDef> decomposition_ops();
 std::vector<OpDef> fft_ops();
 // networks
 std::vector<OpDef> attention_ops();
+std::vector<OpDef> attention_of_parts_ops();  // behind attention_ops, whose they are
 std::vector<OpDef> conv_ops();
 std::vector<OpDef> matmul_ops();
 std::vector<OpDef> norm_ops();
@@ -39,10 +40,27 @@ void register_all_ops() {
     std::call_once(once, [] {
         using Family = std::vector<OpDef> (*)();
         constexpr Family kFamilies[] = {
-            arithmetic_ops,    math_ops,    logic_ops,     activation_ops, shape_ops,
-            index_ops,         reduce_ops,  sort_ops,      random_ops,     linalg_ops,
-            decomposition_ops, fft_ops,     conv_ops,      matmul_ops,     norm_ops,
-            pool_ops,          softmax_ops, attention_ops, recurrent_ops,  collective_ops,
+            arithmetic_ops,
+            math_ops,
+            logic_ops,
+            activation_ops,
+            shape_ops,
+            index_ops,
+            reduce_ops,
+            sort_ops,
+            random_ops,
+            linalg_ops,
+            decomposition_ops,
+            fft_ops,
+            conv_ops,
+            matmul_ops,
+            norm_ops,
+            pool_ops,
+            softmax_ops,
+            attention_ops,
+            attention_of_parts_ops,
+            recurrent_ops,
+            collective_ops,
             kink_ops,
         };
         for (const Family family : kFamilies)

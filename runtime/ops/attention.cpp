@@ -28,19 +28,20 @@
 namespace megjit::runtime {
 
 AttentionProblem attention_problem(const OpCall& call) {
-    const Type &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
-    AttentionProblem p{.batch = q.shape[0],
-                       .heads = q.shape[1],
-                       .queries = q.shape[2],
-                       .keys = k.shape[2],
-                       .width = q.shape[3],
-                       .value_width = v.shape[3],
-                       .key_heads = k.shape[1],
-                       .scale = call.real("scale"),
+    AttentionProblem p{.scale = call.real("scale"),
                        .drop_prob = call.real("drop_prob"),
                        .is_causal = call.flag("causal"),
                        .gives_zeros = call.flag("zeros"),
                        .masks = static_cast<int>(call.integer("masked"))};
+    if (has_attr(call, "extents")) {
+        const std::vector<int64_t>& e = call.integers("extents");
+        p.batch = e[0], p.heads = e[1], p.key_heads = e[2], p.queries = e[3], p.keys = e[4];
+        p.width = e[5], p.value_width = e[6];
+    } else {
+        const Shape &q = call.inputs[0].shape, &k = call.inputs[1].shape;
+        p.batch = q[0], p.heads = q[1], p.key_heads = k[1], p.queries = q[2], p.keys = k[2];
+        p.width = q[3], p.value_width = call.inputs[2].shape[3];
+    }
     int more = static_cast<int>(call.op.inputs.size()) - 1;
     if (p.masks > 0) p.first_mask = more, more += p.masks;
     if (call.flag("hides")) p.seen = more++, p.hidden = more++;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "runtime/core/op.h"
 
@@ -25,8 +26,57 @@ struct AttentionProblem {
 // From this size on backward finds anew what rounding took from the logarithm of the sums.
 inline constexpr float kRoundedLse = 64;
 
-// Describes a call of attention or attention_grad.
+// Describes a call of attention, attention_grad, or one of these on parts.
 AttentionProblem attention_problem(const OpCall& call);
+
+// Where the elements of [n, heads, length, width] lie in a tensor, in elements. Neighbours along
+// the width are neighbours in memory; the stride of an axis of extent 1 is 0.
+struct HeadsView {
+    int64_t offset = 0;
+    std::array<int64_t, 3> strides{};  // along n, heads and length
+
+    bool operator==(const HeadsView&) const = default;
+};
+using HeadsExtents = std::array<int64_t, 4>;  // n, heads, length, width
+
+// Describes a tensor that holds nothing else, in that order.
+HeadsView dense_view(const HeadsExtents& extents);
+
+// The same place as a box of the tensor, seen with four axes.
+struct HeadsBox {
+    std::array<int, 4> axes{};  // of [n, heads, length, width], in the order of memory
+    Shape shape = {};  // of the tensor, seen so
+    std::array<int64_t, 4> begin{}, end{};
+
+    bool meets(const HeadsBox& other) const;  // both of a tensor that is seen in one way
+};
+// Nothing where the view is no box, or leaves a tensor of that many elements.
+std::optional<HeadsBox> box_of(const HeadsView& view, const HeadsExtents& extents, int64_t numel);
+
+// An operand of attention, or a result but lse: a part of an input, or of an output.
+struct HeadsPart {
+    int tensor = 0;  // which input or output it lies in
+    HeadsExtents extents{};
+    HeadsView view = {};
+};
+// The operands q, k and v; of a gradient y and dy, too.
+struct AttentionParts {
+    HeadsPart q, k, v, y, dy;  // of attention y is a result
+    HeadsPart dq, dk, dv;  // of a gradient
+};
+AttentionParts attention_parts(const OpCall& call);
+
+// The ops on parts of tensors (attention_parts.cpp).
+namespace ops {
+const OpDef& attention_of_parts();
+const OpDef& attention_grad_of_parts();
+}  // namespace ops
+
+// Attributes of attention_of_parts and attention_grad_of_parts behind those of the op on whole
+// tensors.
+Attrs attrs_of_parts(const Attrs& whole, const AttentionProblem& problem,
+                     const AttentionParts& parts, bool is_grad);
+
 // Returns the strides of a mask, `seen` or `hidden`, along the axes of the scores: 0 where it is
 // broadcast.
 std::array<int64_t, 4> mask_strides(const Shape& mask);

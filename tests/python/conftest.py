@@ -27,7 +27,7 @@ GPU_TESTS = {
     "test_without_host.py", "test_module_training.py", "test_optimizer.py", "test_dtr.py", "test_fault_injection.py",
     "test_dump.py", "test_dump_state.py", "test_selected_rows.py", "test_network.py", "test_random.py", "test_eight_threads.py", "quantization", "test_gpu.py",
     "test_gpu_memory.py", "test_gpu_steady.py", "test_gpu_failures.py", "test_gpu_nccl.py", "test_recurrent.py", "test_control_flow.py",
-    "test_control_flow_in_graphs.py", "test_attention.py", "test_attention_found.py", "test_integer_products.py",
+    "test_control_flow_in_graphs.py", "test_attention.py", "test_attention_found.py", "test_placed_heads.py", "test_integer_products.py",
     "test_ctc.py", "test_gpu_contractions.py", "test_gpu_exchange.py", "test_gpu_bits.py", "test_wide_dtypes.py", "test_usual_functions.py",
     "test_constants.py", "test_integer_means.py",
 }  # fmt: skip

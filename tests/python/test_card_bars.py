@@ -72,15 +72,21 @@ def test_every_step_has_a_modelled_time(plan):
 
 
 def test_launches(plan):
-    assert plan.launches <= 785
+    assert plan.launches <= 590
 
 
 def test_bytes_outside_of_products_and_attention(plan):
-    assert sum(cost.bytes for cost in plan.costs if not is_product(cost)) <= 27e9
+    assert sum(cost.bytes for cost in plan.costs if not is_product(cost)) <= 22.3e9
 
 
 def test_modelled_time(plan):
-    assert plan.seconds <= 25.3e-3
+    assert plan.seconds <= 23.4e-3
+
+
+def test_heads_are_not_copied(plan):
+    """Attention reads them in what the projection gives, and writes its results and gradients where products take them."""
+    assert [cost.ops for cost in plan.costs if cost.ops[0] in ("transpose", "slice", "slice_set", "concat")] == []
+    assert sum(cost.bytes for cost in plan.costs if cost.ops[0] == "full") <= 0.3e9
 
 
 def test_flops_are_those_of_the_network(plan):

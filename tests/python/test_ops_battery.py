@@ -252,6 +252,20 @@ def attended_grad(q, k, v, y, lse, dy):
     return ds @ k, ds.swapaxes(2, 3) @ q, p.swapaxes(2, 3) @ dy
 
 
+# Two heads of three queries and five keys, of widths 4 and 6, as [n, length, heads, width].
+PARTS = {"scale": 0.5, "causal": 1, "extents": (1, 2, 2, 3, 5, 4, 6), "views": (0, 0, 4, 8, 0, 0, 4, 8, 0, 0, 6, 12, 0, 0, 6, 12)}
+
+
+def attended_parts(q, k, v):
+    y, lse = attended(*(x.swapaxes(1, 2) for x in (q, k, v)), True)
+    return y.swapaxes(1, 2).ravel(), lse
+
+
+def attended_parts_grad(q, k, v, y, lse, dy):
+    q, k, v, y, dy = (x.swapaxes(1, 2) for x in (q, k, v, y, dy))
+    return tuple(x.swapaxes(1, 2).ravel() for x in attended_grad(q, k, v, y, lse, dy))
+
+
 def adaptive(x, reduce):
     """To 2 x 3 cells of a 6 x 5 image."""
     cuts = [[(i * n // k, -(-(i + 1) * n // k)) for i in range(k)] for n, k in ((6, 2), (5, 3))]
@@ -364,6 +378,9 @@ OTHERS = [
     Row("attention", lambda *qkv: attended(*qkv, True), (normal(1, 2, 3, 4), normal(1, 2, 5, 4), normal(1, 2, 5, 6)), {"scale": 0.5, "causal": 1}, (0, 1, 2), smooth=True),
     Row("attention_grad", attended_grad, (normal(1, 2, 3, 4), normal(1, 2, 5, 4), normal(1, 2, 5, 6), normal(1, 2, 3, 6), between(1, 2, 1, 2, 3), normal(1, 2, 3, 6, seed=1)),
         {"scale": 0.5, "causal": 1}, (0, 1, 2, 3, 4, 5), tolerance=1e-5),
+    Row("attention_of_parts", attended_parts, (normal(1, 3, 2, 4), normal(1, 5, 2, 4), normal(1, 5, 2, 6)), PARTS, (0, 1, 2), smooth=True),
+    Row("attention_grad_of_parts", attended_parts_grad, (normal(1, 3, 2, 4), normal(1, 5, 2, 4), normal(1, 5, 2, 6), normal(1, 3, 2, 6), between(1, 2, 1, 2, 3), normal(1, 3, 2, 6, seed=1)),
+        {**PARTS, "views": PARTS["views"] + (0, 0, 6, 12) + PARTS["views"][:12], "outputs": (0, 1, 2)}, (0, 1, 2, 3, 4, 5), tolerance=1e-5),
     Row("rnn", R.rnn, (normal(3, 2, 5), normal(5, 5), normal(2, 5)), {}, (0, 1, 2), smooth=True),
     Row("rnn", lambda *x: R.rnn(*x, lambda p: np.maximum(p, 0), True), (normal(3, 2, 5), normal(5, 5), normal(2, 5)), {"nonlinearity": "relu", "reverse": 1}, (0, 1, 2)),
     Row("rnn_grad", R.rnn_grad, (between(-0.9, 0.9, 3, 2, 5), normal(5, 5), normal(3, 2, 5)), {}, (0, 1, 2), tolerance=1e-5),

@@ -12,16 +12,34 @@
 namespace megjit::cuda {
 namespace {
 
+using runtime::AttentionParts;
 using runtime::AttentionProblem;
+using runtime::HeadsPart;
+
+struct View {  // as the kernels have it
+    int64_t batch = 0, head = 0, row = 0;
+
+    View(const HeadsPart& part)
+        : batch(part.view.strides[0]), head(part.view.strides[1]), row(part.view.strides[2]) {}
+};
 
 struct Attention {  // as the kernels have it
     std::array<int64_t, 4> mask[AttentionProblem::kMostMasks] = {}, seen = {}, hidden = {};
+    View q, k, v, y, dy, dq, dk, dv;
     uint32_t heads = 0, key_heads = 0, queries = 0, keys = 0, width = 0, value_width = 0;
     float scale = 1, kept = 1;
     uint32_t dropped_below = 0, is_causal = 0, gives_zeros = 0;
 
-    Attention(const AttentionProblem& p, std::span<const Type> inputs)
-        : heads(number(p.heads)),
+    Attention(const AttentionProblem& p, const AttentionParts& parts, std::span<const Type> inputs)
+        : q(parts.q),
+          k(parts.k),
+          v(parts.v),
+          y(parts.y),
+          dy(parts.dy),
+          dq(parts.dq),
+          dk(parts.dk),
+          dv(parts.dv),
+          heads(number(p.heads)),
           key_heads(number(p.key_heads)),
           queries(number(p.queries)),
           keys(number(p.keys)),
@@ -41,6 +59,20 @@ struct Attention {  // as the kernels have it
         if (p.seen >= 0) seen = strides(p.seen), hidden = strides(p.hidden);
     }
     static uint32_t number(int64_t extent) { return static_cast<uint32_t>(extent); }
+};
+
+// Where each part begins in the tensors of a call.
+struct Places {
+    AttentionParts parts;
+    size_t element_bytes = 0;
+
+    explicit Places(const OpCall& call)
+        : parts(runtime::attention_parts(call)),
+          element_bytes(runtime::info(call.inputs[0].dtype).bytes) {}
+    void* operator()(void* const* tensors, const HeadsPart& part) const {
+        const auto offset = static_cast<size_t>(part.view.offset) * element_bytes;
+        return static_cast<std::byte*>(tensors[part.tensor]) + offset;
+    }
 };
 
 const void* given(void* const* in, int operand) { return operand < 0 ? nullptr : in[operand]; }
@@ -142,18 +174,24 @@ bool computes_attention(const OpCall& call) {
     constexpr int64_t kFewest = Rows::kTile / 4;
     if (p.queries < kFewest) return false;
     const AttentionRows made(p);
-    return std::max({p.queries, p.keys, p.width, p.value_width, made.y.blocks(), made.dq.blocks(),
-                     made.dk.blocks(), made.dv.blocks()}) <= INT32_MAX;
+    const AttentionParts parts = runtime::attention_parts(call);
+    int64_t largest = std::max({p.queries, p.keys, p.width, p.value_width, made.y.blocks(),
+                                made.dq.blocks(), made.dk.blocks(), made.dv.blocks()});
+    for (const HeadsPart& part :
+         {parts.q, parts.k, parts.v, parts.y, parts.dy, parts.dq, parts.dk, parts.dv})
+        largest = std::max(largest, part.view.strides[2]);
+    return largest <= INT32_MAX;
 }
 
 Prepared prepare_attention(CudaDevice& device, const OpCall& call, std::span<const Type>) {
     if (!computes_attention(call)) return nullptr;
     const AttentionProblem p = runtime::attention_problem(call);
     const RowsKernel attend(device.gpu(), "attend", call.inputs[0].dtype, AttentionRows(p).y, p);
-    return executable([=, attention = Attention(p, call.inputs)](
+    const Places at(call);
+    return executable([=, attention = Attention(p, at.parts, call.inputs)](
                           CudaStream& stream, void* const* in, void* const* out, void*) {
-        attend(stream, attention, in[0], in[1], in[2], Masks(p, in), given(in, p.random_key),
-               out[0], out[1]);
+        attend(stream, attention, at(in, at.parts.q), at(in, at.parts.k), at(in, at.parts.v),
+               Masks(p, in), given(in, p.random_key), at(out, at.parts.y), out[1]);
     });
 }
 
@@ -177,18 +215,21 @@ Prepared prepare_attention_grad(CudaDevice& device, const OpCall& call, std::spa
     return executable(
         [=, threads = scalar.threads, find_shifts = kernel("find_shifts", made.queries),
          dq = kernel("query_gradient", made.dq), dk = kernel("key_gradient", made.dk),
-         dv = kernel("value_gradient", made.dv), attention = Attention(p, call.inputs)](
+         dv = kernel("value_gradient", made.dv), at = Places(call),
+         attention = Attention(p, runtime::attention_parts(call), call.inputs)](
             CudaStream& stream, void* const* in, void* const* out, void* work) {
         float *const shifts = static_cast<float*>(work), *const all_dots = shifts + 2 * rows;
-        const Operands operands{in[0],  in[1],        in[2],
-                                in[5],  in[4],        all_dots,
-                                shifts, Masks(p, in), given(in, p.random_key)};
-        dots.launch(stream, blocks_for(kThreadsOfRow * rows, threads), static_cast<uint64_t>(rows),
-                    attention.value_width, in[3], in[5], all_dots);
+        const AttentionParts& parts = at.parts;
+        const void *const y = at(in, parts.y), *const dy = at(in, parts.dy);
+        const Operands operands{
+            at(in, parts.q), at(in, parts.k), at(in, parts.v),        dy, in[4], all_dots,
+            shifts,          Masks(p, in),    given(in, p.random_key)};
+        dots.launch(stream, blocks_for(kThreadsOfRow * rows, threads), attention,
+                    static_cast<uint64_t>(rows), y, dy, all_dots);
         find_shifts(stream, attention, operands, shifts);
-        dq(stream, attention, operands, out[0]);
-        dk(stream, attention, operands, out[1]);
-        dv(stream, attention, operands, out[2]);
+        dq(stream, attention, operands, at(out, parts.dq));
+        dk(stream, attention, operands, at(out, parts.dk));
+        dv(stream, attention, operands, at(out, parts.dv));
     },
         3 * static_cast<size_t>(rows) * sizeof(float));
 }
@@ -198,6 +239,8 @@ Prepared prepare_attention_grad(CudaDevice& device, const OpCall& call, std::spa
 void register_attention_kernels() {
     register_kernel("attention", prepare_attention, computes_attention);
     register_kernel("attention_grad", prepare_attention_grad, computes_attention);
+    register_kernel("attention_of_parts", prepare_attention, computes_attention);
+    register_kernel("attention_grad_of_parts", prepare_attention_grad, computes_attention);
 }
 
 }  // namespace megjit::cuda

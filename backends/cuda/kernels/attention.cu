@@ -39,17 +39,17 @@ __device__ __forceinline__ void load_four(const float* from, float (&to)[4]) {
 }
 
 // Up to kPiece columns of kTile rows, turned; zeros behind the last row and column.
-__device__ __forceinline__ void load_turned(const T* from, u32 width, u32 rows, u32 columns, float* to) {
+__device__ __forceinline__ void load_turned(const T* from, u32 stride, u32 rows, u32 columns, float* to) {
 #pragma unroll
     for (u32 i = 0; i < kTile * kPiece / kThreads; ++i) {
         const u32 at = threadIdx.x + i * kThreads, row = at / kPiece, column = at % kPiece;
-        to[column * kRow + row] = row < rows && column < columns ? widen(from[(u64)row * width + column]) : 0.0f;
+        to[column * kRow + row] = row < rows && column < columns ? widen(from[(u64)row * stride + column]) : 0.0f;
     }
 }
 
 // s = products of the rows of a, the tile's queries, and those of b, its keys.
-__device__ __forceinline__ void multiply_rows(Shared& shared, const T* a, u32 a_rows, const T* b, u32 b_rows, u32 width,
-                                              float (&s)[4][4]) {
+__device__ __forceinline__ void multiply_rows(Shared& shared, const T* a, u32 a_stride, u32 a_rows, const T* b,
+                                              u32 b_stride, u32 b_rows, u32 width, float (&s)[4][4]) {
     float *const turned_a = shared.pieces, *const turned_b = shared.pieces + kPiece * kRow;
 #pragma unroll
     for (u32 i = 0; i < 4; ++i)
@@ -58,8 +58,8 @@ __device__ __forceinline__ void multiply_rows(Shared& shared, const T* a, u32 a_
     for (u32 first = 0; first < width; first += kPiece) {
         const u32 columns = least(kPiece, width - first);
         __syncthreads();
-        load_turned(a + first, width, a_rows, columns, turned_a);
-        load_turned(b + first, width, b_rows, columns, turned_b);
+        load_turned(a + first, a_stride, a_rows, columns, turned_a);
+        load_turned(b + first, b_stride, b_rows, columns, turned_b);
         __syncthreads();
 #pragma unroll 1
         for (u32 column = 0; column < columns; ++column) {
@@ -85,13 +85,13 @@ struct Sums {
             for (u32 j = 0; j < 4; ++j) at[i][g][j] *= factor;
     }
     // += the tile's weights times `rows` rows of x, whose columns begin where those of the result do.
-    __device__ __forceinline__ void add(Shared& shared, const T* x, u32 width, u32 rows, u32 columns) {
+    __device__ __forceinline__ void add(Shared& shared, const T* x, u32 stride, u32 rows, u32 columns) {
         for (u32 first = 0; first < rows; first += kPiece) {
             __syncthreads();
 #pragma unroll
             for (u32 i = 0; i < kPiece * kColumns / kThreads; ++i) {
                 const u32 place = threadIdx.x + i * kThreads, row = first + place / kColumns, column = place % kColumns;
-                shared.pieces[place] = row < rows && column < columns ? widen(x[(u64)row * width + column]) : 0.0f;
+                shared.pieces[place] = row < rows && column < columns ? widen(x[(u64)row * stride + column]) : 0.0f;
             }
             __syncthreads();
             const u32 last = least(kPiece, rows - first);
@@ -110,7 +110,7 @@ struct Sums {
             }
         }
     }
-    __device__ __forceinline__ void store(T* to, u32 width, u32 rows, u32 columns) const {
+    __device__ __forceinline__ void store(T* to, u32 stride, u32 rows, u32 columns) const {
 #pragma unroll
         for (u32 i = 0; i < 4; ++i)
 #pragma unroll
@@ -118,7 +118,7 @@ struct Sums {
 #pragma unroll
                 for (u32 j = 0; j < 4; ++j) {
                     const u32 row = thread_row() + i, column = g * kTile + thread_column() + j;
-                    if (row < rows && column < columns) narrow(at[i][g][j], to + (u64)row * width + column);
+                    if (row < rows && column < columns) narrow(at[i][g][j], to + (u64)row * stride + column);
                 }
     }
 };
@@ -172,10 +172,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
     __shared__ Shared shared;
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         const Unit unit(number, p.queries, p.value_width, p.is_causal);
-        const u64 key_head = unit.head / (p.heads / p.key_heads);
+        const u64 key_head = key_head_of(p, unit.head);
         const Scores scores(p, unit.head, masks, key);
-        const T *const queries = q + (unit.head * p.queries + unit.row) * p.width,
-                *const keys = k + key_head * p.keys * p.width, *const values = v + key_head * p.keys * p.value_width;
+        const T *const queries = row_of(q, p.q, unit.head, p.heads, unit.row),
+                *const keys = row_of(k, p.k, key_head, p.key_heads, 0),
+                *const values = row_of(v, p.v, key_head, p.key_heads, 0);
         const u32 end = end_of_keys(p, unit.row, unit.rows);
         float top[4] = {-infinity(), -infinity(), -infinity(), -infinity()}, total[4] = {};
         Sums sums;
@@ -183,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
             const u32 rows = least(kTile, p.keys - first);
             float s[4][4];
             draw(shared, scores, unit.row, first);
-            multiply_rows(shared, queries, unit.rows, keys + (u64)first * p.width, rows, p.width, s);
+            multiply_rows(shared, queries, p.q.row, unit.rows, keys + (u64)first * p.k.row, p.k.row, rows, p.width, s);
             __syncthreads();
 #pragma unroll
             for (u32 i = 0; i < 4; ++i) {
@@ -194,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
 #pragma unroll
                 for (u32 j = 0; j < 4; ++j) shared.weight<true>(i, j) = shared.dropped(s[i][j], i, j);
             }
-            sums.add(shared, values + (u64)first * p.value_width + unit.column, p.value_width, rows, unit.columns);
+            sums.add(shared, values + (u64)first * p.v.row + unit.column, p.v.row, rows, unit.columns);
         }
 #pragma unroll
         for (u32 i = 0; i < 4; ++i) {
@@ -203,8 +204,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
             if (row < unit.rows && unit.column == 0 && thread_column() == 0)
                 lse[unit.head * p.queries + unit.row + row] = top[i] + logf(total[i]);
         }
-        sums.store(y + (unit.head * p.queries + unit.row) * p.value_width + unit.column, p.value_width, unit.rows,
-                   unit.columns);
+        sums.store(row_of(y, p.y, unit.head, p.heads, unit.row) + unit.column, p.y.row, unit.rows, unit.columns);
     }
 }
 
@@ -216,13 +216,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention 
     __shared__ Shared shared;
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         const Unit unit(number, p.queries, kTile, p.is_causal);
-        const u64 row = unit.head * p.queries + unit.row, keys = unit.head / (p.heads / p.key_heads) * p.keys;
+        const u64 row = unit.head * p.queries + unit.row;
+        const T *const queries = row_of(o.q, p.q, unit.head, p.heads, unit.row),
+                *const keys = row_of(o.k, p.k, key_head_of(p, unit.head), p.key_heads, 0);
         const Scores scores(p, unit.head, o.masks, o.key);
         const u32 end = are_rounded(o.lse + row, unit.rows) ? end_of_keys(p, unit.row, unit.rows) : 0;
         float top[4] = {-infinity(), -infinity(), -infinity(), -infinity()}, total[4] = {};
         for (u32 first = 0; first < end; first += kTile) {
             float s[4][4];
-            multiply_rows(shared, o.q + row * p.width, unit.rows, o.k + (keys + first) * p.width,
+            multiply_rows(shared, queries, p.q.row, unit.rows, keys + (u64)first * p.k.row, p.k.row,
                           least(kTile, p.keys - first), p.width, s);
 #pragma unroll
             for (u32 i = 0; i < 4; ++i) {
@@ -239,20 +241,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention 
     }
 }
 
-// dots[row] = <a[row], b[row]>, of y and dy, summed in the order of multiply_rows: where a query takes
+// dots[row] = <y[row], dy[row]>, summed in the order of multiply_rows: where a query takes
 // one key alone, y is its value, and dp - dot is 0 to the bit.
-extern "C" __global__ void row_dots(u64 rows, u32 width, const T* a, const T* b, float* dots) {
+extern "C" __global__ void row_dots(Attention p, u64 rows, const T* y, const T* dy, float* dots) {
     constexpr u32 kRows = kThreads / 16;
     for (u64 first = (u64)blockIdx.x * kRows; first < rows; first += (u64)gridDim.x * kRows) {
-        const u64 row = first + threadIdx.x / 16;
+        const u64 row = first + threadIdx.x / 16, head = row / p.queries;
+        const u32 query = (u32)(row % p.queries);
+        const T *const own = row_of(y, p.y, head, p.heads, query), *const other = row_of(dy, p.dy, head, p.heads, query);
         float sum = 0;
-        for (u32 begin = 0; begin < width; begin += 16) {
+        for (u32 begin = 0; begin < p.value_width; begin += 16) {
             const u32 i = begin + threadIdx.x % 16;
-            const bool is_there = row < rows && i < width;
-            const float x = is_there ? widen(a[row * width + i]) : 0, y = is_there ? widen(b[row * width + i]) : 0;
+            const bool is_there = row < rows && i < p.value_width;
+            const float a = is_there ? widen(own[i]) : 0, b = is_there ? widen(other[i]) : 0;
 #pragma unroll
             for (u32 lane = 0; lane < 16; ++lane)
-                sum = __fmaf_rn(__shfl_sync(~0u, x, lane, 16), __shfl_sync(~0u, y, lane, 16), sum);
+                sum = __fmaf_rn(__shfl_sync(~0u, a, lane, 16), __shfl_sync(~0u, b, lane, 16), sum);
         }
         if (row < rows && threadIdx.x % 16 == 0) dots[row] = sum;
     }
@@ -264,12 +268,13 @@ extern "C" __global__ void row_dots(u64 rows, u32 width, const T* a, const T* b,
 template <bool of_products, bool over_keys>
 __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p, const Operands& o, u64 head, u32 query,
                                              u32 key) {
-    const u64 row = head * p.queries + query, key_row = head / (p.heads / p.key_heads) * p.keys + key;
+    const u64 row = head * p.queries + query, key_head = key_head_of(p, head);
     const u32 rows = least(kTile, p.queries - query), key_rows = least(kTile, p.keys - key);
     const Scores scores(p, head, o.masks, o.key);
     float s[4][4];
     draw(shared, scores, query, key);
-    multiply_rows(shared, o.q + row * p.width, rows, o.k + key_row * p.width, key_rows, p.width, s);
+    multiply_rows(shared, row_of(o.q, p.q, head, p.heads, query), p.q.row, rows,
+                  row_of(o.k, p.k, key_head, p.key_heads, key), p.k.row, key_rows, p.width, s);
     __syncthreads();
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
@@ -283,8 +288,8 @@ __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p,
         }
     }
     if (!of_products) return;
-    multiply_rows(shared, o.dy + row * p.value_width, rows, o.v + key_row * p.value_width, key_rows, p.value_width,
-                  s);
+    multiply_rows(shared, row_of(o.dy, p.dy, head, p.heads, query), p.dy.row, rows,
+                  row_of(o.v, p.v, key_head, p.key_heads, key), p.v.row, key_rows, p.value_width, s);
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
         const u32 at = thread_row() + i;
@@ -298,7 +303,7 @@ __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p,
 
 template <bool of_products, bool over_keys>
 __device__ __forceinline__ void add_tile(Sums& sums, Shared& shared, const Attention& p, const Operands& o, u64 head,
-                                         u32 query, u32 key, const T* x, u32 width, u32 rows, u32 columns) {
+                                         u32 query, u32 key, const T* x, u32 stride, u32 rows, u32 columns) {
     tile_weights<of_products, over_keys>(shared, p, o, head, query, key);
-    sums.add(shared, x, width, rows, columns);
+    sums.add(shared, x, stride, rows, columns);
 }

@@ -5,15 +5,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) query_gradient(Attenti
     __shared__ Shared shared;
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         const Unit unit(number, p.queries, p.width, p.is_causal);
-        const u64 keys = unit.head / (p.heads / p.key_heads) * p.keys;
+        const T* const keys = row_of(o.k, p.k, key_head_of(p, unit.head), p.key_heads, 0) + unit.column;
         const u32 end = end_of_keys(p, unit.row, unit.rows);
         Sums sums;
         for (u32 key = 0; key < end; key += kTile) {
-            add_tile<true, true>(sums, shared, p, o, unit.head, unit.row, key,
-                                 o.k + (keys + key) * p.width + unit.column, p.width, least(kTile, p.keys - key),
-                                 unit.columns);
+            add_tile<true, true>(sums, shared, p, o, unit.head, unit.row, key, keys + (u64)key * p.k.row, p.k.row,
+                                 least(kTile, p.keys - key), unit.columns);
         }
-        sums.store(dq + (unit.head * p.queries + unit.row) * p.width + unit.column, p.width, unit.rows, unit.columns);
+        sums.store(row_of(dq, p.dq, unit.head, p.heads, unit.row) + unit.column, p.dq.row, unit.rows, unit.columns);
     }
 }
 
@@ -24,16 +23,17 @@ __device__ __forceinline__ void sum_over_queries(const Attention& p, u32 units, 
     __shared__ Shared shared;
     const u32 width = of_products ? p.width : p.value_width, heads = p.heads / p.key_heads;
     const T* const from = of_products ? o.q : o.dy;
+    const View &view = of_products ? p.q : p.dy, &made = of_products ? p.dk : p.dv;
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         const Unit unit(number, p.keys, width, false);
         Sums sums;
         for (u64 head = unit.head * heads; head < (unit.head + 1) * heads; ++head)
             for (u32 query = p.is_causal ? unit.row : 0; query < p.queries; query += kTile) {
                 add_tile<of_products, false>(sums, shared, p, o, head, query, unit.row,
-                                             from + (head * p.queries + query) * width + unit.column, width,
+                                             row_of(from, view, head, p.heads, query) + unit.column, view.row,
                                              least(kTile, p.queries - query), unit.columns);
             }
-        sums.store(to + (unit.head * p.keys + unit.row) * width + unit.column, width, unit.rows, unit.columns);
+        sums.store(row_of(to, made, unit.head, p.key_heads, unit.row) + unit.column, made.row, unit.rows, unit.columns);
     }
 }
 

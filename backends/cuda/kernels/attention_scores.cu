@@ -14,8 +14,14 @@ struct Strides {
     i64 batch, head, query, key;
 };
 
+// Where the rows of an operand or a result lie: strides in elements. Columns are neighbours.
+struct View {
+    i64 batch, head, row;  // row: of 31 bits
+};
+
 struct Attention {  // as the host has it
     Strides mask[kMostMasks], seen, hidden;
+    View q, k, v, y, dy, dq, dk, dv;
     u32 heads, key_heads;
     u32 queries, keys, width, value_width;
     float scale, kept;  // what dropout multiplies by
@@ -38,8 +44,18 @@ struct Operands {
     const i32* key;  // of dropout
 };
 
+// The head of keys that serves one of queries.
+__device__ __forceinline__ u64 key_head_of(const Attention& p, u64 head) { return head / (p.heads / p.key_heads); }
+
 __device__ __forceinline__ u32 least(u32 a, u32 b) { return a < b ? a : b; }
 __device__ __forceinline__ u32 pieces_of(u32 extent, u32 size) { return (extent + size - 1) / size; }
+
+// Row `row` of a head of queries or of keys, both numbered through the batch, of `heads` each.
+template <class Element>
+__device__ __forceinline__ Element* row_of(Element* first, const View& view, u64 head, u32 heads, u32 row) {
+    const u32 number = (u32)head;
+    return first + number / heads * view.batch + number % heads * view.head + (u64)row * view.row;
+}
 
 // What a block computes: a tile of rows of one head, numbered through the batch, and a part of their
 // columns.

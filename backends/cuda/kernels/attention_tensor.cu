@@ -42,12 +42,12 @@ __device__ __forceinline__ void multiply(bf16, float (&d)[4], const u32 (&a)[4],
 }
 
 // Up to kPiece columns of kTile rows; zeros behind the last row and column.
-__device__ __forceinline__ void load_rows(const T* from, u32 width, u32 rows, u32 columns, T* to) {
-    const bool is_aligned = width % 8 == 0 && (u64)from % 16 == 0;
+__device__ __forceinline__ void load_rows(const T* from, u32 stride, u32 rows, u32 columns, T* to) {
+    const bool is_aligned = columns % 8 == 0 && stride % 8 == 0 && (u64)from % 16 == 0;
 #pragma unroll 2
     for (u32 i = 0; i < kTile * kPiece / 8 / kThreads; ++i) {
         const u32 at = threadIdx.x + i * kThreads, row = at / (kPiece / 8), column = at % (kPiece / 8) * 8;
-        const T* const source = from + (u64)row * width + column;
+        const T* const source = from + (u64)row * stride + column;
         T* const place = to + row * kRow + column;
         if (is_aligned) {
             *(uint4*)place = row < rows && column < columns ? *(const uint4*)source : uint4{};
@@ -59,7 +59,7 @@ __device__ __forceinline__ void load_rows(const T* from, u32 width, u32 rows, u3
 }
 
 // Likewise kTile rows of the columns of the block's result, turned, two rows at a time.
-__device__ __forceinline__ void load_turned(const T* from, u32 width, u32 rows, u32 columns, T* to) {
+__device__ __forceinline__ void load_turned(const T* from, u32 stride, u32 rows, u32 columns, T* to) {
 #pragma unroll 2
     for (u32 i = 0; i < kTile / 2 * kColumns / kThreads; ++i) {
         const u32 at = threadIdx.x + i * kThreads, of_warp = at / 32;
@@ -67,14 +67,14 @@ __device__ __forceinline__ void load_turned(const T* from, u32 width, u32 rows, 
         T both[2] = {};
 #pragma unroll
         for (u32 k = 0; k < 2; ++k)
-            if (row + k < rows && column < columns) both[k] = from[(u64)(row + k) * width + column];
+            if (row + k < rows && column < columns) both[k] = from[(u64)(row + k) * stride + column];
         *(u32*)(to + column * kRow + row) = (u32)both[1].bits << 16 | both[0].bits;
     }
 }
 
 // s = products of the rows of a and those of b.
-__device__ __forceinline__ void multiply_rows(Shared& shared, const T* a, u32 a_rows, const T* b, u32 b_rows, u32 width,
-                                              Scores16& s) {
+__device__ __forceinline__ void multiply_rows(Shared& shared, const T* a, u32 a_stride, u32 a_rows, const T* b,
+                                              u32 b_stride, u32 b_rows, u32 width, Scores16& s) {
 #pragma unroll
     for (u32 n = 0; n < kTile / 8; ++n)
 #pragma unroll
@@ -82,8 +82,8 @@ __device__ __forceinline__ void multiply_rows(Shared& shared, const T* a, u32 a_
     for (u32 first = 0; first < width; first += kPiece) {
         const u32 columns = least(kPiece, width - first);
         __syncthreads();
-        load_rows(a + first, width, a_rows, columns, shared.a);
-        load_rows(b + first, width, b_rows, columns, shared.b);
+        load_rows(a + first, a_stride, a_rows, columns, shared.a);
+        load_rows(b + first, b_stride, b_rows, columns, shared.b);
         __syncthreads();
 #pragma unroll 1
         for (u32 column = 0; column < columns; column += 16) {
@@ -108,10 +108,10 @@ struct Sums {
         for (u32 n = 0; n < kColumns / 8; ++n) at[n][2 * half] *= factor, at[n][2 * half + 1] *= factor;
     }
     // += the tile's weights times `rows` rows of x, whose columns begin where those of the result do.
-    __device__ __forceinline__ void add(Shared& shared, const Scores16& weights, const T* x, u32 width, u32 rows,
+    __device__ __forceinline__ void add(Shared& shared, const Scores16& weights, const T* x, u32 stride, u32 rows,
                                         u32 columns) {
         __syncthreads();
-        load_turned(x, width, rows, columns, shared.b);
+        load_turned(x, stride, rows, columns, shared.b);
         __syncthreads();
 #pragma unroll
         for (u32 k = 0; k < kTile / 16; ++k) {
@@ -125,13 +125,13 @@ struct Sums {
             }
         }
     }
-    __device__ __forceinline__ void store(T* to, u32 width, u32 rows, u32 columns) const {
+    __device__ __forceinline__ void store(T* to, u32 stride, u32 rows, u32 columns) const {
 #pragma unroll
         for (u32 n = 0; n < kColumns / 8; ++n)
 #pragma unroll
             for (u32 i = 0; i < 4; ++i) {
                 const u32 row = lane_row() + i / 2 * 8, column = n * 8 + lane_column() + i % 2;
-                if (row < rows && column < columns) narrow(at[n][i], to + (u64)row * width + column);
+                if (row < rows && column < columns) narrow(at[n][i], to + (u64)row * stride + column);
             }
     }
 };
@@ -200,10 +200,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
     __shared__ Shared shared;
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         const Unit unit(number, p.queries, p.value_width, p.is_causal);
-        const u64 key_head = unit.head / (p.heads / p.key_heads);
+        const u64 key_head = key_head_of(p, unit.head);
         const Scores scores(p, unit.head, masks, key);
-        const T *const queries = q + (unit.head * p.queries + unit.row) * p.width,
-                *const keys = k + key_head * p.keys * p.width, *const values = v + key_head * p.keys * p.value_width;
+        const T *const queries = row_of(q, p.q, unit.head, p.heads, unit.row),
+                *const keys = row_of(k, p.k, key_head, p.key_heads, 0),
+                *const values = row_of(v, p.v, key_head, p.key_heads, 0);
         const u32 end = end_of_keys(p, unit.row, unit.rows);
         float top[2] = {-infinity(), -infinity()}, total[2] = {};
         Sums sums;
@@ -211,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
             const u32 rows = least(kTile, p.keys - first);
             const u32 kept = kept_scores<true>(scores, unit.row, first);
             Scores16 s;
-            multiply_rows(shared, queries, unit.rows, keys + (u64)first * p.width, rows, p.width, s);
+            multiply_rows(shared, queries, p.q.row, unit.rows, keys + (u64)first * p.k.row, p.k.row, rows, p.width, s);
 #pragma unroll
             for (u32 half = 0; half < 2; ++half) {
                 const float factor =
@@ -225,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
                             s[n][2 * half + j] *= kept >> (4 * n + 2 * half + j) & 1 ? p.kept : 0;
                 }
             }
-            sums.add(shared, s, values + (u64)first * p.value_width + unit.column, p.value_width, rows, unit.columns);
+            sums.add(shared, s, values + (u64)first * p.v.row + unit.column, p.v.row, rows, unit.columns);
         }
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
@@ -234,8 +235,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) attend(Attention p, u3
             if (row < unit.rows && unit.column == 0 && lane_column() == 0)
                 lse[unit.head * p.queries + unit.row + row] = top[half] + logf(total[half]);
         }
-        sums.store(y + (unit.head * p.queries + unit.row) * p.value_width + unit.column, p.value_width, unit.rows,
-                   unit.columns);
+        sums.store(row_of(y, p.y, unit.head, p.heads, unit.row) + unit.column, p.y.row, unit.rows, unit.columns);
     }
 }
 
@@ -247,13 +247,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention 
     __shared__ Shared shared;
     for (u32 number = blockIdx.x; number < units; number += gridDim.x) {
         const Unit unit(number, p.queries, kTile, p.is_causal);
-        const u64 row = unit.head * p.queries + unit.row, keys = unit.head / (p.heads / p.key_heads) * p.keys;
+        const u64 row = unit.head * p.queries + unit.row;
+        const T *const queries = row_of(o.q, p.q, unit.head, p.heads, unit.row),
+                *const keys = row_of(o.k, p.k, key_head_of(p, unit.head), p.key_heads, 0);
         const Scores scores(p, unit.head, o.masks, o.key);
         const u32 end = are_rounded(o.lse + row, unit.rows) ? end_of_keys(p, unit.row, unit.rows) : 0;
         float top[2] = {-infinity(), -infinity()}, total[2] = {};
         for (u32 first = 0; first < end; first += kTile) {
             Scores16 s;
-            multiply_rows(shared, o.q + row * p.width, unit.rows, o.k + (keys + first) * p.width,
+            multiply_rows(shared, queries, p.q.row, unit.rows, keys + (u64)first * p.k.row, p.k.row,
                           least(kTile, p.keys - first), p.width, s);
 #pragma unroll
             for (u32 half = 0; half < 2; ++half)
@@ -275,16 +277,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, 2) find_shifts(Attention 
 template <bool of_products, bool over_keys>
 __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p, const Operands& o, u64 head, u32 query,
                                              u32 key, Scores16& s) {
-    const u64 row = head * p.queries + query, key_row = head / (p.heads / p.key_heads) * p.keys + key;
+    const u64 row = head * p.queries + query, key_head = key_head_of(p, head);
     const u32 rows = least(kTile, p.queries - query), key_rows = least(kTile, p.keys - key);
     const Scores scores(p, head, o.masks, o.key);
-    const auto multiply_sides = [&](const T* of_queries, const T* of_keys, u32 width, Scores16& to) {
-        if (over_keys) multiply_rows(shared, of_queries, rows, of_keys, key_rows, width, to);
-        else multiply_rows(shared, of_keys, key_rows, of_queries, rows, width, to);
+    const auto multiply_sides = [&](const T* queries, const View& of_queries, const T* keys, const View& of_keys, u32 width,
+                                    Scores16& to) {
+        queries = row_of(queries, of_queries, head, p.heads, query);
+        keys = row_of(keys, of_keys, key_head, p.key_heads, key);
+        if (over_keys) multiply_rows(shared, queries, of_queries.row, rows, keys, of_keys.row, key_rows, width, to);
+        else multiply_rows(shared, keys, of_keys.row, key_rows, queries, of_queries.row, rows, width, to);
     };
-    multiply_sides(o.q + row * p.width, o.k + key_row * p.width, p.width, s);
+    multiply_sides(o.q, p.q, o.k, p.k, p.width, s);
     Scores16 d;
-    if (of_products) multiply_sides(o.dy + row * p.value_width, o.v + key_row * p.value_width, p.value_width, d);
+    if (of_products) multiply_sides(o.dy, p.dy, o.v, p.v, p.value_width, d);
     const u32 kept = kept_scores<over_keys>(scores, query, key);
 #pragma unroll
     for (u32 n = 0; n < kTile / 8; ++n)
@@ -308,8 +313,8 @@ __device__ __forceinline__ void tile_weights(Shared& shared, const Attention& p,
 
 template <bool of_products, bool over_keys>
 __device__ __forceinline__ void add_tile(Sums& sums, Shared& shared, const Attention& p, const Operands& o, u64 head,
-                                         u32 query, u32 key, const T* x, u32 width, u32 rows, u32 columns) {
+                                         u32 query, u32 key, const T* x, u32 stride, u32 rows, u32 columns) {
     Scores16 weights;
     tile_weights<of_products, over_keys>(shared, p, o, head, query, key, weights);
-    sums.add(shared, weights, x, width, rows, columns);
+    sums.add(shared, weights, x, stride, rows, columns);
 }

@@ -1,5 +1,6 @@
 // Attention in the form that cuDNN's engines look for: each number of the scores stays within the
 // kernel.
+#include <algorithm>
 #include <limits>
 
 #include "backends/cuda/products/cudnn_parts.h"
@@ -8,40 +9,64 @@
 namespace megjit::cuda::cudnn {
 namespace {
 
+using runtime::HeadsPart;
 using runtime::OpCall;
 using runtime::Type;
 using Mode = PointwiseMode;
 
 constexpr size_t kRank = 4;  // [n, heads, length, width]
 
+// That of an axis of extent 1 is as if it were the outermost, where the part is no whole tensor.
+Dims strides_of(const HeadsPart& part) {
+    if (part.view == runtime::dense_view(part.extents))
+        return row_major({part.extents.begin(), part.extents.end()});
+    Dims strides(part.view.strides.begin(), part.view.strides.end());
+    strides.push_back(1);
+    int64_t whole = 1;
+    for (size_t axis = 0; axis < kRank; ++axis)
+        whole = std::max(whole, strides[axis] * part.extents[axis]);
+    for (int64_t& stride : strides)
+        if (stride == 0) stride = whole;
+    return strides;
+}
+
 class AttentionGraph {
 public:
-    // `q`, `k`, `v` as the op has them.
     explicit AttentionGraph(const OpCall& call)
-        : type_(data_type(call.inputs[0])),
+        : parts(runtime::attention_parts(call)),
+          type_(data_type(call.inputs[0])),
           is_causal_(call.flag("causal")),
-          rows_(dims_of(call.inputs[0])),
+          rows_(parts.q.extents.begin(), parts.q.extents.end()),
           scores_(rows_) {
         rows_[3] = 1;
-        scores_[3] = call.inputs[1].shape[2];
-        q = operand(call.inputs[0], Place::input, 0);
-        k = transposed(call.inputs[1], 1);
+        scores_[3] = parts.k.extents[2];
+        q = operand(parts.q, Place::input);
+        k = transposed(parts.k);
         scale = graph.number(static_cast<float>(call.real("scale")), kRank);
     }
 
-    static Dims dims_of(const Type& type) { return {type.shape.begin(), type.shape.end()}; }
-
-    int operand(const Type& type, Place place, int index) {
-        return put(graph.inside(data_type(type), dims_of(type)), place, index);
+    int operand(const HeadsPart& part, Place place) {
+        const Dims dims(part.extents.begin(), part.extents.end());
+        const int made = put(graph.inside(type_, dims), place, part.tensor);
+        spec(made).strides = strides_of(part);
+        spec(made).offset = static_cast<size_t>(part.view.offset) * spec(made).bytes() /
+                            static_cast<size_t>(count_of(dims));
+        if (spec(made).offset % size_t{kAlignment} != 0)
+            throw NoGraph{runtime::cat("cuDNN takes no part of a tensor that begins ",
+                                       spec(made).offset, " bytes behind its first element")};
+        return made;
     }
     // An input whose last two axes are exchanged.
-    int transposed(const Type& type, int index) {
-        const int made = operand(type, Place::input, index);
+    int transposed(const HeadsPart& part) {
+        const int made = operand(part, Place::input);
         exchange(spec(made));
         return made;
     }
     // One float32 a query.
     int row_operand(Place place, int index) { return put(row(), place, index); }
+
+    // In float32, of the operand's extents.
+    int like(int tensor) { return graph.inside(DataType::f32, Dims(spec(tensor).dims)); }
 
     int full(DataType type = DataType::f32) { return graph.inside(type, scores_); }
     int row() { return graph.inside(DataType::f32, rows_); }
@@ -82,6 +107,7 @@ public:
 
     DataType type() const { return type_; }
 
+    const runtime::AttentionParts parts;
     Graph graph;
     int q = 0, k = 0, scale = 0;  // k is transposed
 
@@ -117,10 +143,10 @@ void check_form(const OpCall& call) {
 
 }  // namespace
 
-Problems attention_problems(const OpCall& call, Outputs outputs) {
+Problems attention_problems(const OpCall& call, Outputs) {
     check_form(call);
     AttentionGraph a(call);
-    const int v = a.operand(call.inputs[2], Place::input, 2);
+    const int v = a.operand(a.parts.v, Place::input);
     const int s = a.masked(a.scaled_scores());
     const int top = a.reduce(ReduceMode::max, s, a.row());
     const int e = a.apply(Mode::exp, {a.apply(Mode::sub, {s, top}, a.full())}, a.full());
@@ -128,28 +154,28 @@ Problems attention_problems(const OpCall& call, Outputs outputs) {
     a.apply(Mode::add, {top, a.apply(Mode::log, {total}, a.row())},
             a.row_operand(Place::output, 1));
     a.matmul(a.apply(Mode::div, {e, total}, a.full(a.type())), v,
-             a.operand(outputs[0], Place::output, 0));
+             a.operand(a.parts.y, Place::output));
     return {{{a.graph}, {}}};
 }
 
-Problems attention_grad_problems(const OpCall& call, Outputs outputs) {
+Problems attention_grad_problems(const OpCall& call, Outputs) {
     check_form(call);
     AttentionGraph a(call);
-    const int v = a.transposed(call.inputs[2], 2), y = a.operand(call.inputs[3], Place::input, 3),
-              lse = a.row_operand(Place::input, 4), dy = a.operand(call.inputs[5], Place::input, 5);
-    const int each = a.graph.inside(DataType::f32, y);
+    const int v = a.transposed(a.parts.v), y = a.operand(a.parts.y, Place::input),
+              lse = a.row_operand(Place::input, 4), dy = a.operand(a.parts.dy, Place::input);
+    const int each = a.like(y);
     const int sum = a.reduce(ReduceMode::sum, a.apply(Mode::mul, {dy, y}, each), a.row());
     // A factor, as of dropout, and dq in float32: else no engine keeps the scores to itself.
     const int dot = a.apply(Mode::mul, {sum, a.graph.number(1, kRank)}, a.row());
     const int p = a.apply(
         Mode::exp, {a.masked(a.apply(Mode::sub, {a.scaled_scores(), lse}, a.full()))}, a.full());
-    a.matmul(a.turned(p), dy, a.operand(outputs[2], Place::output, 2));
+    a.matmul(a.turned(p), dy, a.operand(a.parts.dv, Place::output));
     const int dp = a.apply(Mode::sub, {a.matmul(dy, v, a.full()), dot}, a.full());
     const int ds =
         a.apply(Mode::mul, {a.apply(Mode::mul, {dp, p}, a.full()), a.scale}, a.full(a.type()));
-    a.matmul(a.turned(ds), a.q, a.operand(outputs[1], Place::output, 1));
-    const int dq = a.operand(outputs[0], Place::output, 0);
-    a.apply(Mode::identity, {a.matmul(ds, a.turned(a.k), a.graph.inside(DataType::f32, dq))}, dq);
+    a.matmul(a.turned(ds), a.q, a.operand(a.parts.dk, Place::output));
+    const int dq = a.operand(a.parts.dq, Place::output);
+    a.apply(Mode::identity, {a.matmul(ds, a.turned(a.k), a.like(dq))}, dq);
     return {{{a.graph}, {}}};
 }
 

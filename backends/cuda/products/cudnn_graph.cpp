@@ -13,8 +13,6 @@ using runtime::cat;
 using runtime::ConvRole;
 using runtime::Window;
 
-constexpr int64_t kAlignment = 16;  // bytes, of every address
-
 size_t size_of(DataType type) {
     switch (type) {
         case DataType::f32:

@@ -14,6 +14,8 @@
 
 namespace megjit::cuda::cudnn {
 
+constexpr int64_t kAlignment = 16;  // bytes, of every address
+
 using Dims = std::vector<int64_t>;
 int64_t count_of(const Dims& dims);  // elements
 Dims row_major(const Dims& dims);  // strides, in elements
@@ -32,6 +34,7 @@ struct TensorSpec {
     Dims dims = {}, strides = {};
     Place place = Place::inside;
     int index = 0;  // which input, output or scratch tensor
+    size_t offset = 0;  // of its first element in that one, in bytes
     float number = 0;  // Place::number
 
     size_t bytes() const;

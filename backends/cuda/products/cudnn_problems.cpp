@@ -370,6 +370,8 @@ constexpr Maker kMakers[] = {
     {"layer_norm_grad", layer_norm_grad_problems},
     {"attention", attention_problems},
     {"attention_grad", attention_grad_problems},
+    {"attention_of_parts", attention_problems},
+    {"attention_grad_of_parts", attention_grad_problems},
 };
 
 }  // namespace

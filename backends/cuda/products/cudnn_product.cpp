@@ -75,8 +75,8 @@ private:
                      std::span<const Address> outputs, Address workspace) const {
         const auto index = static_cast<size_t>(tensor.index);
         switch (tensor.place) {
-            case Place::input: return reinterpret_cast<void*>(inputs[index]);
-            case Place::output: return reinterpret_cast<void*>(outputs[index]);
+            case Place::input: return reinterpret_cast<void*>(inputs[index] + tensor.offset);
+            case Place::output: return reinterpret_cast<void*>(outputs[index] + tensor.offset);
             case Place::scratch: return reinterpret_cast<void*>(workspace + scratch_[index]);
             case Place::number: return const_cast<float*>(&tensor.number);
             case Place::inside: break;

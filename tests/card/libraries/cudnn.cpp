@@ -236,7 +236,8 @@ Bound bind(const Graph& graph, const Descriptor& pack) {
         }
         bound.ids.push_back(id);
         bound.operands.push_back({cat("tensor ", id), given[id], tensor.bytes(),
-                                  static_cast<size_t>(tensor.alignment), written[id]});
+                                  static_cast<size_t>(tensor.alignment), written[id], tensor.dims,
+                                  tensor.strides, card_libraries::size_of(tensor.type)});
     }
     return bound;
 }

@@ -104,6 +104,10 @@ struct Operand {
     const void* pointer = nullptr;
     size_t bytes = 0, alignment = 1;
     bool is_written = false;
+    // Of what has gaps between its elements, which belong to others: in elements; none: it has
+    // none.
+    std::vector<int64_t> dims = {}, strides = {};
+    size_t element_bytes = 0;
 };
 // Misuse where an operand is not aligned, lies in no allocation of that card or beyond the end of
 // its own, or is written and shares bytes with another one of another place.

@@ -78,6 +78,12 @@ def attention(q: object, k: object, v: object, /, *more: object, scale: float, c
 def attention_grad(q: object, k: object, v: object, y: object, lse: object, dy: object, /, *more: object, scale: float, causal: int = 0, masked: int = 0, drop_prob: float = 0.0, hides: int = 0, zeros: int = 0) -> tuple[_Tensor, ...]:
     """Gradients of q, k and v from those of attention's first result."""
 
+def attention_grad_of_parts(q: object, k: object, v: object, y: object, lse: object, dy: object, /, *more: object, scale: float, causal: int = 0, masked: int = 0, drop_prob: float = 0.0, hides: int = 0, zeros: int = 0, extents: int | Sequence[int], views: int | Sequence[int], outputs: int | Sequence[int]) -> tuple[_Tensor, ...]:
+    """attention_grad of parts of tensors. extents and views as of attention_of_parts, for q, k, v, y, dy, dq, dk and dv; outputs: which of the results dq, dk and dv are in, each of one axis, filled by them."""
+
+def attention_of_parts(q: object, k: object, v: object, /, *more: object, scale: float, causal: int = 0, masked: int = 0, drop_prob: float = 0.0, hides: int = 0, zeros: int = 0, extents: int | Sequence[int], views: int | Sequence[int]) -> tuple[_Tensor, ...]:
+    """attention of parts of tensors. extents: n, heads, heads of keys, queries, keys, width, width of values. views: for q, k, v and y where each begins, in elements, and the strides of n, heads and length (0 along an extent of 1); along the width elements are neighbours. The first result is one axis, filled by y."""
+
 def avg_pool(x: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0, count_include_padding: int = 0) -> _Tensor:
     """Mean of each window of x [n, c, spatial...]; padding counts as zeros if count_include_padding."""
 
