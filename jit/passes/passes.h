@@ -159,9 +159,8 @@ Graph fuse(Graph graph, const PipelineOptions& options = {});
 // Sets the parts of a sum of zeros with parts set in one tensor of zeros. Why: gradients of slices.
 Graph join_slices(Graph graph);
 
-// Attention reads its heads where they lie, and writes them where they go, on devices that can. Why:
-// transposes, slices and sums of gradients cost more than much of a transformer's arithmetic. Keeps
-// the bits.
+// Attention reads its heads where they lie, and writes them where they go, on devices that can.
+// Why: a transformer copies them eight times a layer. Keeps the bits.
 Graph place_heads(Graph graph);
 
 // Computes logits, their loss and its gradient for some rows at a time, in a scan. Why: whole, they

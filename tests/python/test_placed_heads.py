@@ -5,7 +5,6 @@ import pytest
 
 import megengine as mge
 import megengine.functional as F
-import megengine.module as M
 from megengine import Tensor
 from megengine.autodiff import GradManager
 from megengine.core import ops
@@ -169,6 +168,38 @@ def test_parts_have_the_bits_of_whole_tensors(size, layout, dtype, kind):
         else:  # the formulas of the op, as expanded
             a, b = a.astype(np.float64), b.astype(np.float64)
             assert np.abs(a - b).max() <= (2e-5 if dtype == "float32" else 2e-2) * max(1, np.abs(b).max()), name
+
+
+WRONG = {
+    "extents are 7 numbers of at least 1": {"extents": (1, 2, 2, 3, 3, 0, 4)},
+    "there are 31 numbers of views, not 32": {"views": (0,) * 31},
+    r"outputs number those of dq, dk and dv, from 0 on, not \[0, 2, 1\]": {"outputs": (0, 2, 1)},
+    "is no box of 72 elements": {"views": (0, 0, 5, 24)},
+    "from element 60 on": {"views": (60, 0, 4, 24)},
+    "two results are written into one part of output 0": {"views": (0, 0, 4, 24, 8, 0, 4, 24, 8, 0, 4, 24)},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_is_no_part_is_refused(words):
+    """Two heads of three positions, of width 4, in the middle of a projection [3, 24]."""
+    q, y = (0, 0, 4, 24, 8, 0, 4, 24, 16, 0, 4, 24), (0, 0, 4, 8)
+    given, attrs = WRONG[words], {"extents": (1, 2, 2, 3, 3, 4, 4), "outputs": (0, 0, 0)}
+    attrs.update({name: value for name, value in given.items() if name != "views"})
+    attrs["views"] = q + y + y + q
+    if "two results" in words:
+        attrs["views"] = q + y + y + given["views"]
+    elif "views" in given:
+        attrs["views"] = given["views"] if len(given["views"]) == 31 else given["views"] + attrs["views"][4:]
+    qkv, out, lse = F.ones((3, 24)), F.ones((3, 8)), F.ones((1, 2, 3))
+    with pytest.raises((ValueError, RuntimeError), match=words):
+        ops.attention_grad_of_parts(qkv, qkv, qkv, out, lse, out, scale=1.0, **attrs)
+
+
+def test_parts_have_one_dtype():
+    x = F.ones((24,))
+    with pytest.raises((TypeError, ValueError, RuntimeError), match="of one dtype, not bf16"):
+        ops.attention_of_parts(x, x.astype("bfloat16"), x, scale=1.0, extents=(1, 2, 2, 3, 3, 4, 4), views=(0, 0, 4, 8) * 4)
 
 
 N, L, H, D = 2, 40, 3, 16
