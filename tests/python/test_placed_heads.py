@@ -8,7 +8,7 @@ import megengine.functional as F
 from megengine import Tensor
 from megengine.autodiff import GradManager
 from megengine.core import ops
-from megengine.jit import trace
+from megengine.jit import keep, trace
 
 # n, heads, heads of keys, queries, keys, width, width of values: whole tiles, more than one, odd ones, wider than a block.
 SIZES = [(2, 2, 2, 64, 64, 16, 16), (2, 4, 2, 70, 130, 8, 8), (1, 3, 1, 33, 21, 5, 7), (2, 1, 1, 17, 17, 144, 144), (1, 2, 2, 65, 65, 64, 32)]
@@ -242,9 +242,9 @@ def by_inward_parts(qkv):
 
 
 def with_fewer_heads_of_keys(qkv):
-    """Four heads of queries to one of keys, and of values, of 24 columns each."""
-    q, k, v = F.split(qkv, [96, 120], axis=2)
-    return attend(heads(q, 4), heads(k, 1), heads(v, 1), enable_gqa=True)
+    """Four heads of queries to two of keys, and of values, of 18 columns each."""
+    q, k, v = F.split(qkv, [72, 108], axis=2)
+    return attend(heads(q, 4), heads(k, 2), heads(v, 2), enable_gqa=True)
 
 
 def as_two(qkv):
@@ -260,14 +260,12 @@ def of_sums(qkv):
 
 
 def of_one_part(qkv):
-    """The rest of it is read by nobody: it would be kept for one part alone."""
+    """Attention would keep all of it for one part."""
     q = heads(qkv[:, :, :W])
     return attend(q, q, q)
 
 
 def with_marks(qkv):
-    from megengine.jit import keep
-
     q, k, v = (keep(heads(x)) for x in F.split(qkv, 3, axis=2))
     return attend(q, k, v)
 
@@ -288,13 +286,13 @@ def step_of(function, dtype):
 
 
 def run(function, dtype, **options):
-    step = trace(step_of(function, dtype), symbolic=True, numerics="exact", **options)
+    step = trace(step_of(function, dtype), symbolic=True, **options)
     for _ in range(2):
         found = [x.numpy() for x in step()]
     return found, [line.split()[1] for line in step.memory_plan().steps]
 
 
-MOVES = ("transpose", "slice", "slice_set", "full", "concat")
+MOVES = ("transpose", "slice", "slice_set", "concat")
 PLACED = [by_parts, by_split, by_columns, by_turned_parts, by_inward_parts, with_fewer_heads_of_keys]
 OTHERS = [as_two, of_sums, of_one_part, with_marks]
 
@@ -302,14 +300,22 @@ OTHERS = [as_two, of_sums, of_one_part, with_marks]
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("function", PLACED + OTHERS, ids=lambda f: f.__name__)
 def test_a_program_has_the_bits_of_level_2(function, dtype):
+    """Exact: gradients of slices are not set in one tensor then, results and operands are parts."""
+    got, steps = run(function, dtype, opt_level=3, numerics="exact")
+    want, _ = run(function, dtype, opt_level=2, numerics="exact")
+    for a, b in zip(got, want, strict=True):
+        assert np.array_equal(bits(a), bits(b))
+    assert ("attention_of_parts" in steps) == HAS_GPU
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("function", PLACED + OTHERS, ids=lambda f: f.__name__)
+def test_no_heads_are_copied(function, dtype):
     got, steps = run(function, dtype, opt_level=3)
     want, _ = run(function, dtype, opt_level=2)
     for a, b in zip(got, want, strict=True):
-        assert np.array_equal(bits(a), bits(b))
+        assert np.abs(a - b).max() <= (1e-5 if dtype == "float32" else 2e-2) * max(1, np.abs(b).max())
     if HAS_GPU and function in PLACED:
-        assert {"attention_of_parts", "attention_grad_of_parts"} <= set(steps)
         assert [step for step in steps if step in MOVES] == []
-    if HAS_GPU and function in (of_one_part, with_marks):
-        assert "attention" in steps or "slice" in steps
-    if not HAS_GPU:
-        assert "attention_of_parts" not in steps
+    if function in (of_one_part, with_marks):
+        assert any(step in MOVES for step in steps)
