@@ -48,7 +48,7 @@ struct HeadsBox {
     Shape shape = {};  // of the tensor, seen so
     std::array<int64_t, 4> begin{}, end{};
 
-    bool meets(const HeadsBox& other) const;  // both of a tensor that is seen in one way
+    bool meets(const HeadsBox& other) const;  // true where nobody can say, too
 };
 // Nothing where the view is no box, or leaves a tensor of that many elements.
 std::optional<HeadsBox> box_of(const HeadsView& view, const HeadsExtents& extents, int64_t numel);

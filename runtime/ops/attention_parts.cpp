@@ -224,10 +224,35 @@ HeadsView dense_view(const HeadsExtents& extents) {
     return view;
 }
 
+// Boxes of one tensor may be seen by other axes: where the inner ones of a box are whole, it is one
+// of fewer axes.
 bool HeadsBox::meets(const HeadsBox& other) const {
-    if (axes != other.axes || !(shape == other.shape)) return true;
-    for (size_t axis = 0; axis < 4; ++axis)
-        if (end[axis] <= other.begin[axis] || other.end[axis] <= begin[axis]) return false;
+    struct Span {
+        int64_t size, begin, end;
+    };
+    const auto spans_of = [](const HeadsBox& box) {
+        std::vector<Span> spans;
+        for (size_t axis = 0; axis < 4; ++axis) {
+            const int64_t size = box.shape[static_cast<int>(axis)];
+            if (size == 1) continue;
+            const bool is_whole = box.begin[axis] == 0 && box.end[axis] == size;
+            if (spans.empty() || !is_whole) {
+                spans.push_back({size, box.begin[axis], box.end[axis]});
+                continue;
+            }
+            Span& outer = spans.back();
+            outer = {outer.size * size, outer.begin * size, outer.end * size};
+        }
+        return spans;
+    };
+    const std::vector<Span> own = spans_of(*this), others = spans_of(other);
+    const auto is_apart = [](const Span& a, const Span& b) {
+        return a.end <= b.begin || b.end <= a.begin;
+    };
+    const auto have_one_size = [](const Span& a, const Span& b) { return a.size == b.size; };
+    if (!std::ranges::equal(own, others, have_one_size)) return true;
+    for (size_t i = 0; i < own.size(); ++i)
+        if (is_apart(own[i], others[i])) return false;
     return true;
 }
 

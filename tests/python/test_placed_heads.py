@@ -247,6 +247,11 @@ def with_fewer_heads_of_keys(qkv):
     return attend(heads(q, 4), heads(k, 2), heads(v, 2), enable_gqa=True)
 
 
+def with_one_head_of_keys(qkv):
+    q, k, v = F.split(qkv, [96, 120], axis=2)
+    return attend(heads(q, 4), heads(k, 1), heads(v, 1), enable_gqa=True)
+
+
 def as_two(qkv):
     """Queries apart, keys and values together."""
     q, kv = qkv[:, :, :W] * 2.0, qkv[:, :, W:] * 0.5
@@ -293,7 +298,7 @@ def run(function, dtype, **options):
 
 
 MOVES = ("transpose", "slice", "slice_set", "concat")
-PLACED = [by_parts, by_split, by_columns, by_turned_parts, by_inward_parts, with_fewer_heads_of_keys]
+PLACED = [by_parts, by_split, by_columns, by_turned_parts, by_inward_parts, with_fewer_heads_of_keys, with_one_head_of_keys]
 OTHERS = [as_two, of_sums, of_one_part, with_marks]
 
 
