@@ -106,7 +106,7 @@ std::vector<uint64_t> parameters_of(const GpuImage& image, const LaunchShape& la
         for (int k : image.pointers) words.push_back(addresses.at(static_cast<size_t>(k)));
         return words;
     }
-    words = std::move(addresses);
+    words = std::move(addresses);  // of a table: all that its words are chosen from
     for (const auto* numbers : {&launch.extents, &launch.strides})
         for (int64_t number : *numbers) words.push_back(static_cast<uint64_t>(number));
     words.insert(words.end(), shared.begin(), shared.end());

@@ -28,6 +28,7 @@ enum class Parameters : uint8_t {
     all,  // addresses of the inputs in memory, of the outputs; then extents and strides as
           // LaunchShape has them
     pointers,  // addresses alone, in the order of `pointers`: all numbers are in the code
+    table,  // a LaunchTable (gpu_plan.h): several launches share the grid
 };
 
 struct GpuImage {

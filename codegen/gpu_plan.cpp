@@ -1,6 +1,7 @@
 #include "codegen/gpu_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 
 #include "codegen/row_plan.h"
@@ -133,7 +134,49 @@ bool rows_lie_along_sum(const KernelIR& kernel, const LaunchShape& launch) {
     return along >= 0;
 }
 
+// Parts and tiles have memory of their own for each block of a launch.
+bool may_join(const KernelIR& kernel, const LaunchShape& launch, const GpuPlan& plan,
+              CodeTarget target) {
+    constexpr int kFirstWithTables = 70;  // where code may index its parameters (__grid_constant__)
+    return launch.joins && target.gpu_arch >= kFirstWithTables && plan.parts == 1 &&
+           plan.cover != Cover::tiles && launch_table_of(kernel).most > 1;
+}
+
 }  // namespace
+
+int LaunchTable::starts() const {
+    return static_cast<int>(std::bit_ceil(static_cast<unsigned>(most))) + 1;
+}
+
+std::optional<int64_t> known_stride(const KernelIR& kernel, size_t at, int axis) {
+    if (axis != kernel.lane_axis()) return {};
+    switch (operand(kernel, at).inner) {
+        case Inner::contiguous: return 1;
+        case Inner::broadcast: return 0;
+        case Inner::strided:
+        case Inner::transposed: break;
+    }
+    return {};
+}
+
+LaunchTable launch_table_of(const KernelIR& kernel) {
+    constexpr int kMost = 128;
+    LaunchTable table;
+    int word = 0;
+    const auto take = [&](size_t count) {
+        for (size_t n = 0; n < count; ++n) table.words.push_back(word++);
+    };
+    take(memory_inputs(kernel) + kernel.outputs.size() + static_cast<size_t>(kernel.rank));
+    for (size_t at = 0; at < kernel.inputs.size() + kernel.outputs.size(); ++at)
+        for (int axis = 0; axis < kernel.rank; ++axis, ++word)
+            if (!known_stride(kernel, at, axis) && !(is_output(kernel, at) && kernel.reduced == 0))
+                table.words.push_back(word);
+    take(static_cast<size_t>(
+        std::ranges::count_if(kernel.inputs, [](const Operand& input) { return input.by >= 0; })));
+    table.most = kMost;
+    while (table.most > 0 && table.size() > static_cast<int>(kMaxGpuParameters)) --table.most;
+    return table;
+}
 
 const Operand& operand(const KernelIR& kernel, size_t at) {
     return is_output(kernel, at) ? kernel.outputs[at - kernel.inputs.size()] : kernel.inputs[at];
@@ -153,6 +196,7 @@ bool is_packed(const KernelIR& kernel, size_t at) {
 GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget target) {
     constexpr int kFirstWithTensorCores = 80;  // whose mma takes pieces of these sizes
     GpuPlan plan{.wide = needs_wide(kernel, launch), .vector = vector_of(kernel, launch)};
+    plan.joins = may_join(kernel, launch, plan, target);
     if (kernel.reduced == 0) return plan;
     const int64_t length = product(launch.extents, kernel.kept(), kernel.rank);
     if (is_one_product(kernel)) {
@@ -165,6 +209,7 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarge
         plan.tensor_cores =
             target.gpu_arch >= kFirstWithTensorCores && halves_of(kernel).has_value();
         plan.rows_lie_along_sum = rows_lie_along_sum(kernel, launch);
+        plan.joins = false;
         return plan;
     }
     if (kernel.lanes != Lanes::last) {
@@ -185,6 +230,7 @@ GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarge
             plan.parts =
                 parts_of(kernel, product(launch.extents, 0, kernel.kept()), length, kLeastPart);
     }
+    plan.joins = may_join(kernel, launch, plan, target);
     return plan;
 }
 
@@ -192,6 +238,7 @@ GpuPlan single_team_plan_of(const KernelIR& kernel, const LaunchShape& launch, C
     GpuPlan plan = gpu_plan_of(kernel, launch, target);
     plan.wide = true;
     plan.parts = 1;
+    plan.joins = may_join(kernel, launch, plan, target);
     // A thread of a block of 1024 has 64 registers, which several reductions at once do not fit in.
     if (plan.threads > 256 && kernel.reductions.size() > 1) {
         plan.team = plan.cover == Cover::columns ? 8 : 256;
@@ -214,6 +261,7 @@ GpuImage image_of(const KernelIR& kernel, const GpuPlan& plan) {
         image.per_block = plan.tile_size().columns;
         image.rows_per_block = plan.tile_size().rows;
     }
+    if (plan.joins) image.parameters = Parameters::table;
     image.block[0] = static_cast<uint32_t>(plan.threads);
     image.parts = static_cast<uint32_t>(plan.parts);
     if (plan.parts > 1) image.part_bytes = static_cast<uint32_t>(words_of_part(kernel, plan)) * 4;
@@ -248,7 +296,7 @@ std::string print(const GpuPlan& plan) {
                                                       : "columns";
     return cat(cover, " team=", plan.team, "/", plan.threads,
                plan.parts > 1 ? cat(" parts=", plan.parts) : "", plan.wide ? " i64 x" : " i32 x",
-               plan.vector);
+               plan.vector, plan.joins ? " joint" : "");
 }
 
 }  // namespace megjit::codegen

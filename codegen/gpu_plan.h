@@ -2,7 +2,9 @@
 // takes from the numbers of a launch: launches of one plan share an image.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "codegen/gpu_image.h"
 
@@ -34,11 +36,26 @@ struct GpuPlan {
     int tile = 0;
     bool rows_lie_along_sum = false;
     bool tensor_cores = false;  // multiply, where both factors are halves (tiles.h)
+    bool joins = false;  // several launches share the grid: a block finds its own in a LaunchTable
     // On a multiprocessor, or 0 where the assembler may choose: so many tiles that a thread has 128
     // registers for its sums. (Left alone, it spills some to make room for one more.)
     int least_blocks() const { return cover == Cover::tiles ? 512 / threads : 0; }
     const TileSize& tile_size() const { return kTileSizes[tile]; }
 };
+
+// The parameters of a grid that several launches of a kernel share, as words of 8 bytes: first the
+// number of each launch's first block, padded with the number of all blocks to one more than a
+// power of two, so that blocks find their launch by halving; then `words` of each launch.
+struct LaunchTable {
+    std::vector<int> words;  // of Parameters::all: those that the kernel's structure does not tell
+    int most = 0;  // launches that fit into kMaxGpuParameters
+    int starts() const;  // words before those of the first launch
+    int place_of(int launch) const { return starts() + launch * static_cast<int>(words.size()); }
+    int size() const { return place_of(most); }
+};
+LaunchTable launch_table_of(const KernelIR& kernel);
+// What the structure says of a stride along the axis of lanes.
+std::optional<int64_t> known_stride(const KernelIR& kernel, size_t operand, int axis);
 
 // For a GPU of that architecture (CodeTarget).
 GpuPlan gpu_plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget target);

@@ -105,6 +105,7 @@ struct LaunchShape {
     std::vector<int64_t> extents;  // [rank], outermost first
     std::vector<int64_t> strides;  // [inputs + outputs][rank], in elements; then one for each
                                    // gathered input, in their order
+    bool joins = false;  // one of several launches of its kernel, which a GPU may run as one
     int64_t numel() const;
     int64_t rows() const;  // product of all extents but the innermost
 };

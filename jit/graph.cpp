@@ -91,6 +91,7 @@ Graph Rewriter::finish() {
 std::vector<codegen::LaunchShape> launches_of(const Node& fused) {
     std::vector<codegen::LaunchShape> launches{fused.kernel->launch};
     launches.insert(launches.end(), fused.more_launches.begin(), fused.more_launches.end());
+    for (codegen::LaunchShape& launch : launches) launch.joins = launches.size() > 1;
     return launches;
 }
 

@@ -15,7 +15,7 @@ Kernels kernels_of(const Graph& graph) {
     for (const Node& node : graph.nodes()) {
         if (node.kind != NodeKind::fused) continue;
         const codegen::KernelJob job{node.kernel->kernel, graph.device().target(),
-                                     node.kernel->launch};
+                                     launches_of(node)[0]};
         if (!codegen::runs_without_code(job.kernel)) {
             kernels.push_back(service.get(job));
             continue;

@@ -77,7 +77,7 @@ private:
         if (kernels_) compiled = (*kernels_)[fused_++];
         else if (runs_)
             compiled = codegen::KernelService::instance().get(
-                {kernel, made_.graph.device().target(), node.kernel->launch});
+                {kernel, made_.graph.device().target(), launches_of(node)[0]});
         const codegen::CompiledKernel* code = kernels_ || runs_ ? compiled.get() : &no_code();
         entry.executable = executable_of_kernel(made_.graph, node, code);
         if (!compiled) return;
@@ -98,7 +98,7 @@ private:
                 list_held_kernels(held, where);
                 if (held.kind != NodeKind::fused) continue;
                 const auto request = codegen::KernelService::instance().request(
-                    {held.kernel->kernel, made_.graph.device().target(), held.kernel->launch});
+                    {held.kernel->kernel, made_.graph.device().target(), launches_of(held)[0]});
                 if (request->is_done() && request->compiled())
                     made_.kernels.push_back({request->compiled(), held.ops, held.choice, where,
                                              bytes_moved(*graph, held)});

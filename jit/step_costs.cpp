@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/card_figures.h"
+#include "codegen/gpu_plan.h"
 #include "codegen/kernel_work.h"
 #include "jit/graph_program.h"
 #include "jit/host_copy.h"
@@ -86,20 +87,31 @@ private:
         cost.by = "a generated kernel";
         cost.kernel = codegen::print(kernel);
         cost.seconds = 0;
+        codegen::KernelWork joint;  // of launches that share a grid
         for (const codegen::LaunchShape& launch : launches_of(node)) {
             const codegen::KernelWork work =
                 codegen::work_of(kernel, launch, device_.target(), figures_.cache_bytes());
-            const double flops_per_second =
-                work.halves ? kSpeedOfTensorTiles * figures_.flops_per_second("float16")
-                            : kSpeedOfTiles * figures_.flops_per_second("float32");
-            *cost.seconds += std::max({memory_seconds(work.bytes),
-                                       work.instructions / figures_.instructions_per_second(),
-                                       work.flops / flops_per_second});
+            if (codegen::gpu_plan_of(kernel, launch, device_.target()).joins) {
+                joint.bytes += work.bytes;
+                joint.instructions += work.instructions;
+            } else {
+                *cost.seconds += seconds_of(work);
+            }
             cost.bytes += work.bytes;
             cost.flops += work.flops;
             cost.instructions += work.instructions;
             cost.instructions_of_element = work.instructions_of_element;
         }
+        if (joint.bytes > 0) *cost.seconds += seconds_of(joint);
+    }
+
+    double seconds_of(const codegen::KernelWork& work) const {
+        const double flops_per_second =
+            work.halves ? kSpeedOfTensorTiles * figures_.flops_per_second("float16")
+                        : kSpeedOfTiles * figures_.flops_per_second("float32");
+        return std::max({memory_seconds(work.bytes),
+                         work.instructions / figures_.instructions_per_second(),
+                         work.flops / flops_per_second});
     }
 
     void add_transfer(StepCost& cost, const Node& node) const {
@@ -197,16 +209,22 @@ private:
         const bool writes_part = node.op && (node.op->access == runtime::Access::written ||
                                              node.op == &runtime::ops::slice_set());
         if (launches != 0 && writes_part && outputs[0] == operands[0]) only_part(cost, node);
+        // Copies are of operands that do not lie in the result.
+        else if (launches != 0 && launches == queued->moves) set_bytes(cost, queued->moved_bytes);
         if (cost.seconds)
             *cost.seconds += static_cast<double>(launches) * figures_.launch_seconds();
     }
 
     void only_part(StepCost& cost, const Node& node) const {
-        const double whole = cost.bytes;
-        cost.bytes = 0;
+        double bytes = 0;
         for (size_t i = 1; i < node.inputs.size(); ++i)
-            cost.bytes += 2 * static_cast<double>(prepared_.graph.type(node.inputs[i]).bytes());
-        if (cost.seconds) *cost.seconds += memory_seconds(cost.bytes) - memory_seconds(whole);
+            bytes += 2 * static_cast<double>(prepared_.graph.type(node.inputs[i]).bytes());
+        set_bytes(cost, bytes);
+    }
+
+    void set_bytes(StepCost& cost, double bytes) const {
+        if (cost.seconds) *cost.seconds += memory_seconds(bytes) - memory_seconds(cost.bytes);
+        cost.bytes = bytes;
     }
 
     void add_copy(StepCost& cost, const ProgramLayout::Step& step) const {

@@ -17,6 +17,7 @@ namespace {
 GpuPlan plan_of(const KernelIR& kernel, const LaunchShape& launch, CodeTarget target) {
     GpuPlan plan = single_team_plan_of(kernel, launch, target);
     plan.vector = 1;
+    plan.joins = false;  // its kernels take single addresses
     plan.tensor_cores = false;  // no instruction of Halide's gives a warp's products
     if (plan.cover == Cover::rows) plan.threads = plan.team;
     return plan;

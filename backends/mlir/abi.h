@@ -10,7 +10,7 @@ extern "C" {
 // Receives the whole result, or the text of what went wrong, in one call.
 typedef void (*megjit_mlir_sink)(void* to, const char* data, size_t bytes);
 
-constexpr int kMegjitMlirAbi = 4;
+constexpr int kMegjitMlirAbi = 5;
 int megjit_mlir_abi(void);
 // Before anything else: the runtime::Isa that code may use.
 void megjit_mlir_bound(int isa);
@@ -27,7 +27,7 @@ void* megjit_mlir_load(const char* object, size_t bytes, megjit_mlir_sink sink, 
 
 // codegen::GpuPlan, and ten times the compute capability of the GPU.
 struct megjit_mlir_gpu {
-    int32_t cover, vector, threads, team, tile, rows_lie_along_sum, tensor_cores, arch;
+    int32_t cover, vector, threads, team, tile, rows_lie_along_sum, tensor_cores, joins, arch;
 };
 // The text of a legal KernelIR to PTX, or to readable LLVM IR; as above.
 int megjit_mlir_gpu_compile(const char* kernel, size_t bytes, const megjit_mlir_gpu* gpu,

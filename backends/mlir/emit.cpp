@@ -33,6 +33,7 @@ public:
           values_(function.values.size()) {}
 
     ScalarEmitter& scalars() { return scalars_; }
+    void set_table(Value table) { table_ = table; }
     void set(int id, Value value) { values_[static_cast<size_t>(id)] = value; }
 
     void emit() {
@@ -114,6 +115,7 @@ private:
             case Op::at: return offset(type.kind, v[0], v[1]);
             case Op::load: return load(inst, v, type);
             case Op::gather: return gather(v, type);
+            case Op::word: return word(v[0], type);
             case Op::thread: return thread(static_cast<Where>(inst.number));
             case Op::from_thread:
                 return gpu::ShuffleOp::create(b_, v[0], static_cast<int32_t>(inst.number), 32,
@@ -238,6 +240,15 @@ private:
             set(inst.results[r], branch.getResult(static_cast<unsigned>(r)));
     }
 
+    // ---- parameters ----
+    Value word(Value number, loops::Type type) {
+        const Type i64 = b_.getI64Type();
+        const Value at =
+            LLVM::GEPOp::create(b_, table_.getType(), i64, table_, ArrayRef<LLVM::GEPArg>{number});
+        const Value word = LLVM::LoadOp::create(b_, i64, at);
+        return type.is_pointer ? LLVM::IntToPtrOp::create(b_, scalars_.type_of(type), word) : word;
+    }
+
     // ---- threads ----
     template <class Read>
     Value read(gpu::Dimension axis) {
@@ -288,6 +299,7 @@ private:
     const Function& function_;
     ScalarEmitter scalars_;
     Values values_;
+    Value table_;
 };
 
 }  // namespace
@@ -335,6 +347,7 @@ OwningOpRef<ModuleOp> emit_gpu(MLIRContext& context, const KernelIR& kernel, con
     SmallVector<Type> parameters;
     for (const int id : function.parameters)
         parameters.push_back(emitter.scalars().type_of(function.type_of(id)));
+    if (function.table_words) parameters.push_back(LLVM::LLVMPointerType::get(&context));
     OwningOpRef<ModuleOp> module = ModuleOp::create(b.getLoc());
     (*module)->setAttr(gpu::GPUDialect::getContainerModuleAttrName(), b.getUnitAttr());
     b.setInsertionPointToStart(module->getBody());
@@ -349,6 +362,7 @@ OwningOpRef<ModuleOp> emit_gpu(MLIRContext& context, const KernelIR& kernel, con
     b.setInsertionPointToStart(&entry);
     for (size_t p = 0; p < function.parameters.size(); ++p)
         emitter.set(function.parameters[p], entry.getArgument(static_cast<unsigned>(p)));
+    if (function.table_words) emitter.set_table(entry.getArgument(0));
     emitter.emit();
     gpu::ReturnOp::create(b);
     b.setInsertionPointToStart(device.getBody());

@@ -64,6 +64,17 @@ struct GpuLowering::State {
     }
 };
 
+// The pointer that the kernel takes is that of a table which lies where parameters do. (The
+// patterns of the gpu dialect drop attributes of arguments.)
+static void pass_table_by_value(gpu::GPUModuleOp device, int words) {
+    auto kernel = device.lookupSymbol<LLVM::LLVMFuncOp>(kKernelSymbol);
+    OpBuilder b(device.getContext());
+    const auto table = LLVM::LLVMArrayType::get(b.getI64Type(), static_cast<unsigned>(words));
+    kernel.setArgAttr(0, LLVM::LLVMDialect::getByValAttrName(), TypeAttr::get(table));
+    kernel.setArgAttr(0, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(8));
+    kernel.setArgAttr(0, NVVM::NVVMDialect::getGridConstantAttrName(), b.getUnitAttr());
+}
+
 GpuLowering::GpuLowering() : state_(std::make_unique<State>()) {}
 GpuLowering::~GpuLowering() = default;
 
@@ -89,6 +100,7 @@ std::unique_ptr<llvm::Module> GpuLowering::lower(const codegen::KernelIR& kernel
     if (failed(applyPartialConversion(device, has_intrinsics, state_->math)) ||
         failed(applyFullConversion(device, legal, state_->all)))
         throw runtime::InternalError("MLIR: cannot lower a kernel to the nvvm dialect: " + said);
+    if (plan.joins) pass_table_by_value(device, codegen::launch_table_of(kernel).size());
     std::unique_ptr<llvm::Module> result = translateModuleToLLVMIR(device, context, "megjit");
     if (!result)
         throw runtime::InternalError("MLIR: cannot translate a kernel to LLVM IR: " + said);

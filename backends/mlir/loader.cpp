@@ -32,7 +32,7 @@ std::string MlirCompiler::ask_for_gpu(std::string_view suffix, const codegen::Ke
     const auto answer = reinterpret_cast<decltype(&megjit_mlir_gpu_compile)>(function(suffix));
     const megjit_mlir_gpu gpu{
         static_cast<int32_t>(plan.cover), plan.vector,       plan.threads, plan.team, plan.tile,
-        plan.rows_lie_along_sum,          plan.tensor_cores, arch};
+        plan.rows_lie_along_sum,          plan.tensor_cores, plan.joins,   arch};
     const std::string text = print(kernel);
     std::string result;
     if (answer(text.data(), text.size(), &gpu, keep, &result) != 0)

@@ -67,7 +67,8 @@ struct GpuPart {
                                     .team = gpu.team,
                                     .tile = gpu.tile,
                                     .rows_lie_along_sum = gpu.rows_lie_along_sum != 0,
-                                    .tensor_cores = gpu.tensor_cores != 0};
+                                    .tensor_cores = gpu.tensor_cores != 0,
+                                    .joins = gpu.joins != 0};
         const std::lock_guard lock(mutex);
         llvm::LLVMContext context;
         return finish(*lowering.lower(kernel, plan, context));

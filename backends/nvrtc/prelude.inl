@@ -13,6 +13,12 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<N, T>& pack) {
     *reinterpret_cast<Pack<N, T>*>(to) = pack;
 }
 
+// --- parameters of launches that share a grid ---
+template <int N>
+struct Words {
+    long long at[N];
+};
+
 // --- float16 ---
 __device__ __forceinline__ float from_f16(unsigned short h) {
     float f;

@@ -30,6 +30,8 @@ public:
         for (const int id : function_.parameters)
             parameters +=
                 cat(parameters.empty() ? "" : ", ", parameter_type(type_of(id)), " v", id);
+        if (function_.table_words)
+            parameters = cat("__grid_constant__ const Words<", function_.table_words, "> table");
         const std::string blocks = plan.least_blocks() ? cat(", ", plan.least_blocks()) : "";
         text_ = cat("extern \"C\" __global__ void __launch_bounds__(", plan.threads, blocks, ") ",
                     entry, "(", parameters, ") {\n");
@@ -165,6 +167,7 @@ private:
             case Op::lane: return alias(id, lane_of(inst.args[0], number));
             case Op::load: return print_load(inst);
             case Op::gather: return define(id, cat(arg(0), "[", arg(1), "]"));
+            case Op::word: return print_word(id, arg(0));
             case Op::thread: return define(id, thread(static_cast<Where>(number)));
             case Op::from_thread:
                 return define(id, cat("__shfl_xor_sync(0xFFFFFFFFu, ", arg(0), ", ", number, ")"));
@@ -202,6 +205,12 @@ private:
         const int id = inst.results[0];
         line(cat(type_name(id), " const v", id, " = ", value(inst.args[0]), " + ",
                  value(inst.args[1]), ";"));
+    }
+
+    void print_word(int id, const std::string& number) {
+        close_lanes();
+        const std::string type = type_name(id);
+        line(cat(type, " const v", id, " = (", type, ")table.at[", number, "];"));
     }
 
     void print_load(const Inst& inst) {

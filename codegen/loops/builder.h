@@ -24,6 +24,8 @@ public:
     Type type_of(Value value) const { return function_.type_of(value.id); }
 
     Value parameter(Type type);
+    void take_table(int words) { function_.table_words = words; }
+    Value word(Value number, Type type) { return add_inst(Op::word, {number}, type); }
     Value room(Type type, int64_t vectors, bool is_shared = false);
     Value constant(Type type, uint64_t bits);
     Value number(Type type, double value);  // nearest, of that type

@@ -67,10 +67,9 @@ public:
         const int rank = f_.kernel.rank;
         const Value count = f_.product(0, rank), threads = b_.index(f_.target.gpu->threads),
                     step = b_.index(f_.width);
-        const Value thread = b_.where(Where::thread), block = b_.where(Where::block),
-                    blocks = b_.where(Where::blocks);
-        const Value from = b_.mul(b_.add(b_.mul(block, threads), thread), step);
-        b_.loop(from, count, b_.mul(b_.mul(blocks, threads), step), {},
+        const Value thread = b_.where(Where::thread);
+        const Value from = b_.mul(b_.add(b_.mul(f_.block, threads), thread), step);
+        b_.loop(from, count, b_.mul(b_.mul(f_.blocks, threads), step), {},
                 [&](Value at, const Values&) {
             const Frame::Place place = f_.place_of(f_.bases, 0, rank, at);
             const Value row = b_.sub(at, place.last);  // outputs are row-major

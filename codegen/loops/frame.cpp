@@ -11,20 +11,39 @@ Frame::Frame(Builder& builder, const KernelIR& kernel_ir, const Target& what)
       width(what.width),
       is_aligned(what.gpu.has_value()) {
     const size_t inputs = kernel.inputs.size(), outputs = kernel.outputs.size();
+    const bool joins = target.gpu && target.gpu->joins;
+    Value place;  // in the table: the next word of this block's launch
+    if (joins) {
+        place = launch_of_block(launch_table_of(kernel));
+    } else if (target.gpu) {
+        block = b.where(Where::block);
+        blocks = b.where(Where::blocks);
+    }
+    const auto parameter = [&](Type type) {
+        if (!joins) return b.parameter(type);
+        const Value word = b.word(place, type);
+        place = b.add(place, b.index(1));
+        return word;
+    };
     for (const Operand& input : kernel.inputs)
         bases.push_back(input.is_offset
                             ? b.index(0)
-                            : b.parameter({.kind = storage_of(input.dtype), .is_pointer = true}));
+                            : parameter({.kind = storage_of(input.dtype), .is_pointer = true}));
     for (const Operand& output : kernel.outputs)
-        bases.push_back(b.parameter({.kind = storage_of(output.dtype), .is_pointer = true}));
-    for (int axis = 0; axis < kernel.rank; ++axis) extents.push_back(b.parameter({}));
+        bases.push_back(parameter({.kind = storage_of(output.dtype), .is_pointer = true}));
+    for (int axis = 0; axis < kernel.rank; ++axis) extents.push_back(parameter({}));
     for (size_t i = 0; i < inputs + outputs; ++i) {
         Values own;
-        for (int axis = 0; axis < kernel.rank; ++axis) own.push_back(b.parameter({}));
-        if (i < inputs || kernel.reduced > 0) strides.push_back(std::move(own));
+        const bool is_read = i < inputs || kernel.reduced > 0;
+        if (joins && !is_read) continue;
+        for (int axis = 0; axis < kernel.rank; ++axis) {
+            const auto known = joins ? known_stride(kernel, i, axis) : std::nullopt;
+            own.push_back(known ? b.index(*known) : parameter({}));
+        }
+        if (is_read) strides.push_back(std::move(own));
     }
     for (const Operand& input : kernel.inputs)
-        gather_strides_.push_back(input.by >= 0 ? b.parameter({Kind::i64}) : Value());
+        gather_strides_.push_back(input.by >= 0 ? parameter({Kind::i64}) : Value());
     if (!target.gpu) {
         lo = b.parameter({});
         hi = b.parameter({});
@@ -32,6 +51,23 @@ Frame::Frame(Builder& builder, const KernelIR& kernel_ir, const Target& what)
         parts = b.parameter({.kind = Kind::i32, .is_pointer = true});
         tickets = b.parameter({.kind = Kind::i32, .is_pointer = true});
     }
+}
+
+// Halves the launches that are left. Words behind the last launch are the number of all blocks, so
+// that no block takes them.
+Value Frame::launch_of_block(const LaunchTable& table) {
+    b.take_table(table.size());
+    const Value in_grid = b.where(Where::block);
+    Value launch = b.index(0);
+    for (int step = (table.starts() - 1) / 2; step > 0; step /= 2) {
+        const Value later = b.add(launch, b.index(step));
+        launch = b.select(b.less(in_grid, b.word(later, {})), launch, later);
+    }
+    const Value first = b.word(launch, {});
+    block = b.sub(in_grid, first);
+    blocks = b.sub(b.word(b.add(launch, b.index(1)), {}), first);
+    return b.add(b.mul(launch, b.index(static_cast<int64_t>(table.words.size()))),
+                 b.index(table.starts()));
 }
 
 Frame::Frame(const Frame& other, int lanes, bool aligned)
@@ -42,6 +78,8 @@ Frame::Frame(const Frame& other, int lanes, bool aligned)
       is_aligned(aligned),
       lo(other.lo),
       hi(other.hi),
+      block(other.block),
+      blocks(other.blocks),
       parts(other.parts),
       tickets(other.tickets),
       extents(other.extents),

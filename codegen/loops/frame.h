@@ -82,12 +82,14 @@ public:
     const int width;
     const bool is_aligned;  // contiguous vectors begin at multiples of their size
     Value lo, hi;  // units, on a CPU
+    Value block, blocks;  // on a GPU: of this launch
     Value parts, tickets;  // on a GPU whose blocks share rows
     Values extents;
     Values bases;  // at index 0
     std::vector<Values> strides;  // [inputs, and with reductions outputs][rank]
 
 private:
+    Value launch_of_block(const LaunchTable& table);  // where its words begin
     bool is_unit_index(const Operand& index) const;
     Value lane_stride(size_t i) { return strides[i][static_cast<size_t>(kernel.lane_axis())]; }
     Value lane_offsets(size_t i, const Piece& piece);

@@ -51,6 +51,7 @@ Type result_of(ScalarOp op, Type taken);  // of `compute`, whose operands (selec
     X(scatter) /* pointer, offsets, value, mask or nothing */ \
     X(loop) /* from, to, step, state...; a block with the index and the state */ \
     X(choose) /* condition; a block for true, one for false */ \
+    X(word) /* a: the word of the table with that number, as a number or a pointer */ \
     X(thread) /* of a GPU's block; number: Where */ \
     X(from_thread) /* a (i32) of the thread of this warp whose number differs in `number` */ \
     X(multiply) /* by tensor cores of a warp: 4 words of two rows of halves (of `dtype`), 2 of a \
@@ -108,6 +109,7 @@ struct Function {
     // Pointers to inputs in memory and to outputs; extents; strides; gather strides. On a CPU then
     // the first and the last unit, on a GPU with parts the memory of parts and the tickets.
     std::vector<int> parameters;
+    int table_words = 0;  // where the only parameter is a LaunchTable: its size
     std::vector<Room> rooms;
     Block body;
 

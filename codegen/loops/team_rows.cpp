@@ -15,7 +15,7 @@ public:
           team_(scalar_),
           plan_(*frame.target.gpu),
           rows_(row_plan_of(frame.kernel)),
-          block_(b_.where(Where::block)),
+          block_(frame.block),
           values_(static_cast<size_t>(frame.kernel.program.size())),
           reduced_(frame.kernel.reductions.size()) {}
 

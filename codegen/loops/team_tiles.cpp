@@ -82,7 +82,7 @@ public:
 
     // Blocks go down the rows.
     void write() {
-        Value rest = b_.where(Where::block);
+        Value rest = f_.block;
         for (Factor* factor : {&rows_, &columns_}) {
             const Value extent = f_.extents[static_cast<size_t>(factor->axis)];
             const Value blocks = b_.divided_up(extent, factor->size);
@@ -118,7 +118,7 @@ private:
         return {from, b_.smaller(b_.add(from, each), length)};
     }
     Value place_of_part(Value part, Value element) {
-        const Value tile = b_.add(b_.mul(b_.where(Where::block), b_.index(plan_.parts)), part);
+        const Value tile = b_.add(b_.mul(f_.block, b_.index(plan_.parts)), part);
         return b_.at(f_.parts, b_.add(b_.mul(tile, b_.index(elements())), element));
     }
     int64_t elements() const { return int64_t{tile_.rows} * tile_.columns; }
@@ -339,7 +339,7 @@ private:
             b_.store(place_of_part(b_.where(Where::part), element),
                      b_.bits(Kind::i32, kept(element)), false);
         });
-        b_.branch(is_last_part(f_, b_.at(f_.tickets, b_.where(Where::block))), [&] {
+        b_.branch(is_last_part(f_, b_.at(f_.tickets, f_.block)), [&] {
             for_elements([&](Value element) {
                 const auto part = [&](Value number) {
                     const Value word = b_.load_of_others(place_of_part(number, element));

@@ -1,6 +1,6 @@
 // The text of loops. One line for each instruction; values are numbered as they come, constants
 // stand where they are used:
-//   loops
+//   loops (and the number of words, where parameters are a table)
 //   v0: f32* = parameter
 //   v1: index = parameter
 //   v2: i64* = room 64 by 1 shared
@@ -52,7 +52,7 @@ public:
     explicit Printer(const Function& function) : function_(function) {}
 
     std::string run() {
-        text_ = "loops\n";
+        text_ = function_.table_words ? cat("loops ", function_.table_words, "\n") : "loops\n";
         for (const int id : function_.parameters) line(cat(defined(id), " = parameter"));
         for (const Function::Room& room : function_.rooms)
             line(cat(defined(room.value), " = room ", room.elements, " by ", room.lanes,
@@ -146,6 +146,7 @@ public:
     Function run() {
         LineReader head = next();
         if (head.word() != "loops") head.fault("expected 'loops'");
+        if (!head.at_end()) function_.table_words = head.number<int>(head.word());
         parse_block(function_.body, true);
         return std::move(function_);
     }

@@ -168,6 +168,10 @@ private:
                 return needs(count == 1 && arg(0).is_pointer && arg(0).kind == Kind::i32 &&
                                  to == Type{Kind::i32},
                              "takes a pointer to i32");
+            case Op::word:
+                return needs(function_.table_words > 0 && count == 1 && arg(0) == Type{} &&
+                                 (to.is_pointer || to == Type{} || to == Type{Kind::i64}),
+                             "takes a number of a word of the table");
             case Op::thread:
                 return needs(count == 0 && inst.number >= 0 &&
                                  inst.number <= static_cast<int64_t>(Where::part),

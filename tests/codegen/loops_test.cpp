@@ -146,8 +146,11 @@ TEST(Loops, DivideIntegersByReals) {
 std::vector<Target> targets_of(const Case& c) {
     std::vector<Target> targets;
     for (const int width : {4, 8, 16}) targets.push_back({.width = width, .divides = width > 4});
+    LaunchShape joins = c.launch;
+    joins.joins = true;
     for (const GpuPlan& plan :
-         {gpu_plan_of(c.kernel, c.launch, 90), single_team_plan_of(c.kernel, c.launch, 90)})
+         {gpu_plan_of(c.kernel, c.launch, 90), single_team_plan_of(c.kernel, c.launch, 90),
+          gpu_plan_of(c.kernel, joins, 90), single_team_plan_of(c.kernel, joins, 90)})
         targets.push_back({.width = plan.vector, .divides = plan.wide, .gpu = plan});
     return targets;
 }
