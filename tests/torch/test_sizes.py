@@ -1,5 +1,7 @@
 """Batches whose sizes change: what forward computes of them, for itself, for its caller and for backward, is what torch computes."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -137,7 +139,7 @@ def test_numbers_that_a_program_reads_of_a_tensor(name, way):
         assert_same(run, function, torch.randn(shape))
 
 
-# -- views, which torch makes again by the strides and the offset of what a graph gives
+# -- views, which lie in the memory of what they show
 
 VIEWS = {
     "half of an argument": lambda x: x.chunk(2, -1)[1],
@@ -147,6 +149,9 @@ VIEWS = {
     "turned": lambda x: x.split([1, x.shape[1] - 1], 1)[1].transpose(0, 2),
     "a value and its half": lambda x: (lambda h: (h, h.chunk(2, -1)[1], h.transpose(0, 1)))(x * 2),
     "several of one argument": lambda x: (x.chunk(2, -1)[1], x.transpose(0, 1) + 1, x.view(-1)[2:]),
+    "one row of all": lambda x: x.unbind(0)[-1],
+    "rows of a value": lambda x: (lambda h: (h, *h.unbind(0)[:2], h.unbind(0)[-1].view(-1)))(x * 2),
+    "parts of parts": lambda x: x.tensor_split(2)[1].chunk(2, -1)[0],
 }
 
 
@@ -161,6 +166,29 @@ def test_results_that_show_an_argument_or_another_result(name, way):
         got, want = run(x), VIEWS[name](x)
         for ours, theirs in zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]:
             torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("written", ["what they show", "a view"])
+@pytest.mark.parametrize("takes_gradients", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_write_reaches_views_and_what_they_show(name, way, takes_gradients, written):
+    """torch makes most views again, but takes those of unbind, split and calls without gradients as they are: they were copies."""
+
+    def after_a_write(function, shape):
+        x = torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape).requires_grad_(takes_gradients)
+        results = function(x)
+        results = results if isinstance(results, tuple) else (results,)
+        with torch.no_grad():
+            target = results[-1] if written == "a view" else results[0] if len(results) > 1 else x
+            if 0 not in target.stride():
+                target.detach().mul_(3)
+        return [each.detach() for each in (*results, x)]
+
+    torch._dynamo.reset()
+    run = torch.compile(VIEWS[name], backend=backend, **WAYS[way])
+    for shape in SHAPES:
+        torch.testing.assert_close(after_a_write(run, shape), after_a_write(VIEWS[name], shape))
 
 
 # -- sizes that data decides

@@ -126,7 +126,6 @@ class Program:
         self._passed_on = [places.get(node) for node in results]  # of each result the argument that it is, if any
         self._copied += _bytes_of_shared(results)
         self._views = Views(graph, results, strided)
-        self._copied += self._views.bytes_of_copies()
         self._result_orders: dict[int, tuple[int, ...]] = {}
         for place, (value, is_strided, passed_on) in enumerate(zip(self._expected, self._strided, self._passed_on, strict=True)):
             if is_strided and passed_on is None and (order := order_of(value)):

@@ -1,4 +1,8 @@
-"""Results that show an argument, or another result. Torch makes them again of what they show, by the strides and the offset that ours have."""
+"""Results that show an argument, or another result: they lie in its memory.
+
+Most of them torch makes again of what they show, by the strides and the offset of ours. Others it takes as they are: views that give several tensors
+(unbind, split), and all views of a call without gradients.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,6 @@ from typing import Any
 
 import torch
 from torch import fx
-
-from ._layouts import has_fixed_sizes
 
 
 class Views:
@@ -24,21 +26,15 @@ class Views:
     def __bool__(self) -> bool:
         return bool(self._views)
 
-    def bytes_of_copies(self) -> int:
-        """The most that results take where they leave room for what they do not show."""
-        values = [(node.meta["val"], whole.meta["val"]) for node, whole in self._views.items()]
-        fixed = [each for each in values if all(map(has_fixed_sizes, each))]
-        return sum(whole.numel() * whole.element_size() for view, whole in fixed if not view.is_contiguous() or view.numel() < whole.numel())
-
     def place(self, arguments: Sequence[Any], theirs: list[Any]) -> None:
-        """In place: the same values in memory of their own, where their views have them."""
+        """Puts the views in the place of results that have memory of their own."""
         known: dict[fx.Node, Any] = {}
         for node, whole in self._views.items():
             known[whole] = (arguments[self._inputs[whole]] if whole in self._inputs else theirs[self._results[whole]]).detach()
         with torch.no_grad():
             for node in self._views:
                 place = self._results[node]
-                theirs[place] = _like(theirs[place], self._value(node, arguments, known))
+                theirs[place] = self._value(node, arguments, known)
 
     def _value(self, node: fx.Node, arguments: Sequence[Any], known: dict[fx.Node, Any]) -> Any:
         if node in known:
@@ -57,13 +53,3 @@ def _shown(node: fx.Node) -> fx.Node:
             return node
         node = source
     return node
-
-
-def _like(value: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
-    if value.stride() == view.stride() and value.storage_offset() == view.storage_offset():
-        return value
-    last = sum((extent - 1) * step for extent, step in zip(view.shape, view.stride(), strict=True)) if value.numel() else -1
-    made = value.new_empty(view.storage_offset() + last + 1).as_strided(view.shape, view.stride(), view.storage_offset())
-    once = [0 if step == 0 else slice(None) for step in view.stride()]  # elements in many places
-    made[tuple(once)] = value[tuple(once)]
-    return made

@@ -107,6 +107,7 @@ _TEXTS = {
     "F.while_loop(lambda s: F.abs(s).sum() > 1, lambda s: s * 0.5, F.clip({single}, -9, 9))": "",  # which eager mode of torch compiles
     "F.while_loop(lambda s: s.sum() < 30, lambda s: F.abs(s) + 1, {single}, max_trips=3)": "",
     "F.minimum({whole}, {small})": "{whole}.clamp(max={small})",
+    "{whole} // {whole2}": "{whole} // torch.where({whole2} == 0, 1, {whole2})",  # eager mode raises for 0
     "F.mean({whole})": "{whole}.double().mean()",
     "F.var({whole})": "{whole}.double().var()",
     "{v} = {single} + [[0.5]]": "",
