@@ -72,7 +72,7 @@ def test_every_step_has_a_modelled_time(plan):
 
 
 def test_launches(plan):
-    assert plan.launches <= 590
+    assert plan.launches <= 545
 
 
 def test_bytes_outside_of_products_and_attention(plan):
