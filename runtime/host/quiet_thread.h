@@ -2,26 +2,17 @@
 // belong to the threads of the program.
 #pragma once
 
-#include <pthread.h>
-
-#include <csignal>
 #include <thread>
 #include <utility>
+
+#include "runtime/host/blocked_signals.h"
 
 namespace megjit::runtime {
 
 // std::system_error where the system refuses one.
 template <class Body>
 std::thread quiet_thread(Body&& body) {
-    struct Blocked {
-        sigset_t before;
-        Blocked() {
-            sigset_t all;
-            sigfillset(&all);
-            pthread_sigmask(SIG_SETMASK, &all, &before);
-        }
-        ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
-    } const blocked;
+    const BlockedSignals inherited;
     return std::thread(std::forward<Body>(body));
 }
 

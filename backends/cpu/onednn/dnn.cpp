@@ -3,9 +3,11 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backends/cpu/onednn/dnn_threads.h"
+#include "runtime/host/blocked_signals.h"
 #include "runtime/host/error.h"
 #include "runtime/host/isa.h"
 #include "runtime/host/parallel.h"
@@ -59,6 +61,12 @@ void bound_isa() {
         throw runtime::InternalError("oneDNN was in use before its instruction set was bounded");
 }
 
+// oneDNN's own matrix products ("gemm:jit", also inside of convolutions) let the stack pointer
+// point into a buffer on the heap. A signal would write its frame below that buffer.
+bool moves_stack(const dnnl::primitive_desc_base& desc) {
+    return std::string_view(desc.impl_info_str()).find("gemm") != std::string_view::npos;
+}
+
 // The descriptor says how operands lie and how much workspace there must be. The code is made by
 // the first run: of what plans and passes ask about, most never runs.
 class PrimitiveExecutable final : public runtime::Executable {
@@ -69,6 +77,7 @@ public:
           desc_(std::move(desc)),
           operands_(std::move(operands)),
           remark_(std::move(remark)),
+          moves_stack_(moves_stack(desc_)),
           threads_(runtime::thread_count()) {
         with_threads(threads_, [&] { lay_out(); });
     }
@@ -141,14 +150,19 @@ private:
             args[i] = {operand.arg, inner};
         }
         args[count] = {DNNL_ARG_SCRATCHPAD, scratch};
-        check(
-            dnnl_primitive_execute(code.product.get(), stream(), static_cast<int>(count) + 1, args),
-            op_);
+        compute(code.product.get(), {args, count + 1});
         for (size_t i = 0; i < count; ++i)
             if (operands_[i].is_output && code.reorders[i])
                 reorder(i, mine->inner[i].get(), mine->user[i].get());
         delete spare_.exchange(mine.release(),
                                std::memory_order_acq_rel);  // acquires what another run released
+    }
+
+    void compute(dnnl_primitive_t product, std::span<const dnnl_exec_arg_t> args) const {
+        std::optional<runtime::BlockedSignals> blocked;
+        if (moves_stack_) blocked.emplace();
+        check(dnnl_primitive_execute(product, stream(), static_cast<int>(args.size()), args.data()),
+              op_);
     }
 
     struct Reordering {
@@ -199,6 +213,7 @@ private:
     dnnl::primitive_desc_base desc_;
     std::vector<Operand> operands_;
     std::string remark_;
+    bool moves_stack_ = false;
     int threads_ = 1;
     std::vector<Reordering> steps_;
     dnnl::memory::desc scratch_desc_;

@@ -22,7 +22,7 @@ def _fail(what: str, why: str, fix: str) -> NoReturn:
 
 
 def _type_of(leaf: Tensor) -> str:
-    quantized = f" {dict(*leaf.dtype.metadata.values())}" if isinstance(leaf, QuantizedTensor) else ""
+    quantized = f" {dict(*(leaf.dtype.metadata or {}).values())}" if isinstance(leaf, QuantizedTensor) else ""
     return f"{leaf.dtype.name}{list(leaf._tuple_shape)}{quantized}"
 
 

@@ -7,7 +7,6 @@ import dis
 import functools
 import types
 from collections.abc import Iterator
-from typing import Any
 
 from .reach import FILLS
 
@@ -75,6 +74,6 @@ def words_in(code: types.CodeType) -> set[str]:
     return {word for part in codes_of(code) for word in (*part.co_names, *part.co_consts) if isinstance(word, str)}
 
 
-def is_only_filled(value: Any, attributes: frozenset[str]) -> bool:
+def is_only_filled(value: object, attributes: frozenset[str]) -> bool:
     """Does the code no more with this container than to put something into it?"""
     return bool(attributes) and {path.removesuffix("()") for path in attributes} <= FILLS and type(value) in (list, set, collections.deque)

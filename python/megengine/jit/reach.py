@@ -50,12 +50,12 @@ WRAPPERS: dict[type, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def unwrapped(value: Any) -> list[Any] | None:
+def unwrapped(value: object) -> list[Any] | None:
     """What a wrapper holds; None for what is none."""
     return next(([getattr(value, part) for part in parts] for kind, parts in WRAPPERS.items() if isinstance(value, kind)), None)
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Is it a value that never changes, and not of a class that adds anything to it?"""
     kind = type(value)
     if kind in _EXACT:
@@ -213,19 +213,19 @@ class Unwatchable(Exception):
     """The body reads something whose changes cannot be seen; its text says what."""
 
 
-def refuse_by_object(value: Any, name: str) -> None:
+def refuse_by_object(value: types.FunctionType | type, name: str) -> None:
     """Unwatchable for what reads files or draws numbers, under whatever name a program has it."""
     if (isinstance(value, type) and issubclass(value, SOURCES)) or (value.__module__ and value.__name__ in library_of(value.__module__).moves):
         raise Unwatchable(f"the body reaches {name}, and what it gives cannot be watched")
 
 
-def refuse_impure(module: Any, what: str) -> None:
+def refuse_impure(module: str | None, what: str) -> None:
     """Unwatchable for a library that is not known to be pure. Of ours it depends on the function."""
     if module and not is_ours(module) and is_foreign(module) and library_of(module).moves is ALL:
         raise Unwatchable(f"{what}, and what {package_of(module)} gives cannot be watched")
 
 
-def refuse_foreign(value: Any, name: str) -> None:
+def refuse_foreign(value: types.FunctionType | type, name: str) -> None:
     """Unwatchable for a function or a class of a library that is not known to be pure."""
     refuse_impure(value.__module__, f"the body reaches {name}")
     refuse_by_object(value, name)

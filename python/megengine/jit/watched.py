@@ -95,7 +95,7 @@ def _numbers_aside(value: Any) -> Any:
 # ---- comparisons
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: object, b: object) -> bool:
     """Does a body read the same from both? Objects are compared by identity: their content is watched."""
     if a is b:
         return True
