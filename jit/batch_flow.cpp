@@ -23,15 +23,18 @@ using Reason = size_t;
 // The types of all values when some arguments have another extent in front.
 class Flow {
 public:
-    Flow(const Version& version, std::span<const uint32_t> live, std::span<const size_t> arguments,
+    Flow(const Version& version, std::span<const NodeId> live, std::span<const size_t> arguments,
          BatchChange change)
         : version_(version), record_(version.record), change_(change) {
-        for (const RecordedValue& value : record_.values) types_.push_back(row_major(value.type));
+        for (const Node& node : record_.graph.nodes())
+            for (RecordId value : node.outputs) types_.push_back(row_major(before(value)));
         const std::vector<RecordId> values = version.arguments();
-        for (size_t argument : arguments) types_[values[argument]]->shape[0] = change.to;
-        std::vector<bool> is_live(record_.ops.size());
-        for (uint32_t op : live) is_live[op] = true;
-        for (uint32_t op = 0; op < record_.ops.size(); ++op) pass(op, is_live[op]);
+        for (size_t argument : arguments) types_[at(values[argument])]->shape[0] = change.to;
+        const std::vector<Node>& nodes = record_.graph.nodes();
+        std::vector<bool> is_live(nodes.size());
+        for (NodeId op : live) is_live[at(op)] = true;
+        for (size_t i = 0; i < nodes.size(); ++i)
+            if (nodes[i].kind == NodeKind::op) pass(i, is_live[i]);
         for (size_t i = 0; i < version.notes.extent_reads.size(); ++i)
             if (varies(version.notes.extent_reads[i].of)) reasons_.insert(reasons_.end(), i);
     }
@@ -39,9 +42,9 @@ public:
     const std::set<Reason>& reasons() const { return reasons_; }
 
 private:
-    const Type& before(RecordId id) const { return record_.values[id].type; }
+    const Type& before(RecordId id) const { return record_.graph.type(id); }
     bool varies(const ExtentOf& of) const {
-        const std::optional<Type>& now = types_[of.value];
+        const std::optional<Type>& now = types_[at(of.value)];
         return now && now->shape[of.axis] != before(of.value).shape[of.axis];
     }
     bool varies(const GivenExtent& given) const {
@@ -50,14 +53,14 @@ private:
 
     // What it gives is not known where an operand is not, and where the op does not take them: with
     // this batch nothing of it can run.
-    void pass(uint32_t index, bool is_live) {
-        const RecordedOp& op = record_.ops[index];
+    void pass(size_t index, bool is_live) {
+        const Node& op = record_.graph.nodes()[index];
         std::vector<Type> recorded, operands;
         bool is_known = true;
         for (RecordId input : op.inputs) {
             recorded.push_back(row_major(before(input)));
-            is_known = is_known && types_[input];
-            if (is_known) operands.push_back(*types_[input]);
+            is_known = is_known && types_[at(input)];
+            if (is_known) operands.push_back(*types_[at(input)]);
         }
         std::vector<Type> results;
         if (is_known) try {
@@ -66,12 +69,12 @@ private:
         if (is_live && is_known && results.empty())
             reasons_.insert(version_.notes.extent_reads.size() + index);
         for (size_t i = 0; i < op.outputs.size(); ++i)
-            types_[op.outputs[i]] =
+            types_[at(op.outputs[i])] =
                 is_known && !results.empty() ? std::optional(row_major(results[i])) : std::nullopt;
     }
 
     // Nothing: its numbers do not follow.
-    std::vector<Type> results_of(const RecordedOp& op, const std::vector<Type>& recorded,
+    std::vector<Type> results_of(const Node& op, const std::vector<Type>& recorded,
                                  const std::vector<Type>& operands) const {
         Attrs attrs = op.attrs;
         const runtime::OpCall call{*op.op, op.attrs, recorded};
@@ -79,41 +82,40 @@ private:
         if (recorded != operands) try {
                 attrs = runtime::refit(call, operands, change_);
             } catch (const runtime::UserError&) { return {}; }
-        if (op.op->refit && !op.given.empty() && !follow(op, recorded[0], operands[0], attrs))
+        if (const std::vector<GivenExtent>& given = given_to(op);
+            op.op->refit && !given.empty() && !follow(op, given, recorded[0], operands[0], attrs))
             return {};
-        if (recorded == operands) return types_of(op.outputs);
+        if (recorded == operands) return record_.graph.types(op.outputs);
         return runtime::infer({*op.op, attrs, operands});
     }
 
-    std::vector<Type> types_of(const std::vector<RecordId>& ids) const {
-        std::vector<Type> types;
-        for (RecordId id : ids) types.push_back(before(id));
-        return types;
+    const std::vector<GivenExtent>& given_to(const Node& op) const {
+        return version_.notes.call(record_.graph.value(op.outputs[0]).producer).given;
     }
 
     // Is what became of the numbers that the call was given what they would be?
-    bool follow(const RecordedOp& op, const Type& recorded, const Type& operand,
-                const Attrs& attrs) const {
+    bool follow(const Node& op, const std::vector<GivenExtent>& all, const Type& recorded,
+                const Type& operand, const Attrs& attrs) const {
         if (op.op->attrs[0].name != "shape") {  // a region: by axis of the operand
-            for (size_t i = 0; i < op.given.size(); ++i)
-                if (op.given[i].kind == Kind::written &&
+            for (size_t i = 0; i < all.size(); ++i)
+                if (all[i].kind == Kind::written &&
                     recorded.shape[static_cast<int>(i)] != operand.shape[static_cast<int>(i)])
                     return false;
             return true;
         }
         const auto& old = std::get<std::vector<int64_t>>(op.attrs[0]);
         const auto& now = std::get<std::vector<int64_t>>(attrs[0]);
-        if (op.given.size() != old.size()) return false;
+        if (all.size() != old.size()) return false;
         const auto is_open = [this](const GivenExtent& given) {
             return given.kind == Kind::solved || varies(given);
         };
-        const bool has_others = std::ranges::count_if(op.given, is_open) > 1;
+        const bool has_others = std::ranges::count_if(all, is_open) > 1;
         for (size_t i = 0; i < old.size(); ++i) {
-            const GivenExtent& given = op.given[i];
+            const GivenExtent& given = all[i];
             if (given.kind == Kind::written && now[i] != old[i]) return false;
             if (given.kind != Kind::read) continue;
             if (varies(given) != (now[i] != old[i])) return false;
-            if (given.is_itself ? now[i] != types_[given.of[0].value]->shape[given.of[0].axis]
+            if (given.is_itself ? now[i] != types_[at(given.of[0].value)]->shape[given.of[0].axis]
                                 : has_others && varies(given))
                 return false;
         }
@@ -129,7 +131,7 @@ private:
 
 std::string line_of(const Version& version, Reason reason) {
     if (reason < version.notes.extent_reads.size()) return version.notes.extent_reads[reason].where;
-    const RecordedOp& op = version.record.ops[reason - version.notes.extent_reads.size()];
+    const Node& op = version.record.graph.nodes()[reason - version.notes.extent_reads.size()];
     return cat(op.where, ", by ", op.op->name);
 }
 
@@ -138,14 +140,14 @@ std::map<int64_t, std::vector<size_t>> batches_of(const Version& version) {
     std::map<int64_t, std::vector<size_t>> batches;
     const std::vector<RecordId> arguments = version.arguments();
     for (size_t i = 0; i < arguments.size(); ++i) {
-        const Type& type = version.record.values[arguments[i]].type;
+        const Type& type = version.record.graph.type(arguments[i]);
         if (type.rank()) batches[type.shape[0]].push_back(i);
     }
     return batches;
 }
 
 // Two batches, lest one fits by chance.
-std::set<Reason> reasons_of(const Version& version, std::span<const uint32_t> live,
+std::set<Reason> reasons_of(const Version& version, std::span<const NodeId> live,
                             std::span<const size_t> changed, int64_t batch) {
     for (const int64_t to : {2 * batch + 1, batch + 4}) {
         const Flow flow(version, live, changed, {batch, to});
@@ -158,17 +160,18 @@ constexpr size_t kMostAlone = 16;  // arguments that are tried one by one
 
 }  // namespace
 
-std::vector<std::string> fixed_batches(const Version& version, std::span<const uint32_t> live) {
+std::vector<std::string> fixed_batches(const Version& version, std::span<const NodeId> live) {
     std::vector<std::string> lines(version.key.arguments.size());
     const auto fix = [&](std::span<const size_t> arguments, const std::string& line) {
         for (const size_t argument : arguments)
             if (lines[argument].empty()) lines[argument] = line;
     };
     const auto backward = std::ranges::find_if(
-        live, [&](uint32_t op) { return version.record.ops[op].role.is_backward; });
+        live, [&](NodeId op) { return version.record.graph.node(op).role.is_backward; });
     for (const auto& [batch, arguments] : batches_of(version)) {
         if (backward != live.end()) {  // whose means, and ones, are numbers of this batch
-            fix(arguments, cat(version.record.ops[*backward].where, ", where gradients are taken"));
+            fix(arguments,
+                cat(version.record.graph.node(*backward).where, ", where gradients are taken"));
             continue;
         }
         std::set<Reason> known;

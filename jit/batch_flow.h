@@ -17,6 +17,6 @@ namespace megjit::jit {
 
 // By argument: why its batch stays, a line of the program with what it does there; empty where
 // another batch gives what a recording with that batch would. `live`: the ops that are wanted.
-std::vector<std::string> fixed_batches(const Version& version, std::span<const uint32_t> live);
+std::vector<std::string> fixed_batches(const Version& version, std::span<const NodeId> live);
 
 }  // namespace megjit::jit

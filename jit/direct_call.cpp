@@ -26,8 +26,10 @@ bool DirectCall::fits(const Tensors& arguments, const Tensors& captured) const {
     for (size_t slot = 0; slot < captured.size(); ++slot) {
         const TensorRef& tensor = captured[slot];
         if (!tensor) continue;
-        const RecordedValue& then = record.values[record.inputs[slot].value];
-        if (!(tensor->type() == then.type) || &tensor->device() != then.device) return false;
+        const RecordId then = record.inputs[slot].value;
+        if (!(tensor->type() == record.graph.type(then)) ||
+            &tensor->device() != record[then].device)
+            return false;
         if (places.has(tensor->id())) return false;  // recorded as two
     }
     return true;
@@ -39,11 +41,11 @@ Tensors DirectCall::run(const CompiledSegment& compiled, Tensors& bound) const {
     ++version_->calls;
     const std::vector<Output>& given = compiled.step->outputs;
     std::vector<size_t> place(record.values.size());
-    for (size_t i = 0; i < given.size(); ++i) place[given[i].value] = i;
+    for (size_t i = 0; i < given.size(); ++i) place[at(given[i].value)] = i;
     Tensors values;
     values.reserve(wanted_.size());
     for (RecordId id : wanted_)
-        values.push_back(record.values[id].tensor ? record.values[id].tensor : outputs[place[id]]);
+        values.push_back(record[id].tensor ? record[id].tensor : outputs[place[at(id)]]);
     return values;
 }
 

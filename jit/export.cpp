@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <ranges>
 
 #include "jit/batch_flow.h"
 #include "jit/bounded_rows.h"
@@ -55,7 +56,8 @@ public:
         model.input_names = options_.inputs;
         model.inputs.resize(arguments_.size());
         add_states(model);
-        for (size_t i = 0; i < live_.size(); ++i) add_op(record_.ops[live_[i]], op_names_[i]);
+        for (size_t i = 0; i < live_.size(); ++i)
+            add_op(record_.graph.node(live_[i]), op_names_[i]);
         for (size_t i = 0; i < record_.results.size(); ++i) {
             const RecordId id = record_.results[i];
             model.output_names.push_back(output_name(id, i));
@@ -76,14 +78,13 @@ private:
     // ops, since the extents of its inputs, and states, may change.
     std::vector<bool> made_of_what_changes() const {
         std::vector<bool> result(record_.values.size());
-        for (RecordId id = 0; id < result.size(); ++id)
-            result[id] = record_.values[id].extents_of.has_value();
+        for (const auto& [id, of] : notes_.of_extents) result[at(id)] = of.shape_of.has_value();
         mark_states(result);
-        for (const auto& [id, value] : notes_.computed_outside) result[id] = true;
+        for (const auto& [id, value] : notes_.computed_outside) result[at(id)] = true;
         spread(result);
         for (const OutsideOp& op : notes_.constant_selections)
-            if (std::ranges::any_of(op.inputs, [&](RecordId id) { return result[id]; })) {
-                for (const RecordId id : op.results) result[id] = true;
+            if (std::ranges::any_of(op.inputs, [&](RecordId id) { return result[at(id)]; })) {
+                for (const RecordId id : op.results) result[at(id)] = true;
                 spread(result);
             }
         return result;
@@ -94,38 +95,38 @@ private:
         const auto found = std::ranges::find_if(notes_.constant_selections, [&](auto& op) {
             return std::ranges::find(op.results, id) != op.results.end();
         });
-        return found != notes_.constant_selections.end() && changes[id] ? &*found : nullptr;
+        return found != notes_.constant_selections.end() && changes[at(id)] ? &*found : nullptr;
     }
 
     void find_live_ops() {
         const std::vector<bool> varies = made_of_what_changes();
         std::vector<bool> needed(record_.values.size());
         const std::function<void(RecordId)> need = [&](RecordId id) {
-            needed[id] = true;
-            if (const auto& of = record_.values[id].extents_of) needed[*of] = true;
+            needed[at(id)] = true;
+            if (const auto& of = notes_.of_extents_of(id).shape_of) needed[at(*of)] = true;
             if (const OutsideOp* made = outside_op(id))
                 for (const RecordId input : made->inputs) need(input);
         };
         for (RecordId id : record_.results) need(id);
         for (const auto& [state, held] : states_)
             if (held->becomes != kNoValue) need(held->becomes);
-        for (size_t i = record_.ops.size(); i-- > 0;) {
-            const RecordedOp& op = record_.ops[i];
-            const bool live = std::any_of(op.outputs.begin(), op.outputs.end(), [&](RecordId id) {
-                return needed[id] && (!record_.values[id].tensor || varies[id]);
+        for (const Node& node : std::views::reverse(record_.graph.nodes())) {
+            const bool live = std::ranges::any_of(node.outputs, [&](RecordId id) {
+                return needed[at(id)] && (!record_[id].tensor || varies[at(id)]);
             });
-            if (!live) continue;
-            live_.push_back(static_cast<uint32_t>(i));
-            for (RecordId input : op.inputs) need(input);
+            if (!live || node.kind != NodeKind::op) continue;
+            live_.push_back(record_.graph.value(node.outputs[0]).producer);
+            for (RecordId input : node.inputs) need(input);
         }
-        std::reverse(live_.begin(), live_.end());
-        for (uint32_t i : live_) {
-            const RecordedOp& op = record_.ops[i];
-            op_names_.push_back((op.scope.empty() ? "" : op.scope + ".") + type_name_of(*op.op));
+        std::ranges::reverse(live_);
+        for (NodeId id : live_) {
+            const std::string& scope = notes_.call(id).scope;
+            op_names_.push_back((scope.empty() ? "" : scope + ".") +
+                                type_name_of(*record_.graph.node(id).op));
         }
         make_unique(op_names_);
         for (size_t i = 0; i < live_.size(); ++i) {
-            const auto& outputs = record_.ops[live_[i]].outputs;
+            const auto& outputs = record_.graph.node(live_[i]).outputs;
             for (size_t o = 0; o < outputs.size(); ++o)
                 names_[outputs[o]] =
                     outputs.size() == 1 ? op_names_[i] : cat(op_names_[i], ":o", o);
@@ -165,16 +166,15 @@ private:
             if (const OutsideOp* made = outside_op(id);
                 made && (options_.allows_effects || !made->op->bounded))
                 refuse_selection(*made, "the file would hold the result of the recorded call");
-            const RecordedValue& value = record_.values[id];
-            if (value.extents_of && outside_op(*value.extents_of))
-                refuse_selection(*outside_op(*value.extents_of),
-                                 cat("its shape is computed with at ", reader));
+            if (const auto& of = notes_.of_extents_of(id).shape_of; of && outside_op(*of))
+                refuse_selection(*outside_op(*of), cat("its shape is computed with at ", reader));
             if (!options_.allows_effects && !is_state(id) && is_random(id))
                 refuse(cat("draws random numbers at ", reader), "each run would draw the same ones",
                        "call eval() of the module, or pass random tensors as arguments");
         };
-        for (uint32_t i : live_)
-            for (RecordId input : record_.ops[i].inputs) check(input, record_.ops[i].where);
+        for (NodeId id : live_)
+            for (RecordId input : record_.graph.node(id).inputs)
+                check(input, record_.graph.node(id).where);
         for (RecordId result : record_.results) check(result, {});
     }
 
@@ -184,12 +184,12 @@ private:
         std::vector<bool> follows(record_.values.size());
         for (const Input& input : record_.inputs)
             if (input.kind == Input::Kind::argument || input.kind == Input::Kind::key)
-                follows[input.value] = true;
-        for (const auto& [id, value] : notes_.computed_outside) follows[id] = true;
+                follows[at(input.value)] = true;
+        for (const auto& [id, value] : notes_.computed_outside) follows[at(id)] = true;
         mark_states(follows);
         spread(follows);
         for (const auto& [id, where] : notes_.value_reads)
-            if (follows[id])
+            if (follows[at(id)])
                 refuse(cat("reads, at ", where, ", the value of ", read_name(id)),
                        "the file would hold what was read in the recorded call",
                        "compute with the tensor (F.where, F.cond, F.gather), or read the value "
@@ -199,20 +199,18 @@ private:
     void refuse_other_types() const {
         for (const auto& [state, held] : states_) {
             if (held->becomes == kNoValue) continue;
-            const Type &next = record_.values[held->becomes].type, &now = type_of(*held);
+            const Type &next = record_.graph.type(held->becomes), &now = type_of(*held);
             if (next.dtype == now.dtype && next.shape == now.shape) continue;
-            const auto made = std::ranges::find_if(record_.ops, [&](const RecordedOp& op) {
-                return std::ranges::find(op.outputs, held->becomes) != op.outputs.end();
-            });
+            const std::string& line = record_.graph.producer(held->becomes).where;
             refuse(cat("makes a ", to_string(next), " tensor of its state, a ", to_string(now),
-                       made == record_.ops.end() ? "" : cat(", at ", made->where)),
+                       record_.is_computed(held->becomes) ? cat(", at ", line) : ""),
                    "a state of a file has one dtype and one shape",
                    "convert the new value: state[...] = value.astype(state.dtype)");
         }
     }
 
     std::string read_name(RecordId id) const {
-        const std::string type = to_string(record_.values[id].type);
+        const std::string type = to_string(record_.graph.type(id));
         for (size_t i = 0; i < arguments_.size(); ++i)
             if (arguments_[i] == id) return cat("its input ", options_.inputs[i], " ", type);
         return cat(is_state(id) ? "its state, a " : "what follows from its inputs or states, a ",
@@ -221,16 +219,14 @@ private:
 
     // Marks what is computed of these values.
     void spread(std::vector<bool>& values) const {
-        for (const RecordedOp& op : record_.ops)
-            if (std::ranges::any_of(op.inputs, [&](RecordId id) { return values[id]; }))
-                for (RecordId output : op.outputs) values[output] = true;
+        for (const Node& node : record_.graph.nodes())
+            if (std::ranges::any_of(node.inputs, [&](RecordId id) { return values[at(id)]; }))
+                for (RecordId output : node.outputs) values[at(output)] = true;
     }
 
     // A key, which a generator gives anew in each call.
     bool is_random(RecordId id) const {
-        const RecordedValue& value = record_.values[id];
-        return value.origin == Origin::outside &&
-               record_.inputs[value.slot].kind == Input::Kind::key;
+        return record_.is_from_outside(id) && record_.input(id).kind == Input::Kind::key;
     }
 
     // The op that the host computed, which gave the value or what it was computed of; null: none.
@@ -252,11 +248,11 @@ private:
 
     void mark_states(std::vector<bool>& values) const {
         for (const auto& [state, held] : states_)
-            if (held->value != kNoValue) values[held->value] = true;
+            if (held->value != kNoValue) values[at(held->value)] = true;
     }
 
     const Type& type_of(const Held& held) const {
-        return record_.values[held.value != kNoValue ? held.value : held.becomes].type;
+        return record_.graph.type(held.value != kNoValue ? held.value : held.becomes);
     }
 
     [[noreturn]] static void refuse(std::string what, std::string why, std::string fix) {
@@ -269,7 +265,7 @@ private:
     void add_inputs(std::span<const std::string> fixed) {
         for (size_t i = 0; i < arguments_.size(); ++i) {
             const RecordId id = arguments_[i];
-            Type type = record_.values[id].type;
+            Type type = record_.graph.type(id);
             type.layout = runtime::Layout::row_major;
             const bool is_scalar = type.rank() == 0;
             if (is_scalar) type.shape.push_back(1);
@@ -326,21 +322,21 @@ private:
     // Constants, and tensors from outside that are baked in.
     ValueId id_of(RecordId id) {
         if (auto found = ids_.find(id); found != ids_.end()) return found->second;
-        const RecordedValue& value = record_.values[id];
-        if (value.extents_of) return ids_[id] = extents_of(*value.extents_of);
+        if (const auto& of = notes_.of_extents_of(id).shape_of) return ids_[id] = extents_of(*of);
         if (const auto found = notes_.computed_outside.find(id);
             found != notes_.computed_outside.end())
             return ids_[id] = selected(found->second);
         TensorRef tensor =
-            value.origin == Origin::outside ? record_.inputs[value.slot].held : value.tensor;
+            record_.is_from_outside(id) ? record_.input(id).held : record_[id].tensor;
         if (!tensor || !tensor->has_data())
-            runtime::user_error({.what = cat("dump: the value of a ", to_string(value.type),
-                                             " tensor from outside is not known"),
-                                 .fix = "pass it as an argument"},
-                                runtime::ErrorKind::runtime);
+            runtime::user_error(
+                {.what = cat("dump: the value of a ", to_string(record_.graph.type(id)),
+                             " tensor from outside is not known"),
+                 .fix = "pass it as an argument"},
+                runtime::ErrorKind::runtime);
         tensor = runtime::row_major(tensor);
         Node node{.kind = NodeKind::constant, .constant = tensor};
-        if (value.origin != Origin::op && !tensor->is_constant) {
+        if (!record_.is_computed(id) && !tensor->is_constant) {
             auto name = options_.params.find(id);
             names_[id] = name == options_.params.end() || name->second.empty()
                              ? cat("param_", next_param_)
@@ -388,7 +384,7 @@ private:
     }
 
     // All values are row-major in a file: programs choose layouts when it is loaded.
-    void add_op(const RecordedOp& op, const std::string& name) {
+    void add_op(const Node& op, const std::string& name) {
         if (op.op == &ops::relayout()) {
             ids_[op.outputs[0]] = id_of(op.inputs[0]);
             return;
@@ -403,10 +399,10 @@ private:
         std::vector<Type> recorded, types;
         for (RecordId input : op.inputs) {
             node.inputs.push_back(id_of(input));
-            recorded.push_back(record_.values[input].type);
+            recorded.push_back(record_.graph.type(input));
         }
-        for (RecordId output : op.outputs)
-            types.push_back({record_.values[output].type.dtype, record_.values[output].type.shape});
+        for (const Type& type : record_.graph.types(op.outputs))
+            types.push_back({type.dtype, type.shape});
         const std::optional<ValueId> count = rows_.count_of(node.inputs);
         if (count) {
             if (!rows_.fit(node, recorded, types[0]))
@@ -437,7 +433,7 @@ private:
     std::vector<std::pair<uint32_t, const Held*>> states_;  // which ones of the file's it uses
     Graph graph_;
     BoundedRows rows_{graph_};
-    std::vector<uint32_t> live_;
+    std::vector<NodeId> live_;
     Names op_names_;  // by live op
     std::unordered_map<RecordId, ValueId> ids_;
     std::unordered_map<RecordId, std::string> names_;

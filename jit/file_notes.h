@@ -11,6 +11,38 @@
 
 namespace megjit::jit {
 
+// One extent of a value.
+struct ExtentOf {
+    RecordId value = {};
+    int axis = 0;
+};
+
+// What follows from extents alone: the shape of a value, and what is computed of its extents.
+struct OfExtents {
+    std::optional<RecordId> shape_of = {};  // it is this value's whole shape
+    std::vector<ExtentOf> extents = {};
+    bool is_itself = false;  // it is the one extent that it was computed of
+};
+
+// An extent in the attributes of a recorded call comes from somewhere, which decides what becomes
+// of it when the inputs have another batch (jit/batch_flow.h).
+struct GivenExtent {
+    enum class Kind : uint8_t {
+        derived,  // of the operands' extents, by the op or the function that issued it
+        written,  // a number of the program
+        solved,  // what the others leave
+        read,  // computed of extents, `of`
+    } kind = Kind::derived;
+    std::vector<ExtentOf> of = {};
+    bool is_itself = false;  // read: it is that extent
+};
+
+// What the graph does not say of a recorded call.
+struct CallNotes {
+    std::vector<GivenExtent> given = {};  // by axis; empty: derived
+    std::string scope = {};  // path of the module that issued it
+};
+
 // An op whose results' shape follows from the data, and which the host computed while recording.
 struct OutsideOp {
     const OpDef* op = nullptr;
@@ -27,7 +59,7 @@ struct OutsideValue {
 
 // The host has read this value while the body ran.
 struct ValueRead {
-    RecordId value = 0;
+    RecordId value = {};
     std::string where = {};
 };
 
@@ -38,6 +70,8 @@ struct ExtentRead {
 };
 
 struct FileNotes {
+    std::unordered_map<NodeId, CallNotes> calls = {};
+    std::unordered_map<RecordId, OfExtents> of_extents = {};
     std::vector<Held> held = {};  // what the call takes from outside and replaces there, by value
     // What follows from this call's arguments though the record has it as a constant, or as of a
     // fixed shape.
@@ -56,8 +90,11 @@ struct FileNotes {
     std::string updates = {};  // what the call rebound that outlives it: "a f32[3] tensor at
                                // train.py:41"
 
-    // The notes of what the first `count` values of the record are about.
-    FileNotes prefix(size_t count) const;
+    // The notes of what a record is about that begins like this one's.
+    FileNotes prefix(const Record& record) const;
+    // Empty where nothing is noted.
+    const CallNotes& call(NodeId node) const;
+    const OfExtents& of_extents_of(RecordId value) const;
 };
 
 }  // namespace megjit::jit

@@ -107,6 +107,7 @@ public:
     std::vector<Type> types(std::span<const ValueId> ids) const;
 
     void reserve(const Graph& like);  // room for about as many nodes
+    Marks& marks_of(NodeId id) { return nodes_[at(id)].marks; }  // said after the node was added
 
     // Where it computes: the host's device, unless another was set.
     runtime::Device& device() const;

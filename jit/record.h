@@ -16,87 +16,59 @@
 
 namespace megjit::jit {
 
-enum class Origin : uint8_t {
-    op,  // made by a recorded op
-    outside,  // a tensor from outside: argument, parameter, global, made on the host
-    constant,  // a Python number or array used as an operand; equal in every call
-};
-
-// One extent of a value.
-struct ExtentOf {
-    RecordId value = 0;
-    int axis = 0;
-};
-
-// An extent in the attributes of a recorded call comes from somewhere, which decides what becomes
-// of it when the inputs have another batch (jit/batch_flow.h).
-struct GivenExtent {
-    enum class Kind : uint8_t {
-        derived,  // of the operands' extents, by the op or the function that issued it
-        written,  // a number of the program
-        solved,  // what the others leave
-        read,  // computed of extents, `of`
-    } kind = Kind::derived;
-    std::vector<ExtentOf> of = {};
-    bool is_itself = false;  // read: it is that extent
-};
-
+// What a record knows of a value of its graph beside the type and what computes it.
 struct RecordedValue {
-    Type type = {};
     runtime::Device* device = nullptr;
-    Origin origin = Origin::op;
-    uint32_t slot = 0;  // outside: index into Record::inputs
-    uint32_t segment = 0;  // op: the segment that computes it
-    TensorRef tensor = {};  // constants, and op values that follow from constants alone
-    std::optional<RecordId> extents_of = {};  // constants: they are the extents of this value
-    std::vector<ExtentOf> computed_of = {};  // values that follow from extents alone: which ones
-    bool is_extent = false;  // it is the one extent that it was computed of
+    int slot = -1;  // of a tensor from outside: index into Record::inputs
+    TensorRef tensor = {};  // of constants, and of what ops compute of constants alone
     bool is_output = false;  // alive when the call ended, or at a barrier: its data must be there
-};
-
-struct RecordedOp {
-    const OpDef* op = nullptr;
-    Attrs attrs = {};
-    std::vector<RecordId> inputs = {};
-    std::vector<RecordId> outputs = {};
-    std::string where = {};  // "train.py:41 in forward"
-    Marks marks = {};
-    Role role = {};
-    std::vector<GivenExtent> given =
-        {};  // by axis; empty: derived. Kept with capture_as_const only
-    std::string scope =
-        {};  // path of the module that issued it, for dump; kept with capture_as_const only
 };
 
 // A backward pass is replayed as one event: its ops follow from those before it.
 struct RecordedBackward {
     std::vector<RecordId> ys = {}, dys = {}, wanted = {};
     std::vector<std::string> groups = {};  // of processes that add up gradients, by `wanted`
-    std::vector<int64_t> grads = {};  // RecordId, or -1 for none
+    std::vector<RecordId> grads = {};  // kNoValue: none
     uint32_t end_event = 0;  // the event behind the last one that it issued
-    uint32_t end_op = 0;
 };
 
 enum class EventKind : uint8_t { op, barrier, backward, variant };
 struct Event {
     EventKind kind = EventKind::op;
-    uint32_t index = 0;  // into ops, backwards or variants; barrier: the number of the segment that
-                         // ends
+    uint32_t index = 0;  // of the op's node, into backwards or variants; barrier: the number of the
+                         // segment that ends
     std::string where = {};
 };
 
 struct Record {
-    std::vector<RecordedValue> values;
-    std::vector<RecordedOp> ops;
+    // Ops as they were called. What comes from outside, and what is equal in every call (a Python
+    // number or array), is an input, whose slot is the value's number: it is no slot of a call.
+    Graph graph;
+    std::vector<RecordedValue> values;  // by value of the graph
     std::vector<RecordedBackward> backwards;
     std::vector<std::string> variants;  // what the ops behind it follow from beside the operands
     std::vector<Event> events;
     std::vector<Input> inputs;  // by slot, what came from outside: the arguments first
     std::vector<RecordId> results;  // what the body returned, flat; kept with capture_as_const only
     std::vector<Output> updates;  // values that take the place of what a slot had
-    uint32_t segments = 1;
     bool needs_tapes = false;  // Python code runs in backward: it must run again in every call
-    std::vector<uint32_t> segment_end_op;  // by finished segment: number of ops before its barrier
+    std::vector<uint32_t> segment_ends;  // by finished segment: number of nodes before its barrier
+
+    const RecordedValue& operator[](RecordId id) const { return values[at(id)]; }
+    RecordedValue& operator[](RecordId id) { return values[at(id)]; }
+    bool is_computed(RecordId id) const { return graph.producer(id).kind == NodeKind::op; }
+    bool is_from_outside(RecordId id) const { return values[at(id)].slot >= 0; }
+    bool is_constant(RecordId id) const { return !is_from_outside(id) && !is_computed(id); }
+    // Of tensors from outside.
+    const Input& input(RecordId id) const {
+        return inputs[static_cast<size_t>(values[at(id)].slot)];
+    }
+    Input& input(RecordId id) { return inputs[static_cast<size_t>(values[at(id)].slot)]; }
+
+    size_t op_count() const;
+    uint32_t segments() const { return static_cast<uint32_t>(segment_ends.size()) + 1; }
+    uint32_t segment_of(RecordId computed) const;
+    std::span<const Node> segment(uint32_t index) const;  // its nodes
 
     // Tells whether the first `count` events of both say the same.
     bool same_prefix(const Record& other, uint32_t count) const;
@@ -104,6 +76,9 @@ struct Record {
     Record prefix(uint32_t count) const;
     // Marks what one segment makes and another reads; called once, when the record is complete.
     void mark_crossing_values();
+
+private:
+    bool same_value(const Record& other, RecordId id) const;
 };
 
 using ValueNames = std::unordered_map<RecordId, std::string>;  // "layers.3.weight"

@@ -39,18 +39,18 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
     fresh->key = key_;
     fresh->reason = std::move(reason);
     function_.lend_memory(*fresh);
-    fresh->notes = notes().prefix(fresh->record.values.size());
+    fresh->notes = notes().prefix(fresh->record);
     for (const auto& [id, name] : version_->names)
-        if (id < fresh->record.values.size()) fresh->names.emplace(id, name);
+        if (at(id) < fresh->record.values.size()) fresh->names.emplace(id, name);
     version_ = std::move(fresh);
     values_.resize(record().values.size());
     bound_.resize(record().inputs.size());
-    for (RecordId id = 0; id < record().values.size(); ++id) {
-        const RecordedValue& value = record().values[id];
-        if (value.origin == Origin::op) continue;
+    for (const Node& node : record().graph.nodes()) {
+        if (node.kind == NodeKind::op) continue;
+        const RecordedValue& value = record()[node.outputs[0]];
         const TensorRef& tensor =
-            value.origin == Origin::constant ? value.tensor : bound_[value.slot];
-        if (tensor) outside_ids_.emplace(tensor->id(), id);
+            value.slot < 0 ? value.tensor : bound_[static_cast<size_t>(value.slot)];
+        if (tensor) outside_ids_.emplace(tensor->id(), node.outputs[0]);
     }
     if (!function_.options.symbolic) compute_now(live_values());
 }
@@ -58,7 +58,7 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
 // ---- ops
 
 RecordId Recorder::record_id_of(const TensorRef& tensor) {
-    if (is_placeholder(*tensor)) return tensor->trace.value;
+    if (is_placeholder(*tensor)) return RecordId{tensor->trace.value};
     if (auto found = outside_ids_.find(tensor->id()); found != outside_ids_.end())
         return found->second;
     if (tensor->trace.is_of_body())
@@ -66,21 +66,19 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
     if (is_excluded(tensor->id()) && notes().left_trace_at.empty())
         notes().left_trace_at = where_();
     Record& rec = record();
-    const auto id = static_cast<RecordId>(rec.values.size());
-    RecordedValue value{.type = tensor->type(), .device = &tensor->device()};
+    const RecordId id =
+        rec.graph.add_input(tensor->type(), static_cast<int>(rec.graph.value_count()));
+    RecordedValue value{.device = &tensor->device()};
     // Random keys differ from call to call: they stay inputs.
     if (tensor->is_constant || (captures_ && tensor->has_data() && !runtime::state_of(*tensor) &&
                                 !varying_.contains(tensor->id()))) {
-        value.origin = Origin::constant;
         value.tensor = tensor;
-        if (const auto found = extents_.find(tensor->id()); found != extents_.end()) {
-            value.extents_of = found->second;
-            value.computed_of = all_extents(found->second);
-        }
+        if (const auto found = extents_.find(tensor->id()); found != extents_.end())
+            notes().of_extents.emplace(
+                id, OfExtents{.shape_of = found->second, .extents = all_extents(found->second)});
         runtime::Rematerializer::instance().keep(*tensor);
     } else {
-        value.origin = Origin::outside;
-        value.slot = static_cast<uint32_t>(rec.inputs.size());
+        value.slot = static_cast<int>(rec.inputs.size());
         rec.inputs.push_back({.kind = kind_of(*tensor), .value = id});
         bound_.push_back(tensor);
     }
@@ -121,37 +119,39 @@ Tensors Recorder::results_of(const OpDef& op, const Attrs& attrs, std::span<cons
 
 std::vector<ExtentOf> Recorder::all_extents(RecordId value) const {
     std::vector<ExtentOf> extents;
-    for (int axis = 0; axis < version_->record.values[value].type.rank(); ++axis)
+    for (int axis = 0; axis < record().graph.type(value).rank(); ++axis)
         extents.push_back({value, axis});
     return extents;
 }
 
-// Tells which extents a result is computed of: x.shape[1:] has those behind the first.
-std::vector<ExtentOf> Recorder::computed_of(const OpDef& op, const Attrs& attrs,
-                                            std::span<const RecordId> inputs) const {
-    const std::vector<RecordedValue>& values = version_->record.values;
-    std::vector<ExtentOf> extents;
-    if (&op == &ops::slice() && values[inputs[0]].extents_of) {
-        const auto first = [&](size_t attr) {
-            return static_cast<size_t>(std::get<std::vector<int64_t>>(attrs[attr])[0]);
+// Tells which extents the results of an op are computed of: x.shape[1:] has those behind the first.
+OfExtents Recorder::of_extents(const Node& node) const {
+    const OfExtents& first = notes().of_extents_of(node.inputs[0]);
+    const bool takes_part = node.op == &ops::slice() && first.shape_of;
+    OfExtents result;
+    if (takes_part) {
+        const auto number = [&](size_t attr) {
+            return static_cast<size_t>(std::get<std::vector<int64_t>>(node.attrs[attr])[0]);
         };
-        const std::vector<ExtentOf>& all = values[inputs[0]].computed_of;
-        for (size_t i = first(0); i < all.size() && i != first(1); i += first(2))
-            extents.push_back(all[i]);
-        return extents;
+        for (size_t i = number(0); i < first.extents.size() && i != number(1); i += number(2))
+            result.extents.push_back(first.extents[i]);
+    } else {
+        for (RecordId input : node.inputs)
+            std::ranges::copy(notes().of_extents_of(input).extents,
+                              std::back_inserter(result.extents));
     }
-    for (RecordId input : inputs)
-        extents.insert(extents.end(), values[input].computed_of.begin(),
-                       values[input].computed_of.end());
-    return extents;
+    result.is_itself = result.extents.size() == 1 &&
+                       (takes_part || (node.op->is_view && first.is_itself)) &&
+                       record().graph.type(node.outputs[0]).numel() == 1;
+    return result;
 }
 
 // Ops between two reads are one graph, which runs on one device.
 void Recorder::check_device(const OpDef& op, const runtime::Device& device) {
-    const Record& rec = record();
-    const uint32_t first = rec.segment_end_op.empty() ? 0 : rec.segment_end_op.back();
-    if (first >= rec.ops.size()) return;
-    const runtime::Device& graph = *rec.values[rec.ops[first].outputs[0]].device;
+    const std::span<const Node> nodes = record().segment(segment_);
+    const auto first = std::ranges::find(nodes, NodeKind::op, &Node::kind);
+    if (first == nodes.end()) return;
+    const runtime::Device& graph = *record()[first->outputs[0]].device;
     if (&graph != &device)
         refuse({.what = cat("a traced function computes on ", graph.name(), ", and ", op.name,
                             " on ", device.name()),
@@ -161,22 +161,19 @@ void Recorder::check_device(const OpDef& op, const runtime::Device& device) {
 
 // Tells whether the tensor is a result of an op that the host computes, or computed of one.
 bool Recorder::is_of_outside(const Tensor& tensor) const {
-    return is_placeholder(tensor) ? notes().computed_outside.contains(tensor.trace.value)
+    return is_placeholder(tensor) ? notes().computed_outside.contains(RecordId{tensor.trace.value})
                                   : computed_outside_.contains(tensor.id());
 }
 
 bool Recorder::follows_from_arguments(const TensorRef& tensor) const {
-    const Record& rec = version_->record;
     if (is_of_outside(*tensor)) return true;
-    if (is_placeholder(*tensor)) return !rec.values[tensor->trace.value].tensor;
+    if (is_placeholder(*tensor)) return !record()[RecordId{tensor->trace.value}].tensor;
     const auto id = find(tensor->id());
     return id && is_argument(*id);
 }
 
 bool Recorder::is_argument(RecordId value) const {
-    const RecordedValue& recorded = record().values[value];
-    return recorded.origin == Origin::outside &&
-           record().inputs[recorded.slot].kind == Input::Kind::argument;
+    return record().is_from_outside(value) && record().input(value).kind == Input::Kind::argument;
 }
 
 // Its results are no part of the record. What reads them later takes them for constants; a dump
@@ -209,13 +206,13 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
                                  std::span<const TensorRef> inputs, runtime::Device& device) {
     if (op.is_data_dependent()) return compute_data_dependent(op, attrs, inputs, device);
     check_device(op, device);
-    RecordedOp recorded{.op = &op,
-                        .attrs = attrs,
-                        .where = where_(),
-                        .role = {.is_backward = !open_backwards_.empty()},
-                        .scope = captures_ ? scope_ : std::string()};
-    if (recompute_.depth) recorded.marks.region = recompute_.calls;
-    if (captures_) recorded.given = std::exchange(given_, {});
+    Node node{.op = &op,
+              .attrs = attrs,
+              .where = where_(),
+              .role = {.is_backward = !open_backwards_.empty()}};
+    if (recompute_.depth) node.marks.region = recompute_.calls;
+    CallNotes call;
+    if (captures_) call = {.given = std::exchange(given_, {}), .scope = scope_};
     bool is_static = !inputs.empty() && !runtime::is_ordered(op);
     size_t small = 0;
     std::optional<OutsideValue> of_outside;
@@ -224,41 +221,43 @@ runtime::Results Recorder::on_op(const OpDef& op, const Attrs& attrs,
         if (const auto found = notes().computed_outside.find(id);
             found != notes().computed_outside.end())
             of_outside = OutsideValue{found->second.op};
-        recorded.inputs.push_back(id);
-        is_static = is_static && record().values[id].tensor;
+        node.inputs.push_back(id);
+        is_static = is_static && record()[id].tensor;
         small += input->type().bytes();
     }
     is_static = is_static && small <= kMostStaticBytes;
-    Tensors outputs = results_of(op, attrs, inputs, device, is_static);
-    std::vector<ExtentOf> computed_of;
-    bool is_extent = false;
-    if (is_static && captures_) {
-        for (const GivenExtent& given : recorded.given) note_extent_reads(given.of);
-        computed_of = this->computed_of(op, attrs, recorded.inputs);
-        const RecordedValue& first = record().values[recorded.inputs[0]];
-        is_extent = computed_of.size() == 1 && outputs[0]->type().numel() == 1 &&
-                    ((&op == &ops::slice() && first.extents_of) || (op.is_view && first.is_extent));
-    }
-    Record& rec = record();
-    for (const TensorRef& output : outputs) {
-        const auto id = static_cast<RecordId>(rec.values.size());
-        recorded.outputs.push_back(id);
-        rec.values.push_back(
-            {.type = output->type(),
-             .device = &output->device(),
-             .origin = Origin::op,
-             .segment = segment_,
-             .tensor =
-                 is_static ? runtime::make_tensor(output->type(), output->storage()) : TensorRef{},
-             .computed_of = computed_of,
-             .is_extent = is_extent});
-        values_.push_back(output);
-        output->trace = {id_, id};
-        if (of_outside) notes().computed_outside.emplace(id, *of_outside);
-    }
-    rec.events.push_back({EventKind::op, static_cast<uint32_t>(rec.ops.size()), {}});
-    rec.ops.push_back(std::move(recorded));
+    const Tensors outputs = results_of(op, attrs, inputs, device, is_static);
+    add(std::move(node), std::move(call), outputs, is_static);
+    if (of_outside)
+        for (const TensorRef& output : outputs)
+            notes().computed_outside.emplace(RecordId{output->trace.value}, *of_outside);
     return outputs;
+}
+
+// Writes an op down, whose results these are; they stand for values of the record from here on.
+void Recorder::add(Node node, CallNotes call, const Tensors& results, bool is_static) {
+    Record& rec = record();
+    std::vector<Type> types;
+    for (const TensorRef& result : results) types.push_back(result->type());
+    const NodeId id{static_cast<uint32_t>(rec.graph.nodes().size())};
+    const std::vector<RecordId> values = rec.graph.add(std::move(node), types);
+    for (size_t i = 0; i < results.size(); ++i) {
+        const TensorRef& result = results[i];
+        rec.values.push_back({.device = &result->device(),
+                              .tensor = is_static
+                                            ? runtime::make_tensor(types[i], result->storage())
+                                            : TensorRef{}});
+        values_.push_back(result);
+        result->trace = {id_, static_cast<uint32_t>(values[i])};
+    }
+    rec.events.push_back({EventKind::op, static_cast<uint32_t>(id), {}});
+    if (!captures_) return;
+    if (is_static) {
+        for (const GivenExtent& given : call.given) note_extent_reads(given.of);
+        if (const OfExtents of = of_extents(rec.graph.node(id)); !of.extents.empty())
+            for (const RecordId value : values) notes().of_extents.emplace(value, of);
+    }
+    notes().calls.emplace(id, std::move(call));
 }
 
 void Recorder::note_variant(const std::string& what) {
@@ -291,9 +290,8 @@ void Recorder::end_backward(std::span<const TensorRef> grads) {
     open_backwards_.pop_back();
     RecordedBackward& backward = rec.backwards[index];
     for (const TensorRef& grad : grads)
-        backward.grads.push_back(grad ? static_cast<int64_t>(record_id_of(grad)) : -1);
+        backward.grads.push_back(grad ? record_id_of(grad) : kNoValue);
     backward.end_event = static_cast<uint32_t>(rec.events.size());
-    backward.end_op = static_cast<uint32_t>(rec.ops.size());
     // Tensors that only backward reads cannot be bound again without running it.
     if (rec.inputs.size() != known_slots) rec.needs_tapes = true;
 }
@@ -303,8 +301,7 @@ void Recorder::end_backward(std::span<const TensorRef> grads) {
 void Recorder::add_barrier() {
     Record& rec = record();
     rec.events.push_back({EventKind::barrier, segment_, where_()});
-    rec.segment_end_op.push_back(static_cast<uint32_t>(rec.ops.size()));
-    ++rec.segments;
+    rec.segment_ends.push_back(static_cast<uint32_t>(rec.graph.nodes().size()));
     ++segment_;
 }
 
@@ -319,8 +316,9 @@ void Recorder::on_read(Tensor& tensor) {
                 : note_extent_reads(all_extents(extents->second));
         return;
     }
-    RecordedValue& value = record().values[tensor.trace.value];
-    note_extent_reads(value.computed_of);
+    const RecordId id{tensor.trace.value};
+    RecordedValue& value = record()[id];
+    note_extent_reads(notes().of_extents_of(id).extents);
     if (value.tensor) return;  // static: equal in every call
     if (function_.options.symbolic) {
         if (tensor.has_data()) return;  // a barrier has computed it
@@ -338,7 +336,7 @@ void Recorder::on_read(Tensor& tensor) {
             runtime::ErrorKind::value);
     }
     value.is_output = true;
-    if (value.segment == segment_) add_barrier();
+    if (record().segment_of(id) == segment_) add_barrier();
 }
 
 bool Recorder::can_read(const Tensor& tensor) const {
@@ -346,16 +344,15 @@ bool Recorder::can_read(const Tensor& tensor) const {
 }
 
 void Recorder::enter_excluded() {
-    Record& rec = record();
-    const uint32_t first = rec.segment_end_op.empty() ? 0 : rec.segment_end_op.back();
-    if (rec.ops.size() == first) return;
+    const std::span<const Node> nodes = record().segment(segment_);
+    if (std::ranges::find(nodes, NodeKind::op, &Node::kind) == nodes.end()) return;
     const std::vector<RecordId> live = live_values();
-    for (RecordId id : live) rec.values[id].is_output = true;
+    for (RecordId id : live) record()[id].is_output = true;
     const bool has_limit = function_.options.pipeline.memory.limit != 0;
     if (function_.options.symbolic && !has_limit) {
         std::vector<RecordId> wanted = live;
-        for (uint32_t i = first; i < rec.ops.size(); ++i)
-            if (runtime::is_ordered(*rec.ops[i].op)) wanted.push_back(rec.ops[i].outputs.back());
+        for (const Node& node : nodes)
+            if (node.op && runtime::is_ordered(*node.op)) wanted.push_back(node.outputs.back());
         compute_now(wanted);
     }
     add_barrier();
@@ -366,7 +363,7 @@ void Recorder::enter_excluded() {
 
 void Recorder::complete() {
     Record& rec = record();
-    for (RecordId id : live_values()) rec.values[id].is_output = true;
+    for (RecordId id : live_values()) rec[id].is_output = true;
     rec.mark_crossing_values();
     for (const auto& [id, name] : names_)
         if (const auto found = find(id)) version_->names.emplace(*found, name);
@@ -377,12 +374,11 @@ void Recorder::complete() {
         rec.inputs[slot].is_released = bound_[slot] && bound_[slot]->use_count() == 1;
     for (const RecordedBackward& backward : rec.backwards)
         for (const RecordId id : backward.wanted)
-            if (rec.values[id].origin == Origin::outside)
-                rec.inputs[rec.values[id].slot].is_trained = true;
+            if (rec.is_from_outside(id)) rec.input(id).is_trained = true;
     function_.add(version_);
     is_refused_ = function_.options.only_plan;
     if (function_.options.symbolic && !function_.options.record_only && !is_refused_)
-        run_segment(rec.segments - 1);
+        run_segment(rec.segments() - 1);
 }
 
 void Recorder::keep_captured() {
@@ -404,20 +400,19 @@ void Recorder::make_varying(std::span<const uint64_t> tensors) {
     std::vector<bool> varies(rec.values.size());
     for (const uint64_t tensor : tensors) {
         const auto id = find(tensor);
-        if (!id || rec.values[*id].origin != Origin::constant) continue;
-        RecordedValue& value = rec.values[*id];
-        varies[*id] = true;
-        value.origin = Origin::outside;
-        value.slot = static_cast<uint32_t>(rec.inputs.size());
+        if (!id || !rec.is_constant(*id)) continue;
+        RecordedValue& value = rec[*id];
+        varies[at(*id)] = true;
+        value.slot = static_cast<int>(rec.inputs.size());
         rec.inputs.push_back({.kind = Input::Kind::state, .value = *id});
         bound_.push_back(std::exchange(value.tensor, {}));
     }
-    for (const RecordedOp& op : rec.ops)
-        if (std::ranges::any_of(op.inputs, [&](RecordId id) { return varies[id]; }))
-            for (RecordId output : op.outputs)
-                if (rec.values[output].tensor) {
-                    rec.values[output].tensor = {};
-                    varies[output] = true;
+    for (const Node& node : rec.graph.nodes())
+        if (std::ranges::any_of(node.inputs, [&](RecordId id) { return varies[at(id)]; }))
+            for (RecordId output : node.outputs)
+                if (rec[output].tensor) {
+                    rec[output].tensor = {};
+                    varies[at(output)] = true;
                 }
     order_slots();
 }
@@ -430,10 +425,12 @@ void Recorder::order_slots() {
         ordered.emplace_back(std::move(rec.inputs[slot]), std::move(bound_[slot]));
     std::ranges::sort(ordered, {}, [](const auto& each) { return each.first.value; });
     std::vector<int> now(ordered.size());
-    for (uint32_t slot = 0; slot < ordered.size(); ++slot) {
+    for (size_t slot = 0; slot < ordered.size(); ++slot) {
         rec.inputs[slot] = std::move(ordered[slot].first);
         bound_[slot] = std::move(ordered[slot].second);
-        now[std::exchange(rec.values[rec.inputs[slot].value].slot, slot)] = static_cast<int>(slot);
+        const int after = static_cast<int>(slot);
+        const int before = std::exchange(rec[rec.inputs[slot].value].slot, after);
+        now[static_cast<size_t>(before)] = after;
     }
     for (Output& update : rec.updates)
         if (update.replaces >= 0) update.replaces = now[static_cast<size_t>(update.replaces)];

@@ -85,13 +85,13 @@ private:
     runtime::Tensors results_of(const OpDef& op, const Attrs& attrs,
                                 std::span<const TensorRef> inputs, runtime::Device& device,
                                 bool is_static) const;
-    std::vector<ExtentOf> computed_of(const OpDef& op, const Attrs& attrs,
-                                      std::span<const RecordId> inputs) const;
+    OfExtents of_extents(const Node& node) const;
     std::vector<ExtentOf> all_extents(RecordId value) const;
     void note_extent_reads(std::span<const ExtentOf> extents);
+    void add(Node node, CallNotes call, const runtime::Tensors& results, bool is_static);
     void check_device(const OpDef& op, const runtime::Device& device);
     void add_barrier();
-    RecordedOp* op_that_made(const TensorRef& tensor);
+    Marks* marks_of_producer(const TensorRef& tensor);
     Marks& marks_of(const TensorRef& tensor, std::string_view mark);
     void keep_captured();
     void order_slots();

@@ -17,15 +17,13 @@ void Recorder::note_results(std::span<const TensorRef> results) {
 
 void Recorder::note_bound_anew(std::optional<RecordId> now, const std::string& name) {
     if (!captures_ || !notes().bound_anew.empty()) return;
-    const auto made = std::ranges::find_if(record().ops, [&](const RecordedOp& op) {
-        return now && std::ranges::find(op.outputs, *now) != op.outputs.end();
-    });
-    notes().bound_anew = made == record().ops.end() ? cat(name, ", in ", function_.options.name)
-                                                    : cat(name, ", at ", made->where);
+    notes().bound_anew = now && record().is_computed(*now)
+                             ? cat(name, ", at ", record().graph.producer(*now).where)
+                             : cat(name, ", in ", function_.options.name);
 }
 
 void Recorder::note_name(const TensorRef& tensor, std::string name) {
-    if (is_placeholder(*tensor)) version_->names[tensor->trace.value] = std::move(name);
+    if (is_placeholder(*tensor)) version_->names[RecordId{tensor->trace.value}] = std::move(name);
     else names_.emplace(tensor->id(), std::move(name));
 }
 
@@ -57,9 +55,9 @@ void Recorder::note_extent_read(const TensorRef& tensor, int axis) {
 GivenExtent Recorder::given_by(const TensorRef& tensor, int index) const {
     GivenExtent given{.kind = GivenExtent::Kind::read};
     if (is_placeholder(*tensor)) {
-        const RecordedValue& value = version_->record.values[tensor->trace.value];
-        given.of = value.computed_of;
-        given.is_itself = value.is_extent;
+        const OfExtents& of = notes().of_extents_of(RecordId{tensor->trace.value});
+        given.of = of.extents;
+        given.is_itself = of.is_itself;
     } else if (const auto found = extents_.find(tensor->id()); found != extents_.end()) {
         given.of = {{found->second, index}};
         given.is_itself = true;
@@ -67,18 +65,15 @@ GivenExtent Recorder::given_by(const TensorRef& tensor, int index) const {
     return given;
 }
 
-RecordedOp* Recorder::op_that_made(const TensorRef& tensor) {
+// Null where no op of the record computes the tensor.
+Marks* Recorder::marks_of_producer(const TensorRef& tensor) {
     if (!is_placeholder(*tensor)) return nullptr;
-    std::vector<RecordedOp>& ops = record().ops;
-    for (size_t i = ops.size(); i-- > 0;)
-        if (std::find(ops[i].outputs.begin(), ops[i].outputs.end(), tensor->trace.value) !=
-            ops[i].outputs.end())
-            return &ops[i];
-    return nullptr;
+    Graph& graph = record().graph;
+    return &graph.marks_of(graph.value(RecordId{tensor->trace.value}).producer);
 }
 
 Marks& Recorder::marks_of(const TensorRef& tensor, std::string_view mark) {
-    if (RecordedOp* op = op_that_made(tensor)) return op->marks;
+    if (Marks* marks = marks_of_producer(tensor)) return *marks;
     refuse(
         {.what = cat(mark, ": this ", to_string(tensor->type()),
                      " tensor is not computed by the traced function"),
@@ -95,14 +90,14 @@ void Recorder::end_recompute(std::span<const TensorRef> results) {
                 .fix = "read the value outside of the function that is given to recompute",
                 .at = where_()});
     for (const TensorRef& result : results)
-        if (RecordedOp* op = op_that_made(result)) op->marks.leaves_region = true;
+        if (Marks* marks = marks_of_producer(result)) marks->leaves_region = true;
 }
 
 // ---- values that the host reads
 
 void Recorder::note_value_read(const Tensor& tensor, std::string where) {
     if (is_placeholder(tensor))
-        notes().value_reads.push_back({tensor.trace.value, std::move(where)});
+        notes().value_reads.push_back({RecordId{tensor.trace.value}, std::move(where)});
     else outside_reads_.emplace_back(tensor.id(), std::move(where));
 }
 

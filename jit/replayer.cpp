@@ -37,7 +37,7 @@ constexpr size_t kMostMismatches = 16;  // versions for calls of the same types
 constexpr std::string_view kOtherOp = "operator mismatch", kOtherInput = "input id mismatch",
                            kUnreadable = "data unreadable";
 
-std::string recorded_at(const RecordedOp& recorded) {
+std::string recorded_at(const Node& recorded) {
     return recorded.where.empty() ? std::string() : cat(" (recorded at ", recorded.where, ")");
 }
 
@@ -45,27 +45,28 @@ std::string recorded_at(const RecordedOp& recorded) {
 
 Replayer::Fit Replayer::fit_of_other(const Record& rec, RecordId expected,
                                      const TensorRef& tensor) const {
-    const RecordedValue& value = rec.values[expected];
+    const RecordedValue& value = rec[expected];
+    const Type& type = rec.graph.type(expected);
     if (is_placeholder(*tensor))
-        return value.origin == Origin::op ? Fit::other_intermediate : Fit::outside_now_intermediate;
-    if (value.origin == Origin::op) return Fit::intermediate_now_outside;
-    if (value.origin == Origin::constant) {
+        return rec.is_computed(expected) ? Fit::other_intermediate : Fit::outside_now_intermediate;
+    if (value.slot < 0) {
+        if (rec.is_computed(expected)) return Fit::intermediate_now_outside;
         if (value.tensor == tensor) return Fit::yes;
         if (!(tensor->is_constant || function_.options.capture_as_const) ||
-            !(tensor->type() == value.type) || !tensor->has_data())
+            !(tensor->type() == type) || !tensor->has_data())
             return Fit::other_constant;
         return std::memcmp(runtime::HostView(tensor).data(), runtime::HostView(value.tensor).data(),
-                           value.type.bytes()) == 0
+                           type.bytes()) == 0
                    ? Fit::yes
                    : Fit::other_constant;
     }
     if (tensor->is_constant) return Fit::other_constant;
     if (tensor->trace.is_edited()) return Fit::other_tensor;  // its graph records the op
-    if (!(tensor->type() == value.type) || &tensor->device() != value.device)
-        return Fit::other_type;
+    if (!(tensor->type() == type) || &tensor->device() != value.device) return Fit::other_type;
     // Another version's slot may not be there in the one that was followed so far.
-    if (value.slot >= bound_.size() || !bound_[value.slot]) return Fit::yes;
-    return bound_[value.slot]->id() == tensor->id() ? Fit::yes : Fit::other_tensor;
+    const auto slot = static_cast<size_t>(value.slot);
+    if (slot >= bound_.size() || !bound_[slot]) return Fit::yes;
+    return bound_[slot]->id() == tensor->id() ? Fit::yes : Fit::other_tensor;
 }
 
 Replayer::Difference Replayer::difference(const Record& rec, const OpDef& op, const Attrs& attrs,
@@ -76,9 +77,9 @@ Replayer::Difference Replayer::difference(const Record& rec, const OpDef& op, co
     if (event->kind == EventKind::barrier) return {Fit::barrier};
     if (event->kind == EventKind::backward) return {Fit::backward};
     if (event->kind == EventKind::variant) return {Fit::variant};
-    const RecordedOp& recorded = rec.ops[event->index];
+    const Node& recorded = rec.graph.nodes()[event->index];
     if (recorded.op != &op) return {Fit::other_op};
-    if (device && rec.values[recorded.outputs[0]].device != device) return {Fit::other_device};
+    if (device && rec[recorded.outputs[0]].device != device) return {Fit::other_device};
     if (recorded.inputs.size() != inputs.size()) return {Fit::other_count};
     Difference found;
     for (size_t i = 0; i < inputs.size() && found.how != Fit::other_type; ++i)
@@ -103,14 +104,14 @@ Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, co
         return {kOtherOp, cat("op ", op.name, " comes where a backward pass began")};
     if (how == Fit::variant)
         return {kOtherOp, cat("op ", op.name, " comes where an optimizer updated its parameters")};
-    const RecordedOp& recorded = record().ops[next_event()->index];
+    const Node& recorded = record().graph.nodes()[next_event()->index];
     const std::string at = recorded_at(recorded);
     if (how == Fit::other_op)
         return {kOtherOp, cat("op ", op.name, " in place of ", recorded.op->name, at)};
     if (how == Fit::other_device)
         return {kOtherOp,
                 cat("op ", op.name, " computes on ", device.name(), ", not ",
-                    record().values[recorded.outputs[0]].device->name(), at),
+                    record()[recorded.outputs[0]].device->name(), at),
                 true};
     if (how == Fit::other_count)
         return {kOtherOp, cat("op ", op.name, " has ", inputs.size(), " inputs, not ",
@@ -122,20 +123,21 @@ Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, co
         return {kOtherOp,
                 cat("op ", op.name, " has ", op.attrs[i].name, " = ", runtime::to_string(attrs[i]),
                     ", not ", runtime::to_string(recorded.attrs[i]), at)};
-    const RecordedValue& value = record().values[recorded.inputs[i]];
+    const RecordId operand = recorded.inputs[i];
     if (how == Fit::other_type)
-        return {kOtherInput,
-                cat("an outside tensor of op ", op.name, " is ", to_string(inputs[i]->type()),
-                    " on ", inputs[i]->device().name(), ", not ", to_string(value.type), " on ",
-                    value.device->name(), at),
-                true};
+        return {
+            kOtherInput,
+            cat("an outside tensor of op ", op.name, " is ", to_string(inputs[i]->type()), " on ",
+                inputs[i]->device().name(), ", not ", to_string(record().graph.type(operand)),
+                " on ", record()[operand].device->name(), at),
+            true};
     if (how == Fit::other_tensor)
         return {kOtherInput,
                 cat("two operands of op ", op.name, " that were one tensor are two now", at), true};
     if (how == Fit::other_constant)
         return {"tensors not equals",
                 cat("a constant of op ", op.name, " has another value", at,
-                    value.origin == Origin::outside ? "; it was a tensor" : "")};
+                    record().is_from_outside(operand) ? "; it was a tensor" : "")};
     if (how == Fit::other_intermediate)
         return {kOtherInput,
                 cat("input ", i, " of op ", op.name, " is another intermediate value", at)};
@@ -172,16 +174,17 @@ void Replayer::raise_mismatch(std::string_view kind, const std::string& why,
 // ---- ops
 
 void Replayer::bind(RecordId expected, const TensorRef& tensor) {
-    const RecordedValue& value = record().values[expected];
-    if (value.origin == Origin::outside && !bound_[value.slot]) bound_[value.slot] = tensor;
+    const int slot = record()[expected].slot;
+    if (slot >= 0 && !bound_[static_cast<size_t>(slot)]) bound_[static_cast<size_t>(slot)] = tensor;
 }
 
 TensorRef Replayer::placeholder(RecordId id) {
-    const RecordedValue& value = record().values[id];
-    TensorRef tensor = value.tensor ? runtime::make_tensor(value.type, value.tensor->storage())
-                                    : runtime::make_placeholder(value.type, *value.device);
-    tensor->trace = {id_, id};
-    values_[id] = tensor;
+    const RecordedValue& value = record()[id];
+    const Type& type = record().graph.type(id);
+    TensorRef tensor = value.tensor ? runtime::make_tensor(type, value.tensor->storage())
+                                    : runtime::make_placeholder(type, *value.device);
+    tensor->trace = {id_, static_cast<uint32_t>(id)};
+    values_[at(id)] = tensor;
     return tensor;
 }
 
@@ -248,16 +251,16 @@ bool Replayer::takes_other_type(std::span<const TensorRef> inputs) const {
     if (found == inputs.end()) return false;
     const Record& rec = record();
     const auto is_unread = [&](RecordId id) {
-        return rec.values[id].origin == Origin::outside && !bound_[rec.values[id].slot];
+        return rec.is_from_outside(id) && !bound_[static_cast<size_t>(rec[id].slot)];
     };
     const Event* event = next_event();
     const bool is_first = event && event->kind == EventKind::op &&
-                          std::ranges::any_of(rec.ops[event->index].inputs, is_unread);
+                          std::ranges::any_of(rec.graph.nodes()[event->index].inputs, is_unread);
     std::vector<RecordId> outside;
     for (const Input& input : rec.inputs) outside.push_back(input.value);
     bool has_other = false;
-    for (const RecordId id : is_first ? rec.ops[event->index].inputs : outside) {
-        const Type &then = rec.values[id].type, &now = (*found)->type();
+    for (const RecordId id : is_first ? rec.graph.nodes()[event->index].inputs : outside) {
+        const Type &then = rec.graph.type(id), &now = (*found)->type();
         if (!is_unread(id) || !(then.shape == now.shape)) continue;
         if (then.dtype == now.dtype) return false;
         has_other = true;
@@ -282,7 +285,7 @@ void Replayer::note_variant(const std::string& what) {
 
 // Past the op that the call at hand fits.
 Results Replayer::advance(std::span<const TensorRef> inputs) {
-    const RecordedOp& recorded = record().ops[next_event()->index];
+    const Node& recorded = record().graph.nodes()[next_event()->index];
     ++cursor_;
     for (size_t i = 0; i < inputs.size(); ++i) bind(recorded.inputs[i], inputs[i]);
     Results outputs;
@@ -337,16 +340,12 @@ std::optional<Tensors> Replayer::begin_backward(std::span<const TensorRef> ys,
     ++cursor_;
     if (record().needs_tapes) return std::nullopt;
     Tensors grads;
-    for (int64_t grad : recorded.grads) {
-        if (grad < 0) {
-            grads.emplace_back();
-            continue;
-        }
-        const auto id = static_cast<RecordId>(grad);
-        const RecordedValue& value = record().values[id];
-        if (value.origin == Origin::outside) grads.push_back(bound_[value.slot]);
-        else if (value.origin == Origin::constant) grads.push_back(value.tensor);
-        else grads.push_back(values_[id] ? values_[id] : placeholder(id));
+    for (RecordId id : recorded.grads) {
+        if (id == kNoValue) grads.emplace_back();
+        else if (record().is_from_outside(id))
+            grads.push_back(bound_[static_cast<size_t>(record()[id].slot)]);
+        else if (record().is_constant(id)) grads.push_back(record()[id].tensor);
+        else grads.push_back(values_[at(id)] ? values_[at(id)] : placeholder(id));
     }
     cursor_ = recorded.end_event;
     return grads;
@@ -368,7 +367,7 @@ void Replayer::on_read(Tensor& tensor) {
     const auto fits = [&](const Record& rec) {
         const Event* event = event_of(rec);
         return event && event->kind == EventKind::barrier &&
-               rec.values[tensor.trace.value].is_output;
+               rec[RecordId{tensor.trace.value}].is_output;
     };
     const bool is_other = function_.options.records_mismatches && !fits(record());
     if (is_other && !follow_another(fits) && may_record())
@@ -383,14 +382,15 @@ void Replayer::on_read(Tensor& tensor) {
 bool Replayer::can_read(const Tensor& tensor) const {
     const Event* event = next_event();
     return is_placeholder(tensor) && event && event->kind == EventKind::barrier &&
-           record().values[tensor.trace.value].is_output;
+           record()[RecordId{tensor.trace.value}].is_output;
 }
 
 std::string Replayer::rest_of_record() const {
     const Event& event = *next_event();
-    if (event.kind == EventKind::op)
-        return cat("the recorded op ", record().ops[event.index].op->name, " (",
-                   record().ops[event.index].where, ")");
+    if (event.kind == EventKind::op) {
+        const Node& node = record().graph.nodes()[event.index];
+        return cat("the recorded op ", node.op->name, " (", node.where, ")");
+    }
     if (event.kind == EventKind::backward) return "the recorded backward pass";
     if (event.kind == EventKind::variant) return "the recorded update of parameters";
     return "a recorded read of a value";
@@ -415,14 +415,13 @@ void Replayer::complete() {
         raise_mismatch("mismature end", cat("the body ended before ", rest_of_record()));
     // A tensor that this call keeps, and the recorded one did not: one more output from here on.
     std::vector<RecordId> kept = live_values();
-    std::erase_if(kept, [this](RecordId id) {
-        return record().values[id].tensor || values_[id]->has_data();
-    });
+    std::erase_if(
+        kept, [this](RecordId id) { return record()[id].tensor || values_[at(id)]->has_data(); });
     if (!version_->add_outputs(kept))
         raise_mismatch(kUnreadable,
                        "a tensor is kept that was not kept when the function was recorded",
                        "keep it in every call, or return it");
-    run_segment(record().segments - 1);
+    run_segment(record().segments() - 1);
     ++version_->calls;
 }
 

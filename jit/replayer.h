@@ -59,7 +59,8 @@ private:
     const Event* event_of(const Record& record) const;  // at the place where this call is
     const Event* next_event() const { return event_of(record()); }
     Fit fit(const Record& record, RecordId expected, const TensorRef& tensor) const {
-        const bool is_made_here = is_placeholder(*tensor) && tensor->trace.value == expected;
+        const bool is_made_here =
+            is_placeholder(*tensor) && RecordId{tensor->trace.value} == expected;
         return is_made_here ? Fit::yes : fit_of_other(record, expected, tensor);
     }
     Fit fit_of_other(const Record& record, RecordId expected, const TensorRef& tensor) const;

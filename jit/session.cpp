@@ -1,6 +1,8 @@
 #include "jit/session.h"
 
+#include <algorithm>
 #include <atomic>
+#include <ranges>
 
 #include "jit/recorder.h"
 #include "jit/replayer.h"
@@ -52,7 +54,8 @@ void Session::begin_recompute() {
 std::vector<RecordId> Session::live_values() const {
     std::vector<RecordId> live;
     for (size_t id = 0; id < values_.size(); ++id)
-        if (values_[id] && values_[id]->use_count() > 1) live.push_back(static_cast<RecordId>(id));
+        if (values_[id] && values_[id]->use_count() > 1)
+            live.push_back(RecordId{static_cast<uint32_t>(id)});
     return live;
 }
 
@@ -89,11 +92,11 @@ void Session::run_segment(uint32_t index) {
     // which ended differently.
     std::vector<RecordId> missing;
     for (const Input& input : compiled.step->inputs)
-        if (const TensorRef& value = values_[input.value];
+        if (const TensorRef& value = values_[at(input.value)];
             input.kind == Input::Kind::made && value && !value->has_data())
             missing.push_back(input.value);
     if (!missing.empty()) compute_now(missing);
-    const bool is_last = index + 1 == record().segments;
+    const bool is_last = index + 1 == record().segments();
     Tensors read_again = is_last ? Tensors() : bound_;  // by the segments behind this one
     Tensors outputs;
     try {
@@ -105,7 +108,7 @@ void Session::run_segment(uint32_t index) {
         throw;
     }
     for (size_t i = 0; i < outputs.size(); ++i)
-        if (const TensorRef& tensor = values_[compiled.step->outputs[i].value])
+        if (const TensorRef& tensor = values_[at(compiled.step->outputs[i].value)])
             tensor->materialize(outputs[i]->storage());
 }
 
@@ -114,43 +117,43 @@ void Session::compute_now(const std::vector<RecordId>& wanted, bool waits) {
     std::vector<TensorRef> computed(rec.values.size());
     std::vector<bool> needed(rec.values.size());
     const auto data_of = [&](RecordId id) -> TensorRef {
-        const RecordedValue& value = rec.values[id];
+        const RecordedValue& value = rec[id];
         if (value.tensor) return value.tensor;
-        if (value.origin == Origin::outside) return bound_[value.slot];
-        return values_[id] && values_[id]->has_data() ? values_[id] : computed[id];
+        if (value.slot >= 0) return bound_[static_cast<size_t>(value.slot)];
+        const TensorRef& made = values_[at(id)];
+        return made && made->has_data() ? made : computed[at(id)];
     };
-    for (RecordId id : wanted) needed[id] = !data_of(id);
-    for (size_t i = rec.ops.size(); i-- > 0;) {
-        bool any = false;
-        for (RecordId output : rec.ops[i].outputs) any = any || needed[output];
-        if (!any) continue;
-        for (RecordId input : rec.ops[i].inputs)
-            if (!data_of(input)) needed[input] = true;
-    }
-    for (const RecordedOp& op : rec.ops) {
-        bool any = false;
-        for (RecordId output : op.outputs) any = any || needed[output];
-        if (!any || (run_has_failed_ && runtime::is_ordered(*op.op))) continue;
+    const auto is_needed = [&](const Node& node) {
+        return node.kind == NodeKind::op &&
+               std::ranges::any_of(node.outputs, [&](RecordId id) { return needed[at(id)]; });
+    };
+    for (RecordId id : wanted) needed[at(id)] = !data_of(id);
+    for (const Node& node : std::views::reverse(rec.graph.nodes()))
+        if (is_needed(node))
+            for (RecordId input : node.inputs)
+                if (!data_of(input)) needed[at(input)] = true;
+    for (const Node& node : rec.graph.nodes()) {
+        if (!is_needed(node) || (run_has_failed_ && runtime::is_ordered(*node.op))) continue;
         Tensors inputs;
-        for (RecordId input : op.inputs) {
+        for (RecordId input : node.inputs) {
             inputs.push_back(data_of(input));
             if (!inputs.back())
                 throw runtime::InternalError(
-                    runtime::cat("an operand of ", op.op->name, " is not known in this call"));
+                    runtime::cat("an operand of ", node.op->name, " is not known in this call"));
         }
-        const runtime::AtUserLine at(op.where);
+        const runtime::AtUserLine line(node.where);
         const Tensors outputs =
-            runtime::compute(*op.op, op.attrs, inputs, rec.values[op.outputs[0]].device);
-        for (size_t i = 0; i < outputs.size(); ++i) computed[op.outputs[i]] = outputs[i];
+            runtime::compute(*node.op, node.attrs, inputs, rec[node.outputs[0]].device);
+        for (size_t i = 0; i < outputs.size(); ++i) computed[at(node.outputs[i])] = outputs[i];
     }
     for (RecordId id : wanted)
-        if (waits && computed[id]) {
-            runtime::Stream& stream = computed[id]->device().stream();
+        if (const TensorRef& tensor = computed[at(id)]; waits && tensor) {
+            runtime::Stream& stream = tensor->device().stream();
             stream.synchronize();
-            stream.refuse_lost(computed[id]->storage()->ready());
+            stream.refuse_lost(tensor->storage()->ready());
         }
     for (RecordId id : wanted)
-        if (computed[id]) values_[id]->materialize(computed[id]->storage());
+        if (computed[at(id)]) values_[at(id)]->materialize(computed[at(id)]->storage());
 }
 
 void Session::take_back_keys() const {
@@ -165,8 +168,8 @@ void Session::refuse(runtime::Message message, runtime::ErrorKind kind) {
 }
 
 void Session::note_read(const runtime::Tensor& tensor) {
-    const bool is_static =
-        is_placeholder(tensor) ? !!record().values[tensor.trace.value].tensor : tensor.is_constant;
+    const bool is_static = is_placeholder(tensor) ? !!record()[RecordId{tensor.trace.value}].tensor
+                                                  : tensor.is_constant;
     if (read_at_.empty() && !is_static) read_at_ = where_();
 }
 

@@ -56,14 +56,14 @@ std::vector<TensorRef> CompiledSegment::run(const Record& record, std::vector<Te
     inputs.reserve(step->inputs.size());
     for (const Input& input : step->inputs)
         inputs.push_back(input.kind == Input::Kind::made
-                             ? made[input.value]
-                             : std::move(bound[record.values[input.value].slot]));
+                             ? made[at(input.value)]
+                             : std::move(bound[static_cast<size_t>(record[input.value].slot)]));
     try {
         return program->run(inputs);
     } catch (...) {
         for (size_t i = 0; i < inputs.size(); ++i)
             if (const Input& input = step->inputs[i]; input.kind != Input::Kind::made)
-                bound[record.values[input.value].slot] = std::move(inputs[i]);
+                bound[static_cast<size_t>(record[input.value].slot)] = std::move(inputs[i]);
         throw;
     }
 }
@@ -176,7 +176,7 @@ CompiledSegment Version::compiled(uint32_t index, const TraceOptions& options, b
                        options.pipeline.memory.limit;
     const auto current = [&](bool may_be_pending) {
         const std::lock_guard lock(mutex_);
-        slots_.resize(record.segments);
+        slots_.resize(record.segments());
         const Slot& slot = slots_[index];
         return slot.program && (may_be_pending || !slot.pending) ? CompiledSegment(slot)
                                                                  : CompiledSegment();
@@ -199,7 +199,7 @@ CompiledSegment Version::compiled(uint32_t index, const TraceOptions& options, b
 
 std::vector<CompiledSegment> Version::all_compiled(const TraceOptions& options) {
     std::vector<CompiledSegment> result;
-    for (uint32_t i = 0; i < record.segments; ++i) result.push_back(compiled(i, options, true));
+    for (uint32_t i = 0; i < record.segments(); ++i) result.push_back(compiled(i, options, true));
     return result;
 }
 
@@ -209,7 +209,7 @@ std::vector<SegmentPlan> Version::planned_on(runtime::Device& device,
     std::unique_lock lock(mutex_);
     const Record now = record;
     lock.unlock();
-    for (uint32_t index = 0; index < now.segments; ++index) {
+    for (uint32_t index = 0; index < now.segments(); ++index) {
         Step step = extract_segment(now, index, names);
         step.graph.set_device(device);
         PlannedGraph planned = plan_graph(step, passes_of(step, options), lowering_of(options));
@@ -222,7 +222,7 @@ std::vector<SegmentPlan> Version::planned_on(runtime::Device& device,
 
 size_t Version::held_bytes() const {
     constexpr size_t kOfAnOp = 512;  // a record's
-    size_t bytes = record.ops.size() * kOfAnOp;
+    size_t bytes = record.op_count() * kOfAnOp;
     for (const CompiledSegment& compiled : compiled_so_far())
         bytes += compiled.program->held_bytes();
     return bytes;
@@ -251,11 +251,11 @@ bool Version::add_outputs(std::span<const RecordId> values) {
     const std::lock_guard lock(mutex_);
     std::vector<RecordId> added;
     for (RecordId id : values)
-        if (!record.values[id].is_output) added.push_back(id);
+        if (!record[id].is_output) added.push_back(id);
     for (RecordId id : added)
-        if (record.values[id].segment + 1 != record.segments) return false;
+        if (record.segment_of(id) + 1 != record.segments()) return false;
     if (added.empty()) return true;
-    for (RecordId id : added) record.values[id].is_output = true;
+    for (RecordId id : added) record[id].is_output = true;
     if (!slots_.empty()) old = std::exchange(slots_.back(), {});
     ++drops_;
     return true;
@@ -427,8 +427,8 @@ std::string TraceFunction::explain() const {
         std::string types;
         for (const CallKey::Argument& argument : version->key.arguments)
             types += (types.empty() ? "" : ", ") + to_string(argument.type);
-        text += runtime::cat("  (", types, "): ", counted(version->record.ops.size(), "op"), ", ",
-                             counted(version->record.segments, "segment"), ", ",
+        text += runtime::cat("  (", types, "): ", counted(version->record.op_count(), "op"), ", ",
+                             counted(version->record.segments(), "segment"), ", ",
                              counted(version->calls, "replay"), ", compiled in ",
                              static_cast<int>(version->compile_ms), " ms; recorded because ",
                              version->reason, "\n");

@@ -8,8 +8,8 @@
 
 namespace megjit::jit {
 
-using RecordId = uint32_t;  // says which value of a record
-inline constexpr RecordId kNoValue = UINT32_MAX;
+using RecordId = ValueId;  // says which value of a record's graph
+inline constexpr RecordId kNoValue{UINT32_MAX};
 
 // A run is given a value in each slot.
 struct Input {
@@ -24,7 +24,7 @@ struct Input {
     } kind = Kind::argument;
     bool is_released = false;  // the caller gives its last reference: a program may write over it
     bool is_trained = false;  // backward computes its gradient
-    RecordId value = 0;  // stands for it in the record that the step is taken from
+    RecordId value = {};  // stands for it in the record that the step is taken from
     TensorRef held = {};  // the value that it had when it was recorded, where a file may need it
     uint32_t state = 0;  // in a file: which of its states the input is, or is drawn from
 
@@ -60,7 +60,7 @@ struct Output {
     int replaces = -1;  // the slot whose value it is from then on, and which it holds if the run
                         // fails; -1: none, as of complex numbers, which no guard selects
     int counted_by = -1;  // which count says how many of its rows matter; -1: all of them do
-    RecordId value = 0;  // that it gives, in the record that the step is taken from
+    RecordId value = {};  // that it gives, in the record that the step is taken from
     bool operator==(const Output&) const = default;
 };
 

@@ -161,7 +161,8 @@ std::vector<Capture::Update> Capture::updates(const jit::Session& session) const
     for (const auto& [address, object] : rebound_) {
         if (is_grad(object)) continue;
         const TensorRef& value = handle_of(object.ptr()).value();
-        if (session.is_placeholder(*value)) result.push_back({object, value->trace.value});
+        if (session.is_placeholder(*value))
+            result.push_back({object, jit::RecordId{value->trace.value}});
         else if (session.is_made_of_host_data(*value))
             result.push_back({.object = object, .constant = value});
     }
@@ -171,13 +172,15 @@ std::vector<Capture::Update> Capture::updates(const jit::Session& session) const
 std::vector<std::pair<nb::object, uint64_t>> Capture::held_constants(
     const jit::Session& session) const {
     std::vector<std::pair<nb::object, uint64_t>> result;
-    for (const jit::RecordedValue& value : session.version()->record.values) {
-        if (value.origin != jit::Origin::constant) continue;
-        const auto held = handles_.find(value.tensor->id());
-        if (held == handles_.end() || session.is_made_of_host_data(*value.tensor)) continue;
-        result.emplace_back(held->second, value.tensor->id());
+    const jit::Record& record = session.version()->record;
+    for (const jit::Node& node : record.graph.nodes()) {
+        if (!record.is_constant(node.outputs[0])) continue;
+        const runtime::Tensor& constant = *record[node.outputs[0]].tensor;
+        const auto held = handles_.find(constant.id());
+        if (held == handles_.end() || session.is_made_of_host_data(constant)) continue;
+        result.emplace_back(held->second, constant.id());
         for (const auto& [first, second] : twins_)
-            if (first.is(held->second)) result.emplace_back(second, value.tensor->id());
+            if (first.is(held->second)) result.emplace_back(second, constant.id());
     }
     return result;
 }

@@ -100,7 +100,7 @@ public:
     // made of host data. The latter is a value of the step: each call puts it there again.
     struct Update {
         nb::object object;
-        std::optional<uint32_t> value = {};
+        std::optional<jit::RecordId> value = {};
         TensorRef constant = {};
     };
     std::vector<Update> updates(const jit::Session& session) const;

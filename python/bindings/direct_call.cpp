@@ -38,7 +38,7 @@ DirectCall::DirectCall(const Session& session, Capture& capture, const nb::list&
     Tensors given;
     const jit::Record& record = session.version()->record;
     for (const RecordId value : session.version()->arguments())
-        given.push_back(session.bound()[record.values[value].slot]);
+        given.push_back(session.bound()[static_cast<size_t>(record[value].slot)]);
     sources_ = capture.sources(session, given);
     reason_ = capture.unrepeatable();
     read_at_ = capture.read_at();
@@ -100,7 +100,7 @@ void DirectCall::find_grads(const Session& session, const Capture& capture,
                           was_tensor, wanted_.size()});
         if (!is_tensor(now.ptr())) grads_.back().rows = now;
         for (const nb::object& part : parts_of_grad(now))
-            wanted_.push_back(value_of(part.ptr())->trace.value);
+            wanted_.push_back(RecordId{value_of(part.ptr())->trace.value});
     }
     for (SlotSource& source : sources_)
         if (source.is_grad)
@@ -153,7 +153,7 @@ void DirectCall::find_results(const Session& session, const nb::list& arguments,
             results_.push_back({Result::From::grad, static_cast<size_t>(grad - grads_.begin())});
         } else if (session.is_placeholder(*value) && !was_there(results_.size())) {
             results_.push_back({Result::From::value, wanted_.size()});
-            wanted_.push_back(value->trace.value);
+            wanted_.push_back(RecordId{value->trace.value});
         } else if (!was_there(results_.size()) && session.is_made_of_host_data(*value)) {
             results_.push_back({.from = Result::From::constant, .constant = value});
         } else {
@@ -172,7 +172,7 @@ bool DirectCall::keeps_other_values(const Session& session) const {
     const std::unordered_set<RecordId> known(wanted_.begin(), wanted_.end());
     const std::vector<RecordId> live = session.live_values();
     return std::any_of(live.begin(), live.end(), [&](RecordId id) {
-        return !known.contains(id) && !session.version()->record.values[id].tensor;
+        return !known.contains(id) && !session.version()->record[id].tensor;
     });
 }
 

@@ -46,7 +46,7 @@ std::vector<Held> updates_of(const TracedCall& call, jit::Recorder& recorder,
     }
     for (const Rebound::Lasting& each : lasting) {
         const RecordId becomes = recorder.is_placeholder(*each.now)
-                                     ? each.now->trace.value
+                                     ? RecordId{each.now->trace.value}
                                      : value_in(recorder, each.now->id());
         if (becomes == jit::kNoValue || (each.is_grad && !recorder.find(each.old))) continue;
         if (is_argument(arguments, each.object)) {
@@ -74,7 +74,7 @@ void note_kept(jit::Recorder& recorder, const std::vector<Held>& updates) {
     std::vector<RecordId> kept = recorder.live_values();
     std::erase_if(kept, [&](RecordId value) {
         return std::ranges::any_of(updates, [&](const Held& u) { return u.becomes == value; }) ||
-               recorder.version()->record.values[value].tensor;
+               recorder.version()->record[value].tensor;
     });
     std::ranges::stable_partition(
         kept, [&](RecordId value) { return std::ranges::find(results, value) == results.end(); });
@@ -90,11 +90,9 @@ void add_taken(const TracedCall& call, const jit::Recorder& recorder, const nb::
         const RecordId value = value_in(recorder, tensor);
         if (value == jit::kNoValue || std::ranges::find(all, value, &Held::value) != all.end())
             return;
-        const jit::RecordedValue& recorded = record.values[value];
-        const bool has_slot =
-            recorded.origin == jit::Origin::outside && !recorder.is_argument(value);
-        add(all, has_slot ? record.inputs[recorded.slot].kind : jit::Input::Kind::captured, value,
-            holder, recorder.name_of(tensor));
+        const bool has_slot = record.is_from_outside(value) && !recorder.is_argument(value);
+        add(all, has_slot ? record.input(value).kind : jit::Input::Kind::captured, value, holder,
+            recorder.name_of(tensor));
     };
     const Capture& capture = *call.capture();
     for (const auto& [tensor, getter] : capture.getters())  // other options are constants

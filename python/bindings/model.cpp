@@ -348,7 +348,8 @@ void bind_model(nb::module_& m) {
         if (used ? recorder->is_argument(*used) : !call->rebound.is_written(before)) return;
         const bool is_computed = now && recorder->is_placeholder(*now->value());
         recorder->note_bound_anew(
-            is_computed ? std::optional(now->value()->trace.value) : std::nullopt, name);
+            is_computed ? std::optional(jit::RecordId{now->value()->trace.value}) : std::nullopt,
+            name);
     }, nb::arg("before"), nb::arg("now").none(), nb::arg("name"),
           "Where the body found the value of this id another Tensor is now, or none.");
     m.def("set_name", [](const Handle& tensor, const std::string& name) {

@@ -375,7 +375,7 @@ void bind_trace(nb::module_& m) {
         .def_prop_ro("version", [](const PyTrace& self) { return self.function.latest(); })
         .def_prop_ro("op_count", [](const PyTrace& self) {
         const auto latest = self.function.latest();
-        return latest ? latest->record.ops.size() : 0;
+        return latest ? latest->record.op_count() : 0;
     }).def_prop_ro("value_count", [](const PyTrace& self) {
         const auto latest = self.function.latest();
         return latest ? latest->record.values.size() : 0;

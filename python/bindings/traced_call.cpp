@@ -113,7 +113,8 @@ std::vector<jit::Output> Rebound::updates(const Session& session) const {
         const auto slot = slots.find(entry.id);
         if (!is_tensor(holder.ptr()) || entry.rows || slot == slots.end()) continue;
         const TensorRef& value = handle_of(holder.ptr()).value();
-        if (session.is_placeholder(*value)) replaced[value->trace.value].insert(slot->second);
+        if (session.is_placeholder(*value))
+            replaced[jit::RecordId{value->trace.value}].insert(slot->second);
     }
     std::vector<jit::Output> updates;
     for (const auto& [value, of] : replaced)

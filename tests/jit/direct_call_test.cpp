@@ -15,7 +15,7 @@ protected:
         traced([&](const TensorRef& x) {
             sum = call("add", {parameter, x});
             TensorRef twice = doubled(sum);
-            wanted = {sum->trace.value, twice->trace.value};
+            wanted = {RecordId{sum->trace.value}, RecordId{twice->trace.value}};
             return twice;
         }, floats({2}, {1, 2}));
         return {function, function.latest(), wanted};
