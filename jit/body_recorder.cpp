@@ -100,15 +100,12 @@ runtime::Results BodyRecorder::on_op(const OpDef& op, const Attrs& attrs,
         refuse({.what = cat(what_, " exchanges data with other processes: ", op.name),
                 .fix = "exchange the results behind the loop",
                 .at = runtime::user_line()});
-    Node node{.kind = NodeKind::op, .op = &op, .attrs = attrs};
-    for (const TensorRef& input : inputs) node.inputs.push_back(value_of(input));
-    const std::vector<Type> types = graph_.types(node.inputs);
+    std::vector<ValueId> operands;
+    for (const TensorRef& input : inputs) operands.push_back(value_of(input));
     const bool is_cut = runtime::context().tapes.empty();  // detach(), pause_tapes
     runtime::Results results;
-    for (ValueId output : graph_.add(std::move(node), runtime::infer({op, attrs, types}))) {
-        if (is_cut)
-            output = graph_.add({.op = &ops::stop_gradient(), .inputs = {output}},
-                                {&graph_.type(output), 1})[0];
+    for (ValueId output : graph_.add_op(op, std::move(operands), attrs, {})) {
+        if (is_cut) output = graph_.make(ops::stop_gradient(), {output}, {}, {});
         results.push_back(placeholder(output, device));
     }
     return results;

@@ -14,7 +14,8 @@ std::vector<ValueId> BoundedRows::select(const OutsideOp& op, std::vector<ValueI
     if (same != made_.end()) return same->outputs;
     const std::vector<Type> types = graph_.types(inputs);
     const runtime::WithoutTapes quiet;
-    GraphWriter writer(graph_, where);
+    const Node like{.where = where};
+    GraphWriter writer(graph_, like);
     runtime::Tensors operands;
     for (const ValueId input : inputs) operands.push_back(writer.placeholder(input));
     const runtime::Tensors results = op.op->bounded({*op.op, op.attrs, types}, operands);

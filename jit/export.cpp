@@ -4,6 +4,7 @@
 #include <cctype>
 #include <functional>
 #include <ranges>
+#include <unordered_map>
 
 #include "jit/batch_flow.h"
 #include "jit/bounded_rows.h"
@@ -131,7 +132,9 @@ private:
                 names_[outputs[o]] =
                     outputs.size() == 1 ? op_names_[i] : cat(op_names_[i], ":o", o);
         }
-        for (const auto& [id, name] : version_.names) names_[id] = name;
+        for (const Node& node : record_.graph.nodes())
+            for (size_t o = 0; o < node.names.size(); ++o)
+                if (!node.names[o].empty()) names_[node.outputs[o]] = node.names[o];
     }
 
     // A dumped model has its inputs and states alone: nothing that it computes may stand still, or
@@ -300,17 +303,14 @@ private:
     }
 
     ValueId reshaped(ValueId value, const std::vector<int64_t>& shape) {
-        Node node{.op = &ops::reshape(), .attrs = {shape}, .inputs = {value}};
-        const Type type{.dtype = graph_.type(value).dtype, .shape = runtime::Shape(shape)};
-        return graph_.add(std::move(node), {&type, 1})[0];
+        return graph_.make(ops::reshape(), {value}, {shape}, {});
     }
 
     // An op that stands in no record.
     ValueId added(const OpDef& op, Attrs attrs, ValueId input, std::string line = {}) {
-        const Type type = runtime::infer({op, attrs, {&graph_.type(input), 1}})[0];
-        Node node{.op = &op, .attrs = std::move(attrs), .inputs = {input}};
-        node.where = NotedName{.node = type_name_of(op), .line = std::move(line)}.where();
-        return graph_.add(std::move(node), {&type, 1})[0];
+        const Node like{.where =
+                            NotedName{.node = type_name_of(op), .line = std::move(line)}.where()};
+        return graph_.make(op, {input}, std::move(attrs), like);
     }
 
     ValueId extents_of(RecordId id) { return added(ops::shape_of(), {}, id_of(id)); }
@@ -337,10 +337,8 @@ private:
         tensor = runtime::row_major(tensor);
         Node node{.kind = NodeKind::constant, .constant = tensor};
         if (!record_.is_computed(id) && !tensor->is_constant) {
-            auto name = options_.params.find(id);
-            names_[id] = name == options_.params.end() || name->second.empty()
-                             ? cat("param_", next_param_)
-                             : name->second;
+            const std::string given = record_.graph.name(id);
+            names_[id] = given.empty() ? cat("param_", next_param_) : given;
             node.where =
                 NotedName{.node = names_[id], .variable = names_[id], .is_parameter = true}.where();
             ++next_param_;
@@ -390,11 +388,9 @@ private:
             return;
         }
         Node node{.op = op.op, .attrs = op.attrs};
-        auto variable = version_.names.find(op.outputs[0]);
+        const std::string given = record_.graph.name(op.outputs[0]);
         node.where =
-            NotedName{.node = name,
-                      .variable = variable == version_.names.end() ? name : variable->second,
-                      .line = op.where}
+            NotedName{.node = name, .variable = given.empty() ? name : given, .line = op.where}
                 .where();
         std::vector<Type> recorded, types;
         for (RecordId input : op.inputs) {

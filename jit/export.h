@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "jit/file_states.h"
@@ -15,7 +14,6 @@ namespace megjit::jit {
 struct ExportOptions {
     std::vector<std::string> inputs = {};  // by argument
     std::vector<std::string> outputs = {};  // by result; empty: the names of what made them
-    std::unordered_map<RecordId, std::string> params = {};  // names of captured tensors
     bool optimize = true;  // whole-graph passes, without fusion
     bool half_storage = false;  // values between ops are stored as float16 and computed as float32
     int keep_value_names = 1;  // 0 none, 1 outputs, 2 all

@@ -22,9 +22,14 @@ ValueId Graph::add_constant(TensorRef tensor) {
 
 std::string Graph::name(ValueId id) const {
     const Node& node = producer(id);
-    const auto output =
-        static_cast<size_t>(std::ranges::find(node.outputs, id) - node.outputs.begin());
+    const size_t output = at(id) - at(node.outputs[0]);
     return output < node.names.size() ? node.names[output] : std::string();
+}
+
+void Graph::set_name(ValueId id, std::string name) {
+    Node& node = nodes_[at(value(id).producer)];
+    node.names.resize(node.outputs.size());
+    node.names[at(id) - at(node.outputs[0])] = std::move(name);
 }
 
 std::vector<ValueId> Graph::add(Node node, std::span<const Type> outputs) {

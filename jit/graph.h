@@ -103,6 +103,7 @@ public:
     const Type& type(ValueId id) const { return values_[at(id)].type; }
     const Node& producer(ValueId id) const { return node(value(id).producer); }
     std::string name(ValueId id) const;  // by Node::names, or ""
+    void set_name(ValueId id, std::string name);
     size_t value_count() const { return values_.size(); }
     std::vector<Type> types(std::span<const ValueId> ids) const;
 

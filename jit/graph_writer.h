@@ -1,7 +1,6 @@
 // jit/graph_writer.h -- GraphWriter: writes what is dispatched while it lives into a graph.
 #pragma once
 
-#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -12,13 +11,9 @@ namespace megjit::jit {
 
 class GraphWriter final : public runtime::Tracer {
 public:
-    // `where`, `role`, `marks`: of all nodes.
-    GraphWriter(Graph& graph, std::string where, Role role = {}, Marks marks = {})
-        : graph_(graph),
-          where_(std::move(where)),
-          role_(role),
-          marks_(marks),
-          outer_(runtime::context().tracer) {
+    // All nodes get the line, the role and the marks of `like`, which outlives the writer.
+    GraphWriter(Graph& graph, const Node& like)
+        : graph_(graph), like_(like), outer_(runtime::context().tracer) {
         runtime::context().tracer = this;
     }
     ~GraphWriter() override { runtime::context().tracer = outer_; }
@@ -38,17 +33,13 @@ public:
 
     runtime::Results on_op(const OpDef& op, const Attrs& attrs, std::span<const TensorRef> inputs,
                            runtime::Device&) override {
-        Node node{.kind = NodeKind::op,
-                  .op = &op,
-                  .attrs = attrs,
-                  .where = where_,
-                  .marks = marks_,
-                  .role = role_};
-        for (const TensorRef& input : inputs) node.inputs.push_back(value_of(input));
-        const std::vector<Type> types = graph_.types(node.inputs);
+        std::vector<ValueId> operands;
+        for (const TensorRef& input : inputs) operands.push_back(value_of(input));
         runtime::Results outputs;
-        for (ValueId output : graph_.add(std::move(node), runtime::infer({op, attrs, types})))
+        for (ValueId output : graph_.add_op(op, std::move(operands), attrs, like_)) {
+            graph_.marks_of(graph_.value(output).producer) = like_.marks;
             outputs.push_back(placeholder(output));
+        }
         return outputs;
     }
 
@@ -57,9 +48,7 @@ public:
 
 private:
     Graph& graph_;
-    std::string where_;
-    Role role_;
-    Marks marks_;
+    const Node& like_;
     runtime::Tracer* outer_;
     std::unordered_map<uint64_t, ValueId> values_;  // by the tensor's id
 };

@@ -10,20 +10,15 @@
 namespace megjit::jit {
 namespace {
 
-std::string name_in(const ValueNames& names, RecordId value) {
-    const auto found = names.find(value);
-    return found == names.end() ? std::string() : found->second;
-}
-
 // "layers.3.weight.grad", by the value that backward gave.
-ValueNames gradient_names(const Record& record, const ValueNames& names) {
-    ValueNames gradients;
+std::unordered_map<RecordId, std::string> gradient_names(const Record& record) {
+    std::unordered_map<RecordId, std::string> names;
     for (const RecordedBackward& backward : record.backwards)
         for (size_t i = 0; i < backward.grads.size(); ++i)
-            if (const auto name = names.find(backward.wanted[i]);
-                name != names.end() && backward.grads[i] != kNoValue)
-                gradients.emplace(backward.grads[i], name->second + ".grad");
-    return gradients;
+            if (const std::string name = record.graph.name(backward.wanted[i]);
+                !name.empty() && backward.grads[i] != kNoValue)
+                names.emplace(backward.grads[i], name + ".grad");
+    return names;
 }
 
 // The input of the step that the update holds if the call fails, or -1.
@@ -78,7 +73,7 @@ bool Record::same_prefix(const Record& other, uint32_t count) const {
         const Event &a = events[i], &b = other.events[i];
         if (a.kind != b.kind || a.index != b.index) return false;
         if (a.kind == EventKind::op) {
-            const Node &x = graph.nodes()[a.index], &y = other.graph.nodes()[b.index];
+            const Node &x = op_of(a), &y = other.op_of(b);
             if (x.op != y.op || !runtime::same(x.attrs, y.attrs) ||
                 !same_values(x.inputs, y.inputs) || x.outputs != y.outputs)
                 return false;
@@ -88,7 +83,7 @@ bool Record::same_prefix(const Record& other, uint32_t count) const {
                 !same_values(x.wanted, y.wanted) || x.groups != y.groups)
                 return false;
         } else if (a.kind == EventKind::variant) {
-            if (variants[a.index] != other.variants[b.index]) return false;
+            if (a.text != b.text) return false;
         }
     }
     return true;
@@ -97,15 +92,13 @@ bool Record::same_prefix(const Record& other, uint32_t count) const {
 Record Record::prefix(uint32_t count) const {
     Record result;
     result.events.assign(events.begin(), events.begin() + count);
-    uint32_t end = 0, last_backward = 0, last_variant = 0;  // end: of the nodes
+    uint32_t end = 0, last_backward = 0;  // end: of the nodes
     for (const Event& event : result.events) {
         if (event.kind == EventKind::op) end = event.index + 1;
         if (event.kind == EventKind::backward) last_backward = event.index + 1;
-        if (event.kind == EventKind::variant) last_variant = event.index + 1;
         if (event.kind == EventKind::barrier) result.segment_ends.push_back(end);
     }
     result.backwards.assign(backwards.begin(), backwards.begin() + last_backward);
-    result.variants.assign(variants.begin(), variants.begin() + last_variant);
     result.needs_tapes = needs_tapes;
     // Values are numbered in the order in which they appeared; those of the prefix come first.
     const auto see = [&](RecordId id) {
@@ -136,9 +129,9 @@ void Record::mark_crossing_values() {
                     values[at(input)].is_output = true;
 }
 
-Step extract_segment(const Record& record, uint32_t index, const ValueNames& names) {
+Step extract_segment(const Record& record, uint32_t index) {
     Step segment;
-    const ValueNames gradients = gradient_names(record, names);
+    std::unordered_map<RecordId, std::string> gradients = gradient_names(record);
     std::unordered_map<RecordId, ValueId> ids;
     const auto id_of = [&](RecordId value) {
         if (auto found = ids.find(value); found != ids.end()) return found->second;
@@ -148,7 +141,7 @@ Step extract_segment(const Record& record, uint32_t index, const ValueNames& nam
         } else {
             id = segment.graph.add_input(record.graph.type(value),
                                          static_cast<int>(segment.inputs.size()),
-                                         name_in(names, value));
+                                         record.graph.name(value));
             segment.inputs.push_back(record.is_from_outside(value)
                                          ? record.input(value)
                                          : Input{.kind = Input::Kind::made, .value = value});
@@ -163,9 +156,9 @@ Step extract_segment(const Record& record, uint32_t index, const ValueNames& nam
         for (ValueId& input : node.inputs) input = id_of(input);
         const bool is_ordered = runtime::is_ordered(*node.op);
         if (is_ordered && after) node.inputs.push_back(*after);
+        node.names.clear();
         if (!gradients.empty())
-            for (RecordId output : recorded.outputs)
-                node.names.push_back(name_in(gradients, output));
+            for (RecordId output : recorded.outputs) node.names.push_back(gradients[output]);
         segment.graph.set_device(*record[recorded.outputs[0]].device);
         const std::vector<ValueId> outputs =
             segment.graph.add(std::move(node), record.graph.types(recorded.outputs));

@@ -9,17 +9,18 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "jit/step/step.h"
 
 namespace megjit::jit {
 
+inline constexpr uint32_t kNoSlot = UINT32_MAX;
+
 // What a record knows of a value of its graph beside the type and what computes it.
 struct RecordedValue {
     runtime::Device* device = nullptr;
-    int slot = -1;  // of a tensor from outside: index into Record::inputs
+    uint32_t slot = kNoSlot;  // of a tensor from outside: index into Record::inputs
     TensorRef tensor = {};  // of constants, and of what ops compute of constants alone
     bool is_output = false;  // alive when the call ended, or at a barrier: its data must be there
 };
@@ -35,18 +36,18 @@ struct RecordedBackward {
 enum class EventKind : uint8_t { op, barrier, backward, variant };
 struct Event {
     EventKind kind = EventKind::op;
-    uint32_t index = 0;  // of the op's node, into backwards or variants; barrier: the number of the
-                         // segment that ends
-    std::string where = {};
+    uint32_t index = 0;  // of the op's node, the backward pass or the segment that ends
+    std::string text = {};  // barrier: the user's line; variant: what the next ops follow from
+                            // beside their operands
 };
 
 struct Record {
-    // Ops as they were called. What comes from outside, and what is equal in every call (a Python
-    // number or array), is an input, whose slot is the value's number: it is no slot of a call.
+    // Ops as they were called, and the names that the program has given. What comes from outside,
+    // and what is equal in every call (a Python number or array), is an input, whose slot is the
+    // value's number: it is no slot of a call.
     Graph graph;
     std::vector<RecordedValue> values;  // by value of the graph
     std::vector<RecordedBackward> backwards;
-    std::vector<std::string> variants;  // what the ops behind it follow from beside the operands
     std::vector<Event> events;
     std::vector<Input> inputs;  // by slot, what came from outside: the arguments first
     std::vector<RecordId> results;  // what the body returned, flat; kept with capture_as_const only
@@ -57,13 +58,12 @@ struct Record {
     const RecordedValue& operator[](RecordId id) const { return values[at(id)]; }
     RecordedValue& operator[](RecordId id) { return values[at(id)]; }
     bool is_computed(RecordId id) const { return graph.producer(id).kind == NodeKind::op; }
-    bool is_from_outside(RecordId id) const { return values[at(id)].slot >= 0; }
+    bool is_from_outside(RecordId id) const { return values[at(id)].slot != kNoSlot; }
     bool is_constant(RecordId id) const { return !is_from_outside(id) && !is_computed(id); }
     // Of tensors from outside.
-    const Input& input(RecordId id) const {
-        return inputs[static_cast<size_t>(values[at(id)].slot)];
-    }
-    Input& input(RecordId id) { return inputs[static_cast<size_t>(values[at(id)].slot)]; }
+    const Input& input(RecordId id) const { return inputs[values[at(id)].slot]; }
+    Input& input(RecordId id) { return inputs[values[at(id)].slot]; }
+    const Node& op_of(const Event& event) const { return graph.nodes()[event.index]; }
 
     size_t op_count() const;
     uint32_t segments() const { return static_cast<uint32_t>(segment_ends.size()) + 1; }
@@ -81,10 +81,8 @@ private:
     bool same_value(const Record& other, RecordId id) const;
 };
 
-using ValueNames = std::unordered_map<RecordId, std::string>;  // "layers.3.weight"
-
 // Ops of segment `index`; its outputs are the values that are read later, by the host or by another
-// segment. An input that is in `names` gets that name, and what gives its gradient one made of it.
-Step extract_segment(const Record& record, uint32_t index, const ValueNames& names);
+// segment. Inputs keep their names, and what gives the gradient of one has a name made of it.
+Step extract_segment(const Record& record, uint32_t index);
 
 }  // namespace megjit::jit

@@ -40,16 +40,13 @@ Recorder::Recorder(Session&& begun, uint32_t events, std::string reason)
     fresh->reason = std::move(reason);
     function_.lend_memory(*fresh);
     fresh->notes = notes().prefix(fresh->record);
-    for (const auto& [id, name] : version_->names)
-        if (at(id) < fresh->record.values.size()) fresh->names.emplace(id, name);
     version_ = std::move(fresh);
     values_.resize(record().values.size());
     bound_.resize(record().inputs.size());
     for (const Node& node : record().graph.nodes()) {
         if (node.kind == NodeKind::op) continue;
         const RecordedValue& value = record()[node.outputs[0]];
-        const TensorRef& tensor =
-            value.slot < 0 ? value.tensor : bound_[static_cast<size_t>(value.slot)];
+        const TensorRef& tensor = value.slot == kNoSlot ? value.tensor : bound_[value.slot];
         if (tensor) outside_ids_.emplace(tensor->id(), node.outputs[0]);
     }
     if (!function_.options.symbolic) compute_now(live_values());
@@ -78,7 +75,7 @@ RecordId Recorder::record_id_of(const TensorRef& tensor) {
                 id, OfExtents{.shape_of = found->second, .extents = all_extents(found->second)});
         runtime::Rematerializer::instance().keep(*tensor);
     } else {
-        value.slot = static_cast<int>(rec.inputs.size());
+        value.slot = static_cast<uint32_t>(rec.inputs.size());
         rec.inputs.push_back({.kind = kind_of(*tensor), .value = id});
         bound_.push_back(tensor);
     }
@@ -250,7 +247,7 @@ void Recorder::add(Node node, CallNotes call, const Tensors& results, bool is_st
         values_.push_back(result);
         result->trace = {id_, static_cast<uint32_t>(values[i])};
     }
-    rec.events.push_back({EventKind::op, static_cast<uint32_t>(id), {}});
+    rec.events.push_back({EventKind::op, static_cast<uint32_t>(id)});
     if (!captures_) return;
     if (is_static) {
         for (const GivenExtent& given : call.given) note_extent_reads(given.of);
@@ -261,10 +258,7 @@ void Recorder::add(Node node, CallNotes call, const Tensors& results, bool is_st
 }
 
 void Recorder::note_variant(const std::string& what) {
-    Record& rec = record();
-    rec.events.push_back(
-        {EventKind::variant, static_cast<uint32_t>(rec.variants.size()), where_()});
-    rec.variants.push_back(what);
+    record().events.push_back({.kind = EventKind::variant, .text = what});
 }
 
 std::optional<Tensors> Recorder::begin_backward(std::span<const TensorRef> ys,
@@ -278,7 +272,7 @@ std::optional<Tensors> Recorder::begin_backward(std::span<const TensorRef> ys,
     Record& rec = record();
     const auto index = static_cast<uint32_t>(rec.backwards.size());
     open_backwards_.emplace_back(index, rec.inputs.size());
-    rec.events.push_back({EventKind::backward, index, where_()});
+    rec.events.push_back({EventKind::backward, index});
     rec.backwards.push_back(std::move(backward));
     return std::nullopt;
 }
@@ -366,7 +360,8 @@ void Recorder::complete() {
     for (RecordId id : live_values()) rec[id].is_output = true;
     rec.mark_crossing_values();
     for (const auto& [id, name] : names_)
-        if (const auto found = find(id)) version_->names.emplace(*found, name);
+        if (const auto found = find(id); found && rec.graph.name(*found).empty())
+            rec.graph.set_name(*found, name);
     for (auto& [tensor, where] : outside_reads_)
         if (const auto id = find(tensor)) notes().value_reads.push_back({*id, std::move(where)});
     if (captures_) keep_captured();  // what is held is not given away
@@ -403,7 +398,7 @@ void Recorder::make_varying(std::span<const uint64_t> tensors) {
         if (!id || !rec.is_constant(*id)) continue;
         RecordedValue& value = rec[*id];
         varies[at(*id)] = true;
-        value.slot = static_cast<int>(rec.inputs.size());
+        value.slot = static_cast<uint32_t>(rec.inputs.size());
         rec.inputs.push_back({.kind = Input::Kind::state, .value = *id});
         bound_.push_back(std::exchange(value.tensor, {}));
     }
@@ -425,12 +420,10 @@ void Recorder::order_slots() {
         ordered.emplace_back(std::move(rec.inputs[slot]), std::move(bound_[slot]));
     std::ranges::sort(ordered, {}, [](const auto& each) { return each.first.value; });
     std::vector<int> now(ordered.size());
-    for (size_t slot = 0; slot < ordered.size(); ++slot) {
+    for (uint32_t slot = 0; slot < ordered.size(); ++slot) {
         rec.inputs[slot] = std::move(ordered[slot].first);
         bound_[slot] = std::move(ordered[slot].second);
-        const int after = static_cast<int>(slot);
-        const int before = std::exchange(rec[rec.inputs[slot].value].slot, after);
-        now[static_cast<size_t>(before)] = after;
+        now[std::exchange(rec[rec.inputs[slot].value].slot, slot)] = static_cast<int>(slot);
     }
     for (Output& update : rec.updates)
         if (update.replaces >= 0) update.replaces = now[static_cast<size_t>(update.replaces)];

@@ -23,7 +23,8 @@ void Recorder::note_bound_anew(std::optional<RecordId> now, const std::string& n
 }
 
 void Recorder::note_name(const TensorRef& tensor, std::string name) {
-    if (is_placeholder(*tensor)) version_->names[RecordId{tensor->trace.value}] = std::move(name);
+    if (is_placeholder(*tensor))
+        record().graph.set_name(RecordId{tensor->trace.value}, std::move(name));
     else names_.emplace(tensor->id(), std::move(name));
 }
 

@@ -49,7 +49,7 @@ Replayer::Fit Replayer::fit_of_other(const Record& rec, RecordId expected,
     const Type& type = rec.graph.type(expected);
     if (is_placeholder(*tensor))
         return rec.is_computed(expected) ? Fit::other_intermediate : Fit::outside_now_intermediate;
-    if (value.slot < 0) {
+    if (value.slot == kNoSlot) {
         if (rec.is_computed(expected)) return Fit::intermediate_now_outside;
         if (value.tensor == tensor) return Fit::yes;
         if (!(tensor->is_constant || function_.options.capture_as_const) ||
@@ -64,9 +64,8 @@ Replayer::Fit Replayer::fit_of_other(const Record& rec, RecordId expected,
     if (tensor->trace.is_edited()) return Fit::other_tensor;  // its graph records the op
     if (!(tensor->type() == type) || &tensor->device() != value.device) return Fit::other_type;
     // Another version's slot may not be there in the one that was followed so far.
-    const auto slot = static_cast<size_t>(value.slot);
-    if (slot >= bound_.size() || !bound_[slot]) return Fit::yes;
-    return bound_[slot]->id() == tensor->id() ? Fit::yes : Fit::other_tensor;
+    if (value.slot >= bound_.size() || !bound_[value.slot]) return Fit::yes;
+    return bound_[value.slot]->id() == tensor->id() ? Fit::yes : Fit::other_tensor;
 }
 
 Replayer::Difference Replayer::difference(const Record& rec, const OpDef& op, const Attrs& attrs,
@@ -77,7 +76,7 @@ Replayer::Difference Replayer::difference(const Record& rec, const OpDef& op, co
     if (event->kind == EventKind::barrier) return {Fit::barrier};
     if (event->kind == EventKind::backward) return {Fit::backward};
     if (event->kind == EventKind::variant) return {Fit::variant};
-    const Node& recorded = rec.graph.nodes()[event->index];
+    const Node& recorded = rec.op_of(*event);
     if (recorded.op != &op) return {Fit::other_op};
     if (device && rec[recorded.outputs[0]].device != device) return {Fit::other_device};
     if (recorded.inputs.size() != inputs.size()) return {Fit::other_count};
@@ -104,7 +103,7 @@ Replayer::Mismatch Replayer::in_words(Difference difference, const OpDef& op, co
         return {kOtherOp, cat("op ", op.name, " comes where a backward pass began")};
     if (how == Fit::variant)
         return {kOtherOp, cat("op ", op.name, " comes where an optimizer updated its parameters")};
-    const Node& recorded = record().graph.nodes()[next_event()->index];
+    const Node& recorded = record().op_of(*next_event());
     const std::string at = recorded_at(recorded);
     if (how == Fit::other_op)
         return {kOtherOp, cat("op ", op.name, " in place of ", recorded.op->name, at)};
@@ -174,13 +173,14 @@ void Replayer::raise_mismatch(std::string_view kind, const std::string& why,
 // ---- ops
 
 void Replayer::bind(RecordId expected, const TensorRef& tensor) {
-    const int slot = record()[expected].slot;
-    if (slot >= 0 && !bound_[static_cast<size_t>(slot)]) bound_[static_cast<size_t>(slot)] = tensor;
+    const uint32_t slot = record()[expected].slot;
+    if (slot != kNoSlot && !bound_[slot]) bound_[slot] = tensor;
 }
 
 TensorRef Replayer::placeholder(RecordId id) {
-    const RecordedValue& value = record()[id];
-    const Type& type = record().graph.type(id);
+    const Record& rec = record();
+    const RecordedValue& value = rec[id];
+    const Type& type = rec.graph.type(id);
     TensorRef tensor = value.tensor ? runtime::make_tensor(type, value.tensor->storage())
                                     : runtime::make_placeholder(type, *value.device);
     tensor->trace = {id_, static_cast<uint32_t>(id)};
@@ -251,15 +251,15 @@ bool Replayer::takes_other_type(std::span<const TensorRef> inputs) const {
     if (found == inputs.end()) return false;
     const Record& rec = record();
     const auto is_unread = [&](RecordId id) {
-        return rec.is_from_outside(id) && !bound_[static_cast<size_t>(rec[id].slot)];
+        return rec.is_from_outside(id) && !bound_[rec[id].slot];
     };
     const Event* event = next_event();
     const bool is_first = event && event->kind == EventKind::op &&
-                          std::ranges::any_of(rec.graph.nodes()[event->index].inputs, is_unread);
+                          std::ranges::any_of(rec.op_of(*event).inputs, is_unread);
     std::vector<RecordId> outside;
     for (const Input& input : rec.inputs) outside.push_back(input.value);
     bool has_other = false;
-    for (const RecordId id : is_first ? rec.graph.nodes()[event->index].inputs : outside) {
+    for (const RecordId id : is_first ? rec.op_of(*event).inputs : outside) {
         const Type &then = rec.graph.type(id), &now = (*found)->type();
         if (!is_unread(id) || !(then.shape == now.shape)) continue;
         if (then.dtype == now.dtype) return false;
@@ -272,7 +272,7 @@ void Replayer::note_variant(const std::string& what) {
     if (!failure_.empty()) return;  // the end of the call says so
     const auto fits = [&](const Record& other) {
         const Event* event = event_of(other);
-        return event && event->kind == EventKind::variant && other.variants[event->index] == what;
+        return event && event->kind == EventKind::variant && event->text == what;
     };
     if (!fits(record()) && !follow_another(fits)) {
         if (const Event* event = next_event();
@@ -285,7 +285,7 @@ void Replayer::note_variant(const std::string& what) {
 
 // Past the op that the call at hand fits.
 Results Replayer::advance(std::span<const TensorRef> inputs) {
-    const Node& recorded = record().graph.nodes()[next_event()->index];
+    const Node& recorded = record().op_of(*next_event());
     ++cursor_;
     for (size_t i = 0; i < inputs.size(); ++i) bind(recorded.inputs[i], inputs[i]);
     Results outputs;
@@ -342,8 +342,7 @@ std::optional<Tensors> Replayer::begin_backward(std::span<const TensorRef> ys,
     Tensors grads;
     for (RecordId id : recorded.grads) {
         if (id == kNoValue) grads.emplace_back();
-        else if (record().is_from_outside(id))
-            grads.push_back(bound_[static_cast<size_t>(record()[id].slot)]);
+        else if (record().is_from_outside(id)) grads.push_back(bound_[record()[id].slot]);
         else if (record().is_constant(id)) grads.push_back(record()[id].tensor);
         else grads.push_back(values_[at(id)] ? values_[at(id)] : placeholder(id));
     }
@@ -388,7 +387,7 @@ bool Replayer::can_read(const Tensor& tensor) const {
 std::string Replayer::rest_of_record() const {
     const Event& event = *next_event();
     if (event.kind == EventKind::op) {
-        const Node& node = record().graph.nodes()[event.index];
+        const Node& node = record().op_of(event);
         return cat("the recorded op ", node.op->name, " (", node.where, ")");
     }
     if (event.kind == EventKind::backward) return "the recorded backward pass";

@@ -119,7 +119,7 @@ void Session::compute_now(const std::vector<RecordId>& wanted, bool waits) {
     const auto data_of = [&](RecordId id) -> TensorRef {
         const RecordedValue& value = rec[id];
         if (value.tensor) return value.tensor;
-        if (value.slot >= 0) return bound_[static_cast<size_t>(value.slot)];
+        if (value.slot != kNoSlot) return bound_[value.slot];
         const TensorRef& made = values_[at(id)];
         return made && made->has_data() ? made : computed[at(id)];
     };

@@ -57,13 +57,13 @@ std::vector<TensorRef> CompiledSegment::run(const Record& record, std::vector<Te
     for (const Input& input : step->inputs)
         inputs.push_back(input.kind == Input::Kind::made
                              ? made[at(input.value)]
-                             : std::move(bound[static_cast<size_t>(record[input.value].slot)]));
+                             : std::move(bound[record[input.value].slot]));
     try {
         return program->run(inputs);
     } catch (...) {
         for (size_t i = 0; i < inputs.size(); ++i)
             if (const Input& input = step->inputs[i]; input.kind != Input::Kind::made)
-                bound[static_cast<size_t>(record[input.value].slot)] = std::move(inputs[i]);
+                bound[record[input.value].slot] = std::move(inputs[i]);
         throw;
     }
 }
@@ -113,7 +113,7 @@ void Version::begin(uint32_t index, const TraceOptions& options) {
     const uint64_t drops = drops_;
     const Record now = record;
     lock.unlock();
-    const auto step = std::make_shared<const Step>(extract_segment(now, index, names));
+    const auto step = std::make_shared<const Step>(extract_segment(now, index));
     auto made =
         std::make_shared<PendingProgram>(step, passes_of(*step, options), lowering_of(options));
     lock.lock();
@@ -210,7 +210,7 @@ std::vector<SegmentPlan> Version::planned_on(runtime::Device& device,
     const Record now = record;
     lock.unlock();
     for (uint32_t index = 0; index < now.segments(); ++index) {
-        Step step = extract_segment(now, index, names);
+        Step step = extract_segment(now, index);
         step.graph.set_device(device);
         PlannedGraph planned = plan_graph(step, passes_of(step, options), lowering_of(options));
         const PreparedGraph prepared = prepare_to_plan(std::move(planned.graph), {});

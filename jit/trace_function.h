@@ -80,7 +80,6 @@ public:
     std::string reason;  // why it was recorded: for fn.explain()
     std::atomic<bool> retypes = false;  // what it rebinds gets another type, of which later calls
                                         // make another version
-    ValueNames names;  // of parameters by their modules, and others that the program has given
     FileNotes notes;  // for dump
     std::atomic<uint64_t> calls = 0;
     std::atomic<double> compile_ms = 0;

@@ -29,7 +29,7 @@ bool expand_node(const Node& node, Rewriter& rewrite, bool splits_products) {
     const bool is_whole = node.op->epilogue || rewrite.from.device().computes_whole(call);
     if (is_whole && !splits_products) return false;
     const runtime::WithoutTapes quiet;
-    GraphWriter writer(rewrite.to, node.where, node.role, node.marks);
+    GraphWriter writer(rewrite.to, node);
     runtime::Tensors inputs;
     for (ValueId input : node.inputs) inputs.push_back(writer.placeholder(rewrite.map(input)));
     const runtime::Tensors outputs =

@@ -38,7 +38,7 @@ DirectCall::DirectCall(const Session& session, Capture& capture, const nb::list&
     Tensors given;
     const jit::Record& record = session.version()->record;
     for (const RecordId value : session.version()->arguments())
-        given.push_back(session.bound()[static_cast<size_t>(record[value].slot)]);
+        given.push_back(session.bound()[record[value].slot]);
     sources_ = capture.sources(session, given);
     reason_ = capture.unrepeatable();
     read_at_ = capture.read_at();
@@ -190,7 +190,7 @@ void DirectCall::set_facts(nb::object facts, nb::object result_of) {
 std::string DirectCall::read_in(const jit::Version& version) const {
     const auto& events = version.record.events;
     const auto barrier = std::ranges::find(events, jit::EventKind::barrier, &jit::Event::kind);
-    return read_at_.empty() && barrier != events.end() ? barrier->where : read_at_;
+    return read_at_.empty() && barrier != events.end() ? barrier->text : read_at_;
 }
 
 // ---- a call

@@ -31,7 +31,6 @@ std::shared_ptr<Model> export_from(const jit::Version& version, std::vector<std:
                                    const DumpedStates* states) {
     const jit::ExportOptions options{.inputs = std::move(inputs),
                                      .outputs = std::move(outputs),
-                                     .params = version.names,
                                      .optimize = optimize,
                                      .half_storage = half_storage,
                                      .keep_value_names = keep_value_names,
