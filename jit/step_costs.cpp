@@ -152,7 +152,8 @@ private:
         if (!work.is_product) return work.flops / figures_.flops_per_second("float32");
         const DType dtype = call.inputs[0].dtype;
         const std::string_view kind = product_dtype(dtype);
-        if (call.op.contraction) {
+        if (call.op.contraction || &call.op == &ops::matmul_epilogue() ||
+            &call.op == &runtime::matmul_sums()) {
             const runtime::MatmulProblem p = runtime::matmul_problem(call, outputs);
             int64_t batch = 1;
             for (const int64_t extent : p.batch) batch *= extent;

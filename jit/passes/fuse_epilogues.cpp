@@ -3,8 +3,8 @@
 // A node joins the product before it when
 //   1. it is the only reader of that product, and the graph does not return it: nobody misses the
 //      intermediate value (in training relu's gradient reads relu's result, which remains);
-//   2. both have one type, float32 in the same layout. A float16 product would be rounded less
-//   often;
+//   2. both have one type, float32 in the same layout. A product of halves would be rounded less
+//   often: only fuse_half_biases takes it, on a GPU, where its rows begin at 16 bytes;
 //   3. it is an add whose other operand is a bias along the channels or has that same type, or
 //   relu, and
 //      the product has no such step yet;
@@ -24,6 +24,7 @@
 #include "jit/passes/fusion_group.h"
 #include "jit/passes/product_choice.h"
 #include "runtime/ops/epilogue.h"
+#include "runtime/ops/matmul.h"
 
 namespace megjit::jit {
 namespace {
@@ -36,7 +37,7 @@ bool is_part_of_kernels(const Node& node) {
 
 class EpilogueFuser {
 public:
-    // wanted: add takes biases, too.
+    // wanted: add takes biases, too; bias takes those of halves alone.
     EpilogueFuser(const Graph& graph, const PipelineOptions& options, EpilogueKind wanted)
         : rewrite_(graph),
           options_(options),
@@ -142,15 +143,17 @@ private:
         if (readers.size() != 1 || returned_[at(epilogue.result)]) return false;
         const Node& node = rewrite_.from.node(readers[0]);
         const Type& type = rewrite_.from.type(epilogue.result);
-        if (node.kind != NodeKind::op || type.dtype != runtime::DType::f32 ||
+        if (node.kind != NodeKind::op || !takes(product, type.dtype) ||
             !(rewrite_.from.type(node.outputs[0]) == type))
             return false;
-        if (node.op->as_epilogue != wanted_) return false;
-        runtime::EpilogueStep step{.kind = wanted_};
+        const EpilogueKind kind_of_op = wanted_ == EpilogueKind::bias ? EpilogueKind::add : wanted_;
+        if (node.op->as_epilogue != kind_of_op) return false;
+        runtime::EpilogueStep step{.kind = kind_of_op};
         if (step.takes_operand()) {
             const ValueId other = node.inputs[node.inputs[0] == epilogue.result ? 1 : 0];
             const std::optional<EpilogueKind> kind = addition_of(product, type, other);
-            if (!kind || epilogue.has(*kind) || !is_ready(other) || !is_stored(other)) return false;
+            if (!kind || epilogue.has(*kind) || !is_ready(other) || !may_add(*kind, other))
+                return false;
             step.kind = *kind;
             epilogue.operands.push_back(other);
         } else if (epilogue.has(step.kind)) {
@@ -161,6 +164,14 @@ private:
         epilogue.result = node.outputs[0];
         epilogue.stays |= node.marks.stays;
         return true;
+    }
+
+    // Condition 2.
+    bool takes(const Node& product, runtime::DType dtype) const {
+        if (wanted_ != EpilogueKind::bias) return dtype == runtime::DType::f32;
+        const std::vector<Type> factors = rewrite_.from.types(std::span(product.inputs).first(2));
+        return runtime::takes_halves(*product.op, dtype) && runtime::have_aligned_rows(factors) &&
+               runtime::have_aligned_rows({&rewrite_.from.type(product.outputs[0]), 1});
     }
 
     // Which step adds `other`.
@@ -180,6 +191,11 @@ private:
         const NodeKind kind = rewrite_.from.producer(id).kind;
         return done_[at(rewrite_.from.value(id).producer)] || kind == NodeKind::input ||
                kind == NodeKind::constant;
+    }
+
+    // A bias of halves is mostly cast from float32, by a kernel of its own in any case.
+    bool may_add(EpilogueKind kind, ValueId other) const {
+        return wanted_ == EpilogueKind::bias ? kind == EpilogueKind::bias : is_stored(other);
     }
 
     // Condition 5. A number is part of a kernel's code.
@@ -204,8 +220,9 @@ private:
 };
 
 Graph fused_epilogues(Graph graph, const PipelineOptions& options, EpilogueKind wanted) {
-    const auto is_wanted = [wanted](const Node& node) {
-        return node.op && node.op->as_epilogue == wanted;
+    const EpilogueKind of_op = wanted == EpilogueKind::bias ? EpilogueKind::add : wanted;
+    const auto is_wanted = [of_op](const Node& node) {
+        return node.op && node.op->as_epilogue == of_op;
     };
     if (options.products == Products::generated || std::ranges::none_of(graph.nodes(), is_wanted))
         return graph;
@@ -216,6 +233,10 @@ Graph fused_epilogues(Graph graph, const PipelineOptions& options, EpilogueKind 
 
 Graph fuse_epilogues(Graph graph, const PipelineOptions& options) {
     return fused_epilogues(std::move(graph), options, EpilogueKind::add);
+}
+Graph fuse_half_biases(Graph graph, const PipelineOptions& options) {
+    if (graph.device().is_host()) return graph;
+    return fused_epilogues(std::move(graph), options, EpilogueKind::bias);
 }
 Graph fuse_relu(Graph graph, const PipelineOptions& options) {
     return fused_epilogues(std::move(graph), options, EpilogueKind::relu);

@@ -133,7 +133,15 @@ bool prefers_channels_last(const Graph& graph, const Node& node);
 // element-wise ops behind it is left to fuse, where its kernel is as fast as the library's.)
 Graph fuse_epilogues(Graph graph, const PipelineOptions& options = {});
 
-// The same with relu, which then may give NaN for -inf.
+// Biases that are added to products of halves become steps of them on a GPU, whose library adds
+// them to the sums before it rounds these.
+Graph fuse_half_biases(Graph graph, const PipelineOptions& options = {});
+
+// Sums of a factor's rows are computed with the product of halves that sums over the same axis, on
+// a GPU. Why: gradients of weights and biases read one large value.
+Graph join_sums(Graph graph, const PipelineOptions& options = {});
+
+// The same as fuse_epilogues with relu, which then may give NaN for -inf.
 Graph fuse_relu(Graph graph, const PipelineOptions& options = {});
 
 // Multiplies the fixed weights of a convolution by the scale that follows it, as normalization in

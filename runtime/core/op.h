@@ -155,6 +155,7 @@ enum class EpilogueKind : uint8_t { bias, add, relu };
 struct EpilogueSpec {
     OpRef op = nullptr;
     int bias_axis = 0;  // of the result; below 0: from its end
+    bool takes_halves = false;  // besides float32
     int bias_axis_of(const Type& result) const {
         return bias_axis < 0 ? result.rank() + bias_axis : bias_axis;
     }

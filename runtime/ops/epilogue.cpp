@@ -57,8 +57,12 @@ bool is_bias(const Type& bias, const Type& y, int channel) {
     return true;
 }
 
+bool takes_halves(const OpDef& product, DType dtype) {
+    return product.epilogue->takes_halves && (dtype == DType::f16 || dtype == DType::bf16);
+}
+
 void check_epilogue(const OpCall& call, const Type& y) {
-    if (y.dtype != DType::f32)
+    if (y.dtype != DType::f32 && !takes_halves(call.op, y.dtype))
         refuse(call, cat("the dtype is float32, not ", info(y.dtype).name), "cast to float32",
                ErrorKind::type);
     const int channel = call.op.epilogue->bias_axis_of(y);

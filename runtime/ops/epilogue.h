@@ -6,7 +6,8 @@
 // Made by the fuse_epilogues passes, and called by layers that are laid out for inference.
 // Gradients are those of the product and of its steps; relu must be the last one.
 // Rules:
-//   E1 float32
+//   E1 float32, or halves where the product takes them (EpilogueSpec::takes_halves): these are
+//      rounded once, after the last step
 //   E2 known words, each once at most
 //   E3 one operand for each word that takes one
 //   E4 a bias has one element a channel, along the channel's axis
@@ -42,6 +43,9 @@ Grads grad_of_epilogue(const GradCall& g, const OpDef& product);
 // the steps (OpDef::expand).
 std::vector<TensorRef> expand_epilogue(const OpCall& call, std::span<const TensorRef> inputs,
                                        const OpDef& product);
+
+// Is that a type of halves in which the product may have steps?
+bool takes_halves(const OpDef& product, DType dtype);
 
 // May that tensor be the bias along axis `channel` of a product of type y?
 bool is_bias(const Type& bias, const Type& y, int channel);

@@ -1,7 +1,10 @@
 // runtime/ops/matmul.cpp -- matrix product over the last two axes; leading axes broadcast.
 // Rules: M1 both operands have at least two axes    M2 inner extents are equal
 //        M3 leading axes are equal or 1              M4 one dtype, not complex, not bool
+//        M5 matmul_sums takes matrices of floating-point numbers
 #include "runtime/ops/matmul.h"
+
+#include <algorithm>
 
 #include "runtime/ops/builders.h"
 #include "runtime/ops/epilogue.h"
@@ -80,6 +83,28 @@ Tensors expand_matmul_epilogue(const OpCall& call, std::span<const TensorRef> in
     return expand_epilogue(call, inputs, ops::matmul());
 }
 
+// Rule M5.
+std::vector<Type> infer_matmul_sums(const OpCall& call) {
+    std::vector<Type> types = infer_matmul(call);
+    const int64_t of = call.integer("of");
+    if (of != 0 && of != 1)
+        refuse(call, cat("of is 0 or 1, not ", of), "name the factor whose rows are added up");
+    const Type& factor = call.inputs[static_cast<size_t>(of)];
+    if (call.inputs[0].rank() != 2 || call.inputs[1].rank() != 2 || !is_floating(factor.dtype))
+        refuse(call, "both operands are matrices of floating-point numbers",
+               "use matmul and reduce_sum");
+    types.push_back({factor.dtype, {types[0].shape[of == 0 ? 0 : 1]}});
+    return types;
+}
+
+Tensors expand_matmul_sums(const OpCall& call, std::span<const TensorRef> inputs) {
+    const int64_t of = call.integer("of");
+    const bool is_turned = call.flag(of == 0 ? "transpose_a" : "transpose_b");
+    const int64_t axis = (of == 0) == is_turned ? 0 : 1;
+    return {product(inputs[0], inputs[1], call.flag("transpose_a"), call.flag("transpose_b")),
+            build::reduce_sum(inputs[static_cast<size_t>(of)], {axis}, false)};
+}
+
 Cost matmul_cost(const OpCall& call, std::span<const Type> outputs) {
     const Type& a = call.inputs[0];
     const auto k = static_cast<double>(a.shape[a.rank() - (call.flag("transpose_a") ? 2 : 1)]);
@@ -146,6 +171,17 @@ MatmulProblem matmul_problem(const OpCall& call, std::span<const Type> outputs) 
     return p;
 }
 
+const OpDef& matmul_sums() {
+    static const OpDef& op = find_op("matmul_sums");
+    return op;
+}
+
+bool have_aligned_rows(std::span<const Type> matrices) {
+    return std::ranges::all_of(matrices, [](const Type& type) {
+        return static_cast<size_t>(type.shape[type.rank() - 1]) * size_of(type.dtype) % 16 == 0;
+    });
+}
+
 std::vector<OpDef> matmul_ops() {
     const OperandSpec b{"b", OperandKind::weights};
     return {
@@ -161,7 +197,7 @@ std::vector<OpDef> matmul_ops() {
          .grad = grad_matmul,
          .keeps = Keeps::inputs,
          .contraction = matmul_contraction,
-         .epilogue = EpilogueSpec{ops::matmul_epilogue, -1},
+         .epilogue = EpilogueSpec{ops::matmul_epilogue, -1, true},
          .cost = matmul_cost},
         {.name = "matmul_epilogue",
          .doc = "matmul, then the steps of `epilogue` (bias, add, relu) on its result.",
@@ -171,7 +207,17 @@ std::vector<OpDef> matmul_ops() {
          .infer = infer_matmul_epilogue,
          .grad = grad_matmul_epilogue,
          .expand = expand_matmul_epilogue,
-         .epilogue = EpilogueSpec{ops::matmul_epilogue, -1},
+         .epilogue = EpilogueSpec{ops::matmul_epilogue, -1, true},
+         .cost = matmul_cost},
+        {.name = "matmul_sums",
+         .doc =
+             "matmul of two matrices, and the sums of operand `of` over the axis that the product sums over: "
+             "the gradients of a layer's weights and bias.",
+         .inputs = {"a", "b"},
+         .attrs = {kTransposeA, kTransposeB, {"of", AttrKind::integer}},
+         .infer = infer_matmul_sums,
+         .has_gpu_product = true,
+         .expand = expand_matmul_sums,
          .cost = matmul_cost}};
 }
 

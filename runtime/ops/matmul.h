@@ -21,4 +21,11 @@ struct MatmulProblem {
 // Describes a call of matmul or matmul_epilogue, whose results have the types `outputs`.
 MatmulProblem matmul_problem(const OpCall& call, std::span<const Type> outputs);
 
+// The op that a pass makes of a matmul and the sums of a factor's rows.
+const OpDef& matmul_sums();
+
+// Do all rows begin at 16 bytes if the matrices do? (Tensor cores want them to: the library copies
+// others, or takes eight times as long.)
+bool have_aligned_rows(std::span<const Type> matrices);
+
 }  // namespace megjit::runtime

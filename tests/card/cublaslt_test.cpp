@@ -136,6 +136,23 @@ TEST_F(CublasLtTest, AddsAndCutsOff) {
     EXPECT_EQ(download<float>(d_, kM * kN), right_);
 }
 
+TEST_F(CublasLtTest, AddsUpTheFactors) {
+    const std::vector<float> a = download<float>(a_, kM * kK), b = download<float>(b_, kK * kN);
+    std::vector<float> of_a(kM), of_b(kN);
+    for (size_t i = 0; i < a.size(); ++i) of_a[i % kM] += a[i];
+    for (size_t i = 0; i < b.size(); ++i) of_b[i / kK] += b[i];
+    for (const Epilogue which : {Epilogue::sums_a, Epilogue::sums_b}) {
+        const std::vector<float>& right = which == Epilogue::sums_a ? of_a : of_b;
+        const Address sums = allocate(right.size() * 4);
+        EXPECT_EQ(set(kEpilogue, which), 0);
+        EXPECT_EQ(set(kBiasPointer, reinterpret_cast<void*>(sums)), 0);
+        ASSERT_EQ(propose(), 0);
+        ASSERT_EQ(multiply(), 0) << lt().error_text(7);
+        EXPECT_EQ(download<float>(sums, right.size()), right);
+        EXPECT_EQ(download<float>(d_, kM * kN), right_);
+    }
+}
+
 TEST_F(CublasLtTest, IsCapturedAndReplayed) {
     ASSERT_EQ(propose(), 0);
     Handle graph = nullptr, exec = nullptr;
@@ -210,6 +227,9 @@ TEST_F(CublasLtTest, RefusesEpiloguesWithoutBias) {
     EXPECT_EQ(set(kEpilogue, Epilogue::bias), 0);
     ASSERT_EQ(propose(), 0);
     expect_refused(multiply(), "the epilogue adds a bias, and there is none");
+    EXPECT_EQ(set(kEpilogue, Epilogue::sums_b), 0);
+    ASSERT_EQ(propose(), 0);
+    expect_refused(multiply(), "the epilogue writes sums, and there is no place for them");
 }
 
 TEST_F(CublasLtTest, RefusesDescriptionsThatDoNotGoTogether) {

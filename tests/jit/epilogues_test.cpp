@@ -103,6 +103,29 @@ TEST_F(FuseEpilogues, Float16IsRoundedAsOftenAsBefore) {
     EXPECT_EQ(after(text), text);
 }
 
+std::string half_product(int64_t columns) {
+    const std::string n = std::to_string(columns);
+    return "%0: f16[4, 8] = input 0\n%1: f16[8, " + n + "] = input 1\n%2: f16[" + n +
+           "] = input 2\n%3: f16[4, " + n +
+           "] = matmul %0 %1 {transpose_a=0, transpose_b=0}\n%4: f16[4, " + n +
+           "] = add %3 %2\nreturn %4\n";
+}
+
+TEST_F(FuseEpilogues, AGpuAddsABiasToHalvesBeforeItRounds) {
+    const auto on = [](Graph graph, runtime::Device& device) {
+        graph.set_device(device);
+        graph = fuse_half_biases(std::move(graph));
+        EXPECT_EQ(fault_of(graph), "");
+        return count(graph, "matmul_epilogue");
+    };
+    EXPECT_EQ(on(parse_graph(half_product(16)), runtime::host_device()), 0u);
+    if (runtime::all_devices().size() < 2) return;  // tests of cards ask this, too
+    runtime::Device& card = runtime::find_device("gpu0:0");
+    EXPECT_EQ(on(parse_graph(half_product(16)), card), 1u);
+    EXPECT_EQ(on(parse_graph(half_product(12)), card), 0u);  // rows of 24 bytes
+    EXPECT_EQ(on(parse_graph(kBiasedProduct), card), 0u);
+}
+
 TEST_F(FuseEpilogues, ReluIsLeftOutWhereResultsAreExact) {
     const std::string relu = std::string(kBiasedProduct.substr(0, kBiasedProduct.find("return"))) +
                              "%5: f32[4, 3] = relu %4\nreturn %5\n";

@@ -34,6 +34,13 @@ protected:
     }
 };
 
+// The graph on the first GPU.
+inline Graph on_card(std::string_view text) {
+    Graph graph = parse_graph(text);
+    graph.set_device(runtime::find_device("gpu0:0"));
+    return graph;
+}
+
 inline TensorRef floats(const runtime::Shape& shape, std::initializer_list<float> values) {
     TensorRef tensor = runtime::empty_tensor(runtime::host_device(),
                                              {.dtype = runtime::DType::f32, .shape = shape});

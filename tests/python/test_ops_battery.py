@@ -362,6 +362,7 @@ OTHERS = [
     Row("conv_backward_filter", None, (IMAGE, normal(2, 6, 3, 5)), {**CONV, "kernel": (3, 3)}),
     Row("matmul", lambda a, b: a.swapaxes(1, 2) @ b, (normal(2, 4, 3), normal(4, 5)), {"transpose_a": 1, "transpose_b": 0}, (0, 1), smooth=True),
     Row("matmul_epilogue", lambda a, b, c, d: a @ b + c + d, (X, normal(4, 5), normal(5), normal(3, 5)), {"epilogue": "bias add"}, (0, 1, 2, 3), smooth=True, tolerance=1e-5),
+    Row("matmul_sums", lambda a, b: (a.T @ b, a.sum(0)), (X, normal(3, 5)), {"transpose_a": 1, "transpose_b": 0, "of": 0}, tolerance=1e-5),
     Row("batch_norm", batch_normed, (IMAGE, normal(4), normal(4)), {"eps": 1e-5}, (0, 1, 2), tolerance=1e-5),
     Row("batch_norm_grad", None, (IMAGE, normal(4), between(0.5, 1, 4), normal(4), normal(2, 4, 6, 5)), {"eps": 1e-5}),
     Row("batch_norm_stats", lambda x: (x.mean((0, 2, 3)), x.var((0, 2, 3))), (IMAGE,), tolerance=1e-5),

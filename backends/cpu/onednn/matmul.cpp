@@ -134,6 +134,7 @@ Prepared prepare_matmul_epilogue(const OpCall& call, std::span<const Type> outpu
     const Type& y = outputs[0];
     const MatmulProblem p = runtime::matmul_problem(call, outputs);
     if (y.numel() == 0) return make_zeros(outputs);
+    if (y.dtype != DType::f32) return in_float32(call, outputs, prepare_matmul_epilogue);
     if (!dnn::is_packed_for(right_matrix(p, y.dtype), call.inputs[1]))
         return dnn::unpacking(call, outputs, prepare_matmul_epilogue);
     const int64_t parts = parts_of_columns(p, call.inputs[1]);

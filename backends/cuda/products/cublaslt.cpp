@@ -65,7 +65,13 @@ private:
 struct Steps {
     Epilogue epilogue = Epilogue::none;
     std::optional<size_t> bias = {}, addend = {};  // operands of the op
+    bool sums = false;  // of a factor, the second result
 };
+
+// The library's first factor is our second one.
+Steps steps_of_sums(int64_t of) {
+    return {.epilogue = of == 0 ? Epilogue::sums_b : Epilogue::sums_a, .sums = true};
+}
 
 // Empty where the library has no such order of steps: it adds the addend and the bias, then relu.
 std::optional<Steps> steps_of(const MatmulProblem& p) {
@@ -134,8 +140,8 @@ public:
         try {
             const Handle handle = stream.handles().cublaslt(library_);
             const Owned<MatmulDescriptor> descriptor = matmul();
-            if (steps_.bias)
-                set(descriptor.get(), kBiasPointer, reinterpret_cast<void*>(inputs[*steps_.bias]));
+            if (steps_.bias) set(descriptor.get(), kBiasPointer, pointer(inputs[*steps_.bias]));
+            if (steps_.sums) set(descriptor.get(), kBiasPointer, pointer(outputs[1]));
             const Chosen& chosen = choose(handle, descriptor.get());
             const int64_t outer = outer_count();
             for (int64_t i = 0; i < outer; ++i) {
@@ -283,7 +289,9 @@ std::unique_ptr<Product> make_product(const OpCall& call, std::span<const Type> 
     if (!data_type(y.dtype)) return refuse(cat("cuBLASLt computes no ", to_string(y)));
     const MatmulProblem p = runtime::matmul_problem(call, outputs);
     if (y.numel() == 0 || p.k == 0) return refuse("nothing is computed of nothing");
-    const std::optional<Steps> steps = steps_of(p);
+    const bool sums = &call.op == &runtime::matmul_sums();
+    const std::optional<Steps> steps =
+        sums ? std::optional(steps_of_sums(call.integer("of"))) : steps_of(p);
     if (!steps) return refuse("cuBLASLt does relu last");
     for (const Type& type : call.inputs)
         if (is_packed(type.layout))

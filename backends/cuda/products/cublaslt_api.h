@@ -16,7 +16,15 @@ using PreferenceDescriptor = struct OpaquePreference*;
 enum class DataType : int { f32 = 0, f16 = 2, bf16 = 14 };
 enum class Compute : int { f32 = 68, tf32 = 77 };
 enum class Transpose : int32_t { no = 0, yes = 1 };
-enum class Epilogue : uint32_t { none = 1, relu = 2, bias = 4, relu_bias = 6 };
+// sums_a and sums_b (BGRADA, BGRADB) write the sums of a factor over the summed axis as the bias.
+enum class Epilogue : uint32_t {
+    none = 1,
+    relu = 2,
+    bias = 4,
+    relu_bias = 6,
+    sums_a = 256,
+    sums_b = 512
+};
 
 // Names of attributes.
 enum MatmulAttribute : int { kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8 };

@@ -63,7 +63,7 @@ std::unique_ptr<Product> make_product(const runtime::OpCall& call,
                                       std::span<const runtime::Type> outputs,
                                       const CardDescription& card, const ProductOptions& options,
                                       std::string* why_not) {
-    const bool is_matmul = call.op.name == "matmul" || call.op.name == "matmul_epilogue";
+    const bool is_matmul = call.op.name.starts_with("matmul");
     return (is_matmul ? cublaslt::make_product : cudnn::make_product)(call, outputs, card, options,
                                                                       why_not);
 }

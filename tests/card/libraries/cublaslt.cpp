@@ -4,7 +4,7 @@
 //   L2 the factors of a product go together, C is as D is
 //   L3 an algorithm is one that was proposed for this product, by this library
 //   L4 addresses have the alignment that the algorithm was asked for
-//   L5 an epilogue with a bias has one
+//   L5 an epilogue with a bias has one, and one that writes sums has a place for them
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -112,6 +112,9 @@ struct Product {
     bool has_bias() const {
         return descriptor.epilogue == Epilogue::bias || descriptor.epilogue == Epilogue::relu_bias;
     }
+    bool writes_sums() const {
+        return descriptor.epilogue == Epilogue::sums_a || descriptor.epilogue == Epilogue::sums_b;
+    }
     bool has_relu() const {
         return descriptor.epilogue == Epilogue::relu || descriptor.epilogue == Epilogue::relu_bias;
     }
@@ -135,6 +138,19 @@ Array load(const std::byte* memory, const OpaqueLayout& l, Compute compute) {
     return array;
 }
 
+// The sums of a factor over the axis that the product sums over, in its order.
+Array sums_of(const Array& factor, const OpaqueLayout& l, bool over_rows) {
+    const int64_t count = over_rows ? l.columns : l.rows, length = over_rows ? l.rows : l.columns;
+    Array sums = Array::of({count});
+    for (int64_t i = 0; i < count; ++i) {
+        float sum = 0;
+        for (int64_t j = 0; j < length; ++j)
+            sum += factor[over_rows ? i * l.rows + j : j * l.rows + i];
+        sums[i] = sum;
+    }
+    return sums;
+}
+
 // D^T of row-major [batch, n, m] is op(B)^T op(A)^T: columns first is rows first, transposed.
 void multiply(const Product& p, float alpha, float beta, const std::vector<std::byte*>& places) {
     const OpaqueMatmul& d = p.descriptor;
@@ -151,6 +167,10 @@ void multiply(const Product& p, float alpha, float beta, const std::vector<std::
         y[i] = value;
     }
     scatter(y, places[3], element(p.y.type), strides_of(p.y));
+    if (d.epilogue == Epilogue::sums_a)
+        scatter(sums_of(a, p.a, d.a == Transpose::yes), places[5], element(p.y.type), {1});
+    if (d.epilogue == Epilogue::sums_b)
+        scatter(sums_of(b, p.b, d.b == Transpose::no), places[5], element(p.y.type), {1});
 }
 
 }  // namespace
@@ -311,6 +331,10 @@ MEGJIT_LIBRARY_API Status cublasLtMatmul(Handle handle, MatmulDescriptor descrip
                                             " bytes of workspace, given are ", workspace_bytes));
         if (p.has_bias() && !p.descriptor.bias)
             throw Misuse(kInvalidValue, "the epilogue adds a bias, and there is none");
+        if (p.writes_sums() && !p.descriptor.bias)
+            throw Misuse(kInvalidValue, "the epilogue writes sums, and there is no place for them");
+        if (p.writes_sums() && p.y.batch > 1)
+            throw Misuse(kNotSupported, "sums are of one product, not of a batch");
         const auto matrix = [&](const char* name, const void* at, const OpaqueLayout& l, int which,
                                 bool is_written) {
             return Operand{name, at, span_bytes(element(l.type), dims_of(l), strides_of(l)),
@@ -320,10 +344,11 @@ MEGJIT_LIBRARY_API Status cublasLtMatmul(Handle handle, MatmulDescriptor descrip
             matrix("A", a, p.a, 0, false), matrix("B", b, p.b, 1, false),
             matrix("C", c, p.y, 2, false), matrix("D", d, p.y, 3, true),
             Operand{"the workspace", workspace, workspace_bytes, kWorkspaceAlign, true}};
-        if (p.has_bias()) {
+        if (p.has_bias() || p.writes_sums()) {
             const size_t bytes = size_of(element(p.y.type));
-            operands.push_back(
-                {"the bias", p.descriptor.bias, static_cast<size_t>(p.m) * bytes, bytes, false});
+            const int64_t count = p.descriptor.epilogue == Epilogue::sums_b ? p.n : p.m;
+            operands.push_back({p.writes_sums() ? "the sums" : "the bias", p.descriptor.bias,
+                                static_cast<size_t>(count) * bytes, bytes, p.writes_sums()});
         }
         if (factors[1] == 0) operands[2].bytes = 0;  // C is not read
         check_operands(kInvalidValue, operands, home);
