@@ -52,6 +52,8 @@ constexpr Pass kPipeline[] = {
      "before fuse_epilogues: the shift becomes a bias"},
     {"assign_layouts", 3, plain<assign_layouts>, false, false,
      "before fuse: a group has one layout"},
+    {"align_rows", 3, align_rows, true, false,
+     "after part_rows, which knows logits as they were recorded; before fuse, whose kernels read parts of rows"},
     {"fuse_epilogues", 3, fuse_epilogues, true, false,
      "after assign_layouts: an addend lies like the product; before fuse, which takes the rest"},
     {"fuse_half_biases", 3, fuse_half_biases, false, false,

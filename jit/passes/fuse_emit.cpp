@@ -7,6 +7,7 @@
 #include "codegen/op_kernel.h"
 #include "codegen/strides.h"
 #include "jit/passes/fusion_group.h"
+#include "jit/passes/strided_view.h"
 #include "runtime/core/number_to_integer.h"
 #include "runtime/host/error.h"
 
@@ -43,8 +44,37 @@ struct Source {
     std::vector<int64_t> strides;
 };
 
+// The same where `id` is the better part of a tensor, from its first element on: columns of longer
+// rows. Nothing where it is none, or where the copy is made in any case.
+std::optional<Source> part_source_of(const Grouping& grouping, ValueId id, const Shape& space) {
+    if (grouping.stored[at(id)]) return {};
+    const Graph& graph = grouping.graph;
+    std::vector<const Node*> views;
+    ValueId base = id;
+    bool is_part = false;
+    for (;;) {
+        const Node& node = graph.producer(base);
+        const bool cuts = node.op == &ops::slice();
+        if ((!cuts && node.op != &ops::reshape()) || grouping.group_of_value(base) != kNoGroup)
+            break;
+        is_part |= cuts;
+        views.push_back(&node);
+        base = node.inputs[0];
+    }
+    const Type &whole = graph.type(base), &part = graph.type(id);
+    if (!is_part || 2 * part.numel() < whole.numel() || whole.layout != Layout::row_major ||
+        part.layout != Layout::row_major)
+        return {};
+    std::optional<StridedView> view = whole_view(whole.shape);
+    for (size_t i = views.size(); view && i-- > 0;) view = move_view(graph, *views[i], *view);
+    if (!view || view->offset != 0) return {};
+    return Source{base, broadcast_strides(part.shape, view->strides, space)};
+}
+
 Source source_of(const Grouping& grouping, ValueId id, const Shape& space) {
     const Graph& graph = grouping.graph;
+    if (!graph.device().is_host())
+        if (auto part = part_source_of(grouping, id, space)) return *part;
     const Source direct{
         id, broadcast_strides(graph.type(id).shape, dense_strides(graph.type(id)), space)};
     if (!grouping.options.fuse_dimshuffle) return direct;

@@ -137,6 +137,10 @@ Graph fuse_epilogues(Graph graph, const PipelineOptions& options = {});
 // them to the sums before it rounds these.
 Graph fuse_half_biases(Graph graph, const PipelineOptions& options = {});
 
+// Products of halves whose rows begin anywhere become products of larger matrices on a GPU, which
+// share what is copied. Keeps the bits.
+Graph align_rows(Graph graph, const PipelineOptions& options = {});
+
 // Sums of a factor's rows are computed with the product of halves that sums over the same axis, on
 // a GPU. Why: gradients of weights and biases read one large value.
 Graph join_sums(Graph graph, const PipelineOptions& options = {});
