@@ -76,6 +76,8 @@ constexpr Pass kPipeline[] = {
      "after fuse: what is planned is what runs; before batch: each launch is kept or not by itself"},
     {"spill", 0, spill, true, false,
      "after what makes kernels: what runs, and when, is decided; before batch: updates whose operands are in memory one after the other are no step"},
+    {"gather_casts", 3, gather_casts, true, true,
+     "after what plans lifetimes; before batch, which makes a step of them"},
     {"batch", 3, plain<batch>, true, true,
      "after what makes kernels: no node may come between launches any more"},
     {"prefetch", 0, prefetch, true, false,

@@ -2,7 +2,8 @@
 // one node with several launches: the updates of all parameters of a model are one step of the
 // program, whose work all threads share, instead of hundreds of small ones. Nodes are delayed to
 // the end of the run of kernels in which they stand, never past another op: what they read lives
-// until then anyhow.
+// until then anyhow. (On a GPU kernels of few bytes are delayed past other ops, too, until somebody
+// reads them: a launch costs more than to keep what they read.)
 #include <algorithm>
 #include <string>
 #include <unordered_map>
@@ -11,6 +12,8 @@
 
 namespace megjit::jit {
 namespace {
+
+constexpr size_t kBytesThatWait = 256 << 10;  // of all operands and results of a kernel
 
 class Batcher {
 public:
@@ -22,33 +25,44 @@ public:
             const Node& node = graph_.nodes()[id];
             const bool is_leaf = node.kind == NodeKind::input || node.kind == NodeKind::constant;
             const bool is_view = node.kind == NodeKind::op && node.op->is_view;
-            if (reads_pending(node) || !(is_leaf || is_view || node.kind == NodeKind::fused))
-                flush();
+            const bool reads = reads_pending(node);
+            if (reads || !(is_leaf || is_view || node.kind == NodeKind::fused)) flush(batches_);
+            if (reads) flush(waiting_);
             if (node.kind != NodeKind::fused) {
                 rewrite_.copy(node);
                 continue;
             }
-            const auto [found, is_new] =
-                batch_of_.try_emplace(codegen::print(node.kernel->kernel), batches_.size());
-            if (is_new) batches_.emplace_back();
-            batches_[found->second].push_back(static_cast<NodeId>(id));
+            Batches& batches = may_wait(node) ? waiting_ : batches_;
+            batches[codegen::print(node.kernel->kernel)].push_back(static_cast<NodeId>(id));
             is_pending_[id] = true;
         }
-        flush();
+        flush(batches_);
+        flush(waiting_);
         return rewrite_.finish();
     }
 
 private:
+    using Batches = std::unordered_map<std::string, std::vector<NodeId>>;  // by kernel
+
     bool reads_pending(const Node& node) const {
         for (ValueId input : node.inputs)
             if (is_pending_[at(graph_.value(input).producer)]) return true;
         return false;
     }
 
-    void flush() {
-        for (const std::vector<NodeId>& batch : batches_) emit(batch);
-        batches_.clear();
-        batch_of_.clear();
+    bool may_wait(const Node& node) const {
+        size_t bytes = 0;
+        for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs})
+            for (const ValueId value : *values) bytes += graph_.type(value).bytes();
+        return !graph_.device().is_host() && bytes <= kBytesThatWait;
+    }
+
+    void flush(Batches& batches) {
+        std::vector<const std::vector<NodeId>*> in_order;
+        for (const auto& [kernel, nodes] : batches) in_order.push_back(&nodes);
+        std::ranges::sort(in_order, {}, [](const auto* nodes) { return nodes->front(); });
+        for (const std::vector<NodeId>* nodes : in_order) emit(*nodes);
+        batches.clear();
     }
 
     void emit(const std::vector<NodeId>& batch) {
@@ -72,8 +86,7 @@ private:
     const Graph& graph_;
     Rewriter rewrite_;
     std::vector<bool> is_pending_;
-    std::vector<std::vector<NodeId>> batches_;  // in order of their first nodes
-    std::unordered_map<std::string, size_t> batch_of_;
+    Batches batches_, waiting_;
 };
 
 }  // namespace

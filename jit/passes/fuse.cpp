@@ -23,7 +23,9 @@
 //   reads what
 //      forward has) is computed earlier than recorded only if that frees as much as it stores, or
 //      if its result is one value a row; and a group waits for a later one only if what it keeps
-//      alive meanwhile is no larger than what it need not store.
+//      alive meanwhile is no larger than what it need not store. (On a GPU values of few bytes
+//      do not count, nor reductions between for a value that no kernel reads: what they read mostly
+//      ends there.)
 //   8. a contraction (product_choice.h, makers_of_weights) begins a group of its own: only
 //   what makes its weights and element-wise ops of its results join it, and it merges with no
 //   other group.
@@ -48,6 +50,7 @@ constexpr int64_t kMinRows = 8, kFewElements = 32768;
 // A block of a GPU has so many columns, so many blocks keep a GPU busy, and one block alone walks
 // over so many elements in the time of two launches.
 constexpr int64_t kColumnsOfBlock = 32, kMinBlocks = 128, kShortBlock = 16384;
+constexpr size_t kFewBytes = 64 << 10;
 constexpr int kHeavyInstructions = 40;  // of an op whose code is long
 
 bool is_fusible_type(const Type& type) {
@@ -185,7 +188,7 @@ private:
         grouping_.own_level[at(id)] = level;
         const bool is_passing = node.kind != NodeKind::op || node.op->is_view ||
                                 node.inputs.empty() || node.op->only_checks;
-        if (!is_passing) ++era_;
+        if (!is_passing) last_op_ = ++era_;
     }
 
     int needed_level(const Node& node, int g) const {
@@ -243,9 +246,10 @@ private:
         const Node& node = graph_.node(id);
         const Group& of = group(g);
         const std::optional<Form> form = form_in(node, g);
-        const bool is_large = form && (*form == Form::element || of.contracts);
-        if (!form || (is_large && of.era != era_ &&
-                      graph_.type(node.outputs[0]).bytes() > bytes_freed_by(id, g)))
+        const size_t bytes = counted_bytes(node.outputs[0]);
+        const bool is_large = form && (*form == Form::element || of.contracts) && bytes > 0;
+        if (!form || (is_large && of.era != era_ && bytes > bytes_freed_by(id, g) &&
+                      !(of.era >= last_op_ && is_stored_anyway(node.outputs[0]))))
             return false;
         const bool reads_rows = std::any_of(
             node.inputs.begin(), node.inputs.end(),
@@ -264,13 +268,27 @@ private:
         return needed_level(node, g) <= of.level || of.readers.empty();
     }
 
+    // Condition 7: what a value adds to the peak. On a GPU a launch costs more than few bytes.
+    size_t counted_bytes(ValueId value) const {
+        const size_t bytes = graph_.type(value).bytes();
+        return graph_.device().is_host() || bytes > kFewBytes ? bytes : 0;
+    }
+
+    // Is it read, on a GPU, by what is no part of a kernel?
+    bool is_stored_anyway(ValueId value) const {
+        const NodeId last = last_use_[at(value)];
+        return !graph_.device().is_host() && (last == kNever || !can_fuse(last));
+    }
+
     // Counts the bytes of values that only this node needs after the group.
     size_t bytes_freed_by(NodeId id, int g) const {
         size_t bytes = 0;
         const std::vector<ValueId>& inputs = graph_.node(id).inputs;
         for (auto input = inputs.begin(); input != inputs.end(); ++input) {
+            const NodeId before = use_before_[at(*input)];
             const bool is_only_one =
-                last_use_[at(*input)] == id && use_before_[at(*input)] <= group(g).nodes.back();
+                last_use_[at(*input)] == id &&
+                (before <= group(g).position || grouping_.group_of[at(before)] == g);
             if (is_only_one && std::find(inputs.begin(), input, *input) == input)
                 bytes += graph_.type(*input).bytes();
         }
@@ -285,7 +303,7 @@ private:
         for (ValueId operand : group(a).operands)
             if (const NodeId last = last_use_[at(operand)];
                 last != kNever && grouping_.group_of[at(last)] == a)
-                kept += graph_.type(operand).bytes();
+                kept += counted_bytes(operand);
         for (NodeId id : group(a).nodes) {
             const ValueId result = graph_.node(id).outputs[0];
             if (const NodeId last = last_use_[at(result)];
@@ -410,7 +428,8 @@ private:
     std::vector<NodeId> use_before_;  // by value: the last but one
     std::vector<WeightMakers> makers_;  // by node: makers_of_weights
     std::vector<bool> makes_weights_;  // by node: it is one of another's
-    int era_ = 0;  // ops that are no part of a group, so far
+    int era_ = 0;  // ops that are no part of a group, so far, and reductions that began one
+    int last_op_ = 0;  // the era behind the last of these ops
 };
 
 }  // namespace

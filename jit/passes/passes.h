@@ -179,6 +179,10 @@ Graph place_heads(Graph graph);
 // are larger than all else that a language model keeps.
 Graph part_rows(Graph graph);
 
+// Casts of a model's float32 inputs become kernels that stand side by side, on a GPU. Keeps the
+// bits.
+Graph gather_casts(Graph graph, const PipelineOptions& options = {});
+
 // Joins kernels that are equal and independent into one step with several launches.
 Graph batch(Graph graph);
 

@@ -53,4 +53,38 @@ TEST_F(Batch, NothingIsDelayedPastAnotherOp) {
     EXPECT_EQ(steps_in(graph), 3u) << print(graph);
 }
 
+// One of the two steps is the product.
+TEST_F(Batch, OnAGpuKernelsOfFewBytesWaitForEachOther) {
+    if (runtime::all_devices().size() < 2) GTEST_SKIP() << "there is no CUDA driver with a GPU";
+    const auto steps = [](const std::string& text) {
+        const Graph graph = batch(fuse(on_card(text)));
+        EXPECT_EQ(fault_of(graph), "");
+        return steps_in(graph);
+    };
+    const std::string two_updates =
+        "%0: f32[8, 8] = input 0\n%1: f32[8] = input 1\n%2: f32[8] = input 2\n%3: f32[8] = neg %1\n%4: f32[8] = abs %3\n"
+        "%5: f32[8, 8] = matmul %0 %0 {transpose_a=0, transpose_b=0}\n%6: f32[8] = neg %2\n%7: f32[8] = abs %6\nreturn %4 %5 %7\n";
+    EXPECT_EQ(steps(two_updates), 2u);
+}
+
+// Two products of halves whose weights are cast, the first of which is read again at the end.
+TEST_F(Batch, OnAGpuCastsOfInputsAreOneStep) {
+    if (runtime::all_devices().size() < 2) GTEST_SKIP() << "there is no CUDA driver with a GPU";
+    const Graph graph = batch(gather_casts(on_card(
+        "%0: f16[8, 8] = input 0\n%1: f32[8, 8] = input 1\n%2: f16[8, 8] = cast %1 {dtype=\"float16\"}\n"
+        "%3: f16[8, 8] = matmul %0 %2 {transpose_a=0, transpose_b=0}\n%4: f32[8, 16] = input 2\n"
+        "%5: f16[8, 16] = cast %4 {dtype=\"float16\"}\n%6: f16[8, 16] = matmul %3 %5 {transpose_a=0, transpose_b=0}\nreturn %6\n")));
+    EXPECT_EQ(fault_of(graph), "");
+    EXPECT_EQ(steps_in(graph), 3u) << print(graph);
+}
+
+TEST_F(Batch, ALargeCastThatEndsBeforeTheLastOneStays) {
+    if (runtime::all_devices().size() < 2) GTEST_SKIP() << "there is no CUDA driver with a GPU";
+    const Graph graph = gather_casts(on_card(
+        "%0: f16[8, 256] = input 0\n%1: f32[256, 256] = input 1\n%2: f16[256, 256] = cast %1 {dtype=\"float16\"}\n"
+        "%3: f16[8, 256] = matmul %0 %2 {transpose_a=0, transpose_b=0}\n%4: f32[256, 256] = input 2\n"
+        "%5: f16[256, 256] = cast %4 {dtype=\"float16\"}\n%6: f16[8, 256] = matmul %3 %5 {transpose_a=0, transpose_b=0}\nreturn %6\n"));
+    for (const Node& node : graph.nodes()) EXPECT_NE(node.kind, NodeKind::fused) << print(graph);
+}
+
 }}  // namespace megjit::jit

@@ -128,6 +128,15 @@ def trained(dtype, **options):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
+def test_casts_of_weights_share_a_launch(dtype):
+    run, _ = trained(dtype, opt_level=3)
+    costs = run.on("sm_90").plan(mge.tensor(integers(8, 16, most=3))).costs
+    ops = [cost.ops for cost in costs]
+    before = costs[: next(i for i, group in enumerate(ops) if group[0] == "matmul")]
+    assert [cost.launches for cost in before if cost.ops == ("cast",)] == [1]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
 def test_steps_train_as_single_ops_do(dtype):
     traced, net = trained(dtype, opt_level=3)
     eager, same = trained(dtype)
