@@ -3,8 +3,8 @@
 // its result is a part of the larger one, which kernels read by strides (fuse_emit.cpp).
 // (backends/cuda/kernels/matmul.cpp copies all three matrices for each product; that is left to
 // products by themselves.) A product is rewritten where
-//   1. it is of matrices of halves, on a GPU;
-//   2. each element of a matrix takes part in kLeastProducts products: a copy costs less than that.
+//   1. its matrices are of halves, on a GPU;
+//   2. each element of a matrix takes part in kLeastProducts multiplications: a copy costs less.
 #include <algorithm>
 #include <map>
 #include <tuple>

@@ -20,15 +20,14 @@
 //      the group's. A group's level is one above all its operands; a level can still be raised
 //      until somebody outside has read the group.
 //   7. memory's peak does not grow: a node that is recorded after other ops (a gradient, say, that
-//   reads what
-//      forward has) is computed earlier than recorded only if that frees as much as it stores, or
-//      if its result is one value a row; and a group waits for a later one only if what it keeps
-//      alive meanwhile is no larger than what it need not store. (On a GPU values of few bytes
-//      do not count, nor reductions between for a value that no kernel reads: what they read mostly
-//      ends there.)
-//   8. a contraction (product_choice.h, makers_of_weights) begins a group of its own: only
-//   what makes its weights and element-wise ops of its results join it, and it merges with no
-//   other group.
+//      reads what forward has) is computed earlier than recorded only if that frees as much as it
+//      stores, or if its result is one value a row; and a group waits for a later one only if what
+//      it keeps alive meanwhile is no larger than what it need not store. (On a GPU values of few
+//      bytes do not count, nor reductions between for a value that no kernel reads: what they read
+//      mostly ends there.)
+//   8. a contraction (product_choice.h, makers_of_weights) begins a group of its own: only what
+//      makes its weights and element-wise ops of its results join it, and it merges with no other
+//      group.
 // Groups that reduce the same value along the same axes become one (siblings).
 // A group of one node stays as it was: the eager kernel is as good. A value leaves its kernel only
 // if something outside of the group reads it, so a group never moves more bytes than its parts.

@@ -1,10 +1,9 @@
 // The gradients of a layer's weights and of its bias are a product, and the sums of one of its
 // factors over the axis that the product sums over: matmul_sums is both, and reads the factor once.
 // A product and a sum are joined where
-//   1. they are of halves, on a GPU, whose library adds the sums up beside the product;
-//   2. the factor's rows are what the product sums over, and all that the sum adds up, perhaps by
-//   another
-//      shape (reshapes are looked through);
+//   1. both are of halves, on a GPU, whose library adds the sums up beside the product;
+//   2. the product sums over the factor's rows, which are all that the sum adds up (reshapes are
+//      looked through);
 //   3. matrices have rows that begin at 16 bytes, which the library needs to be fast;
 //   4. what the later one reads is there where the earlier one stands, but for reshapes.
 #include <algorithm>
