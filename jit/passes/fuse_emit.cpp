@@ -44,8 +44,8 @@ struct Source {
     std::vector<int64_t> strides;
 };
 
-// The same where `id` is the better part of a tensor, from its first element on: columns of longer
-// rows. Nothing where it is none, or where the copy is made in any case.
+// Reads `id` in the tensor of which it is the better part, from the first element on: columns of
+// longer rows. Nothing where it is no such part, or where the copy is made in any case.
 std::optional<Source> part_source_of(const Grouping& grouping, ValueId id, const Shape& space) {
     if (grouping.stored[at(id)]) return {};
     const Graph& graph = grouping.graph;
