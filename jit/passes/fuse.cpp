@@ -279,15 +279,20 @@ private:
         return !graph_.device().is_host() && (last == kNever || !can_fuse(last));
     }
 
+    // Has a reader run when the group runs? (A host counts all that stand before the group's last
+    // node: under the least limits, which are searched around its kernels, these stay small so.)
+    bool is_read_by_then(NodeId reader, int g) const {
+        if (graph_.device().is_host()) return reader <= group(g).nodes.back();
+        return reader <= group(g).position || grouping_.group_of[at(reader)] == g;
+    }
+
     // Counts the bytes of values that only this node needs after the group.
     size_t bytes_freed_by(NodeId id, int g) const {
         size_t bytes = 0;
         const std::vector<ValueId>& inputs = graph_.node(id).inputs;
         for (auto input = inputs.begin(); input != inputs.end(); ++input) {
-            const NodeId before = use_before_[at(*input)];
             const bool is_only_one =
-                last_use_[at(*input)] == id &&
-                (before <= group(g).position || grouping_.group_of[at(before)] == g);
+                last_use_[at(*input)] == id && is_read_by_then(use_before_[at(*input)], g);
             if (is_only_one && std::find(inputs.begin(), input, *input) == input)
                 bytes += graph_.type(*input).bytes();
         }

@@ -369,6 +369,9 @@ def matmul(a: object, b: object, /, *, transpose_a: int = 0, transpose_b: int = 
 def matmul_epilogue(a: object, b: object, /, *operands: object, transpose_a: int = 0, transpose_b: int = 0, epilogue: str) -> _Tensor:
     """matmul, then the steps of `epilogue` (bias, add, relu) on its result."""
 
+def matmul_sums(a: object, b: object, /, *, transpose_a: int = 0, transpose_b: int = 0, of: int) -> _Tensor:
+    """matmul of two matrices, and the sums of operand `of` over the axis that the product sums over: the gradients of a layer's weights and bias."""
+
 def max_pool(x: object, /, *, kernel: int | Sequence[int], stride: int | Sequence[int], padding: int | Sequence[int] = 0) -> _Tensor:
     """Largest element of each window of x [n, c, spatial...]; a NaN in the window wins."""
 
