@@ -81,7 +81,8 @@ private:
         const bool grows_columns = shape[last] != extents[1],
                    grows_rows = shape[last - 1] != extents[0];
         if (!grows_columns && !grows_rows) return rewrite_.map(value);
-        // Of a reshape that keeps the columns, what it shows is padded: others read that, too.
+        // What a reshape shows is padded in its place where it keeps the columns: others read it,
+        // too.
         if (node.op == &ops::reshape() && !grows_rows) {
             const runtime::Shape& shown = rewrite_.from.type(node.inputs[0]).shape;
             if (shown.rank() > 1 && shown[shown.rank() - 1] == shape[last]) {

@@ -51,7 +51,7 @@ public:
         return view ? std::optional<HeadTarget>({seen.tensor, *view}) : std::nullopt;
     }
 
-    // Of gradients that fill one tensor, with nothing else in it.
+    // Finds the targets of gradients that fill one tensor, with nothing else in it.
     std::map<ValueId, HeadTarget> packed(const Node& grad) const {
         std::map<ValueId, HeadTarget> targets;
         for (const ValueId result : grad.outputs) {
@@ -206,7 +206,7 @@ HeadTargets::~HeadTargets() = default;
 
 std::map<ValueId, HeadTarget> HeadTargets::of(const Node& attention) const {
     std::map<ValueId, HeadTarget> targets;
-    const bool is_grad = attention.op == &ops::attention_grad();
+    const bool is_grad = is_gradient(attention);
     if (is_grad) targets = finder_->packed(attention);
     for (size_t i = 0; i < (is_grad ? attention.outputs.size() : 1); ++i) {
         const ValueId result = attention.outputs[i];

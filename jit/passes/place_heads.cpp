@@ -210,15 +210,11 @@ private:
     }
 
     ValueId reshaped(ValueId x, const Shape& shape, const Node& like) {
-        const Type type{rewrite_.to.type(x).dtype, shape};
-        Node node{.kind = NodeKind::op,
-                  .op = &ops::reshape(),
-                  .attrs = {Ints(shape.begin(), shape.end())},
-                  .inputs = {x},
-                  .where = like.where,
-                  .names = like.outputs.size() == 1 ? like.names : std::vector<std::string>(),
-                  .role = like.role};
-        return rewrite_.to.add(std::move(node), {&type, 1})[0];
+        const ValueId made =
+            rewrite_.to.make(ops::reshape(), {x}, {Ints(shape.begin(), shape.end())}, like);
+        if (like.outputs.size() == 1 && !like.names.empty())
+            rewrite_.to.set_name(made, like.names[0]);
+        return made;
     }
     // A copy of the part, for readers that take no part: dead where there are none.
     ValueId taken(ValueId flat, const HeadsPart& part, const Node& like) {
@@ -228,12 +224,12 @@ private:
         for (size_t axis = 0; axis < 4; ++axis)
             perm[static_cast<size_t>(box.axes[axis])] = static_cast<int64_t>(axis);
         const ValueId whole =
-            to.add_op(ops::reshape(), {flat}, {Ints(box.shape.begin(), box.shape.end())}, like)[0];
-        const ValueId cut = to.add_op(ops::slice(), {whole},
-                                      {Ints(box.begin.begin(), box.begin.end()),
-                                       Ints(box.end.begin(), box.end.end()), Ints(4, 1)},
-                                      like)[0];
-        return to.add_op(ops::transpose(), {cut}, {perm}, like)[0];
+            to.make(ops::reshape(), {flat}, {Ints(box.shape.begin(), box.shape.end())}, like);
+        const ValueId cut = to.make(ops::slice(), {whole},
+                                    {Ints(box.begin.begin(), box.begin.end()),
+                                     Ints(box.end.begin(), box.end.end()), Ints(4, 1)},
+                                    like);
+        return to.make(ops::transpose(), {cut}, {perm}, like);
     }
 
     const Graph& from_;

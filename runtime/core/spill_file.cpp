@@ -183,7 +183,7 @@ void SpillFile::give_back(size_t offset, size_t bytes) noexcept {
 
 void SpillFile::begin_thread() { file_of_thread = this; }
 
-// Of the stream's thread, which an interrupt ends, or of who reads outside of its turn?
+// Does the stream's thread ask, whose work an interrupt ends? Others read outside of its turn.
 bool SpillFile::is_stream() const { return file_of_thread == this; }
 
 void SpillFile::upload(void* to, const void* from, size_t bytes, bool) {

@@ -199,7 +199,7 @@ Tensors expand_of_parts(const OpCall& call, std::span<const TensorRef> inputs) {
     return outputs;
 }
 
-// Of what lies around the parts nothing is read.
+// Nothing is read that lies around the parts.
 Cost cost_of_parts(const OpCall& call, std::span<const Type>) {
     const WholeCall whole(call);
     return cost_of(whole.call(), infer(whole.call()));

@@ -104,8 +104,7 @@ struct Operand {
     const void* pointer = nullptr;
     size_t bytes = 0, alignment = 1;
     bool is_written = false;
-    // Of what has gaps between its elements, which belong to others: in elements; none: it has
-    // none.
+    // In elements, where the memory has gaps that belong to others; else empty.
     std::vector<int64_t> dims = {}, strides = {};
     size_t element_bytes = 0;
 };
